@@ -1,0 +1,72 @@
+# Needs Go and a POSIX shell, nothing else; GNU make 3.81 and later.
+
+GO       ?= go
+PKG      ?= ./...
+ARGS     ?=
+FUZZTIME ?= 20s
+
+# The linter is pinned because a newer one finds new things, and that should not break an old commit.
+# A binary of just this version in PATH saves compiling it.
+GOLANGCI_VERSION := 2.15.0
+GOLANGCI = $$(golangci-lint version 2>/dev/null | grep -q 'version v\{0,1\}$(GOLANGCI_VERSION) ' && echo golangci-lint || \
+    echo $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_VERSION))
+
+BUILD       := .build
+WITHSERVERS := $(BUILD)/withservers
+
+.DEFAULT_GOAL := help
+.PHONY: help test cover fuzz lint fmt tidy-check demo ci FORCE
+
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo '  PKG=./outbox/...      only these packages (test, cover, fuzz)'
+	@echo '  ARGS="-run TestClaim" more arguments (test, cover, demo)'
+	@echo '  FANOUT_TEST_POSTGRES=postgres://... FANOUT_TEST_REDIS=redis://...  test with these servers'
+	@echo '  FANOUT_TEST_SQLSERVER=sqlserver://...  test the SQL Server store too'
+	@echo '  FANOUT_TEST_INSTALL=0 never install a missing server'
+
+# Built, not run with go run, which would turn every exit code into 1 and keep signals to itself.
+$(WITHSERVERS): FORCE
+	@$(GO) build -o $@ ./internal/testservers/cmd/withservers
+
+FORCE:
+
+# FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run of make test is complete or red.
+test: $(WITHSERVERS) ## Run all tests, with PostgreSQL and Redis found or started (race detector where it works)
+	@race=-race; \
+	$(GO) build -race runtime/cgo >/dev/null 2>&1 || { \
+	    race=; echo 'make test: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \
+	export FANOUT_TEST_REQUIRE=1; \
+	exec $(WITHSERVERS) -- $(GO) test $$race -shuffle=on -timeout=20m $(ARGS) $(PKG)
+
+cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packages
+	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
+	    $(GO) test -timeout=20m -coverpkg=./... -coverprofile=$(BUILD)/cover.out $(ARGS) $(PKG)
+	@$(GO) tool cover -func=$(BUILD)/cover.out | tail -n 1
+	@echo 'line by line: $(GO) tool cover -html=$(BUILD)/cover.out'
+
+fuzz: ## Run each fuzz target for FUZZTIME (20s)
+	@list=$$($(GO) test -list '^Fuzz' $(PKG)) || { echo "$$list"; exit 1; }; \
+	echo "$$list" | awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, names[i]; n = 0 }' | \
+	while read -r package target; do \
+	    echo "== $$package $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
+	done
+
+lint: ## Run the linters
+	@$(GOLANGCI) run
+
+fmt: ## Format the Go files
+	@$(GOLANGCI) fmt
+
+tidy-check: ## Check that go.mod and go.sum hold what the code needs, and nothing else
+	@for mod in go.mod */go.mod; do \
+	    if [ -f "$$mod" ]; then (cd "$$(dirname "$$mod")" && $(GO) mod tidy -diff) || exit 1; fi; \
+	done
+
+demo: ## Show the whole outbox at work, with nothing installed
+	@$(GO) run ./cmd/fanout demo $(ARGS)
+
+ci: ## Do what the continuous integration does: lint, test, demo, tidy-check
+	@.ci/run

@@ -1,0 +1,77 @@
+// Package brokertest holds the conformance suite of brokers: what [brokers.Broker] promises in words, as tests. An
+// implementation runs it in a test of its own:
+//
+//	func TestConformance(t *testing.T) {
+//		brokertest.Run(t, brokertest.Harness{Open: ..., Received: ..., Destination: ...})
+//	}
+//
+// The suite asks what consumers see, never how the implementation works.
+package brokertest
+
+import (
+	"cmp"
+	"testing"
+	"time"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+// Harness is how the suite reaches one implementation and the server behind it. The functions of the first group are required;
+// cases that need one of the others are skipped, with a word, when it is nil. The suite calls them from one goroutine at a time.
+type Harness struct {
+	// Open returns a new broker for the server of this harness. The suite closes it. Several may be open at once.
+	Open func(t *testing.T) brokers.Broker
+	// Destination returns the name of a destination that exists, is empty, and was not returned before.
+	Destination func(t *testing.T) string
+	// Received returns all that consumers of the destination were given so far, in that order. Fields that do not travel
+	// (the ordering key and the priority, mostly) may be left empty; the order of attributes does not matter.
+	Received func(t *testing.T, destination string) []brokers.Message
+
+	// Refuse makes the server refuse the message with this id, each time it is sent, until restore is called; other messages
+	// are not to be touched. The class of the error is the implementation's choice, but it has to be the message's own
+	// (permanent or retryable).
+	Refuse func(t *testing.T, id string) (restore func())
+	// Stop takes the server away from brokers that are open, and Start brings it back at the same address, with all the
+	// messages that it had confirmed.
+	Stop, Start func(t *testing.T)
+
+	// Patience bounds every wait for something that has to happen; it matters only where something is broken. Default 30 s.
+	Patience time.Duration
+}
+
+// Run runs the suite, each case as a subtest. Random choices come from a seed that is logged; FANOUT_TEST_SEED repeats a run.
+func Run(t *testing.T, harness Harness) {
+	t.Helper()
+	if harness.Open == nil || harness.Destination == nil || harness.Received == nil {
+		t.Fatal("brokertest: Open, Destination and Received of the harness are required")
+	}
+	harness.Patience = cmp.Or(harness.Patience, defaultPatience)
+	s := &suite{Harness: harness, random: seeded(t)}
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"RoundTrip", s.roundTrip},
+		{"Bulk", s.bulk},
+		{"Empty", s.empty},
+		{"TextAndBytes", s.textAndBytes},
+		{"DuplicateID", s.duplicateID},
+		{"TenThousand", s.tenThousand},
+		{"Order", s.order},
+		{"OrderAcrossDestinations", s.orderAcrossDestinations},
+		{"HeadFails", s.headFails},
+		{"HeadFailsForAnotherDestination", s.headFailsForAnotherDestination},
+		{"PartialFailure", s.partialFailure},
+		{"Oversize", s.oversize},
+		{"ContextEndedBefore", s.contextEndedBefore},
+		{"ContextEndsMeanwhile", s.contextEndsMeanwhile},
+		{"Concurrent", s.concurrent},
+		{"PublishAfterClose", s.publishAfterClose},
+		{"CloseWhilePublishing", s.closeWhilePublishing},
+		{"Ping", s.ping},
+		{"Outage", s.outage},
+		{"OutageWhilePublishing", s.outageWhilePublishing},
+	} {
+		t.Run(c.name, c.run)
+	}
+}

@@ -1,0 +1,97 @@
+package brokers
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Class says what a failed publish means for the message.
+type Class string
+
+// The classes of failure, in the order in which they matter to an operator.
+const (
+	// ClassPermanent: sending the same bytes again can never succeed. The row is abandoned at once.
+	ClassPermanent Class = "permanent"
+	// ClassRetryable: this attempt failed, another may succeed. The attempt is spent and the row backs off.
+	ClassRetryable Class = "retryable"
+	// ClassUnavailable: the message is not to blame, nothing can be sent there at the moment. No attempt is spent.
+	ClassUnavailable Class = "unavailable"
+	// ClassNotSent: the message was not handed to the broker. No attempt is spent and the row is released.
+	ClassNotSent Class = "not_sent"
+)
+
+// Scope says how much of a broker is unavailable.
+type Scope string
+
+// The scopes of [Unavailable].
+const (
+	// ScopeDestination: one stream or topic (missing, no permission); other destinations of the broker work.
+	ScopeDestination Scope = "destination"
+	// ScopeBroker: the broker as a whole (connection refused, out of memory, bad credentials).
+	ScopeBroker Scope = "broker"
+)
+
+var (
+	// ErrNotSent is the Result of a message that was not handed to the broker, because an earlier message of its key
+	// failed in the same call or the context ended first. Test with errors.Is.
+	ErrNotSent = errors.New("brokers: not sent")
+	// ErrClosed is the Result of a publish after Close. It counts as unavailable, scope broker.
+	ErrClosed = errors.New("brokers: broker is closed")
+)
+
+// Error is a classified failure. Make one with [Permanent], [Retryable] or [Unavailable]; read it with [Classify].
+type Error struct {
+	Class Class
+	Scope Scope // set only for ClassUnavailable
+	Err   error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Class == ClassUnavailable {
+		return fmt.Sprintf("%s unavailable: %v", e.Scope, e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.Class, e.Err)
+}
+
+// Unwrap gives the cause to errors.Is and errors.As.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Permanent marks err as final for this message: it will be abandoned without another attempt.
+func Permanent(err error) error { return &Error{Class: ClassPermanent, Err: err} }
+
+// Retryable marks err as a failed attempt that may succeed later.
+func Retryable(err error) error { return &Error{Class: ClassRetryable, Err: err} }
+
+// Unavailable marks err as an outage of the given scope: the message keeps its attempts.
+func Unavailable(scope Scope, err error) error {
+	return &Error{Class: ClassUnavailable, Scope: scope, Err: err}
+}
+
+// Classify reads the class and scope of a publish error. An unclassified error is retryable: whether the message arrived
+// is unknown, and sending it again under the same id loses nothing. A cancelled context says nothing about the message
+// and counts as not sent only where the implementation said so with ErrNotSent. A nil error has no class.
+func Classify(err error) (Class, Scope) {
+	var classified *Error
+	switch {
+	case err == nil:
+		return "", ""
+	case errors.As(err, &classified):
+		return classified.Class, classified.Scope
+	case errors.Is(err, ErrNotSent):
+		return ClassNotSent, ""
+	case errors.Is(err, ErrClosed):
+		return ClassUnavailable, ScopeBroker
+	default:
+		return ClassRetryable, ""
+	}
+}
+
+// NotSentBecause is ErrNotSent with the reason. errors.Is(err, ErrNotSent) holds for it.
+func NotSentBecause(cause error) error {
+	if cause == nil {
+		return ErrNotSent
+	}
+	// The text alone, not the chain: a follower of a message that failed for good has itself not failed at all.
+	return fmt.Errorf("%w: %s", ErrNotSent, cause.Error())
+}

@@ -1,0 +1,186 @@
+package gcppubsub_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Started by the import of a metrics library that Google's clients use, for the life of the process.
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
+
+func TestConformance(t *testing.T) {
+	s := newServer(t)
+	var (
+		refused sync.Map
+		number  atomic.Int64
+	)
+	s.react = func(request *pubsubpb.PublishRequest) error {
+		for _, m := range request.Messages {
+			if _, found := refused.Load(m.Attributes[brokers.FieldID]); found {
+				return status.Error(codes.InvalidArgument, "refused") // the whole request, as Pub/Sub does
+			}
+		}
+		return nil
+	}
+	brokertest.Run(t, brokertest.Harness{
+		Open: func(t *testing.T) brokers.Broker { return s.open(t) },
+		Destination: func(t *testing.T) string {
+			destination := fmt.Sprintf("ordering::order%d", number.Add(1))
+			s.createTopic(t, gcppubsub.TopicID(destination))
+			return destination
+		},
+		Received: func(_ *testing.T, destination string) []brokers.Message { return s.received(destination) },
+		Refuse: func(_ *testing.T, id string) (restore func()) {
+			refused.Store(id, struct{}{})
+			return func() { refused.Delete(id) }
+		},
+		Stop:  func(*testing.T) { s.stop() },
+		Start: s.start,
+	})
+}
+
+const project = "acme"
+
+// server is a fake Pub/Sub behind a listener of our own, which can be closed and opened again at the same address.
+type server struct {
+	fake     *pstest.Server
+	addr     string
+	front    *grpc.Server
+	requests atomic.Int64
+
+	mu    sync.Mutex
+	react func(*pubsubpb.PublishRequest) error
+	wait  func(context.Context) // before a request is handled
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{addr: "127.0.0.1:0"}
+	s.fake = pstest.NewServer(pstest.ServerReactorOption{FuncName: "Publish", Reactor: s})
+	t.Cleanup(func() { require.NoError(t, s.fake.Close()) })
+	s.start(t)
+	t.Cleanup(s.stop)
+	return s
+}
+
+// React implements [pstest.Reactor].
+func (s *server) React(request any) (handled bool, response any, err error) {
+	s.mu.Lock()
+	react := s.react
+	s.mu.Unlock()
+	if react != nil {
+		err = react(request.(*pubsubpb.PublishRequest))
+	}
+	return err != nil, nil, err
+}
+
+func (s *server) start(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", s.addr)
+	require.NoError(t, err)
+	s.addr = listener.Addr().String()
+	s.front = grpc.NewServer(grpc.MaxRecvMsgSize(20<<20), grpc.UnaryInterceptor(s.intercept))
+	pubsubpb.RegisterPublisherServer(s.front, &s.fake.GServer)
+	go func(front *grpc.Server) { _ = front.Serve(listener) }(s.front)
+}
+
+func (s *server) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if _, publish := request.(*pubsubpb.PublishRequest); publish {
+		s.requests.Add(1)
+	}
+	s.mu.Lock()
+	wait := s.wait
+	s.mu.Unlock()
+	if wait != nil {
+		wait(ctx)
+	}
+	return next(ctx, request)
+}
+
+func (s *server) stop() {
+	if s.front != nil {
+		s.front.Stop()
+		s.front = nil
+	}
+}
+
+func (s *server) clientOptions() []option.ClientOption {
+	return []option.ClientOption{
+		option.WithEndpoint(s.addr), option.WithoutAuthentication(), option.WithTelemetryDisabled(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
+	}
+}
+
+func (s *server) open(t *testing.T, opts ...gcppubsub.Option) *gcppubsub.Broker {
+	t.Helper()
+	opts = append([]gcppubsub.Option{gcppubsub.WithClientOptions(s.clientOptions()...)}, opts...)
+	b, err := gcppubsub.Open(t.Context(), project, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
+	return b
+}
+
+func fullName(topic string) string { return "projects/" + project + "/topics/" + topic }
+
+func (s *server) createTopic(t *testing.T, topic string) {
+	t.Helper()
+	_, err := s.fake.GServer.CreateTopic(context.Background(), &pubsubpb.Topic{Name: fullName(topic)})
+	require.NoError(t, err)
+}
+
+// received is what subscribers of a destination's topic get, in the order in which the server took it.
+func (s *server) received(destination string) (messages []brokers.Message) {
+	topic := fullName(gcppubsub.TopicID(destination))
+	for _, got := range s.fake.Messages() {
+		if got.Topic != topic {
+			continue
+		}
+		m := brokers.Message{Destination: destination, Payload: got.Data, OrderingKey: got.OrderingKey}
+		for name, value := range got.Attributes {
+			switch name {
+			case brokers.FieldID:
+				m.ID = value
+			case brokers.FieldType:
+				m.Type = value
+			case brokers.FieldCorrelationID:
+				m.CorrelationID = value
+			case brokers.FieldContentType:
+				m.ContentType = value
+			default:
+				m.Attributes = append(m.Attributes, brokers.Attribute{Name: name, Value: value})
+			}
+		}
+		messages = append(messages, m)
+	}
+	return messages
+}
+
+func ids(messages []brokers.Message) string {
+	var ids []string
+	for _, m := range messages {
+		ids = append(ids, m.ID)
+	}
+	return strings.Join(ids, " ")
+}

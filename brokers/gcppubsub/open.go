@@ -1,0 +1,40 @@
+package gcppubsub
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// Open returns a broker for a project, with a client of its own that Close closes. Credentials are found by the rules of the
+// ecosystem (GOOGLE_APPLICATION_CREDENTIALS, gcloud's application default, the machine's service account) unless
+// [WithClientOptions] gives them; with PUBSUB_EMULATOR_HOST set, an emulator is used without any. It does not connect yet: use
+// Ping to find out. ctx is for finding credentials and has no further use.
+//
+// project may be pubsub.DetectProjectID: the project of the credentials.
+func Open(ctx context.Context, project string, opts ...Option) (*Broker, error) {
+	b := New(nil, opts...)
+	client, err := pubsub.NewClient(ctx, project, slices.Concat(ClientOptions(), b.options.client)...)
+	if err != nil {
+		return nil, fmt.Errorf("gcppubsub: open project %q: %w", project, err)
+	}
+	b.client, b.owned = client, true
+	return b, nil
+}
+
+// ClientOptions are the options that [Open] makes its client with: after an outage a connection is tried again within about a
+// second, where gRPC would wait for up to two minutes.
+func ClientOptions() []option.ClientOption {
+	return []option.ClientOption{
+		option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		})),
+	}
+}

@@ -1,0 +1,177 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
+	"github.com/gorm-fanout/fanout/brokers/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server plays what brokers for production have outside the process: it outlives the connections, and can be out.
+type server struct {
+	mu      sync.Mutex
+	opened  []*memory.Broker
+	refused sync.Map // id -> struct{}
+	names   atomic.Int64
+}
+
+func (s *server) open(*testing.T) brokers.Broker {
+	b := memory.New(memory.WithMaxMessageBytes(1 << 20))
+	b.Fail = func(m brokers.Message) error {
+		if _, refused := s.refused.Load(m.ID); refused {
+			return errors.New("refused")
+		}
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened = append(s.opened, b)
+	return b
+}
+
+func (s *server) outage(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.opened {
+		b.Outage(cause)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	var s server
+	brokertest.Run(t, brokertest.Harness{
+		Open: s.open,
+		Received: func(_ *testing.T, destination string) (all []brokers.Message) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, b := range s.opened { // each case opens one
+				all = append(all, b.Messages(destination)...)
+			}
+			return all
+		},
+		Destination: func(*testing.T) string { return fmt.Sprintf("memory::%d", s.names.Add(1)) },
+		Refuse: func(_ *testing.T, id string) func() {
+			s.refused.Store(id, struct{}{})
+			return func() { s.refused.Delete(id) }
+		},
+		Stop:  func(*testing.T) { s.outage(errors.New("the server is down")) },
+		Start: func(*testing.T) { s.outage(nil) },
+	})
+}
+
+func message(id, key string) brokers.Message {
+	return brokers.Message{ID: id, Destination: "orders", Type: "T.v1", OrderingKey: key, Payload: []byte(id)}
+}
+
+func ids(messages []brokers.Message) (ids []string) {
+	for _, m := range messages {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func TestTheResultIsWhatFailReturns(t *testing.T) {
+	failure := brokers.Unavailable(brokers.ScopeDestination, errors.New("gone"))
+	b := memory.New()
+	b.Fail = func(m brokers.Message) error {
+		m.Payload[0] = 'x' // its own copy
+		if m.ID == "2" {
+			return failure
+		}
+		return nil
+	}
+	msgs := []brokers.Message{message("1", "k"), message("2", "k"), message("3", "k"), message("4", "")}
+	results := b.Publish(t.Context(), msgs)
+	require.Len(t, results, 4)
+	assert.NoError(t, results[0].Err)
+	assert.Equal(t, failure, results[1].Err)
+	require.ErrorIs(t, results[2].Err, brokers.ErrNotSent)
+	assert.ErrorContains(t, results[2].Err, "gone", "says why")
+	assert.NoError(t, results[3].Err)
+	assert.Equal(t, []string{"1", "4"}, ids(b.Messages("orders")))
+	assert.Equal(t, "1", string(b.Messages("orders")[0].Payload))
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		got := make(chan []brokers.Message)
+		go func() {
+			messages, err := b.Wait(t.Context(), "orders", 2)
+			assert.NoError(t, err)
+			got <- messages
+		}()
+		b.Publish(t.Context(), []brokers.Message{message("1", "")})
+		synctest.Wait()
+		b.Publish(t.Context(), []brokers.Message{message("2", "")})
+		assert.Equal(t, []string{"1", "2"}, ids(<-got))
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		messages, err := b.Wait(ended, "orders", 3)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.ErrorContains(t, err, "2 came")
+		assert.Len(t, messages, 2)
+
+		require.NoError(t, b.Close(t.Context()))
+		_, err = b.Wait(t.Context(), "orders", 3)
+		assert.ErrorIs(t, err, brokers.ErrClosed)
+	})
+}
+
+func TestSubscribe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		b.Publish(t.Context(), []brokers.Message{message("1", ""), message("2", "")})
+		var got []string
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for m := range b.Subscribe(t.Context(), "orders") {
+				got = append(got, m.ID)
+			}
+		}()
+		synctest.Wait()
+		b.Publish(t.Context(), []brokers.Message{message("3", "")})
+		synctest.Wait()
+		b.Reset()
+		assert.Empty(t, b.Destinations())
+		b.Publish(t.Context(), []brokers.Message{message("4", ""), message("5", ""), message("6", ""), message("7", "")})
+		require.NoError(t, b.Close(t.Context()))
+		<-done
+		assert.Equal(t, []string{"1", "2", "3", "4", "5", "6", "7"}, got)
+		assert.Equal(t, []string{"orders"}, b.Destinations())
+	})
+}
+
+func TestSubscribeEndsWithItsContext(t *testing.T) {
+	b := memory.New()
+	b.Publish(t.Context(), []brokers.Message{message("1", ""), message("2", "")})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got []string
+	for m := range b.Subscribe(ctx, "orders") {
+		got = append(got, m.ID)
+		cancel()
+	}
+	assert.Equal(t, []string{"1"}, got)
+}
+
+func TestAMessageWithoutDestinationFailsForGood(t *testing.T) {
+	results := memory.New().Publish(t.Context(), []brokers.Message{{ID: "1", Type: "T.v1"}})
+	class, _ := brokers.Classify(results[0].Err)
+	assert.Equal(t, brokers.ClassPermanent, class)
+}

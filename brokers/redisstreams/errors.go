@@ -1,0 +1,106 @@
+package redisstreams
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+// dataField is the field of an entry that holds the payload; a contract with consumers.
+const dataField = "data"
+
+// check says why a message can never be added, nil = it can.
+func (o *options) check(m *brokers.Message) error {
+	if m.Destination == "" {
+		return errors.New("the destination is empty")
+	}
+	if len(m.Payload) > o.maxBytes {
+		return fmt.Errorf("the payload has %d bytes, at most %d are allowed", len(m.Payload), o.maxBytes)
+	}
+	if len(m.Attributes) > maxFields {
+		return fmt.Errorf("the message has %d attributes, at most %d are allowed", len(m.Attributes), maxFields)
+	}
+	for _, attribute := range m.Attributes {
+		if attribute.Name == dataField {
+			return fmt.Errorf("the attribute %q has the name of the field that holds the payload; rename it", dataField)
+		}
+	}
+	return nil
+}
+
+// A rule says what an error of the server means.
+type rule struct {
+	prefix string
+	scope  brokers.Scope
+	advice string
+}
+
+// rules for errors that are no message's fault, by how they begin. Everything else is retryable.
+var rules = []rule{
+	{"OOM", brokers.ScopeBroker, "raise maxmemory, or trim streams (WithMaxLen)"},
+	{"READONLY", brokers.ScopeBroker, "this is a replica; connect to the primary, by Sentinel where there is a failover"},
+	{"LOADING", brokers.ScopeBroker, "the server is starting; this passes by itself"},
+	{"MASTERDOWN", brokers.ScopeBroker, "the replica has lost its primary; connect to the primary"},
+	{"CLUSTERDOWN", brokers.ScopeBroker, "check CLUSTER INFO"},
+	{"TRYAGAIN", brokers.ScopeBroker, "slots are being moved; this passes by itself"},
+	{"MISCONF", brokers.ScopeBroker, "the server cannot save to disk; see its log"},
+	{"NOREPLICAS", brokers.ScopeBroker, "too few replicas are connected (min-replicas-to-write)"},
+	{"BUSY", brokers.ScopeBroker, "another script runs too long; SCRIPT KILL ends it"},
+	{"NOAUTH", brokers.ScopeBroker, "the URL or the client needs a user and a password"},
+	{"ERR Protocol error: unauthenticated", brokers.ScopeBroker, "the URL or the client needs a user and a password"}, // before NOAUTH
+	{"WRONGPASS", brokers.ScopeBroker, "check user and password"},
+	{"ERR AUTH", brokers.ScopeBroker, "check user and password"},             // a password where none is configured
+	{"ERR invalid password", brokers.ScopeBroker, "check user and password"}, // up to Redis 5
+	{"ERR max number of clients", brokers.ScopeBroker, "raise maxclients, or lower pool_size"},
+	{"NOPERM", brokers.ScopeDestination, "the user needs EVALSHA, EVAL and XADD on this key"},
+	{"ERR The user executing the script", brokers.ScopeDestination, "the user needs EVALSHA, EVAL and XADD on this key"}, // Redis 7
+	{"WRONGTYPE", brokers.ScopeDestination, "the key holds something else than a stream; rename the destination or the key"},
+	{"MOVED", brokers.ScopeDestination, "the server is a node of a cluster; use New with a cluster client"},
+	{"ASK", brokers.ScopeDestination, "the server is a node of a cluster; use New with a cluster client"},
+}
+
+// A serverError is what the server said about a message or a call.
+type serverError struct{ text string }
+
+func (e *serverError) Error() string { return e.text }
+
+// wrapper is what Redis before 7 puts around an error inside a script: "@user_script: 25: -OOM command not allowed ...".
+var wrapper = regexp.MustCompile(`^@user_script: ?\d+: `)
+
+// refused classifies what the server said about a publish to a stream.
+func refused(stream, text string) error {
+	text = strings.TrimPrefix(wrapper.ReplaceAllString(text, ""), "-")
+	for _, r := range rules {
+		if text != r.prefix && !strings.HasPrefix(text, r.prefix+" ") {
+			continue
+		}
+		return brokers.Unavailable(r.scope, fmt.Errorf("redisstreams: publish to %q: %w: %s", stream, &serverError{text}, r.advice))
+	}
+	return brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %w", stream, &serverError{text}))
+}
+
+func isServerError(err error) bool {
+	var said *serverError
+	return errors.As(err, &said)
+}
+
+// explained adds what can be done about an error that did not come from the server.
+func explained(err error) error {
+	var refusal *net.OpError
+	switch {
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return fmt.Errorf("%w: all connections are busy; raise pool_size", err)
+	case errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w: the client was closed before the broker", err)
+	case errors.As(err, &refusal) && refusal.Op == "dial":
+		return fmt.Errorf("%w: check that the server runs and can be reached", err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,196 @@
+package redisstreams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+// Publish implements [brokers.Broker]. A chunk whose connection breaks, or that gets no answer in time, is unavailable: that is
+// nobody's fault, and a repeat carries the same message ids. (A message that brings this about each time while others pass is
+// for the processor to find: it sends another one when the broker is unavailable.) Nothing further is sent to a server or
+// stream once it has proved unavailable; what is left of the call is brokers.ErrNotSent.
+//
+// When ctx is cancelled, other than by its deadline, Publish still waits for the answer to the chunk that is under way, at most
+// for the client's read timeout: so its outcome is known, and nothing is delivered twice.
+func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
+	results := make([]brokers.Result, len(msgs))
+	if !b.gate.Enter() {
+		for i := range results {
+			results[i].Err = brokers.ErrClosed
+		}
+		return results
+	}
+	defer b.gate.Leave()
+
+	p := &publication{Broker: b, ctx: ctx, msgs: msgs, results: results, held: map[string]error{}, numbers: map[string]int{}}
+	for _, lanes := range b.options.plan(msgs) {
+		p.work(lanes, b.options.chunk)
+	}
+	return results
+}
+
+// publication is one call of Publish.
+type publication struct {
+	*Broker
+
+	ctx     context.Context
+	msgs    []brokers.Message
+	results []brokers.Result
+
+	held    map[string]error // keys whose first failure has happened, and what it was
+	numbers map[string]int   // keys of the call that is being put together
+	out     error            // set when the broker as a whole is out
+}
+
+// work sends the messages of lanes, a chunk of each at a time, until none is waiting.
+func (p *publication) work(lanes round, chunk int) {
+	for {
+		var calls []*call
+		for _, l := range lanes {
+			if c := p.next(l, chunk); c != nil {
+				calls = append(calls, c)
+			}
+		}
+		if len(calls) == 0 {
+			return
+		}
+		p.execute(p.ctx, calls)
+		for _, c := range calls {
+			p.settle(c)
+		}
+	}
+}
+
+// next takes the next chunk off a lane, or returns nil when nothing is left. Messages that must not be sent get their result.
+func (p *publication) next(l *lane, chunk int) *call {
+	var c *call
+	clear(p.numbers)
+	for bytes := 0; len(l.waiting) > 0; l.waiting = l.waiting[1:] {
+		i := l.waiting[0]
+		m := &p.msgs[i]
+		if why := p.obstacle(l, m); why != nil {
+			p.results[i].Err = brokers.NotSentBecause(why)
+			continue
+		}
+		if err := p.options.check(m); err != nil {
+			p.fail(i, l, brokers.Permanent(fmt.Errorf("redisstreams: publish to %q: %w", l.stream, err)))
+			continue
+		}
+		bytes += len(m.Payload)
+		switch {
+		case c == nil:
+			c = p.newCall(l, min(chunk, len(l.waiting)))
+		case len(c.indexes) == chunk || bytes > maxChunkBytes:
+			return c
+		}
+		c.add(i, p.number(m.OrderingKey), m)
+	}
+	return c
+}
+
+// obstacle says why a message must not be sent, nil = nothing is in its way.
+func (p *publication) obstacle(l *lane, m *brokers.Message) error {
+	switch {
+	case p.out != nil:
+		return p.out
+	case l.blocked != nil:
+		return l.blocked
+	case m.OrderingKey != "" && p.held[m.OrderingKey] != nil:
+		return p.held[m.OrderingKey]
+	default:
+		return p.ctx.Err()
+	}
+}
+
+// number gives each key of a call a number of its own: shorter than the key, and 0 for messages without one.
+func (p *publication) number(key string) int {
+	if key == "" {
+		return 0
+	}
+	if p.numbers[key] == 0 {
+		p.numbers[key] = len(p.numbers) + 1
+	}
+	return p.numbers[key]
+}
+
+// fail records the failure of a message: its key is held, and an outage is noted in its scope.
+func (p *publication) fail(i int, l *lane, err error) {
+	p.results[i].Err = err
+	if key := p.msgs[i].OrderingKey; key != "" {
+		p.held[key] = err
+	}
+	switch class, scope := brokers.Classify(err); {
+	case class != brokers.ClassUnavailable:
+	case scope == brokers.ScopeBroker:
+		p.out = err
+	default:
+		l.blocked = err
+	}
+}
+
+// settle gives the messages of a call their results.
+func (p *publication) settle(c *call) {
+	answers, err := c.cmd.Result()
+	switch {
+	case err != nil:
+		p.settleFailed(c, err)
+	case len(answers) != len(c.indexes):
+		for _, i := range c.indexes {
+			p.fail(i, c.lane, brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %d answers for %d messages",
+				c.lane.stream, len(answers), len(c.indexes))))
+		}
+	default:
+		for n, i := range c.indexes {
+			switch answer := answers[n]; {
+			case answer == "":
+				p.results[i].Err = brokers.NotSentBecause(p.held[p.msgs[i].OrderingKey])
+			case strings.HasPrefix(answer, "!"):
+				p.fail(i, c.lane, refused(c.lane.stream, answer[1:]))
+			default:
+				p.results[i].BrokerMessageID = answer
+			}
+		}
+	}
+}
+
+// settleFailed handles a call that failed as a whole.
+func (p *publication) settleFailed(c *call, err error) {
+	err = p.failed(c.lane.stream, err)
+	class, _ := brokers.Classify(err)
+	if class == brokers.ClassRetryable && len(c.indexes) > 1 && isServerError(err) {
+		// The server did not like the call, and does not say which message it was (a payload above proto-max-bulk-len, for
+		// one). A message of its own kind must not cost its neighbours their attempts: they go one by one. Should the script
+		// have added some before it failed, they are delivered twice, and still in order.
+		single := &lane{stream: c.lane.stream, waiting: c.indexes}
+		p.work(round{single}, 1)
+		c.lane.blocked = single.blocked
+		return
+	}
+	for _, i := range c.indexes {
+		p.fail(i, c.lane, err)
+	}
+}
+
+// failed classifies the error of a whole call.
+func (p *publication) failed(stream string, err error) error {
+	if said := redis.Error(nil); errors.As(err, &said) {
+		return refused(stream, said.Error())
+	}
+	err = fmt.Errorf("redisstreams: publish to %q: %w", stream, explained(err))
+	if p.ctx.Err() == context.Canceled { //nolint:errorlint // contexts return the bare value
+		// Somebody stopped waiting. Whether the messages arrived is unknown, and the broker need not be ill.
+		return brokers.Retryable(err)
+	}
+	// Refused, reset, closed, timed out: whatever it is, it does not name a message. On a cluster it is one node's trouble.
+	scope := brokers.ScopeBroker
+	if p.sharded {
+		scope = brokers.ScopeDestination
+	}
+	return brokers.Unavailable(scope, err)
+}

@@ -1,0 +1,311 @@
+package redisstreams_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+)
+
+func open(t testing.TB, url string, opts ...redisstreams.Option) *redisstreams.Broker {
+	t.Helper()
+	b, err := redisstreams.Open(url, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
+	return b
+}
+
+func message(stream, key string, n int) brokers.Message {
+	return brokers.Message{
+		ID: fmt.Sprintf("id-%d", n), Destination: stream, Type: "T.v1", OrderingKey: key, ContentType: "application/json",
+		Payload: fmt.Appendf(nil, "%d", n),
+	}
+}
+
+func many(stream string, n, keys int) []brokers.Message {
+	msgs := make([]brokers.Message, n)
+	for i := range msgs {
+		msgs[i] = message(stream, fmt.Sprint("key-", i%keys), i)
+	}
+	return msgs
+}
+
+func ids(messages []brokers.Message) (ids []string) {
+	for _, m := range messages {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// verdicts counts results by class and scope.
+func verdicts(results []brokers.Result) map[string]int {
+	count := map[string]int{}
+	for _, result := range results {
+		class, scope := brokers.Classify(result.Err)
+		count[strings.TrimSpace(string(class)+" "+string(scope))]++
+	}
+	return count
+}
+
+// counter counts what a client sends.
+type counter struct{ pipelines, commands, largest int }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.commands++
+		c.largest = max(c.largest, len(cmd.Args()))
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "evalsha" { // not those that set up a connection
+			c.pipelines++
+			c.commands += len(cmds)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// The entry as consumers in other languages see it, field by field.
+func TestEntry(t *testing.T) {
+	server := miniredis.RunT(t)
+	b := open(t, "redis://"+server.Addr())
+	m := message("ordering::order", "ordering::order-1", 1)
+	m.CorrelationID = "c-1"
+	m.Attributes = []brokers.Attribute{{Name: "traceparent", Value: "00-1"}, {Name: "tenant_id", Value: "acme"}}
+	results := b.Publish(t.Context(), []brokers.Message{m})
+	require.NoError(t, results[0].Err)
+
+	entries, err := server.Stream("ordering::order")
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	assert.Equal(t, entries[0].ID, results[0].BrokerMessageID)
+	assert.Equal(t, []string{"data", "1", "id", "id-1", "type", "T.v1", "correlation_id", "c-1",
+		"content_type", "application/json", "traceparent", "00-1", "tenant_id", "acme"}, entries[0].Values)
+}
+
+// One call per chunk and destination, and one round trip for the destinations together.
+func TestRoundTrips(t *testing.T) {
+	server := miniredis.RunT(t)
+	b := open(t, "redis://"+server.Addr())
+	require.NoError(t, b.Publish(t.Context(), many("s", 1, 1))[0].Err) // the script is known from here on
+	var sent counter
+	b.Client().AddHook(&sent)
+
+	assert.Equal(t, map[string]int{"": 500}, verdicts(b.Publish(t.Context(), many("s", 500, 7))))
+	assert.Equal(t, counter{commands: 5, largest: sent.largest}, sent)
+
+	sent = counter{}
+	assert.Equal(t, map[string]int{"": 270}, verdicts(b.Publish(t.Context(), append(many("u", 150, 7), many("v", 120, 1)...))))
+	assert.Equal(t, counter{commands: 4, largest: sent.largest}, sent, "key-0 goes to both: a round for each")
+
+	sent = counter{}
+	unkeyed := append(many("u", 150, 7), many("v", 120, 1)...)
+	for i := range unkeyed {
+		unkeyed[i].OrderingKey = ""
+	}
+	assert.Equal(t, map[string]int{"": 270}, verdicts(b.Publish(t.Context(), unkeyed)))
+	assert.Equal(t, counter{pipelines: 2, commands: 4}, sent, "two chunks of each, side by side")
+}
+
+// A server that was restarted or had its scripts flushed learns the script again.
+func TestScriptIsUnknown(t *testing.T) {
+	server := miniredis.RunT(t)
+	b := open(t, "redis://"+server.Addr())
+	for range 2 {
+		require.NoError(t, b.Client().ScriptFlush(t.Context()).Err())
+		assert.Equal(t, map[string]int{"": 5}, verdicts(b.Publish(t.Context(), append(many("s", 3, 1), message("u", "x", 4), message("v", "y", 5)))))
+	}
+	assert.Len(t, received(t, b.Client(), "s"), 6)
+}
+
+func TestOptions(t *testing.T) {
+	server := miniredis.RunT(t)
+	url := "redis://" + server.Addr()
+
+	b := open(t, url, redisstreams.WithMaxLen(10, false), redisstreams.WithMaxLen(-1, true), redisstreams.WithChunk(7), redisstreams.WithChunk(0))
+	var sent counter
+	require.NoError(t, b.Ping(t.Context()))
+	b.Client().AddHook(&sent)
+	assert.Equal(t, map[string]int{"": 50}, verdicts(b.Publish(t.Context(), many("trimmed", 50, 3))))
+	assert.Equal(t, 8+1, sent.commands, "eight chunks, the first one twice: the server did not know the script")
+	assert.Equal(t, "id-40 id-41 id-42 id-43 id-44 id-45 id-46 id-47 id-48 id-49", strings.Join(ids(received(t, b.Client(), "trimmed")), " "))
+
+	b = open(t, url, redisstreams.WithMaxLen(10, true), redisstreams.WithBackfill(0))
+	msgs := many("s", 4, 1)
+	msgs[1].Priority, msgs[2].Priority = -1, 0
+	assert.Equal(t, map[string]int{"": 4}, verdicts(b.Publish(t.Context(), msgs)))
+	assert.Equal(t, []string{"id-0", "id-2", "id-3"}, ids(received(t, b.Client(), "s")))
+	assert.Equal(t, []string{"id-1"}, ids(received(t, b.Client(), "s:backfill")))
+
+	b = open(t, url, redisstreams.WithMaxMessageBytes(-1))
+	assert.Equal(t, 512<<20, b.Capabilities().MaxMessageBytes)
+}
+
+// Large payloads end a chunk early.
+func TestChunksAreBoundedInBytes(t *testing.T) {
+	server := miniredis.RunT(t)
+	b := open(t, "redis://"+server.Addr())
+	require.NoError(t, b.Publish(t.Context(), many("s", 1, 1))[0].Err)
+	var sent counter
+	b.Client().AddHook(&sent)
+	msgs := many("s", 9, 1)
+	for i := range msgs {
+		msgs[i].Payload = make([]byte, 2<<20)
+	}
+	msgs[4].Payload = make([]byte, 6<<20) // larger than a chunk: goes alone
+	assert.Equal(t, map[string]int{"": 9}, verdicts(b.Publish(t.Context(), msgs)))
+	assert.Equal(t, 5, sent.commands)
+}
+
+// What can never be added is found before it is sent, and costs its neighbours nothing.
+func TestPermanent(t *testing.T) {
+	server := miniredis.RunT(t)
+	b := open(t, "redis://"+server.Addr(), redisstreams.WithMaxMessageBytes(1000))
+	for name, c := range map[string]struct {
+		spoil func(*brokers.Message)
+		says  string
+	}{
+		"an attribute named data": {func(m *brokers.Message) { m.Attributes = []brokers.Attribute{{Name: "data", Value: "x"}} }, `"data"`},
+		"too large":               {func(m *brokers.Message) { m.Payload = make([]byte, 1001) }, "1001 bytes, at most 1000"},
+		"no destination":          {func(m *brokers.Message) { m.Destination = "" }, "destination is empty"},
+		"too many attributes":     {func(m *brokers.Message) { m.Attributes = make([]brokers.Attribute, 1001) }, "1001 attributes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream := strings.ReplaceAll(name, " ", "-")
+			msgs := many(stream, 9, 3)
+			c.spoil(&msgs[3]) // of key-0, which has another at 6
+			results := b.Publish(t.Context(), msgs)
+			assert.Equal(t, map[string]int{"": 7, "permanent": 1, "not_sent": 1}, verdicts(results))
+			require.ErrorContains(t, results[3].Err, c.says)
+			require.ErrorContains(t, results[3].Err, `redisstreams: publish to "`)
+			assert.ErrorIs(t, results[6].Err, brokers.ErrNotSent)
+			assert.Len(t, received(t, b.Client(), stream), 7)
+		})
+	}
+	msgs := many("most", 1, 1)
+	for i := range 1000 {
+		msgs[0].Attributes = append(msgs[0].Attributes, brokers.Attribute{Name: fmt.Sprint("a", i), Value: "x"})
+	}
+	assert.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), msgs)))
+}
+
+func TestRefusedConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	b := open(t, "redis://user:secret@"+listener.Addr().String())
+	began := time.Now()
+	results := b.Publish(t.Context(), append(many("s", 150, 3), many("u", 150, 3)...))
+	assert.Equal(t, map[string]int{"unavailable broker": 100, "not_sent": 200}, verdicts(results))
+	assert.Less(t, time.Since(began), 2*time.Second, "no retries of the client's")
+	require.ErrorContains(t, results[0].Err, `redisstreams: publish to "s"`)
+	require.ErrorContains(t, results[0].Err, "check that the server runs")
+	assert.NotContains(t, results[0].Err.Error(), "secret")
+	var refused *net.OpError
+	assert.ErrorAs(t, results[0].Err, &refused, "the cause stays in the chain")
+	assert.ErrorContains(t, b.Ping(t.Context()), "redisstreams: ping")
+}
+
+// A connection that breaks, or a server that says nothing: nobody's fault.
+func TestBrokenConnections(t *testing.T) {
+	for name, serve := range map[string]func(net.Conn){
+		"closed at once":          func(c net.Conn) { _ = c.Close() },
+		"closed after some bytes": func(c net.Conn) { _, _ = c.Read(make([]byte, 10)); _ = c.Close() },
+		"reset": func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 10))
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_ = c.Close()
+		},
+		"says nothing": func(c net.Conn) { // go-redis leaves a connection that failed at its greeting to the garbage collector
+			_ = c.SetReadDeadline(time.Now().Add(time.Second))
+			_, _ = io.Copy(io.Discard, c)
+			_ = c.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for {
+					c, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					serve(c)
+				}
+			}()
+			t.Cleanup(func() { // after the broker's, which closes the connections
+				require.NoError(t, listener.Close())
+				<-done
+			})
+			b := open(t, "redis://"+listener.Addr().String()+"?read_timeout=100ms&dial_timeout=100ms")
+			results := b.Publish(t.Context(), many("s", 150, 3))
+			assert.Equal(t, map[string]int{"unavailable broker": 100, "not_sent": 50}, verdicts(results), "%v", results[0].Err)
+		})
+	}
+}
+
+// The deadline passes while the server is busy: nobody's fault either. When it is the caller who stops waiting, nothing is known.
+func TestContextEndsDuringACall(t *testing.T) {
+	server := miniredis.RunT(t)
+	for name, c := range map[string]struct {
+		ctx  func(context.Context) (context.Context, context.CancelFunc)
+		want string
+	}{
+		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 50*time.Millisecond)
+		}, "unavailable broker"},
+		"cancelled": {context.WithCancel, "retryable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, "redis://"+server.Addr())
+			ctx, cancel := c.ctx(t.Context())
+			defer cancel()
+			b.Client().AddHook(during(func() error { // as if the connection broke at that moment
+				if name == "cancelled" {
+					cancel()
+				}
+				<-ctx.Done()
+				return errors.New("i/o timeout")
+			}))
+			assert.Equal(t, map[string]int{c.want: 100, "not_sent": 50}, verdicts(b.Publish(ctx, many("s", 150, 3))))
+		})
+	}
+}
+
+// during calls a function instead of sending a command.
+type during func() error
+
+func (during) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (d during) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		err := d()
+		cmd.SetErr(err)
+		return err
+	}
+}
+
+func (during) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

@@ -1,0 +1,184 @@
+// Package cleanup removes finished rows on a schedule: published and abandoned ones on separate retention windows, in
+// bounded batches, from one process at a time.
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Defaults of the schedule.
+const (
+	DefaultInterval           = time.Hour
+	DefaultPublishedRetention = 7 * 24 * time.Hour
+	DefaultAbandonedRetention = 30 * 24 * time.Hour
+	DefaultBatchSize          = 5000
+)
+
+// Retention says how long finished rows stay, counted from the moment they were finished, by the database's clock.
+// Zero takes what is configured around it.
+type Retention struct {
+	Published time.Duration
+	Abandoned time.Duration
+}
+
+// Config of a scheduler. Zero values take the defaults.
+type Config struct {
+	// Databases to clean, by name.
+	Databases map[string]outbox.Purger
+	// Interval between two runs. Default 1 h. The first run follows a minute after the start, or an interval if that
+	// is shorter.
+	Interval time.Duration
+	// Retention of all brokers. Default: published 168 h, abandoned 720 h.
+	Retention Retention
+	// Brokers overrides the retention of single brokers.
+	Brokers map[string]Retention
+	// BatchSize is the most rows that one statement removes. Default 5,000, at which a batch takes some milliseconds.
+	BatchSize int
+	// Log gets one line per run and database. Default: slog.Default().
+	Log *slog.Logger
+}
+
+// Scheduler purges on a schedule. It is safe for concurrent use.
+type Scheduler struct{ cfg Config }
+
+// New checks the configuration; all problems are reported in one error.
+func New(cfg Config) (*Scheduler, error) {
+	var problems []error
+	check := func(what string, d time.Duration) {
+		if d < 0 {
+			problems = append(problems, fmt.Errorf("cleanup: %s is %s: use a positive duration", what, d))
+		}
+	}
+	check("interval", cfg.Interval)
+	check("published_retention", cfg.Retention.Published)
+	check("abandoned_retention", cfg.Retention.Abandoned)
+	for _, name := range slices.Sorted(maps.Keys(cfg.Brokers)) {
+		check(fmt.Sprintf("broker %q: retention.published", name), cfg.Brokers[name].Published)
+		check(fmt.Sprintf("broker %q: retention.abandoned", name), cfg.Brokers[name].Abandoned)
+	}
+	if cfg.BatchSize < 0 {
+		problems = append(problems, fmt.Errorf("cleanup: batch_size is %d: use a positive number", cfg.BatchSize))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	setDefault(&cfg.Interval, DefaultInterval)
+	setDefault(&cfg.Retention.Published, DefaultPublishedRetention)
+	setDefault(&cfg.Retention.Abandoned, DefaultAbandonedRetention)
+	setDefault(&cfg.BatchSize, DefaultBatchSize)
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Scheduler{cfg: cfg}, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Run purges until ctx ends, and then returns nil. Errors are logged; the next run tries again.
+func (s *Scheduler) Run(ctx context.Context) error {
+	timer := time.NewTimer(min(time.Minute, s.cfg.Interval))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		_, _ = s.Purge(ctx) // each error is logged where it happens
+		timer.Reset(s.cfg.Interval)
+	}
+}
+
+// Report is what one run removed from one database.
+type Report struct {
+	Database             string
+	Published, Abandoned int
+	// Skipped is true when another process was cleaning this database.
+	Skipped bool
+}
+
+// Purge runs once over all databases. An error in one of them does not keep it from the others.
+func (s *Scheduler) Purge(ctx context.Context) ([]Report, error) {
+	var (
+		reports  []Report
+		problems []error
+	)
+	for _, name := range slices.Sorted(maps.Keys(s.cfg.Databases)) {
+		started := time.Now()
+		report, err := s.purge(ctx, name)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.cfg.Log.Error("purge failed; what it removed so far stays removed", "database", name, "error", err)
+			}
+			problems = append(problems, fmt.Errorf("cleanup: database %q: %w", name, err))
+		} else if !report.Skipped {
+			s.cfg.Log.Info("purged", "database", name, "published", report.Published, "abandoned", report.Abandoned, "took", time.Since(started))
+		}
+		reports = append(reports, report)
+	}
+	return reports, errors.Join(problems...)
+}
+
+func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) {
+	report := Report{Database: database}
+	purger := s.cfg.Databases[database]
+	ran, err := purger.Exclusive(ctx, "cleanup", func(ctx context.Context) error {
+		// The table is asked, not the configuration: rows of a broker that was removed must go, too.
+		brokers, err := purger.FinishedBrokers(ctx)
+		if err != nil {
+			return err
+		}
+		for _, broker := range brokers {
+			retention := s.retention(broker)
+			n, err := s.drain(ctx, purger, outbox.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published})
+			report.Published += n
+			if err != nil {
+				return err
+			}
+			n, err = s.drain(ctx, purger, outbox.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned})
+			report.Abandoned += n
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	report.Skipped = err == nil && !ran
+	return report, err
+}
+
+// drain removes batch after batch until one comes back short.
+func (s *Scheduler) drain(ctx context.Context, purger outbox.Purger, request outbox.PurgeRequest) (int, error) {
+	request.Limit = s.cfg.BatchSize
+	for total := 0; ; {
+		n, err := purger.Purge(ctx, request)
+		total += n
+		if err != nil || n < request.Limit {
+			return total, err
+		}
+		if err := ctx.Err(); err != nil {
+			return total, fmt.Errorf("stopped: %w", err)
+		}
+	}
+}
+
+// retention of one broker, with what it does not override.
+func (s *Scheduler) retention(broker string) Retention {
+	r := s.cfg.Brokers[broker]
+	setDefault(&r.Published, s.cfg.Retention.Published)
+	setDefault(&r.Abandoned, s.cfg.Retention.Abandoned)
+	return r
+}

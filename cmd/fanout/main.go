@@ -1,0 +1,98 @@
+// Command fanout migrates, relays and looks at an outbox; "fanout demo" shows the whole way with nothing installed.
+//
+// Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gorm-fanout/fanout/config"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// The exit codes, which scripts rely on.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError marks a command line that was wrong.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// run is main without the process around it.
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	_, _ = fmt.Fprintln(stderr, "fanout:", err)
+	var (
+		usage    usageError
+		problems *config.Error
+	)
+	if errors.As(err, &usage) || errors.As(err, &problems) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "fanout",
+		Short:         "A transactional outbox for GORM that fans out to many brokers",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(demoCommand(), migrateCommand(), validateCommand(), relayCommand(), statusCommand())
+	return root
+}
+
+// noArgs refuses words that no command wants.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown argument %q for %q: see \"%s --help\"", args[0], cmd.CommandPath(), cmd.CommandPath())}
+	}
+	return nil
+}
+
+// configFlag adds --config, which every command that works on a real outbox needs.
+func configFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().StringP("config", "c", "fanout.yaml", "configuration `file`")
+}
+
+// load reads the configuration and prints its warnings.
+func load(cmd *cobra.Command, path string) (*config.Config, error) {
+	cfg, err := config.Load(path)
+	if err != nil {
+		var problems *config.Error
+		if !errors.As(err, &problems) { // an unreadable file is as wrong as its content
+			err = usageError{err}
+		}
+		return nil, err
+	}
+	for _, warning := range cfg.Warnings {
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+	}
+	return cfg, nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/postgres"
+	"github.com/gorm-fanout/fanout/outbox/sqlite"
+	"github.com/gorm-fanout/fanout/outbox/sqlserver"
+)
+
+func migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Create or update the outbox table in every configured database",
+		Long: "Create or update the outbox table in every configured database. Running it again changes nothing.\n" +
+			"With --print the SQL goes to standard output for another migration tool, and no database is touched.",
+		Args: noArgs,
+	}
+	path := configFlag(cmd)
+	printOnly := cmd.Flags().Bool("print", false, "print the SQL instead of running it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := load(cmd, *path)
+		if err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(cfg.Databases)) {
+			if *printOnly {
+				err = printMigrations(cmd, cfg, name)
+			} else {
+				err = migrate(cmd, cfg, name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func migrate(cmd *cobra.Command, cfg *config.Config, name string) error {
+	store, err := fanout.OpenStore(cmd.Context(), cfg, name)
+	if err != nil {
+		return err
+	}
+	defer store.Close() //nolint:errcheck // nothing is left to lose
+	applied, err := store.Migrate(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if len(applied) == 0 {
+		cmd.Printf("%s: up to date\n", name)
+		return nil
+	}
+	cmd.Printf("%s: applied %s\n", name, strings.Join(applied, ", "))
+	return nil
+}
+
+func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error {
+	table := cfg.Routing().WithDefaults().Table
+	steps, err := migrationsOf(cfg.Databases[name].Driver, table)
+	if err != nil {
+		return err
+	}
+	for _, step := range steps {
+		cmd.Printf("-- database %s (%s), step %04d_%s\n%s\n", name, cfg.Databases[name].Driver, step.Version, step.Name, strings.TrimSpace(step.SQL))
+	}
+	return nil
+}
+
+func migrationsOf(dialect outbox.Dialect, table string) ([]outbox.Migration, error) {
+	switch dialect {
+	case outbox.Postgres:
+		return postgres.Migrations(table)
+	case outbox.SQLServer:
+		return sqlserver.Migrations(table)
+	case outbox.SQLite:
+		return sqlite.Migrations(table)
+	default:
+		return nil, fmt.Errorf("driver %q is not supported", dialect)
+	}
+}

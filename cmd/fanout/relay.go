@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gorm-fanout/fanout"
+)
+
+func relayCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "relay",
+		Short: "Deliver the rows of every configured database to every configured broker",
+		Long: "Deliver the rows of every configured database to every configured broker, and purge finished rows.\n" +
+			"Any number of relays may run at once; they share the work. SIGINT or SIGTERM finishes or releases what\n" +
+			"is in hand and exits with 0.",
+		Args: noArgs,
+	}
+	path := configFlag(cmd)
+	workers := cmd.Flags().Int("workers", 0, "workers per database and broker, instead of the configuration's `n`")
+	level := cmd.Flags().String("log-level", "info", "debug, info, warn or error")
+	asJSON := cmd.Flags().Bool("log-json", false, "log JSON instead of text")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *workers < 0 {
+			return usageError{fmt.Errorf("--workers is %d: use a positive number", *workers)}
+		}
+		log, err := newLogger(cmd, *level, *asJSON)
+		if err != nil {
+			return err
+		}
+		cfg, err := load(cmd, *path)
+		if err != nil {
+			return err
+		}
+		opening, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
+		defer cancel()
+		relay, err := fanout.Open(opening, cfg, fanout.WithWorkers(*workers), fanout.WithLogger(log))
+		if err != nil {
+			return err
+		}
+		log.Info("relay started", "databases", len(cfg.Databases), "brokers", strings.Join(cfg.BrokerNames(), ","))
+		started := time.Now()
+		err = relay.Run(cmd.Context())
+		for _, s := range relay.Stats() {
+			log.Info("processor stopped", "database", s.Database, "broker", s.Broker, "published", s.Published, "retried", s.Retried,
+				"abandoned", s.Abandoned, "released", s.Released, "lease_lost", s.LeaseLost)
+		}
+		log.Info("relay stopped", "ran", time.Since(started).Round(time.Millisecond))
+		return err
+	}
+	return cmd
+}
+
+func newLogger(cmd *cobra.Command, level string, asJSON bool) (*slog.Logger, error) {
+	var options slog.HandlerOptions
+	var parsed slog.Level
+	if err := parsed.UnmarshalText([]byte(level)); err != nil {
+		return nil, usageError{errors.New("--log-level is " + level + ": use debug, info, warn or error")}
+	}
+	options.Level = parsed
+	if asJSON {
+		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &options)), nil
+	}
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &options)), nil
+}

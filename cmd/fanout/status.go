@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// databaseStatus is one database of "status --json".
+type databaseStatus struct {
+	Status  string                  `json:"status"` // ok or error
+	Error   string                  `json:"error,omitempty"`
+	Counts  map[outbox.Status]int64 `json:"counts,omitempty"`
+	Brokers map[string]brokerStatus `json:"brokers,omitempty"`
+}
+
+type brokerStatus struct {
+	Counts               map[outbox.Status]int64 `json:"counts"`
+	OldestPendingSeconds float64                 `json:"oldest_pending_seconds"`
+	LastError            string                  `json:"last_error,omitempty"`
+	// Unknown is true for rows of a broker that the configuration does not have: nobody delivers them.
+	Unknown bool `json:"unknown,omitempty"`
+}
+
+func statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the state of every broker's rows",
+		Args:  noArgs,
+	}
+	path := configFlag(cmd)
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
+	watch := cmd.Flags().BoolP("watch", "w", false, "repeat every two seconds")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := load(cmd, *path)
+		if err != nil {
+			return err
+		}
+		for {
+			status, failed := collect(cmd.Context(), cfg)
+			if *asJSON {
+				err = printJSON(cmd, status)
+			} else {
+				err = printTable(cmd, status)
+			}
+			if !*watch {
+				return errors.Join(err, failed)
+			}
+			select {
+			case <-cmd.Context().Done():
+				return nil
+			case <-time.After(2 * time.Second):
+			}
+		}
+	}
+	return cmd
+}
+
+// collect asks every database. One that cannot be asked answers with its error, for itself only.
+func collect(ctx context.Context, cfg *config.Config) (map[string]databaseStatus, error) {
+	result := make(map[string]databaseStatus, len(cfg.Databases))
+	var problems []error
+	for name := range cfg.Databases {
+		counts, err := counts(ctx, cfg, name)
+		if err != nil {
+			problems = append(problems, err)
+			result[name] = databaseStatus{Status: "error", Error: err.Error()}
+			continue
+		}
+		result[name] = summarise(cfg, counts)
+	}
+	return result, errors.Join(problems...)
+}
+
+func counts(ctx context.Context, cfg *config.Config, name string) ([]outbox.BrokerCounts, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	store, err := fanout.OpenStore(ctx, cfg, name)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close() //nolint:errcheck // nothing is left to lose
+	return store.Counts(ctx)
+}
+
+func summarise(cfg *config.Config, counts []outbox.BrokerCounts) databaseStatus {
+	tally := outbox.Tally{}
+	for _, broker := range cfg.BrokerNames() {
+		tally.Add(broker, outbox.StatusPending, 0, 0) // a broker without rows is shown, too
+	}
+	status := databaseStatus{Status: "ok", Counts: map[outbox.Status]int64{}, Brokers: map[string]brokerStatus{}}
+	for _, s := range outbox.Statuses() {
+		status.Counts[s] = 0
+	}
+	for _, entry := range append(tally.Brokers(), counts...) {
+		for s, n := range entry.Counts {
+			status.Counts[s] += n
+		}
+		status.Brokers[entry.Broker] = brokerStatus{
+			Counts: entry.Counts, OldestPendingSeconds: entry.OldestPending.Seconds(), LastError: entry.LastError,
+			Unknown: !slices.Contains(cfg.BrokerNames(), entry.Broker),
+		}
+	}
+	return status
+}
+
+func printJSON(cmd *cobra.Command, value any) error {
+	encoder := json.NewEncoder(cmd.OutOrStdout())
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+func printTable(cmd *cobra.Command, status map[string]databaseStatus) error {
+	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "DATABASE\tBROKER\tPENDING\tPROCESSING\tFAILED\tPUBLISHED\tABANDONED\tOLDEST\tLAST ERROR")
+	for _, name := range slices.Sorted(maps.Keys(status)) {
+		if status[name].Status != "ok" {
+			_, _ = fmt.Fprintf(table, "%s\t-\t-\t-\t-\t-\t-\t-\t%s\n", name, status[name].Error)
+			continue
+		}
+		for _, broker := range slices.Sorted(maps.Keys(status[name].Brokers)) {
+			b := status[name].Brokers[broker]
+			label := broker
+			if b.Unknown {
+				label += " (not configured!)"
+			}
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", name, label, b.Counts[outbox.StatusPending], b.Counts[outbox.StatusProcessing],
+				b.Counts[outbox.StatusFailed], b.Counts[outbox.StatusPublished], b.Counts[outbox.StatusAbandoned],
+				age(b.OldestPendingSeconds), shortError(b.LastError))
+		}
+	}
+	return table.Flush()
+}
+
+func age(seconds float64) string {
+	if seconds <= 0 {
+		return "-"
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+// shortError shows class and message of a last_error on one line.
+func shortError(text string) string {
+	var last outbox.LastError
+	if text == "" || json.Unmarshal([]byte(text), &last) != nil {
+		return text
+	}
+	line := last.Class + ": " + last.Message
+	const width = 80
+	if runes := []rune(line); len(runes) > width {
+		line = string(runes[:width-1]) + "…"
+	}
+	return line
+}

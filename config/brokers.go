@@ -1,0 +1,128 @@
+package config
+
+import (
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// target is one broker as the file has it, for checks that need positions.
+type target struct {
+	*object
+
+	name  string
+	retry *object
+}
+
+func (r *reader) readBrokers(section *object, cfg *Config) []*target {
+	var targets []*target
+	r.readNamed(section, func(name string, entry *object) {
+		broker := Broker{}
+		r.readConnection(entry, &broker)
+
+		format := entry.choice("format", string(envelope.FormatNative), string(envelope.FormatCloudEvents))
+		broker.Format = envelope.Format(format)
+		entry.text("source", &broker.Source)
+		broker.Filter = entry.filter()
+
+		entry.integer("workers", &broker.Workers, math.MaxInt32)
+		entry.integer("batch_size", &broker.BatchSize, outbox.MaxBatchSize)
+		entry.duration("publish_timeout", &broker.PublishTimeout, 0)
+		broker.Ordering = entry.ordering()
+		retry := entry.retry(&broker.Retry)
+		retention := entry.object("retention")
+		retention.duration("published", &broker.Retention.Published, 0)
+		retention.duration("abandoned", &broker.Retention.Abandoned, 0)
+		retention.close()
+		entry.close("rate", "destination")
+
+		cfg.Brokers[name] = broker
+		targets = append(targets, &target{object: entry, name: name, retry: retry})
+	})
+	return targets
+}
+
+// readConnection reads the type and what belongs to it.
+func (r *reader) readConnection(entry *object, broker *Broker) {
+	types := append([]string{TypeRedis, TypePubSub, TypeMemory}, r.brokerTypes...)
+	f := entry.text("type", &broker.Type)
+	if !entry.broken && !entry.has("type") {
+		r.problemf(entry.at, entry.path, "type is missing: use %s", either(types))
+	}
+	if f != nil && !slices.Contains(types, broker.Type) {
+		hint := suggest(f.source, types)
+		if nearest(f.source, types) == "" {
+			hint += ", or register it in Go"
+		}
+		r.rejectf(f, "%s is not known%s", shown(f.source), hint)
+		broker.Type = ""
+	}
+	entry.secret("url", &broker.URL)
+	entry.text("project", &broker.Project)
+	entry.text("endpoint", &broker.Endpoint)
+	if f := entry.get("options"); f != nil {
+		broker.Options = r.readOptions(f)
+	}
+
+	switch broker.Type {
+	case "": // reported
+	case TypeRedis:
+		r.refuseOthers(entry, broker, "url")
+		r.require(entry, "url", "redis://user:password@host:6379/0")
+		r.checkRedisURL(entry, broker.URL)
+	case TypePubSub:
+		r.refuseOthers(entry, broker, "project", "endpoint")
+		r.require(entry, "project", "the id of a Google Cloud project")
+	case TypeMemory:
+		r.refuseOthers(entry, broker)
+	default:
+		r.refuseOthers(entry, broker, "url", "options")
+	}
+}
+
+// refuseOthers refuses the settings of a connection that the broker's type does not take.
+func (r *reader) refuseOthers(entry *object, broker *Broker, takes ...string) {
+	for _, name := range []string{"url", "project", "endpoint", "options"} {
+		if f := entry.find(name); f != nil && !slices.Contains(takes, name) {
+			f.bad = true
+			r.problemf(f.key, f.path, "does nothing for a broker of type %s: remove it", broker.Type)
+		}
+	}
+}
+
+// checkRedisURL looks at the scheme alone: the rest is for the client to judge.
+func (r *reader) checkRedisURL(entry *object, url Secret) {
+	known := func(scheme string) bool { return strings.HasPrefix(url.Reveal(), scheme) }
+	f := entry.find("url")
+	if f != nil && !f.bad && !slices.ContainsFunc([]string{"redis://", "rediss://", "unix://"}, known) {
+		r.rejectf(f, "must begin with redis://, rediss:// or unix://")
+	}
+}
+
+func (r *reader) require(entry *object, name, example string) {
+	if !entry.has(name) {
+		r.problemf(entry.at, entry.path, "%s is missing: use %s", name, example)
+	}
+}
+
+// filter reads the patterns of event types.
+func (o *object) filter() []string {
+	patterns := []string{}
+	for _, item := range o.list("filter") {
+		if _, err := path.Match(item.text, "x"); err != nil {
+			o.rejectf(item, `%s is not a pattern such as "Ordering.*"`, shown(item.source))
+		}
+		patterns = append(patterns, item.text)
+	}
+	if f := o.find("filter"); f != nil && !f.bad && len(patterns) == 0 {
+		o.rejectf(f, "is empty: name a pattern, or remove it to let every event pass")
+	}
+	if len(patterns) == 0 {
+		return nil
+	}
+	return patterns
+}

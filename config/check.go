@@ -1,0 +1,120 @@
+package config
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// checkShared compares the settings of the outbox section with each other.
+func (r *reader) checkShared(section *outboxSection, cfg *Config) {
+	policy := cfg.Outbox.Policy.WithDefaults()
+	if section.sound("lease", "publish_timeout") && policy.PublishTimeout >= policy.Lease {
+		r.problemf(section.where("publish_timeout"), section.path+".publish_timeout", timeoutOverLease, short(policy.PublishTimeout), short(policy.Lease))
+	}
+	if poll := section.poll; poll.sound("min", "max") && policy.PollMax < policy.PollMin {
+		r.problemf(poll.where("max"), poll.path+".max", "is %s, below poll.min (%s)", short(policy.PollMax), short(policy.PollMin))
+	}
+	r.checkDelays(section.retry, policy.Retry)
+}
+
+const timeoutOverLease = "is %s, but must be below outbox.lease (%s): a publish must end before others can claim its rows"
+
+// checkDelays reports at the retry section that is to blame. It has at least one of the two delays.
+func (r *reader) checkDelays(section *object, retry outbox.Retry) {
+	if !section.sound("max_delay", "base_delay") || retry.MaxDelay >= retry.BaseDelay {
+		return
+	}
+	if section.has("max_delay") {
+		r.problemf(section.where("max_delay"), section.path+".max_delay", "is %s, below base_delay (%s)", short(retry.MaxDelay), short(retry.BaseDelay))
+	} else {
+		r.problemf(section.where("base_delay"), section.path+".base_delay", "is %s, above max_delay (%s)", short(retry.BaseDelay), short(retry.MaxDelay))
+	}
+}
+
+// checkReferences looks up the brokers that the outbox section names.
+func (r *reader) checkReferences(cfg *Config, section *outboxSection, brokers *object, targets []*target) {
+	var names, proper []string // messages repeat proper names alone
+	for _, target := range targets {
+		names = append(names, target.name)
+		if namePattern.MatchString(target.name) {
+			proper = append(proper, target.name)
+		}
+	}
+	internal := cfg.Outbox.InternalBroker
+	if section.sound("internal_broker") && !slices.Contains(names, internal) {
+		if f := section.find("internal_broker"); f != nil {
+			r.rejectf(f, "brokers has no entry %s%s", shown(f.source), suggest(f.source, proper))
+		} else {
+			r.problemf(brokers.at, section.path+".internal_broker", "brokers has no entry %q, which is the default: declare it, or name another one", internal)
+		}
+	}
+	lines := map[string]int{}
+	for _, item := range section.external {
+		first := lines[item.text]
+		switch {
+		case item.text == internal && section.sound("internal_broker"):
+			r.rejectf(item, "internal broker %s is also listed as external: its rows would collide; remove it here", shown(item.source))
+		case first > 0:
+			r.rejectf(item, "duplicate external broker %s: it is listed in line %d already", shown(item.source), first)
+		case !slices.Contains(names, item.text):
+			r.rejectf(item, "brokers has no entry %s%s", shown(item.source), suggest(item.source, proper))
+		}
+		if first == 0 {
+			lines[item.text] = item.at.line
+		}
+	}
+}
+
+// checkTarget compares a broker's settings with each other and with those of the outbox.
+func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target) {
+	broker, policy := cfg.Brokers[target.name], cfg.Policy(target.name)
+	if target.has("publish_timeout") && target.sound("publish_timeout") && section.sound("lease") && policy.PublishTimeout >= policy.Lease {
+		r.problemf(target.where("publish_timeout"), target.path+".publish_timeout", timeoutOverLease, short(policy.PublishTimeout), short(policy.Lease))
+	}
+	if (target.retry.has("max_delay") || target.retry.has("base_delay")) && section.retry.sound("max_delay", "base_delay") {
+		r.checkDelays(target.retry, policy.Retry)
+	}
+	if target.name == cfg.Outbox.InternalBroker && section.sound("internal_broker") {
+		for _, name := range []string{"format", "source", "filter"} {
+			if f := target.find(name); f != nil {
+				r.problemf(f.key, f.path, "does nothing for the internal broker, which gets every event in its internal form: remove it")
+			}
+		}
+		return
+	}
+	if f := target.find("source"); f != nil && target.sound("format", "source") && broker.Format != envelope.FormatCloudEvents {
+		r.problemf(f.key, f.path, "does nothing without format: cloudevents")
+	}
+}
+
+// adviseOn warns about what works but is probably not meant.
+func (r *reader) adviseOn(cfg *Config, section *outboxSection, targets []*target) {
+	if len(section.external) == 0 && section.sound("external_brokers") {
+		r.warnf(section.where("external_brokers"), section.path+".external_brokers",
+			"there are no external brokers: published events go to the internal broker alone")
+	}
+	const slowPoll = time.Minute
+	if longest := cfg.Outbox.Policy.PollMax; longest > slowPoll {
+		r.warnf(section.poll.where("max"), section.poll.path+".max", "is %s: a row of another process may wait that long", short(longest))
+	}
+	r.adviseOnWorkers(section.object, cfg.Outbox.Policy.Workers)
+	used := cfg.BrokerNames()
+	for _, target := range targets {
+		broker := cfg.Brokers[target.name]
+		r.adviseOnWorkers(target.object, broker.Workers)
+		if !slices.Contains(used, target.name) {
+			r.warnf(target.at, target.path, "is neither the internal broker nor an external one: nothing is sent there")
+		} else if broker.Type == TypeMemory {
+			r.warnf(target.where("type"), target.path+".type", "a memory broker keeps messages in one process and loses them with it: it is for tests")
+		}
+	}
+}
+
+func (r *reader) adviseOnWorkers(o *object, workers int) {
+	if workers > outbox.Lanes {
+		r.warnf(o.where("workers"), o.path+".workers", "is %d: more than %d, the number of lanes, bring nothing", workers, outbox.Lanes)
+	}
+}

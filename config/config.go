@@ -1,0 +1,114 @@
+package config
+
+import (
+	"time"
+
+	"github.com/gorm-fanout/fanout/cleanup"
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Config is a checked configuration. It is safe for concurrent use as long as nobody changes it.
+type Config struct {
+	// Databases by name.
+	Databases map[string]Database
+	// Outbox holds what is common to all brokers.
+	Outbox Outbox
+	// Brokers by name: the internal one, the external ones, and possibly some that are not in use.
+	Brokers map[string]Broker
+	// Cleanup is the schedule on which finished rows are removed.
+	Cleanup Cleanup
+	// Warnings are about settings that work, but perhaps not as meant; in the order of their lines.
+	Warnings []Problem
+}
+
+// Database is one database with an outbox table.
+type Database struct {
+	// Driver is postgres, sqlserver or sqlite. Required.
+	Driver outbox.Dialect
+	// DSN is the connection string, in the driver's own form. Empty where the application passes its own handle in Go.
+	DSN Secret
+}
+
+// Outbox holds what is common to all brokers.
+type Outbox struct {
+	// Table is the outbox table. Default: outbox.DefaultTable.
+	Table string
+	// InternalBroker gets every event. Default: outbox.DefaultInternalBroker.
+	InternalBroker string
+	// ExternalBrokers get the events that are marked as published. Default: none.
+	ExternalBrokers []string
+	// MaxPayloadBytes bounds one payload as it goes on the wire. Default: outbox.DefaultMaxPayloadBytes.
+	MaxPayloadBytes int
+	// Policy is what the file says about delivery; zero where it says nothing. [Config.Policy] adds a broker's overrides
+	// and the defaults.
+	Policy outbox.Policy
+}
+
+// Types of broker that are built in.
+const (
+	TypeRedis  = "redis"  // Redis Streams
+	TypePubSub = "pubsub" // Google Cloud Pub/Sub
+	TypeMemory = "memory" // a list in this process, for tests
+)
+
+// Ordering says whether messages with the same ordering key wait for each other.
+type Ordering string
+
+// The values of Ordering.
+const (
+	OrderingPerKey Ordering = "per_key"
+	OrderingNone   Ordering = "none"
+)
+
+// Broker is one target of delivery. What it overrides is zero where the file says nothing; [Config.Policy] and
+// [Config.Retention] return what is in force.
+type Broker struct {
+	// Type is redis, pubsub, memory, or a name that was given to WithBrokerTypes. Required.
+	Type string
+	// URL to connect to, with its credentials: redis (required) and the types registered in Go.
+	URL Secret
+	// Project of Google Cloud: pubsub, required.
+	Project string
+	// Endpoint replaces the service's own, such as "localhost:8085" for an emulator: pubsub.
+	Endpoint string
+	// Options of the types registered in Go. Nil for the built-in ones.
+	Options Options
+
+	// Format of the messages. Default: envelope.FormatNative. External brokers only.
+	Format envelope.Format
+	// Source is the CloudEvents source. Default: "/<context>/<aggregate>". Only with envelope.FormatCloudEvents.
+	Source string
+	// Filter limits the broker to event types that match one of these patterns, in the form of path.Match, such as
+	// "Ordering.*". Default: none, which lets all pass. External brokers only.
+	Filter []string
+
+	// Workers, BatchSize, PublishTimeout and Ordering override those of the outbox.
+	Workers, BatchSize int
+	PublishTimeout     time.Duration
+	Ordering           Ordering
+	// Retry overrides the outbox's, field by field. A negative Jitter means none.
+	Retry outbox.Retry
+	// Retention overrides the cleanup's, field by field.
+	Retention cleanup.Retention
+}
+
+// Cleanup is the schedule on which finished rows are removed.
+type Cleanup struct {
+	// Interval between two runs. Default: 1 h.
+	Interval time.Duration
+	// PublishedRetention is how long rows stay after they were published. Default: 168 h.
+	PublishedRetention time.Duration
+	// AbandonedRetention is how long rows stay after they were given up. Default: 720 h.
+	AbandonedRetention time.Duration
+	// BatchSize is the most rows that one statement removes. Default: 5,000.
+	BatchSize int
+}
+
+// DefaultCleanup is the schedule where the configuration gives none.
+func DefaultCleanup() Cleanup {
+	return Cleanup{
+		Interval: cleanup.DefaultInterval, BatchSize: cleanup.DefaultBatchSize,
+		PublishedRetention: cleanup.DefaultPublishedRetention, AbandonedRetention: cleanup.DefaultAbandonedRetention,
+	}
+}

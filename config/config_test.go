@@ -1,0 +1,257 @@
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/cleanup"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// env is an environment with these variables and no others.
+func env(pairs ...string) config.Option {
+	return config.WithEnv(func(name string) (string, bool) {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1], true
+			}
+		}
+		return "", false
+	})
+}
+
+func parse(t *testing.T, source string, opts ...config.Option) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse([]byte(source), "fanout.yaml", append([]config.Option{env()}, opts...)...)
+	require.NoError(t, err)
+	return cfg
+}
+
+// minimal is the smallest useful configuration.
+const minimal = `
+databases: {default: {driver: sqlite}}
+brokers:
+  default: {type: redis, url: "redis://localhost:6379"}
+`
+
+func TestMinimalHasEveryDefault(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, minimal)
+
+	assert.Equal(t, map[string]config.Database{"default": {Driver: outbox.SQLite}}, cfg.Databases)
+	assert.Equal(t, outbox.Routing{}.WithDefaults(), cfg.Routing())
+	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
+	assert.Equal(t, []string{"default"}, cfg.BrokerNames())
+	assert.Equal(t, config.Cleanup{
+		Interval: time.Hour, PublishedRetention: 168 * time.Hour, AbandonedRetention: 720 * time.Hour, BatchSize: 5000,
+	}, cfg.Cleanup)
+	assert.Equal(t, cleanup.Retention{Published: 168 * time.Hour, Abandoned: 720 * time.Hour}, cfg.Retention("default"))
+}
+
+func TestZeroConfigHasEveryDefault(t *testing.T) {
+	t.Parallel()
+	var cfg config.Config
+	assert.Equal(t, outbox.Routing{}.WithDefaults(), cfg.Routing())
+	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
+	assert.Equal(t, cleanup.Retention{Published: 168 * time.Hour, Abandoned: 720 * time.Hour}, cfg.Retention("default"))
+	assert.Equal(t, []string{"default"}, cfg.BrokerNames())
+}
+
+func TestRoutingFollowsTheFile(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `
+databases: {default: {driver: postgres}}
+outbox: {table: app.events_out, internal_broker: main, external_brokers: [b, a], max_payload_bytes: 1000}
+brokers:
+  a: {type: pubsub, project: acme, format: cloudevents, source: /acme, filter: ["Ordering.*", Billing.Paid.v1]}
+  b: {type: redis, url: rediss://b}
+  main: {type: redis, url: unix:///tmp/redis.sock}
+`)
+	assert.Equal(t, outbox.Routing{
+		Table: "app.events_out", InternalBroker: "main", MaxPayloadBytes: 1000,
+		External: []outbox.Route{
+			{Broker: "b", Format: envelope.FormatNative},
+			{Broker: "a", Format: envelope.FormatCloudEvents, Source: "/acme", Types: []string{"Ordering.*", "Billing.Paid.v1"}},
+		},
+	}, cfg.Routing())
+	require.NoError(t, cfg.Routing().Validate())
+	assert.Equal(t, []string{"main", "b", "a"}, cfg.BrokerNames())
+	assert.Empty(t, cfg.Warnings)
+}
+
+const overriding = `
+databases: {default: {driver: sqlite}}
+outbox:
+  external_brokers: [other, plain]
+  ordering: none
+  workers: 3
+  batch_size: 100
+  lease: 1m
+  publish_timeout: 20s
+  shutdown_timeout: 3s
+  poll: {min: 50ms, max: 2s}
+  retry: {max_attempts: 7, base_delay: 2s, multiplier: 3, max_delay: 1m, jitter: 0}
+brokers:
+  default: {type: redis, url: redis://x, workers: 1, batch_size: 10, publish_timeout: 5s, ordering: per_key,
+            retry: {max_attempts: 2, base_delay: 1s, multiplier: 1.5, max_delay: 5s, jitter: 0.5},
+            retention: {published: 1h, abandoned: 2d}}
+  other: {type: redis, url: redis://x, retry: {max_delay: 30s}, retention: {abandoned: 1d12h}}
+  plain: {type: redis, url: redis://x}
+cleanup: {interval: 10m, published_retention: 2h, abandoned_retention: 3h, batch_size: 10}
+`
+
+func TestPolicyAddsOverridesAndDefaults(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, overriding)
+
+	shared := outbox.Policy{
+		Workers: 3, BatchSize: 100, Lease: time.Minute, PublishTimeout: 20 * time.Second, Unordered: true,
+		Retry:           outbox.Retry{MaxAttempts: 7, BaseDelay: 2 * time.Second, Multiplier: 3, MaxDelay: time.Minute, Jitter: -1},
+		ShutdownTimeout: 3 * time.Second, PollMin: 50 * time.Millisecond, PollMax: 2 * time.Second,
+		OutageMin: 250 * time.Millisecond, OutageMax: 15 * time.Second,
+	}
+	assert.Equal(t, shared, cfg.Policy("plain"))
+	assert.Equal(t, shared, cfg.Policy("not declared"))
+
+	own := shared
+	own.Workers, own.BatchSize, own.PublishTimeout, own.Unordered = 1, 10, 5*time.Second, false
+	own.Retry = outbox.Retry{MaxAttempts: 2, BaseDelay: time.Second, Multiplier: 1.5, MaxDelay: 5 * time.Second, Jitter: 0.5}
+	assert.Equal(t, own, cfg.Policy("default"))
+
+	other := shared
+	other.Retry.MaxDelay = 30 * time.Second
+	assert.Equal(t, other, cfg.Policy("other"))
+}
+
+func TestRetentionAddsOverrides(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, overriding)
+	assert.Equal(t, cleanup.Retention{Published: time.Hour, Abandoned: 48 * time.Hour}, cfg.Retention("default"))
+	assert.Equal(t, cleanup.Retention{Published: 2 * time.Hour, Abandoned: 36 * time.Hour}, cfg.Retention("other"))
+	assert.Equal(t, cleanup.Retention{Published: 2 * time.Hour, Abandoned: 3 * time.Hour}, cfg.Retention("removed"))
+	assert.Equal(t, config.Cleanup{
+		Interval: 10 * time.Minute, PublishedRetention: 2 * time.Hour, AbandonedRetention: 3 * time.Hour, BatchSize: 10,
+	}, cfg.Cleanup)
+}
+
+// "jitter: 0" is no jitter, and stays so when the processor fills in the defaults once more.
+func TestNoJitterSurvivesTheDefaults(t *testing.T) {
+	t.Parallel()
+	retry := parse(t, overriding).Policy("plain").WithDefaults().Retry
+	assert.Equal(t, 6*time.Second, retry.Delay(2))
+}
+
+// A default that depends on another setting follows the broker's value of it.
+func TestDefaultsFollowOverrides(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `
+databases: {default: {driver: sqlite}}
+outbox: {lease: 10s, poll: {min: 5s}}
+brokers: {default: {type: redis, url: redis://x, retry: {base_delay: 3h}}}
+`)
+	policy := cfg.Policy("default")
+	assert.Equal(t, 5*time.Second, policy.PublishTimeout)
+	assert.Equal(t, 5*time.Second, policy.PollMax)
+	assert.Equal(t, 3*time.Hour, policy.Retry.MaxDelay)
+	require.NoError(t, policy.Validate())
+}
+
+func TestFurtherBrokerTypes(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `
+databases: {default: {driver: sqlite}}
+brokers:
+  default:
+    type: kafka
+    url: kafka://${USER}@host
+    options:
+      acks: all
+      retries: 3
+      ratio: 0.5
+      tls: true
+      nothing: ~
+      when: 2026-01-02
+      address: "${HOST}:9092"
+      port: ${PORT}
+      brokers: [one, {host: two}]
+`, config.WithBrokerTypes("nats", "kafka"), env("USER", "me", "HOST", "h", "PORT", "9092"))
+	broker := cfg.Brokers["default"]
+	assert.Equal(t, "kafka", broker.Type)
+	assert.Equal(t, "kafka://me@host", broker.URL.Reveal())
+	assert.Equal(t, config.Options{
+		"acks": "all", "retries": 3, "ratio": 0.5, "tls": true, "nothing": nil, "when": "2026-01-02",
+		"address": "h:9092", "port": "9092", "brokers": []any{"one", map[string]any{"host": "two"}},
+	}, broker.Options)
+}
+
+func TestYAMLThatIsFine(t *testing.T) {
+	t.Parallel()
+	for name, source := range map[string]string{
+		"byte order mark":    "\ufeff" + minimal[1:],
+		"windows lines":      "databases:\r\n  default:\r\n    driver: sqlite\r\nbrokers:\r\n  default:\r\n    type: memory\r\n",
+		"start and end mark": "# ours\n---\n" + minimal + "...\n",
+		"version":            "%YAML 1.2\n---\n" + minimal,
+		"commented sections": minimal + "outbox:\n  # lease: 5m\ncleanup:\n",
+		"anchors":            "databases: {a: &d {driver: sqlite}, b: *d}\nbrokers: {default: {type: &t memory, retry: &r {max_delay: 2h}}}\noutbox: {retry: *r}\n",
+		"quoted keys":        "\"databases\": {'default': {driver: 'sqlite'}}\nbrokers: {default: {type: memory}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := parse(t, source)
+			assert.Contains(t, cfg.BrokerNames(), "default")
+			for _, database := range cfg.Databases {
+				assert.Equal(t, outbox.SQLite, database.Driver)
+			}
+		})
+	}
+}
+
+func TestLoadReadsAFile(t *testing.T) {
+	t.Setenv("FANOUT_CONFIG_TEST_URL", "redis://from-the-environment")
+	path := filepath.Join(t.TempDir(), "fanout.yaml")
+	source := "databases: {default: {driver: sqlite, dsn: file.db}}\nbrokers:\n  default: {type: redis, url: \"${FANOUT_CONFIG_TEST_URL}\"}\n"
+	require.NoError(t, os.WriteFile(path, []byte(source), 0o600))
+	cfg, err := config.Load(path)
+	require.NoError(t, err)
+	assert.Equal(t, "redis://from-the-environment", cfg.Brokers["default"].URL.Reveal())
+	assert.Equal(t, "file.db", cfg.Databases["default"].DSN.Reveal())
+
+	require.NoError(t, os.WriteFile(path, []byte("monitor: {}\n"), 0o600))
+	_, err = config.Load(path)
+	var problems *config.Error
+	require.ErrorAs(t, err, &problems)
+	assert.Equal(t, path, problems.Problems[0].File)
+	assert.Contains(t, err.Error(), path+":1:1: monitor: is not supported by this version")
+}
+
+func TestLoadSaysWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load(filepath.Join(t.TempDir(), "absent.yaml"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "absent.yaml")
+	assert.NotErrorAs(t, err, new(*config.Error))
+}
+
+// Lines are counted right behind everything that spans several of them.
+func TestLinesBehindMultilineValues(t *testing.T) {
+	t.Parallel()
+	for i, value := range []string{
+		"\"x\n  y\n\n  z\"\n", "'x\n\n  y'\n", "x\n  y\n", "|\n  x\n\n  y\n\n", ">-\n  x\n  y\n", "# c\n  b: 1 # d\n", "\n  - x # c\n  # d\n  - y\n",
+		"[a,\n  b, # d\n  c\n ]\n", "{b: c,\n d: e}\n", "\n\n  x: 1\n", "|\n\n  x\n # c\n", "\"\\\n  x\"\n", "\n- a\n- b: c\n  d: e\n",
+	} {
+		for _, newline := range []string{"\n", "\r\n"} {
+			source := strings.ReplaceAll("other: "+value+"last: 1\n", "\n", newline)
+			_, err := config.Parse([]byte(source), "f", env())
+			require.ErrorContains(t, err, fmt.Sprintf("f:%d:1: unknown key \"last\"", strings.Count(source, "\n")), "%d: %q", i, source)
+		}
+	}
+}

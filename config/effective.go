@@ -1,0 +1,67 @@
+package config
+
+import (
+	"cmp"
+
+	"github.com/gorm-fanout/fanout/cleanup"
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Routing says which brokers an event is written for, and in which form. It is what gormplugin.New needs.
+func (c *Config) Routing() outbox.Routing {
+	routing := outbox.Routing{
+		Table: c.Outbox.Table, InternalBroker: c.Outbox.InternalBroker, MaxPayloadBytes: c.Outbox.MaxPayloadBytes,
+	}
+	for _, name := range c.Outbox.ExternalBrokers {
+		broker := c.Brokers[name]
+		routing.External = append(routing.External, outbox.Route{
+			Broker: name, Format: cmp.Or(broker.Format, envelope.FormatNative), Types: broker.Filter, Source: broker.Source,
+		})
+	}
+	return routing.WithDefaults()
+}
+
+// Policy says how the rows of one broker are delivered: the settings of the outbox with the broker's overrides, and the
+// defaults for the rest. A broker that is not declared has the settings of the outbox. The result can be given defaults
+// again without a change: where no jitter is wanted, Retry.Jitter is negative.
+func (c *Config) Policy(broker string) outbox.Policy {
+	policy, overrides := c.Outbox.Policy, c.Brokers[broker]
+	policy.Workers = cmp.Or(overrides.Workers, policy.Workers)
+	policy.BatchSize = cmp.Or(overrides.BatchSize, policy.BatchSize)
+	policy.PublishTimeout = cmp.Or(overrides.PublishTimeout, policy.PublishTimeout)
+	if overrides.Ordering != "" {
+		policy.Unordered = overrides.Ordering == OrderingNone
+	}
+	retry := outbox.Retry{
+		MaxAttempts: cmp.Or(overrides.Retry.MaxAttempts, policy.Retry.MaxAttempts),
+		BaseDelay:   cmp.Or(overrides.Retry.BaseDelay, policy.Retry.BaseDelay),
+		Multiplier:  cmp.Or(overrides.Retry.Multiplier, policy.Retry.Multiplier),
+		MaxDelay:    cmp.Or(overrides.Retry.MaxDelay, policy.Retry.MaxDelay),
+		Jitter:      cmp.Or(overrides.Retry.Jitter, policy.Retry.Jitter),
+	}
+	policy.Retry = retry
+	policy = policy.WithDefaults()
+	if retry.Jitter < 0 {
+		policy.Retry.Jitter = noJitter
+	}
+	return policy
+}
+
+// noJitter is "jitter: 0" in a policy, where zero stands for the default.
+const noJitter = -1
+
+// Retention says how long finished rows of one broker stay: the cleanup's windows with the broker's overrides. A broker
+// that is not declared has those of the cleanup.
+func (c *Config) Retention(broker string) cleanup.Retention {
+	overrides, defaults := c.Brokers[broker].Retention, DefaultCleanup()
+	return cleanup.Retention{
+		Published: cmp.Or(overrides.Published, c.Cleanup.PublishedRetention, defaults.PublishedRetention),
+		Abandoned: cmp.Or(overrides.Abandoned, c.Cleanup.AbandonedRetention, defaults.AbandonedRetention),
+	}
+}
+
+// BrokerNames lists the brokers in use: the internal one first, then the external ones in the order of the file.
+func (c *Config) BrokerNames() []string {
+	return append([]string{cmp.Or(c.Outbox.InternalBroker, outbox.DefaultInternalBroker)}, c.Outbox.ExternalBrokers...)
+}

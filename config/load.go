@@ -1,0 +1,98 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Option changes how a configuration is read.
+type Option func(*reader)
+
+// WithEnv replaces the environment that ${NAME} is looked up in. lookup returns the value and whether the variable is
+// set. Default: os.LookupEnv.
+func WithEnv(lookup func(name string) (value string, ok bool)) Option {
+	return func(r *reader) { r.lookup = lookup }
+}
+
+// WithBrokerTypes allows broker types beside redis, pubsub and memory: those that the program registers in Go. Their
+// entries have an optional url, and a mapping named options that is handed on as it is.
+func WithBrokerTypes(names ...string) Option {
+	return func(r *reader) { r.brokerTypes = append(r.brokerTypes, names...) }
+}
+
+// Load reads a configuration file. The error is an *Error when the content is wrong, and wraps the operating system's
+// when the file cannot be read.
+func Load(path string, opts ...Option) (*Config, error) {
+	source, err := os.ReadFile(path) //nolint:gosec // the path is the caller's to choose
+	if err != nil {
+		return nil, fmt.Errorf("config: read the configuration: %w", err)
+	}
+	return Parse(source, path, opts...)
+}
+
+// Parse reads a configuration from memory. name stands for the file in messages. Everything that is wrong is reported
+// together, in an *Error.
+func Parse(source []byte, name string, opts ...Option) (*Config, error) {
+	r := &reader{file: name, lookup: os.LookupEnv}
+	for _, opt := range opts {
+		opt(r)
+	}
+	cfg := r.read(source)
+	sortProblems(r.problems)
+	sortProblems(r.warnings)
+	if len(r.problems) > 0 {
+		return nil, &Error{Problems: slices.Compact(r.problems)}
+	}
+	cfg.Warnings = r.warnings
+	return cfg, nil
+}
+
+// read turns the document into a configuration, which is of use only if there are no problems.
+func (r *reader) read(source []byte) *Config {
+	cfg := &Config{
+		Databases: map[string]Database{}, Brokers: map[string]Broker{}, Cleanup: DefaultCleanup(),
+	}
+	content := r.parseDocument(source)
+	if content == nil {
+		return cfg
+	}
+	r.collectAnchors(content)
+	if content = r.plain(content, ""); content == nil {
+		return cfg
+	}
+	root := r.open(content, "", position{1, 1})
+	r.readDatabases(root.object("databases"), cfg)
+	shared := r.readOutbox(root.object("outbox"), cfg)
+	brokers := root.object("brokers")
+	targets := r.readBrokers(brokers, cfg)
+	r.readCleanup(root.object("cleanup"), cfg)
+	root.close("monitor")
+
+	if !root.broken && !brokers.broken {
+		r.checkReferences(cfg, shared, brokers, targets)
+	}
+	for _, target := range targets {
+		r.checkTarget(cfg, shared, target)
+	}
+	r.adviseOn(cfg, shared, targets)
+	if len(r.problems) == 0 {
+		r.checkAgain(cfg, shared)
+	}
+	return cfg
+}
+
+// checkAgain asks the packages that will use the values. Everything they refuse is refused above with its line; should a
+// rule be added there, this keeps start-up from failing later and without the file's name.
+func (r *reader) checkAgain(cfg *Config, shared *outboxSection) {
+	check := func(path string, err error) {
+		if err != nil {
+			r.problemf(shared.at, path, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+	}
+	check("outbox", cfg.Routing().Validate())
+	for _, name := range cfg.BrokerNames() {
+		check(join("brokers", name), cfg.Policy(name).Validate())
+	}
+}

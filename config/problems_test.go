@@ -1,0 +1,284 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/config"
+)
+
+// problemsIn returns one line per problem, without the file's name.
+func problemsIn(t *testing.T, source string, opts ...config.Option) []string {
+	t.Helper()
+	cfg, err := config.Parse([]byte(source), "fanout.yaml", append([]config.Option{env()}, opts...)...)
+	require.Error(t, err)
+	assert.Nil(t, cfg)
+	var report *config.Error
+	require.ErrorAs(t, err, &report)
+	lines := strings.Split(err.Error(), "\n")
+	require.Len(t, lines, len(report.Problems))
+	for i := range lines {
+		var found bool
+		lines[i], found = strings.CutPrefix(lines[i], "fanout.yaml:")
+		require.True(t, found, lines[i])
+	}
+	return lines
+}
+
+type badInput struct {
+	name, source string
+	want         []string
+}
+
+func checkBadInputs(t *testing.T, inputs []badInput, opts ...config.Option) {
+	t.Helper()
+	for _, input := range inputs {
+		t.Run(input.name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, input.want, problemsIn(t, input.source, opts...))
+		})
+	}
+}
+
+// brokersSection makes what a test is not about complete.
+const brokersSection = "\nbrokers: {default: {type: memory}, partner: {type: memory}}\n"
+
+func TestProblemsInDatabases(t *testing.T) {
+	t.Parallel()
+	checkBadInputs(t, []badInput{{"all at once", `databases:
+  a: 1
+  b: {dsn: x}
+  c:
+  "p@ss word": {driver: sqlite}
+  d: {driver: mysql}
+  D: {driver: postgre, dsn: 5}
+  e: {driver: ~, dsn: ""}
+  f: {driver: [sqlite], dsn: "a\nb", DSN: x}
+` + brokersSection, []string{
+		"2:6: databases.a: must be a mapping of keys, but is a number",
+		"3:3: databases.b: driver is missing: use postgres, sqlserver or sqlite",
+		"4:3: databases.c: driver is missing: use postgres, sqlserver or sqlite",
+		"5:3: databases: name (not shown: it may be a secret): use letters, digits, _ and -, at most 63",
+		`6:15: databases.d.driver: "mysql" is not known: use postgres, sqlserver or sqlite`,
+		`7:3: databases.D: differs from "d" in line 6 only in capitals, which some databases do not tell apart`,
+		`7:15: databases.D.driver: "postgre" is not known: did you mean "postgres"?`,
+		"7:29: databases.D.dsn: is a number: put it in quotes to use it as text",
+		"8:7: databases.e.driver: has no value: give it one, or remove it",
+		"8:23: databases.e.dsn: is empty: give it a value, or remove it",
+		"9:15: databases.f.driver: must be a single value, but is a list",
+		"9:30: databases.f.dsn: contains a line break or another control character",
+		`9:38: databases.f: unknown key "DSN": did you mean "dsn"?`,
+	}}})
+}
+
+func TestProblemsInOutbox(t *testing.T) {
+	t.Parallel()
+	checkBadInputs(t, []badInput{
+		{"wrong values", `outbox:
+  table: a-b
+  internal_broker: dflt
+  external_brokers: [partnr, partner, 'partner', dflt, 5, [], ~]
+  ordering: perkey
+  on_abandon: park
+  serialize_keys: true
+  max_payload_bytes: -1
+  workers: 0
+  batch_size: 5000
+  lease: 5
+  publish_timeout: 10m
+  shutdown_timeout: -1s
+  poll: {min: 5s, max: 1s}
+  retry:
+    max_attempts: 0
+    base_delay: 2h
+    multiplier: 0.5
+    max_delay: 1h
+    jitter: 2
+  handoff: true
+  leese: 1m
+  frequency: 1
+monitor: {listen: x}
+` + brokersSection, []string{
+			`2:10: outbox.table: "a-b" is no table name: use letters, digits and underscores (at most 48), with an optional schema as in "app.outbox_messages"`,
+			`3:20: outbox.internal_broker: brokers has no entry "dflt": use default or partner`,
+			`4:22: outbox.external_brokers[0]: brokers has no entry "partnr": did you mean "partner"?`,
+			`4:39: outbox.external_brokers[2]: duplicate external broker "partner": it is listed in line 4 already`,
+			`4:50: outbox.external_brokers[3]: brokers has no entry "dflt": use default or partner`,
+			"4:56: outbox.external_brokers[4]: is a number: put it in quotes to use it as text",
+			"4:59: outbox.external_brokers[5]: must be a single value, but is a list",
+			"4:63: outbox.external_brokers[6]: has no value: give it one, or remove it",
+			`5:13: outbox.ordering: "perkey" is not known: did you mean "per_key"?`,
+			`6:15: outbox.on_abandon: "park" is not supported by this version`,
+			"7:19: outbox.serialize_keys: true is not supported by this version",
+			`8:22: outbox.max_payload_bytes: is "-1": use at least 1`,
+			`9:12: outbox.workers: is "0": use at least 1`,
+			`10:15: outbox.batch_size: is "5000": use 1 to 2000`,
+			`11:10: outbox.lease: "5" has no unit: use a unit as in 5s`,
+			`13:21: outbox.shutdown_timeout: is "-1s": use a positive duration`,
+			"14:24: outbox.poll.max: is 1s, below poll.min (5s)",
+			`16:19: outbox.retry.max_attempts: is "0": use at least 1`,
+			`18:17: outbox.retry.multiplier: is "0.5": use at least 1`,
+			"19:16: outbox.retry.max_delay: is 1h, below base_delay (2h)",
+			`20:13: outbox.retry.jitter: is "2": use a fraction from 0 to 1`,
+			"21:3: outbox.handoff: is not supported by this version",
+			`22:3: outbox: unknown key "leese": did you mean "lease"?`,
+			`23:3: outbox: unknown key "frequency": use table, internal_broker, external_brokers, max_payload_bytes, ordering, workers, ` +
+				"batch_size, lease, publish_timeout, shutdown_timeout, poll, retry, on_abandon or serialize_keys",
+			"24:1: monitor: is not supported by this version",
+		}},
+		{"wrong types", `outbox:
+  workers: "5"
+  batch_size: 5.5
+  max_payload_bytes: 1_000
+  lease: 100ms
+  publish_timeout: 5 s
+  shutdown_timeout: 99999d
+  serialize_keys: yes
+  poll: {min: ~, max: {}}
+  retry: {max_attempts: 0x10, base_delay: 1.5.s, multiplier: .inf, max_delay: 010, jitter: .nan}
+  table: 5
+  internal_broker: true
+  external_brokers: partner
+  on_abandon: [park]
+` + brokersSection, []string{
+			"2:12: outbox.workers: must be a whole number in plain digits, without quotes",
+			"3:15: outbox.batch_size: must be a whole number in plain digits, without quotes",
+			"4:22: outbox.max_payload_bytes: must be a whole number in plain digits, without quotes",
+			`5:10: outbox.lease: is "100ms": use at least 1s`,
+			`6:20: outbox.publish_timeout: "5 s" is not a duration: write one such as 500ms, 30s, 5m, 24h or 30d`,
+			`7:21: outbox.shutdown_timeout: "99999d" is longer than 36500d: no duration here can be`,
+			"8:19: outbox.serialize_keys: must be true or false",
+			"9:10: outbox.poll.min: has no value: give it one, or remove it",
+			"9:23: outbox.poll.max: must be a single value, but is a mapping",
+			"10:25: outbox.retry.max_attempts: must be a whole number in plain digits, without quotes",
+			`10:43: outbox.retry.base_delay: "1.5.s" is not a duration: write one such as 500ms, 30s, 5m, 24h or 30d`,
+			"10:62: outbox.retry.multiplier: must be a number, without quotes",
+			`10:79: outbox.retry.max_delay: "010" has no unit: use a unit as in 5s`,
+			"10:92: outbox.retry.jitter: must be a number, without quotes",
+			"11:10: outbox.table: is a number: put it in quotes to use it as text",
+			"12:20: outbox.internal_broker: is true or false: put it in quotes to use it as text",
+			"13:21: outbox.external_brokers: must be a list, as in [a, b], but is a text",
+			"14:15: outbox.on_abandon: must be a single value, but is a list",
+		}},
+		{"far too large", "outbox: {workers: 99999999999999999999, max_payload_bytes: 2147483648, batch_size: -99999999999999999999}" + brokersSection, []string{
+			`1:19: outbox.workers: is "99999999999999999999": use at most 2147483647`,
+			`1:60: outbox.max_payload_bytes: is "2147483648": use at most 2147483647`,
+			`1:84: outbox.batch_size: is "-99999999999999999999": use 1 to 2000`,
+		}},
+		{"timeout as long as the lease", "outbox: {publish_timeout: 1m, lease: 60s}" + brokersSection, []string{
+			"1:27: outbox.publish_timeout: is 1m, but must be below outbox.lease (1m): a publish must end before others can claim its rows",
+		}},
+		{"timeout over the default lease", "outbox: {publish_timeout: 6m}" + brokersSection, []string{
+			"1:27: outbox.publish_timeout: is 6m, but must be below outbox.lease (5m): a publish must end before others can claim its rows",
+		}},
+		{"poll.max below the default", "outbox: {poll: {max: 10ms}}" + brokersSection, []string{
+			"1:22: outbox.poll.max: is 10ms, below poll.min (20ms)",
+		}},
+		{"max_delay below the default", "outbox: {retry: {max_delay: 30s}}" + brokersSection, []string{
+			"1:29: outbox.retry.max_delay: is 30s, below base_delay (1m)",
+		}},
+		{"internal broker as external", "outbox: {external_brokers: [partner, default]}" + brokersSection, []string{
+			`1:38: outbox.external_brokers[1]: internal broker "default" is also listed as external: its rows would collide; remove it here`,
+		}},
+		{"no brokers", "outbox: {lease: 1m}\n", []string{
+			`1:1: outbox.internal_broker: brokers has no entry "default", which is the default: declare it, or name another one`,
+		}},
+		{"default broker is missing", "outbox: {lease: 1m}\nbrokers: {main: {type: memory}}\n", []string{
+			`2:1: outbox.internal_broker: brokers has no entry "default", which is the default: declare it, or name another one`,
+		}},
+	})
+}
+
+func TestProblemsInBrokers(t *testing.T) {
+	t.Parallel()
+	checkBadInputs(t, []badInput{
+		{"wrong values", `brokers:
+  default: {type: redis, format: native, source: x, filter: [], rate: 5, destination: x, url: "http://u:hunter2@x"}
+  a: {}
+  A: {type: rdis}
+  b: {type: pubsub, url: redis://x, options: {}, format: xml, source: s, filter: ['[', 5, '']}
+  c: {type: redis, project: x, source: s, ordering: per-key,
+      retry: {base_delay: 2h, max_delay: 1h}, publish_timeout: 5m, retention: {published: -1h, abandon: 5}}
+  d: {type: "redis://u:hunter2@h"}
+  e: {type: memory, endpoint: x, topic: x, workers: 0, batch_size: 0}
+  f: 7
+  f: {type: kafka}
+  g: {type: cassandra}
+  h: {type: kafka, project: x, options: [1]}
+  i: {type: kafka, options: {a: 1, a: 2, c: "${UNSET}", d: ["${UNSET}"], e: {<<: {}}, b: !x 5}}
+`, []string{
+			"2:26: brokers.default.format: does nothing for the internal broker, which gets every event in its internal form: remove it",
+			"2:42: brokers.default.source: does nothing for the internal broker, which gets every event in its internal form: remove it",
+			"2:53: brokers.default.filter: does nothing for the internal broker, which gets every event in its internal form: remove it",
+			"2:61: brokers.default.filter: is empty: name a pattern, or remove it to let every event pass",
+			"2:65: brokers.default.rate: is not supported by this version",
+			"2:74: brokers.default.destination: is not supported by this version",
+			"2:95: brokers.default.url: must begin with redis://, rediss:// or unix://",
+			"3:3: brokers.a: type is missing: use redis, pubsub, memory, nats or kafka",
+			`4:3: brokers.A: differs from "a" in line 3 only in capitals, which some databases do not tell apart`,
+			`4:13: brokers.A.type: "rdis" is not known: did you mean "redis"?`,
+			"5:3: brokers.b: project is missing: use the id of a Google Cloud project",
+			"5:21: brokers.b.url: does nothing for a broker of type pubsub: remove it",
+			"5:37: brokers.b.options: does nothing for a broker of type pubsub: remove it",
+			`5:58: brokers.b.format: "xml" is not known: use native or cloudevents`,
+			`5:83: brokers.b.filter[0]: "[" is not a pattern such as "Ordering.*"`,
+			"5:88: brokers.b.filter[1]: is a number: put it in quotes to use it as text",
+			"5:91: brokers.b.filter[2]: is empty: give it a value, or remove it",
+			"6:3: brokers.c: url is missing: use redis://user:password@host:6379/0",
+			"6:20: brokers.c.project: does nothing for a broker of type redis: remove it",
+			"6:32: brokers.c.source: does nothing without format: cloudevents",
+			`6:53: brokers.c.ordering: "per-key" is not known: did you mean "per_key"?`,
+			"7:42: brokers.c.retry.max_delay: is 1h, below base_delay (2h)",
+			"7:64: brokers.c.publish_timeout: is 5m, but must be below outbox.lease (5m): a publish must end before others can claim its rows",
+			`7:91: brokers.c.retention.published: is "-1h": use a positive duration`,
+			`7:96: brokers.c.retention: unknown key "abandon": did you mean "abandoned"?`,
+			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, pubsub, memory, nats or kafka, or register it in Go",
+			"9:21: brokers.e.endpoint: does nothing for a broker of type memory: remove it",
+			`9:34: brokers.e: unknown key "topic": use type, url, project, endpoint, options, format, source, filter, workers, batch_size, ` +
+				"publish_timeout, ordering, retry or retention",
+			`9:53: brokers.e.workers: is "0": use at least 1`,
+			`9:68: brokers.e.batch_size: is "0": use 1 to 2000`,
+			"10:6: brokers.f: must be a mapping of keys, but is a number",
+			`11:3: brokers: duplicate key "f": the first one is in line 10`,
+			`12:13: brokers.g.type: "cassandra" is not known: use redis, pubsub, memory, nats or kafka, or register it in Go`,
+			"13:20: brokers.h.project: does nothing for a broker of type kafka: remove it",
+			"13:41: brokers.h.options: must be a mapping of keys, but is a list",
+			`14:36: brokers.i.options: duplicate key "a": the first one is in line 14`,
+			"14:45: brokers.i.options.c: environment variable UNSET is not set: set it, or write ${UNSET:-default}",
+			"14:61: brokers.i.options.d[0]: environment variable UNSET is not set: set it, or write ${UNSET:-default}",
+			"14:78: brokers.i.options.e: merge keys (<<) are not supported: write the keys out",
+			"14:90: brokers.i.options.b: tags (!) are not supported: write the value without one",
+		}},
+		{"overrides against the outbox", "outbox: {retry: {max_delay: 2m}, lease: 20s}\nbrokers: {default: {type: memory, publish_timeout: 20s, retry: {base_delay: 3m}}}\n", []string{
+			"2:52: brokers.default.publish_timeout: is 20s, but must be below outbox.lease (20s): a publish must end before others can claim its rows",
+			"2:77: brokers.default.retry.base_delay: is 3m, above max_delay (2m)",
+		}},
+		{"an alias within itself", "brokers: {default: {type: kafka, options: &x {a: *x}}}\n", []string{
+			"1:43: brokers.default.options: is too large or too deep: 10000 values in 100 levels are the most",
+		}},
+		{"aliases that explode", "brokers:\n  default:\n    type: kafka\n    options:\n      a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n      b: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a]\n" +
+			"      c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b]\n      d: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c]\n      e: [*d, *d, *d, *d, *d, *d, *d, *d, *d]\n", []string{
+			"5:7: brokers.default.options: is too large or too deep: 10000 values in 100 levels are the most",
+		}},
+	}, config.WithBrokerTypes("nats", "kafka"))
+}
+
+func TestProblemsInCleanup(t *testing.T) {
+	t.Parallel()
+	checkBadInputs(t, []badInput{{"all at once", `cleanup:
+  interval: 0s
+  published_retention: 7
+  abandoned_retention: 30 days
+  batch_size: 0
+  retention: 5d
+` + brokersSection, []string{
+		`2:13: cleanup.interval: is "0s": use a positive duration`,
+		`3:24: cleanup.published_retention: "7" has no unit: use a unit as in 5s`,
+		`4:24: cleanup.abandoned_retention: "30 days" is not a duration: write one such as 500ms, 30s, 5m, 24h or 30d`,
+		`5:15: cleanup.batch_size: is "0": use at least 1`,
+		`6:3: cleanup: unknown key "retention": use interval, published_retention, abandoned_retention or batch_size`,
+	}}})
+}

@@ -1,0 +1,117 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// reader walks one document and collects what is wrong with it.
+type reader struct {
+	file        string
+	lookup      func(string) (string, bool)
+	brokerTypes []string // beyond the built-in ones
+	anchors     map[string]ast.Node
+	problems    []Problem
+	warnings    []Problem
+}
+
+func (r *reader) problemf(at position, path, format string, args ...any) {
+	r.problems = append(r.problems, r.newProblem(at, path, format, args))
+}
+
+func (r *reader) warnf(at position, path, format string, args ...any) {
+	r.warnings = append(r.warnings, r.newProblem(at, path, format, args))
+}
+
+func (r *reader) newProblem(at position, path, format string, args []any) Problem {
+	return Problem{File: r.file, Line: at.line, Column: at.column, Path: path, Message: fmt.Sprintf(format, args...)}
+}
+
+// collectAnchors notes what the aliases of the document stand for.
+func (r *reader) collectAnchors(root ast.Node) {
+	r.anchors = map[string]ast.Node{}
+	ast.Walk(visitor(func(node ast.Node) {
+		if anchor, ok := node.(*ast.AnchorNode); ok {
+			name := anchor.Name.GetToken().Value
+			if _, again := r.anchors[name]; again {
+				r.problemf(positionOf(node), "", "an anchor (&) is defined twice: give each a name of its own")
+				return
+			}
+			r.anchors[name] = anchor.Value
+		}
+	}), root)
+}
+
+type visitor func(ast.Node)
+
+// Visit implements ast.Visitor.
+func (v visitor) Visit(node ast.Node) ast.Visitor {
+	v(node)
+	return v
+}
+
+// plain looks through anchors and aliases. It is nil when a problem was reported.
+func (r *reader) plain(node ast.Node, path string) ast.Node {
+	for range maxDepth {
+		switch n := node.(type) {
+		case *ast.AnchorNode:
+			node = n.Value
+		case *ast.AliasNode:
+			target, ok := r.anchors[n.Value.GetToken().Value]
+			if !ok {
+				r.problemf(positionOf(n), path, "no anchor (&) has this name; quote a text that begins with *")
+				return nil
+			}
+			node = target
+		case nil: // an anchor on nothing
+			return ast.Null(nil)
+		case *ast.TagNode:
+			r.problemf(positionOf(n), path, "tags (!) are not supported: write the value without one")
+			return nil
+		default:
+			return node
+		}
+	}
+	r.problemf(positionOf(node), path, "an alias (*) stands for itself")
+	return nil
+}
+
+// kind names a node's type in messages.
+func kind(node ast.Node) string {
+	switch node.Type() {
+	case ast.MappingType, ast.MappingValueType:
+		return "a mapping"
+	case ast.SequenceType:
+		return "a list"
+	case ast.StringType, ast.LiteralType:
+		return "a text"
+	case ast.IntegerType, ast.FloatType, ast.InfinityType, ast.NanType:
+		return "a number"
+	case ast.BoolType:
+		return "true or false"
+	case ast.NullType:
+		return "empty"
+	default:
+		return "something else"
+	}
+}
+
+// harmless is what a message may repeat: short, and nothing that could be a connection string.
+var harmless = regexp.MustCompile(`^[-A-Za-z0-9_.:*?^$+,{}\[\] ]{1,48}$`)
+
+// shown quotes a text of the file, unless it could be a secret in the wrong place.
+func shown(source string) string {
+	if source == "" {
+		return "an empty text"
+	}
+	if !harmless.MatchString(source) {
+		return "(not shown: it may be a secret)"
+	}
+	return strconv.Quote(source)
+}
+
+func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }

@@ -1,0 +1,125 @@
+package config_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/cleanup"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var referenceEnv = env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0")
+
+func TestReferenceLoads(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, config.Reference(), referenceEnv)
+
+	assert.Equal(t, &config.Config{
+		Databases: map[string]config.Database{
+			"default":   {Driver: outbox.Postgres, DSN: "postgres://db"},
+			"reporting": {Driver: outbox.SQLServer, DSN: "sqlserver://db"},
+		},
+		Outbox: config.Outbox{
+			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit"},
+			MaxPayloadBytes: 1 << 20,
+			Policy: outbox.Policy{
+				Workers: 2, BatchSize: 500, Lease: 5 * time.Minute, PublishTimeout: 30 * time.Second,
+				ShutdownTimeout: 20 * time.Second, PollMin: 20 * time.Millisecond, PollMax: time.Second,
+				Retry: outbox.Retry{MaxAttempts: 5, BaseDelay: time.Minute, Multiplier: 2, MaxDelay: time.Hour, Jitter: 0.25},
+			},
+		},
+		Brokers: map[string]config.Broker{
+			"default": {Type: config.TypeRedis, URL: "redis://cache:6379/0"},
+			"partner": {
+				Type: config.TypePubSub, Project: "acme-production", Endpoint: "us-east1-pubsub.googleapis.com:443",
+				Format: envelope.FormatCloudEvents, Source: "/acme/ordering", Filter: []string{"Ordering.*"},
+				Workers: 1, BatchSize: 100, PublishTimeout: 10 * time.Second, Ordering: config.OrderingPerKey,
+				Retry:     outbox.Retry{MaxAttempts: 20, BaseDelay: 10 * time.Second, Multiplier: 1.5, MaxDelay: 30 * time.Minute, Jitter: 0.5},
+				Retention: cleanup.Retention{Published: 30 * 24 * time.Hour, Abandoned: 90 * 24 * time.Hour},
+			},
+			"audit": {Type: config.TypeRedis, URL: "rediss://audit.internal:6380/2"},
+		},
+		Cleanup: config.DefaultCleanup(),
+	}, cfg)
+}
+
+// The defaults that the comments name are those in force: outside of brokers, the reference sets each key to its default.
+func TestReferenceNamesTheDefaults(t *testing.T) {
+	t.Parallel()
+	_, shared, _ := strings.Cut(config.Reference(), "\noutbox:\n")
+	shared, rest, _ := strings.Cut(shared, "\nbrokers:")
+	_, schedule, _ := strings.Cut(rest, "\ncleanup:")
+
+	line := regexp.MustCompile(`(?m)^ +([a-z_]+): (\S.*?) +# default ([^;,\n]+)`)
+	lines := line.FindAllStringSubmatch(shared+"\n"+schedule, -1)
+	for _, match := range lines {
+		if match[1] != "external_brokers" {
+			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
+		}
+	}
+	assert.Len(t, lines, 23)
+
+	cfg := parse(t, config.Reference(), referenceEnv)
+	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
+	routing := cfg.Routing()
+	routing.External = nil
+	assert.Equal(t, outbox.Routing{}.WithDefaults(), routing)
+}
+
+// contract is every key, by section. Configurations in the field rely on it: keys may be added, never removed.
+var contract = map[string][]string{
+	"":          {"databases", "outbox", "brokers", "cleanup"},
+	"databases": {"driver", "dsn"},
+	"outbox": {
+		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "max_payload_bytes",
+		"workers", "batch_size", "lease", "publish_timeout", "shutdown_timeout", "poll", "retry",
+	},
+	"outbox.poll":  {"min", "max"},
+	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
+	"brokers": {
+		"type", "url", "project", "endpoint", "options", "format", "source", "filter", "workers", "batch_size",
+		"publish_timeout", "ordering", "retry", "retention",
+	},
+	"brokers.retry":     {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
+	"brokers.retention": {"published", "abandoned"},
+	"cleanup":           {"interval", "published_retention", "abandoned_retention", "batch_size"},
+}
+
+// What a section knows is what it lists when it meets a key that is like no other.
+func TestSectionsKnowExactlyTheContract(t *testing.T) {
+	t.Parallel()
+	for section, keys := range contract {
+		source := "zzzzzzzz: 1\n"
+		if section != "" {
+			parts := strings.Split(section, ".")
+			if parts[0] == "databases" || parts[0] == "brokers" {
+				parts = slices.Insert(parts, 1, "x")
+			}
+			source = strings.Join(parts, ": {") + ": {" + source[:len(source)-1] + strings.Repeat("}", len(parts)) + "\n"
+		}
+		_, err := config.Parse([]byte(source), "f", env())
+		require.Error(t, err)
+		match := regexp.MustCompile(`unknown key "zzzzzzzz": use (.*)`).FindStringSubmatch(err.Error())
+		require.NotNil(t, match, "%s\n%s", source, err)
+		assert.ElementsMatch(t, keys, strings.Split(strings.ReplaceAll(match[1], " or ", ", "), ", "), section)
+	}
+}
+
+func TestReferenceShowsEveryKey(t *testing.T) {
+	t.Parallel()
+	for section, keys := range contract {
+		for _, key := range keys {
+			shown := fmt.Sprintf(`(?m)^[ #]*%s:`, key)
+			assert.Regexp(t, shown, config.Reference(), "%s.%s", section, key)
+		}
+	}
+}

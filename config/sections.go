@@ -1,0 +1,122 @@
+package config
+
+import (
+	"math"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// namePattern is what databases and brokers may be called: names end up in columns, metrics, URLs and on the command line.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+
+// readNamed calls read for each entry of a section whose keys are names of the user's.
+func (r *reader) readNamed(section *object, read func(name string, entry *object)) {
+	byFolded := map[string]*field{}
+	for _, f := range section.fields {
+		folded := strings.ToLower(f.name)
+		if !namePattern.MatchString(f.name) {
+			r.problemf(f.key, section.path, "name %s: use letters, digits, _ and -, at most 63", shown(f.name))
+			f.path = section.path + ".?"
+		} else if first := byFolded[folded]; first != nil {
+			r.problemf(f.key, f.path, "differs from %q in line %d only in capitals, which some databases do not tell apart", first.name, first.key.line)
+		}
+		byFolded[folded] = f
+		if value := r.plain(f.value, f.path); value != nil {
+			read(f.name, r.open(value, f.path, f.key))
+		}
+	}
+}
+
+func (r *reader) readDatabases(section *object, cfg *Config) {
+	r.readNamed(section, func(name string, entry *object) {
+		var database Database
+		driver := entry.choice("driver", string(outbox.Postgres), string(outbox.SQLServer), string(outbox.SQLite))
+		database.Driver = outbox.Dialect(driver)
+		if !entry.broken && !entry.has("driver") {
+			r.problemf(entry.at, entry.path, "driver is missing: use postgres, sqlserver or sqlite")
+		}
+		entry.secret("dsn", &database.DSN)
+		entry.close()
+		cfg.Databases[name] = database
+	})
+	if len(section.fields) == 0 {
+		r.warnf(section.at, "databases", "no database is declared: the commands have none to open, and an application must pass its own")
+	}
+}
+
+// outboxSection is the outbox section as the file has it, for checks that need positions.
+type outboxSection struct {
+	*object
+
+	poll, retry *object
+	external    []*field
+}
+
+func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
+	section := &outboxSection{object: o}
+	out := &cfg.Outbox
+	out.Table, out.InternalBroker, out.MaxPayloadBytes = outbox.DefaultTable, outbox.DefaultInternalBroker, outbox.DefaultMaxPayloadBytes
+
+	if f := o.text("table", &out.Table); f != nil && outbox.CheckTable(out.Table) != nil {
+		o.rejectf(f, "%s is no table name: use letters, digits and underscores (at most 48), with an optional schema as in %q",
+			shown(f.source), "app.outbox_messages")
+	}
+	o.text("internal_broker", &out.InternalBroker)
+	section.external = o.list("external_brokers")
+	for _, item := range section.external {
+		out.ExternalBrokers = append(out.ExternalBrokers, item.text)
+	}
+	o.integer("max_payload_bytes", &out.MaxPayloadBytes, math.MaxInt32)
+
+	policy := &out.Policy
+	policy.Unordered = o.ordering() == OrderingNone
+	o.integer("workers", &policy.Workers, math.MaxInt32)
+	o.integer("batch_size", &policy.BatchSize, outbox.MaxBatchSize)
+	o.duration("lease", &policy.Lease, time.Second)
+	o.duration("publish_timeout", &policy.PublishTimeout, 0)
+	o.duration("shutdown_timeout", &policy.ShutdownTimeout, 0)
+	section.poll = o.object("poll")
+	section.poll.duration("min", &policy.PollMin, 0)
+	section.poll.duration("max", &policy.PollMax, 0)
+	section.poll.close()
+	section.retry = o.retry(&policy.Retry)
+
+	if o.choice("on_abandon", "continue", "park") == "park" {
+		o.rejectf(o.find("on_abandon"), `"park" %s`, unsupported)
+	}
+	if serialize, f := o.boolean("serialize_keys"); serialize {
+		o.rejectf(f, "true %s", unsupported)
+	}
+	o.close("handoff")
+	r.checkShared(section, cfg)
+	return section
+}
+
+func (o *object) ordering() Ordering {
+	return Ordering(o.choice("ordering", string(OrderingPerKey), string(OrderingNone)))
+}
+
+// retry reads the section of that name, which outbox and brokers have in common.
+func (o *object) retry(dst *outbox.Retry) *object {
+	retry := o.object("retry")
+	retry.integer("max_attempts", &dst.MaxAttempts, math.MaxInt32)
+	retry.duration("base_delay", &dst.BaseDelay, 0)
+	retry.number("multiplier", &dst.Multiplier, 1, math.MaxFloat64)
+	retry.duration("max_delay", &dst.MaxDelay, 0)
+	if retry.number("jitter", &dst.Jitter, 0, 1) != nil && dst.Jitter == 0 {
+		dst.Jitter = noJitter
+	}
+	retry.close()
+	return retry
+}
+
+func (r *reader) readCleanup(o *object, cfg *Config) {
+	o.duration("interval", &cfg.Cleanup.Interval, 0)
+	o.duration("published_retention", &cfg.Cleanup.PublishedRetention, 0)
+	o.duration("abandoned_retention", &cfg.Cleanup.AbandonedRetention, 0)
+	o.integer("batch_size", &cfg.Cleanup.BatchSize, math.MaxInt32)
+	o.close()
+}

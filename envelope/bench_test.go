@@ -1,0 +1,127 @@
+package envelope_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+type benchLine struct {
+	SKU      string `json:"sku"`
+	Quantity int    `json:"quantity"`
+	Price    string `json:"price"`
+}
+
+type benchOrderPlaced struct {
+	OrderID  string      `json:"order_id"`
+	Customer string      `json:"customer"`
+	Placed   time.Time   `json:"placed"`
+	Total    float64     `json:"total"`
+	Lines    []benchLine `json:"lines"`
+	Note     string      `json:"note"`
+}
+
+// newBench returns an event whose data is about 500 bytes of JSON.
+func newBench(b *testing.B) (*envelope.Catalog, envelope.Event, envelope.Source, envelope.Context) {
+	b.Helper()
+	catalog := envelope.NewCatalog("ordering")
+	envelope.Register[benchOrderPlaced](catalog, envelope.Published(), envelope.Name("OrderPlaced"))
+	if err := catalog.Err(); err != nil {
+		b.Fatal(err)
+	}
+	lines := make([]benchLine, 5)
+	for i := range lines {
+		lines[i] = benchLine{SKU: "4006381333931", Quantity: i + 1, Price: "12.50"}
+	}
+	event := envelope.NewEvent(benchOrderPlaced{
+		OrderID: "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", Customer: "customer-4711", Total: 187.5,
+		Placed: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Lines: lines,
+		Note: "Leave it with the neighbours at number 5, please; the bell does not work.",
+	})
+	ctx := envelope.WithCorrelationID(b.Context(), "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6c")
+	ctx = envelope.WithTenantID(ctx, "acme")
+	cx := envelope.FromContext(ctx)
+	cx.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	return catalog, event, envelope.Source{Aggregate: "Order", ID: "42", Version: 7, Sequence: 1}, cx
+}
+
+func BenchmarkNewEvent(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = envelope.NewEvent(struct{}{})
+	}
+}
+
+func BenchmarkSeal(b *testing.B) {
+	catalog, event, source, cx := newBench(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := catalog.Seal(event, source, cx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMarshal(b *testing.B) {
+	catalog, event, source, cx := newBench(b)
+	m, err := catalog.Seal(event, source, cx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, form := range []struct {
+		name    string
+		marshal func() ([]byte, error)
+	}{
+		{"internal", m.MarshalInternal},
+		{"external", m.MarshalExternal},
+		{"cloudevents", func() ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) }},
+	} {
+		b.Run(form.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := form.marshal(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkCommit is what one published event costs a commit: raise, seal, both
+// forms.
+func BenchmarkCommit(b *testing.B) {
+	catalog, event, source, cx := newBench(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		m, err := catalog.Seal(envelope.NewEvent(event.Data), source, cx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err = m.MarshalInternal(); err != nil {
+			b.Fatal(err)
+		}
+		if _, err = m.MarshalExternal(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	catalog, event, source, cx := newBench(b)
+	m, err := catalog.Seal(event, source, cx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	raw, err := m.MarshalInternal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := envelope.Decode(raw); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

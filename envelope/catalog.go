@@ -1,0 +1,135 @@
+package envelope
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Catalog names the event types of one bounded context. Build it with
+// [NewCatalog], fill it with [Register], check it with [Catalog.Err] once at
+// start-up. All methods are safe for concurrent use, Register meanwhile too.
+type Catalog struct {
+	context string
+	prefix  string // of wire types: "Ordering."
+
+	write   sync.Mutex               // serialises registrations
+	entries atomic.Pointer[registry] // replaced as a whole: Seal reads without a lock
+}
+
+// registry is one immutable state of a catalog.
+type registry struct {
+	byType   map[reflect.Type]*EventType
+	byWire   map[string]*EventType
+	refused  map[reflect.Type]error // types whose registration failed
+	sorted   []*EventType           // by wire type
+	problems []error
+}
+
+// NewCatalog returns the empty catalog of a bounded context. Its name, in lower
+// snake_case such as "ordering" or "order_handling", begins every stream
+// (ordering::order-42) and, in PascalCase, every wire type
+// (Ordering.OrderPlaced.v1). A bad name is reported by [Catalog.Err].
+func NewCatalog(context string) *Catalog {
+	c := &Catalog{context: context, prefix: pascalCase(context) + "."}
+	empty := &registry{}
+	if !isContextName(context) {
+		remedy := `use a name such as "ordering"`
+		if better := SnakeCase(context); isContextName(better) {
+			remedy = fmt.Sprintf("use %q", better)
+		}
+		empty.problems = []error{&RegisterError{
+			Subject: fmt.Sprintf("create catalog %q", context),
+			Cause:   errors.New("the name of a context is lower snake_case: a-z, 0-9 and single underscores, a letter first"),
+			Remedy:  remedy,
+		}}
+	}
+	c.entries.Store(empty)
+	return c
+}
+
+// Context returns the name given to [NewCatalog].
+func (c *Catalog) Context() string { return c.context }
+
+// Err returns all problems of the catalog joined, each naming the event type and
+// the remedy, or nil. The parts are *[RegisterError] and *[OptionError]. A type
+// whose registration had a problem is not in the catalog.
+func (c *Catalog) Err() error { return errors.Join(c.entries.Load().problems...) }
+
+// Lookup returns the registered type of an event. The error is an
+// *[UnregisteredError], showing the line to add, or a *[PointerEventError].
+func (c *Catalog) Lookup(event any) (*EventType, error) {
+	t := reflect.TypeOf(event)
+	entries := c.entries.Load()
+	if et, ok := entries.byType[t]; ok {
+		return et, nil
+	}
+	if t != nil && t.Kind() == reflect.Pointer {
+		return nil, &PointerEventError{Type: t}
+	}
+	return nil, &UnregisteredError{Type: t, Context: c.context, Refused: entries.refused[t]}
+}
+
+// Types returns all event types, sorted by wire type.
+func (c *Catalog) Types() []*EventType { return slices.Clone(c.entries.Load().sorted) }
+
+// ByWireType returns the event type of that wire type, such as
+// "Ordering.OrderPlaced.v1".
+func (c *Catalog) ByWireType(t string) (*EventType, bool) {
+	et, ok := c.entries.Load().byWire[t]
+	return et, ok
+}
+
+// CheckCloudEvents reports, joined, every extension of a published event type
+// that a broker with format cloudevents cannot take: call it at start-up when
+// there is such a broker. Extensions of single events and of the context are
+// checked by [Message.MarshalCloudEvent].
+func (c *Catalog) CheckCloudEvents() error {
+	var problems []error
+	for _, t := range c.entries.Load().sorted {
+		if !t.Published() {
+			continue
+		}
+		for _, x := range t.settings.extensions {
+			value, err := normalize(x.value)
+			if err == nil {
+				err = checkCloudEventExtension(x.name, value)
+			}
+			if err != nil {
+				problems = append(problems, &RegisterError{"check event " + goName(t.goType) + " for CloudEvents", err, cloudEventRemedy})
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// update replaces the registry with a copy that change has worked on. Copying
+// makes a registration O(n), paid at start-up; reads pay nothing.
+func (c *Catalog) update(change func(*registry)) {
+	c.write.Lock()
+	defer c.write.Unlock()
+	old := c.entries.Load()
+	next := &registry{
+		byType:   cloneMap(old.byType),
+		byWire:   cloneMap(old.byWire),
+		refused:  cloneMap(old.refused),
+		problems: slices.Clone(old.problems),
+	}
+	change(next)
+	next.sorted = slices.SortedFunc(maps.Values(next.byType), func(a, b *EventType) int {
+		return strings.Compare(a.wireType, b.wireType)
+	})
+	c.entries.Store(next)
+}
+
+func cloneMap[K comparable, V any](m map[K]V) map[K]V {
+	if m == nil {
+		return make(map[K]V)
+	}
+	return maps.Clone(m)
+}

@@ -1,0 +1,124 @@
+package envelope
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// DecodeCloudEvent reads a CloudEvent in structured JSON, ours or another
+// producer's, whose data is JSON. The error is a *[DecodeError].
+func DecodeCloudEvent(b []byte) (*CloudEvent, error) {
+	if _, err := decodeOuter(FormCloudEvents, b); err != nil {
+		return nil, err
+	}
+	var attributes map[string]json.RawMessage
+	if err := json.Unmarshal(b, &attributes); err != nil {
+		return nil, &DecodeError{FormCloudEvents, err, formatRemedy}
+	}
+
+	var ce CloudEvent
+	var version, at string
+	for _, known := range []struct {
+		name     string
+		required bool
+		into     *string
+	}{
+		{"specversion", true, &version},
+		{"id", true, &ce.ID},
+		{"source", true, &ce.Source},
+		{"type", true, &ce.Type},
+		{"subject", false, &ce.Subject},
+		{"time", false, &at},
+		{"datacontenttype", false, &ce.DataContentType},
+		{"traceparent", false, &ce.TraceParent},
+		{"tracestate", false, &ce.TraceState},
+		{"partitionkey", false, &ce.PartitionKey},
+		{"sequence", false, &ce.Sequence},
+		{"correlationid", false, &ce.CorrelationID},
+		{"causationid", false, &ce.CausationID},
+	} {
+		if raw, ok := attributes[known.name]; ok {
+			if err := json.Unmarshal(raw, known.into); err != nil {
+				return nil, decodeFlaw(FormCloudEvents, formatRemedy, "attribute %s: %w", known.name, err)
+			}
+			delete(attributes, known.name)
+		}
+		if known.required && *known.into == "" {
+			return nil, decodeFlaw(FormCloudEvents, formatRemedy, "attribute %s is missing", known.name)
+		}
+	}
+	if version != specVersion {
+		return nil, decodeFlaw(FormCloudEvents, "update this consumer", "specversion is %q, known is %q", version, specVersion)
+	}
+	if at != "" {
+		t, err := time.Parse(time.RFC3339Nano, at)
+		if err != nil || !yearHasFourDigits(t) {
+			return nil, decodeFlaw(FormCloudEvents, formatRemedy, "attribute time is %q, not a time of RFC 3339", at)
+		}
+		ce.Time = t.UTC()
+	}
+	if _, binary := attributes["data_base64"]; binary {
+		return nil, decodeFlaw(FormCloudEvents, "read it with a CloudEvents SDK", "its data is binary")
+	}
+	ce.Data = attributes["data"]
+	delete(attributes, "data")
+	return &ce, ce.decodeExtensions(attributes)
+}
+
+// decodeExtensions takes what is left once the known attributes are gone.
+func (ce *CloudEvent) decodeExtensions(attributes map[string]json.RawMessage) error {
+	for name, raw := range attributes {
+		var value any
+		if err := decodeNumbers(raw, &value); err != nil {
+			return decodeFlaw(FormCloudEvents, formatRemedy, "attribute %s: %w", name, err)
+		}
+		if value == nil {
+			continue // as good as absent, says the JSON format
+		}
+		if ce.Extensions == nil {
+			ce.Extensions = make(Extensions, len(attributes))
+		}
+		ce.Extensions[name] = value
+	}
+	return nil
+}
+
+// message maps the attributes back; the streams are not among them.
+func (ce *CloudEvent) message() (*Message, error) {
+	id, err := uuid.Parse(ce.ID)
+	if err != nil || id == uuid.Nil {
+		return nil, decodeFlaw(FormCloudEvents, "read events of other producers with DecodeCloudEvent",
+			"attribute id is %q, not a UUID", ce.ID)
+	}
+	if ce.Data == nil {
+		return nil, decodeFlaw(FormCloudEvents, "read events of other producers with DecodeCloudEvent", "member data is missing")
+	}
+	m := &Message{
+		Data: ce.Data,
+		Metadata: Metadata{
+			Headers:  Headers{ID: id, Time: ce.Time, Type: ce.Type},
+			Envelope: Envelope{SpecVersion: specVersion},
+			Domain: Domain{
+				Kind:          kindEvent,
+				SequenceID:    ce.Sequence,
+				CorrelationID: ce.CorrelationID,
+				CausationID:   ce.CausationID,
+			},
+		},
+	}
+	if parent, ok := ParseTraceParent(ce.TraceParent); ok {
+		m.Metadata.Headers.TraceParent = &parent
+	}
+	for name, value := range ce.Extensions {
+		if name == cloudEventExtensionName(ExtensionTenantID) {
+			name = ExtensionTenantID
+		}
+		if m.Metadata.Extensions == nil {
+			m.Metadata.Extensions = make(Extensions, len(ce.Extensions))
+		}
+		m.Metadata.Extensions[name] = value
+	}
+	return m, nil
+}

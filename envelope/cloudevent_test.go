@@ -1,0 +1,187 @@
+package envelope_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+func cloudEvent(t *testing.T, m *envelope.Message, opts envelope.CloudEventOptions) *envelope.CloudEvent {
+	t.Helper()
+	b, err := m.MarshalCloudEvent(opts)
+	require.NoError(t, err)
+	ce, err := envelope.DecodeCloudEvent(b)
+	require.NoError(t, err)
+	return ce
+}
+
+func TestCloudEventRoundTrip(t *testing.T) {
+	t.Parallel()
+	m := seal(t, newCatalog(t), placed(), order42, fullContext())
+	require.Equal(t, &envelope.CloudEvent{
+		ID:              fixedID.String(),
+		Source:          "https://shop.example.com/ordering",
+		Type:            "Ordering.OrderPlaced.v1",
+		Subject:         "42",
+		Time:            fixedTime,
+		DataContentType: "application/json",
+		TraceParent:     m.Routing.TraceParent,
+		TraceState:      "vendor=a:1",
+		PartitionKey:    "ordering::order-42",
+		Sequence:        "7.1",
+		CorrelationID:   "checkout-9",
+		CausationID:     "0197f0a2-0000-7000-8000-000000000001",
+		Extensions:      envelope.Extensions{"actor": "ada", "region": "eu", "tenantid": "acme"},
+		Data:            m.Data,
+	}, cloudEvent(t, m, envelope.CloudEventOptions{Source: "https://shop.example.com/ordering"}))
+}
+
+func TestCloudEventSource(t *testing.T) {
+	t.Parallel()
+	c := newCatalog(t)
+	for aggregate, want := range map[string]string{
+		"":          "/ordering",
+		"OrderLine": "/ordering/order_line",
+		"Größe":     "/ordering/gr%C3%B6%C3%9Fe",
+	} {
+		source := envelope.Source{Aggregate: aggregate}
+		if aggregate != "" {
+			source.ID = "1"
+		}
+		require.Equal(t, want, cloudEvent(t, seal(t, c, placed(), source, envelope.Context{}), envelope.CloudEventOptions{}).Source)
+	}
+	for source, want := range map[string]string{
+		"":                         "",
+		"urn:example:shop":         "",
+		"/shop":                    "",
+		"https://example.com/a b":  `envelope: set CloudEvents source "https://example.com/a b": it contains a character that must be percent-encoded: use a URI-reference such as "https://shop.example.com/ordering", or leave it out`,
+		"https://example.com/%zz":  `envelope: set CloudEvents source "https://example.com/%zz": parse "https://example.com/%zz": invalid URL escape "%zz": use a URI-reference such as "https://shop.example.com/ordering", or leave it out`,
+		"https://example.com/\xff": `envelope: set CloudEvents source "https://example.com/\xff": "https://example.com/\xff" is not valid UTF-8: use a URI-reference such as "https://shop.example.com/ordering", or leave it out`,
+	} {
+		opts := envelope.CloudEventOptions{Source: source}
+		if want == "" {
+			require.NoError(t, opts.Validate())
+			continue
+		}
+		require.EqualError(t, opts.Validate(), want)
+		_, err := seal(t, c, placed(), order42, envelope.Context{}).MarshalCloudEvent(opts)
+		require.EqualError(t, err, want)
+	}
+}
+
+func TestCloudEventExtensionValues(t *testing.T) {
+	t.Parallel()
+	m := seal(t, newCatalog(t), placed(), order42, envelope.Context{Extensions: map[string]any{
+		"small": 1<<31 - 1, "large": 1 << 31, "ratio": 1.5, "yes": false, "nothing": nil, "at": fixedTime,
+	}})
+	require.Equal(t, envelope.Extensions{
+		"small": json.Number("2147483647"), "large": "2147483648", "ratio": "1.5", "yes": false, "at": "2026-03-01T12:30:45.12Z",
+	}, cloudEvent(t, m, envelope.CloudEventOptions{}).Extensions)
+}
+
+func TestCloudEventExtensionErrors(t *testing.T) {
+	t.Parallel()
+	const remedy = ": rename the extension to 1 to 20 characters a-z and 0-9 not taken by CloudEvents, make its value a string, a number or a boolean, or set format: native for the broker"
+	c := newCatalog(t)
+	for name, test := range map[string]struct {
+		extensions map[string]any
+		want       string
+	}{
+		"capital":   {map[string]any{"requestId": "a"}, `extension "requestId" cannot be the name of an attribute`},
+		"long":      {map[string]any{"abcdefghijklmnopqrstu": "a"}, `extension "abcdefghijklmnopqrstu" cannot be the name of an attribute`},
+		"taken":     {map[string]any{"subject": "a"}, `extension "subject" has the name of another attribute`},
+		"ours":      {map[string]any{"partitionkey": "a"}, `extension "partitionkey" has the name of another attribute`},
+		"object":    {map[string]any{"o": map[string]int{}}, `extension "o" is an array or object`},
+		"array":     {map[string]any{"a": []int{1}}, `extension "a" is an array or object`},
+		"collision": {map[string]any{"tenant_id": "a", "tenantid": "b"}, `two extensions become the attribute "tenantid"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := seal(t, c, placed(), order42, envelope.Context{Extensions: test.extensions})
+			_, err := m.MarshalCloudEvent(envelope.CloudEventOptions{})
+			require.EqualError(t, err, "envelope: encode Ordering.OrderPlaced.v1: "+test.want+remedy)
+			_, err = m.MarshalExternal()
+			require.NoError(t, err, "the native form takes it")
+		})
+	}
+
+	require.NoError(t, envelope.CheckCloudEventExtension("tenant_id"))
+	require.NoError(t, envelope.CheckCloudEventExtension("abcdefghijklmnopqrst"))
+	require.EqualError(t, envelope.CheckCloudEventExtension("data"), `envelope: check extensions for CloudEvents: extension "data" has the name of another attribute`+remedy)
+
+	envelope.Register[withFloat](c, envelope.Extension("not_for_ce", 1)) // internal: nobody minds
+	require.NoError(t, c.CheckCloudEvents())
+	envelope.Register[withRaw](c, envelope.Published(), envelope.Extension("not_for_ce", 1), envelope.Extension("list", []int{}))
+	require.NoError(t, c.Err())
+	require.EqualError(t, c.CheckCloudEvents(),
+		`envelope: check event envelope_test.withRaw for CloudEvents: extension "not_for_ce" cannot be the name of an attribute`+remedy+"\n"+
+			`envelope: check event envelope_test.withRaw for CloudEvents: extension "list" is an array or object`+remedy)
+}
+
+// Events of other producers, whose ids are no UUIDs and whose times have zones.
+func TestDecodeForeignCloudEvent(t *testing.T) {
+	t.Parallel()
+	ce, err := envelope.DecodeCloudEvent([]byte(`{"specversion":"1.0","id":"A-1","source":"/x","type":"com.example.x","time":"2026-03-01T13:30:45.12+01:00","dataschema":"urn:x","gone":null}`))
+	require.NoError(t, err)
+	require.Equal(t, &envelope.CloudEvent{ID: "A-1", Source: "/x", Type: "com.example.x", Time: fixedTime, Extensions: envelope.Extensions{"dataschema": "urn:x"}}, ce)
+
+	_, err = envelope.DecodeCloudEvent([]byte(`{"specversion":"1.0","id":"A-1","source":"/x","type":"t"}`))
+	require.NoError(t, err)
+}
+
+func TestDecodeCloudEventErrors(t *testing.T) {
+	t.Parallel()
+	const remedy = ": check which producer writes to this stream, and its format"
+	for in, want := range map[string]string{
+		"\"\xff\"":                    "it is not valid UTF-8" + remedy,
+		`{"specversion":"0.3"}`:       "attribute id is missing" + remedy,
+		`{}`:                          "attribute specversion is missing" + remedy,
+		`null`:                        "attribute specversion is missing" + remedy,
+		`{"specversion":1}`:           "attribute specversion: json: cannot unmarshal number into Go value of type string" + remedy,
+		ceWith(`"specversion":"0.3"`): `specversion is "0.3", known is "1.0": update this consumer`,
+		ceWith(`"time":"yesterday"`):  `attribute time is "yesterday", not a time of RFC 3339` + remedy,
+		ceWith(`"data_base64":"AA="`): "its data is binary: read it with a CloudEvents SDK",
+	} {
+		_, err := envelope.DecodeCloudEvent([]byte(in))
+		require.EqualError(t, err, "envelope: decode cloudevents message: "+want, in)
+		var decode *envelope.DecodeError
+		require.ErrorAs(t, err, &decode)
+	}
+	for in, want := range map[string]string{
+		ceWith(`"data":1`):                        `attribute id is "A-1", not a UUID: read events of other producers with DecodeCloudEvent`,
+		ceWith(`"id":"` + fixedID.String() + `"`): "member data is missing: read events of other producers with DecodeCloudEvent",
+		ceWith(`"time":"yesterday"`):              `attribute time is "yesterday", not a time of RFC 3339` + remedy,
+	} {
+		_, _, err := envelope.Decode([]byte(in))
+		require.EqualError(t, err, "envelope: decode cloudevents message: "+want, in)
+	}
+}
+
+// ceWith returns a minimal CloudEvent with one more member, the last to count.
+func ceWith(member string) string {
+	return `{"specversion":"1.0","id":"A-1","source":"/x","type":"t",` + member + `}`
+}
+
+func TestDecodeOurCloudEvent(t *testing.T) {
+	t.Parallel()
+	m := seal(t, newCatalog(t), placed(), order42, fullContext())
+	b, err := m.MarshalCloudEvent(envelope.CloudEventOptions{})
+	require.NoError(t, err)
+	form, got, err := envelope.Decode(b)
+	require.NoError(t, err)
+	require.Equal(t, envelope.FormCloudEvents, form)
+	require.Equal(t, &envelope.Message{
+		Data: m.Data,
+		Metadata: envelope.Metadata{
+			Headers:  envelope.Headers{ID: fixedID, Time: fixedTime, Type: "Ordering.OrderPlaced.v1", TraceParent: m.Metadata.Headers.TraceParent},
+			Envelope: envelope.Envelope{SpecVersion: "1.0"},
+			Domain: envelope.Domain{
+				Kind: "EVENT", SequenceID: "7.1", CorrelationID: "checkout-9", CausationID: "0197f0a2-0000-7000-8000-000000000001",
+			},
+			Extensions: envelope.Extensions{"actor": "ada", "region": "eu", "tenant_id": "acme"},
+		},
+	}, got)
+}

@@ -1,0 +1,120 @@
+package envelope_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+func TestFromContext(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, envelope.Context{}, envelope.FromContext(t.Context()))
+	require.Equal(t, envelope.Context{
+		CorrelationID:  "checkout-9",
+		CausationID:    "0197f0a2-0000-7000-8000-000000000001",
+		TenantID:       "acme",
+		Actor:          "ada",
+		IdempotencyKey: "key-1",
+		OriginStream:   "basket::basket-7",
+		Priority:       ptr(envelope.PriorityHigh),
+		TraceParent:    "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		TraceState:     "vendor=a:1",
+		Extensions:     map[string]any{"region": "eu"},
+	}, fullContext())
+}
+
+// Neither a child context nor a reader changes what others see.
+func TestContextIsNotShared(t *testing.T) {
+	t.Parallel()
+	parent := envelope.WithExtension(t.Context(), "a", 1)
+	parent = envelope.WithPriority(parent, envelope.PriorityLow)
+	child := envelope.WithExtension(parent, "b", 2)
+	child = envelope.WithTenantID(child, "acme")
+
+	cx := envelope.FromContext(parent)
+	cx.SetExtension("c", 3)
+	*cx.Priority = envelope.PriorityHigh
+	require.Equal(t, envelope.Context{Priority: ptr(envelope.PriorityLow), Extensions: map[string]any{"a": 1}},
+		envelope.FromContext(parent))
+	require.Equal(t, map[string]any{"a": 1, "b": 2}, envelope.FromContext(child).Extensions)
+
+	var zero envelope.Context
+	zero.SetExtension("a", 1)
+	require.Equal(t, map[string]any{"a": 1}, zero.Extensions)
+}
+
+func TestFromContextWithSpan(t *testing.T) {
+	t.Parallel()
+	state, err := trace.ParseTraceState("vendor=b:2")
+	require.NoError(t, err)
+	span := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID:    trace.TraceID{0: 0xab, 15: 0x01},
+		SpanID:     trace.SpanID{7: 0xff},
+		TraceFlags: trace.FlagsSampled,
+		TraceState: state,
+	})
+	ctx := envelope.WithTrace(t.Context(), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=a:1")
+	cx := envelope.FromContext(trace.ContextWithSpanContext(ctx, span))
+	require.Equal(t, "00-ab000000000000000000000000000001-00000000000000ff-01", cx.TraceParent)
+	require.Equal(t, "vendor=b:2", cx.TraceState)
+
+	unsampled := trace.ContextWithSpanContext(ctx, span.WithTraceFlags(0))
+	require.Equal(t, "00-ab000000000000000000000000000001-00000000000000ff-00", envelope.FromContext(unsampled).TraceParent)
+
+	invalid := trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+	require.Equal(t, "vendor=a:1", envelope.FromContext(invalid).TraceState)
+}
+
+// A chain of messages: each names the one before, all the whole.
+func TestWithCause(t *testing.T) {
+	t.Parallel()
+	c := newCatalog(t)
+	first := seal(t, c, placed(), order42, envelope.Context{TenantID: "acme", Actor: "ada"})
+	cx := envelope.FromContext(envelope.WithCause(t.Context(), first))
+	require.Equal(t, envelope.Context{
+		CorrelationID: fixedID.String(), CausationID: fixedID.String(), OriginStream: "ordering::order-42", TenantID: "acme", Actor: "ada",
+	}, cx)
+
+	second := seal(t, c, envelope.NewEvent(OrderAudited{}), envelope.Source{}, cx)
+	cx = envelope.FromContext(envelope.WithCause(t.Context(), second))
+	require.Equal(t, fixedID.String(), cx.CorrelationID)
+	require.Equal(t, second.Metadata.Headers.ID.String(), cx.CausationID)
+	require.Equal(t, "ordering", cx.OriginStream)
+}
+
+func TestParseTraceParent(t *testing.T) {
+	t.Parallel()
+	const traceID, spanID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	for header, want := range map[string]*envelope.TraceParent{
+		"00-" + traceID + "-" + spanID + "-01":                            {TraceID: traceID, ParentID: spanID, Sampled: true},
+		"00-" + traceID + "-" + spanID + "-00":                            {TraceID: traceID, ParentID: spanID},
+		"00-" + traceID + "-" + spanID + "-0a":                            {TraceID: traceID, ParentID: spanID},
+		"00-" + traceID + "-" + spanID + "-ff":                            {TraceID: traceID, ParentID: spanID, Sampled: true},
+		"cc-" + traceID + "-" + spanID + "-01":                            {TraceID: traceID, ParentID: spanID, Sampled: true},
+		"cc-" + traceID + "-" + spanID + "-01-what":                       {TraceID: traceID, ParentID: spanID, Sampled: true},
+		"00-" + traceID + "-" + spanID + "-01-what":                       nil,
+		"cc-" + traceID + "-" + spanID + "-01what":                        nil,
+		"ff-" + traceID + "-" + spanID + "-01":                            nil,
+		"00-00000000000000000000000000000000-" + spanID + "-01":           nil,
+		"00-" + traceID + "-0000000000000000-01":                          nil,
+		"00-4BF92F3577B34DA6A3CE929D0E0E4736-" + spanID + "-01":           nil,
+		"00_" + traceID + "-" + spanID + "-01":                            nil,
+		"00-" + traceID + "-" + spanID:                                    nil,
+		"":                                                                nil,
+		"00-" + traceID + "-" + spanID + "-0g":                            nil,
+		"0x-" + traceID + "-" + spanID + "-01":                            nil,
+		"00-" + traceID[:31] + "é-" + spanID[1:] + "-01":                  nil,
+		"00-4bf92f3577b34da6a3ce929d0e0e47-36-00f067aa0ba902b7-010000000": nil,
+	} {
+		got, ok := envelope.ParseTraceParent(header)
+		require.Equal(t, want != nil, ok, header)
+		if want != nil {
+			require.Equal(t, *want, got, header)
+		}
+	}
+	require.Equal(t, "00-"+traceID+"-"+spanID+"-01", envelope.TraceParent{TraceID: traceID, ParentID: spanID, Sampled: true}.String())
+	require.Equal(t, "00-"+traceID+"-"+spanID+"-00", envelope.TraceParent{TraceID: traceID, ParentID: spanID}.String())
+}

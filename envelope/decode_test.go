@@ -1,0 +1,151 @@
+package envelope_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+func TestDecodeForms(t *testing.T) {
+	t.Parallel()
+	m := seal(t, newCatalog(t), placed(envelope.TTL(time.Hour)), order42, fullContext())
+	internal, err := m.MarshalInternal()
+	require.NoError(t, err)
+	external, err := m.MarshalExternal()
+	require.NoError(t, err)
+
+	form, got, err := envelope.Decode(internal)
+	require.NoError(t, err)
+	require.Equal(t, envelope.FormInternal, form)
+	require.Equal(t, &envelope.Message{Data: m.Data, Metadata: m.Metadata}, got)
+
+	// What the external form does not carry stays empty.
+	stripped := m.Metadata
+	stripped.Envelope.Checksum, stripped.Domain.Asynchronous, stripped.Domain.Priority = "", false, 0
+	form, got, err = envelope.Decode(external)
+	require.NoError(t, err)
+	require.Equal(t, envelope.FormExternal, form)
+	require.Equal(t, &envelope.Message{Data: m.Data, Metadata: stripped}, got)
+
+	x, err := envelope.DecodeExternal(external)
+	require.NoError(t, err)
+	require.Equal(t, got, x.Message())
+	y, err := envelope.DecodeExternal(internal)
+	require.NoError(t, err)
+	require.Equal(t, x, y, "the internal form is a superset")
+
+	_, err = envelope.DecodeInternal(external)
+	require.EqualError(t, err, "envelope: decode internal message: this is the external form: use DecodeExternal, or Decode for any form")
+}
+
+// Any one of the three members gives the internal form away.
+func TestFormIsRecognised(t *testing.T) {
+	t.Parallel()
+	for metadata, want := range map[string]envelope.Form{
+		``:                                        envelope.FormExternal,
+		`,"domain":{"asynchronous":false}`:        envelope.FormInternal,
+		`,"domain":{"priority":0}`:                envelope.FormInternal,
+		`,"envelope":{"checksum":"x"}`:            envelope.FormInternal,
+		`,"envelope":{"checksum":null}`:           envelope.FormExternal,
+		`,"event_store":null,"domain":{"fqn":""}`: envelope.FormExternal,
+	} {
+		form, _, err := envelope.Decode([]byte(nativeWith(metadata)))
+		require.NoError(t, err)
+		require.Equal(t, want, form, metadata)
+	}
+}
+
+// nativeWith returns a minimal message with more members in its metadata.
+func nativeWith(metadata string) string {
+	return `{"data":null,"metadata":{"headers":{"id":"` + fixedID.String() +
+		`","time":"2026-03-01T13:30:45.12+01:00","type":"A.B.v1","stream":"a"}` + metadata + `}}`
+}
+
+// A message of an event store, with members that we do not know yet.
+func TestDecodeForeignMessage(t *testing.T) {
+	t.Parallel()
+	m, err := envelope.DecodeInternal([]byte(nativeWith(`,"later":1,"domain":{"priority":50,"expected_version":6},"event_store":{"global_position":70,"position":7},"extensions":{"n":12345678901234567890}`)))
+	require.NoError(t, err)
+	require.Equal(t, "null", string(m.Data))
+	require.Equal(t, fixedTime, m.Metadata.Headers.Time)
+	require.Equal(t, &envelope.EventStore{GlobalPosition: 70, Position: 7}, m.Metadata.EventStore)
+	require.Equal(t, ptr(int64(6)), m.Metadata.Domain.ExpectedVersion)
+	require.Equal(t, json.Number("12345678901234567890"), m.Metadata.Extensions["n"])
+
+	raw, err := m.MarshalInternal()
+	require.NoError(t, err)
+	require.Contains(t, string(raw), `"event_store":{"global_position":70,"position":7}`)
+	require.Contains(t, string(raw), `"extensions":{"n":12345678901234567890}`)
+}
+
+func TestDecodeErrors(t *testing.T) {
+	t.Parallel()
+	const remedy = ": check which producer writes to this stream, and its format"
+	valid := nativeWith("")
+	for in, want := range map[string]string{
+		"":                             "unexpected end of JSON input" + remedy,
+		"[]":                           "json: cannot unmarshal array into Go value of type envelope.wireMessage" + remedy,
+		valid + "x":                    "invalid character 'x' after top-level value" + remedy,
+		"{\"data\":\"\xff\"}":          "it is not valid UTF-8" + remedy,
+		`{"metadata":{}}`:              "member data is missing" + remedy,
+		`{"data":1}`:                   "member metadata is missing" + remedy,
+		`{"data":1,"metadata":[]}`:     "member metadata: json: cannot unmarshal array into Go value of type envelope.wireMetadata" + remedy,
+		`{"data":1,"metadata":null}`:   "member metadata.headers.id is missing" + remedy,
+		nativeWith(`,"extensions":[]`): "member metadata: json: cannot unmarshal array into Go struct field wireMetadata.extensions of type map[string]interface {}" + remedy,
+		nativeWith(`,"envelope":{"specversion":"2.0"}`):                                        `metadata.envelope.specversion is "2.0", known is "1.0": update this consumer`,
+		strings.Replace(valid, "A.B.v1", "", 1):                                                "member metadata.headers.type is missing" + remedy,
+		strings.Replace(valid, `"stream":"a"`, `"stream":null`, 1):                             "member metadata.headers.stream is missing" + remedy,
+		strings.Replace(valid, `"2026-03-01T13:30:45.12+01:00"`, "null", 1):                    "member metadata.headers.time is missing" + remedy,
+		strings.Replace(valid, `2026-03-01T13:30:45.12+01:00`, "9999-12-31T23:00:00-01:00", 1): "a time of metadata.headers is outside the years 1 to 9999 in UTC" + remedy,
+	} {
+		_, _, err := envelope.Decode([]byte(in))
+		require.EqualError(t, err, "envelope: decode message: "+want, in)
+		_, err = envelope.DecodeInternal([]byte(in))
+		require.EqualError(t, err, "envelope: decode internal message: "+want, in)
+		_, err = envelope.DecodeExternal([]byte(in))
+		require.EqualError(t, err, "envelope: decode external message: "+want, in)
+	}
+}
+
+type explosive struct{}
+
+func (*explosive) UnmarshalJSON([]byte) error { panic("boom") }
+
+func TestDataAs(t *testing.T) {
+	t.Parallel()
+	got, err := envelope.DataAs[StockReserved](json.RawMessage(`{"sku":"a","quantity":3,"later":true}`))
+	require.NoError(t, err)
+	require.Equal(t, StockReserved{SKU: "a", Quantity: 3}, got)
+
+	const remedy = ": compare the type with the producer's, and its version with that in headers.type"
+	_, err = envelope.DataAs[StockReserved](json.RawMessage(`{"sku":1}`))
+	require.EqualError(t, err, "envelope: decode message: its data as envelope_test.StockReserved: json: cannot unmarshal number into Go struct field StockReserved.sku of type string"+remedy)
+	_, err = envelope.DataAs[StockReserved](nil)
+	require.EqualError(t, err, "envelope: decode message: its data as envelope_test.StockReserved: there is no data"+remedy)
+	_, err = envelope.DataAs[explosive](json.RawMessage(`{}`))
+	require.EqualError(t, err, "envelope: decode message: its data as envelope_test.explosive: panic: boom"+remedy)
+}
+
+func TestUnmarshal(t *testing.T) {
+	t.Parallel()
+	c := newCatalog(t)
+	got, err := c.Unmarshal("Ordering.StockReserved.v2", json.RawMessage(`{"sku":"a","quantity":3}`))
+	require.NoError(t, err)
+	require.Equal(t, StockReserved{SKU: "a", Quantity: 3}, got)
+
+	_, err = c.Unmarshal("Ordering.StockReserved.v1", json.RawMessage(`{}`))
+	require.EqualError(t, err, `envelope: unmarshal event "Ordering.StockReserved.v1": no such type in the catalog "ordering": register its Go type (with Name and Version where they differ), or skip the message`)
+	var unknown *envelope.UnknownTypeError
+	require.ErrorAs(t, err, &unknown)
+
+	_, err = c.Unmarshal("Ordering.StockReserved.v2", json.RawMessage(`[]`))
+	var decode *envelope.DecodeError
+	require.ErrorAs(t, err, &decode)
+	var typeError *json.UnmarshalTypeError
+	require.ErrorAs(t, err, &typeError, "the cause is reachable")
+}

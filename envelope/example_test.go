@@ -1,0 +1,141 @@
+package envelope_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+type InvoicePaid struct {
+	Invoice string `json:"invoice"`
+	Cents   int    `json:"cents"`
+}
+
+type InvoiceChecked struct{ By string }
+
+// A catalog is filled once, at start-up, and checked there.
+func ExampleCatalog() {
+	events := envelope.NewCatalog("billing")
+	envelope.Register[InvoicePaid](events,
+		envelope.Published(), // partners may see it
+		envelope.Key(func(e InvoicePaid) string { return "invoice-" + e.Invoice }),
+	)
+	envelope.Register[InvoiceChecked](events, envelope.Version(2), envelope.TTL(time.Hour))
+	if err := events.Err(); err != nil {
+		fmt.Println(err)
+	}
+	for _, t := range events.Types() {
+		fmt.Println(t.WireType(), t.Published())
+	}
+	// Output:
+	// Billing.InvoiceChecked.v2 false
+	// Billing.InvoicePaid.v1 true
+}
+
+// Errors show what to do.
+func ExampleCatalog_Lookup() {
+	events := envelope.NewCatalog("billing")
+	_, err := events.Lookup(InvoicePaid{})
+	fmt.Println(strings.ReplaceAll(err.Error(), ": ", ":\n  "))
+	// Output:
+	// envelope:
+	//   look up event envelope_test.InvoicePaid:
+	//   not registered in the catalog "billing":
+	//   add envelope.Register[envelope_test.InvoicePaid](events)
+}
+
+// Seal makes the message, the Marshal methods its forms.
+func ExampleCatalog_Seal() {
+	events := envelope.NewCatalog("billing")
+	envelope.Register[InvoicePaid](events, envelope.Published())
+
+	ctx := envelope.WithCorrelationID(context.Background(), "checkout-9")
+	ctx = envelope.WithTenantID(ctx, "acme")
+
+	event := envelope.NewEvent(InvoicePaid{Invoice: "2026-7", Cents: 1250})
+	event.ID = uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b") // so that this example has an output
+	event.Time = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+	source := envelope.Source{Aggregate: "Invoice", ID: "2026-7", Version: 3, Sequence: 1}
+	m, err := events.Seal(event, source, envelope.FromContext(ctx))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	external, err := m.MarshalExternal()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(m.Routing.Destination, m.Routing.OrderingKey)
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, external, "", "  "); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(indented.String())
+	// Output:
+	// billing::invoice billing::invoice-2026-7
+	// {
+	//   "data": {
+	//     "invoice": "2026-7",
+	//     "cents": 1250
+	//   },
+	//   "metadata": {
+	//     "headers": {
+	//       "id": "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b",
+	//       "time": "2026-03-01T12:00:00.000000Z",
+	//       "type": "Billing.InvoicePaid.v1",
+	//       "stream": "billing::invoice-2026-7",
+	//       "traceparent": null,
+	//       "idempotency_key": null,
+	//       "deadline": null
+	//     },
+	//     "domain": {
+	//       "fqn": "github.com/gorm-fanout/fanout/envelope_test.InvoicePaid",
+	//       "kind": "EVENT",
+	//       "origin_stream": null,
+	//       "stream_category": "billing::invoice",
+	//       "version": 1,
+	//       "sequence_id": "3.1",
+	//       "correlation_id": "checkout-9",
+	//       "causation_id": null
+	//     },
+	//     "envelope": {
+	//       "specversion": "1.0"
+	//     },
+	//     "extensions": {
+	//       "tenant_id": "acme"
+	//     }
+	//   }
+	// }
+}
+
+// A consumer reads any form, and raises its own events under the message's cause.
+func ExampleDecode() {
+	payload := []byte(`{"specversion":"1.0","id":"0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b","source":"/billing/invoice",` +
+		`"type":"Billing.InvoicePaid.v1","time":"2026-03-01T12:00:00.000000Z","data":{"invoice":"2026-7","cents":1250}}`)
+	form, m, err := envelope.Decode(payload)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	paid, err := envelope.DataAs[InvoicePaid](m.Data)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := envelope.WithCause(context.Background(), m)
+	fmt.Println(form, m.Metadata.Headers.Type, paid.Cents)
+	fmt.Println("caused by", envelope.FromContext(ctx).CausationID)
+	// Output:
+	// cloudevents Billing.InvoicePaid.v1 1250
+	// caused by 0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b
+}

@@ -1,0 +1,110 @@
+package envelope
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/gowebpki/jcs"
+	"github.com/stretchr/testify/require"
+)
+
+// Without randomness from the operating system an id is still a UUIDv7 of its
+// time, and no other's.
+func TestNewIDWithoutRandomness(t *testing.T) {
+	t.Parallel()
+	broken := func() (uuid.UUID, error) { return uuid.Nil, errors.New("no entropy") }
+	now := time.UnixMilli(1_772_368_245_120)
+	seen := make(map[uuid.UUID]bool)
+	for range 1000 {
+		id := newID(broken, now)
+		require.Equal(t, uuid.Version(7), id.Version())
+		require.Equal(t, uuid.RFC4122, id.Variant())
+		seconds, nanos := id.Time().UnixTime()
+		require.Equal(t, now.UnixMilli(), time.Unix(seconds, nanos).UnixMilli())
+		require.False(t, seen[id])
+		seen[id] = true
+	}
+}
+
+func TestCleanReflectName(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"Order":                 "Order",
+		"Order·12":              "Order",
+		"Box[a/b.Order·1,int]":  "Box[a/b.Order,int]",
+		"Box[x/yaml%2ev3.Node]": "Box[x/yaml.v3.Node]",
+	} {
+		require.Equal(t, want, cleanReflectName(in))
+	}
+	require.Equal(t, "shop.Box[map[b.Key][]*c.Value,int]", shortenPaths("shop.Box[map[a/b.Key][]*x/y/c.Value,int]"))
+	require.Equal(t, "BoxKeyValueInt", flattenTypeArgs("Box[*a/b.Key,x/y/c.Value,int]", ""))
+	require.Equal(t, "nil", goName(nil))
+}
+
+// canonicalSamples tells apart what is canonical on sight from what is not.
+var canonicalSamples = map[string]bool{
+	`{}`: true, `[]`: true, `null`: true, `true`: true, `"a"`: true, `0`: true, `-1.5`: true,
+	`{"b":1,"a":{"d":[1,2,{}],"c":null}}`:       true,
+	" {\n\t\"b\" : 1 , \"a\" : [ 1 , 2 ] }\r\n": true,
+	`{"a\n":1}`: false, `{"ä":1}`: false, `{"a":"ä\n\t\"\\\b\f\r"}`: true,
+	`"\u000b"`: false, `"\/"`: false, `"\u2028"`: false, `"<>&"`: true,
+	`999999999999999`: true, `9999999999999999`: false, `-0`: false, `0.000001`: true, `0.0000001`: false,
+	`-0.5`: true, `1.50`: false, `1.0`: false, `1e3`: false, `1E3`: false, `0.0`: false, `123456.789`: true,
+	`{"a":1,"a":2}`: false, `{"a":1,"b":2,"a":3}`: false, `01`: false, `-`: false, `1.`: false, `tru`: false,
+	`{`: false, `[`: false, `[1,]`: false, `{"a":1,}`: false, `{"a"}`: false, `{a:1}`: false, `{,}`: false,
+	`"`: false, `"\`: false, "\"\x01\"": false, "\"\xff\"": false, `1 2`: false, ``: false, `{}}`: false,
+	`{"ab":1,"a":2,"b":{"z":1,"y":{"x":1,"w":2}},"A":3,"":4}`: true,
+}
+
+func TestCanonicalOnSight(t *testing.T) {
+	t.Parallel()
+	var c canonicalizer // reused, as from the pool
+	for in, want := range canonicalSamples {
+		require.Equal(t, want, c.transform([]byte(in)), in)
+		compareWithLibrary(t, &c, []byte(in))
+	}
+}
+
+// compareWithLibrary: what we call canonical is what the library calls so.
+func compareWithLibrary(t *testing.T, c *canonicalizer, data []byte) {
+	t.Helper()
+	if !c.transform(data) {
+		return
+	}
+	want, err := jcs.Transform(data)
+	require.NoError(t, err, "%q", data)
+	require.Equal(t, string(want), string(c.out), "%q", data)
+}
+
+func FuzzCanonical(f *testing.F) {
+	for sample := range canonicalSamples {
+		f.Add([]byte(sample))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var c canonicalizer
+		compareWithLibrary(t, &c, data)
+	})
+}
+
+func BenchmarkChecksum(b *testing.B) {
+	data := []byte(`{"order_id":"0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b","customer":"customer-4711","total":187.5,` +
+		`"lines":[{"sku":"4006381333931","quantity":1,"price":"12.50"},{"sku":"4006381333931","quantity":2,"price":"12.50"}]}`)
+	b.Run("on sight", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := checksum(data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("library", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := jcs.Transform(data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

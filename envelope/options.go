@@ -1,0 +1,219 @@
+package envelope
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Option refines an event type at [Register], or one event at Raise, Publish or
+// [NewEvent]; what the event says wins. Each option can be given once, of
+// [Extension] one for each name. [Published], [Name] and [Version] describe the
+// type and belong to Register alone.
+//
+// Options are immutable: one value may serve many types and goroutines.
+type Option interface{ option() *option }
+
+type option struct {
+	label    string // as the user wrote it
+	sets     string // what it sets: two options in one list must differ in it
+	typeOnly bool
+	check    func(event reflect.Type) *flaw // nil: fits every event
+	set      func(*settings)
+}
+
+func (o *option) option() *option { return o }
+
+const setsName = "name"
+
+// flaw is a cause and its remedy, before it is known whose they are.
+type flaw struct {
+	cause  error
+	remedy string
+}
+
+func invalid(remedy, cause string, args ...any) func(reflect.Type) *flaw {
+	return func(reflect.Type) *flaw { return &flaw{fmt.Errorf(cause, args...), remedy} }
+}
+
+// Published lets an event type leave the application: besides the row for the
+// internal broker its events get one for each external broker. Without it events
+// stay inside.
+func Published() Option {
+	return &option{
+		label: "Published()", sets: "published", typeOnly: true,
+		set: func(s *settings) { s.published = true },
+	}
+}
+
+// Name sets the event's name on the wire; the default is that of the Go type.
+// Letters, digits and underscores, a letter first.
+func Name(name string) Option {
+	o := &option{
+		label: fmt.Sprintf("Name(%q)", name), sets: setsName, typeOnly: true,
+		set: func(s *settings) { s.name = name },
+	}
+	if !isEventName(name) {
+		o.check = invalid(`use a name such as "OrderPlaced"`, "a name is ASCII letters, digits and underscores, a letter first")
+	}
+	return o
+}
+
+// Version sets the version of the event's schema, 1 unless given. A new version
+// is a new Go type under the same Name.
+func Version(n int) Option {
+	o := &option{
+		label: fmt.Sprintf("Version(%d)", n), sets: "version", typeOnly: true,
+		set: func(s *settings) { s.version = n },
+	}
+	if n < 1 {
+		o.check = invalid("use 1 or more", "versions start at 1")
+	}
+	return o
+}
+
+// Key derives the ordering key from the event: messages with one key are
+// delivered in order. The default is the stream of the aggregate instance. An
+// empty key means that this event is unordered. The function must be safe for
+// concurrent use; a panic in it becomes an [EncodeError].
+func Key[E any](key func(E) string) Option {
+	return &option{
+		label: "Key", sets: "order",
+		check: takes[E]("Key", "string", key == nil),
+		set: func(s *settings) {
+			s.unordered = false
+			s.key = func(event any) string { return key(event.(E)) } //nolint:forcetypeassert // takes has checked it
+		},
+	}
+}
+
+// Unordered takes the event out of every order: it may overtake and be overtaken,
+// and no failed message holds it back.
+func Unordered() Option {
+	return &option{
+		label: "Unordered()", sets: "order",
+		set: func(s *settings) { s.unordered, s.key = true, nil },
+	}
+}
+
+// To sends a published event to these external brokers only, rather than to all.
+func To(brokers ...string) Option {
+	brokers = slices.Clone(brokers)
+	o := &option{
+		label: fmt.Sprintf("To(%s)", quoteAll(brokers)), sets: "brokers",
+		set: func(s *settings) { s.to = brokers },
+	}
+	switch {
+	case len(brokers) == 0:
+		o.check = invalid("name a broker, or leave To out for all of them", "no broker is named")
+	case slices.Contains(brokers, ""):
+		o.check = invalid("use the names under external_brokers in the configuration", "a broker name is empty")
+	case hasDuplicates(brokers):
+		o.check = invalid("name each broker once", "a broker is named twice")
+	}
+	return o
+}
+
+// Priority sets the event's priority; see [PriorityLevel].
+func Priority(p PriorityLevel) Option {
+	o := &option{
+		label: fmt.Sprintf("Priority(%d)", p), sets: "priority",
+		set: func(s *settings) { s.priority = &p },
+	}
+	if !p.valid() {
+		o.check = invalid(priorityRemedy, "out of range")
+	}
+	return o
+}
+
+const priorityRemedy = "use a level from PriorityBulk (-100) to PriorityCritical (100)"
+
+// NotBefore holds the message back until the time that the function returns, the
+// zero time meaning at once. It does not reorder: later messages of the same
+// ordering key wait with it. The function must be safe for concurrent use; a
+// panic in it becomes an [EncodeError].
+func NotBefore[E any](at func(E) time.Time) Option {
+	return &option{
+		label: "NotBefore", sets: "not before",
+		check: takes[E]("NotBefore", "time.Time", at == nil),
+		set: func(s *settings) {
+			s.notBefore = func(event any) time.Time { return at(event.(E)) } //nolint:forcetypeassert // takes has checked it
+		},
+	}
+}
+
+// TTL is how long the message is worth delivering, counted from the event's time
+// or from its NotBefore, whichever is later. After that it is given up. The
+// deadline travels as headers.deadline. The default is: for ever.
+func TTL(d time.Duration) Option {
+	o := &option{
+		label: fmt.Sprintf("TTL(%s)", d), sets: "ttl",
+		set: func(s *settings) { s.ttl = d },
+	}
+	if d < time.Microsecond {
+		o.check = invalid("use a positive duration, or leave TTL out for no deadline", "a message would be expired at birth")
+	}
+	return o
+}
+
+// Extension adds a field to metadata.extensions, in the external form too. Value
+// is anything that encoding/json encodes. A broker with format cloudevents takes
+// scalars only, under names of 1 to 20 characters a-z and 0-9: see
+// [CheckCloudEventExtension].
+func Extension(name string, value any) Option {
+	o := &option{
+		label: fmt.Sprintf("Extension(%q)", name), sets: "extension " + name,
+		set: func(s *settings) { s.extensions = append(s.extensions, extension{name, value}) },
+	}
+	if err := extensionNameFlaw(name); err != nil {
+		o.check = invalid(extensionNameRemedy, "%w", err)
+	} else if _, err := normalize(value); err != nil {
+		o.check = invalid(extensionRemedy, "%w", err)
+	}
+	return o
+}
+
+const (
+	extensionRemedy     = "use a value that encoding/json encodes, a string at best"
+	extensionNameRemedy = `use a name such as "region"`
+)
+
+func extensionNameFlaw(name string) error {
+	if name == "" {
+		return errors.New("the name of an extension is empty")
+	}
+	return textFlaw(name)
+}
+
+// takes checks that a function of the user's takes the event it is given for.
+func takes[E any](option, result string, isNil bool) func(reflect.Type) *flaw {
+	return func(event reflect.Type) *flaw {
+		remedy := fmt.Sprintf("write envelope.%s(func(e %s) %s { ... })", option, goName(event), result)
+		if isNil {
+			return &flaw{errors.New("the function is nil"), remedy}
+		}
+		if want := reflect.TypeFor[E](); want != event {
+			return &flaw{fmt.Errorf("its function takes %s", goName(want)), remedy}
+		}
+		return nil
+	}
+}
+
+func quoteAll(names []string) string {
+	var out []byte
+	for i, name := range names {
+		if i > 0 {
+			out = append(out, ", "...)
+		}
+		out = strconv.AppendQuote(out, name)
+	}
+	return string(out)
+}
+
+func hasDuplicates(names []string) bool {
+	sorted := slices.Sorted(slices.Values(names))
+	return len(slices.Compact(sorted)) < len(names)
+}

@@ -1,0 +1,130 @@
+package envelope
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+)
+
+// EventType is one registered type of event. It is immutable.
+type EventType struct {
+	goType   reflect.Type
+	wireType string
+	fqn      string
+	settings settings
+}
+
+// WireType returns what travels as headers.type: context, name and version, such
+// as "Ordering.OrderPlaced.v1".
+func (t *EventType) WireType() string { return t.wireType }
+
+// FQN returns import path and name of the Go type, such as
+// "example.com/shop/ordering.OrderPlaced" (domain.fqn).
+func (t *EventType) FQN() string { return t.fqn }
+
+// Name returns the event's name without context and version, "OrderPlaced".
+func (t *EventType) Name() string { return t.settings.name }
+
+// Version returns the version of the event's schema, 1 or more.
+func (t *EventType) Version() int { return t.settings.version }
+
+// Published reports whether events of this type leave the application.
+func (t *EventType) Published() bool { return t.settings.published }
+
+// GoType returns the registered type.
+func (t *EventType) GoType() reflect.Type { return t.goType }
+
+// Brokers returns the external brokers that the option [To] names, nil for all;
+// whoever knows the configuration checks them at start-up. To at Raise may
+// name others.
+func (t *EventType) Brokers() []string { return slices.Clone(t.settings.to) }
+
+// Register adds event type E to the catalog. E is the plain value that the domain
+// raises; a pointer or interface is refused, a type without a name needs the
+// option [Name]. Problems do not panic: they wait for [Catalog.Err], and the type
+// stays unregistered.
+func Register[E any](c *Catalog, opts ...Option) {
+	t := reflect.TypeFor[E]()
+	et, problems := c.newEventType(t, opts)
+	c.update(func(r *registry) {
+		if len(problems) == 0 {
+			problems = r.conflicts(et)
+		}
+		if len(problems) == 0 {
+			r.byType[t], r.byWire[et.wireType] = et, et
+			delete(r.refused, t)
+			return
+		}
+		r.problems = append(r.problems, problems...)
+		if _, ok := r.byType[t]; !ok {
+			r.refused[t] = errors.Join(problems...)
+		}
+	})
+}
+
+func (c *Catalog) newEventType(t reflect.Type, opts []Option) (*EventType, []error) {
+	if f := kindFlaw(t); f != nil {
+		return nil, []error{registerError(t, f.cause, f.remedy)}
+	}
+	s := settings{version: 1}
+	problems := s.apply(atRegister, t, opts)
+	if s.name == "" {
+		s.name = eventName(t)
+		if !isEventName(s.name) && !givesName(opts) {
+			problems = append(problems, registerError(t,
+				fmt.Errorf("the type's name %q cannot be that of an event: ASCII letters, digits and underscores, a letter first", s.name),
+				`add the option envelope.Name("...")`))
+		}
+	}
+	s.extensions = slices.Clip(s.extensions) // an event's are appended to a copy
+	return &EventType{
+		goType:   t,
+		wireType: c.prefix + s.name + ".v" + strconv.Itoa(s.version),
+		fqn:      fqn(t),
+		settings: s,
+	}, problems
+}
+
+func kindFlaw(t reflect.Type) *flaw {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return &flaw{
+			errors.New("events are values, not pointers"),
+			"write envelope.Register[" + goName(t.Elem()) + "](events)",
+		}
+	case reflect.Interface:
+		return &flaw{
+			errors.New("events are found by their concrete type, which an interface is not"),
+			"register each type that implements it",
+		}
+	default:
+		return nil
+	}
+}
+
+// givesName: a Name was given; if it was refused, asking for one would mislead.
+func givesName(opts []Option) bool {
+	return slices.ContainsFunc(opts, func(o Option) bool {
+		return !isNilOption(o) && o.option().sets == setsName
+	})
+}
+
+// conflicts compares a new type with those registered before it.
+func (r *registry) conflicts(et *EventType) []error {
+	if earlier, ok := r.byType[et.goType]; ok {
+		return []error{registerError(et.goType,
+			fmt.Errorf("already registered as %s", earlier.wireType), "remove one of the two lines")}
+	}
+	if earlier, ok := r.byWire[et.wireType]; ok {
+		return []error{registerError(et.goType,
+			fmt.Errorf("%s is already %s", et.wireType, goName(earlier.goType)),
+			"tell them apart with the option envelope.Name or envelope.Version")}
+	}
+	return nil
+}
+
+func registerError(t reflect.Type, cause error, remedy string) error {
+	return &RegisterError{Subject: "register event " + goName(t), Cause: cause, Remedy: remedy}
+}

@@ -1,0 +1,291 @@
+package envelope
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Seal turns an event into a message: it encodes the data, once for all forms,
+// computes the checksum, and settles where and when the message goes. It does not
+// read the clock and draws no ids: sealing the same event twice gives the same
+// message.
+//
+// The error is an *[UnregisteredError], a *[PointerEventError], an *[OptionError]
+// (several are joined) or an *[EncodeError], each naming the event and the remedy.
+func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
+	t, err := c.Lookup(ev.Data)
+	if err != nil {
+		return nil, err
+	}
+	p := &sealing{t: t, s: t.settings, ev: ev, src: src, cx: cx}
+	p.s.priority = nil // the event's own; between it and the type's stands the context's
+	if problems := p.s.apply(atRaise, t.goType, ev.Options); len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	m, err := p.seal(c.context)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// sealing is one call of Seal.
+type sealing struct {
+	t   *EventType
+	s   settings // the type's, with the event's options applied
+	ev  Event
+	src Source
+	cx  Context
+}
+
+func (p *sealing) fail(remedy string, cause error) error {
+	return &EncodeError{EventType: p.t.wireType, Cause: cause, Remedy: remedy}
+}
+
+func (p *sealing) seal(context string) (*Message, error) {
+	if err := p.checkInput(); err != nil {
+		return nil, err
+	}
+	data, err := encodeJSON(p.ev.Data)
+	if err != nil {
+		return nil, p.fail(encodeRemedy(err), err)
+	}
+	sum, err := checksum(data)
+	if err != nil {
+		return nil, p.fail(encodeRemedy(err), err)
+	}
+	extensions, err := p.mergeExtensions()
+	if err != nil {
+		return nil, err
+	}
+	at := p.ev.Time.UTC().Truncate(time.Microsecond)
+	notBefore, deadline, err := p.schedule(at)
+	if err != nil {
+		return nil, err
+	}
+	category, stream := p.src.streams(context)
+	key, err := p.orderingKey(stream)
+	if err != nil {
+		return nil, err
+	}
+	trace, w3cParent, w3cState := p.trace()
+	tenant, _ := extensions[ExtensionTenantID].(string)
+	priority := int(p.priority())
+
+	return &Message{
+		Data: data,
+		Metadata: Metadata{
+			Headers: Headers{
+				ID:             p.ev.ID,
+				Time:           at,
+				Type:           p.t.wireType,
+				Stream:         stream,
+				TraceParent:    trace,
+				IdempotencyKey: p.cx.IdempotencyKey,
+				Deadline:       deadline,
+			},
+			Envelope: Envelope{SpecVersion: specVersion, Checksum: sum},
+			Domain: Domain{
+				FQN:             p.t.fqn,
+				Kind:            kindEvent,
+				OriginStream:    p.cx.OriginStream,
+				StreamCategory:  category,
+				Version:         p.s.version,
+				SequenceID:      p.src.sequenceID(),
+				Asynchronous:    true,
+				ExpectedVersion: p.src.ExpectedVersion,
+				Priority:        priority,
+				CorrelationID:   p.cx.CorrelationID,
+				CausationID:     p.cx.CausationID,
+			},
+			Extensions: extensions,
+		},
+		Routing: Routing{
+			Type:          p.t,
+			Published:     p.s.published,
+			To:            slices.Clone(p.s.to),
+			OrderingKey:   key,
+			Destination:   category,
+			AggregateType: p.src.Aggregate,
+			AggregateID:   p.src.ID,
+			NotBefore:     notBefore,
+			ExpiresAt:     deadline,
+			Priority:      priority,
+			TenantID:      tenant,
+			CorrelationID: p.cx.CorrelationID,
+			CausationID:   p.cx.CausationID,
+			TraceParent:   w3cParent,
+			TraceState:    w3cState,
+		},
+	}, nil
+}
+
+func (p *sealing) checkInput() error {
+	if p.ev.ID == uuid.Nil || !yearHasFourDigits(p.ev.Time) || p.ev.Time.IsZero() {
+		return p.fail("build events with envelope.NewEvent",
+			fmt.Errorf("the event has id %s and time %s", p.ev.ID, p.ev.Time.Format(time.RFC3339)))
+	}
+	if f := p.src.check(); f != nil {
+		return p.fail(f.remedy, f.cause)
+	}
+	for _, field := range [...]struct{ name, value string }{
+		{"correlation id", p.cx.CorrelationID},
+		{"causation id", p.cx.CausationID},
+		{"tenant id", p.cx.TenantID},
+		{"actor", p.cx.Actor},
+		{"idempotency key", p.cx.IdempotencyKey},
+		{"origin stream", p.cx.OriginStream},
+	} {
+		if err := textFlaw(field.value); err != nil {
+			return p.fail("check such values where they enter the application",
+				fmt.Errorf("the %s of the context: %w", field.name, err))
+		}
+	}
+	if p.cx.Priority != nil && !p.cx.Priority.valid() {
+		return p.fail(priorityRemedy, fmt.Errorf("the priority %d of the context is out of range", *p.cx.Priority))
+	}
+	return nil
+}
+
+func (p *sealing) priority() PriorityLevel {
+	for _, level := range [...]*PriorityLevel{p.s.priority, p.cx.Priority, p.t.settings.priority} {
+		if level != nil {
+			return *level
+		}
+	}
+	return PriorityNormal
+}
+
+func (p *sealing) orderingKey(stream string) (string, error) {
+	switch {
+	case p.s.unordered:
+		return "", nil
+	case p.s.key != nil:
+		key, err := call(p, "Key", p.s.key)
+		if err != nil {
+			return "", err
+		}
+		if err := textFlaw(key); err != nil {
+			return "", p.fail("return readable text from the function given to envelope.Key",
+				fmt.Errorf("the ordering key %w", err))
+		}
+		return key, nil
+	case p.src.Aggregate == "":
+		return "", nil
+	default:
+		return stream, nil
+	}
+}
+
+// schedule returns when the message may first be sent and when it expires; zero
+// times mean at once and never.
+func (p *sealing) schedule(at time.Time) (notBefore, deadline time.Time, err error) {
+	if p.s.notBefore != nil {
+		if notBefore, err = call(p, "NotBefore", p.s.notBefore); err != nil {
+			return time.Time{}, time.Time{}, err
+		}
+		if !notBefore.IsZero() {
+			// Rounded up: never before.
+			notBefore = notBefore.UTC().Add(time.Microsecond - 1).Truncate(time.Microsecond)
+		}
+	}
+	if p.s.ttl > 0 {
+		deadline = at
+		if notBefore.After(deadline) {
+			deadline = notBefore
+		}
+		deadline = deadline.Add(p.s.ttl).Truncate(time.Microsecond)
+	}
+	if !yearHasFourDigits(notBefore) || !yearHasFourDigits(deadline) {
+		return time.Time{}, time.Time{}, p.fail("return a time in the years 1 to 9999, or the zero time for at once",
+			fmt.Errorf("NotBefore or TTL leads to the year %d", max(notBefore.Year(), deadline.Year())))
+	}
+	return notBefore, deadline, nil
+}
+
+// yearHasFourDigits: RFC 3339 knows no others. The zero time is of the year 1.
+func yearHasFourDigits(t time.Time) bool {
+	year := t.UTC().Year()
+	return year >= 1 && year <= 9999
+}
+
+func (p *sealing) trace() (parent *TraceParent, w3cParent, w3cState string) {
+	parsed, ok := ParseTraceParent(p.cx.TraceParent)
+	if !ok {
+		return nil, "", ""
+	}
+	if textFlaw(p.cx.TraceState) != nil {
+		return &parsed, p.cx.TraceParent, ""
+	}
+	return &parsed, p.cx.TraceParent, p.cx.TraceState
+}
+
+// mergeExtensions: the type's, then the context's, then the event's; a later one
+// replaces an earlier one of the same name. The settings hold the type's first.
+func (p *sealing) mergeExtensions() (merged Extensions, err error) {
+	cx := &p.cx
+	if len(p.s.extensions) == 0 && len(cx.Extensions) == 0 && cx.TenantID == "" && cx.Actor == "" {
+		return merged, nil
+	}
+	ofType := len(p.t.settings.extensions)
+	merged = make(Extensions, len(p.s.extensions)+len(cx.Extensions)+2)
+	for _, x := range p.s.extensions[:ofType] {
+		merged[x.name] = x.value
+	}
+	maps.Copy(merged, cx.Extensions)
+	if cx.TenantID != "" {
+		merged[ExtensionTenantID] = cx.TenantID
+	}
+	if cx.Actor != "" {
+		merged[ExtensionActor] = cx.Actor
+	}
+	for _, x := range p.s.extensions[ofType:] {
+		merged[x.name] = x.value
+	}
+	for name, value := range merged {
+		normal, f := checkExtension(name, value)
+		if f != nil {
+			return nil, p.fail(f.remedy, fmt.Errorf("extension %q: %w", name, f.cause))
+		}
+		merged[name] = normal
+	}
+	return merged, nil
+}
+
+// checkExtension returns the value as it travels, or what is wrong with it.
+func checkExtension(name string, value any) (normal any, f *flaw) {
+	if err := extensionNameFlaw(name); err != nil {
+		return nil, &flaw{err, extensionNameRemedy}
+	}
+	normal, err := normalize(value)
+	if err != nil {
+		return nil, &flaw{err, extensionRemedy}
+	}
+	if name == ExtensionTenantID {
+		// The tenant is a column and an attribute, and so must be text.
+		tenant, ok := normal.(string)
+		if !ok {
+			return nil, &flaw{errors.New("the tenant id is not a string"), "use envelope.WithTenantID"}
+		}
+		if err := textFlaw(tenant); err != nil {
+			return nil, &flaw{fmt.Errorf("the tenant id %w", err), "use envelope.WithTenantID with readable text"}
+		}
+	}
+	return normal, nil
+}
+
+// call runs a function of an option on the event.
+func call[T any](p *sealing, option string, f func(any) T) (result T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = p.fail("fix the function given to envelope."+option,
+				fmt.Errorf("the function of option %s: %w", option, &panicError{r}))
+		}
+	}()
+	return f(p.ev.Data), nil
+}

@@ -1,0 +1,151 @@
+package gormplugin
+
+import (
+	"reflect"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// register adds the callbacks around GORM's own, in this order:
+//
+//	gorm:begin_transaction → fanout:begin → ... the statement and its hooks ...
+//	→ fanout:capture → gorm:commit_or_rollback_transaction → fanout:end
+//
+// "After gorm:after_create" alone would come after the commit; hence the Before.
+func (p *Plugin) register(db *gorm.DB) error {
+	if db.Callback().Create().Get("fanout:capture") != nil {
+		return nil // a second Initialize on the same handle
+	}
+	const begin, commit = "gorm:begin_transaction", "gorm:commit_or_rollback_transaction"
+	create, update, remove, raw := db.Callback().Create(), db.Callback().Update(), db.Callback().Delete(), db.Callback().Raw()
+	for _, err := range []error{
+		create.After(begin).Before("gorm:before_create").Register("fanout:begin", p.begin(true)),
+		create.After("gorm:after_create").Before(commit).Register("fanout:capture", p.capture(true)),
+		create.After(commit).Register("fanout:end", p.end),
+		update.After(begin).Before("gorm:setup_reflect_value").Register("fanout:begin", p.begin(false)),
+		update.After("gorm:after_update").Before(commit).Register("fanout:capture", p.capture(false)),
+		update.After(commit).Register("fanout:end", p.end),
+		remove.After(begin).Before("gorm:before_delete").Register("fanout:begin", p.begin(false)),
+		remove.After("gorm:after_delete").Before(commit).Register("fanout:capture", p.capture(false)),
+		remove.After(commit).Register("fanout:end", p.end),
+		raw.After("gorm:raw").Register("fanout:savepoint", p.savepoint),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Keys of what a statement carries from one callback to the next, and of the explicit skip.
+const (
+	keyStarted  = "fanout:started"
+	keyVersions = "fanout:versions"
+	keySkip     = "fanout:skip"
+)
+
+// Skip returns a session whose statements capture nothing: the events of the aggregates that it writes stay pending.
+func Skip(db *gorm.DB) *gorm.DB { return db.Set(keySkip, true) }
+
+func skipped(db *gorm.DB) bool {
+	_, skip := db.Get(keySkip)
+	return skip || db.DryRun
+}
+
+// begin sees to it that a statement on aggregates runs in a transaction of ours.
+func (p *Plugin) begin(creates bool) func(*gorm.DB) {
+	return func(db *gorm.DB) {
+		if db.Error == nil && !skipped(db) && p.concerns(db) {
+			p.ensureTransaction(db)
+			p.noteVersions(db, creates)
+		}
+	}
+}
+
+func (p *Plugin) ensureTransaction(db *gorm.DB) {
+	ours, foreign := transactionOf(db.Statement.ConnPool)
+	_, startedByGORM := db.InstanceGet("gorm:started_transaction")
+	switch {
+	case ours != nil:
+	case foreign != nil && startedByGORM: // GORM has just begun it on a pool that we could not wrap
+		p.wrapInPlace(db, foreign)
+	case foreign == nil: // SkipDefaultTransaction: the rows must not be written without the aggregate
+		begun := db.Session(&gorm.Session{NewDB: true, Context: db.Statement.Context})
+		begun.Statement.ConnPool = db.Statement.ConnPool
+		if begun = begun.Begin(); begun.Error != nil {
+			_ = db.AddError(begun.Error)
+			return
+		}
+		db.InstanceSet(keyStarted, db.Statement.ConnPool)
+		db.Statement.ConnPool = begun.Statement.ConnPool
+		if ours, foreign := transactionOf(db.Statement.ConnPool); ours == nil && foreign != nil {
+			p.wrapInPlace(db, foreign)
+		}
+	}
+}
+
+// wrapInPlace makes a transaction that was begun behind our back one of ours.
+func (p *Plugin) wrapInPlace(db *gorm.DB, foreign gorm.Tx) {
+	inserter, err := p.inserterFor(db)
+	if err != nil {
+		_ = db.AddError(err)
+		return
+	}
+	parent, _ := db.ConnPool.(gorm.GetDBConnector)
+	wrapped := newTx(db.Statement.Context, foreign, p, inserter, parent)
+	if prepared, ok := db.Statement.ConnPool.(*gorm.PreparedStmtTX); ok {
+		prepared.Tx = wrapped
+		return
+	}
+	db.Statement.ConnPool = wrapped
+}
+
+// end commits or rolls back the transaction that begin has begun.
+func (p *Plugin) end(db *gorm.DB) {
+	before, ok := db.InstanceGet(keyStarted)
+	if !ok {
+		return
+	}
+	if db.Error != nil {
+		db.Rollback()
+	} else {
+		db.Commit()
+	}
+	db.Statement.ConnPool, _ = before.(gorm.ConnPool)
+}
+
+// savepoint watches raw SQL that runs as a prepared statement and so bypasses the transaction's ExecContext.
+func (p *Plugin) savepoint(db *gorm.DB) {
+	if _, prepared := db.Statement.ConnPool.(*gorm.PreparedStmtTX); !prepared || db.Error != nil || db.DryRun {
+		return
+	}
+	if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
+		ours.watch(db.Statement.SQL.String())
+	}
+}
+
+// concerns reports whether a statement is on a type that embeds uow.Aggregate.
+func (p *Plugin) concerns(db *gorm.DB) bool {
+	return isAggregate(db.Statement.Model) || isAggregate(db.Statement.Dest)
+}
+
+func isAggregate(value any) bool {
+	if value == nil {
+		return false
+	}
+	t := reflect.TypeOf(value)
+	for {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array:
+			t = t.Elem()
+		case reflect.Struct:
+			return uow.IsAggregate(t)
+		case reflect.Interface: // its elements may be anything; the capture looks at each
+			return true
+		default:
+			return false
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package gormplugin
+
+import (
+	"reflect"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// found is one aggregate in the hands of a statement.
+type found struct {
+	recorder *uow.Recorder
+	value    reflect.Value
+	facts    *facts
+	expected *int64 // version that it was loaded with
+}
+
+// capture runs after a statement and its hooks, before the commit: what the statement wrote belongs to the transaction.
+func (p *Plugin) capture(creates bool) func(*gorm.DB) {
+	return func(db *gorm.DB) {
+		if db.Error == nil && !skipped(db) && p.concerns(db) {
+			_ = db.AddError(p.captureStatement(db, creates))
+		}
+	}
+}
+
+func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
+	aggregates, err := p.aggregates(db, targets(db, creates)...)
+	if err != nil || len(aggregates) == 0 {
+		return err
+	}
+	built := db.Statement.SQL.Len() > 0 // nothing is built when only associations are saved
+	switch affected := db.RowsAffected; {
+	case built && affected == 0:
+		p.untouched(db, aggregates)
+		return nil
+	case built && affected < int64(given(db, aggregates)) && pending(aggregates):
+		return &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: len(aggregates), Affected: affected}
+	}
+	return p.track(db, aggregates)
+}
+
+// targets are the values that a statement wrote: Dest, and Model where that is something else. A create writes Dest alone.
+func targets(db *gorm.DB, creates bool) []any {
+	statement := db.Statement
+	if creates || statement.Model == nil || samePointer(statement.Model, statement.Dest) {
+		return []any{statement.Dest}
+	}
+	return []any{statement.Model, statement.Dest}
+}
+
+// samePointer compares without ==, which panics for slices.
+func samePointer(a, b any) bool {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	return x.Kind() == reflect.Pointer && y.Kind() == reflect.Pointer && x.Pointer() == y.Pointer() && x.Type() == y.Type()
+}
+
+// given is the number of aggregates that the statement was to write: those of the value that GORM walked.
+func given(db *gorm.DB, aggregates []found) int {
+	switch v := db.Statement.ReflectValue; v.Kind() {
+	case reflect.Slice, reflect.Array:
+		return min(v.Len(), len(aggregates))
+	default:
+		return 1
+	}
+}
+
+func pending(aggregates []found) bool {
+	for i := range aggregates {
+		if aggregates[i].recorder.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// aggregates finds the aggregates in values, each once.
+func (p *Plugin) aggregates(db *gorm.DB, values ...any) ([]found, error) {
+	var (
+		result []found
+		seen   map[*uow.Recorder]bool
+		walk   func(v reflect.Value) error
+	)
+	walk = func(v reflect.Value) error {
+		switch v.Kind() {
+		case reflect.Pointer, reflect.Interface:
+			if v.IsNil() {
+				return nil
+			}
+			return walk(v.Elem())
+		case reflect.Slice, reflect.Array:
+			for i := range v.Len() {
+				if err := walk(v.Index(i)); err != nil {
+					return err
+				}
+			}
+		case reflect.Struct:
+			recorder, ok := uow.RecorderOf(v)
+			if !ok || seen[recorder] {
+				return nil
+			}
+			facts, err := p.sources.of(db, v.Type())
+			if err != nil {
+				return err
+			}
+			if len(result) > 0 && seen == nil {
+				seen = map[*uow.Recorder]bool{result[0].recorder: true}
+				if seen[recorder] {
+					return nil
+				}
+			}
+			if seen != nil {
+				seen[recorder] = true
+			}
+			result = append(result, found{recorder: recorder, value: v, facts: facts})
+		default: // maps and the like are no aggregates
+		}
+		return nil
+	}
+	for _, value := range values {
+		if value == nil {
+			continue
+		}
+		if err := walk(reflect.ValueOf(value)); err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+// track hands aggregates to the transaction's journal. In a transaction that is the caller's own there is no commit to
+// wait for, and their events are written at once.
+func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
+	ours, foreign := transactionOf(db.Statement.ConnPool)
+	ctx := envelope.FromContext(db.Statement.Context)
+	versions := versionsOf(db)
+	var now []uow.Flush
+	for i := range aggregates {
+		a := aggregates[i]
+		a.expected = versions[a.recorder]
+		source := a.source(db)
+		switch {
+		case ours != nil:
+			ours.journal.Track(a.recorder, source, ctx)
+		case foreign != nil:
+			for _, event := range a.recorder.Events() {
+				flush := uow.Flush{Raised: event, Source: source(), Context: ctx}
+				flush.Source.Sequence = event.Sequence
+				now = append(now, flush)
+			}
+		default:
+			return uow.ErrNoTransaction
+		}
+	}
+	if len(now) > 0 {
+		return p.writeNow(db, foreign, now)
+	}
+	return nil
+}
+
+// source tells who raised an event. With events pending the answer is taken now, for GORM may overwrite the value before
+// the commit; without, when it is asked for.
+func (a *found) source(db *gorm.DB) func() envelope.Source {
+	ctx, facts, value, expected := db.Statement.Context, a.facts, a.value, a.expected
+	read := func() envelope.Source { return facts.source(ctx, value, expected) }
+	if a.recorder.Len() == 0 {
+		return read
+	}
+	source := read()
+	return func() envelope.Source { return source }
+}
+
+// untouched notes aggregates whose statement changed no row, for the warning at the commit.
+func (p *Plugin) untouched(db *gorm.DB, aggregates []found) {
+	ours, _ := transactionOf(db.Statement.ConnPool)
+	if ours == nil || firstHalfOfSave(db) {
+		return
+	}
+	for i := range aggregates {
+		ours.journal.Untouched(aggregates[i].recorder, aggregates[i].facts.name)
+	}
+}
+
+// firstHalfOfSave recognises the UPDATE of a Save outside a transaction. When it changes no row GORM goes on with an
+// INSERT, in a transaction of its own, so that it is too early to speak of events left behind.
+func firstHalfOfSave(db *gorm.DB) bool {
+	_, byGORM := db.InstanceGet("gorm:started_transaction")
+	_, byUs := db.InstanceGet(keyStarted)
+	selects := db.Statement.Selects
+	return (byGORM || byUs) && len(selects) == 1 && selects[0] == "*"
+}
+
+// inserterFor returns the statements for the handle's database.
+func (p *Plugin) inserterFor(db *gorm.DB) (*outbox.Inserter, error) {
+	dialect, err := outbox.ParseDialect(db.Name())
+	if err != nil {
+		return nil, err
+	}
+	return p.inserter(dialect)
+}

@@ -1,0 +1,56 @@
+package gormplugin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// PartialBatchError is the answer to a statement that wrote only some of the aggregates it was given: the database does
+// not say which, so it is not known whose events happened. The statement is rolled back.
+type PartialBatchError struct {
+	Aggregate string
+	Given     int
+	Affected  int64
+}
+
+// Error implements error.
+func (e *PartialBatchError) Error() string {
+	return fmt.Sprintf("gormplugin: %d of %d %s were written, and which ones is not known, so their events cannot be told apart: write them one by one, or raise the events after the write",
+		e.Affected, e.Given, e.Aggregate)
+}
+
+// PendingError is the answer of a strict plugin to a commit that would leave events behind.
+type PendingError struct {
+	// Aggregates is the number of pending events by the aggregate's type.
+	Aggregates map[string]int
+}
+
+// Error implements error.
+func (e *PendingError) Error() string {
+	var left []string
+	for _, name := range slices.Sorted(maps.Keys(e.Aggregates)) {
+		left = append(left, fmt.Sprintf("%s (%d)", name, e.Aggregates[name]))
+	}
+	return fmt.Sprintf("gormplugin: strict: the transaction was rolled back, for events would be left pending on %s: the statement on the aggregate changed no row",
+		strings.Join(left, ", "))
+}
+
+// CaptureError wraps what went wrong with one event. The transaction is rolled back and the event stays pending.
+type CaptureError struct {
+	// Event is the Go type of the event, Aggregate that of the aggregate that raised it; the latter may be empty.
+	Event, Aggregate string
+	Err              error
+}
+
+// Error implements error.
+func (e *CaptureError) Error() string {
+	if e.Aggregate == "" {
+		return fmt.Sprintf("gormplugin: capture %s: %v", e.Event, e.Err)
+	}
+	return fmt.Sprintf("gormplugin: capture %s raised by %s: %v", e.Event, e.Aggregate, e.Err)
+}
+
+// Unwrap gives the cause to errors.Is and errors.As.
+func (e *CaptureError) Unwrap() error { return e.Err }

@@ -1,0 +1,204 @@
+// Package gormplugin captures what aggregates raise and writes it to the outbox when GORM commits.
+//
+//	err := db.Use(gormplugin.New(events, cfg.Routing()))
+//
+// GORM has callbacks for statements, but no hook for a commit. The plugin therefore does two things. Callbacks on create,
+// update and delete note which aggregates a successful statement wrote. And the connection pool is wrapped, so that
+// every transaction that GORM begins is one of ours: its Commit writes the rows of all events, commits, and only then
+// clears them from the aggregates. Where a transaction was begun behind GORM's back, rows are written at the statement.
+package gormplugin
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// Plugin is the GORM plugin. Make one per database handle with [New]. It is safe for concurrent use.
+type Plugin struct {
+	events  *envelope.Catalog
+	routing outbox.Routing
+	strict  bool
+	log     *slog.Logger
+
+	sources sourceCache
+
+	mu        sync.Mutex
+	inserters map[outbox.Dialect]*outbox.Inserter
+	listeners []func(brokers []string)
+}
+
+var (
+	_ gorm.Plugin = (*Plugin)(nil)
+	_ uow.Plugin  = (*Plugin)(nil)
+)
+
+// An Option refines the plugin.
+type Option func(*Plugin)
+
+// Strict makes a commit fail, and roll back, when it would leave events behind on an aggregate that it touched: an UPDATE
+// that changed no row, say. Without it such a commit succeeds and a warning is logged.
+func Strict() Option { return func(p *Plugin) { p.strict = true } }
+
+// WithLogger sets where warnings go. Default: slog.Default().
+func WithLogger(log *slog.Logger) Option { return func(p *Plugin) { p.log = log } }
+
+// New makes a plugin for the event types of a catalog. Problems of the catalog and of the routing surface in db.Use.
+func New(events *envelope.Catalog, routing outbox.Routing, options ...Option) *Plugin {
+	p := &Plugin{events: events, routing: routing.WithDefaults(), log: slog.Default(), inserters: map[outbox.Dialect]*outbox.Inserter{}}
+	for _, option := range options {
+		option(p)
+	}
+	return p
+}
+
+// Name implements gorm.Plugin.
+func (p *Plugin) Name() string { return uow.PluginName }
+
+// Routing returns the routing with its defaults.
+func (p *Plugin) Routing() outbox.Routing { return p.routing }
+
+// Initialize implements gorm.Plugin. It may run more than once, for each pool that a resolver opens.
+func (p *Plugin) Initialize(db *gorm.DB) error {
+	dialect, err := outbox.ParseDialect(db.Name())
+	if err := errors.Join(err, p.check()); err != nil {
+		return fmt.Errorf("gormplugin: %w", err)
+	}
+	inserter, err := p.inserter(dialect)
+	if err != nil {
+		return fmt.Errorf("gormplugin: %w", err)
+	}
+	p.wrapPool(db, inserter)
+	if err := p.register(db); err != nil {
+		return fmt.Errorf("gormplugin: register callbacks: %w", err)
+	}
+	return nil
+}
+
+// check reports everything that is wrong with the catalog and the routing.
+func (p *Plugin) check() error {
+	if p.events == nil {
+		return errors.New("there is no catalog: make one with envelope.NewCatalog and register the event types")
+	}
+	if err := errors.Join(p.events.Err(), p.routing.Validate()); err != nil {
+		return err
+	}
+	var problems []error
+	for _, event := range p.events.Types() {
+		for _, broker := range event.Brokers() {
+			if !p.isExternal(broker) {
+				problems = append(problems, &outbox.UnknownBrokerError{EventType: event.WireType(), Broker: broker, External: p.externalNames()})
+			}
+		}
+		if event.Published() && len(p.routing.External) == 0 {
+			p.log.Warn("an event type is marked as published, but there are no external brokers: it stays internal", "type", event.WireType())
+		}
+	}
+	if slices.ContainsFunc(p.routing.External, func(r outbox.Route) bool { return r.Format == envelope.FormatCloudEvents }) {
+		problems = append(problems, p.events.CheckCloudEvents())
+	}
+	return errors.Join(problems...)
+}
+
+func (p *Plugin) isExternal(broker string) bool { return slices.Contains(p.externalNames(), broker) }
+
+func (p *Plugin) externalNames() []string {
+	names := make([]string, len(p.routing.External))
+	for i := range p.routing.External {
+		names[i] = p.routing.External[i].Broker
+	}
+	return names
+}
+
+// inserter returns the statements for one kind of database.
+func (p *Plugin) inserter(dialect outbox.Dialect) (*outbox.Inserter, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if inserter := p.inserters[dialect]; inserter != nil {
+		return inserter, nil
+	}
+	inserter, err := outbox.NewInserter(dialect, p.routing.Table)
+	if err == nil {
+		p.inserters[dialect] = inserter
+	}
+	return inserter, err
+}
+
+// OnCommit registers f to be called after each commit that wrote rows, with the names of their brokers, in the goroutine
+// that commits: it must return quickly. The relay in the application's own process is woken this way. The function that
+// is returned takes it back.
+func (p *Plugin) OnCommit(f func(brokers []string)) (cancel func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listeners = append(slices.Clone(p.listeners), f)
+	place := len(p.listeners) - 1
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.listeners = slices.Clone(p.listeners)
+		p.listeners[place] = func([]string) {} // the places of the others stay
+	}
+}
+
+func (p *Plugin) notify(brokers []string) {
+	p.mu.Lock()
+	listeners := p.listeners
+	p.mu.Unlock()
+	for _, f := range listeners {
+		f(brokers)
+	}
+}
+
+// Publish implements uow.Plugin.
+func (p *Plugin) Publish(db *gorm.DB, event *uow.Raised) error {
+	if _, err := p.events.Lookup(event.Data); err != nil {
+		return err
+	}
+	ctx := envelope.FromContext(db.Statement.Context)
+	if db.DryRun {
+		return nil
+	}
+	switch t, foreign := transactionOf(db.Statement.ConnPool); {
+	case t != nil:
+		t.journal.Publish(event, ctx)
+		return nil
+	case foreign != nil: // the caller's own transaction: there will be no commit to wait for
+		return p.writeNow(db, foreign, []uow.Flush{{Raised: event, Context: ctx}})
+	default:
+		return uow.ErrNoTransaction
+	}
+}
+
+// Track implements uow.Plugin.
+func (p *Plugin) Track(db *gorm.DB, aggregate any) error {
+	found, err := p.aggregates(db, aggregate)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("gormplugin: track %T: give a pointer to a struct that embeds uow.Aggregate", aggregate)
+	}
+	return p.track(db, found)
+}
+
+// AfterCommit implements uow.Plugin.
+func (p *Plugin) AfterCommit(db *gorm.DB, f func()) error {
+	t, foreign := transactionOf(db.Statement.ConnPool)
+	switch {
+	case t != nil:
+		t.journal.AfterCommit(f)
+		return nil
+	case foreign != nil:
+		return errors.New("gormplugin: the transaction was begun outside GORM, so its commit cannot be seen: run the function yourself after it")
+	default:
+		return uow.ErrNoTransaction
+	}
+}

@@ -1,0 +1,86 @@
+package gormplugin
+
+import (
+	"context"
+	"database/sql"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// pool is a connection pool whose transactions are ours.
+type pool struct {
+	gorm.ConnPool // the pool that was there
+
+	plugin   *Plugin
+	inserter *outbox.Inserter
+}
+
+// wrapPool replaces the handle's pool, inside a PreparedStmtDB where there is one: other code asserts that type.
+func (p *Plugin) wrapPool(db *gorm.DB, inserter *outbox.Inserter) {
+	wrap := func(inner gorm.ConnPool) gorm.ConnPool {
+		switch inner.(type) {
+		case *pool: // Initialize runs again
+		case gorm.TxCommitter: // a handle opened on a transaction: the caller's own
+		case gorm.TxBeginner, gorm.ConnPoolBeginner:
+			return &pool{ConnPool: inner, plugin: p, inserter: inserter}
+		}
+		return inner
+	}
+	if prepared, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
+		prepared.ConnPool = wrap(prepared.ConnPool)
+		return
+	}
+	before := db.ConnPool
+	db.ConnPool = wrap(db.ConnPool)
+	if db.Statement != nil && db.Statement.ConnPool == before {
+		db.Statement.ConnPool = db.ConnPool
+	}
+}
+
+// BeginTx has the signature of gorm.ConnPoolBeginner. On error it returns an untyped nil, which GORM compares with nil.
+func (p *pool) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPool, error) {
+	var (
+		inner gorm.ConnPool
+		err   error
+	)
+	switch beginner := p.ConnPool.(type) {
+	case gorm.TxBeginner:
+		var begun *sql.Tx
+		if begun, err = beginner.BeginTx(ctx, options); err == nil {
+			inner = begun
+		}
+	case gorm.ConnPoolBeginner:
+		inner, err = beginner.BeginTx(ctx, options)
+	default:
+		err = gorm.ErrInvalidTransaction
+	}
+	if err != nil {
+		return nil, err
+	}
+	if begun, ok := inner.(gorm.Tx); ok {
+		return newTx(ctx, begun, p.plugin, p.inserter, p), nil
+	}
+	return inner, nil
+}
+
+// GetDBConn implements gorm.GetDBConnector: db.DB() needs it.
+func (p *pool) GetDBConn() (*sql.DB, error) {
+	switch inner := p.ConnPool.(type) {
+	case *sql.DB:
+		return inner, nil
+	case gorm.GetDBConnector:
+		return inner.GetDBConn()
+	default:
+		return nil, gorm.ErrInvalidDB
+	}
+}
+
+// Ping lets gorm.Open check the connection through the wrapper.
+func (p *pool) Ping() error {
+	if pinger, ok := p.ConnPool.(interface{ Ping() error }); ok {
+		return pinger.Ping()
+	}
+	return nil
+}

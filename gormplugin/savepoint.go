@@ -1,0 +1,132 @@
+package gormplugin
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+type savepointKind int
+
+const (
+	savepointNone savepointKind = iota
+	savepointSet
+	savepointRollback
+	savepointRelease
+)
+
+type savepointChange struct {
+	kind savepointKind
+	name string
+}
+
+// parseSavepoint reads a statement that sets, rolls back to, or releases a savepoint:
+//
+//	SAVEPOINT x · ROLLBACK [WORK | TRANSACTION] TO [SAVEPOINT] x · RELEASE [SAVEPOINT] x      PostgreSQL, SQLite
+//	SAVE {TRAN | TRANSACTION} x · ROLLBACK {TRAN | TRANSACTION} x                            SQL Server
+//
+// Keywords in any case, comments and a final semicolon allowed. Unquoted names are folded to lower case, as the
+// databases compare them. Everything else is no savepoint.
+func parseSavepoint(query string) savepointChange {
+	s := scanner{rest: query}
+	switch s.keyword() {
+	case "SAVEPOINT":
+		return s.change(savepointSet)
+	case "RELEASE":
+		s.accept("SAVEPOINT")
+		return s.change(savepointRelease)
+	case "SAVE":
+		if s.accept("TRANSACTION") || s.accept("TRAN") {
+			return s.change(savepointSet)
+		}
+	case "ROLLBACK":
+		transaction := s.accept("TRANSACTION") || s.accept("TRAN")
+		if !transaction {
+			s.accept("WORK")
+		}
+		if s.accept("TO") {
+			s.accept("SAVEPOINT")
+			return s.change(savepointRollback)
+		}
+		if transaction {
+			return s.change(savepointRollback)
+		}
+	}
+	return savepointChange{}
+}
+
+// scanner reads words from the front of a statement.
+type scanner struct{ rest string }
+
+// change ends a statement: the name, and nothing after it.
+func (s *scanner) change(kind savepointKind) savepointChange {
+	name, ok := s.name()
+	if !ok {
+		return savepointChange{}
+	}
+	s.skip()
+	s.rest = strings.TrimPrefix(s.rest, ";")
+	s.skip()
+	if s.rest != "" {
+		return savepointChange{}
+	}
+	return savepointChange{kind: kind, name: name}
+}
+
+// skip passes over space and comments.
+func (s *scanner) skip() {
+	for {
+		s.rest = strings.TrimLeftFunc(s.rest, unicode.IsSpace)
+		switch {
+		case strings.HasPrefix(s.rest, "--"):
+			_, s.rest, _ = strings.Cut(s.rest, "\n")
+		case strings.HasPrefix(s.rest, "/*"):
+			_, s.rest, _ = strings.Cut(s.rest[2:], "*/")
+		default:
+			return
+		}
+	}
+}
+
+// word returns the letters, digits and underscores at the front.
+func (s *scanner) word() string {
+	end := strings.IndexFunc(s.rest, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_$#@", r)
+	})
+	if end < 0 {
+		end = len(s.rest)
+	}
+	return s.rest[:end]
+}
+
+func (s *scanner) keyword() string {
+	s.skip()
+	word := s.word()
+	s.rest = s.rest[len(word):]
+	return strings.ToUpper(word)
+}
+
+func (s *scanner) accept(keyword string) bool {
+	s.skip()
+	word := s.word()
+	if !strings.EqualFold(word, keyword) {
+		return false
+	}
+	s.rest = s.rest[len(word):]
+	return true
+}
+
+// name reads an identifier, quoted in any of the databases' ways.
+func (s *scanner) name() (string, bool) {
+	s.skip()
+	first, _ := utf8.DecodeRuneInString(s.rest)
+	closing, quoted := map[rune]string{'"': `"`, '`': "`", '[': "]", '\'': "'"}[first]
+	if !quoted {
+		word := s.word()
+		s.rest = s.rest[len(word):]
+		return strings.ToLower(word), word != ""
+	}
+	name, rest, ok := strings.Cut(s.rest[1:], closing)
+	s.rest = rest
+	return name, ok && name != ""
+}

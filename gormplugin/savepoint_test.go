@@ -1,0 +1,50 @@
+package gormplugin
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestParseSavepoint(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]savepointChange{
+		"SAVEPOINT sp1":                         {savepointSet, "sp1"},
+		"  savepoint \"A b\" ;":                 {savepointSet, "A b"},
+		"/* x */ SAVEPOINT -- y\n Foo":          {savepointSet, "foo"},
+		"ROLLBACK TO SAVEPOINT sp1":             {savepointRollback, "sp1"},
+		"ROLLBACK TO sp1;":                      {savepointRollback, "sp1"},
+		"ROLLBACK TRANSACTION TO SAVEPOINT sp1": {savepointRollback, "sp1"},
+		"rollback work to sp1":                  {savepointRollback, "sp1"},
+		"RELEASE sp1":                           {savepointRelease, "sp1"},
+		"RELEASE SAVEPOINT sp1":                 {savepointRelease, "sp1"},
+		"SAVE TRANSACTION sp1;":                 {savepointSet, "sp1"},
+		"SAVE TRAN [sp1]":                       {savepointSet, "sp1"},
+		"ROLLBACK TRANSACTION sp1;":             {savepointRollback, "sp1"},
+		"ROLLBACK TRAN sp1":                     {savepointRollback, "sp1"},
+		"ROLLBACK":                              {},
+		"ROLLBACK TRANSACTION":                  {},
+		"COMMIT":                                {},
+		"SAVEPOINT":                             {},
+		"SAVEPOINT a b":                         {},
+		"SELECT 'SAVEPOINT x'":                  {},
+		"INSERT INTO savepoint VALUES (1)":      {},
+		"SAVE x":                                {},
+		"SAVEPOINT \"open":                      {},
+		"":                                      {},
+	} {
+		assert.Equal(t, want, parseSavepoint(query), query)
+	}
+}
+
+func FuzzParseSavepoint(f *testing.F) {
+	for _, seed := range []string{"SAVEPOINT a", "ROLLBACK TO \"x\"", "/*", "--", "SAVE TRAN [", "release \xff"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		change := parseSavepoint(query)
+		if (change.kind == savepointNone) != (change.name == "") {
+			t.Errorf("%q: kind %d with name %q", query, change.kind, change.name)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package gormplugin
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/hex"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// facts are what the plugin needs to know of an aggregate's type.
+type facts struct {
+	name    string
+	keys    []*schema.Field
+	version *schema.Field // nil where the type has none
+}
+
+// sourceCache keeps the facts by type. The zero value is ready to use.
+type sourceCache struct {
+	types   sync.Map // reflect.Type -> *facts
+	schemas sync.Map // of package schema
+}
+
+func (c *sourceCache) of(db *gorm.DB, t reflect.Type) (*facts, error) {
+	if known, ok := c.types.Load(t); ok {
+		return known.(*facts), nil //nolint:forcetypeassert // the map holds nothing else
+	}
+	parsed := db.Statement.Schema
+	if parsed == nil || parsed.ModelType != t {
+		var err error
+		if parsed, err = schema.Parse(reflect.New(t).Interface(), &c.schemas, db.NamingStrategy); err != nil {
+			return nil, fmt.Errorf("gormplugin: read the model %s: %w", t, err)
+		}
+	}
+	f := &facts{name: parsed.Name, keys: parsed.PrimaryFields, version: versionField(parsed)}
+	c.types.Store(t, f)
+	return f, nil
+}
+
+// versionField finds a field Version that counts: an integer, or a struct around one as optimistic-lock types are.
+func versionField(s *schema.Schema) *schema.Field {
+	field := s.FieldsByName["Version"]
+	if field == nil {
+		return nil
+	}
+	t := field.IndirectFieldType
+	if t.Kind() == reflect.Struct {
+		inner, ok := t.FieldByName("Int64")
+		if !ok || inner.Type.Kind() != reflect.Int64 {
+			return nil
+		}
+		return field
+	}
+	if !t.ConvertibleTo(reflect.TypeFor[int64]()) || t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64 {
+		return nil
+	}
+	return field
+}
+
+// source describes the instance. value may be overwritten later; the answer is not.
+func (f *facts) source(ctx context.Context, value reflect.Value, expected *int64) envelope.Source {
+	source := envelope.Source{Aggregate: f.name, ExpectedVersion: expected}
+	if version := f.versionOf(ctx, value); version != nil {
+		source.Version = *version
+	}
+	if len(f.keys) == 1 {
+		key, _ := f.keys[0].ValueOf(ctx, value)
+		source.ID = formatKey(key)
+		return source
+	}
+	parts := make([]string, len(f.keys))
+	for i, field := range f.keys {
+		key, _ := field.ValueOf(ctx, value)
+		parts[i] = formatKey(key)
+	}
+	source.ID = strings.Join(parts, ",")
+	return source
+}
+
+func (f *facts) versionOf(ctx context.Context, value reflect.Value) *int64 {
+	if f.version == nil {
+		return nil
+	}
+	field := reflect.Indirect(f.version.ReflectValueOf(ctx, value))
+	if !field.IsValid() {
+		return nil
+	}
+	if field.Kind() == reflect.Struct {
+		field = field.FieldByName("Int64")
+	}
+	version := field.Convert(reflect.TypeFor[int64]()).Int()
+	return &version
+}
+
+// formatKey writes a primary key as text: numbers in decimal, bytes in hexadecimal, other types as they print or as they
+// are stored.
+func formatKey(key any) string {
+	switch k := key.(type) {
+	case string:
+		return k
+	case int:
+		return strconv.Itoa(k)
+	case int64:
+		return strconv.FormatInt(k, 10)
+	case uint:
+		return strconv.FormatUint(uint64(k), 10)
+	case []byte:
+		return hex.EncodeToString(k)
+	case fmt.Stringer:
+		return k.String()
+	case driver.Valuer:
+		if stored, err := k.Value(); err == nil {
+			return formatKey(stored)
+		}
+	case nil:
+		return ""
+	}
+	if v := reflect.ValueOf(key); v.Kind() == reflect.Pointer && !v.IsNil() {
+		return formatKey(v.Elem().Interface())
+	}
+	return fmt.Sprint(key)
+}
+
+// noteVersions remembers, before the statement, which versions its aggregates were loaded with.
+func (p *Plugin) noteVersions(db *gorm.DB, creates bool) {
+	if s := db.Statement.Schema; s == nil || versionField(s) == nil {
+		return
+	}
+	aggregates, err := p.aggregates(db, targets(db, creates)...)
+	if err != nil {
+		return // capture reports it
+	}
+	versions := make(map[*uow.Recorder]*int64, len(aggregates))
+	for i := range aggregates {
+		a := &aggregates[i]
+		versions[a.recorder] = a.facts.versionOf(db.Statement.Context, a.value)
+	}
+	db.InstanceSet(keyVersions, versions)
+}
+
+func versionsOf(db *gorm.DB) map[*uow.Recorder]*int64 {
+	if db.Statement == nil {
+		return nil
+	}
+	noted, _ := db.InstanceGet(keyVersions)
+	versions, _ := noted.(map[*uow.Recorder]*int64)
+	return versions
+}

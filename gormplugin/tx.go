@@ -1,0 +1,144 @@
+package gormplugin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// tx is a transaction that writes its events when it commits. It has no BeginTx: GORM would take it for a pool.
+type tx struct {
+	gorm.Tx // the transaction that was begun
+
+	ctx      context.Context //nolint:containedctx // database/sql ties a transaction to the context it was begun with
+	plugin   *Plugin
+	inserter *outbox.Inserter
+	parent   gorm.GetDBConnector
+	journal  uow.Journal
+	once     sync.Once
+}
+
+var _ gorm.Tx = (*tx)(nil)
+
+func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.Inserter, parent gorm.GetDBConnector) *tx {
+	return &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent}
+}
+
+// ExecContext watches for savepoints, which GORM and applications set as plain SQL.
+func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	result, err := t.Tx.ExecContext(ctx, query, args...)
+	if err == nil {
+		t.watch(query)
+	}
+	return result, err
+}
+
+func (t *tx) watch(query string) {
+	switch change := parseSavepoint(query); change.kind {
+	case savepointSet:
+		t.journal.Savepoint(change.name)
+	case savepointRollback:
+		t.journal.RollbackTo(change.name)
+	case savepointRelease:
+		t.journal.Release(change.name)
+	case savepointNone:
+	}
+}
+
+// Commit writes the rows of everything that was raised, commits, and then clears the events. When it cannot write, it
+// rolls back itself: a caller that sees Commit fail does not.
+func (t *tx) Commit() error {
+	err := sql.ErrTxDone
+	t.once.Do(func() { err = t.commit() })
+	return err
+}
+
+func (t *tx) commit() error {
+	done := false
+	defer func() {
+		if !done { // a panic on the way must not leak the connection
+			_ = t.Tx.Rollback()
+		}
+	}()
+	flush := t.journal.Collect()
+	rows, err := t.plugin.rows(flush)
+	if err == nil {
+		err = t.plugin.insert(t.ctx, t.inserter, t.Tx, flush, rows)
+	}
+	left := t.journal.Left()
+	if err == nil && t.plugin.strict && len(left) > 0 {
+		err = &PendingError{Aggregates: left}
+	}
+	done = true
+	if err != nil {
+		if rollbackErr := t.Tx.Rollback(); rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) {
+			err = errors.Join(err, fmt.Errorf("gormplugin: roll back: %w", rollbackErr))
+		}
+		return err
+	}
+	if err := t.Tx.Commit(); err != nil {
+		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
+	}
+	after := t.journal.Committed(flush)
+	if len(rows) > 0 {
+		t.plugin.notify(brokersOf(rows))
+	}
+	for name, n := range left {
+		t.plugin.log.WarnContext(t.ctx, "events left pending: the statement on their aggregate changed no row (lost optimistic lock, conflict that does nothing, or a database that reports no counts)",
+			"aggregate", name, "events", n)
+	}
+	for _, f := range after {
+		f()
+	}
+	return nil
+}
+
+// Rollback drops the journal with the transaction; the events stay with their aggregates.
+func (t *tx) Rollback() error {
+	err := sql.ErrTxDone
+	t.once.Do(func() { err = t.Tx.Rollback() })
+	return err
+}
+
+// GetDBConn implements gorm.GetDBConnector.
+func (t *tx) GetDBConn() (*sql.DB, error) {
+	if t.parent == nil {
+		return nil, gorm.ErrInvalidDB
+	}
+	return t.parent.GetDBConn()
+}
+
+// transactionOf finds our transaction behind a statement's connection, or else the foreign one that it runs in. Both are
+// nil outside a transaction.
+func transactionOf(conn gorm.ConnPool) (ours *tx, foreign gorm.Tx) {
+	for {
+		switch c := conn.(type) {
+		case *tx:
+			return c, nil
+		case *gorm.PreparedStmtTX:
+			conn = c.Tx
+		case gorm.Tx:
+			return nil, c
+		default:
+			return nil, nil
+		}
+	}
+}
+
+// SQLTx returns the *sql.Tx behind a GORM transaction. With the plugin on the handle, the assertion
+// tx.Statement.ConnPool.(*sql.Tx) no longer holds; use this instead. ok is false outside a transaction.
+func SQLTx(db *gorm.DB) (sqlTx *sql.Tx, ok bool) {
+	ours, foreign := transactionOf(db.Statement.ConnPool)
+	if ours != nil {
+		foreign = ours.Tx
+	}
+	sqlTx, ok = foreign.(*sql.Tx)
+	return sqlTx, ok
+}

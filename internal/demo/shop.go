@@ -1,0 +1,123 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// The events of the shop: what partners may see, and what stays inside.
+type (
+	OrderPlaced   struct{ OrderID, Customer, Total string }
+	OrderShipped  struct{ OrderID, Parcel string }
+	StockReserved struct{ OrderID, SKU string }
+)
+
+// Order is an aggregate.
+type Order struct {
+	ID       string `gorm:"primaryKey"`
+	Customer string
+	Status   string
+	uow.Aggregate
+}
+
+func catalog() *envelope.Catalog {
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[OrderPlaced](events, envelope.Published())
+	envelope.Register[OrderShipped](events, envelope.Published())
+	envelope.Register[StockReserved](events) // internal
+	return events
+}
+
+// shop is the ordering service.
+type shop struct {
+	db    *gorm.DB
+	count atomic.Int64
+}
+
+func openShop(db *gorm.DB, plugin *gormplugin.Plugin) (*shop, error) {
+	if err := db.AutoMigrate(&Order{}); err != nil {
+		return nil, fmt.Errorf("create the shop's tables: %w", err)
+	}
+	if err := db.Use(plugin); err != nil {
+		return nil, err
+	}
+	return &shop{db: db}, nil
+}
+
+// placed is the number of orders so far.
+func (s *shop) placed() int { return int(s.count.Load()) }
+
+var errChangedMind = errors.New("the customer has changed their mind")
+
+// trade places orders and ships every second one. Every tenth time a customer backs out at the last moment: the
+// transaction rolls back, and nobody must ever hear of that order.
+func (s *shop) trade(ctx context.Context, orders int) error {
+	for n := range orders {
+		if n%10 == 9 {
+			if err := s.place(ctx, fmt.Sprintf("ghost-%d", n), errChangedMind); !errors.Is(err, errChangedMind) {
+				return fmt.Errorf("place an order that is withdrawn: %w", err)
+			}
+		}
+		id := fmt.Sprintf("%d", n+1)
+		if err := s.place(ctx, id, nil); err != nil {
+			return fmt.Errorf("place order %s: %w", id, err)
+		}
+		if n%2 == 1 {
+			if err := s.ship(ctx, id); err != nil {
+				return fmt.Errorf("ship order %s: %w", id, err)
+			}
+		}
+		s.count.Add(1)
+	}
+	return nil
+}
+
+// place is plain GORM: the order and its events are one transaction.
+func (s *shop) place(ctx context.Context, id string, withdraw error) error {
+	ctx = envelope.WithCorrelationID(ctx, "checkout-"+id)
+	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		order := &Order{ID: id, Customer: "ada", Status: "placed"}
+		order.Raise(OrderPlaced{OrderID: id, Customer: order.Customer, Total: "49.90 EUR"})
+		order.Raise(StockReserved{OrderID: id, SKU: "teapot"})
+		if err := tx.Create(order).Error; err != nil {
+			return err
+		}
+		return withdraw
+	})
+}
+
+func (s *shop) ship(ctx context.Context, id string) error {
+	var order Order
+	if err := s.db.WithContext(ctx).First(&order, "id = ?", id).Error; err != nil {
+		return err
+	}
+	order.Status = "shipped"
+	order.Raise(OrderShipped{OrderID: id, Parcel: "parcel-" + id})
+	return s.db.WithContext(ctx).Save(&order).Error
+}
+
+// row is one committed row, for the comparison at the end.
+type row struct {
+	MessageID    string
+	TargetBroker string
+	Status       outbox.Status
+	Type         string
+	Payload      []byte
+}
+
+func (s *shop) rows(ctx context.Context) ([]row, error) {
+	var rows []row
+	if err := s.db.WithContext(ctx).Table(outbox.DefaultTable).Order("id").Find(&rows).Error; err != nil {
+		return nil, fmt.Errorf("read the outbox: %w", err)
+	}
+	return rows, nil
+}

@@ -1,0 +1,127 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// view tells a person what happens. On a terminal the last lines are drawn again and again; elsewhere a line is printed
+// every second, so that a log stays short.
+type view struct {
+	out      io.Writer
+	terminal bool
+	orders   int
+	drawn    int // lines to go back
+	last     time.Time
+}
+
+func newView(cfg Config) *view {
+	v := &view{out: cfg.Live, terminal: cfg.Terminal, orders: cfg.Orders}
+	if v.out == nil {
+		v.out = io.Discard
+	}
+	v.printf("A shop on SQLite places %d orders. Each is one transaction: the order and its events, one row per broker.\n", cfg.Orders)
+	v.printf("  default: Redis Streams, inside the company, every event in full\n")
+	v.printf("  partner: Google Pub/Sub, another company, published events only, stripped of what is internal\n\n")
+	return v
+}
+
+func (v *view) printf(format string, args ...any) { _, _ = fmt.Fprintf(v.out, format, args...) }
+
+// say prints a line that stays.
+func (v *view) say(format string, args ...any) {
+	v.erase()
+	v.printf("» "+format+"\n\n", args...)
+	v.last = time.Time{} // and what follows is drawn at once
+}
+
+func (v *view) erase() {
+	if v.drawn > 0 {
+		v.printf("\x1b[%dA\x1b[J", v.drawn)
+		v.drawn = 0
+	}
+}
+
+const barWidth = 30
+
+// progress draws the bar and the rows of each broker by state.
+func (v *view) progress(placed int, counts []outbox.BrokerCounts) {
+	if !v.terminal && time.Since(v.last) < time.Second {
+		return
+	}
+	v.last = time.Now()
+	v.erase()
+	var total, done int64
+	lines := []string{}
+	for _, broker := range counts {
+		var sum int64
+		for _, n := range broker.Counts {
+			sum += n
+		}
+		total += sum
+		done += broker.Counts[outbox.StatusPublished]
+		lines = append(lines, fmt.Sprintf("  %-8s %6d pending %6d processing %6d failed %6d published %6d abandoned", broker.Broker,
+			broker.Counts[outbox.StatusPending], broker.Counts[outbox.StatusProcessing], broker.Counts[outbox.StatusFailed],
+			broker.Counts[outbox.StatusPublished], broker.Counts[outbox.StatusAbandoned]))
+	}
+	filled := 0
+	if total > 0 {
+		// Orders that are still to come count as work to do.
+		expected := max(total*int64(v.orders)/int64(max(placed, 1)), total)
+		filled = int(done * barWidth / expected)
+	}
+	v.printf("  [%s%s] %d of %d orders placed, %d of %d rows delivered\n%s\n", strings.Repeat("█", filled), strings.Repeat("·", barWidth-filled),
+		placed, v.orders, done, total, strings.Join(lines, "\n"))
+	if v.terminal {
+		v.drawn = 1 + len(lines)
+	}
+}
+
+// finish shows the result and one message in both forms.
+func (v *view) finish(result *Result) {
+	v.printf("\nThe same event, as both brokers got it:\n\n")
+	v.sideBySide("internal (default)", result.InternalExample, "external (partner)", result.ExternalExample)
+	v.printf("\n%d orders, %d events: delivered %d to default and %d to partner; %d lost, %d duplicates.\n", result.Orders, result.Events,
+		result.Delivered["default"], result.Delivered["partner"], result.Lost, result.Duplicates)
+	v.printf("Orders that were rolled back were never heard of.\n\n")
+	v.printf("Next: read the first screen of code in README.md, write a fanout.yaml (config/fanout.example.yaml has every key),\n")
+	v.printf("and run \"fanout migrate\" and \"fanout relay\" against your own database.\n")
+}
+
+// sideBySide prints two JSON values next to each other.
+func (v *view) sideBySide(leftTitle string, left json.RawMessage, rightTitle string, right json.RawMessage) {
+	leftLines, rightLines := pretty(left), pretty(right)
+	const width = 66
+	v.printf("  %-*s %s\n", width, leftTitle, rightTitle)
+	for i := range max(len(leftLines), len(rightLines)) {
+		v.printf("  %-*s %s\n", width, clip(at(leftLines, i), width-1), clip(at(rightLines, i), width-1))
+	}
+}
+
+func pretty(value json.RawMessage) []string {
+	var out bytes.Buffer
+	if json.Indent(&out, value, "", "  ") != nil {
+		return []string{string(value)}
+	}
+	return strings.Split(out.String(), "\n")
+}
+
+func at(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return ""
+}
+
+func clip(line string, width int) string {
+	if runes := []rune(line); len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return line
+}

@@ -1,0 +1,28 @@
+// Package testenv gives tests what they need from outside: databases, key prefixes, seeds.
+//
+// The servers are those that make test, through package testservers, finds or starts. Without them, say under a plain go test,
+// the tests that need one are skipped, with a message that says how to run them; FANOUT_TEST_REQUIRE=1 turns that into a
+// failure, so that a run that is meant to be complete cannot quietly be less.
+package testenv
+
+import (
+	"os"
+	"testing"
+)
+
+// requireVariable is set to 1 where a missing server is a failure.
+const requireVariable = "FANOUT_TEST_REQUIRE"
+
+// need returns the value of a variable that make test sets, or ends the test.
+func need(t testing.TB, variable string) string {
+	t.Helper()
+	if value := os.Getenv(variable); value != "" {
+		return value
+	}
+	if os.Getenv(requireVariable) == "1" {
+		t.Fatalf("%s is not set, and %s=1 forbids skipping: run make test, which finds or starts the servers",
+			variable, requireVariable)
+	}
+	t.Skipf("%s is not set: run make test, which finds or starts the servers", variable)
+	return ""
+}

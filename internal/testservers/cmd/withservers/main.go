@@ -1,0 +1,130 @@
+// Command withservers runs a command with a PostgreSQL and a Redis at hand:
+//
+//	go run ./internal/testservers/cmd/withservers -- go test ./...
+//
+// It gets the servers as package testservers describes, says on stderr which they are, runs the command with
+// FANOUT_TEST_POSTGRES and FANOUT_TEST_REDIS set, and stops what it started. Where the servers' binaries are on this machine
+// the command also gets FANOUT_TEST_POSTGRES_BINDIR and FANOUT_TEST_REDIS_BIN, to start servers of its own.
+//
+// The exit code is the command's (128 + n where signal n ended it), 1 when there are no servers, 2 for wrong usage. Note that
+// go run turns every failure into 1; build the command where the code matters. Signals are passed on to the command and all
+// processes of its group; the servers are stopped after it has ended. A terminal is not passed on: the command reads nothing.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/gorm-fanout/fanout/internal/testservers"
+	"github.com/gorm-fanout/fanout/internal/testservers/child"
+)
+
+const (
+	exitNoServers = 1
+	exitUsage     = 2
+	exitCannotRun = 127 // as the shell says it
+
+	stopPatience = 15 * time.Second // for the command to end after the first signal; then it is killed
+	orphanCheck  = time.Second
+)
+
+func main() {
+	if len(os.Args) < 3 || os.Args[1] != "--" {
+		fmt.Fprintln(os.Stderr, "usage: withservers -- COMMAND [ARGUMENT...]")
+		os.Exit(exitUsage)
+	}
+	os.Exit(run(os.Stderr, os.Args[2:]))
+}
+
+func run(log io.Writer, command []string) int {
+	stopSignals := caughtSignals()
+	signals := make(chan os.Signal, len(stopSignals))
+	signal.Notify(signals, stopSignals...)
+	ctx, cancel := signal.NotifyContext(context.Background(), stopSignals...)
+	defer cancel()
+	go endWhenOrphaned(ctx, os.Getppid())
+
+	servers, err := testservers.Start(ctx, log)
+	if ctx.Err() != nil && err != nil {
+		fmt.Fprintln(log, "withservers: interrupted while the servers were starting")
+		return exitNoServers
+	}
+	if err != nil {
+		fmt.Fprintln(log, err)
+		return exitNoServers
+	}
+	fmt.Fprintf(log, "%v\n%v\n", servers.Postgres, servers.Redis)
+	code := runCommand(log, command, servers.Environ(), signals)
+	if err := servers.Stop(); err != nil {
+		fmt.Fprintln(log, err)
+		return max(code, exitNoServers)
+	}
+	return code
+}
+
+// runCommand runs the command to its end, passes signals on to it, and returns its exit code.
+func runCommand(log io.Writer, command, environ []string, signals <-chan os.Signal) int {
+	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), environ...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = plainStdin(), os.Stdout, os.Stderr
+	process, err := child.Start(cmd)
+	if err != nil {
+		fmt.Fprintln(log, err)
+		return exitCannotRun
+	}
+	var kill <-chan time.Time
+	for {
+		var passOn os.Signal
+		select {
+		case <-process.Done():
+			return process.ExitCode()
+		case passOn = <-signals:
+			if kill == nil {
+				kill = time.After(stopPatience)
+			}
+		case <-kill:
+			passOn = os.Kill
+		}
+		if err := process.Signal(passOn); err != nil {
+			fmt.Fprintln(log, err)
+		}
+	}
+}
+
+// plainStdin is our standard input unless it is a terminal: the command runs in a process group of its own, and the kernel
+// would stop it when it read from a terminal that belongs to ours.
+func plainStdin() io.Reader {
+	info, err := os.Stdin.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice != 0 {
+		return nil
+	}
+	return os.Stdin
+}
+
+// caughtSignals are the signals that end us. One that our parent chose to ignore, as nohup does, stays ignored.
+func caughtSignals() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
+}
+
+// endWhenOrphaned signals ourselves when the parent has died: go run passes neither SIGTERM nor its own death on.
+func endWhenOrphaned(ctx context.Context, parent int) {
+	ticker := time.NewTicker(orphanCheck)
+	defer ticker.Stop()
+	for os.Getppid() == parent {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Signal(syscall.SIGTERM) // unsupported outside of Unix, where a parent's end is not seen either
+	}
+}

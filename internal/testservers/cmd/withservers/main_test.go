@@ -1,0 +1,102 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
+)
+
+// mainVariable makes this test binary the command itself, and with the argument catchTERM the command that it runs.
+const (
+	mainVariable = "FANOUT_WITHSERVERS_TEST"
+	catchTERM    = "catch-term"
+)
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(mainVariable) == "":
+		os.Exit(m.Run())
+	case os.Args[1] == catchTERM:
+		caught := make(chan os.Signal, 1)
+		signal.Notify(caught, syscall.SIGTERM)
+		fmt.Println("ready")
+		<-caught
+		fmt.Println("caught")
+		os.Exit(3)
+	default:
+		main()
+	}
+}
+
+// withservers prepares the command with the given arguments and the servers of this test run.
+func withservers(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), mainVariable+"=1", testservers.RedisVariable+"="+testenv.Redis(t),
+		testservers.PostgresVariable+"="+testenv.Postgres(t))
+	return cmd
+}
+
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	return exit.ExitCode()
+}
+
+func TestRunsTheCommandWithServers(t *testing.T) {
+	t.Parallel()
+	var stderr strings.Builder
+	cmd := withservers(t, "--", "sh", "-c", `cat; echo "$FANOUT_TEST_POSTGRES $FANOUT_TEST_REDIS"; exit 7`)
+	cmd.Stdin, cmd.Stderr = strings.NewReader("input "), &stderr
+	out, err := cmd.Output()
+	require.Equal(t, 7, exitCode(t, err))
+	require.Regexp(t, `^input postgres\S* redis\S*\n$`, string(out))
+	require.Regexp(t, `(?m)^PostgreSQL \d.*FANOUT_TEST_POSTGRES$`, stderr.String())
+	require.Regexp(t, `(?m)^Redis \d.*FANOUT_TEST_REDIS$`, stderr.String())
+}
+
+func TestPassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	cmd := withservers(t, "--", os.Args[0], catchTERM)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewReader(stdout)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "ready\n", line)
+
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	rest, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	require.Equal(t, "caught\n", string(rest))
+	require.Equal(t, 3, exitCode(t, cmd.Wait()))
+}
+
+func TestExitCodesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	_, err := withservers(t, "true").Output()
+	require.Equal(t, exitUsage, exitCode(t, err))
+
+	_, err = withservers(t, "--", "/nonexistent/command").Output()
+	require.Equal(t, exitCannotRun, exitCode(t, err))
+
+	cmd := withservers(t, "--", "true")
+	cmd.Env = append(cmd.Env, testservers.RedisVariable+"=redis://127.0.0.1:1/0")
+	_, err = cmd.Output()
+	require.Equal(t, exitNoServers, exitCode(t, err))
+}

@@ -1,0 +1,165 @@
+// Package testservers finds or starts the PostgreSQL and the Redis that the tests need.
+//
+// For each of them, in this order: the server that FANOUT_TEST_POSTGRES or FANOUT_TEST_REDIS names; a container, where Docker
+// Compose has a running engine (integration/compose.yaml); a server binary on this machine, started with a directory and a
+// port of its own; a binary that the system's package manager installs, announced first, where that asks for no password and
+// FANOUT_TEST_INSTALL is not 0.
+//
+// Whatever was started is stopped and removed by [Servers.Stop]; a server that was there already is never touched.
+package testservers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// The variables through which servers are told to us and, by [Servers.Environ], to the tests.
+const (
+	// PostgresVariable holds a URL, postgres://user:password@host:port/database, of a user who may create databases.
+	PostgresVariable = "FANOUT_TEST_POSTGRES"
+	// RedisVariable holds a URL, redis://user:password@host:port/number.
+	RedisVariable = "FANOUT_TEST_REDIS"
+	// PostgresBinVariable holds the directory of postgres and initdb, for tests that start a server of their own.
+	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"
+	// RedisBinVariable holds the path of redis-server, for the same purpose.
+	RedisBinVariable = "FANOUT_TEST_REDIS_BIN"
+	// InstallVariable forbids the package manager when it is 0.
+	InstallVariable = "FANOUT_TEST_INSTALL"
+)
+
+// Server is a server that answers.
+type Server struct {
+	Name    string // PostgreSQL or Redis
+	URL     string // for a client; may contain a password
+	Version string // as the server tells it
+	Origin  string // where it comes from, for people
+
+	stop func() error
+}
+
+// String says in one line which server this is. The URL is left out because it may hold a password.
+func (s *Server) String() string { return fmt.Sprintf("%s %s: %s", s.Name, s.Version, s.Origin) }
+
+// Servers is what [Start] found and started.
+type Servers struct {
+	Postgres, Redis *Server
+
+	log       io.Writer
+	byService map[string]*Server
+	binaries  map[string]string // service -> binary, where one is known
+	compose   *compose          // nil while no container was started
+}
+
+// Start gets both servers and returns when they answer. It says on log what takes long or changes the machine. When ctx ends,
+// or when one server cannot be had, whatever was started is stopped again; the error then names what to do. A server named by
+// a variable that does not answer is an error: somebody meant that server.
+func Start(ctx context.Context, log io.Writer) (*Servers, error) {
+	s := &Servers{log: log, byService: map[string]*Server{}, binaries: map[string]string{}}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop()) //nolint:contextcheck // the context may be what has ended
+	}
+	s.Postgres, s.Redis = s.byService[postgres.name], s.byService[redis.name]
+	return s, nil
+}
+
+func (s *Servers) start(ctx context.Context) error {
+	all := []*service{postgres, redis}
+	engine := s.findEngine(ctx, all)
+	todo := map[source][]*service{}
+	for _, svc := range all {
+		from := choose(s.facts(ctx, svc, engine != nil))
+		todo[from] = append(todo[from], svc)
+	}
+	for _, svc := range todo[fromEnvironment] {
+		if err := s.useGiven(ctx, svc); err != nil {
+			return err
+		}
+	}
+	if containers := todo[fromEngine]; len(containers) > 0 {
+		if err := s.startContainers(ctx, engine, containers); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			fmt.Fprintf(s.log, "testservers: no containers, so binaries are tried: %v\n", err)
+			for _, svc := range containers {
+				from := choose(s.facts(ctx, svc, false))
+				todo[from] = append(todo[from], svc)
+			}
+		}
+	}
+	if missing := todo[fromPackages]; len(missing) > 0 {
+		if err := s.install(ctx, missing); err != nil {
+			return err
+		}
+		todo[fromBinaries] = append(todo[fromBinaries], missing...)
+	}
+	for _, svc := range todo[fromBinaries] {
+		server, err := svc.launch(ctx, s.binaries[svc.name])
+		if err != nil {
+			return err
+		}
+		s.byService[svc.name] = server
+	}
+	return nil
+}
+
+// facts looks at the machine for one service, and notes its binary by the way.
+func (s *Servers) facts(ctx context.Context, svc *service, engine bool) facts {
+	binary, found := svc.find(ctx)
+	if found {
+		s.binaries[svc.name] = binary
+	}
+	return facts{given: os.Getenv(svc.variable) != "", engine: engine, binary: found}
+}
+
+func (s *Servers) useGiven(ctx context.Context, svc *service) error {
+	url := os.Getenv(svc.variable)
+	version, err := svc.probe(ctx, url)
+	if err != nil {
+		return fmt.Errorf("testservers: %s, given by %s, does not answer: %w", svc.name, svc.variable, err)
+	}
+	s.byService[svc.name] = &Server{Name: svc.name, URL: url, Version: version, Origin: "given by " + svc.variable}
+	return nil
+}
+
+// Environ is what the tests need to know, as "NAME=value" to append to an environment. The binaries' variables are there only
+// where binaries are known.
+func (s *Servers) Environ() []string {
+	environ := []string{PostgresVariable + "=" + s.Postgres.URL, RedisVariable + "=" + s.Redis.URL}
+	for _, svc := range []*service{postgres, redis} {
+		if binary := s.binaries[svc.name]; binary != "" {
+			environ = append(environ, svc.binVariable+"="+binary)
+		}
+	}
+	return environ
+}
+
+// Stop stops the servers that Start started and removes their files. It takes as long as a clean shutdown takes, a few seconds
+// at worst, and may be called more than once.
+func (s *Servers) Stop() error {
+	var failures []error
+	for _, server := range s.byService {
+		if server.stop != nil {
+			failures = append(failures, server.stop())
+			server.stop = nil
+		}
+	}
+	if s.compose != nil {
+		failures = append(failures, s.compose.down())
+		s.compose = nil
+	}
+	return errors.Join(failures...)
+}
+
+func names(services []*service) string {
+	list := make([]string, 0, len(services))
+	for _, svc := range services {
+		list = append(list, svc.name)
+	}
+	return strings.Join(slices.Compact(list), " and ")
+}

@@ -1,0 +1,119 @@
+package testservers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/gorm-fanout/fanout/internal/testservers/child"
+)
+
+const logTailBytes = 4 << 10
+
+// workspace is the temporary directory of one server: its data, its log, its working directory.
+type workspace struct {
+	dir     string
+	account *account // whose processes work here; nil: our own
+}
+
+// newWorkspace creates a directory for the server called name, owned by who.
+func newWorkspace(name string, who *account) (*workspace, error) {
+	parent := os.TempDir()
+	if who != nil {
+		var err error
+		if parent, err = traversable(parent, "/tmp", "/var/tmp"); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := os.MkdirTemp(parent, "fanout-"+name+"-")
+	if err != nil {
+		return nil, fmt.Errorf("testservers: directory for %s: %w", name, err)
+	}
+	if who != nil {
+		if err := os.Chown(dir, int(who.uid), int(who.gid)); err != nil {
+			return nil, errors.Join(fmt.Errorf("testservers: directory for %s: %w", name, err), os.RemoveAll(dir))
+		}
+	}
+	return &workspace{dir: dir, account: who}, nil
+}
+
+// traversable returns the first of dirs that every account can reach.
+func traversable(dirs ...string) (string, error) {
+	for _, dir := range dirs {
+		if open(dir) {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("testservers: none of %s can be entered by every user; point TMPDIR at a directory that can",
+		strings.Join(dirs, ", "))
+}
+
+// open tells whether dir and all its parents may be entered by anybody.
+func open(dir string) bool {
+	for {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return true
+		}
+		dir = parent
+	}
+}
+
+func (w *workspace) path(name string) string { return filepath.Join(w.dir, name) }
+
+// command prepares a command that runs here, as the workspace's account. It outlives ctx: how a server ends is decided by its
+// owner, not by the context that started it.
+func (w *workspace) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...)
+	cmd.Dir = w.dir
+	cmd.Env = serverEnviron(os.Environ())
+	w.account.runAs(cmd)
+	return cmd
+}
+
+// start starts cmd with its output in the log.
+func (w *workspace) start(cmd *exec.Cmd) (*child.Child, error) {
+	log, err := os.OpenFile(w.path("server.log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("testservers: %w", err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	return child.Start(cmd)
+}
+
+// logTail is the end of the server's log, for an error message.
+func (w *workspace) logTail() string {
+	log, err := os.ReadFile(w.path("server.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(log[max(0, len(log)-logTailBytes):]))
+}
+
+func (w *workspace) remove() error {
+	if err := os.RemoveAll(w.dir); err != nil {
+		return fmt.Errorf("testservers: remove files: %w", err)
+	}
+	return nil
+}
+
+// serverEnviron takes out what would steer a server behind our back (PGPORT, PGDATA, ...) and fixes the language of its
+// messages, because some of them are read here.
+func serverEnviron(environ []string) []string {
+	kept := make([]string, 0, len(environ)+1)
+	for _, entry := range environ {
+		if !strings.HasPrefix(entry, "PG") && !strings.HasPrefix(entry, "LC_") && !strings.HasPrefix(entry, "LANG") {
+			kept = append(kept, entry)
+		}
+	}
+	return append(kept, "LC_ALL=C")
+}

@@ -1,0 +1,191 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+// delivery is one claimed batch on its way to the broker.
+type delivery struct {
+	*worker
+	batch       *Batch
+	settlement  *Settlement
+	lease       *leaseGuard
+	failedKeys  map[string]bool // keys that give no further message in this batch
+	closedTo    map[string]bool // destinations that are unavailable
+	unavailable error           // the broker as a whole
+	reached     bool            // the broker has confirmed or judged something
+}
+
+// deliver publishes a batch in chunks and returns the outcome of each of its rows.
+func (w *worker) deliver(ctx, grace context.Context, batch *Batch, claimedAt time.Time) *Settlement {
+	d := &delivery{
+		worker: w, batch: batch, settlement: &Settlement{Lease: batch.Lease},
+		failedKeys: map[string]bool{}, closedTo: map[string]bool{},
+	}
+	d.settlement.Published = make([]Delivered, 0, len(batch.Messages))
+	var sending context.Context
+	sending, d.lease = guardLease(grace, w, batch, claimedAt)
+	defer d.lease.stop()
+
+	chunk := make([]*Message, 0, publishChunk)
+	outgoing := make([]brokers.Message, 0, publishChunk)
+	for i := range batch.Messages {
+		m := &batch.Messages[i]
+		out, outcome, ok := w.decide.BeforeSend(m, time.Now())
+		if !ok {
+			d.abandon(m, outcome)
+			continue
+		}
+		chunk, outgoing = append(chunk, m), append(outgoing, out)
+		if len(chunk) == publishChunk {
+			d.send(ctx, sending, chunk, outgoing)
+			chunk, outgoing = chunk[:0], outgoing[:0]
+		}
+	}
+	d.send(ctx, sending, chunk, outgoing)
+	d.report()
+	w.counters.count(d.settlement)
+	return d.settlement
+}
+
+// send publishes one chunk, but for what must wait for an earlier failure, the end of the lease or a shutdown.
+func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing []brokers.Message) {
+	kept := 0
+	for i, m := range chunk {
+		switch {
+		case ctx.Err() != nil, d.unavailable != nil, d.lease.over(), d.holds(m):
+			d.settlement.Other = append(d.settlement.Other, d.decide.Release(m))
+			d.hold(m)
+		case d.closedTo[m.Stream]:
+			d.settle(m, brokers.Result{Err: brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("destination %q is unavailable", m.Stream))})
+		default:
+			chunk[kept], outgoing[kept] = m, outgoing[i]
+			kept++
+		}
+	}
+	if kept == 0 {
+		return
+	}
+	chunk, outgoing = chunk[:kept], outgoing[:kept]
+	results := d.publish(sending, outgoing)
+	for i, m := range chunk {
+		d.settle(m, results[i])
+	}
+}
+
+// settle records the outcome of one message that was handed to the broker.
+func (d *delivery) settle(m *Message, result brokers.Result) {
+	if result.Err == nil {
+		d.reached = true
+		d.settlement.Published = append(d.settlement.Published, Delivered{ID: m.ID, BrokerMessageID: result.BrokerMessageID})
+		return
+	}
+	d.hold(m)
+	class, scope := brokers.Classify(result.Err)
+	switch {
+	case class == brokers.ClassUnavailable && scope == brokers.ScopeDestination:
+		d.reached = true
+		if !d.closedTo[m.Stream] {
+			d.closedTo[m.Stream] = true
+			d.log.Warn("destination unavailable: its messages wait, no attempt is spent", "destination", m.Stream, "error", result.Err)
+		}
+	case class == brokers.ClassUnavailable:
+		d.unavailable = result.Err
+	case class != brokers.ClassNotSent:
+		d.reached = true
+	}
+	outcome := d.decide.AfterSend(m, result.Err, time.Now())
+	if outcome.Status == StatusAbandoned {
+		d.abandon(m, outcome)
+		return
+	}
+	d.settlement.Other = append(d.settlement.Other, outcome)
+}
+
+func (d *delivery) abandon(m *Message, outcome Outcome) {
+	d.settlement.Other = append(d.settlement.Other, outcome)
+	d.log.Error("message abandoned", "message_id", m.MessageID, "type", m.Type, "destination", m.Stream, "last_error", outcome.LastError)
+}
+
+// hold keeps back the later messages of a key. After an abandoned head the key goes on, but only with the next claim,
+// when the outcome is written.
+func (d *delivery) hold(m *Message) {
+	if m.OrderingKey != "" {
+		d.failedKeys[m.OrderingKey] = true
+	}
+}
+
+func (d *delivery) holds(m *Message) bool {
+	return m.OrderingKey != "" && !d.policy.Unordered && d.failedKeys[m.OrderingKey]
+}
+
+// report opens or closes the gate and says so once.
+func (d *delivery) report() {
+	switch {
+	case d.unavailable != nil:
+		if d.gate.report(false) {
+			d.log.Warn("broker unavailable: its messages wait, no attempt is spent", "error", d.unavailable)
+		}
+	case d.reached:
+		if d.gate.report(true) {
+			d.log.Info("broker available again")
+		}
+	default:
+		d.gate.leave()
+	}
+}
+
+// publish calls the broker within the publish timeout. One that panics is asked again message by message, so that only
+// the message that made it panic is to blame.
+func (d *delivery) publish(ctx context.Context, outgoing []brokers.Message) []brokers.Result {
+	ctx, cancel := context.WithTimeout(ctx, d.policy.PublishTimeout)
+	defer cancel()
+	results, panicked := d.call(ctx, outgoing)
+	if panicked == nil {
+		return results
+	}
+	if len(outgoing) == 1 {
+		return []brokers.Result{{Err: brokers.Permanent(panicked)}}
+	}
+	results = make([]brokers.Result, len(outgoing))
+	failed := map[string]bool{}
+	for i := range outgoing {
+		if key := outgoing[i].OrderingKey; key != "" && failed[key] {
+			results[i].Err = brokers.ErrNotSent
+			continue
+		}
+		one, panicked := d.call(ctx, outgoing[i:i+1])
+		if panicked != nil {
+			one = []brokers.Result{{Err: brokers.Permanent(panicked)}}
+		}
+		results[i] = one[0]
+		failed[outgoing[i].OrderingKey] = one[0].Err != nil
+	}
+	return results
+}
+
+var errResults = errors.New("the broker's implementation broke its contract")
+
+func (d *delivery) call(ctx context.Context, outgoing []brokers.Message) (results []brokers.Result, panicked error) {
+	defer func() {
+		if r := recover(); r != nil {
+			panicked = fmt.Errorf("the broker's implementation panicked: %v", r)
+			d.log.Error("panic in a broker's Publish", "panic", r, "messages", len(outgoing), "stack", string(debug.Stack()))
+		}
+	}()
+	results = d.target.Publish(ctx, outgoing)
+	if len(results) != len(outgoing) {
+		err := fmt.Errorf("%w: %d results for %d messages", errResults, len(results), len(outgoing))
+		results = make([]brokers.Result, len(outgoing))
+		for i := range results {
+			results[i].Err = err
+		}
+	}
+	return results, nil
+}

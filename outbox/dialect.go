@@ -1,0 +1,95 @@
+package outbox
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Dialect names a kind of database, in GORM's own words.
+type Dialect string
+
+// The databases that Fanout keeps its table in.
+const (
+	Postgres  Dialect = "postgres"
+	SQLServer Dialect = "sqlserver"
+	SQLite    Dialect = "sqlite"
+)
+
+// DefaultTable is the name of the outbox table where the configuration gives none.
+const DefaultTable = "outbox_messages"
+
+// Lanes is the number of lanes into which the open rows of one broker are spread by a hash of their ordering key. Claims
+// are serialised per lane; four lanes keep that off the critical path and still read the table in order.
+const Lanes = 4
+
+// tableName allows an optional schema. The limit leaves room for the suffixes of indexes and auxiliary tables within the
+// 63 bytes of a PostgreSQL identifier.
+var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,47}$`)
+
+// CheckTable reports whether name can be the name of the outbox table: letters, digits and underscores, at most 48 of
+// them, with an optional schema in front. Table names become part of SQL texts, so nothing else is let through.
+func CheckTable(name string) error {
+	if !tableName.MatchString(name) {
+		return fmt.Errorf("outbox: table name %q: use letters, digits and underscores (at most 48), with an optional schema as in \"app.outbox_messages\"", name)
+	}
+	return nil
+}
+
+// ParseDialect turns GORM's name of a dialect into ours.
+func ParseDialect(name string) (Dialect, error) {
+	switch d := Dialect(name); d {
+	case Postgres, SQLServer, SQLite:
+		return d, nil
+	default:
+		return "", fmt.Errorf("outbox: database %q is not supported: use postgres, sqlserver or sqlite", name)
+	}
+}
+
+// placeholder appends the n-th bind parameter (from 1) in the dialect's own form.
+func (d Dialect) placeholder(dst []byte, n int) []byte {
+	switch d {
+	case Postgres:
+		return fmt.Appendf(dst, "$%d", n)
+	case SQLServer:
+		return fmt.Appendf(dst, "@p%d", n)
+	default:
+		return append(dst, '?')
+	}
+}
+
+// rowsPerInsert bounds one multi-row INSERT. SQL Server takes 2,098 parameters of the user's and 1,000 rows per VALUES;
+// SQLite takes 32,766 parameters; PostgreSQL 65,535. Beyond some hundred rows longer statements bring nothing.
+func (d Dialect) rowsPerInsert() int {
+	if d == SQLServer {
+		return 2000 / len(insertColumns)
+	}
+	return 500
+}
+
+// timeArg is a point in time as a bind parameter: integer microseconds on SQLite, which has no type for it, and UTC cut
+// to microseconds elsewhere. A zero time is NULL.
+func (d Dialect) timeArg(t time.Time) any {
+	switch {
+	case t.IsZero():
+		return nil
+	case d == SQLite:
+		return t.UnixMicro()
+	default:
+		return t.UTC().Truncate(time.Microsecond)
+	}
+}
+
+// uuidArg is a message id as a bind parameter. As text it is read alike by every driver in every mode; on SQL Server the
+// binary form would arrive with its bytes swapped.
+func (d Dialect) uuidArg(id uuid.UUID) any { return id.String() }
+
+// textArg is an optional text as a bind parameter; empty is NULL.
+func textArg(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}

@@ -1,0 +1,84 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// leaseGuard renews the lease of a batch while it is published and knows when it is over. A batch that goes out quickly
+// costs no renewal.
+type leaseGuard struct {
+	mu       sync.Mutex
+	deadline time.Time // nothing is sent after this
+	cancel   context.CancelCauseFunc
+	done     chan struct{}
+}
+
+var errLeaseLost = errors.New("outbox: the lease was lost")
+
+// guardLease starts to guard a batch. The context that it returns ends when the lease is lost.
+func guardLease(ctx context.Context, w *worker, batch *Batch, claimedAt time.Time) (context.Context, *leaseGuard) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	g := &leaseGuard{deadline: lastSend(claimedAt, w.policy.Lease), cancel: cancel, done: make(chan struct{})}
+	go g.renew(ctx, w, batch)
+	return ctx, g
+}
+
+// lastSend is when sending must stop: at 80 % of the lease, counted by our own clock from before the database was asked,
+// so that neither clocks nor a slow answer can make us send what others may own.
+func lastSend(asked time.Time, lease time.Duration) time.Time { return asked.Add(lease * 4 / 5) }
+
+func (g *leaseGuard) renew(ctx context.Context, w *worker, batch *Batch) {
+	defer close(g.done)
+	ticker := time.NewTicker(w.policy.Lease / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		asked := time.Now()
+		kept, err := w.store.Renew(ctx, batch.Lease)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil: // the next tick may do better; until then the deadline stands
+			w.log.Warn("cannot renew a lease; trying again", "error", err)
+			if g.over() {
+				g.cancel(errLeaseLost)
+				return
+			}
+		case kept < len(batch.Messages):
+			w.log.Warn("lease lost while publishing: the rest of the batch is not sent", "rows", len(batch.Messages), "kept", kept)
+			g.lose()
+			return
+		default:
+			g.mu.Lock()
+			g.deadline = lastSend(asked, w.policy.Lease)
+			g.mu.Unlock()
+		}
+	}
+}
+
+// over reports whether it is too late to send.
+func (g *leaseGuard) over() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !time.Now().Before(g.deadline)
+}
+
+func (g *leaseGuard) lose() {
+	g.mu.Lock()
+	g.deadline = time.Time{}
+	g.mu.Unlock()
+	g.cancel(errLeaseLost)
+}
+
+// stop ends the renewals and waits for the one under way.
+func (g *leaseGuard) stop() {
+	g.cancel(nil)
+	<-g.done
+}

@@ -1,0 +1,49 @@
+package outbox
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// A Migration is one step of the schema, with the table's name filled in. Steps are applied in the order of their
+// versions, each in a transaction of its own where the database allows that, and recorded in "<table>_migrations".
+type Migration struct {
+	// Version counts from 1 without gaps.
+	Version int
+	// Name is the file's name without version and ending, e.g. "outbox".
+	Name string
+	// SQL is the step's text, ready to run; it may hold several statements.
+	SQL string
+}
+
+// Migrations reads the steps from files named like 0001_outbox.sql at the root of files.
+func Migrations(files fs.FS, table string) ([]Migration, error) {
+	names, err := fs.Glob(files, "*.sql") // sorted
+	if err != nil {
+		return nil, fmt.Errorf("outbox: list migrations: %w", err)
+	}
+	steps := make([]Migration, 0, len(names))
+	for i, name := range names {
+		number, rest, _ := strings.Cut(strings.TrimSuffix(path.Base(name), ".sql"), "_")
+		version, err := strconv.Atoi(number)
+		if err != nil || version != i+1 {
+			return nil, fmt.Errorf("outbox: migration %s: want version %04d here", name, i+1)
+		}
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("outbox: read migration %s: %w", name, err)
+		}
+		steps = append(steps, Migration{Version: version, Name: rest, SQL: RenderSQL(string(text), table)})
+	}
+	return steps, nil
+}
+
+// RenderSQL fills the table's name into a SQL text: {{table}} is the name as configured, {{name}} the name without its
+// schema, from which the names of indexes and constraints are made. The name must have passed [CheckTable].
+func RenderSQL(text, table string) string {
+	name := table[strings.LastIndexByte(table, '.')+1:]
+	return strings.NewReplacer("{{table}}", table, "{{name}}", name).Replace(text)
+}

@@ -1,0 +1,85 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+// Policy says how one broker's rows are delivered. Zero values take the defaults.
+type Policy struct {
+	// Workers claim and publish at the same time, each on a lane of its own; more than the store's lanes bring nothing.
+	// Default 2.
+	Workers int
+	// BatchSize is the most rows in one claim. Default 500: beyond that only latency grows.
+	BatchSize int
+	// Lease is how long claimed rows belong to a worker; it is renewed while publishing takes longer, so it bounds only
+	// how long the rows of a dead process wait. Default 5 min.
+	Lease time.Duration
+	// PublishTimeout bounds one call to the broker; below Lease. Default 30 s.
+	PublishTimeout time.Duration
+	// Unordered switches the order per key off.
+	Unordered bool
+	// Retry after failures that are the message's own.
+	Retry Retry
+	// PollMin and PollMax bound the time between two looks at the table: the shortest follows work, and it doubles while
+	// nothing is found. Defaults 20 ms and 1 s.
+	PollMin, PollMax time.Duration
+	// OutageMin and OutageMax bound the time between two tries while the broker, or a destination, is unavailable.
+	// Defaults 250 ms and 15 s.
+	OutageMin, OutageMax time.Duration
+	// ShutdownTimeout is how long a publish under way may still take once the processor is told to stop. Default 20 s.
+	ShutdownTimeout time.Duration
+}
+
+// publishChunk is how many messages go to the broker at once. Between two chunks the lease and the shutdown are looked
+// at; more messages in one call bring no further speed.
+const publishChunk = 100
+
+// WithDefaults fills in what is zero.
+func (p Policy) WithDefaults() Policy {
+	setDefault(&p.Workers, 2)
+	setDefault(&p.BatchSize, 500)
+	setDefault(&p.Lease, 5*time.Minute)
+	setDefault(&p.PublishTimeout, min(brokers.DefaultPublishTimeout, p.Lease/2))
+	setDefault(&p.PollMin, 20*time.Millisecond)
+	setDefault(&p.PollMax, max(time.Second, p.PollMin))
+	setDefault(&p.OutageMin, 250*time.Millisecond)
+	setDefault(&p.OutageMax, max(15*time.Second, p.OutageMin))
+	setDefault(&p.ShutdownTimeout, 20*time.Second)
+	p.Retry = p.Retry.WithDefaults()
+	return p
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// MaxBatchSize keeps a claim on SQL Server below the number of row locks at which it would lock the whole table.
+const MaxBatchSize = 2000
+
+// Validate reports everything that is wrong with the policy, all problems joined in one error.
+func (p Policy) Validate() error {
+	p = p.WithDefaults()
+	var problems []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf("outbox: "+format, args...))
+		}
+	}
+	check(p.Workers >= 1, "workers is %d: use at least 1", p.Workers)
+	check(p.BatchSize >= 1 && p.BatchSize <= MaxBatchSize, "batch_size is %d: use 1 to %d", p.BatchSize, MaxBatchSize)
+	check(p.Lease >= time.Second, "lease is %s: use at least 1s", p.Lease)
+	check(p.PublishTimeout > 0, "publish_timeout is %s: use a positive duration", p.PublishTimeout)
+	check(p.PublishTimeout < p.Lease, "publish_timeout (%s) must be below lease (%s): a publish must end before its rows can be claimed by others", p.PublishTimeout, p.Lease)
+	check(p.PollMin > 0, "poll.min is %s: use a positive duration", p.PollMin)
+	check(p.PollMax >= p.PollMin, "poll.max (%s) is below poll.min (%s)", p.PollMax, p.PollMin)
+	check(p.OutageMin > 0 && p.OutageMax >= p.OutageMin, "the outage delays (%s to %s) are not in order", p.OutageMin, p.OutageMax)
+	check(p.ShutdownTimeout > 0, "shutdown_timeout is %s: use a positive duration", p.ShutdownTimeout)
+	return errors.Join(append(problems, p.Retry.Validate())...)
+}

@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// claimRows queues the transaction that makes the claim, and the statement that reads what it took.
+func (x *exchange) claimRows() error {
+	c := x.claim
+	if c == nil {
+		return nil
+	}
+	token, err := uuid.NewRandom()
+	if err != nil {
+		return fmt.Errorf("make a claim token: %w", err)
+	}
+	x.token = token
+	x.send(nil, begin)
+	text := x.store.sql.claimUnordered
+	if !c.Unordered {
+		x.send(nil, x.store.sql.tryLock, laneLock(c.Broker, c.Lane))
+		text = x.store.sql.claimOrdered
+	}
+	x.send(x.readWindow, text, c.Broker, c.Lane, c.Window, c.Limit, c.Worker, pgUUID(token), c.Lease.Microseconds())
+	x.send(nil, "COMMIT")
+	x.send(x.readMessages, x.store.sql.fetch, c.Broker, c.Lane, pgUUID(token))
+	return nil
+}
+
+// readWindow reads what the claim saw.
+func (x *exchange) readWindow(answers pgx.BatchResults) error {
+	rows, err := answers.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		targets := make([]any, len(rows.FieldDescriptions())) // the rest is for the server
+		targets[0], targets[1] = &x.result.Batch.Busy, &x.result.Batch.Seen
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// readMessages reads what was claimed.
+func (x *exchange) readMessages(answers pgx.BatchResults) error {
+	rows, err := answers.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	batch := &x.result.Batch
+	for rows.Next() {
+		var (
+			m  outbox.Message
+			id pgtype.UUID
+		)
+		if err := rows.Scan(&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
+			&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired); err != nil {
+			return err
+		}
+		m.MessageID = uuid.UUID(id.Bytes).String()
+		batch.Messages = append(batch.Messages, m)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	batch.Lease = outbox.Lease{Broker: x.claim.Broker, Lane: x.claim.Lane, Token: x.token, Duration: x.claim.Lease}
+	if n := len(batch.Messages); n > 0 {
+		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
+	}
+	return nil
+}
+
+// laneLock is the second half of the advisory lock of a lane; the first is the table's oid.
+func laneLock(broker string, lane int) int32 { return hash("lane", strconv.Itoa(lane), broker) }
+
+// hash makes the number of an advisory lock. Two things that share a number only wait for each other.
+func hash(parts ...string) int32 {
+	sum := fnv.New32a()
+	sum.Write([]byte(strings.Join(parts, "\x00")))
+	return int32(sum.Sum32()) //nolint:gosec // any 32 bits will do
+}
+
+func pgUUID(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }

@@ -1,0 +1,74 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // database/sql, to look at tables from outside
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	conform(t, testenv.Postgres(t))
+}
+
+// conform runs the suite in one database, each test on a table of its own.
+func conform(t *testing.T, dsn string) {
+	t.Helper()
+	db := openDB(t, dsn)
+	_, err := db.ExecContext(t.Context(), "CREATE SCHEMA app")
+	require.NoError(t, err)
+	var tables atomic.Int32
+	storetest.Run(t, func(t *testing.T) storetest.Bundle {
+		n := tables.Add(1)
+		table := fmt.Sprintf("outbox_%d", n)
+		open := func(t *testing.T, table string) outbox.FullStore { return openStore(t, dsn, table) }
+		return storetest.Bundle{
+			Store: open(t, table), DB: db, Table: table, Open: open,
+			Tables: []string{
+				fmt.Sprintf("app.outbox_%d", n), fmt.Sprintf("public.Mixed_Case_%d", n), fmt.Sprintf("_%d_", n),
+				fmt.Sprintf("%s_%d", strings.Repeat("x", 48-1-len(fmt.Sprint(n))), n),
+			},
+			HoldLane: func(t *testing.T, broker string, lane int) func() {
+				t.Helper()
+				conn, err := pgx.Connect(t.Context(), dsn)
+				require.NoError(t, err)
+				_, err = conn.Exec(t.Context(), "BEGIN")
+				require.NoError(t, err)
+				_, err = conn.Exec(t.Context(), readSQL("lock", table, ""), laneLock(broker, lane))
+				require.NoError(t, err)
+				return func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) }
+			},
+		}
+	})
+}
+
+func openStore(t *testing.T, dsn, table string) *Store {
+	t.Helper()
+	store, err := Open(t.Context(), Config{DSN: dsn, Table: table})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	return store
+}
+
+func openDB(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	db.SetMaxOpenConns(10)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}

@@ -1,0 +1,51 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Counts implements outbox.Inspector. It reads the whole table.
+func (s *Store) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
+	var counts []outbox.BrokerCounts
+	err := s.conn(ctx, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, s.sql.counts)
+		if err != nil {
+			return err
+		}
+		var (
+			broker string
+			status outbox.Status
+			n, age int64
+		)
+		tally := outbox.Tally{}
+		if _, err := pgx.ForEachRow(rows, []any{&broker, &status, &n, &age}, func() error {
+			tally.Add(broker, status, n, time.Duration(age)*time.Microsecond)
+			return nil
+		}); err != nil {
+			return err
+		}
+		rows, err = conn.Query(ctx, s.sql.lastErrors)
+		if err != nil {
+			return err
+		}
+		var lastError string
+		if _, err := pgx.ForEachRow(rows, []any{&broker, &lastError}, func() error {
+			tally.SetLastError(broker, lastError)
+			return nil
+		}); err != nil {
+			return err
+		}
+		counts = tally.Brokers()
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("postgres: count rows in %s: %w", s.table, err)
+	}
+	return counts, nil
+}

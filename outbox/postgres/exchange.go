@@ -1,0 +1,91 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Exchange implements outbox.Store: one round trip, two transactions. The first writes the settlement; outcomes other than
+// published under the lane's lock, since the place of a failed head and of its released followers must change in one step
+// for the next claim. The second makes the claim under the same lock; when somebody else holds it at that moment, the
+// batch is Busy. What was claimed is read last, when the lock is free again.
+func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+	var settled *outbox.Settled
+	for try := 1; ; try++ {
+		result, err := s.exchange(ctx, settlement, claim)
+		if result.Settled != nil {
+			settled, settlement = result.Settled, nil // it stands, whatever becomes of the claim
+		}
+		result.Settled = settled
+		if err == nil {
+			return result, nil
+		}
+		if !transient(err) || try == maxTries {
+			result.Batch = outbox.Batch{}
+			return result, fmt.Errorf("postgres: claim and settle in %s: %w", s.table, err)
+		}
+	}
+}
+
+// maxTries bounds how often a transaction is repeated that the server has broken off in favour of another one.
+const maxTries = 3
+
+// transient reports whether the server broke a transaction off in favour of another one. A late settlement and a claim
+// that recovers the same rows can deadlock.
+func transient(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && (pgErr.Code == "40P01" || pgErr.Code == "40001")
+}
+
+func (s *Store) exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+	x := exchange{store: s, settlement: settlement, claim: claim}
+	x.settle()
+	if err := x.claimRows(); err != nil || x.batch.Len() == 0 {
+		return x.result, err
+	}
+	err := s.conn(ctx, func(conn *pgx.Conn) error {
+		answers := conn.SendBatch(ctx, &x.batch)
+		if err := x.read(answers); err != nil {
+			_ = answers.Close() // the first error tells what happened
+			return err
+		}
+		return answers.Close()
+	})
+	return x.result, err
+}
+
+// exchange is one call under way: the statements as they are sent and, in the same order, how to read their answers.
+type exchange struct {
+	store      *Store
+	settlement *outbox.Settlement
+	claim      *outbox.Claim
+	batch      pgx.Batch
+	readers    []func(pgx.BatchResults) error
+	marked     int
+	token      uuid.UUID
+	result     outbox.Exchanged
+}
+
+func (x *exchange) send(read func(pgx.BatchResults) error, text string, args ...any) {
+	if read == nil {
+		read = func(answers pgx.BatchResults) error { _, err := answers.Exec(); return err }
+	}
+	x.batch.Queue(text, args...)
+	x.readers = append(x.readers, read)
+}
+
+func (x *exchange) read(answers pgx.BatchResults) error {
+	for _, read := range x.readers {
+		if err := read(answers); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Renew implements outbox.Store.
+func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
+	var batch pgx.Batch
+	batch.Queue(begin)
+	batch.Queue(s.sql.lock, laneLock(lease.Broker, lease.Lane))
+	batch.Queue(s.sql.renew, lease.Broker, lease.Lane, pgUUID(lease.Token), lease.FirstID, lease.LastID, lease.Duration.Microseconds())
+	batch.Queue("COMMIT")
+	kept, err := s.affected(ctx, &batch, 2)
+	if err != nil {
+		return 0, fmt.Errorf("postgres: renew a lease in %s: %w", s.table, err)
+	}
+	return kept, nil
+}
+
+// Ready implements outbox.Store.
+func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
+	var lanes []int
+	err := s.conn(ctx, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, s.sql.ready, broker)
+		if err != nil {
+			return err
+		}
+		lanes, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("postgres: look for ready rows in %s: %w", s.table, err)
+	}
+	return lanes, nil
+}
+
+// affected runs a batch in one round trip and returns the number of rows that one of its statements has changed.
+func (s *Store) affected(ctx context.Context, batch *pgx.Batch, statement int) (int, error) {
+	var n int
+	err := s.conn(ctx, func(conn *pgx.Conn) error {
+		answers := conn.SendBatch(ctx, batch)
+		for step := range batch.Len() {
+			tag, err := answers.Exec()
+			if err != nil {
+				_ = answers.Close() // the first error tells what happened
+				return err
+			}
+			if step == statement {
+				n = int(tag.RowsAffected())
+			}
+		}
+		return answers.Close()
+	})
+	return n, err
+}

@@ -1,0 +1,79 @@
+package postgres
+
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// settle queues the transaction that writes the settlement.
+func (x *exchange) settle() {
+	if x.settlement == nil {
+		return
+	}
+	published, other := len(x.settlement.Published) > 0, len(x.settlement.Other) > 0
+	if !published && !other {
+		x.result.Settled = &outbox.Settled{}
+		return
+	}
+	x.send(nil, begin)
+	x.send(nil, x.store.sql.hashJoin)
+	if other {
+		x.send(nil, x.store.sql.lock, laneLock(x.settlement.Lease.Broker, x.settlement.Lease.Lane))
+		x.markOther()
+	}
+	if published {
+		x.markPublished()
+	}
+	x.send(x.settled, "COMMIT")
+}
+
+// settled reads the answer to the COMMIT that makes the settlement durable.
+func (x *exchange) settled(answers pgx.BatchResults) error {
+	if _, err := answers.Exec(); err != nil {
+		return err
+	}
+	x.result.Settled = &outbox.Settled{Lost: len(x.settlement.Published) + len(x.settlement.Other) - x.marked}
+	return nil
+}
+
+func (x *exchange) countMarked(answers pgx.BatchResults) error {
+	tag, err := answers.Exec()
+	x.marked += int(tag.RowsAffected())
+	return err
+}
+
+func (x *exchange) markPublished() {
+	ids := make([]int64, len(x.settlement.Published))
+	brokerIDs := make([]string, len(x.settlement.Published))
+	for i, delivered := range x.settlement.Published {
+		ids[i], brokerIDs[i] = delivered.ID, storable(delivered.BrokerMessageID)
+	}
+	lease := &x.settlement.Lease
+	x.send(x.countMarked, x.store.sql.markPublished,
+		lease.Broker, lease.Lane, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, brokerIDs)
+}
+
+func (x *exchange) markOther() {
+	n := len(x.settlement.Other)
+	ids, statuses, spent := make([]int64, n), make([]string, n), make([]int32, n)
+	delays, errs := make([]int64, n), make([]string, n)
+	for i, outcome := range x.settlement.Other {
+		ids[i], statuses[i] = outcome.ID, string(outcome.Status)
+		delays[i], errs[i] = outcome.Delay.Microseconds(), storable(outcome.LastError)
+		if outcome.Spent {
+			spent[i] = 1
+		}
+	}
+	lease := &x.settlement.Lease
+	x.send(x.countMarked, x.store.sql.markOther,
+		lease.Broker, lease.Lane, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, statuses, spent, delays, errs)
+}
+
+// storable replaces what a text column refuses. Such a text comes from a broker; refusing it would make the outcome
+// impossible to write, and the message would be sent for ever.
+func storable(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
+}

@@ -1,0 +1,59 @@
+-- Claim the head of a lane, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
+-- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds
+-- Plan: one range scan of {{name}}_open for the window, one sort of the window by key, one TID scan for the update.
+-- There is no join, so that no wrong estimate can make the choice quadratic.
+WITH win AS MATERIALIZED (
+    -- The first open rows in order, held ones included: of each key it sees, it sees every earlier open row.
+    SELECT ctid AS tid, id
+         , ordering_key COLLATE "C" AS key
+         , CASE WHEN ordering_key IS NULL THEN id END AS loner -- a row without a key is a key of its own
+         , status = 'processing' AS leased
+         , crashes + (status = 'processing')::int AS suspicion
+         , (locked_until IS NULL OR locked_until <= statement_timestamp())
+           AND (available_at IS NULL OR available_at <= statement_timestamp()) AS ready
+      FROM {{table}}
+     WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked
+       AND current_setting('fanout.lane') = 'held'
+     ORDER BY id
+     LIMIT $3
+), free AS (
+    -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
+    SELECT tid, id, lowest, highest
+      FROM (SELECT tid, id
+                 , bool_and(ready) OVER so_far AS clear
+                 , bool_or(leased AND NOT ready) OVER whole AS in_hand
+                 , min(suspicion) OVER so_far AS lowest
+                 , max(suspicion) OVER so_far AS highest
+              FROM win
+            WINDOW so_far AS (PARTITION BY key, loner ORDER BY id ROWS UNBOUNDED PRECEDING)
+                 , whole AS (PARTITION BY key, loner)) AS judged
+     WHERE clear AND NOT in_hand
+), lead AS (
+    -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one
+    -- that kills its process stands alone.
+    SELECT lowest AS suspicion FROM free ORDER BY id LIMIT 1
+), chosen AS (
+    SELECT tid
+      FROM free
+     WHERE lowest = (SELECT suspicion FROM lead) AND highest = (SELECT suspicion FROM lead)
+     ORDER BY id
+     LIMIT (SELECT greatest(1, $4::int >> least(suspicion, 30)) FROM lead)
+), claimed AS (
+    UPDATE {{table}} AS m
+       SET status       = 'processing'
+         , locked_by    = $5
+         , lock_token   = $6
+         , locked_until = statement_timestamp() + $7::bigint * interval '1 microsecond'
+         , attempts     = m.attempts + (m.status = 'processing' AND m.isolated)::int
+         , crashes      = m.crashes + (m.status = 'processing')::int
+         , isolated     = (SELECT count(*) = 1 FROM chosen)
+     WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
+       AND m.status IN ('pending', 'failed', 'processing')
+       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())
+    RETURNING m.id
+)
+SELECT current_setting('fanout.lane') = 'busy'
+     , (SELECT count(*) FROM win)
+     , set_config('fanout.first', coalesce(min(id), 1)::text, false)
+     , set_config('fanout.last', coalesce(max(id), 0)::text, false)
+  FROM claimed

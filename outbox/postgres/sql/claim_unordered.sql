@@ -1,0 +1,42 @@
+-- Claim the head of a lane where order is off: locked rows are passed over and nothing waits for anything. What was
+-- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see try_lock.sql.
+-- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds
+-- Plan: one range scan of {{name}}_open, one TID scan for the update.
+WITH free AS MATERIALIZED (
+    SELECT ctid AS tid, id, crashes + (status = 'processing')::int AS suspicion
+      FROM {{table}}
+     WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked
+       AND (locked_until IS NULL OR locked_until <= statement_timestamp())
+       AND (available_at IS NULL OR available_at <= statement_timestamp())
+     ORDER BY id
+     LIMIT least($3::int, $4::int)
+       FOR UPDATE SKIP LOCKED
+), lead AS (
+    -- As in claim_ordered.sql: suspects are claimed apart, and fewer at a time after each crash.
+    SELECT suspicion FROM free ORDER BY id LIMIT 1
+), chosen AS (
+    SELECT tid
+      FROM free
+     WHERE suspicion = (SELECT suspicion FROM lead)
+     ORDER BY id
+     LIMIT (SELECT greatest(1, $4::int >> least(suspicion, 30)) FROM lead)
+), claimed AS (
+    UPDATE {{table}} AS m
+       SET status       = 'processing'
+         , locked_by    = $5
+         , lock_token   = $6
+         , locked_until = statement_timestamp() + $7::bigint * interval '1 microsecond'
+         , attempts     = m.attempts + (m.status = 'processing' AND m.isolated)::int
+         , crashes      = m.crashes + (m.status = 'processing')::int
+         , isolated     = (SELECT count(*) = 1 FROM chosen)
+     WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
+       AND m.status IN ('pending', 'failed', 'processing')
+       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())
+    RETURNING m.id
+)
+SELECT false
+     , (SELECT count(*) FROM free)
+     , set_config('fanout.first', coalesce(min(id), 1)::text, false)
+     , set_config('fanout.last', coalesce(max(id), 0)::text, false)
+     , set_config('synchronous_commit', 'off', true)
+  FROM claimed

@@ -1,0 +1,18 @@
+-- Retry, abandon or release rows, if they are still ours. Runs under the lane's lock: the place of a failed head and of
+-- its released followers must change in one step for the next claim.
+-- $1 broker, $2 lane, $3 token, $4 first id, $5 last id,
+-- $6 ids, $7 new status, $8 attempt spent (0 or 1), $9 delay in microseconds, $10 error or ''
+UPDATE {{table}} AS m
+   SET status       = o.status
+     , finished_at  = CASE WHEN o.status = 'abandoned' THEN statement_timestamp() END
+     , attempts     = m.attempts + o.spent
+     , crashes      = CASE WHEN o.spent = 1 THEN 0 ELSE m.crashes END -- it was sent and nobody died of it
+     , isolated     = false
+     , locked_by    = NULL
+     , lock_token   = NULL
+     , locked_until = CASE WHEN o.delay > 0 THEN statement_timestamp() + o.delay * interval '1 microsecond' END
+     , last_error   = coalesce(nullif(o.error, ''), m.last_error)
+  FROM unnest($6::bigint[], $7::text[], $8::int[], $9::bigint[], $10::text[]) AS o (id, status, spent, delay, error)
+ WHERE m.target_broker = $1 AND m.lane = $2 AND m.finished_at IS NULL AND NOT m.parked
+   AND m.id BETWEEN $4 AND $5 AND m.id = o.id
+   AND m.lock_token = $3 AND m.status = 'processing'

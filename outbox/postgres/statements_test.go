@@ -1,0 +1,208 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// A tracer lists the statements that go to the server.
+type tracer struct {
+	mu         sync.Mutex
+	statements []string
+}
+
+func (r *tracer) add(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "--") { // the first word tells what it is
+			word, _, _ := strings.Cut(line, " ")
+			r.statements = append(r.statements, word)
+			return
+		}
+	}
+}
+
+func (r *tracer) take() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := strings.Join(r.statements, " ")
+	r.statements = nil
+	return all
+}
+
+func (r *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	r.add(data.SQL)
+	return ctx
+}
+func (*tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (*tracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (r *tracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	r.add(data.SQL)
+}
+func (*tracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// A wire counts round trips: how often something is sent after something was received. It can also stop to receive.
+type wire struct {
+	net.Conn
+	trips    *atomic.Int64
+	received atomic.Bool
+	stall    *stall
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	if w.received.Swap(false) {
+		w.trips.Add(1)
+	}
+	return w.Conn.Write(b)
+}
+
+func (w *wire) Read(b []byte) (int, error) {
+	w.stall.wait()
+	n, err := w.Conn.Read(b)
+	w.received.Store(true)
+	return n, err
+}
+
+// wired opens a store whose connections are watched.
+func wired(t *testing.T, dsn, table string, trips *atomic.Int64, stall *stall, tracer pgx.QueryTracer) *Store {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
+	require.NoError(t, err)
+	config.MaxConns = 1
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	config.ConnConfig.Tracer = tracer
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return &wire{Conn: conn, trips: trips, stall: stall}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	store, err := New(pool, table)
+	require.NoError(t, err)
+	return store
+}
+
+// TestStatements counts what each verb costs. A number that grows here is paid for every batch of every broker.
+func TestStatements(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	_, err := openStore(t, dsn, "counted").Migrate(t.Context())
+	require.NoError(t, err)
+	var (
+		log   tracer
+		trips atomic.Int64
+	)
+	store := wired(t, dsn, "counted", &trips, &stall{}, &log)
+	claim := &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w"}
+	free := &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w", Unordered: true}
+	lease := outbox.Lease{Broker: "b", Duration: time.Hour}
+	published := &outbox.Settlement{Lease: lease, Published: []outbox.Delivered{{ID: 1}}}
+	failed := &outbox.Settlement{Lease: lease, Published: []outbox.Delivered{{ID: 1}}, Other: []outbox.Outcome{{ID: 2, Status: outbox.StatusFailed}}}
+	exchange := func(s *outbox.Settlement, c *outbox.Claim) func() error {
+		return func() error { _, err := store.Exchange(t.Context(), s, c); return err }
+	}
+	const claimed = "BEGIN SELECT WITH COMMIT SELECT" // lock, claim, fetch
+	for _, verb := range []struct {
+		name, want string
+		run        func() error
+	}{
+		{"claim", claimed, exchange(nil, claim)},
+		{"claim without order", "BEGIN WITH COMMIT SELECT", exchange(nil, free)},
+		{"settle", "BEGIN SET UPDATE COMMIT", exchange(published, nil)},
+		{"settle and claim", "BEGIN SET UPDATE COMMIT " + claimed, exchange(published, claim)},
+		{"settle failures and claim", "BEGIN SET SELECT UPDATE UPDATE COMMIT " + claimed, exchange(failed, claim)},
+		{"renew", "BEGIN SELECT UPDATE COMMIT", func() error { _, err := store.Renew(t.Context(), lease); return err }},
+		{"ready", "SELECT", func() error { _, err := store.Ready(t.Context(), "b"); return err }},
+		{"nothing", "", exchange(nil, nil)},
+	} {
+		require.NoError(t, verb.run(), verb.name) // the first time prepares the statements
+		log.take()
+		trips.Store(0)
+		require.NoError(t, verb.run(), verb.name)
+		assert.Equal(t, verb.want, log.take(), verb.name)
+		assert.LessOrEqual(t, trips.Load(), int64(1), verb.name)
+	}
+}
+
+// stall makes reads wait.
+type stall struct {
+	mu   sync.Mutex
+	gate chan struct{}
+}
+
+func (s *stall) wait() {
+	s.mu.Lock()
+	gate := s.gate
+	s.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+}
+
+func (s *stall) set(gate chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate = gate
+}
+
+// TestStoppedClaimer: a process that is stopped while it receives a batch, so large that the server must wait for it to
+// read on, does not keep the lane's lock.
+func TestStoppedClaimer(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	store := openStore(t, dsn, "stopped")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	_, err = store.pool.Exec(t.Context(), `INSERT INTO stopped (message_id, target_broker, stream, type, ordering_key, payload)
+		SELECT gen_random_uuid(), 'b', 's', 't', 'key', convert_to(repeat('x', 1000000), 'UTF8') FROM generate_series(1, 40)`)
+	require.NoError(t, err)
+	var lane int
+	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM stopped LIMIT 1").Scan(&lane))
+	claim := &outbox.Claim{Broker: "b", Lane: lane, Limit: 100, Window: 100, Lease: time.Hour, Worker: "w"}
+
+	var hold stall
+	stopped := wired(t, dsn, "stopped", new(atomic.Int64), &hold, nil)
+	_, err = stopped.Exchange(t.Context(), nil, &outbox.Claim{Broker: "nobody", Limit: 1, Window: 1, Lease: time.Hour}) // prepares
+	require.NoError(t, err)
+	gate := make(chan struct{})
+	hold.set(gate)
+	done := make(chan outbox.Exchanged, 1)
+	go func() {
+		result, err := stopped.Exchange(context.WithoutCancel(t.Context()), nil, claim)
+		assert.NoError(t, err)
+		done <- result
+	}()
+	for deadline := time.Now().Add(time.Minute); ; {
+		var claimed int
+		require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT count(*) FROM stopped WHERE status = 'processing'").Scan(&claimed))
+		if claimed == 40 {
+			break
+		}
+		require.True(t, time.Now().Before(deadline), "the claim commits although nobody reads")
+	}
+	result, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	assert.False(t, result.Batch.Busy)
+	assert.Equal(t, 40, result.Batch.Seen)
+	close(gate)
+	assert.Len(t, (<-done).Batch.Messages, 40)
+}

@@ -1,0 +1,183 @@
+// Package postgres keeps the outbox in PostgreSQL (14 or later).
+//
+// A Store has a small connection pool of its own: processors neither wait for the application's connections nor take
+// them away. The SQL stands in the sql and migrations directories.
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// Store is the outbox table of one PostgreSQL database. It implements [outbox.FullStore] and is safe for concurrent use.
+type Store struct {
+	pool  *pgxpool.Pool
+	owned bool // the pool is ours to close
+	table string
+	sql   statements
+}
+
+var _ outbox.FullStore = (*Store)(nil)
+
+// statements holds each SQL text with the table's name filled in.
+type statements struct {
+	lock, tryLock, claimOrdered, claimUnordered, fetch string
+	hashJoin, markPublished, markOther, renew, ready   string
+	purgePublished, purgeAbandoned, finishedBrokers    string
+	counts, lastErrors, check, exclusive               string
+}
+
+// Config of a store.
+type Config struct {
+	// DSN in the form of a URL or of keywords, as pgx and libpq read it. Its pool_max_conns is honoured.
+	DSN string
+	// Table is the outbox table, optionally with its schema. Default: outbox.DefaultTable.
+	Table string
+	// MaxConns bounds the store's pool where the DSN does not. Default 4; a relay wants workers of all brokers plus two,
+	// so that renewals and probes never wait behind claims. Exclusive keeps one connection for as long as it runs.
+	MaxConns int
+}
+
+const defaultMaxConns = 4
+
+// Open connects to the database. It fails when the database cannot be reached; it does not look at the schema
+// (see [Store.Check]). The caller closes the store.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	poolConfig, err := pgxpool.ParseConfig(cfg.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: read the DSN: %w", redact(err))
+	}
+	if !strings.Contains(cfg.DSN, "pool_max_conns") { // else pgx would take a number that follows the processors
+		poolConfig.MaxConns = defaultMaxConns
+		if cfg.MaxConns > 0 {
+			poolConfig.MaxConns = int32(cfg.MaxConns) //nolint:gosec // a count of connections
+		}
+	}
+	if poolConfig.ConnConfig.RuntimeParams["application_name"] == "" {
+		poolConfig.ConnConfig.RuntimeParams["application_name"] = "fanout"
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: open the pool: %w", redact(err))
+	}
+	store, err := New(pool, cfg.Table)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	store.owned = true
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("postgres: cannot reach the database: %w", redact(err))
+	}
+	return store, nil
+}
+
+// New makes a store on a pool that stays the caller's to close. Give the store a pool of its own: what it shares, its
+// renewals wait for. An empty table means outbox.DefaultTable.
+func New(pool *pgxpool.Pool, table string) (*Store, error) {
+	if table == "" {
+		table = outbox.DefaultTable
+	}
+	if err := outbox.CheckTable(table); err != nil {
+		return nil, err
+	}
+	s := &Store{pool: pool, table: table}
+	for name, text := range map[string]*string{
+		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
+		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
+		"hash_join":      &s.sql.hashJoin,
+		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
+		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
+		"check": &s.sql.check, "exclusive": &s.sql.exclusive,
+	} {
+		*text = readSQL(name, table)
+	}
+	s.sql.purgePublished = purgeSQL(table, outbox.StatusPublished)
+	s.sql.purgeAbandoned = purgeSQL(table, outbox.StatusAbandoned)
+	return s, nil
+}
+
+// Dialect implements outbox.FullStore.
+func (s *Store) Dialect() outbox.Dialect { return outbox.Postgres }
+
+// Lanes implements outbox.Store.
+func (s *Store) Lanes() int { return outbox.Lanes }
+
+// Close releases the connections of a store that was made with Open.
+func (s *Store) Close() error {
+	if s.owned {
+		s.pool.Close()
+	}
+	return nil
+}
+
+// redact keeps passwords out of errors: pgx quotes the DSN in parse errors and masks the password only in URLs.
+func redact(err error) error {
+	var parse *pgconn.ParseConfigError
+	if errors.As(err, &parse) {
+		return errors.New("cannot parse it as a PostgreSQL URL or keyword list; check quoting, port and sslmode")
+	}
+	return err
+}
+
+// explain adds the remedy to errors that an operator can act on.
+func explain(err error) error {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return err
+	}
+	switch pgErr.Code {
+	case "42P01", "42703", "3F000": // undefined table, column, schema
+		return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
+	case "42501": // insufficient privilege
+		return fmt.Errorf("%w: grant the relay's role SELECT, INSERT, UPDATE and DELETE on the outbox tables", err)
+	case "25006": // read-only transaction
+		return fmt.Errorf("%w: the relay needs the primary, not a read replica", err)
+	default:
+		return err
+	}
+}
+
+// readSQL renders one embedded text. The files are part of the program, so a missing one cannot happen at run time.
+func readSQL(name, table string) string {
+	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err)
+	}
+	return outbox.RenderSQL(string(text), table)
+}
+
+// purgeSQL fills in what a status looks like in its index.
+func purgeSQL(table string, status outbox.Status) string {
+	end, published := "published_at", "published_at IS NOT NULL"
+	if status == outbox.StatusAbandoned {
+		end, published = "finished_at", "published_at IS NULL"
+	}
+	return strings.NewReplacer("{{status}}", string(status), "{{end}}", end, "{{published}}", published).Replace(readSQL("purge", table))
+}
+
+// begin starts a transaction in which each statement sees what was committed before it, whatever the server's default.
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
+// conn runs f on one connection of the pool.
+func (s *Store) conn(ctx context.Context, f func(*pgx.Conn) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", redact(err))
+	}
+	defer conn.Release() // a connection inside a failed transaction is closed, not reused
+	return explain(f(conn.Conn()))
+}

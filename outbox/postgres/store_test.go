@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// TestConformanceOfExecModes: behind a pooler one switches prepared statements off.
+func TestConformanceOfExecModes(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"simple_protocol", "exec", "cache_describe"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			conform(t, with(t, testenv.Postgres(t), "default_query_exec_mode", mode))
+		})
+	}
+}
+
+func with(t *testing.T, dsn, parameter, value string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	query := u.Query()
+	query.Set(parameter, value)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	for _, c := range []struct {
+		name, dsn string
+		maxConns  int
+		want      int32
+	}{
+		{"default", dsn, 0, 4},
+		{"configured", dsn, 7, 7},
+		{"the DSN has the last word", with(t, dsn, "pool_max_conns", "2"), 7, 2},
+	} {
+		store, err := Open(t.Context(), Config{DSN: c.dsn, MaxConns: c.maxConns})
+		require.NoError(t, err, c.name)
+		assert.Equal(t, c.want, store.pool.Config().MaxConns, c.name)
+		assert.Equal(t, outbox.DefaultTable, store.table)
+		assert.Equal(t, outbox.Postgres, store.Dialect())
+		require.NoError(t, store.Close())
+	}
+
+	_, err := Open(t.Context(), Config{DSN: dsn, Table: "a;b"})
+	require.ErrorContains(t, err, "table name")
+	_, err = Open(t.Context(), Config{DSN: "postgres://user:secret@localhost:not-a-port/x"})
+	require.ErrorContains(t, err, "cannot parse")
+	assert.NotContains(t, err.Error(), "secret")
+	_, err = Open(t.Context(), Config{DSN: "postgres://user:secret@127.0.0.1:1/x?connect_timeout=5"})
+	require.ErrorContains(t, err, "cannot reach")
+	assert.NotContains(t, err.Error(), "secret")
+}
+
+// TestDeadlock: the server may break off a claim, or a settlement, in favour of somebody else. That is no news to anybody.
+func TestDeadlock(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	store := openStore(t, dsn, "locked")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	// The first transaction that touches a row fails as if it were the victim.
+	for _, statement := range []string{
+		"CREATE SEQUENCE victims",
+		`CREATE FUNCTION victim() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF nextval('victims') % 2 = 1 THEN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01'; END IF; RETURN NEW; END $$`,
+		"CREATE TRIGGER victim BEFORE UPDATE ON locked FOR EACH ROW EXECUTE FUNCTION victim()",
+		`INSERT INTO locked (message_id, target_broker, stream, type, payload, ordering_key) VALUES (gen_random_uuid(), 'b', 's', 't', '', 'k')`,
+	} {
+		_, err := store.pool.Exec(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	lanes, err := store.Ready(t.Context(), "b")
+	require.NoError(t, err)
+	claim := &outbox.Claim{Broker: "b", Lane: lanes[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"}
+	result, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	require.Len(t, result.Batch.Messages, 1)
+	assert.Zero(t, result.Batch.Messages[0].Attempts)
+	s := &outbox.Settlement{Lease: result.Batch.Lease, Other: []outbox.Outcome{{ID: result.Batch.Messages[0].ID, Status: outbox.StatusPending}}}
+	result, err = store.Exchange(t.Context(), s, claim)
+	require.NoError(t, err)
+	assert.Equal(t, &outbox.Settled{}, result.Settled, "known from the try that wrote it")
+	assert.Len(t, result.Batch.Messages, 1)
+
+	_, err = store.pool.Exec(t.Context(), "ALTER SEQUENCE victims INCREMENT BY 2") // from now on every one is a victim
+	require.NoError(t, err)
+	_, err = store.pool.Exec(t.Context(), "SELECT setval('victims', 1)")
+	require.NoError(t, err)
+	result, err = store.Exchange(t.Context(), s, claim)
+	require.ErrorContains(t, err, "deadlock detected")
+	assert.Nil(t, result.Settled)
+}
+
+// TestMissingSchema: "run fanout migrate" is no help to somebody who has just done so.
+func TestMissingSchema(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, testenv.Postgres(t), "nowhere.outbox")
+	_, err := store.Migrate(t.Context())
+	require.ErrorContains(t, err, "create the schema first")
+	require.NotErrorIs(t, err, outbox.ErrSchema)
+}
+
+// TestReadOnly: the answer to a relay on a standby names the remedy.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	_, err := openStore(t, dsn, "outbox").Migrate(t.Context())
+	require.NoError(t, err)
+	store := openStore(t, with(t, dsn, "default_transaction_read_only", "on"), "outbox")
+	_, err = store.Purge(t.Context(), outbox.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: "b"})
+	require.ErrorContains(t, err, "primary")
+	_, err = store.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Limit: 1, Window: 1, Lease: time.Hour})
+	require.NoError(t, err, "a mere default does not stop us")
+}
+
+// TestIsolation: claims see what was committed before them, whatever the server's default.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	conform(t, with(t, testenv.Postgres(t), "default_transaction_isolation", "serializable"))
+}
+
+var _ pgx.BatchTracer = (*tracer)(nil)

@@ -1,0 +1,154 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+// A Processor delivers the rows of one broker in one database. It shares nothing with other processors but the broker's
+// client, so a broker that hangs delays no other.
+type Processor struct {
+	database, broker string
+	store            Store
+	target           brokers.Broker
+	policy           Policy
+	decide           Decider
+	log              *slog.Logger
+
+	lanes    *laneBoard
+	gate     *gate
+	wake     chan struct{}
+	counters counters
+	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
+	lookFailing, claimFailing atomic.Bool
+}
+
+// ProcessorConfig is what a processor needs.
+type ProcessorConfig struct {
+	// Database and Broker name what is processed, in rows, logs and metrics.
+	Database, Broker string
+	Store            Store
+	Target           brokers.Broker
+	Policy           Policy
+	// Log gets what an operator must know. Default: slog.Default().
+	Log *slog.Logger
+}
+
+// NewProcessor checks the configuration and makes a processor that does nothing yet.
+func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
+	if cfg.Broker == "" || cfg.Store == nil || cfg.Target == nil {
+		return nil, errors.New("outbox: a processor needs a broker's name, a store and a broker")
+	}
+	if err := cfg.Policy.Validate(); err != nil {
+		return nil, fmt.Errorf("broker %q: %w", cfg.Broker, err)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	policy := cfg.Policy.WithDefaults()
+	return &Processor{
+		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
+		decide: Decider{Retry: policy.Retry, OutageDelay: policy.OutageMax},
+		log:    cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
+		lanes:  newLaneBoard(cfg.Store.Lanes()),
+		gate:   newGate(policy.OutageMin, policy.OutageMax),
+		wake:   make(chan struct{}, 1),
+	}, nil
+}
+
+// Run delivers until ctx ends, then finishes or releases what is in hand and returns nil. It survives errors of the
+// database and of the broker. Run a processor once.
+func (p *Processor) Run(ctx context.Context) error {
+	// What is under way may go on for a while after ctx has ended.
+	grace, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(p.policy.ShutdownTimeout, stop)
+		context.AfterFunc(grace, func() { timer.Stop() })
+	})()
+
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	var group errgroup.Group
+	p.lanes.mark() // rows may wait from before
+	group.Go(func() error { p.poll(ctx); return nil })
+	for n := range min(p.policy.Workers, p.store.Lanes()) {
+		w := &worker{
+			Processor: p,
+			name:      fmt.Sprintf("%s/%d/%s/%s/%d", host, os.Getpid(), p.database, p.broker, n),
+			lane:      n*p.store.Lanes()/p.policy.Workers - 1,
+			window:    p.policy.BatchSize,
+		}
+		group.Go(func() error { w.run(ctx, grace); return nil })
+	}
+	return group.Wait()
+}
+
+// Wake makes the processor look for rows now. It never blocks; many calls count as one.
+func (p *Processor) Wake() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats returns the counters.
+func (p *Processor) Stats() Stats {
+	c := &p.counters
+	return Stats{
+		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
+		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
+		LeaseLost: c.leaseLost.Load(), Unavailable: p.gate.closed(),
+	}
+}
+
+// poll looks for lanes with ready rows: after a wake-up at once, else at an interval that follows the work.
+func (p *Processor) poll(ctx context.Context) {
+	interval, claimed := p.policy.PollMin, int64(-1)
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		case <-timer.C:
+		}
+		lanes, err := p.store.Ready(ctx, p.broker)
+		if ctx.Err() != nil {
+			return
+		}
+		p.heard(&p.lookFailing, "look for rows to deliver", err)
+		if len(lanes) > 0 {
+			p.lanes.mark(lanes...)
+		}
+		// A row may look ready and still have to wait for one before it: only claimed rows count as work.
+		if now := p.counters.claimed.Load(); now != claimed && err == nil {
+			interval, claimed = p.policy.PollMin, now
+		} else {
+			interval = min(2*interval, p.policy.PollMax)
+		}
+		timer.Reset(interval)
+	}
+}
+
+// heard notes how the database answered, and says so when that is news: an outage must not fill the log.
+func (p *Processor) heard(failing *atomic.Bool, attempt string, err error) {
+	switch {
+	case err != nil && failing.CompareAndSwap(false, true):
+		p.log.Error("the database refused an attempt; trying again", "attempt", attempt, "error", err)
+	case err == nil && failing.CompareAndSwap(true, false):
+		p.log.Info("the database answers again", "attempt", attempt)
+	}
+}

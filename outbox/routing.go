@@ -1,0 +1,232 @@
+package outbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// DefaultInternalBroker is the broker that gets every event where the configuration names none.
+const DefaultInternalBroker = "default"
+
+// DefaultMaxPayloadBytes bounds one payload where the configuration does not: 1 MiB, well below what brokers take.
+const DefaultMaxPayloadBytes = 1 << 20
+
+// Routing says which brokers an event is written for, and in which form. Writers and relays share it through the
+// configuration; the relay itself needs only the names. The zero value routes everything to the internal broker
+// "default". Routing is read-only once it is in use.
+type Routing struct {
+	// Table is the outbox table. Default: DefaultTable.
+	Table string
+	// InternalBroker gets every event in its full internal form. Default: DefaultInternalBroker.
+	InternalBroker string
+	// External brokers get the events that are marked as published, stripped of what is internal.
+	External []Route
+	// MaxPayloadBytes bounds one payload as it goes on the wire. Default: DefaultMaxPayloadBytes.
+	MaxPayloadBytes int
+}
+
+// Route is one external broker.
+type Route struct {
+	// Broker is its name.
+	Broker string
+	// Format of its messages. Default: envelope.FormatNative.
+	Format envelope.Format
+	// Types limits it to event types on the wire that match one of these patterns, in the form of path.Match, such as
+	// "Ordering.*". Empty = all.
+	Types []string
+	// Source is the CloudEvents source; empty = "/<context>/<aggregate>".
+	Source string
+}
+
+// WithDefaults returns the routing with every default filled in.
+func (r Routing) WithDefaults() Routing {
+	if r.Table == "" {
+		r.Table = DefaultTable
+	}
+	if r.InternalBroker == "" {
+		r.InternalBroker = DefaultInternalBroker
+	}
+	if r.MaxPayloadBytes == 0 {
+		r.MaxPayloadBytes = DefaultMaxPayloadBytes
+	}
+	r.External = slices.Clone(r.External)
+	for i := range r.External {
+		if r.External[i].Format == "" {
+			r.External[i].Format = envelope.FormatNative
+		}
+	}
+	return r
+}
+
+// Validate reports everything that is wrong with the routing, all problems joined in one error.
+func (r Routing) Validate() error {
+	r = r.WithDefaults()
+	problems := []error{CheckTable(r.Table)}
+	if r.MaxPayloadBytes < 0 {
+		problems = append(problems, fmt.Errorf("outbox: max_payload_bytes is %d: use a positive number of bytes", r.MaxPayloadBytes))
+	}
+	seen := make(map[string]bool, len(r.External))
+	for i, route := range r.External {
+		switch {
+		case route.Broker == "":
+			problems = append(problems, fmt.Errorf("outbox: external broker %d has no name", i+1))
+		case route.Broker == r.InternalBroker:
+			problems = append(problems, fmt.Errorf("outbox: internal broker %q is also listed as external: its rows would collide; remove it from external_brokers", route.Broker))
+		case seen[route.Broker]:
+			problems = append(problems, fmt.Errorf("outbox: duplicate external broker %q: list it once", route.Broker))
+		}
+		seen[route.Broker] = true
+		if route.Format != envelope.FormatNative && route.Format != envelope.FormatCloudEvents {
+			problems = append(problems, fmt.Errorf("outbox: external broker %q has format %q: use native or cloudevents", route.Broker, route.Format))
+		}
+		if err := (envelope.CloudEventOptions{Source: route.Source}).Validate(); err != nil {
+			problems = append(problems, fmt.Errorf("outbox: external broker %q: %w", route.Broker, err))
+		}
+		for _, pattern := range route.Types {
+			if _, err := path.Match(pattern, "x"); err != nil {
+				problems = append(problems, fmt.Errorf("outbox: external broker %q has filter %q, which is not a pattern such as \"Ordering.*\"", route.Broker, pattern))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// UnknownBrokerError is the answer to an event that is addressed to a broker which the routing does not have.
+type UnknownBrokerError struct {
+	EventType string
+	Broker    string
+	External  []string
+}
+
+// Error implements error.
+func (e *UnknownBrokerError) Error() string {
+	return fmt.Sprintf("outbox: event %s is addressed to broker %q, which is no external broker (there are %q): correct envelope.To, or add it to external_brokers",
+		e.EventType, e.Broker, e.External)
+}
+
+// OversizeError is the answer to an event whose payload is over the limit.
+type OversizeError struct {
+	EventType string
+	Broker    string
+	Size, Max int
+}
+
+// Error implements error.
+func (e *OversizeError) Error() string {
+	return fmt.Sprintf("outbox: event %s is %d bytes for broker %q, over max_payload_bytes (%d): send a reference to the data, or raise the limit",
+		e.EventType, e.Size, e.Broker, e.Max)
+}
+
+// AppendRows appends one row per target broker of a sealed message: the internal broker first, then the external ones in
+// the order of the routing. Each form of the message is encoded once and shared between the brokers that want it.
+// The routing must have its defaults (see WithDefaults). Errors: *UnknownBrokerError, *OversizeError, and the
+// envelope's own.
+func (r *Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
+	facts := &m.Routing
+	headers, err := headersOf(facts)
+	if err != nil {
+		return rows, err
+	}
+	row := Row{
+		MessageID: m.Metadata.Headers.ID, TargetBroker: r.InternalBroker, Stream: facts.Destination,
+		Type: m.Metadata.Headers.Type, OrderingKey: facts.OrderingKey, Priority: facts.Priority, Headers: headers,
+		AggregateType: facts.AggregateType, AggregateID: facts.AggregateID, CorrelationID: facts.CorrelationID,
+		CausationID: facts.CausationID, TenantID: facts.TenantID, AvailableAt: facts.NotBefore, ExpiresAt: facts.ExpiresAt,
+	}
+	row.Payload, err = m.MarshalInternal()
+	if err != nil {
+		return rows, err
+	}
+	row.ContentType = envelope.FormatNative.ContentType()
+	if err := r.checkSize(&row); err != nil {
+		return rows, err
+	}
+	if err := r.checkTo(m); err != nil {
+		return rows, err
+	}
+	rows = append(rows, row)
+	if !facts.Published {
+		return rows, nil
+	}
+
+	var native []byte
+	for i := range r.External {
+		route := &r.External[i]
+		if !route.wants(m) {
+			continue
+		}
+		row.TargetBroker = route.Broker
+		switch route.Format {
+		case envelope.FormatCloudEvents: // the source may differ from broker to broker
+			row.Payload, err = m.MarshalCloudEvent(envelope.CloudEventOptions{Source: route.Source})
+		default:
+			if native == nil {
+				native, err = m.MarshalExternal()
+			}
+			row.Payload = native
+		}
+		if err != nil {
+			return rows, err
+		}
+		row.ContentType = route.Format.ContentType()
+		if err := r.checkSize(&row); err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func (r *Routing) checkSize(row *Row) error {
+	if len(row.Payload) > r.MaxPayloadBytes {
+		return &OversizeError{EventType: row.Type, Broker: row.TargetBroker, Size: len(row.Payload), Max: r.MaxPayloadBytes}
+	}
+	return nil
+}
+
+// checkTo refuses a broker that does not exist, so that a typing error is no silent loss.
+func (r *Routing) checkTo(m *envelope.Message) error {
+	for _, name := range m.Routing.To {
+		if !slices.ContainsFunc(r.External, func(route Route) bool { return route.Broker == name }) {
+			external := make([]string, len(r.External))
+			for i := range r.External {
+				external[i] = r.External[i].Broker
+			}
+			return &UnknownBrokerError{EventType: m.Metadata.Headers.Type, Broker: name, External: external}
+		}
+	}
+	return nil
+}
+
+// wants applies the event's To and the broker's filter.
+func (route *Route) wants(m *envelope.Message) bool {
+	if m.Routing.To != nil && !slices.Contains(m.Routing.To, route.Broker) {
+		return false
+	}
+	return len(route.Types) == 0 || slices.ContainsFunc(route.Types, func(pattern string) bool {
+		ok, _ := path.Match(pattern, m.Metadata.Headers.Type) // patterns were checked by Validate
+		return ok
+	})
+}
+
+// headersOf is the headers column: what a broker sends as flat fields beside those that have columns of their own.
+func headersOf(facts *envelope.Routing) (string, error) {
+	if facts.TraceParent == "" {
+		return "", nil
+	}
+	headers := map[string]string{brokers.FieldTraceParent: facts.TraceParent}
+	if facts.TraceState != "" {
+		headers[brokers.FieldTraceState] = facts.TraceState
+	}
+	text, err := json.Marshal(headers)
+	if err != nil {
+		return "", fmt.Errorf("outbox: encode headers: %w", err)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,53 @@
+-- The outbox: one row per message and target broker. Times are microseconds since 1970 in UTC: SQLite has no type for
+-- them, and text would keep each writer's offset.
+CREATE TABLE {{table}} (
+    id                INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    created_at        INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)),
+    available_at      INTEGER,                       -- not before; NULL = at once
+    expires_at        INTEGER,                       -- end of the TTL; NULL = never
+    locked_until      INTEGER,                       -- end of the lease, or of the backoff
+    published_at      INTEGER,
+    finished_at       INTEGER,                       -- set exactly in published and abandoned
+    lock_token        TEXT,                          -- the fence: a fresh one for each claim
+    attempts          INTEGER NOT NULL DEFAULT 0,    -- attempts spent
+    crashes           INTEGER NOT NULL DEFAULT 0,    -- leases that ran out
+    priority          INTEGER NOT NULL DEFAULT 0,
+    lane              INTEGER NOT NULL DEFAULT 0,    -- there is one writer, so one lane
+    parked            INTEGER NOT NULL DEFAULT 0,    -- taken out of the claim's way
+    isolated          INTEGER NOT NULL DEFAULT 0,    -- claimed alone: a crash is its own
+    message_id        TEXT    NOT NULL,
+    status            TEXT    NOT NULL DEFAULT 'pending',
+    locked_by         TEXT,
+    target_broker     TEXT    NOT NULL,
+    stream            TEXT    NOT NULL,
+    type              TEXT    NOT NULL,
+    ordering_key      TEXT,                          -- NULL = unordered
+    content_type      TEXT    NOT NULL DEFAULT 'application/json',
+    aggregate_type    TEXT,
+    aggregate_id      TEXT,
+    correlation_id    TEXT,
+    causation_id      TEXT,
+    tenant_id         TEXT,
+    broker_message_id TEXT,
+    headers           TEXT,                          -- JSON object of strings
+    last_error        TEXT,                          -- JSON {class, message, at, attempt}
+    payload           BLOB    NOT NULL,
+    CONSTRAINT {{name}}_once UNIQUE (message_id, target_broker),
+    CONSTRAINT {{name}}_lane CHECK (lane = 0),
+    CONSTRAINT {{name}}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned')),
+    CONSTRAINT {{name}}_finished CHECK ((status IN ('published', 'abandoned')) = (finished_at IS NOT NULL)),
+    CONSTRAINT {{name}}_lease CHECK (status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL))
+);
+
+-- Claims, retries, lease recovery and renewals.
+CREATE INDEX {{name}}_open ON {{name}} (target_broker, lane, id) WHERE finished_at IS NULL AND parked = 0;
+
+-- Purge and the history of a broker.
+CREATE INDEX {{name}}_finished ON {{name}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
+
+-- Who alone may do something, such as purging, and until when.
+CREATE TABLE {{table}}_locks (
+    name  TEXT    NOT NULL PRIMARY KEY,
+    token TEXT    NOT NULL,
+    until INTEGER NOT NULL
+);

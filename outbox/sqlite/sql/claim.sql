@@ -1,0 +1,13 @@
+-- Claim the chosen rows. Named parameters: ids (JSON), worker, token, now, lease in microseconds.
+UPDATE {{table}}
+   SET status       = 'processing'
+     , locked_by    = :worker
+     , lock_token   = :token
+     , locked_until = :now + :lease
+     , attempts     = attempts + (status = 'processing' AND isolated)
+     , crashes      = crashes + (status = 'processing')
+     , isolated     = json_array_length(:ids) = 1
+ WHERE id IN (SELECT value FROM json_each(:ids))
+   AND status IN ('pending', 'failed', 'processing') AND coalesce(locked_until, 0) <= :now
+RETURNING id, message_id, stream, type, coalesce(ordering_key, ''), priority, content_type, payload, coalesce(headers, '')
+        , coalesce(correlation_id, ''), attempts, crashes, created_at, coalesce(expires_at <= :now, 0)

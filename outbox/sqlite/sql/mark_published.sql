@@ -1,0 +1,13 @@
+-- Mark what the broker has confirmed, if the rows are still ours.
+-- Named parameters: rows (JSON of {id, broker_message_id}), token, now.
+UPDATE {{table}}
+   SET status            = 'published'
+     , published_at      = :now
+     , finished_at       = :now
+     , attempts          = attempts + 1
+     , locked_by         = NULL
+     , lock_token        = NULL
+     , locked_until      = NULL
+     , broker_message_id = nullif(d.broker_message_id, '')
+  FROM (SELECT value ->> 'id' AS id, value ->> 'broker_message_id' AS broker_message_id FROM json_each(:rows)) AS d
+ WHERE {{name}}.id = d.id AND lock_token = :token AND status = 'processing'

@@ -1,0 +1,33 @@
+package outbox
+
+import "sync/atomic"
+
+// Stats are a processor's counters since it was made.
+type Stats struct {
+	Database, Broker string
+	// Claimed rows; Published of them; Retried and Abandoned; Released unsent or because the broker was unavailable.
+	Claimed, Published, Retried, Abandoned, Released int64
+	// LeaseLost counts rows that belonged to somebody else by the time their outcome was to be written.
+	LeaseLost int64
+	// Unavailable is true while the broker counts as unavailable.
+	Unavailable bool
+}
+
+type counters struct {
+	claimed, published, retried, abandoned, released, leaseLost atomic.Int64
+}
+
+// count adds the outcomes of one batch.
+func (c *counters) count(s *Settlement) {
+	c.published.Add(int64(len(s.Published)))
+	for i := range s.Other {
+		switch {
+		case s.Other[i].Status == StatusAbandoned:
+			c.abandoned.Add(1)
+		case s.Other[i].Spent:
+			c.retried.Add(1)
+		default:
+			c.released.Add(1)
+		}
+	}
+}

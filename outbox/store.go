@@ -1,0 +1,181 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// A Store is the outbox table of one database, as processors use it. Every method takes time from the database's clock
+// alone, and is safe for concurrent use by any number of goroutines and processes.
+//
+// The rules that an implementation keeps (package storetest checks them):
+//
+//   - A claim never returns more than its limit, and no row is in the hands of two unexpired claims.
+//   - What a claim takes is, for each ordering key, a gap-free prefix of the key's open rows in the order of their ids;
+//     a key of which a row is leased to somebody else gives nothing.
+//   - Settling and renewing change only rows that still carry the token of their claim.
+type Store interface {
+	// Exchange settles an earlier claim and makes a new one, in one round trip where the database allows it. Either part
+	// may be nil. The settlement is durable on its own: it stands even when the claim fails, and then Exchange returns
+	// the error beside a non-nil Exchanged.Settled. An error with a nil Settled leaves the outcome of the settlement
+	// unknown; repeating it is safe.
+	Exchange(ctx context.Context, settlement *Settlement, claim *Claim) (Exchanged, error)
+
+	// Renew extends the lease of a claim from now on and returns the number of rows that still belong to it.
+	Renew(ctx context.Context, lease Lease) (int, error)
+
+	// Ready returns the lanes of a broker in which a row is ready to be claimed. It takes no lock.
+	Ready(ctx context.Context, broker string) ([]int, error)
+
+	// Lanes is the number of lanes that this store uses; at least 1.
+	Lanes() int
+
+	// Close releases the store's own connections. It waits for none of the processors.
+	Close() error
+}
+
+// A Claim asks for rows.
+type Claim struct {
+	// Broker whose rows are asked for.
+	Broker string
+	// Lane to claim from, 0 to Lanes()-1.
+	Lane int
+	// Limit is the most rows to claim, at least 1.
+	Limit int
+	// Window is how many open rows at the head of the lane are looked at, held ones included; at least Limit.
+	Window int
+	// Lease is how long the rows belong to this claim, by the database's clock.
+	Lease time.Duration
+	// Worker names the claimer, for people: host, process and worker.
+	Worker string
+	// Unordered switches ordering keys off.
+	Unordered bool
+}
+
+// A Lease is what is needed to extend or settle a claim: the token alone decides; broker, lane and id range make it an
+// index range scan.
+type Lease struct {
+	Broker   string
+	Lane     int
+	Token    uuid.UUID
+	FirstID  int64
+	LastID   int64
+	Duration time.Duration
+}
+
+// A Batch is the result of one claim.
+type Batch struct {
+	// Lease by which the batch is renewed and settled.
+	Lease Lease
+	// Messages in the order of their ids.
+	Messages []Message
+	// Seen is how many open rows the window held. Seen = Window with few messages means that held rows fill the window.
+	Seen int
+	// Busy is true when another worker was claiming from the lane at this moment; nothing was claimed.
+	Busy bool
+}
+
+// Exchanged is the result of Exchange.
+type Exchanged struct {
+	// Settled is nil when nothing was to be settled or the settlement failed.
+	Settled *Settled
+	// Batch is empty when nothing was asked for or nothing is ready.
+	Batch Batch
+}
+
+// Settled tells what became of a settlement.
+type Settled struct {
+	// Lost is the number of rows that no longer carried the claim's token: their lease had run out and somebody else owns
+	// or has finished them. They were not changed.
+	Lost int
+}
+
+// A Settlement writes the outcomes of one claim.
+type Settlement struct {
+	Lease Lease
+	// Published rows become published.
+	Published []Delivered
+	// Other rows are retried, abandoned or released.
+	Other []Outcome
+}
+
+// Delivered is one row that its broker has confirmed.
+type Delivered struct {
+	ID              int64
+	BrokerMessageID string // empty = NULL
+}
+
+// An Outcome is what becomes of one claimed row that was not delivered.
+type Outcome struct {
+	ID int64
+	// Status is failed (retry after Delay), abandoned, or pending (released, attempts unchanged).
+	Status Status
+	// Delay until the row can be claimed again; 0 = at once.
+	Delay time.Duration
+	// Spent is true when the attempt counts.
+	Spent bool
+	// LastError is the JSON that goes into last_error; empty leaves the column as it is.
+	LastError string
+}
+
+// PurgeRequest asks for one bounded batch of a purge.
+type PurgeRequest struct {
+	// Status to remove: published or abandoned.
+	Status Status
+	// Retention is how long rows stay after they were finished, by the database's clock.
+	Retention time.Duration
+	// Limit is the most rows to remove.
+	Limit int
+	// Broker limits the purge to one broker's rows.
+	Broker string
+}
+
+// A Purger removes finished rows.
+type Purger interface {
+	// FinishedBrokers lists the brokers that have finished rows, whether the configuration knows them or not.
+	FinishedBrokers(ctx context.Context) ([]string, error)
+	// Purge removes one batch and returns how many rows it removed. A row that has left the status meanwhile stays.
+	Purge(ctx context.Context, request PurgeRequest) (int, error)
+	// Exclusive runs f while no other process runs it on this table; ran is false when another one does.
+	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)
+}
+
+// BrokerCounts is the state of one broker's rows.
+type BrokerCounts struct {
+	Broker string
+	Counts map[Status]int64
+	// OldestPending is the age of the oldest row that is not finished; 0 when there is none.
+	OldestPending time.Duration
+	// LastError of the row that failed last among the unfinished and abandoned ones; empty when there is none.
+	LastError string
+}
+
+// An Inspector answers questions about the table.
+type Inspector interface {
+	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted by name.
+	Counts(ctx context.Context) ([]BrokerCounts, error)
+}
+
+// ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is "fanout migrate".
+var ErrSchema = errors.New("the outbox schema is not up to date: run \"fanout migrate\"")
+
+// A Schema keeps the table's definition.
+type Schema interface {
+	// Migrate brings the schema up to date and returns the names of the steps that it applied. It is idempotent and safe
+	// to run from several processes at once.
+	Migrate(ctx context.Context) ([]string, error)
+	// Check compares the live schema with what this version needs. The error wraps ErrSchema and names each difference.
+	Check(ctx context.Context) error
+}
+
+// FullStore is all that a store package offers.
+type FullStore interface {
+	Store
+	Purger
+	Inspector
+	Schema
+	Dialect() Dialect
+}

@@ -1,0 +1,74 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var countsTests = []test{
+	{name: "PerBrokerAndStatus", run: testCounts},
+	{name: "LastError", run: testLastError},
+}
+
+func (t *table) counts() []outbox.BrokerCounts {
+	t.Helper()
+	counts, err := t.Store.Counts(t.Context())
+	require.NoError(t, err)
+	return counts
+}
+
+func testCounts(t *table) {
+	assert.Empty(t, t.counts())
+	t.finish(2)
+	k := t.keys(3)
+	ids := t.add(k...)
+	batch := t.claim(limit(2))
+	require.Len(t, batch.Messages, 2)
+	s := retryLater(batch, ids[0])
+	s.Published = nil
+	require.Zero(t, t.settle(s).Lost)
+	t.age(ids[2], "created_at", 2*time.Hour)
+	row := newRow("")
+	row.TargetBroker = "another"
+	done := t.insert(row)[0]
+	t.exec("UPDATE {t} SET status = 'published', finished_at = created_at WHERE id = ?", done)
+
+	counts := t.counts()
+	require.Len(t, counts, 2)
+	assert.Equal(t, outbox.BrokerCounts{Broker: "another", Counts: map[outbox.Status]int64{
+		outbox.StatusPending: 0, outbox.StatusProcessing: 0, outbox.StatusFailed: 0, outbox.StatusPublished: 1, outbox.StatusAbandoned: 0,
+	}}, counts[0])
+	assert.Equal(t, broker, counts[1].Broker)
+	assert.Equal(t, map[outbox.Status]int64{
+		outbox.StatusPending: 1, outbox.StatusProcessing: 1, outbox.StatusFailed: 1, outbox.StatusPublished: 2, outbox.StatusAbandoned: 2,
+	}, counts[1].Counts)
+	assert.InDelta(t, 2*time.Hour.Seconds(), counts[1].OldestPending.Seconds(), 60)
+}
+
+// The last error is that of the row that failed last, wherever it stands; a published row's is history.
+func testLastError(t *table) {
+	k := t.keys(4)
+	ids := t.add(k...)
+	at := func(second string) string {
+		return `{"class":"retryable","message":"` + second + `","at":"2026-01-02T03:04:` + second + `.5Z","attempt":1}`
+	}
+	batch := t.claim()
+	s := &outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{
+		{ID: ids[0], Status: outbox.StatusFailed, Spent: true, LastError: at("07")},
+		{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true, LastError: at("09")},
+		{ID: ids[2], Status: outbox.StatusPending, LastError: "written by hand"},
+		{ID: ids[3], Status: outbox.StatusFailed, Spent: true, LastError: at("10")},
+	}}
+	require.Zero(t, t.settle(s).Lost)
+	assert.Equal(t, at("10"), t.counts()[0].LastError)
+	batch = t.claim()
+	require.Equal(t, []int64{ids[0], ids[2], ids[3]}, taken(batch))
+	require.Zero(t, t.settle(&outbox.Settlement{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[3]}}}).Lost)
+	assert.Equal(t, at("09"), t.counts()[0].LastError)
+	t.exec("DELETE FROM {t} WHERE id IN (?, ?)", ids[0], ids[1])
+	assert.Equal(t, "written by hand", t.counts()[0].LastError)
+}

@@ -1,0 +1,83 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// dialect is the little that the suite must say differently from database to database.
+type dialect struct {
+	// placeholder is the n-th parameter, from 1.
+	placeholder func(n int) string
+	// minus is a point in time moved into the past.
+	minus func(column string, by time.Duration) string
+	// fromNow is the time from now to a point in time in microseconds, 0 for NULL.
+	fromNow func(column string) string
+	// text is a uuid as lower-case text.
+	text func(column string) string
+	// no is the literal for a flag that is not set.
+	no string
+	// bytes is the SQL literal of a payload.
+	bytes func(ascii string) string
+	// refuseWorker makes the database refuse every claim by the worker "refused".
+	refuseWorker []string
+	// dropIndex removes {t}'s index of that name.
+	dropIndex func(name string) string
+}
+
+func same(s string) string { return s }
+
+var dialects = map[outbox.Dialect]dialect{
+	outbox.Postgres: {
+		placeholder: func(n int) string { return fmt.Sprintf("$%d", n) },
+		minus: func(column string, by time.Duration) string {
+			return fmt.Sprintf("%s + (%d) * interval '1 microsecond'", column, -by.Microseconds())
+		},
+		fromNow: func(column string) string {
+			return "coalesce((extract(epoch FROM " + column + " - clock_timestamp()) * 1000000)::bigint, 0)"
+		},
+		text:  func(column string) string { return column + "::text" },
+		no:    "false",
+		bytes: func(ascii string) string { return "'" + ascii + "'" },
+		refuseWorker: []string{
+			"CREATE FUNCTION refuse_{f}() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN RAISE 'refused by the test'; END $f$",
+			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} FOR EACH ROW WHEN (NEW.locked_by = 'refused') EXECUTE FUNCTION refuse_{f}()",
+		},
+		dropIndex: func(name string) string { return "DROP INDEX " + name },
+	},
+	outbox.SQLite: {
+		placeholder: func(int) string { return "?" },
+		minus: func(column string, by time.Duration) string {
+			return fmt.Sprintf("%s + (%d)", column, -by.Microseconds())
+		},
+		fromNow: func(column string) string {
+			return "coalesce(" + column + " - CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), 0)"
+		},
+		text:  same,
+		no:    "0",
+		bytes: func(ascii string) string { return "'" + ascii + "'" },
+		refuseWorker: []string{
+			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} WHEN NEW.locked_by = 'refused' BEGIN SELECT RAISE(ABORT, 'refused by the test'); END",
+		},
+		dropIndex: func(name string) string { return "DROP INDEX " + name },
+	},
+	outbox.SQLServer: {
+		placeholder: func(n int) string { return fmt.Sprintf("@p%d", n) },
+		minus: func(column string, by time.Duration) string {
+			return fmt.Sprintf("DATEADD(MICROSECOND, %d, DATEADD(SECOND, %d, %s))",
+				-by%time.Second/time.Microsecond, -by/time.Second, column)
+		},
+		fromNow: func(column string) string {
+			return "coalesce(DATEDIFF_BIG(MICROSECOND, SYSUTCDATETIME(), " + column + "), 0)"
+		},
+		text:  func(column string) string { return "lower(CONVERT(char(36), " + column + "))" },
+		no:    "0",
+		bytes: func(ascii string) string { return "CAST('" + ascii + "' AS varbinary(max))" },
+		refuseWorker: []string{
+			"CREATE TRIGGER refuse_{f} ON {t} AFTER UPDATE AS IF EXISTS (SELECT 1 FROM inserted WHERE locked_by = N'refused') THROW 50000, N'refused by the test', 1",
+		},
+		dropIndex: func(name string) string { return "DROP INDEX " + name + " ON {t}" },
+	},
+}

@@ -1,0 +1,134 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var leaseTests = []test{
+	{name: "RenewExtends", run: testRenew},
+	{name: "RenewOfAPart", run: testRenewPart},
+	{name: "RenewAfterTakeover", run: testRenewLost},
+	{name: "RenewBeforeTakeover", run: testRenewLate},
+}
+
+var readyTests = []test{
+	{name: "NamesTheLanes", run: testReady},
+	{name: "OfOneBroker", run: testReadyBroker},
+}
+
+func (t *table) renew(l outbox.Lease) int {
+	t.Helper()
+	kept, err := t.Store.Renew(t.Context(), l)
+	require.NoError(t, err)
+	return kept
+}
+
+func testRenew(t *table) {
+	ids := t.add(t.keys(2)...)
+	batch := t.claim(func(c *outbox.Claim) { c.Lease = time.Minute })
+	batch.Lease.Duration = lease
+	assert.Equal(t, 2, t.renew(batch.Lease))
+	for _, id := range ids {
+		assert.InDelta(t, lease.Seconds(), t.state(id).LockedFor.Seconds(), 60, "from now on")
+	}
+	t.age(ids[0], "locked_until", 2*time.Minute)
+	assert.Empty(t, t.claim().Messages)
+	t.publish(batch)
+	assert.Zero(t, t.renew(batch.Lease), "nothing is left to renew")
+	assert.Zero(t, t.state(ids[0]).LockedFor)
+}
+
+func testRenewPart(t *table) {
+	ids := t.add(t.keys(3)...)
+	batch := t.claim()
+	require.Zero(t, t.settle(&outbox.Settlement{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[1]}}}).Lost)
+	assert.Equal(t, 2, t.renew(batch.Lease))
+	wrong := batch.Lease
+	wrong.Token = uuid.New()
+	assert.Zero(t, t.renew(wrong))
+}
+
+func testRenewLost(t *table) {
+	ids := t.add(t.keys(2)...)
+	batch := t.claim()
+	t.expire(ids[0])
+	owner := t.claimBy(t.another())
+	require.Equal(t, ids[:1], taken(owner))
+	before := t.state(ids[0])
+	assert.Equal(t, 1, t.renew(batch.Lease), "the row that was taken over counts no more")
+	after := t.state(ids[0])
+	assert.InDelta(t, before.LockedFor.Seconds(), after.LockedFor.Seconds(), 30)
+	assert.Equal(t, owner.Lease.Token.String(), after.Token)
+	t.expire(ids[1])
+	require.Equal(t, ids[1:], taken(t.claim()))
+	assert.Zero(t, t.renew(batch.Lease))
+}
+
+// An expired lease that nobody has taken over can still be renewed.
+func testRenewLate(t *table) {
+	ids := t.add(t.keys(1)...)
+	batch := t.claim()
+	t.expire(ids...)
+	assert.Equal(t, 1, t.renew(batch.Lease))
+	assert.Empty(t, t.claim().Messages)
+	t.publish(batch)
+}
+
+func (t *table) ready() []int {
+	t.Helper()
+	lanes, err := t.Store.Ready(t.Context(), broker)
+	require.NoError(t, err)
+	return lanes
+}
+
+func testReady(t *table) {
+	assert.Empty(t, t.ready())
+	key := t.keys(1)[0]
+	id := t.add(key)[0]
+	mine := []int{t.lane}
+	assert.Equal(t, mine, t.ready())
+	batch := t.claim()
+	assert.Empty(t, t.ready(), "leased")
+	t.expire(id)
+	assert.Equal(t, mine, t.ready(), "a lease that ran out")
+	batch = t.claim()
+	require.Zero(t, t.settle(retryLater(batch, id)).Lost)
+	assert.Empty(t, t.ready(), "backing off")
+	t.age(id, "locked_until", time.Hour)
+	assert.Equal(t, mine, t.ready())
+	t.publish(t.claim())
+	assert.Empty(t, t.ready(), "finished")
+
+	later := newRow(key)
+	later.AvailableAt = time.Now().Add(time.Hour)
+	id = t.insert(later)[0]
+	assert.Empty(t, t.ready(), "not yet")
+	t.age(id, "available_at", 2*time.Hour)
+	assert.Equal(t, mine, t.ready())
+
+	seen := map[int]bool{}
+	for len(seen) < t.Store.Lanes() {
+		seen[t.laneOf(t.add("key-" + uuid.NewString())[0])] = true
+	}
+	all := make([]int, t.Store.Lanes())
+	for lane := range all {
+		all[lane] = lane
+	}
+	assert.Equal(t, all, t.ready())
+}
+
+func testReadyBroker(t *table) {
+	row := newRow("key")
+	row.TargetBroker = "another"
+	t.insert(row)
+	assert.Empty(t, t.ready())
+	lanes, err := t.Store.Ready(t.Context(), "another")
+	require.NoError(t, err)
+	assert.Len(t, lanes, 1)
+}

@@ -1,0 +1,105 @@
+package storetest
+
+import (
+	"sync"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var schemaTests = []test{
+	{name: "MigrateIsIdempotent", run: testMigrate, bare: true},
+	{name: "MigrateConcurrently", run: testMigrateConcurrently, bare: true},
+	{name: "CheckNamesWhatIsMissing", run: testCheck, bare: true},
+	{name: "WithoutTable", run: testWithoutTable, bare: true},
+	{name: "TableNames", run: testTableNames},
+}
+
+func testMigrate(t *table) {
+	steps, err := t.Store.Migrate(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, steps)
+	assert.Equal(t, "0001_outbox", steps[0])
+	ids := t.add("key")
+	steps, err = t.another().Migrate(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, steps)
+	assert.Equal(t, ids, t.ids("SELECT id FROM {t}"), "rows stay")
+	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t}_migrations WHERE version = 1 AND name = 'outbox'"))
+}
+
+func testMigrateConcurrently(t *table) {
+	var (
+		mu      sync.Mutex
+		applied []string
+		group   sync.WaitGroup
+	)
+	for range 6 {
+		store := t.another()
+		group.Go(func() {
+			steps, err := store.Migrate(t.Context())
+			assert.NoError(t, err)
+			mu.Lock()
+			defer mu.Unlock()
+			applied = append(applied, steps...)
+		})
+	}
+	group.Wait()
+	assert.Len(t, applied, int(t.number("SELECT count(*) FROM {t}_migrations")), "each step once: %v", applied)
+	require.NoError(t, t.Store.Check(t.Context()))
+}
+
+func testCheck(t *table) {
+	err := t.Store.Check(t.Context())
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	require.ErrorContains(t, err, t.Table)
+	_, err = t.Store.Migrate(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, t.Store.Check(t.Context()))
+
+	t.exec(t.sql.dropIndex("{t}_open"))
+	t.exec("ALTER TABLE {t} DROP COLUMN tenant_id")
+	err = t.Store.Check(t.Context())
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	require.ErrorContains(t, err, "tenant_id", "each difference is named")
+	require.ErrorContains(t, err, t.Table+"_open")
+}
+
+// Before the migration every verb says what to do.
+func testWithoutTable(t *table) {
+	_, claimErr := t.Store.Exchange(t.Context(), nil, t.request())
+	_, readyErr := t.Store.Ready(t.Context(), broker)
+	_, renewErr := t.Store.Renew(t.Context(), outbox.Lease{Broker: broker})
+	_, purgeErr := t.Store.Purge(t.Context(), outbox.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: broker})
+	_, countErr := t.Store.Counts(t.Context())
+	_, listErr := t.Store.FinishedBrokers(t.Context())
+	for _, err := range []error{claimErr, readyErr, renewErr, purgeErr, countErr, listErr} {
+		require.ErrorIs(t, err, outbox.ErrSchema)
+		assert.ErrorContains(t, err, "fanout migrate")
+	}
+}
+
+// Tables of any allowed name live side by side and share nothing.
+func testTableNames(t *table) {
+	t.add("key")
+	for _, name := range t.Tables {
+		store := t.Open(t.T, name)
+		_, err := store.Migrate(t.Context())
+		require.NoError(t, err, name)
+		require.NoError(t, store.Check(t.Context()), name)
+		other := newTable(t.T, Bundle{Store: store, DB: t.DB, Table: name})
+		ids := other.add(other.keys(2)...)
+		batch := other.claim(limit(1))
+		require.Equal(t, ids[:1], taken(batch), name)
+		kept, err := store.Renew(t.Context(), batch.Lease)
+		require.NoError(t, err)
+		assert.Equal(t, 1, kept)
+		other.publish(batch)
+		assert.Equal(t, []int{other.lane}, other.ready())
+		assert.Equal(t, 1, other.purge(outbox.StatusPublished, 0, 10))
+		assert.Len(t, other.counts(), 1)
+	}
+	assert.Equal(t, 1, t.count(outbox.StatusPending))
+}

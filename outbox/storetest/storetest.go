@@ -1,0 +1,69 @@
+// Package storetest is the conformance suite of outbox stores. A store package runs it against a real database:
+//
+//	func TestConformance(t *testing.T) { storetest.Run(t, newBundle) }
+//
+// The suite looks at the table from outside, by plain SQL, as an operator would. It never sleeps: the database's clock
+// decides what is due, so a test makes time pass by moving the times that stand in the rows.
+package storetest
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// A Bundle is one store on a table of its own, and what the suite needs to look at that table from outside.
+type Bundle struct {
+	// Store under test. Its table does not exist yet: the suite calls Migrate.
+	Store outbox.FullStore
+	// DB is another way into the same database, with no less than four connections unless OneWriter is set.
+	DB *sql.DB
+	// Table is the name of the store's table.
+	Table string
+	// Open makes a further store on the same database, as another process would. It is closed when the test ends.
+	Open func(t *testing.T, table string) outbox.FullStore
+	// Tables are further names for tables that must work: odd ones, and with a schema where the database knows schemas.
+	Tables []string
+	// HoldLane takes the claim lock of a lane on another connection until release is called; nil where a claim waits
+	// instead of being told that the lane is busy.
+	HoldLane func(t *testing.T, broker string, lane int) (release func())
+	// OneWriter says that the database lets one transaction write at a time.
+	OneWriter bool
+}
+
+// Run runs the suite. newBundle is called once for each test, from tests that run in parallel.
+func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
+	t.Helper()
+	for _, group := range []struct {
+		name  string
+		tests []test
+	}{
+		{"Write", writeTests}, {"Claim", claimTests}, {"Order", orderTests}, {"Crash", crashTests},
+		{"Settle", settleTests}, {"Lease", leaseTests}, {"Ready", readyTests}, {"Race", raceTests},
+		{"Purge", purgeTests}, {"Counts", countsTests}, {"Schema", schemaTests}, {"Model", modelTests},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			for _, test := range group.tests {
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
+					bundle := newBundle(t)
+					if !test.bare {
+						if _, err := bundle.Store.Migrate(t.Context()); err != nil {
+							t.Fatalf("migrate: %v", err)
+						}
+					}
+					test.run(newTable(t, bundle))
+				})
+			}
+		})
+	}
+}
+
+// A test is one case of the suite.
+type test struct {
+	name string
+	run  func(*table)
+	bare bool // the test migrates by itself
+}

@@ -1,0 +1,121 @@
+package storetest
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var writeTests = []test{
+	{name: "DefaultsOfPlainSQL", run: testDefaults},
+	{name: "OneRowPerMessageAndBroker", run: testUnique},
+	{name: "ChecksRefuseHalfMadeUpdates", run: testChecks},
+	{name: "TextsAndBytesAreExact", run: testExact},
+	{name: "InsertMissing", run: testInsertMissing},
+}
+
+// A row needs five columns; all else has a default.
+func testDefaults(t *table) {
+	id := uuid.New()
+	t.exec("INSERT INTO {t} (message_id, target_broker, stream, type, payload) VALUES ('" + id.String() + "', '" + broker +
+		"', 'ordering::order', 'Ordering.OrderPlaced.v1', " + t.sql.bytes(`{"a":1}`) + ")")
+	row := t.ids("SELECT id FROM {t}")[0]
+	assert.Equal(t, state{Status: "pending"}, t.state(row))
+	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} WHERE ordering_key IS NULL AND headers IS NULL AND tenant_id IS NULL"+
+		" AND correlation_id IS NULL AND causation_id IS NULL AND aggregate_type IS NULL AND aggregate_id IS NULL"+
+		" AND available_at IS NULL AND expires_at IS NULL AND parked = parked AND priority = 0 AND content_type = 'application/json'"))
+
+	t.lane = t.laneOf(row)
+	assert.GreaterOrEqual(t, t.lane, 0)
+	assert.Less(t, t.lane, t.Store.Lanes())
+	batch := t.claim()
+	require.Len(t, batch.Messages, 1)
+	m := batch.Messages[0]
+	assert.WithinDuration(t, time.Now(), m.CreatedAt, time.Minute)
+	m.CreatedAt = time.Time{}
+	assert.Equal(t, outbox.Message{
+		ID: row, MessageID: id.String(), Stream: "ordering::order", Type: "Ordering.OrderPlaced.v1",
+		ContentType: "application/json", Payload: []byte(`{"a":1}`),
+	}, m)
+}
+
+func testUnique(t *table) {
+	row := newRow("key")
+	t.insert(row)
+	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
+	require.NoError(t, err)
+	require.Error(t, inserter.Insert(t.Context(), t.DB, []outbox.Row{row}), "the same message for the same broker")
+	row.TargetBroker = "another"
+	require.NoError(t, inserter.Insert(t.Context(), t.DB, []outbox.Row{row}))
+	assert.Equal(t, int64(2), t.number("SELECT count(*) FROM {t}"))
+}
+
+// finished_at goes with the status, so that no update by hand can hide a row from the claim or bring back a finished one.
+func testChecks(t *table) {
+	id := t.add("key")[0]
+	for _, change := range []string{
+		"status = 'published'", "status = 'abandoned'", "status = 'done'", "status = NULL", "status = ''", "status = 'PENDING'",
+		"finished_at = created_at", "status = 'failed', finished_at = created_at",
+		"status = 'processing'", "status = 'processing', locked_until = created_at",
+		"target_broker = NULL", "payload = NULL", "stream = NULL", "type = NULL", "message_id = NULL",
+	} {
+		assert.Error(t, t.try("UPDATE {t} SET "+change+" WHERE id = ?", id), change)
+	}
+	t.exec("UPDATE {t} SET status = 'abandoned', finished_at = created_at WHERE id = ?", id)
+	assert.Error(t, t.try("UPDATE {t} SET status = 'pending' WHERE id = ?", id))
+	t.exec("UPDATE {t} SET status = 'pending', finished_at = NULL WHERE id = ?", id)
+}
+
+// A relay never looks into a payload, and hands on texts as they were written.
+func testExact(t *table) {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	unicode := "schlüssel ключ 鍵 🔑 '\"\\%_{}$1?@p1 \u2028"
+	rows := []outbox.Row{newRow(unicode), newRow(unicode), newRow(unicode)}
+	rows[0].Payload = all
+	rows[1].Payload = []byte{}
+	rows[2].Payload = bytes.Repeat(all, 4096)
+	rows[0].Stream, rows[0].Type = unicode, unicode
+	rows[0].CorrelationID, rows[0].ContentType, rows[0].Headers = unicode, "application/cloudevents+json; charset=utf-8", `{"a":"`+strings.Repeat("ü", 5000)+`"}`
+	rows[0].Priority = -100
+	rows[1].Priority = 100
+	ids := t.insert(rows...)
+	t.lane = t.laneOf(ids[0])
+
+	batch := t.claim(func(c *outbox.Claim) { c.Worker = unicode })
+	require.Equal(t, ids, taken(batch))
+	for i, m := range batch.Messages {
+		assert.Equal(t, rows[i].MessageID.String(), m.MessageID)
+		assert.True(t, bytes.Equal(rows[i].Payload, m.Payload), "payload %d", i)
+		assert.Equal(t, unicode, m.OrderingKey)
+		assert.Equal(t, rows[i].Priority, m.Priority)
+		assert.Equal(t, rows[i].Stream, m.Stream)
+		assert.Equal(t, rows[i].Type, m.Type)
+		assert.Equal(t, rows[i].CorrelationID, m.CorrelationID)
+		assert.Equal(t, rows[i].Headers, m.Headers)
+	}
+	assert.Equal(t, rows[0].ContentType, batch.Messages[0].ContentType)
+	assert.Equal(t, unicode, t.state(ids[0]).Worker)
+}
+
+// InsertMissing is what a retried transaction uses: what is there already stays as it is.
+func testInsertMissing(t *table) {
+	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
+	require.NoError(t, err)
+	rows := []outbox.Row{newRow("a"), newRow("b"), newRow("c")}
+	require.NoError(t, inserter.InsertMissing(t.Context(), t.DB, rows[1:2]))
+	rows[1].Payload = []byte("changed")
+	require.NoError(t, inserter.InsertMissing(t.Context(), t.DB, rows))
+	require.NoError(t, inserter.InsertMissing(t.Context(), t.DB, rows))
+	assert.Equal(t, int64(3), t.number("SELECT count(*) FROM {t}"))
+	assert.Zero(t, t.number("SELECT count(*) FROM {t} WHERE payload = "+t.sql.bytes("changed")))
+	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} AS a JOIN {t} AS c ON a.id < c.id WHERE a.ordering_key = 'a' AND c.ordering_key = 'c'"))
+}

@@ -1,0 +1,157 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// worker claims, publishes and settles, one batch after the other.
+type worker struct {
+	*Processor
+	name   string
+	lane   int // the last one worked on
+	window int
+}
+
+const (
+	// maxBatchesPerLane is how long a worker stays on one lane before the others get their turn.
+	maxBatchesPerLane = 8
+	// maxWindow bounds, in batches, how far a claim looks past rows that must wait.
+	maxWindow = 64
+	// probeLimit is how many rows try out a broker that was unavailable.
+	probeLimit = 10
+)
+
+func (w *worker) run(ctx, grace context.Context) {
+	for {
+		lane, ok := w.lanes.take(ctx, w.lane)
+		if !ok {
+			return
+		}
+		w.lane = lane
+		more := w.drain(ctx, grace, lane)
+		w.lanes.put(lane, more)
+	}
+}
+
+// drain works on one lane until it is empty or others should have their turn. more is true when it may hold more work.
+func (w *worker) drain(ctx, grace context.Context, lane int) (more bool) {
+	var settlement *Settlement
+	for range maxBatchesPerLane {
+		if settlement != nil && w.gate.closed() { // rows must not stay leased while nobody sends them
+			_, _ = w.exchange(grace, settlement, nil)
+			settlement = nil
+		}
+		probe, err := w.gate.enter(ctx)
+		if err != nil { // shutting down
+			break
+		}
+		claim := w.claim(lane, probe)
+		claimedAt := time.Now()
+		exchanged, err := w.exchange(grace, settlement, claim)
+		settlement = nil
+		batch := &exchanged.Batch
+		if err != nil || len(batch.Messages) == 0 {
+			if probe {
+				w.gate.leave()
+			}
+			if err != nil {
+				return false // the poller finds the lane again when the database answers
+			}
+			if w.widen(batch, claim) {
+				continue
+			}
+			return w.pause(ctx, batch.Busy)
+		}
+		w.counters.claimed.Add(int64(len(batch.Messages)))
+		w.widen(batch, claim)
+		settlement = w.deliver(ctx, grace, batch, claimedAt)
+	}
+	if settlement != nil {
+		_, _ = w.exchange(grace, settlement, nil) // logged there; the leases return what could not be settled
+	}
+	return true
+}
+
+func (w *worker) claim(lane int, probe bool) *Claim {
+	claim := &Claim{
+		Broker: w.broker, Lane: lane, Limit: w.policy.BatchSize, Window: w.window, Lease: w.policy.Lease, Worker: w.name,
+		Unordered: w.policy.Unordered,
+	}
+	if probe {
+		claim.Limit = min(claim.Limit, probeLimit)
+	}
+	return claim
+}
+
+// widen adapts the window: it grows while rows that must wait fill it, and shrinks when the claim comes back full.
+// again is true when an empty claim should be repeated with the larger window.
+func (w *worker) widen(batch *Batch, claim *Claim) (again bool) {
+	claimed := len(batch.Messages)
+	switch {
+	case batch.Seen >= claim.Window && claimed < claim.Limit/2 && w.window < maxWindow*w.policy.BatchSize:
+		w.window = min(2*w.window, maxWindow*w.policy.BatchSize)
+		return claimed == 0
+	case claimed >= claim.Limit:
+		w.window = max(w.policy.BatchSize, w.window/2)
+	}
+	return false
+}
+
+// pause lets another process finish its claim on the lane.
+func (w *worker) pause(ctx context.Context, busy bool) (more bool) {
+	if !busy {
+		return false
+	}
+	timer := time.NewTimer(w.policy.PollMin)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return true
+}
+
+// exchange settles and claims. A settlement whose fate is unknown is repeated, without the claim, until it is known or
+// the lease is about to end anyway.
+func (w *worker) exchange(grace context.Context, settlement *Settlement, claim *Claim) (Exchanged, error) {
+	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by a shutdown.
+	exchanged, err := w.store.Exchange(grace, settlement, claim)
+	if settlement == nil || exchanged.Settled != nil {
+		if grace.Err() == nil {
+			w.heard(&w.claimFailing, "claim rows", err)
+		}
+		w.settled(exchanged.Settled)
+		return exchanged, err
+	}
+	w.log.Error("cannot write the outcome of a batch; trying again", "error", err, "rows", len(settlement.Published)+len(settlement.Other))
+	delay, deadline := w.policy.PollMin, time.Now().Add(w.policy.Lease)
+	for time.Now().Add(delay).Before(deadline) {
+		timer := time.NewTimer(delay)
+		select {
+		case <-timer.C:
+		case <-grace.Done():
+		}
+		timer.Stop()
+		if grace.Err() != nil {
+			break
+		}
+		again, retryErr := w.store.Exchange(grace, settlement, nil)
+		if retryErr == nil {
+			// Rows that carry the token no more may have been settled by the first try: no verdict about leases.
+			return again, err
+		}
+		delay = min(2*delay, 5*time.Second)
+	}
+	w.log.Error("gave up writing the outcome of a batch: its messages will be delivered again, under the same ids, when their lease ends",
+		"error", err, "rows", len(settlement.Published)+len(settlement.Other))
+	return exchanged, err
+}
+
+func (w *worker) settled(settled *Settled) {
+	if settled == nil || settled.Lost == 0 {
+		return
+	}
+	w.counters.leaseLost.Add(int64(settled.Lost))
+	w.log.Warn("lease lost: rows had been taken over by the time their outcome was known; they were left as they are", "rows", settled.Lost)
+}

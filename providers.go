@@ -1,0 +1,187 @@
+package fanout
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	_ "github.com/glebarez/sqlite"       // the database/sql driver "sqlite", which needs no C compiler
+	_ "github.com/microsoft/go-mssqldb"  // the database/sql driver "sqlserver"
+	pgdialect "gorm.io/driver/postgres"  // to read the DSN of an application's handle
+	msdialect "gorm.io/driver/sqlserver" // likewise
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/cleanup"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/postgres"
+	"github.com/gorm-fanout/fanout/outbox/sqlite"
+	"github.com/gorm-fanout/fanout/outbox/sqlserver"
+)
+
+// OpenStore connects to one database of the configuration, for tools that look at the table or migrate it. It does not
+// check the schema. The caller closes the store.
+func OpenStore(ctx context.Context, cfg *config.Config, name string) (outbox.FullStore, error) {
+	if _, ok := cfg.Databases[name]; !ok {
+		return nil, fmt.Errorf("fanout: the configuration has no database %q (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases)))
+	}
+	store, err := openStore(ctx, cfg, name, &options{})
+	if err != nil {
+		return nil, fmt.Errorf("fanout: database %q: %w", name, err)
+	}
+	return store, nil
+}
+
+// spareConns are the connections of a store beside one for each worker: for renewals, probes and the purge.
+const spareConns = 3
+
+func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (outbox.FullStore, error) {
+	database := cfg.Databases[name]
+	table := cfg.Routing().WithDefaults().Table
+	handle := o.handles[name]
+	dsn := database.DSN.Reveal()
+	if dsn == "" && handle != nil {
+		dsn = dsnOf(handle)
+	}
+	conns := spareConns
+	for _, broker := range cfg.BrokerNames() {
+		conns += policyOf(cfg, broker, o).WithDefaults().Workers
+	}
+	switch {
+	case handle != nil && handle.Name() != string(database.Driver):
+		return nil, fmt.Errorf("the handle given to WithDB is of driver %s, the configuration says %s", handle.Name(), database.Driver)
+	case database.Driver == outbox.SQLite && dsn == "" && handle != nil:
+		return shareSQLite(handle, table)
+	case dsn == "":
+		return nil, errors.New("there is no dsn: set databases." + name + ".dsn, or pass the handle with fanout.WithDB")
+	}
+	switch database.Driver {
+	case outbox.Postgres:
+		return postgres.Open(ctx, postgres.Config{DSN: dsn, Table: table, MaxConns: conns})
+	case outbox.SQLServer:
+		return openSQL(ctx, "sqlserver", dsn, conns, func(db *sql.DB) (outbox.FullStore, error) { return sqlserver.New(db, table) })
+	case outbox.SQLite:
+		if strings.Contains(dsn, ":memory:") || strings.Contains(dsn, "mode=memory") {
+			return nil, errors.New("an in-memory SQLite database cannot be opened twice: leave dsn empty and pass the handle with fanout.WithDB")
+		}
+		return openSQL(ctx, "sqlite", sqliteDSN(dsn), conns, func(db *sql.DB) (outbox.FullStore, error) { return sqlite.New(db, table) })
+	default:
+		return nil, fmt.Errorf("driver %q is not supported: use postgres, sqlserver or sqlite", database.Driver)
+	}
+}
+
+// dsnOf reads the DSN from a handle that was opened with GORM's own drivers; empty where that cannot be known.
+func dsnOf(db *gorm.DB) string {
+	switch dialector := db.Dialector.(type) {
+	case *pgdialect.Dialector:
+		return dialector.DSN
+	case *msdialect.Dialector:
+		return dialector.DSN
+	default:
+		return ""
+	}
+}
+
+// shareSQLite uses the application's own handle, which is the only way to an in-memory database.
+func shareSQLite(handle *gorm.DB, table string) (outbox.FullStore, error) {
+	db, err := handle.DB()
+	if err != nil {
+		return nil, fmt.Errorf("read the handle: %w", err)
+	}
+	return sqlite.New(db, table)
+}
+
+// sqliteDSN adds what several connections to one file need, unless the DSN sets it: a write-ahead log, so that readers
+// and the writer do not wait for each other, and patience with the other writers.
+func sqliteDSN(dsn string) string {
+	separator := "?"
+	if strings.Contains(dsn, "?") {
+		separator = "&"
+	}
+	for _, pragma := range []string{"journal_mode(WAL)", "busy_timeout(10000)"} {
+		if name, _, _ := strings.Cut(pragma, "("); !strings.Contains(dsn, name) {
+			dsn += separator + "_pragma=" + pragma
+			separator = "&"
+		}
+	}
+	return dsn
+}
+
+// ownedStore closes the pool that was opened for it.
+type ownedStore struct {
+	outbox.FullStore
+	db *sql.DB
+}
+
+func (s ownedStore) Close() error { return errors.Join(s.FullStore.Close(), s.db.Close()) }
+
+func openSQL(ctx context.Context, driver, dsn string, conns int, open func(*sql.DB) (outbox.FullStore, error)) (outbox.FullStore, error) {
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot read the dsn; check its form", driver) // the cause would quote the password
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	if err := db.PingContext(ctx); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("%s: cannot reach the database: %w", driver, err)
+	}
+	store, err := open(db)
+	if err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return ownedStore{FullStore: store, db: db}, nil
+}
+
+func openBroker(ctx context.Context, name string, cfg config.Broker, o *options) (brokers.Broker, error) {
+	if broker, ok := o.brokers[name]; ok {
+		return broker, nil
+	}
+	if factory, ok := o.types[cfg.Type]; ok {
+		return factory(ctx, name, cfg)
+	}
+	switch cfg.Type {
+	case config.TypeRedis:
+		return redisstreams.Open(cfg.URL.Reveal())
+	case config.TypePubSub:
+		var opts []gcppubsub.Option
+		if cfg.Endpoint != "" {
+			opts = append(opts, gcppubsub.WithEndpoint(cfg.Endpoint))
+		}
+		return gcppubsub.Open(ctx, cfg.Project, opts...)
+	case config.TypeMemory:
+		return memory.New(), nil
+	default:
+		return nil, fmt.Errorf("type %q is not built in: register it with fanout.WithBrokerType, or use redis, pubsub or memory", cfg.Type)
+	}
+}
+
+func policyOf(cfg *config.Config, broker string, o *options) outbox.Policy {
+	policy := cfg.Policy(broker)
+	if o.workers > 0 {
+		policy.Workers = o.workers
+	}
+	return policy
+}
+
+func cleanupConfig(cfg *config.Config, purgers map[string]outbox.Purger, log *slog.Logger) cleanup.Config {
+	retentions := make(map[string]cleanup.Retention, len(cfg.Brokers))
+	for name := range cfg.Brokers {
+		retention := cfg.Retention(name)
+		retentions[name] = cleanup.Retention{Published: retention.Published, Abandoned: retention.Abandoned}
+	}
+	return cleanup.Config{
+		Databases: purgers, Interval: cfg.Cleanup.Interval, BatchSize: cfg.Cleanup.BatchSize, Brokers: retentions, Log: log,
+		Retention: cleanup.Retention{Published: cfg.Cleanup.PublishedRetention, Abandoned: cfg.Cleanup.AbandonedRetention},
+	}
+}

@@ -1,0 +1,87 @@
+package uow
+
+import (
+	"reflect"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// Aggregate is embedded by domain types that raise events. It adds the method Raise and nothing else: no column in the
+// database, nothing in JSON. The zero value is ready to use.
+//
+//	type Order struct {
+//		ID, Customer, Status string
+//		uow.Aggregate
+//	}
+//
+// Copies of a value that has raised something share its events: GORM copies structs, and none of the copies must lose or
+// repeat an event. A copy that was made before the first Raise is on its own, which is what happens in
+// "for _, o := range orders { o.Raise(...) }": range over the index instead.
+//
+// Like other fields, an aggregate is not safe for concurrent use.
+type Aggregate struct {
+	recorder *Recorder
+}
+
+// Raise records an event, a plain value whose type is registered in the catalog. Id and time of the message are fixed
+// now, so that a transaction that is tried again writes the same message. The event goes to the outbox when a
+// transaction that wrote this aggregate commits, whether it was raised before the aggregate was saved or after. When the
+// transaction rolls back, the event stays pending and goes with the next one that succeeds.
+//
+// The options refine this one event; see envelope.Option.
+func (a *Aggregate) Raise(event any, options ...envelope.Option) {
+	a.fanoutRecorder().raise(event, options)
+}
+
+// fanoutRecorder is how RecorderOf finds the recorder; being unexported, it is no part of the embedding type's interface.
+func (a *Aggregate) fanoutRecorder() *Recorder {
+	if a.recorder == nil {
+		a.recorder = new(Recorder)
+	}
+	return a.recorder
+}
+
+type aggregate interface{ fanoutRecorder() *Recorder }
+
+var aggregateType = reflect.TypeFor[aggregate]()
+
+// IsAggregate reports whether a struct type, or what a pointer type points to, embeds Aggregate.
+func IsAggregate(t reflect.Type) bool {
+	if t.Kind() != reflect.Pointer {
+		t = reflect.PointerTo(t)
+	}
+	return t.Implements(aggregateType)
+}
+
+// RecorderOf returns the recorder of an aggregate, given as a struct value. A value that cannot be addressed is a copy: it
+// has a recorder only when it was made after the first Raise. ok is false when there is none.
+func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
+	if !v.CanAddr() {
+		if !IsAggregate(v.Type()) {
+			return nil, false
+		}
+		addressable := reflect.New(v.Type())
+		addressable.Elem().Set(v)
+		a, _ := addressable.Interface().(aggregate)
+		recorder = a.fanoutRecorder()
+		return recorder, recorder.Len() > 0 // a fresh one would be lost with the copy
+	}
+	a, ok := v.Addr().Interface().(aggregate)
+	if !ok {
+		return nil, false
+	}
+	return a.fanoutRecorder(), true
+}
+
+// Pending returns the events that an aggregate has raised and that no commit has written yet, oldest first. It is meant
+// for tests and assertions.
+func Pending(a interface{ fanoutRecorder() *Recorder }) []any {
+	recorder := a.fanoutRecorder()
+	recorder.mu.Lock()
+	defer recorder.mu.Unlock()
+	events := make([]any, len(recorder.events))
+	for i, event := range recorder.events {
+		events[i] = event.Data
+	}
+	return events
+}

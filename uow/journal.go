@@ -1,0 +1,221 @@
+package uow
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// A Journal belongs to one database transaction. It notes which aggregates the transaction wrote and which events were
+// published without one, follows its savepoints, and tells at the commit what is to be flushed. It is safe for
+// concurrent use, as a transaction is.
+type Journal struct {
+	mu         sync.Mutex
+	entries    []entry
+	savepoints []savepoint
+	undone     []span
+	untouched  map[*Recorder]string // a statement on them changed no row
+	after      []func()
+}
+
+// entry is one thing that the transaction wrote: an aggregate, or an event without one.
+type entry struct {
+	recorder *Recorder
+	event    *Raised // set when there is no aggregate
+	source   func() envelope.Source
+	context  envelope.Context
+	at       uint64
+}
+
+// savepoint remembers how long the journal was.
+type savepoint struct {
+	name    string
+	entries int
+	at      uint64
+}
+
+// span is the time between a savepoint and its rollback. What was raised in it does not belong to the transaction, until
+// its aggregate is written again.
+type span struct{ from, to uint64 }
+
+// Flush is one event that a commit is to write.
+type Flush struct {
+	*Raised
+	Source  envelope.Source
+	Context envelope.Context
+
+	recorder *Recorder
+}
+
+// Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the commit, is flushed.
+// source is asked at the commit, and only if there is something to flush.
+func (j *Journal) Track(recorder *Recorder, source func() envelope.Source, context envelope.Context) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.untouched, recorder)
+	j.entries = append(j.entries, entry{recorder: recorder, source: source, context: context, at: clock.Add(1)})
+}
+
+// Untouched notes that a statement on an aggregate changed no row, so that its events stay pending. name is for the
+// warning.
+func (j *Journal) Untouched(recorder *Recorder, name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.untouched == nil {
+		j.untouched = make(map[*Recorder]string)
+	}
+	j.untouched[recorder] = name
+}
+
+// Publish notes an event without an aggregate.
+func (j *Journal) Publish(event *Raised, context envelope.Context) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entries = append(j.entries, entry{event: event, context: context, at: clock.Add(1)})
+}
+
+// AfterCommit keeps a function for after the commit. A rollback to a savepoint does not take it back.
+func (j *Journal) AfterCommit(f func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.after = append(j.after, f)
+}
+
+// Savepoint notes that a savepoint was set. Names may repeat; the last one of a name counts.
+func (j *Journal) Savepoint(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.savepoints = append(j.savepoints, savepoint{name: name, entries: len(j.entries), at: clock.Add(1)})
+}
+
+// RollbackTo notes that the transaction went back to a savepoint, which stays set. An unknown name is ignored: the
+// database has accepted it, so it was set before the journal began.
+func (j *Journal) RollbackTo(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	i := j.find(name)
+	if i < 0 {
+		return
+	}
+	j.undone = append(j.undone, span{from: j.savepoints[i].at, to: clock.Add(1)})
+	clear(j.entries[j.savepoints[i].entries:])
+	j.entries = j.entries[:j.savepoints[i].entries]
+	j.savepoints = j.savepoints[:i+1]
+}
+
+// Release notes that a savepoint, and those set after it, were released: their work belongs to what is around them.
+func (j *Journal) Release(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if i := j.find(name); i >= 0 {
+		j.savepoints = j.savepoints[:i]
+	}
+}
+
+func (j *Journal) find(name string) int {
+	for i := len(j.savepoints) - 1; i >= 0; i-- {
+		if j.savepoints[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Collect returns what a commit is to flush now, in the order in which it was raised. It changes nothing: should the
+// commit fail, everything is still pending.
+func (j *Journal) Collect() []Flush {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.entries) == 0 {
+		return nil
+	}
+	var (
+		flush []Flush
+		seen  = make(map[*Recorder]struct{}, len(j.entries))
+	)
+	for i := len(j.entries) - 1; i >= 0; i-- { // the last write of an aggregate counts
+		e := &j.entries[i]
+		if e.event != nil {
+			flush = append(flush, Flush{Raised: e.event, Context: e.context})
+			continue
+		}
+		if _, ok := seen[e.recorder]; ok {
+			continue
+		}
+		seen[e.recorder] = struct{}{}
+		flush = j.collect(flush, e)
+	}
+	slices.SortFunc(flush, func(a, b Flush) int { return cmp.Compare(a.raisedAt, b.raisedAt) })
+	return flush
+}
+
+// collect appends the events of one aggregate that belong to the transaction.
+func (j *Journal) collect(flush []Flush, e *entry) []Flush {
+	var source *envelope.Source
+	for _, event := range e.recorder.Events() {
+		if j.isUndone(event.raisedAt, e.at) {
+			continue
+		}
+		if source == nil {
+			s := e.source()
+			source = &s
+		}
+		f := Flush{Raised: event, Source: *source, Context: e.context, recorder: e.recorder}
+		f.Source.Sequence = event.Sequence
+		flush = append(flush, f)
+	}
+	return flush
+}
+
+// isUndone reports whether an event was raised inside a savepoint that was rolled back, with no write of its aggregate
+// after that.
+func (j *Journal) isUndone(raisedAt, trackedAt uint64) bool {
+	for _, s := range j.undone {
+		if s.from < raisedAt && raisedAt < s.to && trackedAt < s.to {
+			return true
+		}
+	}
+	return false
+}
+
+// Left returns the aggregates that the transaction touched and that keep pending events after flushing the given ones:
+// type name to number of events.
+func (j *Journal) Left() map[string]int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var left map[string]int
+	for recorder, name := range j.untouched {
+		if n := recorder.Len(); n > 0 {
+			if left == nil {
+				left = make(map[string]int)
+			}
+			left[name] += n
+		}
+	}
+	return left
+}
+
+// Committed clears exactly the events that were flushed and returns the functions to run now.
+func (j *Journal) Committed(flushed []Flush) []func() {
+	committed := make(map[*Recorder]map[*Raised]struct{})
+	for i := range flushed {
+		recorder := flushed[i].recorder
+		if recorder == nil {
+			continue
+		}
+		if committed[recorder] == nil {
+			committed[recorder] = make(map[*Raised]struct{})
+		}
+		committed[recorder][flushed[i].Raised] = struct{}{}
+	}
+	for recorder, events := range committed {
+		recorder.remove(events)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	after := j.after
+	j.after, j.entries, j.savepoints = nil, nil, nil
+	return after
+}

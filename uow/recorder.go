@@ -1,0 +1,74 @@
+package uow
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// A Recorder keeps the events that one aggregate has raised and no commit has written yet. All copies of the aggregate
+// share it. It is safe for concurrent use.
+type Recorder struct {
+	mu     sync.Mutex
+	events []*Raised
+}
+
+// Raised is an event with its place in the order of all events of the process.
+type Raised struct {
+	envelope.Event
+	// Sequence counts the events of the aggregate that are pending together, from 1.
+	Sequence int
+
+	raisedAt    uint64
+	unconfirmed atomic.Bool
+}
+
+// Unconfirmed reports whether the event was written in a transaction whose outcome we could not see.
+func (r *Raised) Unconfirmed() bool { return r.unconfirmed.Load() }
+
+// SetUnconfirmed says that the event was written in a transaction that belongs to the caller. It stays pending: should
+// the caller roll back, nothing is lost, and should it commit, the next write of the same event finds its row there.
+func (r *Raised) SetUnconfirmed() { r.unconfirmed.Store(true) }
+
+// clock orders what happens in units of work: events raised, aggregates tracked, savepoints set and rolled back.
+var clock atomic.Uint64 //nolint:gochecknoglobals // an order within the process needs one counter
+
+func newRaised(data any, options []envelope.Option) *Raised {
+	return &Raised{Event: envelope.NewEvent(data, options...), Sequence: 1, raisedAt: clock.Add(1)}
+}
+
+func (r *Recorder) raise(data any, options []envelope.Option) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	event := newRaised(data, options)
+	if n := len(r.events); n > 0 {
+		event.Sequence = r.events[n-1].Sequence + 1
+	}
+	r.events = append(r.events, event)
+}
+
+// Len is the number of pending events.
+func (r *Recorder) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.events)
+}
+
+// Events returns the pending events, oldest first.
+func (r *Recorder) Events() []*Raised {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// remove takes out events that were committed, in one pass; those raised meanwhile stay.
+func (r *Recorder) remove(committed map[*Raised]struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool {
+		_, ok := committed[event]
+		return ok
+	})
+}

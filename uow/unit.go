@@ -1,0 +1,84 @@
+package uow
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// PluginName is the name under which the capture plugin is registered with GORM.
+const PluginName = "fanout"
+
+// Plugin is what a unit of work needs of the capture plugin. Package gormplugin implements it; it is found in the GORM
+// handle's plugins, so that domain code does not depend on it.
+type Plugin interface {
+	// Publish writes an event without an aggregate in the transaction of tx.
+	Publish(tx *gorm.DB, event *Raised) error
+	// Track treats an aggregate, given as a pointer, as written by the transaction of tx.
+	Track(tx *gorm.DB, aggregate any) error
+	// AfterCommit runs f once the outermost transaction of tx has committed.
+	AfterCommit(tx *gorm.DB, f func()) error
+}
+
+var (
+	// ErrNoPlugin is returned when the GORM handle does not capture events.
+	ErrNoPlugin = errors.New("uow: the GORM handle has no outbox: register it with db.Use(gormplugin.New(...))")
+	// ErrNoTransaction is returned when an event is published outside a transaction.
+	ErrNoTransaction = errors.New("uow: there is no transaction: an event must be published in the transaction that it reports on, inside db.Transaction or uow.Do")
+)
+
+func pluginOf(db *gorm.DB) (Plugin, error) {
+	plugin, ok := db.Plugins[PluginName].(Plugin)
+	if !ok {
+		return nil, ErrNoPlugin
+	}
+	return plugin, nil
+}
+
+// Publish writes an event that belongs to no aggregate, in the transaction of tx. Outside a transaction it is an error
+// that wraps ErrNoTransaction. The event's type is checked at once, the row is written when the transaction commits.
+func Publish(tx *gorm.DB, event any, options ...envelope.Option) error {
+	plugin, err := pluginOf(tx)
+	if err != nil {
+		return err
+	}
+	return plugin.Publish(tx, newRaised(event, options))
+}
+
+// A Unit is one unit of work under way.
+type Unit struct {
+	// DB is the transaction. Use it for everything that belongs to the unit.
+	DB *gorm.DB
+
+	plugin Plugin
+}
+
+// Publish writes an event that belongs to no aggregate.
+func (u *Unit) Publish(event any, options ...envelope.Option) error {
+	return u.plugin.Publish(u.DB, newRaised(event, options))
+}
+
+// Track flushes what an aggregate has raised although the unit writes no row of it through GORM: it was written with raw
+// SQL, say. The aggregate is given as a pointer.
+func (u *Unit) Track(aggregate any) error { return u.plugin.Track(u.DB, aggregate) }
+
+// AfterCommit runs f once the outermost transaction has committed, in the goroutine that commits. It does not run when the
+// transaction rolls back.
+func (u *Unit) AfterCommit(f func()) error { return u.plugin.AfterCommit(u.DB, f) }
+
+// Do runs f in a transaction and commits it when f returns nil, together with all events that were raised. An error, or a
+// panic, rolls back; a panic goes on to the caller. Within a transaction, Do joins it by a savepoint: an error of f takes
+// back only what f did.
+func Do(ctx context.Context, db *gorm.DB, f func(*Unit) error, options ...*sql.TxOptions) error {
+	plugin, err := pluginOf(db)
+	if err != nil {
+		return err
+	}
+	return db.WithContext(ctx).Transaction(func(tx *gorm.DB) error { //nolint:wrapcheck // f's error is the caller's own
+		return f(&Unit{DB: tx, plugin: plugin})
+	}, options...)
+}
