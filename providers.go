@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 
@@ -154,15 +155,28 @@ func openBroker(ctx context.Context, name string, cfg config.Broker, o *options)
 	case config.TypeRedis:
 		return redisstreams.Open(cfg.URL.Reveal())
 	case config.TypePubSub:
-		var opts []gcppubsub.Option
-		if cfg.Endpoint != "" {
-			opts = append(opts, gcppubsub.WithEndpoint(cfg.Endpoint))
-		}
-		return gcppubsub.Open(ctx, cfg.Project, opts...)
+		return gcppubsub.Open(ctx, cfg.Project, pubsubEndpoint(cfg.Endpoint)...)
 	case config.TypeMemory:
 		return memory.New(), nil
 	default:
 		return nil, fmt.Errorf("type %q is not built in: register it with fanout.WithBrokerType, or use redis, pubsub or memory", cfg.Type)
+	}
+}
+
+// pubsubEndpoint tells Google's own endpoints, such as the regional ones, from emulators, which have neither TLS nor
+// credentials.
+func pubsubEndpoint(endpoint string) []gcppubsub.Option {
+	host := endpoint
+	if h, _, err := net.SplitHostPort(endpoint); err == nil {
+		host = h
+	}
+	switch {
+	case endpoint == "":
+		return nil
+	case strings.HasSuffix(host, ".googleapis.com"):
+		return []gcppubsub.Option{gcppubsub.WithEndpoint(endpoint)}
+	default:
+		return []gcppubsub.Option{gcppubsub.WithEmulator(endpoint)}
 	}
 }
 

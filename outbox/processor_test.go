@@ -87,7 +87,7 @@ func (r *rig) until(limit time.Duration, condition func() bool) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("not within %s", limit)
 		}
-		time.Sleep(10 * time.Millisecond) // of the bubble's time
+		time.Sleep(max(limit/1000, 10*time.Millisecond)) // of the bubble's time
 	}
 }
 
@@ -170,7 +170,7 @@ func TestProcessorRetriesAndAbandons(t *testing.T) {
 			}
 			return nil
 		}}
-		r := start(t, path, broker, outbox.Policy{Retry: outbox.Retry{Jitter: -1}})
+		r := start(t, path, broker, outbox.Policy{Retry: outbox.Retry{Jitter: -1}, PollMax: 2 * time.Second})
 		r.insert("k", "bad")
 		r.insert("k", "follower")
 		r.insert("other", "free")
@@ -184,8 +184,8 @@ func TestProcessorRetriesAndAbandons(t *testing.T) {
 		assert.Equal(t, "no luck", r.query(`SELECT last_error ->> 'message' FROM outbox_messages WHERE message_id = 'bad'`)[len("retryable: "):])
 		require.Len(t, times, 5)
 		for i, minutes := range []time.Duration{1, 2, 4, 8} {
-			// The poll adds at most a second.
-			assert.InDelta(t, float64(minutes*time.Minute), float64(times[i+1].Sub(times[i])), float64(2*time.Second))
+			// The poll adds at most its own interval.
+			assert.InDelta(t, float64(minutes*time.Minute), float64(times[i+1].Sub(times[i])), float64(2*time.Second+time.Millisecond))
 		}
 	})
 }
@@ -203,10 +203,10 @@ func TestProcessorOutageSpendsNoAttempt(t *testing.T) {
 		for i := range 100 {
 			r.insert("", fmt.Sprint(i))
 		}
-		time.Sleep(2 * time.Hour)
+		time.Sleep(30 * time.Minute)
 		assert.True(t, r.proc.Stats().Unavailable)
 		assert.Equal(t, "100", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'pending' AND attempts = 0"))
-		assert.Less(t, calls, 2*3600/10*10+200, "the broker is not hammered")
+		assert.Less(t, calls, 1800/10*10+200, "the broker is not hammered")
 		down = false
 		r.until(time.Minute, func() bool { return r.open() == "0" })
 		r.stop()

@@ -33,14 +33,19 @@ type defect struct {
 }
 
 var defects = []defect{
-	{"followers of a failed message are published", []string{"HeadFails", "HeadFailsForAnotherDestination"},
+	{
+		"followers of a failed message are published",
+		[]string{"HeadFails", "HeadFailsForAnotherDestination"},
 		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) (all []brokers.Result) {
 			for i := range msgs {
 				all = append(all, next.Publish(ctx, msgs[i:i+1])...)
 			}
 			return all
-		}},
-	{"one message in a thousand is lost", []string{"TenThousand"},
+		},
+	},
+	{
+		"one message in a thousand is lost",
+		[]string{"TenThousand"},
 		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) (all []brokers.Result) {
 			if len(msgs) < 500 {
 				return next.Publish(ctx, msgs)
@@ -48,8 +53,11 @@ var defects = []defect{
 			all = append(all, next.Publish(ctx, msgs[:499])...)
 			all = append(all, brokers.Result{})
 			return append(all, next.Publish(ctx, msgs[500:])...)
-		}},
-	{"two messages of a key change places", []string{"Order"},
+		},
+	},
+	{
+		"two messages of a key change places",
+		[]string{"Order"},
 		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			if len(msgs) < 200 {
 				return next.Publish(ctx, msgs)
@@ -59,20 +67,29 @@ var defects = []defect{
 			results := next.Publish(ctx, msgs)
 			slices.Reverse(results[100:])
 			return results
-		}},
-	{"a result is missing", []string{"Bulk"},
+		},
+	},
+	{
+		"a result is missing",
+		[]string{"Bulk"},
 		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			return next.Publish(ctx, msgs)[:len(msgs)/2]
-		}},
-	{"success is claimed after the context ended", []string{"ContextEndedBefore", "ContextEndsMeanwhile"},
+		},
+	},
+	{
+		"success is claimed after the context ended",
+		[]string{"ContextEndedBefore", "ContextEndsMeanwhile"},
 		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			results := next.Publish(ctx, msgs)
 			if ctx.Err() != nil {
 				clear(results)
 			}
 			return results
-		}},
-	{"a failure is shared with the whole bulk", []string{"PartialFailure", "Oversize"},
+		},
+	},
+	{
+		"a failure is shared with the whole bulk",
+		[]string{"PartialFailure", "Oversize"},
 		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			results := next.Publish(ctx, msgs)
 			for i := range results {
@@ -81,8 +98,11 @@ var defects = []defect{
 				}
 			}
 			return results
-		}},
-	{"an outage is the messages' fault", []string{"Outage"},
+		},
+	},
+	{
+		"an outage is the messages' fault",
+		[]string{"Outage"},
 		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			results := next.Publish(ctx, msgs)
 			for i := range results {
@@ -91,16 +111,22 @@ var defects = []defect{
 				}
 			}
 			return results
-		}},
-	{"payloads are taken for text", []string{"TextAndBytes"},
+		},
+	},
+	{
+		"payloads are taken for text",
+		[]string{"TextAndBytes"},
 		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			msgs = slices.Clone(msgs)
 			for i := range msgs {
 				msgs[i].Payload = []byte(string([]rune(string(msgs[i].Payload))))
 			}
 			return next.Publish(ctx, msgs)
-		}},
-	{"messages are modified", []string{"Bulk"},
+		},
+	},
+	{
+		"messages are modified",
+		[]string{"Bulk"},
 		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			defer func() {
 				for i := range msgs {
@@ -108,11 +134,13 @@ var defects = []defect{
 				}
 			}()
 			return next.Publish(ctx, msgs)
-		}},
+		},
+	},
 }
 
 type defective struct {
 	*memory.Broker
+
 	defect defect
 }
 
@@ -182,6 +210,7 @@ func TestDefective(t *testing.T) {
 
 // TestSuiteFindsDefects: a suite that everybody passes proves nothing.
 func TestSuiteFindsDefects(t *testing.T) {
+	t.Parallel()
 	for _, d := range defects {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()

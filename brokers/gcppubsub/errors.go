@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -22,27 +21,45 @@ type verdict struct {
 
 // verdicts by code; what is not listed is retryable.
 var verdicts = map[codes.Code]verdict{
-	codes.NotFound: {brokers.ClassUnavailable, brokers.ScopeDestination,
-		"create the topic, or map the destination to another one with WithTopic"},
-	codes.PermissionDenied: {brokers.ClassUnavailable, brokers.ScopeDestination,
-		"the credentials need pubsub.topics.publish on the topic (roles/pubsub.publisher)"},
-	codes.FailedPrecondition: {brokers.ClassUnavailable, brokers.ScopeDestination,
-		"check the settings of the topic (its encryption key, its schema)"},
-	codes.Unauthenticated: {brokers.ClassUnavailable, brokers.ScopeBroker,
-		"check the credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud auth application-default login)"},
-	codes.Unavailable: {brokers.ClassUnavailable, brokers.ScopeBroker,
-		"check the network and the endpoint"},
-	codes.ResourceExhausted: {brokers.ClassUnavailable, brokers.ScopeBroker,
-		"the quota is used up; raise it or publish more slowly"},
-	codes.Unimplemented: {brokers.ClassUnavailable, brokers.ScopeBroker,
-		"this is not Pub/Sub; check the endpoint"},
-	codes.InvalidArgument: {brokers.ClassPermanent, "",
-		"Pub/Sub will never take this message; see its limits and the schema of the topic"},
+	codes.NotFound: {
+		brokers.ClassUnavailable, brokers.ScopeDestination,
+		"create the topic, or map the destination to another one with WithTopic",
+	},
+	codes.PermissionDenied: {
+		brokers.ClassUnavailable, brokers.ScopeDestination,
+		"the credentials need pubsub.topics.publish on the topic (roles/pubsub.publisher)",
+	},
+	codes.FailedPrecondition: {
+		brokers.ClassUnavailable, brokers.ScopeDestination,
+		"check the settings of the topic (its encryption key, its schema)",
+	},
+	codes.Unauthenticated: {
+		brokers.ClassUnavailable, brokers.ScopeBroker,
+		"check the credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud auth application-default login)",
+	},
+	codes.Unavailable: {
+		brokers.ClassUnavailable, brokers.ScopeBroker,
+		"check the network and the endpoint",
+	},
+	codes.ResourceExhausted: {
+		brokers.ClassUnavailable, brokers.ScopeBroker,
+		"the quota is used up; raise it or publish more slowly",
+	},
+	codes.Unimplemented: {
+		brokers.ClassUnavailable, brokers.ScopeBroker,
+		"this is not Pub/Sub; check the endpoint",
+	},
+	codes.InvalidArgument: {
+		brokers.ClassPermanent, "",
+		"Pub/Sub will never take this message; see its limits and the schema of the topic",
+	},
 }
 
 var (
-	noAnswer = verdict{brokers.ClassUnavailable, brokers.ScopeBroker,
-		"no answer in time; check the network and the endpoint, or raise WithTimeout"}
+	noAnswer = verdict{
+		brokers.ClassUnavailable, brokers.ScopeBroker,
+		"no answer in time; check the network and the endpoint, or raise WithTimeout",
+	}
 	closed    = verdict{brokers.ClassUnavailable, brokers.ScopeBroker, "the client was closed before the broker"}
 	tooLarge  = verdict{brokers.ClassPermanent, "", "the server takes smaller messages than Pub/Sub does"}
 	retryable = verdict{class: brokers.ClassRetryable}
@@ -62,8 +79,8 @@ func classified(ctx, call context.Context, topic string, err error) error {
 func judge(ctx, call context.Context, err error) verdict {
 	code := status.Code(err)
 	switch {
-	case errors.Is(err, grpc.ErrClientConnClosing): // its code is Canceled
-		return closed
+	case code == codes.Canceled && strings.Contains(err.Error(), "the client connection is closing"):
+		return closed // gRPC has no other name for it
 	case call.Err() == nil, code != codes.DeadlineExceeded && code != codes.Canceled:
 		// The server's own word, below.
 	case errors.Is(ctx.Err(), context.Canceled):

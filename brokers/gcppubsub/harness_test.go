@@ -36,14 +36,14 @@ func TestConformance(t *testing.T) {
 		refused sync.Map
 		number  atomic.Int64
 	)
-	s.react = func(request *pubsubpb.PublishRequest) error {
-		for _, m := range request.Messages {
-			if _, found := refused.Load(m.Attributes[brokers.FieldID]); found {
+	s.reacts(func(request *pubsubpb.PublishRequest) error {
+		for _, m := range request.GetMessages() {
+			if _, found := refused.Load(m.GetAttributes()[brokers.FieldID]); found {
 				return status.Error(codes.InvalidArgument, "refused") // the whole request, as Pub/Sub does
 			}
 		}
 		return nil
-	}
+	})
 	brokertest.Run(t, brokertest.Harness{
 		Open: func(t *testing.T) brokers.Broker { return s.open(t) },
 		Destination: func(t *testing.T) string {
@@ -72,7 +72,7 @@ type server struct {
 
 	mu    sync.Mutex
 	react func(*pubsubpb.PublishRequest) error
-	wait  func(context.Context) // before a request is handled
+	wait  func(context.Context)
 }
 
 func newServer(t *testing.T) *server {
@@ -83,6 +83,20 @@ func newServer(t *testing.T) *server {
 	s.start(t)
 	t.Cleanup(s.stop)
 	return s
+}
+
+// reacts sets what is answered to a publish: nil = what the fake says.
+func (s *server) reacts(to func(*pubsubpb.PublishRequest) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.react = to
+}
+
+// waits sets what happens before a request is handled.
+func (s *server) waits(wait func(context.Context)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wait = wait
 }
 
 // React implements [pstest.Reactor].
@@ -98,7 +112,7 @@ func (s *server) React(request any) (handled bool, response any, err error) {
 
 func (s *server) start(t *testing.T) {
 	t.Helper()
-	listener, err := net.Listen("tcp", s.addr)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", s.addr)
 	require.NoError(t, err)
 	s.addr = listener.Addr().String()
 	s.front = grpc.NewServer(grpc.MaxRecvMsgSize(20<<20), grpc.UnaryInterceptor(s.intercept))

@@ -26,12 +26,12 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 	}
 	defer b.gate.Leave()
 
-	p := &publication{Broker: b, ctx: ctx, msgs: msgs, results: results, missing: map[string]error{}}
+	p := &publication{Broker: b, msgs: msgs, results: results, missing: map[string]error{}}
 	var chains errgroup.Group
 	chains.SetLimit(b.options.concurrency)
 	for _, chain := range p.plan() {
 		chains.Go(func() error {
-			p.work(chain)
+			p.work(ctx, chain)
 			return nil
 		})
 	}
@@ -43,7 +43,6 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 type publication struct {
 	*Broker
 
-	ctx     context.Context
 	msgs    []brokers.Message
 	results []brokers.Result
 
@@ -151,14 +150,14 @@ func (b *batch) add(i int, message *pubsubpb.PubsubMessage, size int) {
 }
 
 // work sends the batches of a chain until one fails; those behind it are not sent.
-func (p *publication) work(c chain) {
+func (p *publication) work(ctx context.Context, c chain) {
 	var failed error
 	for _, b := range c {
 		if failed != nil {
 			p.skip(b, failed)
 			continue
 		}
-		failed = p.deliver(b)
+		failed = p.deliver(ctx, b)
 	}
 }
 
@@ -169,12 +168,12 @@ func (p *publication) skip(b *batch, why error) {
 }
 
 // deliver sends a batch and gives its messages their results. It returns the first failure.
-func (p *publication) deliver(b *batch) error {
-	if why := p.obstacle(b.topic); why != nil {
+func (p *publication) deliver(ctx context.Context, b *batch) error {
+	if why := p.obstacle(ctx, b.topic); why != nil {
 		p.skip(b, why)
 		return why
 	}
-	ids, err := p.request(b)
+	ids, err := p.request(ctx, b)
 	if err == nil && len(ids) != len(b.indexes) {
 		err = brokers.Retryable(fmt.Errorf("gcppubsub: publish to %q: %d ids for %d messages", b.topic, len(ids), len(b.indexes)))
 	}
@@ -187,8 +186,8 @@ func (p *publication) deliver(b *batch) error {
 	class, _ := brokers.Classify(err)
 	if class == brokers.ClassUnavailable {
 		p.note(b.topic, err)
-	} else if len(b.indexes) > 1 && p.ctx.Err() == nil {
-		return p.split(b)
+	} else if len(b.indexes) > 1 && ctx.Err() == nil {
+		return p.split(ctx, b)
 	}
 	for _, i := range b.indexes {
 		p.results[i].Err = err
@@ -198,24 +197,24 @@ func (p *publication) deliver(b *batch) error {
 
 // split delivers a batch in two halves. Pub/Sub takes or refuses a request as a whole and does not say which message it did not
 // like: halving finds it, and spares its neighbours.
-func (p *publication) split(b *batch) error {
+func (p *publication) split(ctx context.Context, b *batch) error {
 	half := len(b.indexes) / 2
 	left := &batch{topic: b.topic, keyed: b.keyed, indexes: b.indexes[:half], messages: b.messages[:half]}
 	right := &batch{topic: b.topic, keyed: b.keyed, indexes: b.indexes[half:], messages: b.messages[half:]}
-	failed := p.deliver(left)
+	failed := p.deliver(ctx, left)
 	if failed != nil && b.keyed {
 		p.skip(right, failed)
 		return failed
 	}
-	if err := p.deliver(right); failed == nil {
+	if err := p.deliver(ctx, right); failed == nil {
 		failed = err
 	}
 	return failed
 }
 
 // obstacle says why nothing can be sent to a topic, nil = nothing is in the way.
-func (p *publication) obstacle(topic string) error {
-	if err := p.ctx.Err(); err != nil {
+func (p *publication) obstacle(ctx context.Context, topic string) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	p.mu.Lock()

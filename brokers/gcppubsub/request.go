@@ -19,8 +19,8 @@ var withoutRetry = gax.WithRetry(func() gax.Retryer { return nil })
 var pauses = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond}
 
 // request sends a batch and returns the ids of its messages, or a classified error. Pub/Sub takes all of it or nothing.
-func (p *publication) request(b *batch) ([]string, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, p.options.timeout)
+func (p *publication) request(parent context.Context, b *batch) ([]string, error) {
+	ctx, cancel := context.WithTimeout(parent, p.options.timeout)
 	defer cancel()
 	create := p.options.createTopics
 	for attempt := 0; ; attempt++ {
@@ -36,7 +36,7 @@ func (p *publication) request(b *batch) ([]string, error) {
 			}
 		}
 		if attempt == len(pauses) || !passing(err) || !pause(ctx, pauses[attempt]) {
-			return nil, classified(p.ctx, ctx, b.topic, err)
+			return nil, classified(parent, ctx, b.topic, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package redisstreams
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,14 +11,15 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-func describe(rounds []round) (text string) {
+func describe(rounds []round) string {
+	var text strings.Builder
 	for _, r := range rounds {
-		text += "|"
+		text.WriteString("|")
 		for _, l := range r {
-			text += fmt.Sprint(" ", l.stream, l.waiting)
+			fmt.Fprint(&text, " ", l.stream, l.waiting)
 		}
 	}
-	return text
+	return text.String()
 }
 
 func TestPlan(t *testing.T) {
@@ -31,13 +33,17 @@ func TestPlan(t *testing.T) {
 		"nothing":                    {nil, ""},
 		"one destination, one round": {[]brokers.Message{at("s", "a", 0), at("s", "b", 0), at("s", "", 0), at("s", "a", 0)}, "| s[0 1 2 3]"},
 		"destinations go side by side": {
-			[]brokers.Message{at("s", "a", 0), at("u", "b", 0), at("s", "a", 0), at("u", "", 0), at("s", "", 0)}, "| s[0 2 4] u[1 3]"},
+			[]brokers.Message{at("s", "a", 0), at("u", "b", 0), at("s", "a", 0), at("u", "", 0), at("s", "", 0)}, "| s[0 2 4] u[1 3]",
+		},
 		"a key that changes its destination starts a round": {
-			[]brokers.Message{at("s", "a", 0), at("s", "b", 0), at("u", "a", 0), at("u", "b", 0), at("s", "a", 0)}, "| s[0 1]| u[2 3]| s[4]"},
+			[]brokers.Message{at("s", "a", 0), at("s", "b", 0), at("u", "a", 0), at("u", "b", 0), at("s", "a", 0)}, "| s[0 1]| u[2 3]| s[4]",
+		},
 		"without a key, nothing does": {
-			[]brokers.Message{at("s", "", 0), at("u", "", 0), at("s", "", 0)}, "| s[0 2] u[1]"},
+			[]brokers.Message{at("s", "", 0), at("u", "", 0), at("s", "", 0)}, "| s[0 2] u[1]",
+		},
 		"low priority goes to the backfill": {
-			[]brokers.Message{at("s", "a", 0), at("s", "b", -50), at("s", "c", -49)}, "| s[0 2] s:backfill[1]"},
+			[]brokers.Message{at("s", "a", 0), at("s", "b", -50), at("s", "c", -49)}, "| s[0 2] s:backfill[1]",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := defaults()
@@ -81,7 +87,7 @@ func TestPlanKeepsKeysInOrder(t *testing.T) {
 						t.Fatalf("key %q is in two lanes of a round", m.OrderingKey)
 					}
 					homes[m.OrderingKey] = l
-					if before, any := last[m.OrderingKey]; any && before > i {
+					if before, found := last[m.OrderingKey]; found && before > i {
 						t.Fatalf("key %q: message %d before message %d", m.OrderingKey, before, i)
 					}
 					last[m.OrderingKey] = i

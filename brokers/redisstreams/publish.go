@@ -28,9 +28,9 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 	}
 	defer b.gate.Leave()
 
-	p := &publication{Broker: b, ctx: ctx, msgs: msgs, results: results, held: map[string]error{}, numbers: map[string]int{}}
+	p := &publication{Broker: b, msgs: msgs, results: results, held: map[string]error{}, numbers: map[string]int{}}
 	for _, lanes := range b.options.plan(msgs) {
-		p.work(lanes, b.options.chunk)
+		p.work(ctx, lanes, b.options.chunk)
 	}
 	return results
 }
@@ -39,7 +39,6 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 type publication struct {
 	*Broker
 
-	ctx     context.Context
 	msgs    []brokers.Message
 	results []brokers.Result
 
@@ -49,32 +48,32 @@ type publication struct {
 }
 
 // work sends the messages of lanes, a chunk of each at a time, until none is waiting.
-func (p *publication) work(lanes round, chunk int) {
+func (p *publication) work(ctx context.Context, lanes round, chunk int) {
 	for {
 		var calls []*call
 		for _, l := range lanes {
-			if c := p.next(l, chunk); c != nil {
+			if c := p.next(ctx, l, chunk); c != nil {
 				calls = append(calls, c)
 			}
 		}
 		if len(calls) == 0 {
 			return
 		}
-		p.execute(p.ctx, calls)
+		p.execute(ctx, calls)
 		for _, c := range calls {
-			p.settle(c)
+			p.settle(ctx, c)
 		}
 	}
 }
 
 // next takes the next chunk off a lane, or returns nil when nothing is left. Messages that must not be sent get their result.
-func (p *publication) next(l *lane, chunk int) *call {
+func (p *publication) next(ctx context.Context, l *lane, chunk int) *call {
 	var c *call
 	clear(p.numbers)
 	for bytes := 0; len(l.waiting) > 0; l.waiting = l.waiting[1:] {
 		i := l.waiting[0]
 		m := &p.msgs[i]
-		if why := p.obstacle(l, m); why != nil {
+		if why := p.obstacle(ctx, l, m); why != nil {
 			p.results[i].Err = brokers.NotSentBecause(why)
 			continue
 		}
@@ -95,7 +94,7 @@ func (p *publication) next(l *lane, chunk int) *call {
 }
 
 // obstacle says why a message must not be sent, nil = nothing is in its way.
-func (p *publication) obstacle(l *lane, m *brokers.Message) error {
+func (p *publication) obstacle(ctx context.Context, l *lane, m *brokers.Message) error {
 	switch {
 	case p.out != nil:
 		return p.out
@@ -104,7 +103,7 @@ func (p *publication) obstacle(l *lane, m *brokers.Message) error {
 	case m.OrderingKey != "" && p.held[m.OrderingKey] != nil:
 		return p.held[m.OrderingKey]
 	default:
-		return p.ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -135,11 +134,11 @@ func (p *publication) fail(i int, l *lane, err error) {
 }
 
 // settle gives the messages of a call their results.
-func (p *publication) settle(c *call) {
+func (p *publication) settle(ctx context.Context, c *call) {
 	answers, err := c.cmd.Result()
 	switch {
 	case err != nil:
-		p.settleFailed(c, err)
+		p.settleFailed(ctx, c, err)
 	case len(answers) != len(c.indexes):
 		for _, i := range c.indexes {
 			p.fail(i, c.lane, brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %d answers for %d messages",
@@ -160,15 +159,15 @@ func (p *publication) settle(c *call) {
 }
 
 // settleFailed handles a call that failed as a whole.
-func (p *publication) settleFailed(c *call, err error) {
-	err = p.failed(c.lane.stream, err)
+func (p *publication) settleFailed(ctx context.Context, c *call, err error) {
+	err = p.failed(ctx, c.lane.stream, err)
 	class, _ := brokers.Classify(err)
 	if class == brokers.ClassRetryable && len(c.indexes) > 1 && isServerError(err) {
 		// The server did not like the call, and does not say which message it was (a payload above proto-max-bulk-len, for
 		// one). A message of its own kind must not cost its neighbours their attempts: they go one by one. Should the script
 		// have added some before it failed, they are delivered twice, and still in order.
 		single := &lane{stream: c.lane.stream, waiting: c.indexes}
-		p.work(round{single}, 1)
+		p.work(ctx, round{single}, 1)
 		c.lane.blocked = single.blocked
 		return
 	}
@@ -178,12 +177,12 @@ func (p *publication) settleFailed(c *call, err error) {
 }
 
 // failed classifies the error of a whole call.
-func (p *publication) failed(stream string, err error) error {
+func (p *publication) failed(ctx context.Context, stream string, err error) error {
 	if said := redis.Error(nil); errors.As(err, &said) {
 		return refused(stream, said.Error())
 	}
 	err = fmt.Errorf("redisstreams: publish to %q: %w", stream, explained(err))
-	if p.ctx.Err() == context.Canceled { //nolint:errorlint // contexts return the bare value
+	if errors.Is(ctx.Err(), context.Canceled) {
 		// Somebody stopped waiting. Whether the messages arrived is unknown, and the broker need not be ill.
 		return brokers.Retryable(err)
 	}

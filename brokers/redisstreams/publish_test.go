@@ -96,8 +96,10 @@ func TestEntry(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	assert.Equal(t, entries[0].ID, results[0].BrokerMessageID)
-	assert.Equal(t, []string{"data", "1", "id", "id-1", "type", "T.v1", "correlation_id", "c-1",
-		"content_type", "application/json", "traceparent", "00-1", "tenant_id", "acme"}, entries[0].Values)
+	assert.Equal(t, []string{
+		"data", "1", "id", "id-1", "type", "T.v1", "correlation_id", "c-1",
+		"content_type", "application/json", "traceparent", "00-1", "tenant_id", "acme",
+	}, entries[0].Values)
 }
 
 // One call per chunk and destination, and one round trip for the destinations together.
@@ -207,7 +209,7 @@ func TestPermanent(t *testing.T) {
 }
 
 func TestRefusedConnection(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
 	b := open(t, "redis://user:secret@"+listener.Addr().String())
@@ -225,6 +227,7 @@ func TestRefusedConnection(t *testing.T) {
 
 // A connection that breaks, or a server that says nothing: nobody's fault.
 func TestBrokenConnections(t *testing.T) {
+	t.Parallel()
 	for name, serve := range map[string]func(net.Conn){
 		"closed at once":          func(c net.Conn) { _ = c.Close() },
 		"closed after some bytes": func(c net.Conn) { _, _ = c.Read(make([]byte, 10)); _ = c.Close() },
@@ -241,7 +244,7 @@ func TestBrokenConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			done := make(chan struct{})
 			go func() {

@@ -28,7 +28,7 @@ func startServer(t *testing.T, args ...string) *server {
 	if bin == "" {
 		t.Skip("FANOUT_TEST_REDIS_BIN, the path of redis-server, is not set")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
@@ -48,8 +48,10 @@ func (s *server) url() string  { return "redis://" + s.addr() + "/0" }
 
 func (s *server) start(t *testing.T) {
 	t.Helper()
-	s.process = exec.Command(s.bin, append([]string{"--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir, "--save", "",
-		"--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no"}, s.args...)...)
+	s.process = exec.CommandContext(context.Background(), s.bin, append([]string{
+		"--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir, "--save", "",
+		"--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no",
+	}, s.args...)...)
 	require.NoError(t, s.process.Start())
 	client := s.client()
 	defer client.Close()

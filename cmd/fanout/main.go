@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	_, _ = fmt.Fprintln(stderr, "fanout:", err)
+	_, _ = fmt.Fprintln(stderr, "fanout:", strings.TrimPrefix(err.Error(), "fanout: "))
 	var (
 		usage    usageError
 		problems *config.Error

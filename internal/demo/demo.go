@@ -193,6 +193,7 @@ func (r *run) watch(ctx context.Context, placed <-chan error) error {
 			return err
 		}
 		if !trading && outage.over() && open(counts) == 0 {
+			r.view.done(r.shop.placed(), counts)
 			return nil
 		}
 	}

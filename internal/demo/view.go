@@ -83,6 +83,13 @@ func (v *view) progress(placed int, counts []outbox.BrokerCounts) {
 	}
 }
 
+// done draws the progress for the last time, and lets it stand.
+func (v *view) done(placed int, counts []outbox.BrokerCounts) {
+	v.last = time.Time{}
+	v.progress(placed, counts)
+	v.drawn = 0
+}
+
 // finish shows the result and one message in both forms.
 func (v *view) finish(result *Result) {
 	v.printf("\nThe same event, as both brokers got it:\n\n")

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -22,11 +21,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conform(t, testenv.Postgres(t))
+	dsn := testenv.Postgres(t)
+	conform(t, dsn, dsn)
 }
 
-// conform runs the suite in one database, each test on a table of its own.
-func conform(t *testing.T, dsn string) {
+// conform runs the suite in one database, each test on a table of its own. The stores connect by a DSN of their own.
+func conform(t *testing.T, dsn, storeDSN string) {
 	t.Helper()
 	db := openDB(t, dsn)
 	_, err := db.ExecContext(t.Context(), "CREATE SCHEMA app")
@@ -35,7 +35,7 @@ func conform(t *testing.T, dsn string) {
 	storetest.Run(t, func(t *testing.T) storetest.Bundle {
 		n := tables.Add(1)
 		table := fmt.Sprintf("outbox_%d", n)
-		open := func(t *testing.T, table string) outbox.FullStore { return openStore(t, dsn, table) }
+		open := func(t *testing.T, table string) outbox.FullStore { return openStore(t, storeDSN, table) }
 		return storetest.Bundle{
 			Store: open(t, table), DB: db, Table: table, Open: open,
 			Tables: []string{
@@ -48,9 +48,13 @@ func conform(t *testing.T, dsn string) {
 				require.NoError(t, err)
 				_, err = conn.Exec(t.Context(), "BEGIN")
 				require.NoError(t, err)
-				_, err = conn.Exec(t.Context(), readSQL("lock", table, ""), laneLock(broker, lane))
+				_, err = conn.Exec(t.Context(), readSQL("lock", table), laneLock(broker, lane))
 				require.NoError(t, err)
-				return func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) }
+				return func() {
+					_, err := conn.Exec(t.Context(), "COMMIT")
+					require.NoError(t, err)
+					require.NoError(t, conn.Close(t.Context()))
+				}
 			},
 		}
 	})

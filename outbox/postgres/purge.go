@@ -53,7 +53,7 @@ func (s *Store) Purge(ctx context.Context, request outbox.PurgeRequest) (int, er
 func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Context) error) (bool, error) {
 	ran := false
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
 				return err
 			}

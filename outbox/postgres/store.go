@@ -145,7 +145,7 @@ func explain(err error) error {
 	case "42501": // insufficient privilege
 		return fmt.Errorf("%w: grant the relay's role SELECT, INSERT, UPDATE and DELETE on the outbox tables", err)
 	case "25006": // read-only transaction
-		return fmt.Errorf("%w: the relay needs the primary, not a read replica", err)
+		return fmt.Errorf("%w: the relay needs the primary, not a read replica, and a server that is not set to read-only", err)
 	default:
 		return err
 	}
@@ -170,7 +170,8 @@ func purgeSQL(table string, status outbox.Status) string {
 }
 
 // begin starts a transaction in which each statement sees what was committed before it, whatever the server's default.
-const begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+// A server that is set to read-only, say because its disk is full, stays so.
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 // conn runs f on one connection of the pool.
 func (s *Store) conn(ctx context.Context, f func(*pgx.Conn) error) error {

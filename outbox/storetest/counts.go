@@ -35,7 +35,7 @@ func testCounts(t *table) {
 	row := newRow("")
 	row.TargetBroker = "another"
 	done := t.insert(row)[0]
-	t.exec("UPDATE {t} SET status = 'published', finished_at = created_at WHERE id = ?", done)
+	t.exec("UPDATE {t} SET status = 'published', published_at = created_at, finished_at = created_at WHERE id = ?", done)
 
 	counts := t.counts()
 	require.Len(t, counts, 2)

@@ -45,12 +45,18 @@ func (t *table) finish(n int) (publishedIDs, abandonedIDs []int64) {
 	return ids[:n], ids[n:]
 }
 
+// ageFinished makes a row to have been finished earlier.
+func (t *table) ageFinished(id int64, by time.Duration) {
+	t.Helper()
+	t.exec("UPDATE {t} SET finished_at = "+t.sql.minus("finished_at", by)+", published_at = "+t.sql.minus("published_at", by)+" WHERE id = ?", id)
+}
+
 func testPurge(t *table) {
 	done, dead := t.finish(3)
 	open := t.add("key", "key")
-	t.age(done[0], "finished_at", 2*time.Hour)
-	t.age(done[1], "finished_at", 2*time.Hour)
-	t.age(dead[0], "finished_at", 2*time.Hour)
+	t.ageFinished(done[0], 2*time.Hour)
+	t.ageFinished(done[1], 2*time.Hour)
+	t.ageFinished(dead[0], 2*time.Hour)
 	for _, id := range open { // their age does not matter
 		t.age(id, "created_at", 1000*time.Hour)
 	}
@@ -65,7 +71,7 @@ func testPurge(t *table) {
 func testPurgeLimit(t *table) {
 	done, _ := t.finish(5)
 	for n, id := range done {
-		t.age(id, "finished_at", time.Duration(10-n)*time.Hour)
+		t.ageFinished(id, time.Duration(10-n)*time.Hour)
 	}
 	assert.Equal(t, 2, t.purge(outbox.StatusPublished, time.Hour, 2))
 	assert.Equal(t, done[2:], t.ids("SELECT id FROM {t} WHERE status = 'published' ORDER BY id"), "the oldest first")
@@ -96,8 +102,8 @@ func testPurgeRequeued(t *table) {
 		t.Skip("writers take turns on this database")
 	}
 	_, dead := t.finish(2)
-	t.age(dead[0], "finished_at", time.Hour)
-	t.age(dead[1], "finished_at", time.Hour)
+	t.ageFinished(dead[0], time.Hour)
+	t.ageFinished(dead[1], time.Hour)
 	tx, err := t.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	_, err = tx.ExecContext(t.Context(), t.render("UPDATE {t} SET status = 'pending', finished_at = NULL, attempts = 0 WHERE id = ?"), dead[0])
@@ -119,7 +125,7 @@ func testFinishedBrokers(t *table) {
 		id := t.insert(row)[0]
 		switch name {
 		case "a":
-			t.exec("UPDATE {t} SET status = 'published', finished_at = created_at WHERE id = ?", id)
+			t.exec("UPDATE {t} SET status = 'published', published_at = created_at, finished_at = created_at WHERE id = ?", id)
 		case "b", "c":
 			t.exec("UPDATE {t} SET status = 'abandoned', finished_at = created_at WHERE id = ?", id)
 		}

@@ -62,6 +62,8 @@ func testChecks(t *table) {
 	for _, change := range []string{
 		"status = 'published'", "status = 'abandoned'", "status = 'done'", "status = NULL", "status = ''", "status = 'PENDING'",
 		"finished_at = created_at", "status = 'failed', finished_at = created_at",
+		"published_at = created_at", "status = 'published', finished_at = created_at",
+		"status = 'abandoned', finished_at = created_at, published_at = created_at",
 		"status = 'processing'", "status = 'processing', locked_until = created_at",
 		"target_broker = NULL", "payload = NULL", "stream = NULL", "type = NULL", "message_id = NULL",
 	} {

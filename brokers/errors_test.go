@@ -1,0 +1,71 @@
+package brokers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err   error
+		class brokers.Class
+		scope brokers.Scope
+	}{
+		"nil":                    {nil, "", ""},
+		"plain":                  {io.EOF, brokers.ClassRetryable, ""},
+		"cancelled":              {context.Canceled, brokers.ClassRetryable, ""},
+		"permanent":              {brokers.Permanent(io.EOF), brokers.ClassPermanent, ""},
+		"retryable":              {brokers.Retryable(io.EOF), brokers.ClassRetryable, ""},
+		"unavailable":            {brokers.Unavailable(brokers.ScopeDestination, io.EOF), brokers.ClassUnavailable, brokers.ScopeDestination},
+		"wrapped":                {fmt.Errorf("more: %w", brokers.Permanent(io.EOF)), brokers.ClassPermanent, ""},
+		"not sent":               {brokers.ErrNotSent, brokers.ClassNotSent, ""},
+		"not sent, with reason":  {brokers.NotSentBecause(io.EOF), brokers.ClassNotSent, ""},
+		"follower of a dead one": {brokers.NotSentBecause(brokers.Permanent(io.EOF)), brokers.ClassNotSent, ""},
+		"closed":                 {brokers.ErrClosed, brokers.ClassUnavailable, brokers.ScopeBroker},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			class, scope := brokers.Classify(c.err)
+			assert.Equal(t, c.class, class)
+			assert.Equal(t, c.scope, scope)
+		})
+	}
+}
+
+func TestErrorsKeepTheirCause(t *testing.T) {
+	t.Parallel()
+	err := brokers.Unavailable(brokers.ScopeBroker, io.EOF)
+	require.ErrorIs(t, err, io.EOF)
+	require.EqualError(t, err, "broker unavailable: EOF")
+	require.EqualError(t, brokers.Permanent(io.EOF), "permanent: EOF")
+	require.EqualError(t, brokers.NotSentBecause(errors.New("x")), "brokers: not sent: x")
+	require.Equal(t, brokers.ErrNotSent, brokers.NotSentBecause(nil))
+	require.NotErrorIs(t, brokers.NotSentBecause(io.EOF), io.EOF, "the cause is another message's")
+}
+
+func TestFields(t *testing.T) {
+	t.Parallel()
+	m := brokers.Message{ID: "1", Type: "T.v1", Attributes: []brokers.Attribute{{Name: "b", Value: "2"}, {Name: "a", Value: ""}}}
+	fields := func(m brokers.Message, most int) (all []string) {
+		m.Fields(func(name, value string) bool {
+			all = append(all, name+"="+value)
+			return len(all) < most
+		})
+		return all
+	}
+	assert.Equal(t, []string{"id=1", "type=T.v1", "b=2", "a="}, fields(m, 100))
+	m.CorrelationID, m.ContentType = "c", "text/plain"
+	want := []string{"id=1", "type=T.v1", "correlation_id=c", "content_type=text/plain", "b=2", "a="}
+	for most := 1; most <= len(want); most++ {
+		assert.Equal(t, want[:most], fields(m, most), "the walk stops when it is told to")
+	}
+}

@@ -1,0 +1,342 @@
+package gcppubsub_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+)
+
+func message(destination, key string, n int) brokers.Message {
+	return brokers.Message{
+		ID: fmt.Sprintf("id-%d", n), Destination: destination, Type: "T.v1", OrderingKey: key, ContentType: "application/json",
+		Payload: fmt.Appendf(nil, "%d", n),
+	}
+}
+
+func many(destination string, n, keys int) []brokers.Message {
+	msgs := make([]brokers.Message, n)
+	for i := range msgs {
+		msgs[i] = message(destination, fmt.Sprint("key-", i%keys), i)
+	}
+	return msgs
+}
+
+// verdicts counts results by class and scope.
+func verdicts(results []brokers.Result) map[string]int {
+	count := map[string]int{}
+	for _, result := range results {
+		class, scope := brokers.Classify(result.Err)
+		count[strings.TrimSpace(string(class)+" "+string(scope))]++
+	}
+	return count
+}
+
+// always answers each publish with a status.
+func always(code codes.Code) func(*pubsubpb.PublishRequest) error {
+	return func(*pubsubpb.PublishRequest) error { return status.Error(code, "injected") }
+}
+
+func TestStatusCodes(t *testing.T) {
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	for code, want := range map[codes.Code]string{
+		codes.NotFound:           "unavailable destination",
+		codes.PermissionDenied:   "unavailable destination",
+		codes.FailedPrecondition: "unavailable destination",
+		codes.Unauthenticated:    "unavailable broker",
+		codes.Unavailable:        "unavailable broker",
+		codes.ResourceExhausted:  "unavailable broker",
+		codes.Unimplemented:      "unavailable broker",
+		codes.InvalidArgument:    "permanent",
+		codes.DeadlineExceeded:   "retryable", // the server's, not ours
+		codes.Canceled:           "retryable",
+		codes.Internal:           "retryable",
+		codes.Unknown:            "retryable",
+		codes.Aborted:            "retryable",
+		codes.OutOfRange:         "retryable",
+	} {
+		t.Run(code.String(), func(t *testing.T) {
+			b := s.open(t)
+			s.reacts(always(code))
+			results := b.Publish(t.Context(), many("orders", 2, 1))
+			class, scope := brokers.Classify(results[0].Err)
+			assert.Equal(t, want, strings.TrimSpace(string(class)+" "+string(scope)))
+			require.Error(t, results[1].Err, "a request fails as a whole, or the second message is not sent")
+			require.ErrorContains(t, results[0].Err, `gcppubsub: publish to "projects/acme/topics/orders": `)
+			require.ErrorContains(t, results[0].Err, "injected")
+			assert.Equal(t, code, status.Code(results[0].Err), "the status stays in the chain")
+			t.Log(results[0].Err)
+
+			s.reacts(nil) // and nothing stays paused
+			assert.Equal(t, map[string]int{"": 2}, verdicts(b.Publish(t.Context(), many("orders", 2, 1))))
+		})
+	}
+}
+
+// A hiccup is over before anybody hears of it.
+func TestHiccup(t *testing.T) {
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	for _, code := range []codes.Code{codes.Unavailable, codes.Aborted, codes.Internal} {
+		var calls atomic.Int64
+		s.reacts(func(*pubsubpb.PublishRequest) error {
+			if calls.Add(1) == 1 {
+				return status.Error(code, "hiccup")
+			}
+			return nil
+		})
+		assert.Equal(t, map[string]int{"": 3}, verdicts(s.open(t).Publish(t.Context(), many("orders", 3, 1))))
+		assert.EqualValues(t, 2, calls.Load())
+	}
+}
+
+// One topic is out, the others are not; what follows on a key of the topic is held, for other topics too.
+func TestMissingTopic(t *testing.T) {
+	s := newServer(t)
+	s.createTopic(t, "there")
+	msgs := []brokers.Message{
+		message("missing", "a", 0), message("there", "b", 1), message("there", "a", 2), message("missing", "c", 3),
+		message("there", "", 4), message("missing", "", 5), message("there", "d", 6), message("there", "b", 7),
+	}
+	results := s.open(t).Publish(t.Context(), msgs)
+	for _, i := range []int{1, 4, 6, 7} {
+		assert.NoError(t, results[i].Err, "message %d", i)
+	}
+	class, scope := brokers.Classify(results[0].Err)
+	assert.Equal(t, brokers.ClassUnavailable, class)
+	assert.Equal(t, brokers.ScopeDestination, scope)
+	assert.ErrorContains(t, results[0].Err, "create the topic")
+	assert.ErrorIs(t, results[2].Err, brokers.ErrNotSent)
+	for _, i := range []int{3, 5} { // side by side with the first one, or after it
+		class, _ := brokers.Classify(results[i].Err)
+		assert.Contains(t, []brokers.Class{brokers.ClassUnavailable, brokers.ClassNotSent}, class)
+	}
+}
+
+func TestCreateTopics(t *testing.T) {
+	s := newServer(t)
+	b := s.open(t, gcppubsub.WithCreateTopics())
+	assert.Equal(t, map[string]int{"": 40}, verdicts(b.Publish(t.Context(), many("ordering::order", 40, 20))), "twenty requests race to create it")
+	assert.Len(t, s.received("ordering::order"), 40)
+	assert.Equal(t, map[string]int{"": 40}, verdicts(b.Publish(t.Context(), many("ordering::order", 40, 20))))
+}
+
+func TestTopics(t *testing.T) {
+	assert.Equal(t, "ordering.order", gcppubsub.TopicID("ordering::order"))
+	assert.Equal(t, "ordering", gcppubsub.TopicID("ordering"))
+
+	s := newServer(t)
+	s.createTopic(t, "orders-of-acme")
+	b := s.open(t, gcppubsub.WithTopic(nil), gcppubsub.WithTopic(func(destination string) string {
+		switch destination {
+		case "id":
+			return "orders-of-acme"
+		case "full":
+			return fullName("orders-of-acme")
+		default:
+			return destination
+		}
+	}))
+	assert.Equal(t, map[string]int{"": 2}, verdicts(b.Publish(t.Context(), []brokers.Message{message("id", "k", 1), message("full", "k", 2)})))
+	assert.Equal(t, "id-1 id-2", ids(s.received("orders-of-acme")))
+
+	for _, illegal := range []string{"ab", "1abc", "goog-x", "with space", "ordering::order", strings.Repeat("x", 256), "naïve"} {
+		results := b.Publish(t.Context(), []brokers.Message{message(illegal, "k", 1), message("id", "k", 2)})
+		class, scope := brokers.Classify(results[0].Err)
+		assert.Equal(t, brokers.ClassUnavailable, class, "the configuration can cure it")
+		assert.Equal(t, brokers.ScopeDestination, scope)
+		require.ErrorContains(t, results[0].Err, "WithTopic")
+		assert.ErrorIs(t, results[1].Err, brokers.ErrNotSent)
+	}
+	results := b.Publish(t.Context(), []brokers.Message{message("", "", 1)})
+	assert.Equal(t, map[string]int{"permanent": 1}, verdicts(results))
+}
+
+// One request per key and batch, one per batch without keys.
+func TestRequests(t *testing.T) {
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	for name, c := range map[string]struct {
+		opts []gcppubsub.Option
+		msgs []brokers.Message
+		want int64
+	}{
+		"a request per key":      {nil, many("orders", 60, 20), 20},
+		"one key":                {nil, many("orders", 60, 1), 1},
+		"one key, small batches": {[]gcppubsub.Option{gcppubsub.WithBatch(7, 0)}, many("orders", 60, 1), 9},
+		"batches end with bytes": {[]gcppubsub.Option{gcppubsub.WithBatch(-1, 500)}, many("orders", 60, 1), 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := s.open(t, c.opts...)
+			before := s.requests.Load()
+			assert.Equal(t, map[string]int{"": len(c.msgs)}, verdicts(b.Publish(t.Context(), c.msgs)))
+			assert.Equal(t, c.want, s.requests.Load()-before)
+		})
+	}
+	t.Run("without keys", func(t *testing.T) {
+		msgs := many("orders", 2500, 1)
+		for i := range msgs {
+			msgs[i].OrderingKey = ""
+		}
+		before := s.requests.Load()
+		assert.Equal(t, map[string]int{"": 2500}, verdicts(s.open(t).Publish(t.Context(), msgs)))
+		assert.EqualValues(t, 3, s.requests.Load()-before)
+	})
+}
+
+func TestConcurrencyIsBounded(t *testing.T) {
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	var now, most atomic.Int64
+	s.waits(func(context.Context) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for {
+			if seen := most.Load(); n <= seen || most.CompareAndSwap(seen, n) {
+				return
+			}
+		}
+	})
+	b := s.open(t, gcppubsub.WithConcurrency(3), gcppubsub.WithConcurrency(0))
+	assert.Equal(t, map[string]int{"": 200}, verdicts(b.Publish(t.Context(), many("orders", 200, 100))))
+	assert.LessOrEqual(t, most.Load(), int64(3))
+}
+
+// A server that says nothing: nobody's fault, noticed within the timeout of a request.
+func TestNoAnswer(t *testing.T) {
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	b := s.open(t, gcppubsub.WithTimeout(200*time.Millisecond))
+	s.waits(func(ctx context.Context) { <-ctx.Done() })
+	began := time.Now()
+	results := b.Publish(t.Context(), append(many("orders", 3, 1), many("orders", 3, 1)...))
+	assert.Equal(t, map[string]int{"unavailable broker": 6}, verdicts(results), "%v", results[0].Err)
+	require.ErrorContains(t, results[0].Err, "no answer in time")
+	assert.Less(t, time.Since(began), 3*time.Second)
+
+	// The same for the deadline of the call; whereas a caller who stops waiting learns that nothing is known.
+	b = s.open(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	assert.Equal(t, map[string]int{"unavailable broker": 3}, verdicts(b.Publish(ctx, many("orders", 3, 1))))
+
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	s.waits(func(ctx context.Context) {
+		cancel()
+		<-ctx.Done()
+	})
+	b = s.open(t, gcppubsub.WithBatch(2, 0))
+	assert.Equal(t, map[string]int{"retryable": 2, "not_sent": 1}, verdicts(b.Publish(ctx, many("orders", 3, 1))))
+}
+
+// A message that the server refuses is found within its request, whatever kind of refusal it is.
+func TestRefusedMessageIsFound(t *testing.T) {
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	for code, class := range map[codes.Code]string{codes.InvalidArgument: "permanent", codes.OutOfRange: "retryable"} {
+		s.reacts(func(request *pubsubpb.PublishRequest) error {
+			for _, m := range request.GetMessages() {
+				if m.GetAttributes()["id"] == "id-37" {
+					return status.Error(code, "refused")
+				}
+			}
+			return nil
+		})
+		b := s.open(t)
+		s.fake.ClearMessages()
+		results := b.Publish(t.Context(), many("orders", 100, 1))
+		assert.Equal(t, map[string]int{"": 37, class: 1, "not_sent": 62}, verdicts(results))
+		class, _ := brokers.Classify(results[37].Err)
+		assert.NotEqual(t, brokers.ClassNotSent, class)
+		assert.Len(t, s.received("orders"), 37)
+
+		s.fake.ClearMessages()
+		msgs := many("orders", 100, 1)
+		for i := range msgs {
+			msgs[i].OrderingKey = ""
+		}
+		assert.Equal(t, map[string]int{"": 99, string(class): 1}, verdicts(b.Publish(t.Context(), msgs)))
+		assert.Len(t, s.received("orders"), 99)
+	}
+}
+
+// A server that takes less than Pub/Sub does (gRPC's own limit is 4 MB).
+func TestServerTakesLess(t *testing.T) {
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	msgs := many("orders", 4, 1)
+	msgs[1].Payload = make([]byte, 5<<20)
+	s.addr = s.fake.Addr // its own front, with gRPC's limit
+	results := s.open(t).Publish(t.Context(), msgs)
+	assert.Equal(t, map[string]int{"": 1, "permanent": 1, "not_sent": 2}, verdicts(results), "%v", results[1].Err)
+}
+
+// A client of the caller's stays open.
+func TestNewLeavesTheClientOpen(t *testing.T) {
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	client, err := pubsub.NewClient(t.Context(), project, append(gcppubsub.ClientOptions(), s.clientOptions()...)...)
+	require.NoError(t, err)
+	b := gcppubsub.New(client)
+	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
+	require.NoError(t, b.Close(t.Context()))
+	b = gcppubsub.New(client)
+	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
+
+	require.NoError(t, client.Close())
+	assert.Equal(t, map[string]int{"unavailable broker": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
+}
+
+func TestOpen(t *testing.T) {
+	_, err := gcppubsub.Open(t.Context(), "")
+	require.ErrorContains(t, err, "gcppubsub: open project")
+
+	s := newServer(t)
+	t.Setenv("PUBSUB_EMULATOR_HOST", s.addr)
+	b, err := gcppubsub.Open(t.Context(), "demo", gcppubsub.WithCreateTopics())
+	require.NoError(t, err)
+	require.NoError(t, b.Ping(t.Context()))
+	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
+	require.NoError(t, b.Close(t.Context()))
+}
+
+func TestWithEmulator(t *testing.T) {
+	s := newServer(t)
+	b, err := gcppubsub.Open(t.Context(), "demo", gcppubsub.WithEmulator(s.addr), gcppubsub.WithCreateTopics())
+	require.NoError(t, err)
+	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
+	require.NoError(t, b.Close(t.Context()))
+}
+
+// After an outage the same broker is connected again within about a second; how far gRPC had backed off does not matter.
+func TestReconnect(t *testing.T) {
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	b := s.open(t)
+	require.Equal(t, map[string]int{"": 20}, verdicts(b.Publish(t.Context(), many("orders", 20, 5))))
+	s.stop()
+	for range 5 {
+		began := time.Now()
+		count := verdicts(b.Publish(t.Context(), many("orders", 20, 5)))
+		require.Equal(t, 20, count["unavailable broker"]+count["not_sent"], "%v", count)
+		require.Positive(t, count["unavailable broker"])
+		require.Less(t, time.Since(began), 3*time.Second, "noticed at once, not at a deadline")
+	}
+	s.start(t)
+	require.Eventually(t, func() bool { return b.Ping(t.Context()) == nil }, 3*time.Second, 10*time.Millisecond)
+	assert.Equal(t, map[string]int{"": 20}, verdicts(b.Publish(t.Context(), many("orders", 20, 5))))
+}

@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	_ "github.com/glebarez/sqlite" // driver "sqlite"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for name, parameters := range map[string]string{
+		"WAL": "_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_pragma=synchronous(OFF)",
+		// Without a busy timeout the store waits by itself; in a rollback journal readers and writers meet.
+		"Journal": "_pragma=journal_mode(DELETE)&_pragma=synchronous(OFF)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t *testing.T) storetest.Bundle {
+				path := filepath.Join(t.TempDir(), "outbox.db") + "?" + parameters
+				open := func(t *testing.T, table string) outbox.FullStore {
+					store, err := New(openDB(t, path), table) // a process has a pool of its own
+					require.NoError(t, err)
+					return store
+				}
+				return storetest.Bundle{
+					Store: open(t, ""), DB: openDB(t, path), Table: outbox.DefaultTable, Open: open,
+					Tables:    []string{"main.in_schema", "Mixed_Case", "_1_", "x2345678901234567890123456789012345678901234567z"},
+					OneWriter: true,
+				}
+			})
+		})
+	}
+}
+
+func openDB(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}

@@ -1,0 +1,80 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// publishedRow and otherRow are how outcomes travel into one statement.
+type publishedRow struct {
+	ID              int64  `json:"id"`
+	BrokerMessageID string `json:"broker_message_id"`
+}
+
+type otherRow struct {
+	ID     int64         `json:"id"`
+	Status outbox.Status `json:"status"`
+	Spent  int           `json:"spent"`
+	Delay  int64         `json:"delay"`
+	Error  string        `json:"error"`
+}
+
+func (s *Store) settle(ctx context.Context, settlement *outbox.Settlement) (*outbox.Settled, error) {
+	published := make([]publishedRow, len(settlement.Published))
+	for i, delivered := range settlement.Published {
+		published[i] = publishedRow{ID: delivered.ID, BrokerMessageID: storable(delivered.BrokerMessageID)}
+	}
+	other := make([]otherRow, len(settlement.Other))
+	for i, outcome := range settlement.Other {
+		other[i] = otherRow{ID: outcome.ID, Status: outcome.Status, Delay: outcome.Delay.Microseconds(), Error: storable(outcome.LastError)}
+		if outcome.Spent {
+			other[i].Spent = 1
+		}
+	}
+	expected := len(published) + len(other)
+	if expected == 0 {
+		return &outbox.Settled{}, nil
+	}
+	marked := 0
+	err := s.write(ctx, func(conn *sql.Conn) error {
+		now, token := sql.Named("now", s.micros()), sql.Named("token", settlement.Lease.Token.String())
+		n, err := mark(ctx, conn, s.sql.markPublished, published, token, now)
+		if err != nil {
+			return err
+		}
+		m, err := mark(ctx, conn, s.sql.markOther, other, token, now)
+		marked = n + m
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &outbox.Settled{Lost: expected - marked}, nil
+}
+
+func mark[R any](ctx context.Context, conn *sql.Conn, text string, rows []R, args ...any) (int, error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	list, err := json.Marshal(rows)
+	if err != nil {
+		return 0, fmt.Errorf("encode outcomes: %w", err)
+	}
+	result, err := conn.ExecContext(ctx, text, append(args, sql.Named("rows", string(list)))...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+// storable replaces what SQLite or JSON cannot hold. Such a text comes from a broker; refusing it would make the outcome
+// impossible to write, and the message would be sent for ever.
+func storable(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
+}

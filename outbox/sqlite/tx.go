@@ -1,0 +1,124 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// How long a statement waits for a lock, beyond the DSN's own busy timeout.
+const (
+	busyPatience = 5 * time.Second
+	busyPause    = time.Millisecond
+)
+
+// write runs f in a transaction that holds the database's write lock from its first statement. database/sql cannot say
+// BEGIN IMMEDIATE, so the transaction is run by hand on a connection of its own, which never goes back into the pool in
+// the middle of one: whatever goes wrong, the transaction is rolled back, also when ctx has ended, and a connection on
+// which that fails is closed.
+func (s *Store) write(ctx context.Context, f func(conn *sql.Conn) error) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close() //nolint:errcheck // it goes back into the pool
+	committed := false
+	defer func() {
+		if !committed { // also when BEGIN failed: a cancelled one may have been done
+			rollback(ctx, conn)
+		}
+	}()
+	if err := patiently(ctx, func() error { _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); return err }); err != nil {
+		return explain(err)
+	}
+	if err := f(conn); err != nil {
+		return explain(err)
+	}
+	// A commit is not given up half way: its outcome would be unknown.
+	commit := context.WithoutCancel(ctx)
+	err = patiently(commit, func() error { _, err := conn.ExecContext(commit, "COMMIT"); return err })
+	committed = err == nil
+	return explain(err)
+}
+
+func rollback(ctx context.Context, conn *sql.Conn) {
+	_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	if err != nil && !strings.Contains(err.Error(), "no transaction is active") {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+}
+
+// patiently repeats f while the database is locked by somebody else.
+func patiently(ctx context.Context, f func() error) error {
+	for waited, pause := time.Duration(0), busyPause; ; pause = min(2*pause, 20*busyPause) {
+		err := f()
+		if err == nil || !isBusy(err) || waited >= busyPatience {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+		waited += pause
+	}
+}
+
+// read runs one query outside of any transaction and calls f for each of its rows.
+func (s *Store) read(ctx context.Context, f func(*sql.Rows) error, text string, args ...any) error {
+	var rows *sql.Rows
+	err := patiently(ctx, func() (err error) {
+		rows, err = s.db.QueryContext(ctx, text, args...) //nolint:sqlclosecheck // below
+		return err
+	})
+	if err != nil {
+		return explain(err)
+	}
+	return explain(each(rows, f))
+}
+
+// each calls f for each row and closes the rows.
+func each(rows *sql.Rows, f func(*sql.Rows) error) error {
+	defer rows.Close() //nolint:errcheck // Err tells
+	for rows.Next() {
+		if err := f(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// isBusy reports SQLITE_BUSY and SQLITE_LOCKED. The drivers' error types differ, but most tell SQLite's code, and all of
+// them its words.
+func isBusy(err error) bool {
+	var coded interface{ Code() int }
+	if errors.As(err, &coded) {
+		primary := coded.Code() & 0xff
+		return primary == 5 || primary == 6
+	}
+	return strings.Contains(err.Error(), "database is locked") || strings.Contains(err.Error(), "table is locked")
+}
+
+// explain adds the remedy to errors that an operator can act on.
+func explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, text := range []string{"no such table", "no such column", "no such index", "has no column named"} {
+		if strings.Contains(err.Error(), text) {
+			return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
+		}
+	}
+	if isBusy(err) {
+		return fmt.Errorf("%w: somebody holds the lock for long; set a busy timeout and a write-ahead log in the DSN", err)
+	}
+	return err
+}
