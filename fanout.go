@@ -89,7 +89,7 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, erro
 		err = r.assemble(cfg, o)
 	}
 	if err != nil {
-		_ = r.Close() // the first error tells what happened
+		_ = r.Close() //nolint:contextcheck // the first error tells what happened; closing has its own time
 		return nil, err
 	}
 	return r, nil
@@ -105,7 +105,8 @@ func (o *options) checkHandles(cfg *config.Config) error {
 		if plugin, ok := o.handles[name].Plugins[uow.PluginName].(interface{ Routing() outbox.Routing }); ok {
 			writes, reads := plugin.Routing(), cfg.Routing().WithDefaults()
 			if writes.Table != reads.Table || writes.InternalBroker != reads.InternalBroker {
-				problems = append(problems, fmt.Errorf("fanout: WithDB(%q): its plugin writes to table %q for broker %q, the relay reads table %q for broker %q: give both the same configuration",
+				problems = append(problems, fmt.Errorf("fanout: WithDB(%q): its plugin writes to table %q for broker %q, the relay reads table %q for broker %q: "+
+					"give both the same configuration",
 					name, writes.Table, writes.InternalBroker, reads.Table, reads.InternalBroker))
 			}
 		}
@@ -177,7 +178,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { return r.engine.Run(ctx) })
 	group.Go(func() error { return r.cleaner.Run(ctx) })
-	return errors.Join(group.Wait(), r.Close())
+	return errors.Join(group.Wait(), r.Close()) //nolint:contextcheck // ctx has ended; closing has its own time
 }
 
 // Stats returns the counters of every processor.
@@ -194,7 +195,7 @@ func (r *Relay) Close() error {
 		}
 		var problems []error
 		for _, name := range slices.Sorted(maps.Keys(r.brokers)) {
-			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout) // what closes has no caller to wait for
 			if err := r.brokers[name].Close(ctx); err != nil {
 				problems = append(problems, fmt.Errorf("fanout: close broker %q: %w", name, err))
 			}

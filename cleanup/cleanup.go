@@ -121,11 +121,11 @@ func (s *Scheduler) Purge(ctx context.Context) ([]Report, error) {
 		report, err := s.purge(ctx, name)
 		if err != nil {
 			if ctx.Err() == nil {
-				s.cfg.Log.Error("purge failed; what it removed so far stays removed", "database", name, "error", err)
+				s.cfg.Log.ErrorContext(ctx, "purge failed; what it removed so far stays removed", "database", name, "error", err)
 			}
 			problems = append(problems, fmt.Errorf("cleanup: database %q: %w", name, err))
 		} else if !report.Skipped {
-			s.cfg.Log.Info("purged", "database", name, "published", report.Published, "abandoned", report.Abandoned, "took", time.Since(started))
+			s.cfg.Log.InfoContext(ctx, "purged", "database", name, "published", report.Published, "abandoned", report.Abandoned, "took", time.Since(started))
 		}
 		reports = append(reports, report)
 	}

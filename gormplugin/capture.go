@@ -79,56 +79,71 @@ func pending(aggregates []found) bool {
 
 // aggregates finds the aggregates in values, each once.
 func (p *Plugin) aggregates(db *gorm.DB, values ...any) ([]found, error) {
-	var (
-		result []found
-		seen   map[*uow.Recorder]bool
-		walk   func(v reflect.Value) error
-	)
-	walk = func(v reflect.Value) error {
-		switch v.Kind() {
-		case reflect.Pointer, reflect.Interface:
-			if v.IsNil() {
-				return nil
-			}
-			return walk(v.Elem())
-		case reflect.Slice, reflect.Array:
-			for i := range v.Len() {
-				if err := walk(v.Index(i)); err != nil {
-					return err
-				}
-			}
-		case reflect.Struct:
-			recorder, ok := uow.RecorderOf(v)
-			if !ok || seen[recorder] {
-				return nil
-			}
-			facts, err := p.sources.of(db, v.Type())
-			if err != nil {
-				return err
-			}
-			if len(result) > 0 && seen == nil {
-				seen = map[*uow.Recorder]bool{result[0].recorder: true}
-				if seen[recorder] {
-					return nil
-				}
-			}
-			if seen != nil {
-				seen[recorder] = true
-			}
-			result = append(result, found{recorder: recorder, value: v, facts: facts})
-		default: // maps and the like are no aggregates
-		}
-		return nil
-	}
+	c := collector{plugin: p, db: db}
 	for _, value := range values {
 		if value == nil {
 			continue
 		}
-		if err := walk(reflect.ValueOf(value)); err != nil {
+		if err := c.walk(reflect.ValueOf(value)); err != nil {
 			return nil, err
 		}
 	}
-	return result, nil
+	return c.found, nil
+}
+
+// collector walks the values of one statement.
+type collector struct {
+	plugin *Plugin
+	db     *gorm.DB
+	found  []found
+	seen   map[*uow.Recorder]bool // made for the second aggregate
+}
+
+func (c *collector) walk(v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return c.walk(v.Elem())
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if err := c.walk(v.Index(i)); err != nil {
+				return err
+			}
+		}
+	case reflect.Struct:
+		return c.add(v)
+	default: // maps and the like are no aggregates
+	}
+	return nil
+}
+
+func (c *collector) add(v reflect.Value) error {
+	recorder, ok := uow.RecorderOf(v)
+	if !ok || c.known(recorder) {
+		return nil
+	}
+	facts, err := c.plugin.sources.of(c.db, v.Type())
+	if err != nil {
+		return err
+	}
+	c.found = append(c.found, found{recorder: recorder, value: v, facts: facts})
+	return nil
+}
+
+// known reports whether a recorder was there before. Most statements have one aggregate and need no map.
+func (c *collector) known(recorder *uow.Recorder) bool {
+	if len(c.found) == 0 {
+		return false
+	}
+	if c.seen == nil {
+		c.seen = map[*uow.Recorder]bool{c.found[0].recorder: true}
+	}
+	if c.seen[recorder] {
+		return true
+	}
+	c.seen[recorder] = true
+	return false
 }
 
 // track hands aggregates to the transaction's journal. In a transaction that is the caller's own there is no commit to

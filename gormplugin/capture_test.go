@@ -17,6 +17,7 @@ import (
 var errRefused = errors.New("refused")
 
 func TestCapture(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]func(b *bench){
 		"create": func(b *bench) {
 			order := placed("1")
@@ -318,7 +319,10 @@ func TestCapture(t *testing.T) {
 			assert.False(b.t, ok)
 		},
 	} {
-		t.Run(name, func(t *testing.T) { onEach(t, test) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, test)
+		})
 	}
 }
 

@@ -17,7 +17,8 @@ type PartialBatchError struct {
 
 // Error implements error.
 func (e *PartialBatchError) Error() string {
-	return fmt.Sprintf("gormplugin: %d of %d %s were written, and which ones is not known, so their events cannot be told apart: write them one by one, or raise the events after the write",
+	return fmt.Sprintf("gormplugin: %d of %d %s were written, and which ones is not known, so their events cannot be told apart: "+
+		"write them one by one, or raise the events after the write",
 		e.Affected, e.Given, e.Aggregate)
 }
 

@@ -17,6 +17,7 @@ import (
 func valueOf(order *Order) reflect.Value { return reflect.ValueOf(order).Elem() }
 
 func TestRefusedEventsRollBack(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		event any
 		says  []string
@@ -27,6 +28,7 @@ func TestRefusedEventsRollBack(t *testing.T) {
 		"oversize":     {OrderPlaced{string(make([]byte, 2<<20))}, []string{"OrderPlaced", "max_payload_bytes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onEach(t, func(b *bench) {
 				order := &Order{ID: "1"}
 				order.Raise(test.event)
@@ -46,6 +48,7 @@ func TestRefusedEventsRollBack(t *testing.T) {
 }
 
 func TestUnknownBrokerInTo(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(b *bench) {
 		order := &Order{ID: "1"}
 		order.Raise(OrderPlaced{"1"}, envelope.To("nobody"))
@@ -56,6 +59,7 @@ func TestUnknownBrokerInTo(t *testing.T) {
 }
 
 func TestStrict(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(b *bench) {
 		order := placed("1")
 		err := b.db.Transaction(func(tx *gorm.DB) error {
@@ -72,6 +76,7 @@ func TestStrict(t *testing.T) {
 }
 
 func TestPublishOutsideATransaction(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(b *bench) {
 		require.ErrorIs(b.t, uow.Publish(b.db, StockReserved{"x"}), uow.ErrNoTransaction)
 		require.ErrorIs(b.t, uow.Publish(b.open(&gorm.Config{}), StockReserved{"x"}), uow.ErrNoPlugin)
@@ -80,6 +85,7 @@ func TestPublishOutsideATransaction(t *testing.T) {
 }
 
 func TestDo(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(b *bench) {
 		var after []string
 		require.NoError(b.t, uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
@@ -100,6 +106,7 @@ func TestDo(t *testing.T) {
 }
 
 func TestUseReportsEverything(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(b *bench) {
 		events := envelope.NewCatalog("ordering")
 		envelope.Register[*OrderPlaced](events)

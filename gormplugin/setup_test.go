@@ -99,7 +99,6 @@ func routing() outbox.Routing {
 // onEach runs a test on every database that can be had.
 func onEach(t *testing.T, test func(b *bench), options ...gormplugin.Option) {
 	t.Helper()
-	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "test.db")

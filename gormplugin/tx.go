@@ -91,7 +91,8 @@ func (t *tx) commit() error {
 		t.plugin.notify(brokersOf(rows))
 	}
 	for name, n := range left {
-		t.plugin.log.WarnContext(t.ctx, "events left pending: the statement on their aggregate changed no row (lost optimistic lock, conflict that does nothing, or a database that reports no counts)",
+		t.plugin.log.WarnContext(t.ctx, "events left pending: the statement on their aggregate changed no row "+
+			"(lost optimistic lock, conflict that does nothing, or a database that reports no counts)",
 			"aggregate", name, "events", n)
 	}
 	for _, f := range after {

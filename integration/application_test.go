@@ -154,7 +154,7 @@ func migrate(t *testing.T, cfg *config.Config, dsn string) {
 	copied.Databases = map[string]config.Database{"default": {Driver: cfg.Databases["default"].Driver, DSN: config.Secret(dsn)}}
 	store, err := fanout.OpenStore(t.Context(), &copied, "default")
 	require.NoError(t, err)
-	defer store.Close() //nolint:errcheck // nothing is left to lose
+	defer store.Close()
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
 }

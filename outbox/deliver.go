@@ -176,7 +176,7 @@ func (d *delivery) call(ctx context.Context, outgoing []brokers.Message) (result
 	defer func() {
 		if r := recover(); r != nil {
 			panicked = fmt.Errorf("the broker's implementation panicked: %v", r)
-			d.log.Error("panic in a broker's Publish", "panic", r, "messages", len(outgoing), "stack", string(debug.Stack()))
+			d.log.ErrorContext(ctx, "panic in a broker's Publish", "panic", r, "messages", len(outgoing), "stack", string(debug.Stack()))
 		}
 	}()
 	results = d.target.Publish(ctx, outgoing)

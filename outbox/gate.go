@@ -76,7 +76,7 @@ func (g *gate) report(available bool) (news bool) {
 	} else if g.failures == 0 || !time.Now().Before(g.until) { // failures of the same outage count once per delay
 		delay := min(g.min<<min(g.failures, 20), g.max)
 		g.failures++
-		g.until = time.Now().Add(delay - time.Duration(rand.Int64N(int64(delay)/4+1))) //nolint:gosec // jitter
+		g.until = time.Now().Add(delay - time.Duration(rand.Int64N(int64(delay)/4+1))) // jitter
 	}
 	g.broadcast()
 	return (before == 0) != (g.failures == 0)

@@ -47,7 +47,7 @@ func TestInsertSQL(t *testing.T) {
 			text := strings.Join(got.texts, "\n\n") + "\n"
 			if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
 				require.NoError(t, os.MkdirAll("testdata", 0o755))
-				require.NoError(t, os.WriteFile(file, []byte(text), 0o644)) //nolint:gosec // a file of the repository
+				require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 			}
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)

@@ -46,13 +46,13 @@ func (g *leaseGuard) renew(ctx context.Context, w *worker, batch *Batch) {
 		case ctx.Err() != nil:
 			return
 		case err != nil: // the next tick may do better; until then the deadline stands
-			w.log.Warn("cannot renew a lease; trying again", "error", err)
+			w.log.WarnContext(ctx, "cannot renew a lease; trying again", "error", err)
 			if g.over() {
 				g.cancel(errLeaseLost)
 				return
 			}
 		case kept < len(batch.Messages):
-			w.log.Warn("lease lost while publishing: the rest of the batch is not sent", "rows", len(batch.Messages), "kept", kept)
+			w.log.WarnContext(ctx, "lease lost while publishing: the rest of the batch is not sent", "rows", len(batch.Messages), "kept", kept)
 			g.lose()
 			return
 		default:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -201,7 +202,7 @@ func TestProcessorOutageSpendsNoAttempt(t *testing.T) {
 		}}
 		r := start(t, path, broker, outbox.Policy{PollMax: 10 * time.Second})
 		for i := range 100 {
-			r.insert("", fmt.Sprint(i))
+			r.insert("", strconv.Itoa(i))
 		}
 		time.Sleep(30 * time.Minute)
 		assert.True(t, r.proc.Stats().Unavailable)
@@ -226,7 +227,7 @@ func TestProcessorMissingDestinationHoldsBackItselfOnly(t *testing.T) {
 		r := newRig(t, path, broker, outbox.Policy{})
 		t.Cleanup(func() { _ = r.db.Close() })
 		for i := range 300 {
-			r.insert("", fmt.Sprint(i))
+			r.insert("", strconv.Itoa(i))
 		}
 		_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET stream = 'missing' WHERE id % 3 = 0")
 		require.NoError(t, err)
@@ -269,7 +270,7 @@ func TestProcessorSurvivesABrokerThatPanics(t *testing.T) {
 		r := newRig(t, path, broker, outbox.Policy{})
 		t.Cleanup(func() { _ = r.db.Close() })
 		for i := range 50 {
-			r.insert("", fmt.Sprint(i))
+			r.insert("", strconv.Itoa(i))
 		}
 		r.insert("", "bomb")
 		r.start()
@@ -289,7 +290,7 @@ func TestProcessorRenews(t *testing.T) {
 		}}
 		r := start(t, path, broker, outbox.Policy{Lease: 3 * time.Second, PublishTimeout: 2900 * time.Millisecond})
 		for i := range 6 {
-			r.insert("", fmt.Sprint(i))
+			r.insert("", strconv.Itoa(i))
 		}
 		r.until(time.Minute, func() bool { return r.open() == "0" })
 		r.stop()
@@ -331,7 +332,7 @@ func TestProcessorStops(t *testing.T) {
 		r = newRig(t, path, broker, outbox.Policy{})
 		t.Cleanup(func() { _ = r.db.Close() })
 		for i := range 500 {
-			r.insert("", fmt.Sprint(i))
+			r.insert("", strconv.Itoa(i))
 		}
 		r.start()
 		require.NoError(t, <-r.done)

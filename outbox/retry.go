@@ -59,8 +59,7 @@ func (r Retry) Validate() error {
 	if r.BaseDelay < 0 {
 		problems = append(problems, fmt.Errorf("outbox: retry.base_delay is %s: use a positive duration", r.BaseDelay))
 	}
-	if !(r.Multiplier >= 1) { // NaN is no number to go by
-
+	if !(r.Multiplier >= 1) { // and not NaN
 		problems = append(problems, fmt.Errorf("outbox: retry.multiplier is %g: use at least 1", r.Multiplier))
 	}
 	if r.MaxDelay < r.BaseDelay {

@@ -77,7 +77,8 @@ func (r Routing) Validate() error {
 		case route.Broker == "":
 			problems = append(problems, fmt.Errorf("outbox: external broker %d has no name", i+1))
 		case route.Broker == r.InternalBroker:
-			problems = append(problems, fmt.Errorf("outbox: internal broker %q is also listed as external: its rows would collide; remove it from external_brokers", route.Broker))
+			problems = append(problems, fmt.Errorf("outbox: internal broker %q is also listed as external: its rows would collide; "+
+				"remove it from external_brokers", route.Broker))
 		case seen[route.Broker]:
 			problems = append(problems, fmt.Errorf("outbox: duplicate external broker %q: list it once", route.Broker))
 		}
@@ -127,7 +128,7 @@ func (e *OversizeError) Error() string {
 // the order of the routing. Each form of the message is encoded once and shared between the brokers that want it.
 // The routing must have its defaults (see WithDefaults). Errors: *UnknownBrokerError, *OversizeError, and the
 // envelope's own.
-func (r *Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
+func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 	facts := &m.Routing
 	headers, err := headersOf(facts)
 	if err != nil {
@@ -183,7 +184,7 @@ func (r *Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 	return rows, nil
 }
 
-func (r *Routing) checkSize(row *Row) error {
+func (r Routing) checkSize(row *Row) error {
 	if len(row.Payload) > r.MaxPayloadBytes {
 		return &OversizeError{EventType: row.Type, Broker: row.TargetBroker, Size: len(row.Payload), Max: r.MaxPayloadBytes}
 	}
@@ -191,7 +192,7 @@ func (r *Routing) checkSize(row *Row) error {
 }
 
 // checkTo refuses a broker that does not exist, so that a typing error is no silent loss.
-func (r *Routing) checkTo(m *envelope.Message) error {
+func (r Routing) checkTo(m *envelope.Message) error {
 	for _, name := range m.Routing.To {
 		if !slices.ContainsFunc(r.External, func(route Route) bool { return route.Broker == name }) {
 			external := make([]string, len(r.External))

@@ -124,7 +124,7 @@ func (w *worker) exchange(grace context.Context, settlement *Settlement, claim *
 		w.settled(exchanged.Settled)
 		return exchanged, err
 	}
-	w.log.Error("cannot write the outcome of a batch; trying again", "error", err, "rows", len(settlement.Published)+len(settlement.Other))
+	w.log.ErrorContext(grace, "cannot write the outcome of a batch; trying again", "error", err, "rows", len(settlement.Published)+len(settlement.Other))
 	delay, deadline := w.policy.PollMin, time.Now().Add(w.policy.Lease)
 	for time.Now().Add(delay).Before(deadline) {
 		timer := time.NewTimer(delay)
@@ -143,7 +143,7 @@ func (w *worker) exchange(grace context.Context, settlement *Settlement, claim *
 		}
 		delay = min(2*delay, 5*time.Second)
 	}
-	w.log.Error("gave up writing the outcome of a batch: its messages will be delivered again, under the same ids, when their lease ends",
+	w.log.ErrorContext(grace, "gave up writing the outcome of a batch: its messages will be delivered again, under the same ids, when their lease ends",
 		"error", err, "rows", len(settlement.Published)+len(settlement.Other))
 	return exchanged, err
 }

@@ -62,11 +62,11 @@ func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 		}
 		addressable := reflect.New(v.Type())
 		addressable.Elem().Set(v)
-		a, _ := addressable.Interface().(aggregate)
+		a, _ := reflect.TypeAssert[aggregate](addressable)
 		recorder = a.fanoutRecorder()
 		return recorder, recorder.Len() > 0 // a fresh one would be lost with the copy
 	}
-	a, ok := v.Addr().Interface().(aggregate)
+	a, ok := reflect.TypeAssert[aggregate](v.Addr())
 	if !ok {
 		return nil, false
 	}

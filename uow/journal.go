@@ -115,8 +115,8 @@ func (j *Journal) Release(name string) {
 }
 
 func (j *Journal) find(name string) int {
-	for i := len(j.savepoints) - 1; i >= 0; i-- {
-		if j.savepoints[i].name == name {
+	for i, s := range slices.Backward(j.savepoints) {
+		if s.name == name {
 			return i
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -76,12 +77,19 @@ func classified(ctx, call context.Context, topic string, err error) error {
 	return &brokers.Error{Class: v.class, Scope: v.scope, Err: err}
 }
 
+// over is true when a request's time has run out. The server has the same deadline, and its word can be here before our clock
+// has struck.
+func over(call context.Context) bool {
+	deadline, set := call.Deadline()
+	return call.Err() != nil || (set && time.Until(deadline) < 50*time.Millisecond)
+}
+
 func judge(ctx, call context.Context, err error) verdict {
 	code := status.Code(err)
 	switch {
 	case code == codes.Canceled && strings.Contains(err.Error(), "the client connection is closing"):
 		return closed // gRPC has no other name for it
-	case call.Err() == nil, code != codes.DeadlineExceeded && code != codes.Canceled:
+	case !over(call), code != codes.DeadlineExceeded && code != codes.Canceled:
 		// The server's own word, below.
 	case errors.Is(ctx.Err(), context.Canceled):
 		return retryable // somebody stopped waiting: whether the messages arrived is unknown

@@ -130,6 +130,9 @@ func (s *server) intercept(ctx context.Context, request any, _ *grpc.UnaryServer
 	if wait != nil {
 		wait(ctx)
 	}
+	if ctx.Err() != nil { // nobody waits for the answer: the fake would still take the message
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 	return next(ctx, request)
 }
 

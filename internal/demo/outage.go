@@ -24,13 +24,13 @@ func (o *outage) step(placed int, trading bool, counts []outbox.BrokerCounts) er
 	case o.began.IsZero() && (placed >= (o.orders+2)/3 || !trading):
 		o.servers.partnerDown()
 		o.began = time.Now()
-		o.view.say("The partner's server has closed its port. Its rows wait; the internal broker carries on.")
+		o.view.sayf("The partner's server has closed its port. Its rows wait; the internal broker carries on.")
 	case !o.began.IsZero() && o.ended.IsZero() && time.Since(o.began) >= outageLength:
 		if err := o.servers.partnerUp(); err != nil {
 			return err
 		}
 		o.ended = time.Now()
-		o.view.say("The partner's server is back after %s; %d of its messages were waiting, %d of the internal broker's.",
+		o.view.sayf("The partner's server is back after %s; %d of its messages were waiting, %d of the internal broker's.",
 			o.ended.Sub(o.began).Round(100*time.Millisecond), waiting(counts, "partner"), waiting(counts, "default"))
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 
 	"gorm.io/gorm"
@@ -16,8 +17,11 @@ import (
 
 // The events of the shop: what partners may see, and what stays inside.
 type (
-	OrderPlaced   struct{ OrderID, Customer, Total string }
-	OrderShipped  struct{ OrderID, Parcel string }
+	// OrderPlaced is published.
+	OrderPlaced struct{ OrderID, Customer, Total string }
+	// OrderShipped is published.
+	OrderShipped struct{ OrderID, Parcel string }
+	// StockReserved stays inside.
 	StockReserved struct{ OrderID, SKU string }
 )
 
@@ -67,7 +71,7 @@ func (s *shop) trade(ctx context.Context, orders int) error {
 				return fmt.Errorf("place an order that is withdrawn: %w", err)
 			}
 		}
-		id := fmt.Sprintf("%d", n+1)
+		id := strconv.Itoa(n + 1)
 		if err := s.place(ctx, id, nil); err != nil {
 			return fmt.Errorf("place order %s: %w", id, err)
 		}

@@ -34,8 +34,8 @@ func newView(cfg Config) *view {
 
 func (v *view) printf(format string, args ...any) { _, _ = fmt.Fprintf(v.out, format, args...) }
 
-// say prints a line that stays.
-func (v *view) say(format string, args ...any) {
+// sayf prints a line that stays.
+func (v *view) sayf(format string, args ...any) {
 	v.erase()
 	v.printf("» "+format+"\n\n", args...)
 	v.last = time.Time{} // and what follows is drawn at once

@@ -16,11 +16,8 @@ import (
 
 func (s *Store) claim(ctx context.Context, c *outbox.Claim) (outbox.Batch, error) {
 	batch := outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Lane: c.Lane, Duration: c.Lease}}
-	// An idle outbox costs a read and takes no lock.
-	ready := false
-	err := s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(&batch.Seen, &ready) },
-		s.sql.look, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", c.Window), sql.Named("now", s.micros()))
-	if err != nil || !ready && !c.Unordered {
+	ready, err := s.look(ctx, c, &batch.Seen)
+	if err != nil || !ready {
 		return batch, err
 	}
 	token, err := uuid.NewRandom()
@@ -59,6 +56,18 @@ func (s *Store) claim(ctx context.Context, c *outbox.Claim) (outbox.Batch, error
 		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
 	}
 	return batch, nil
+}
+
+// look reads whether a claim would find a row that is ready, without a lock: an idle outbox costs no more than that. seen
+// is the number of rows in the window.
+func (s *Store) look(ctx context.Context, c *outbox.Claim, seen *int) (ready bool, err error) {
+	if c.Unordered { // there is no window
+		lanes, err := s.Ready(ctx, c.Broker)
+		return len(lanes) > 0, err
+	}
+	err = s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(seen, &ready) },
+		s.sql.look, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", c.Window), sql.Named("now", s.micros()))
+	return ready, err
 }
 
 func readMessages(rows *sql.Rows) (messages []outbox.Message, err error) {

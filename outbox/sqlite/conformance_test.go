@@ -19,7 +19,8 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	for name, parameters := range map[string]string{
 		"WAL": "_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_pragma=synchronous(OFF)",
-		// Without a busy timeout the store waits by itself; in a rollback journal readers and writers meet.
+		// Without a busy timeout the store waits by itself; in a rollback journal readers and writers meet; and one
+		// connection must be enough for every verb.
 		"Journal": "_pragma=journal_mode(DELETE)&_pragma=synchronous(OFF)",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -27,12 +28,16 @@ func TestConformance(t *testing.T) {
 			storetest.Run(t, func(t *testing.T) storetest.Bundle {
 				path := filepath.Join(t.TempDir(), "outbox.db") + "?" + parameters
 				open := func(t *testing.T, table string) outbox.FullStore {
-					store, err := New(openDB(t, path), table) // a process has a pool of its own
+					db := openDB(t, path) // a process has a pool of its own
+					if name == "Journal" {
+						db.SetMaxOpenConns(1)
+					}
+					store, err := New(db, table)
 					require.NoError(t, err)
 					return store
 				}
 				return storetest.Bundle{
-					Store: open(t, ""), DB: openDB(t, path), Table: outbox.DefaultTable, Open: open,
+					Store: open(t, ""), DB: openDB(t, path+"&_pragma=busy_timeout(20000)"), Table: outbox.DefaultTable, Open: open,
 					Tables:    []string{"main.in_schema", "Mixed_Case", "_1_", "x2345678901234567890123456789012345678901234567z"},
 					OneWriter: true,
 				}

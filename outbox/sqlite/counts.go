@@ -12,7 +12,7 @@ import (
 // Counts implements outbox.Inspector. It reads the whole table.
 func (s *Store) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
 	tally, now := outbox.Tally{}, s.micros()
-	err := s.each(ctx, s.sql.counts, func(rows *sql.Rows) error {
+	err := s.read(ctx, func(rows *sql.Rows) error {
 		var (
 			broker     string
 			status     outbox.Status
@@ -23,36 +23,19 @@ func (s *Store) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
 		}
 		tally.Add(broker, status, n, time.Duration(max(now-created, 0))*time.Microsecond)
 		return nil
-	})
+	}, s.sql.counts)
 	if err == nil {
-		err = s.each(ctx, s.sql.lastErrors, func(rows *sql.Rows) error {
-			var (
-				broker, lastError string
-				id                int64
-			)
-			if err := rows.Scan(&broker, &lastError, &id); err != nil {
+		err = s.read(ctx, func(rows *sql.Rows) error {
+			var broker, lastError string
+			if err := rows.Scan(&broker, &lastError); err != nil {
 				return err
 			}
 			tally.SetLastError(broker, lastError)
 			return nil
-		})
+		}, s.sql.lastErrors)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: count rows in %s: %w", s.table, explain(err))
+		return nil, fmt.Errorf("sqlite: count rows in %s: %w", s.table, err)
 	}
 	return tally.Brokers(), nil
-}
-
-func (s *Store) each(ctx context.Context, text string, f func(*sql.Rows) error) error {
-	rows, err := s.db.QueryContext(ctx, text)
-	if err != nil {
-		return err
-	}
-	defer rows.Close() //nolint:errcheck // Err tells
-	for rows.Next() {
-		if err := f(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

@@ -62,56 +62,35 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	return applied, nil
 }
 
-func (s *Store) versions(ctx context.Context, db interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-},
-) ([]int, error) {
-	rows, err := db.QueryContext(ctx, "SELECT version FROM "+s.table+"_migrations ORDER BY version")
+func (s *Store) versions(ctx context.Context, conn *sql.Conn) ([]int, error) {
+	rows, err := conn.QueryContext(ctx, "SELECT version FROM "+s.table+"_migrations") //nolint:sqlclosecheck // by each
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // Err tells
 	var versions []int
-	for rows.Next() {
+	err = each(rows, func(rows *sql.Rows) error {
 		var version int
-		if err := rows.Scan(&version); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&version)
 		versions = append(versions, version)
-	}
-	return versions, rows.Err()
+		return err
+	})
+	return versions, err
 }
 
-// Check implements outbox.Schema.
+// Check implements outbox.Schema. It looks at the table itself, so that it does not matter which tool has made it.
 func (s *Store) Check(ctx context.Context) error {
-	err := s.check(ctx)
+	var missing []string
+	err := s.read(ctx, func(rows *sql.Rows) error {
+		var what string
+		err := rows.Scan(&what)
+		missing = append(missing, what)
+		return err
+	}, s.sql.check, sql.Named("name", s.table[strings.LastIndexByte(s.table, '.')+1:]))
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("%w (missing: %s)", outbox.ErrSchema, strings.Join(missing, ", "))
+	}
 	if err != nil {
-		return fmt.Errorf("sqlite: check %s: %w", s.table, explain(err))
+		return fmt.Errorf("sqlite: check %s: %w", s.table, err)
 	}
 	return nil
-}
-
-func (s *Store) check(ctx context.Context) error {
-	steps, err := Migrations(s.table)
-	if err != nil {
-		return err
-	}
-	done, err := s.versions(ctx, s.db)
-	if err != nil {
-		return err
-	}
-	var missing []string
-	for _, step := range steps {
-		if !slices.Contains(done, step.Version) {
-			missing = append(missing, fmt.Sprintf("%04d_%s", step.Version, step.Name))
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%w (missing: %s)", outbox.ErrSchema, strings.Join(missing, ", "))
-	}
-	rows, err := s.db.QueryContext(ctx, "SELECT id, lane, parked, isolated, lock_token, payload FROM "+s.table+" LIMIT 0")
-	if err != nil {
-		return err
-	}
-	return rows.Close()
 }

@@ -33,7 +33,7 @@ var _ outbox.FullStore = (*Store)(nil)
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
 	look, window, windowUnordered, claim, markPublished, markOther, renew, ready string
-	purge, finishedBrokers, counts, lastErrors, lock, keep, unlock, check       string
+	purge, finishedBrokers, counts, lastErrors, lock, keep, unlock, check        string
 }
 
 // An Option refines a store.

@@ -6,7 +6,7 @@ CREATE TABLE {{table}} (
     available_at      INTEGER,                       -- not before; NULL = at once
     expires_at        INTEGER,                       -- end of the TTL; NULL = never
     locked_until      INTEGER,                       -- end of the lease, or of the backoff
-    published_at      INTEGER,
+    published_at      INTEGER,                       -- set exactly in published
     finished_at       INTEGER,                       -- set exactly in published and abandoned
     lock_token        TEXT,                          -- the fence: a fresh one for each claim
     attempts          INTEGER NOT NULL DEFAULT 0,    -- attempts spent
@@ -15,7 +15,7 @@ CREATE TABLE {{table}} (
     lane              INTEGER NOT NULL DEFAULT 0,    -- there is one writer, so one lane
     parked            INTEGER NOT NULL DEFAULT 0,    -- taken out of the claim's way
     isolated          INTEGER NOT NULL DEFAULT 0,    -- claimed alone: a crash is its own
-    message_id        TEXT    NOT NULL,
+    message_id        TEXT    NOT NULL COLLATE NOCASE, -- a UUID in its text form of 36 characters
     status            TEXT    NOT NULL DEFAULT 'pending',
     locked_by         TEXT,
     target_broker     TEXT    NOT NULL,
@@ -33,9 +33,11 @@ CREATE TABLE {{table}} (
     last_error        TEXT,                          -- JSON {class, message, at, attempt}
     payload           BLOB    NOT NULL,
     CONSTRAINT {{name}}_once UNIQUE (message_id, target_broker),
+    CONSTRAINT {{name}}_message_id CHECK (length(message_id) = 36),
     CONSTRAINT {{name}}_lane CHECK (lane = 0),
     CONSTRAINT {{name}}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned')),
     CONSTRAINT {{name}}_finished CHECK ((status IN ('published', 'abandoned')) = (finished_at IS NOT NULL)),
+    CONSTRAINT {{name}}_published CHECK ((status = 'published') = (published_at IS NOT NULL)),
     CONSTRAINT {{name}}_lease CHECK (status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL))
 );
 

@@ -1,0 +1,132 @@
+package cleanup_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	_ "github.com/glebarez/sqlite"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/cleanup"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/sqlite"
+)
+
+// open makes an outbox in a file; its clock is that of the test's bubble.
+func open(t *testing.T, path string) (*sql.DB, *sqlite.Store) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	store, err := sqlite.New(db, "")
+	require.NoError(t, err)
+	_, err = store.Migrate(t.Context())
+	require.NoError(t, err)
+	return db, store
+}
+
+func insert(t *testing.T, db *sql.DB, broker string, status outbox.Status, age time.Duration) {
+	t.Helper()
+	finished := sql.NullInt64{Int64: time.Now().Add(-age).UnixMicro(), Valid: status.Terminal()}
+	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, finished_at, published_at)
+		VALUES (?1, ?2, 's', 'T', x'', ?3, ?4, CASE WHEN ?3 = 'published' THEN ?4 END)`, uuid.NewString(), broker, string(status), finished)
+	require.NoError(t, err)
+}
+
+func count(t *testing.T, db *sql.DB, where string) int {
+	t.Helper()
+	var n int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM outbox_messages WHERE "+where).Scan(&n))
+	return n
+}
+
+const day = 24 * time.Hour
+
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, store := open(t, path)
+		defer db.Close()
+		for range 25 {
+			insert(t, db, "a", outbox.StatusPublished, 7*day+time.Second)
+			insert(t, db, "removed from the configuration", outbox.StatusPublished, 8*day)
+			insert(t, db, "a", outbox.StatusAbandoned, 8*day)
+		}
+		insert(t, db, "a", outbox.StatusPublished, 7*day-time.Second)
+		insert(t, db, "a", outbox.StatusAbandoned, 30*day+time.Second)
+		insert(t, db, "keeps", outbox.StatusPublished, 8*day)
+		insert(t, db, "a", outbox.StatusPending, 0)
+		scheduler, err := cleanup.New(cleanup.Config{
+			Databases: map[string]outbox.Purger{"d": store}, BatchSize: 10, Log: slog.New(slog.DiscardHandler),
+			Brokers: map[string]cleanup.Retention{"keeps": {Published: 9 * day}},
+		})
+		require.NoError(t, err)
+		reports, err := scheduler.Purge(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []cleanup.Report{{Database: "d", Published: 50, Abandoned: 1}}, reports)
+		assert.Equal(t, 1, count(t, db, "status = 'published' AND target_broker = 'a'"))
+		assert.Equal(t, 25, count(t, db, "status = 'abandoned'"))
+		assert.Equal(t, 1, count(t, db, "target_broker = 'keeps'"))
+		assert.Equal(t, 1, count(t, db, "status = 'pending'"))
+
+		// Somebody else is at it.
+		ran, err := store.Exclusive(t.Context(), "cleanup", func(ctx context.Context) error {
+			reports, err := scheduler.Purge(ctx)
+			assert.Equal(t, []cleanup.Report{{Database: "d", Skipped: true}}, reports)
+			return err
+		})
+		require.NoError(t, err)
+		assert.True(t, ran)
+	})
+}
+
+// The scheduler runs again and again, and an error of one run does not end it.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, store := open(t, path)
+		defer db.Close()
+		var log bytes.Buffer
+		scheduler, err := cleanup.New(cleanup.Config{
+			Databases: map[string]outbox.Purger{"d": store}, Retention: cleanup.Retention{Published: day}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- scheduler.Run(ctx) }()
+		insert(t, db, "a", outbox.StatusPublished, 0)
+		_, err = db.ExecContext(t.Context(), "ALTER TABLE outbox_messages RENAME TO hidden")
+		require.NoError(t, err)
+		time.Sleep(2 * time.Minute)
+		_, err = db.ExecContext(t.Context(), "ALTER TABLE hidden RENAME TO outbox_messages")
+		require.NoError(t, err)
+		time.Sleep(22 * time.Hour)
+		assert.Equal(t, 1, count(t, db, "true"))
+		time.Sleep(3 * time.Hour)
+		assert.Zero(t, count(t, db, "true"))
+		stop()
+		require.NoError(t, <-done)
+		assert.Contains(t, log.String(), "purge failed")
+		assert.Contains(t, log.String(), "published=1")
+	})
+}
+
+func TestNewReportsEverything(t *testing.T) {
+	t.Parallel()
+	_, err := cleanup.New(cleanup.Config{
+		Interval: -1, BatchSize: -1, Retention: cleanup.Retention{Published: -1, Abandoned: -1},
+		Brokers: map[string]cleanup.Retention{"b": {Abandoned: -1}},
+	})
+	for _, text := range []string{"interval", "published_retention", "abandoned_retention", `broker "b": retention.abandoned`, "batch_size"} {
+		require.ErrorContains(t, err, text)
+	}
+}

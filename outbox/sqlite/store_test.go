@@ -1,0 +1,224 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// newStore makes a store with its table, and a claim on it.
+func newStore(t *testing.T, options ...Option) (*Store, *outbox.Claim) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "outbox.db")+"?_pragma=journal_mode(WAL)")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	store, err := New(db, "", options...)
+	require.NoError(t, err)
+	_, err = store.Migrate(t.Context())
+	require.NoError(t, err)
+	return store, &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w"}
+}
+
+func insert(t *testing.T, store *Store, key string) {
+	t.Helper()
+	inserter, err := outbox.NewInserter(outbox.SQLite, store.table)
+	require.NoError(t, err)
+	require.NoError(t, inserter.Insert(t.Context(), store.db, []outbox.Row{
+		{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "t", OrderingKey: key, Payload: []byte("{}")},
+	}))
+}
+
+// lock takes the database's write lock until release is called.
+func lock(t *testing.T, store *Store) (release func()) {
+	t.Helper()
+	conn, err := store.db.Conn(t.Context())
+	require.NoError(t, err)
+	_, err = conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	require.NoError(t, err)
+	return func() {
+		_, err := conn.ExecContext(t.Context(), "ROLLBACK")
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+	}
+}
+
+// TestIdleClaimTakesNoLock: an outbox with nothing to do leaves the writers alone.
+func TestIdleClaimTakesNoLock(t *testing.T) {
+	t.Parallel()
+	store, claim := newStore(t)
+	insert(t, store, "k")
+	result, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	require.Len(t, result.Batch.Messages, 1)
+	insert(t, store, "k") // waits for the first, and looks ready
+	defer lock(t, store)()
+	for _, unordered := range []bool{false, true} {
+		idle := *claim
+		idle.Unordered, idle.Broker = unordered, "nobody"
+		result, err = store.Exchange(t.Context(), nil, &idle)
+		require.NoError(t, err)
+		assert.Empty(t, result.Batch.Messages)
+	}
+	idle := *claim
+	idle.Window = 1 // sees the leased row alone
+	result, err = store.Exchange(t.Context(), nil, &idle)
+	require.NoError(t, err)
+	assert.Equal(t, 1, result.Batch.Seen)
+}
+
+// TestWaitsForTheLock: a claim that has something to do waits, bounded by its context, and leaves nothing behind.
+func TestWaitsForTheLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, claim := newStore(t)
+		insert(t, store, "k")
+		release := lock(t, store)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := store.Exchange(ctx, nil, claim)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = store.Exchange(t.Context(), nil, claim)
+		require.ErrorContains(t, err, "somebody holds the lock for long")
+
+		done := make(chan outbox.Exchanged)
+		go func() {
+			result, err := store.Exchange(context.WithoutCancel(t.Context()), nil, claim)
+			assert.NoError(t, err)
+			done <- result
+		}()
+		synctest.Wait() // it is waiting now
+		release()
+		assert.Len(t, (<-done).Batch.Messages, 1)
+	})
+}
+
+// TestClock: SQLite runs in the process, and so does its clock.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	store, claim := newStore(t, WithClock(func() time.Time { return now }))
+	insert(t, store, "k")
+	take := func() []outbox.Message {
+		result, err := store.Exchange(t.Context(), nil, claim)
+		require.NoError(t, err)
+		return result.Batch.Messages
+	}
+	require.Len(t, take(), 1)
+	now = now.Add(claim.Lease - time.Microsecond)
+	assert.Empty(t, take(), "the lease holds to its last microsecond")
+	now = now.Add(time.Microsecond)
+	assert.Len(t, take(), 1, "and not longer")
+	counts, err := store.Counts(t.Context())
+	require.NoError(t, err)
+	assert.Positive(t, counts[0].OldestPending)
+}
+
+// TestExclusiveForLong: the lock lives as long as its holder, however long that takes.
+func TestExclusiveForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := newStore(t)
+		never := func(context.Context) error { t.Error("runs although it is taken"); return nil }
+		ran, err := store.Exclusive(t.Context(), "purge", func(ctx context.Context) error {
+			for range 10 {
+				time.Sleep(exclusiveFor) //nolint:forbidigo // a bubble's time
+				ran, err := store.Exclusive(ctx, "purge", never)
+				assert.NoError(t, err)
+				assert.False(t, ran)
+			}
+			return ctx.Err()
+		})
+		require.NoError(t, err)
+		assert.True(t, ran)
+
+		ran, err = store.Exclusive(t.Context(), "purge", func(ctx context.Context) error {
+			_, err := store.db.ExecContext(ctx, "UPDATE outbox_messages_locks SET token = 'somebody else'")
+			assert.NoError(t, err)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, errTakenOver)
+		assert.True(t, ran)
+		ran, err = store.Exclusive(t.Context(), "purge", never)
+		require.NoError(t, err)
+		assert.False(t, ran, "the other's lock stands")
+		time.Sleep(exclusiveFor) //nolint:forbidigo // a bubble's time
+		ran, err = store.Exclusive(t.Context(), "purge", func(context.Context) error { return nil })
+		require.NoError(t, err)
+		assert.True(t, ran, "until he is known to be dead")
+	})
+}
+
+// TestPanicLeavesNoTransaction: a connection never goes back in the middle of a transaction.
+func TestPanicLeavesNoTransaction(t *testing.T) {
+	t.Parallel()
+	store, claim := newStore(t)
+	store.db.SetMaxOpenConns(1)
+	insert(t, store, "k")
+	assert.Panics(t, func() { _ = store.write(t.Context(), func(*sql.Conn) error { panic("boom") }) })
+	boom := errors.New("boom")
+	require.ErrorIs(t, store.write(t.Context(), func(*sql.Conn) error { return boom }), boom)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.ErrorIs(t, store.write(ctx, func(*sql.Conn) error { cancel(); return ctx.Err() }), context.Canceled)
+	result, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	assert.Len(t, result.Batch.Messages, 1)
+}
+
+func TestMessageID(t *testing.T) {
+	t.Parallel()
+	store, claim := newStore(t)
+	write := func(id string) error {
+		_, err := store.db.ExecContext(t.Context(), "INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (?, 'b', 's', 't', 'text')", id)
+		return err
+	}
+	id := uuid.NewString()
+	require.NoError(t, write(strings.ToUpper(id)))
+	require.Error(t, write(id), "the same in capitals")
+	require.Error(t, write("1234"))
+	result, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	assert.Equal(t, id, result.Batch.Messages[0].MessageID)
+	assert.Equal(t, "text", string(result.Batch.Messages[0].Payload))
+}
+
+// TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	store, _ := newStore(t)
+	for name, want := range map[string]string{
+		"look": "_open", "window": "_open", "window_unordered": "_open", "ready": "_open", "renew": "_open",
+		"claim": "INTEGER PRIMARY KEY", "mark_published": "INTEGER PRIMARY KEY", "mark_other": "INTEGER PRIMARY KEY",
+		"purge": "_finished", "finished_brokers": "_finished",
+	} {
+		text := readSQL(name, store.table)
+		var args []any
+		for _, parameter := range []string{"broker", "lane", "window", "limit", "now", "ids", "rows", "worker", "token", "lease", "first", "last", "status", "before"} {
+			if strings.Contains(text, ":"+parameter) {
+				args = append(args, sql.Named(parameter, "[]"))
+			}
+		}
+		plan := ""
+		require.NoError(t, store.read(t.Context(), func(rows *sql.Rows) error {
+			var a, b, c int
+			var detail string
+			err := rows.Scan(&a, &b, &c, &detail)
+			plan += detail + "\n"
+			return err
+		}, "EXPLAIN QUERY PLAN "+text, args...), name)
+		assert.Contains(t, plan, want, name)
+		assert.NotContains(t, plan, "SCAN outbox_messages\n", name)
+		assert.NotContains(t, plan, "SCAN m\n", name)
+	}
+}

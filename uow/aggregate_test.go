@@ -1,0 +1,157 @@
+package uow_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm/schema"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+type placed struct{ N int }
+
+type order struct {
+	ID     string
+	Status string
+	uow.Aggregate
+}
+
+// The embedding adds no column, nothing in JSON, and the method Raise alone.
+func TestAggregateAddsNothing(t *testing.T) {
+	t.Parallel()
+	o := &order{ID: "1", Status: "x"}
+	o.Raise(placed{1})
+	text, err := json.Marshal(o)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"ID":"1","Status":"x"}`, string(text))
+
+	parsed, err := schema.Parse(o, &sync.Map{}, schema.NamingStrategy{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"id", "status"}, parsed.DBNames)
+
+	methods := reflect.TypeFor[*order]()
+	require.Equal(t, 1, methods.NumMethod())
+	assert.Equal(t, "Raise", methods.Method(0).Name)
+}
+
+// Copies of a value that has raised something share its events; the trap is a copy made before.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	first := order{ID: "1"}
+	early := first
+	first.Raise(placed{1})
+	late := first
+	late.Raise(placed{2})
+	assert.Equal(t, []any{placed{1}, placed{2}}, uow.Pending(&first))
+	assert.Empty(t, uow.Pending(&early))
+
+	recorder, ok := uow.RecorderOf(reflect.ValueOf(first)) // not addressable: a copy
+	require.True(t, ok)
+	assert.Equal(t, 2, recorder.Len())
+	_, ok = uow.RecorderOf(reflect.ValueOf(order{}))
+	assert.False(t, ok, "a copy without events has no recorder that could be found again")
+	_, ok = uow.RecorderOf(reflect.ValueOf(placed{}))
+	assert.False(t, ok)
+}
+
+func TestIsAggregate(t *testing.T) {
+	t.Parallel()
+	assert.True(t, uow.IsAggregate(reflect.TypeFor[order]()))
+	assert.True(t, uow.IsAggregate(reflect.TypeFor[*order]()))
+	assert.False(t, uow.IsAggregate(reflect.TypeFor[placed]()))
+}
+
+// track is what the plugin does after a statement.
+func track(t *testing.T, j *uow.Journal, o *order) {
+	t.Helper()
+	recorder, ok := uow.RecorderOf(reflect.ValueOf(o).Elem())
+	require.True(t, ok)
+	j.Track(recorder, func() envelope.Source { return envelope.Source{Aggregate: "Order", ID: o.ID} }, envelope.Context{})
+}
+
+func data(flush []uow.Flush) []any {
+	var events []any
+	for _, f := range flush {
+		events = append(events, f.Data)
+	}
+	return events
+}
+
+func TestJournal(t *testing.T) {
+	t.Parallel()
+	var j uow.Journal
+	assert.Empty(t, j.Collect())
+	a, b := &order{ID: "a"}, &order{ID: "b"}
+	a.Raise(placed{1})
+	b.Raise(placed{2})
+	a.Raise(placed{3})
+	track(t, &j, b)
+	track(t, &j, a)
+	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(j.Collect()), "in the order in which they were raised")
+	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(j.Collect()), "collecting changes nothing")
+
+	flush := j.Collect()
+	assert.Equal(t, 2, flush[2].Source.Sequence)
+	b.Raise(placed{4}) // too late for this flush
+	j.Committed(flush)
+	assert.Empty(t, uow.Pending(a))
+	assert.Equal(t, []any{placed{4}}, uow.Pending(b))
+}
+
+func TestJournalSavepoints(t *testing.T) {
+	t.Parallel()
+	var j uow.Journal
+	a, b := &order{ID: "a"}, &order{ID: "b"}
+	a.Raise(placed{1})
+	track(t, &j, a)
+	j.Savepoint("x")
+	a.Raise(placed{2})
+	b.Raise(placed{3})
+	track(t, &j, b)
+	j.Savepoint("x") // the same name again
+	b.Raise(placed{4})
+	track(t, &j, b)
+	j.RollbackTo("x")
+	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(j.Collect()), "the inner one counts")
+	j.RollbackTo("x")
+	assert.Equal(t, []any{placed{1}, placed{2}, placed{3}}, data(j.Collect()), "it is still set")
+	j.Release("x")
+	j.RollbackTo("x")
+	assert.Equal(t, []any{placed{1}}, data(j.Collect()), "now the outer one")
+	j.RollbackTo("unknown")
+	track(t, &j, a)
+	assert.Equal(t, []any{placed{1}, placed{2}}, data(j.Collect()), "written again: all of its events belong")
+}
+
+func TestJournalLeft(t *testing.T) {
+	t.Parallel()
+	var j uow.Journal
+	a := &order{ID: "a"}
+	a.Raise(placed{1})
+	recorder, _ := uow.RecorderOf(reflect.ValueOf(a).Elem())
+	j.Untouched(recorder, "Order")
+	assert.Equal(t, map[string]int{"Order": 1}, j.Left())
+	track(t, &j, a)
+	assert.Empty(t, j.Left())
+}
+
+// A transaction of 100,000 aggregates stays linear: one pass to collect, one to clear.
+func TestJournalOfManyAggregates(t *testing.T) {
+	t.Parallel()
+	var j uow.Journal
+	orders := make([]order, 100_000)
+	for i := range orders {
+		orders[i].Raise(placed{i})
+		track(t, &j, &orders[i])
+	}
+	flush := j.Collect()
+	require.Len(t, flush, len(orders))
+	j.Committed(flush)
+	assert.Empty(t, uow.Pending(&orders[len(orders)-1]))
+}
