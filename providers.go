@@ -47,16 +47,12 @@ const spareConns = 3
 
 func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (outbox.FullStore, error) {
 	database := cfg.Databases[name]
-	table := cfg.Routing().WithDefaults().Table
 	handle := o.handles[name]
 	dsn := database.DSN.Reveal()
 	if dsn == "" && handle != nil {
 		dsn = dsnOf(handle)
 	}
-	conns := spareConns
-	for _, broker := range cfg.BrokerNames() {
-		conns += policyOf(cfg, broker, o).WithDefaults().Workers
-	}
+	table := cfg.Routing().WithDefaults().Table
 	switch {
 	case handle != nil && handle.Name() != string(database.Driver):
 		return nil, fmt.Errorf("the handle given to WithDB is of driver %s, the configuration says %s", handle.Name(), database.Driver)
@@ -65,7 +61,16 @@ func openStore(ctx context.Context, cfg *config.Config, name string, o *options)
 	case dsn == "":
 		return nil, errors.New("there is no dsn: set databases." + name + ".dsn, or pass the handle with fanout.WithDB")
 	}
-	switch database.Driver {
+	conns := spareConns
+	for _, broker := range cfg.BrokerNames() {
+		conns += policyOf(cfg, broker, o).WithDefaults().Workers
+	}
+	return connect(ctx, database.Driver, dsn, table, conns)
+}
+
+// connect opens a store with connections of its own.
+func connect(ctx context.Context, driver outbox.Dialect, dsn, table string, conns int) (outbox.FullStore, error) {
+	switch driver {
 	case outbox.Postgres:
 		return postgres.Open(ctx, postgres.Config{DSN: dsn, Table: table, MaxConns: conns})
 	case outbox.SQLServer:
@@ -76,7 +81,7 @@ func openStore(ctx context.Context, cfg *config.Config, name string, o *options)
 		}
 		return openSQL(ctx, "sqlite", sqliteDSN(dsn), conns, func(db *sql.DB) (outbox.FullStore, error) { return sqlite.New(db, table) })
 	default:
-		return nil, fmt.Errorf("driver %q is not supported: use postgres, sqlserver or sqlite", database.Driver)
+		return nil, fmt.Errorf("driver %q is not supported: use postgres, sqlserver or sqlite", driver)
 	}
 }
 
@@ -123,6 +128,7 @@ type ownedStore struct {
 	db *sql.DB
 }
 
+// Close closes the store and its pool.
 func (s ownedStore) Close() error { return errors.Join(s.FullStore.Close(), s.db.Close()) }
 
 func openSQL(ctx context.Context, driver, dsn string, conns int, open func(*sql.DB) (outbox.FullStore, error)) (outbox.FullStore, error) {

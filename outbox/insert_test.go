@@ -32,8 +32,10 @@ func TestInsertSQL(t *testing.T) {
 	t.Parallel()
 	rows := []outbox.Row{
 		{MessageID: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), TargetBroker: "default", Stream: "s", Type: "t", Payload: []byte("{}")},
-		{MessageID: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), TargetBroker: "partner", Stream: "s", Type: "t", Payload: []byte("{}"),
-			AvailableAt: time.Date(2026, 1, 2, 3, 4, 5, 6789, time.FixedZone("x", 3600))},
+		{
+			MessageID: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), TargetBroker: "partner", Stream: "s", Type: "t", Payload: []byte("{}"),
+			AvailableAt: time.Date(2026, 1, 2, 3, 4, 5, 6789, time.FixedZone("x", 3600)),
+		},
 	}
 	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer, outbox.SQLite} {
 		t.Run(string(dialect), func(t *testing.T) {

@@ -63,10 +63,11 @@ func (r *rig) stop() {
 	require.NoError(r.t, <-r.done)
 }
 
-func (r *rig) insert(key, id string) {
+// insert writes a row; its payload is its name in the test.
+func (r *rig) insert(key, name string) {
 	r.t.Helper()
 	_, err := r.db.ExecContext(r.t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload) VALUES (?, 'b', 's', 'T', nullif(?, ''), ?)`,
-		id, key, []byte(id))
+		uuid.NewString(), key, []byte(name))
 	require.NoError(r.t, err)
 }
 
@@ -78,7 +79,7 @@ func (r *rig) query(text string, args ...any) string {
 }
 
 func (r *rig) status(id string) string {
-	return r.query("SELECT status || ' ' || attempts FROM outbox_messages WHERE message_id = ?", id)
+	return r.query("SELECT status || ' ' || attempts FROM outbox_messages WHERE CAST(payload AS TEXT) = ?", id)
 }
 
 // until lets time pass until the condition holds, at most the given time.
@@ -107,6 +108,7 @@ func (f *fake) Publish(ctx context.Context, messages []brokers.Message) []broker
 	results := make([]brokers.Result, len(messages))
 	failed := map[string]bool{}
 	for i, m := range messages {
+		m.ID = string(m.Payload) // its name in the test
 		if m.OrderingKey != "" && failed[m.OrderingKey] {
 			results[i].Err = brokers.ErrNotSent
 			continue
@@ -152,7 +154,7 @@ func TestProcessorDelivers(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r := start(t, path, memory.New(), outbox.Policy{})
 		for i := range 1234 {
-			r.insert(fmt.Sprintf("k%d", i%7), uuid.NewString())
+			r.insert(fmt.Sprintf("k%d", i%7), strconv.Itoa(i))
 		}
 		r.until(time.Minute, func() bool { return r.open() == "0" })
 		r.stop()
@@ -182,7 +184,7 @@ func TestProcessorRetriesAndAbandons(t *testing.T) {
 		r.stop()
 		assert.Equal(t, "abandoned 5", r.status("bad"))
 		assert.Equal(t, "published 1", r.status("follower"), "after an abandon the key goes on")
-		assert.Equal(t, "no luck", r.query(`SELECT last_error ->> 'message' FROM outbox_messages WHERE message_id = 'bad'`)[len("retryable: "):])
+		assert.Equal(t, "no luck", r.query(`SELECT last_error ->> 'message' FROM outbox_messages WHERE CAST(payload AS TEXT) = 'bad'`)[len("retryable: "):])
 		require.Len(t, times, 5)
 		for i, minutes := range []time.Duration{1, 2, 4, 8} {
 			// The poll adds at most its own interval.
@@ -247,7 +249,7 @@ func TestProcessorAbandonsMalformedRows(t *testing.T) {
 		t.Cleanup(func() { _ = r.db.Close() })
 		for _, column := range []string{"stream = ''", "type = ''", "headers = '{'", "content_type = 'nonsense'", "expires_at = 1"} {
 			r.insert("", column)
-			_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET "+column+" WHERE message_id = ?", column)
+			_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET "+column+" WHERE CAST(payload AS TEXT) = ?", column)
 			require.NoError(t, err)
 			r.insert("", "neighbour of "+column)
 		}

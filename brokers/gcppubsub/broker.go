@@ -62,7 +62,10 @@ func (b *Broker) Ping(ctx context.Context) error {
 	defer b.gate.Leave()
 	ctx, cancel := context.WithTimeout(ctx, b.options.timeout)
 	defer cancel()
-	_, err := b.client.TopicAdminClient.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: b.topicName("fanout-ping")}, withoutRetry)
+	err := patiently(ctx, func() error {
+		_, err := b.client.TopicAdminClient.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: b.topicName("fanout-ping")}, withoutRetry)
+		return err
+	})
 	switch status.Code(err) {
 	case codes.OK, codes.NotFound, codes.PermissionDenied:
 		return nil

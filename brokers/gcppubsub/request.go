@@ -19,26 +19,37 @@ var withoutRetry = gax.WithRetry(func() gax.Retryer { return nil })
 var pauses = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond}
 
 // request sends a batch and returns the ids of its messages, or a classified error. Pub/Sub takes all of it or nothing.
-func (p *publication) request(parent context.Context, b *batch) ([]string, error) {
+func (p *publication) request(parent context.Context, b *batch) (ids []string, err error) {
 	ctx, cancel := context.WithTimeout(parent, p.options.timeout)
 	defer cancel()
-	create := p.options.createTopics
-	for attempt := 0; ; attempt++ {
-		response, err := p.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{Topic: b.topic, Messages: b.messages}, withoutRetry)
-		if err == nil {
-			return response.GetMessageIds(), nil
-		}
-		if status.Code(err) == codes.NotFound && create {
-			create = false
-			if err = p.createTopic(ctx, b.topic); err == nil {
-				attempt--
-				continue
-			}
-		}
-		if attempt == len(pauses) || !passing(err) || !pause(ctx, pauses[attempt]) {
-			return nil, classified(parent, ctx, b.topic, err)
+	publish := func() error {
+		response, err := p.client.TopicAdminClient.Publish(ctx,
+			&pubsubpb.PublishRequest{Topic: b.topic, Messages: b.messages}, withoutRetry)
+		ids = response.GetMessageIds()
+		return err
+	}
+	err = patiently(ctx, publish)
+	if status.Code(err) == codes.NotFound && p.options.createTopics {
+		if err = p.createTopic(ctx, b.topic); err == nil {
+			err = patiently(ctx, publish)
 		}
 	}
+	if err != nil {
+		return nil, classified(parent, ctx, b.topic, err)
+	}
+	return ids, nil
+}
+
+// patiently makes a call, and makes it again when a moment's patience may cure its error.
+func patiently(ctx context.Context, call func() error) error {
+	err := call()
+	for _, d := range pauses {
+		if !passing(err) || !pause(ctx, d) {
+			break
+		}
+		err = call()
+	}
+	return err
 }
 
 // passing is true for an error that a moment's patience may cure.

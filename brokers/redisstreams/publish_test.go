@@ -2,13 +2,9 @@ package redisstreams_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -208,107 +204,6 @@ func TestPermanent(t *testing.T) {
 	assert.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), msgs)))
 }
 
-func TestRefusedConnection(t *testing.T) {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	b := open(t, "redis://user:secret@"+listener.Addr().String())
-	began := time.Now()
-	results := b.Publish(t.Context(), append(many("s", 150, 3), many("u", 150, 3)...))
-	assert.Equal(t, map[string]int{"unavailable broker": 100, "not_sent": 200}, verdicts(results))
-	assert.Less(t, time.Since(began), 2*time.Second, "no retries of the client's")
-	require.ErrorContains(t, results[0].Err, `redisstreams: publish to "s"`)
-	require.ErrorContains(t, results[0].Err, "check that the server runs")
-	assert.NotContains(t, results[0].Err.Error(), "secret")
-	var refused *net.OpError
-	assert.ErrorAs(t, results[0].Err, &refused, "the cause stays in the chain")
-	assert.ErrorContains(t, b.Ping(t.Context()), "redisstreams: ping")
-}
-
 // A connection that breaks, or a server that says nothing: nobody's fault.
-func TestBrokenConnections(t *testing.T) {
-	t.Parallel()
-	for name, serve := range map[string]func(net.Conn){
-		"closed at once":          func(c net.Conn) { _ = c.Close() },
-		"closed after some bytes": func(c net.Conn) { _, _ = c.Read(make([]byte, 10)); _ = c.Close() },
-		"reset": func(c net.Conn) {
-			_, _ = c.Read(make([]byte, 10))
-			_ = c.(*net.TCPConn).SetLinger(0)
-			_ = c.Close()
-		},
-		"says nothing": func(c net.Conn) { // go-redis leaves a connection that failed at its greeting to the garbage collector
-			_ = c.SetReadDeadline(time.Now().Add(time.Second))
-			_, _ = io.Copy(io.Discard, c)
-			_ = c.Close()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				for {
-					c, err := listener.Accept()
-					if err != nil {
-						return
-					}
-					serve(c)
-				}
-			}()
-			t.Cleanup(func() { // after the broker's, which closes the connections
-				require.NoError(t, listener.Close())
-				<-done
-			})
-			b := open(t, "redis://"+listener.Addr().String()+"?read_timeout=100ms&dial_timeout=100ms")
-			results := b.Publish(t.Context(), many("s", 150, 3))
-			assert.Equal(t, map[string]int{"unavailable broker": 100, "not_sent": 50}, verdicts(results), "%v", results[0].Err)
-		})
-	}
-}
-
 // The deadline passes while the server is busy: nobody's fault either. When it is the caller who stops waiting, nothing is known.
-func TestContextEndsDuringACall(t *testing.T) {
-	server := miniredis.RunT(t)
-	for name, c := range map[string]struct {
-		ctx  func(context.Context) (context.Context, context.CancelFunc)
-		want string
-	}{
-		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 50*time.Millisecond)
-		}, "unavailable broker"},
-		"cancelled": {context.WithCancel, "retryable"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := open(t, "redis://"+server.Addr())
-			ctx, cancel := c.ctx(t.Context())
-			defer cancel()
-			b.Client().AddHook(during(func() error { // as if the connection broke at that moment
-				if name == "cancelled" {
-					cancel()
-				}
-				<-ctx.Done()
-				return errors.New("i/o timeout")
-			}))
-			assert.Equal(t, map[string]int{c.want: 100, "not_sent": 50}, verdicts(b.Publish(ctx, many("s", 150, 3))))
-		})
-	}
-}
-
 // during calls a function instead of sending a command.
-type during func() error
-
-func (during) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (d during) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		err := d()
-		cmd.SetErr(err)
-		return err
-	}
-}
-
-func (during) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}

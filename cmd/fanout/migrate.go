@@ -51,7 +51,7 @@ func migrate(cmd *cobra.Command, cfg *config.Config, name string) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close() //nolint:errcheck // nothing is left to lose
+	defer store.Close()
 	applied, err := store.Migrate(cmd.Context())
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func counts(ctx context.Context, cfg *config.Config, name string) ([]outbox.Brok
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close() //nolint:errcheck // nothing is left to lose
+	defer store.Close()
 	return store.Counts(ctx)
 }
 

@@ -55,6 +55,6 @@ func check(ctx context.Context, cfg *config.Config, name string) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close() //nolint:errcheck // nothing is left to lose
+	defer store.Close()
 	return store.Check(ctx)
 }

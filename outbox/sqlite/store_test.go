@@ -20,7 +20,7 @@ import (
 // newStore makes a store with its table, and a claim on it.
 func newStore(t *testing.T, options ...Option) (*Store, *outbox.Claim) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "outbox.db")+"?_pragma=journal_mode(WAL)")
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "outbox.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(0)")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	store, err := New(db, "", options...)

@@ -12,7 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// How long a statement waits for a lock, beyond the DSN's own busy timeout.
+// How long a statement waits for a lock where the DSN's own busy timeout is shorter.
 const (
 	busyPatience = 5 * time.Second
 	busyPause    = time.Millisecond
@@ -56,9 +56,10 @@ func rollback(ctx context.Context, conn *sql.Conn) {
 
 // patiently repeats f while the database is locked by somebody else.
 func patiently(ctx context.Context, f func() error) error {
-	for waited, pause := time.Duration(0), busyPause; ; pause = min(2*pause, 20*busyPause) {
+	start := time.Now()
+	for pause := busyPause; ; pause = min(2*pause, 20*busyPause) {
 		err := f()
-		if err == nil || !isBusy(err) || waited >= busyPatience {
+		if err == nil || !isBusy(err) || time.Since(start) >= busyPatience {
 			return err
 		}
 		timer := time.NewTimer(pause)
@@ -68,7 +69,6 @@ func patiently(ctx context.Context, f func() error) error {
 			timer.Stop()
 			return context.Cause(ctx)
 		}
-		waited += pause
 	}
 }
 

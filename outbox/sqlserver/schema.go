@@ -1,9 +1,16 @@
 package sqlserver
 
 import (
+	"context"
+	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
+
+	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -11,11 +18,137 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for other migration tools.
+// Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for other migration tools. A
+// step is one batch: it holds no GO.
 func Migrations(table string) ([]outbox.Migration, error) {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("sqlserver: read migrations: %w", err)
 	}
 	return outbox.Migrations(files, table)
+}
+
+// Migrate implements outbox.Schema. All missing steps are applied in one transaction. The table's schema, where one is
+// named, must exist.
+func (s *Store) Migrate(ctx context.Context) ([]string, error) {
+	steps, err := Migrations(s.table)
+	if err != nil {
+		return nil, err
+	}
+	var applied []string
+	err = retry(func() (err error) {
+		applied, err = s.migrate(ctx, steps)
+		return err
+	})
+	switch {
+	case err == nil:
+		return applied, nil
+	case numbered(err, 2760): // no such schema
+		err = fmt.Errorf("%w: create the schema first", err)
+	case numbered(err, 2714): // there is already an object of that name
+		err = fmt.Errorf("%w: another tool has made it; go on with that tool, or record its steps in %s_migrations", err, s.table)
+	case numbered(err, 262, 2704): // no permission to create
+		err = fmt.Errorf("%w: migrate as a user who may create tables", err)
+	default:
+		err = explain(err)
+	}
+	return nil, fmt.Errorf("sqlserver: migrate %s: %w", s.table, err)
+}
+
+func (s *Store) migrate(ctx context.Context, steps []outbox.Migration) ([]string, error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // after the commit it does nothing
+	// Options that are set in a batch with parameters end with it; these stay.
+	if _, err := tx.ExecContext(ctx, "SET XACT_ABORT ON; SET NOCOUNT ON"); err != nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, s.sql.migrate, sql.Named("lock", "fanout:migrate:"+bareName(s.table))); err != nil {
+		return nil, err
+	}
+	done, _, err := s.appliedSteps(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	var applied []string
+	for _, step := range steps {
+		if slices.Contains(done, step.Version) {
+			continue
+		}
+		// Without parameters the text is a batch of its own, which may hold several statements.
+		if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
+			return nil, fmt.Errorf("step %s: %w", stepName(step), err)
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO "+s.table+"_migrations (version, name) VALUES (@version, @name)",
+			sql.Named("version", step.Version), sql.Named("name", step.Name)); err != nil {
+			return nil, fmt.Errorf("record step %s: %w", stepName(step), err)
+		}
+		applied = append(applied, stepName(step))
+	}
+	return applied, tx.Commit()
+}
+
+func stepName(step outbox.Migration) string { return fmt.Sprintf("%04d_%s", step.Version, step.Name) }
+
+// appliedSteps are the versions that Migrate has recorded. recorded is false where another tool has made the table.
+func (s *Store) appliedSteps(ctx context.Context, on querier) (versions []int, recorded bool, err error) {
+	recorded = true
+	err = queryOn(ctx, on, s.sql.applied, nil, resultSets{"fanout_version": func(rows *sql.Rows) error {
+		var version sql.NullInt64
+		err := rows.Scan(&version)
+		recorded = version.Valid
+		versions = append(versions, int(version.Int64))
+		return err
+	}})
+	return versions, recorded, err
+}
+
+// Check implements outbox.Schema. It looks at the table itself, so that it does not matter which tool has made it, and at
+// the steps that Migrate has recorded, where it has. It also refuses a read replica, on which nothing could be claimed.
+func (s *Store) Check(ctx context.Context) error {
+	missing, err := s.missing(ctx)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("%w (missing: %s)", outbox.ErrSchema, strings.Join(missing, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("sqlserver: check %s: %w", s.table, explain(err))
+	}
+	return nil
+}
+
+func (s *Store) missing(ctx context.Context) ([]string, error) {
+	var updateability sql.NullString
+	err := s.query(ctx, s.sql.replica, nil, resultSets{
+		"fanout_updateability": func(rows *sql.Rows) error { return rows.Scan(&updateability) },
+	})
+	var unknown mssql.Error // to a server that has no replicas
+	switch {
+	case err != nil && !errors.As(err, &unknown):
+		return nil, err
+	case updateability.String == "READ_ONLY":
+		return nil, errReplica
+	}
+	var missing []string
+	err = s.query(ctx, s.sql.check, nil, resultSets{"fanout_missing": func(rows *sql.Rows) error {
+		var what string
+		err := rows.Scan(&what)
+		missing = append(missing, what)
+		return err
+	}})
+	if err != nil || len(missing) > 0 {
+		return missing, err
+	}
+	steps, err := Migrations(s.table)
+	if err != nil {
+		return nil, err
+	}
+	done, recorded, err := s.appliedSteps(ctx, s.db)
+	for _, step := range steps {
+		if recorded && !slices.Contains(done, step.Version) {
+			missing = append(missing, "step "+stepName(step))
+		}
+	}
+	return missing, err
 }

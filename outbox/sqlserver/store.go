@@ -1,23 +1,48 @@
-// Package sqlserver keeps the outbox in SQL Server.
+// Package sqlserver keeps the outbox in SQL Server 2016 or later, in a database with compatibility level 130 or higher.
+//
+// The store works on a *sql.DB that was opened with github.com/microsoft/go-mssqldb under the name "sqlserver"; that
+// driver sets the session options which the table's filtered indexes and computed column need. It makes no difference
+// whether the database has READ_COMMITTED_SNAPSHOT switched on. DELAYED_DURABILITY = ALLOWED makes claims cheaper, and only
+// them. The SQL stands in the sql and migrations directories.
 package sqlserver
 
 import (
-	"context"
+	"crypto/sha256"
 	"database/sql"
-	"errors"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Store is the outbox table of one SQL Server database.
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore] and is safe for concurrent use.
 type Store struct {
 	db    *sql.DB
 	table string
+	sql   statements
 }
 
 var _ outbox.FullStore = (*Store)(nil)
 
-// New makes a store on a database that stays the caller's to close. An empty table means outbox.DefaultTable.
+// statements holds each SQL text with the table's name filled in.
+type statements struct {
+	exchange                                        map[parts]string
+	renew, ready                                    string
+	purgePublished, purgeAbandoned, finishedBrokers string
+	take, release                                   string
+	counts, lastErrors                              string
+	migrate, check, replica, applied                string
+}
+
+// New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
+// for each worker and two more: what it shares, its renewals wait for, and [Store.Exclusive] keeps one connection for as
+// long as it runs. An empty table means outbox.DefaultTable. New does not connect.
 func New(db *sql.DB, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
@@ -25,24 +50,62 @@ func New(db *sql.DB, table string) (*Store, error) {
 	if err := outbox.CheckTable(table); err != nil {
 		return nil, err
 	}
-	return &Store{db: db, table: table}, nil
+	s := &Store{db: db, table: table}
+	s.sql.exchange = exchangeTexts(table)
+	for name, text := range map[string]*string{
+		"renew": &s.sql.renew, "ready": &s.sql.ready, "finished_brokers": &s.sql.finishedBrokers,
+		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
+		"migrate": &s.sql.migrate, "check": &s.sql.check, "replica": &s.sql.replica, "applied": &s.sql.applied,
+	} {
+		*text = batchText(table, name)
+	}
+	purge := batchText(table, "purge")
+	s.sql.purgePublished = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusPublished))
+	s.sql.purgeAbandoned = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusAbandoned))
+	return s, nil
 }
 
-var errTODO = errors.New("sqlserver: being written")
+// Dialect implements outbox.FullStore.
+func (s *Store) Dialect() outbox.Dialect { return outbox.SQLServer }
 
-func (s *Store) Exchange(context.Context, *outbox.Settlement, *outbox.Claim) (outbox.Exchanged, error) {
-	return outbox.Exchanged{}, errTODO
+// Lanes implements outbox.Store.
+func (s *Store) Lanes() int { return outbox.Lanes }
+
+// Close does nothing: the database is the caller's.
+func (s *Store) Close() error { return nil }
+
+// comments are for readers of the files; sent with every batch they would be a third of it.
+var comments = regexp.MustCompile(`(?m)[ \t]*--.*$|^[ \t]*\n`)
+
+// batchText makes one batch of embedded files, behind the prelude. The files are part of the program, so a missing one
+// cannot happen at run time.
+func batchText(table string, names ...string) string {
+	var b strings.Builder
+	for _, name := range append([]string{"prelude"}, names...) {
+		text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+		if err != nil {
+			panic(err)
+		}
+		b.Write(text)
+	}
+	text := comments.ReplaceAllString(b.String(), "")
+	return outbox.RenderSQL(strings.TrimLeft(strings.ReplaceAll(text, "\n\n", "\n"), "\n"), table)
 }
-func (s *Store) Renew(context.Context, outbox.Lease) (int, error)           { return 0, errTODO }
-func (s *Store) Ready(context.Context, string) ([]int, error)               { return nil, errTODO }
-func (s *Store) Lanes() int                                                 { return outbox.Lanes }
-func (s *Store) Close() error                                               { return nil }
-func (s *Store) FinishedBrokers(context.Context) ([]string, error)          { return nil, errTODO }
-func (s *Store) Purge(context.Context, outbox.PurgeRequest) (int, error)    { return 0, errTODO }
-func (s *Store) Exclusive(context.Context, string, func(context.Context) error) (bool, error) {
-	return false, errTODO
+
+// lockName names the lock of one thing of this table. The server puts the id of the table in front, so that the lock is
+// the same however the table's name is spelled. The thing's own name is hashed: a resource has 255 characters at most.
+func (s *Store) lockName(kind, name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return bareName(s.table) + ":" + kind + ":" + hex.EncodeToString(sum[:16])
 }
-func (s *Store) Counts(context.Context) ([]outbox.BrokerCounts, error) { return nil, errTODO }
-func (s *Store) Migrate(context.Context) ([]string, error)             { return nil, errTODO }
-func (s *Store) Check(context.Context) error                           { return errTODO }
-func (s *Store) Dialect() outbox.Dialect                               { return outbox.SQLServer }
+
+// laneLock names the lock under which claims of a lane are made.
+func (s *Store) laneLock(broker string, lane int) string {
+	return s.lockName(fmt.Sprintf("lane %d", lane), broker)
+}
+
+// bareName is the table's name without its schema. Servers that compare names without regard to case spell one table in
+// several ways.
+func bareName(table string) string {
+	return strings.ToLower(table[strings.LastIndexByte(table, '.')+1:])
+}

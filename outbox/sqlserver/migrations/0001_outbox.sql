@@ -15,30 +15,30 @@ SET NUMERIC_ROUNDABORT OFF;
 -- Lengths are in UTF-16 code units; a row that exceeds one is refused, never cut.
 CREATE TABLE {{table}} (
     id                bigint           NOT NULL IDENTITY(1, 1),
-    created_at        datetime2(6)     NOT NULL CONSTRAINT {{name}}_created_at DEFAULT SYSUTCDATETIME(),
+    created_at        datetime2(6)     NOT NULL CONSTRAINT {{name}}_default_created_at DEFAULT SYSUTCDATETIME(),
     available_at      datetime2(6)     NULL, -- not before; NULL = at once
     expires_at        datetime2(6)     NULL, -- end of the TTL; NULL = never
     locked_until      datetime2(6)     NULL, -- end of the lease, or of the backoff
     published_at      datetime2(6)     NULL,
     finished_at       datetime2(6)     NULL, -- set exactly in published and abandoned
     lock_token        uniqueidentifier NULL, -- the fence: a fresh one for each claim
-    attempts          int              NOT NULL CONSTRAINT {{name}}_attempts DEFAULT 0, -- attempts spent
-    crashes           int              NOT NULL CONSTRAINT {{name}}_crashes DEFAULT 0,  -- leases that ran out
-    priority          int              NOT NULL CONSTRAINT {{name}}_priority DEFAULT 0,
+    attempts          int              NOT NULL CONSTRAINT {{name}}_default_attempts DEFAULT 0, -- attempts spent
+    crashes           int              NOT NULL CONSTRAINT {{name}}_default_crashes DEFAULT 0,  -- leases that ran out
+    priority          int              NOT NULL CONSTRAINT {{name}}_default_priority DEFAULT 0,
     -- A lane is a quarter of the keys. Rows without a key are spread by their message id. Both branches are nvarchar, so
     -- that a key's lane depends on its own bytes alone; every part is deterministic and precise, as an index demands.
     lane              AS (CONVERT(int, SUBSTRING(HASHBYTES('MD5', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 3)
                           PERSISTED NOT NULL,
-    parked            bit              NOT NULL CONSTRAINT {{name}}_parked DEFAULT 0,   -- taken out of the claim's way
-    isolated          bit              NOT NULL CONSTRAINT {{name}}_isolated DEFAULT 0, -- claimed alone: a crash is its own
+    parked            bit              NOT NULL CONSTRAINT {{name}}_default_parked DEFAULT 0,   -- taken out of the claim's way
+    isolated          bit              NOT NULL CONSTRAINT {{name}}_default_isolated DEFAULT 0, -- claimed alone: a crash is its own
     message_id        uniqueidentifier NOT NULL,
-    status            nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT {{name}}_pending DEFAULT N'pending',
+    status            nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT {{name}}_default_status DEFAULT N'pending',
     locked_by         nvarchar(256)    NULL,
     target_broker     nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
     stream            nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NOT NULL,
     type              nvarchar(512)    COLLATE Latin1_General_100_BIN2 NOT NULL,
     ordering_key      nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NULL, -- NULL = unordered
-    content_type      nvarchar(256)    NOT NULL CONSTRAINT {{name}}_content_type DEFAULT N'application/json',
+    content_type      nvarchar(256)    NOT NULL CONSTRAINT {{name}}_default_content_type DEFAULT N'application/json',
     aggregate_type    nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,
     aggregate_id      nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,
     correlation_id    nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,

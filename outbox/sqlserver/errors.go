@@ -1,0 +1,79 @@
+package sqlserver
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	mssql "github.com/microsoft/go-mssqldb"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// errLockNotGranted is the number under which our own SQL reports that sp_getapplock gave up.
+const errLockNotGranted = 50122
+
+// maxTries bounds how often a batch is repeated that the server has broken off in favour of somebody else.
+const maxTries = 3
+
+// retry calls f until it succeeds, fails for good, or has been tried often enough.
+func retry(f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		if err == nil || try == maxTries || !transient(err) {
+			return err
+		}
+	}
+}
+
+// transient reports whether the server broke a batch off in favour of somebody else; nothing is wrong with it then.
+func transient(err error) bool {
+	return numbered(err,
+		601,  // a dirty read met rows on the move
+		1205, // deadlock victim
+		1222, // lock timeout
+		3960, // snapshot conflict
+		errLockNotGranted)
+}
+
+// numbered reports whether the server sent an error of one of the numbers. The last error of an answer is not always the
+// one that tells what happened.
+func numbered(err error, numbers ...int32) bool {
+	var server mssql.Error
+	if !errors.As(err, &server) {
+		return false
+	}
+	if slices.Contains(numbers, server.Number) {
+		return true
+	}
+	return slices.ContainsFunc(server.All, func(e mssql.Error) bool { return slices.Contains(numbers, e.Number) })
+}
+
+// explain adds the remedy to errors that an operator can act on.
+func explain(err error) error {
+	remedy := ""
+	switch {
+	case numbered(err, 208) && strings.Contains(err.Error(), "OPENJSON"), numbered(err, 102, 319):
+		remedy = "the store needs SQL Server 2016, a database compatibility level of 130 or higher, and a table name that is no reserved word"
+	case numbered(err, 207, 208, 308): // invalid column, invalid object, no such index
+		return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
+	case numbered(err, 8622): // no plan with these hints
+		remedy = "the indexes of the outbox table are not as the migration made them; compare them with \"fanout migrate --print\""
+	case numbered(err, 229, 230, 262): // permission denied
+		remedy = "grant the relay's user SELECT, INSERT, UPDATE and DELETE on the outbox tables"
+	case numbered(err, 1934): // session options
+		remedy = "open the database with github.com/microsoft/go-mssqldb; writers need ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, " +
+			"ARITHABORT, CONCAT_NULL_YIELDS_NULL and QUOTED_IDENTIFIER switched on (sqlcmd: option -I)"
+	case numbered(err, 3906, 978): // read-only database, read-only replica
+		remedy = errReplica.Error()
+	case numbered(err, 1222, errLockNotGranted):
+		remedy = "another session holds its locks for long; look for an open transaction with sys.dm_tran_locks"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, remedy)
+}
+
+// errReplica is the answer to a relay that was pointed at a readable secondary.
+var errReplica = errors.New("the database is read-only: point the relay at the primary")

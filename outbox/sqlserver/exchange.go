@@ -1,0 +1,211 @@
+package sqlserver
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/google/uuid"
+	mssql "github.com/microsoft/go-mssqldb"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Exchange implements outbox.Store: one round trip, up to three transactions. The first writes what was published. The
+// second writes the other outcomes under the lane's lock, since the place of a failed head and of its released followers
+// must change in one step for the next claim. The third makes the claim under the same lock; when somebody else holds it
+// at that moment, the batch is Busy. What was claimed is read last, when the lock is free again.
+//
+// A part that the server breaks off in favour of somebody else is repeated a few times. What was settled before that
+// stands and is not sent again. A claim whose answer was lost leaves leases that run out.
+func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+	x := exchange{store: s, settlement: settlement, claim: claim}
+	err := retry(func() error { return x.run(ctx) })
+	result := outbox.Exchanged{Settled: x.settled()}
+	if err != nil {
+		return result, fmt.Errorf("sqlserver: claim and settle in %s: %w", s.table, explain(err))
+	}
+	result.Batch = x.batch
+	return result, nil
+}
+
+// exchange is one call under way.
+type exchange struct {
+	store      *Store
+	settlement *outbox.Settlement
+	claim      *outbox.Claim
+	// published and other are how many rows were marked; nil until the server has said that they are.
+	published, other *int
+	claimed          bool // the server has said what it claimed
+	batch            outbox.Batch
+}
+
+// parts says which parts a batch has; each combination is a text of its own, which the server plans once.
+type parts struct {
+	published, other bool
+	claim            claimKind
+}
+
+type claimKind int
+
+const (
+	noClaim claimKind = iota
+	orderedClaim
+	unorderedClaim
+)
+
+// exchangeTexts builds the text of every combination.
+func exchangeTexts(table string) map[parts]string {
+	texts := map[parts]string{}
+	for _, published := range []bool{false, true} {
+		for _, other := range []bool{false, true} {
+			for _, claim := range []claimKind{noClaim, orderedClaim, unorderedClaim} {
+				p := parts{published, other, claim}
+				texts[p] = batchText(table, p.files()...)
+			}
+		}
+	}
+	return texts
+}
+
+func (p parts) files() (names []string) {
+	if p.published {
+		names = append(names, "mark_published")
+	}
+	if p.other {
+		names = append(names, "mark_other")
+	}
+	switch p.claim {
+	case orderedClaim:
+		names = append(names, "claim_ordered", "fetch")
+	case unorderedClaim:
+		names = append(names, "claim_unordered", "fetch")
+	case noClaim:
+	}
+	return names
+}
+
+// run does what is still to be done.
+func (x *exchange) run(ctx context.Context) error {
+	p := x.todo()
+	if p == (parts{}) {
+		return nil
+	}
+	args, err := x.args(p)
+	if err != nil {
+		return err
+	}
+	if err := x.store.query(ctx, x.store.sql.exchange[p], args, resultSets{
+		"fanout_published": func(rows *sql.Rows) error { return scanCount(rows, &x.published) },
+		"fanout_other":     func(rows *sql.Rows) error { return scanCount(rows, &x.other) },
+		"fanout_busy": func(rows *sql.Rows) error {
+			x.claimed = true
+			return rows.Scan(&x.batch.Busy, &x.batch.Seen)
+		},
+		"fanout_id": x.readMessage,
+	}); err != nil {
+		x.claimed = false // or not read to the end
+		return err
+	}
+	if x.todo() != (parts{}) {
+		return errIncomplete
+	}
+	if n := len(x.batch.Messages); n > 0 {
+		x.batch.Lease.FirstID, x.batch.Lease.LastID = x.batch.Messages[0].ID, x.batch.Messages[n-1].ID
+	}
+	return nil
+}
+
+// todo says what the server has not confirmed yet.
+func (x *exchange) todo() (p parts) {
+	if x.settlement != nil {
+		p.published = len(x.settlement.Published) > 0 && x.published == nil
+		p.other = len(x.settlement.Other) > 0 && x.other == nil
+	}
+	switch {
+	case x.claim == nil || x.claimed:
+	case x.claim.Unordered:
+		p.claim = unorderedClaim
+	default:
+		p.claim = orderedClaim
+	}
+	return p
+}
+
+// settled is nil until the settlement stands as a whole.
+func (x *exchange) settled() *outbox.Settled {
+	if x.settlement == nil {
+		return nil
+	}
+	if p := x.todo(); p.published || p.other {
+		return nil
+	}
+	lost := len(x.settlement.Published) + len(x.settlement.Other)
+	for _, marked := range []*int{x.published, x.other} {
+		if marked != nil {
+			lost -= *marked
+		}
+	}
+	return &outbox.Settled{Lost: lost}
+}
+
+// args are the parameters of a text, and no others: a parameter that a text does not use would make it another plan.
+func (x *exchange) args(p parts) ([]any, error) {
+	var args []any
+	if p.published || p.other {
+		args = append(args, sql.Named("settled_token", x.settlement.Lease.Token.String()))
+	}
+	if p.published {
+		list, err := publishedList(x.settlement.Published)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, sql.Named("published", list))
+	}
+	if p.other {
+		list, err := otherList(x.settlement.Other)
+		if err != nil {
+			return nil, err
+		}
+		lease := &x.settlement.Lease
+		args = append(args, sql.Named("other", list), sql.Named("settled_lock", x.store.laneLock(lease.Broker, lease.Lane)))
+	}
+	if p.claim == noClaim {
+		return args, nil
+	}
+	c := x.claim
+	token, err := uuid.NewRandom() // a fresh one for each try: what the last one claimed is not ours
+	if err != nil {
+		return nil, fmt.Errorf("make a claim token: %w", err)
+	}
+	x.batch = outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Lane: c.Lane, Token: token, Duration: c.Lease}}
+	if p.claim == orderedClaim {
+		args = append(args, sql.Named("claim_lock", x.store.laneLock(c.Broker, c.Lane)))
+	}
+	return append(append(args,
+		sql.Named("broker", c.Broker), sql.Named("lane", int32(c.Lane)), //nolint:gosec // a few
+		sql.Named("window", int64(c.Window)), sql.Named("limit", int64(c.Limit)),
+		sql.Named("worker", mssql.NVarCharMax(storable(c.Worker))), sql.Named("token", token.String()),
+	), durationArgs("lease", c.Lease)...), nil
+}
+
+// scanCount reads how many rows were marked, once that stands.
+func scanCount(rows *sql.Rows, into **int) error {
+	var n int
+	if err := rows.Scan(&n); err != nil {
+		return err
+	}
+	*into = &n
+	return nil
+}
+
+// readMessage reads one row of fetch.sql.
+func (x *exchange) readMessage(rows *sql.Rows) error {
+	var m outbox.Message
+	if err := rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Headers,
+		&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired, &m.Payload); err != nil {
+		return err
+	}
+	x.batch.Messages = append(x.batch.Messages, m)
+	return nil
+}

@@ -1,0 +1,51 @@
+package sqlserver
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Renew implements outbox.Store.
+func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
+	args := append([]any{
+		sql.Named("broker", lease.Broker), sql.Named("lane", int32(lease.Lane)), //nolint:gosec // a few
+		sql.Named("claim_lock", s.laneLock(lease.Broker, lease.Lane)), sql.Named("token", lease.Token.String()),
+		sql.Named("first", lease.FirstID), sql.Named("last", lease.LastID),
+	}, durationArgs("lease", lease.Duration)...)
+	kept := -1
+	err := retry(func() error {
+		return s.query(ctx, s.sql.renew, args, resultSets{
+			"fanout_renewed": func(rows *sql.Rows) error { return rows.Scan(&kept) },
+		})
+	})
+	if err == nil && kept < 0 {
+		err = errIncomplete
+	}
+	if err != nil {
+		return 0, fmt.Errorf("sqlserver: renew a lease in %s: %w", s.table, explain(err))
+	}
+	return kept, nil
+}
+
+// Ready implements outbox.Store.
+func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
+	var lanes []int
+	err := retry(func() error {
+		lanes = nil
+		return s.query(ctx, s.sql.ready, []any{sql.Named("broker", broker)}, resultSets{
+			"fanout_lane": func(rows *sql.Rows) error {
+				var lane int
+				err := rows.Scan(&lane)
+				lanes = append(lanes, lane)
+				return err
+			},
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlserver: look for ready rows in %s: %w", s.table, explain(err))
+	}
+	return lanes, nil
+}

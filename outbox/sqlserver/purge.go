@@ -1,0 +1,114 @@
+package sqlserver
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// FinishedBrokers implements outbox.Purger.
+func (s *Store) FinishedBrokers(ctx context.Context) ([]string, error) {
+	var names []string
+	err := retry(func() error {
+		names = nil
+		return s.query(ctx, s.sql.finishedBrokers, nil, resultSets{
+			"fanout_broker": func(rows *sql.Rows) error {
+				var name string
+				err := rows.Scan(&name)
+				names = append(names, name)
+				return err
+			},
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlserver: list brokers in %s: %w", s.table, explain(err))
+	}
+	return names, nil
+}
+
+// Purge implements outbox.Purger.
+func (s *Store) Purge(ctx context.Context, request outbox.PurgeRequest) (int, error) {
+	var text string
+	switch request.Status {
+	case outbox.StatusPublished:
+		text = s.sql.purgePublished
+	case outbox.StatusAbandoned:
+		text = s.sql.purgeAbandoned
+	default:
+		return 0, fmt.Errorf("sqlserver: purge rows in status %q: only published and abandoned rows can be purged", request.Status)
+	}
+	args := append([]any{sql.Named("broker", request.Broker), sql.Named("limit", int64(request.Limit))},
+		durationArgs("retention", request.Retention)...)
+	removed := -1
+	err := retry(func() error {
+		return s.query(ctx, text, args, resultSets{
+			"fanout_removed": func(rows *sql.Rows) error { return rows.Scan(&removed) },
+		})
+	})
+	if err == nil && removed < 0 {
+		err = errIncomplete
+	}
+	if err != nil {
+		return 0, fmt.Errorf("sqlserver: purge %s rows of broker %q in %s: %w", request.Status, request.Broker, s.table, explain(err))
+	}
+	return removed, nil
+}
+
+// releaseTimeout bounds giving back a lock. The connection is closed when that fails, and the lock goes with it.
+const releaseTimeout = 5 * time.Second
+
+// Exclusive implements outbox.Purger with a lock that belongs to a session: f runs outside any transaction, and a process
+// that dies lets go. The session's connection is kept until f returns; f uses others of the pool.
+func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return false, fmt.Errorf("sqlserver: connect to run %q exclusively on %s: %w", name, s.table, err)
+	}
+	defer func() { _ = conn.Close() }() // it goes back into the pool, or is closed already
+	lock := s.lockName("exclusive", name)
+	granted, err := s.applock(ctx, conn, s.sql.take, lock)
+	switch {
+	case err != nil:
+		discard(conn) // whether the lock was taken is not known
+		return false, fmt.Errorf("sqlserver: take the lock to run %q exclusively on %s: %w", name, s.table, explain(err))
+	case granted < 0:
+		return false, nil
+	}
+	defer func() {
+		// The lock is given back also when the caller's context has ended, or f panics.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		if released, err := s.applock(ctx, conn, s.sql.release, lock); err != nil || released < 0 {
+			discard(conn)
+		}
+	}()
+	return true, f(ctx)
+}
+
+// lockBusy is sp_getapplock's way to say that somebody else holds the lock; lower numbers are errors.
+const lockBusy = -1
+
+func (s *Store) applock(ctx context.Context, conn *sql.Conn, text, lock string) (int, error) {
+	granted, answered := 0, false
+	err := queryOn(ctx, conn, text, []any{sql.Named("lock", lock)}, resultSets{
+		"fanout_granted": func(rows *sql.Rows) error { answered = true; return rows.Scan(&granted) },
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case !answered:
+		return 0, errIncomplete
+	case granted < lockBusy:
+		return 0, fmt.Errorf("sp_getapplock returned %d", granted)
+	}
+	return granted, nil
+}
+
+// discard takes a connection out of the pool.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+}

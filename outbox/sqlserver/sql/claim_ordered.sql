@@ -1,0 +1,121 @@
+-- Claim the head of a lane, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
+-- @broker, @lane, @claim_lock the lane's lock, @window, @limit, @worker, @token, @lease_seconds, @lease_micros
+--
+-- The claim must see of each key every earlier open row, and no single read of SQL Server promises that. READ COMMITTED
+-- reads row by row: a transaction that writes two rows of a key while the scan stands between them shows the second
+-- without the first, and so does READPAST while a commit lets go of its locks one by one. Waiting for every row that
+-- somebody is writing would stop the lane for as long as the slowest business transaction. READ_COMMITTED_SNAPSHOT would
+-- do, but is not ours to switch on. So the lane is read twice, which holds with that option and without:
+--   1. which rows are ready: committed, locked by nobody, due;
+--   2. afterwards, by a dirty read, which rows there are at all. A row that is there and not known as ready, because its
+--      transaction is under way or ended after the first read, is held and holds the followers of its key.
+-- Whatever is written before a row of the first read was committed is there for the second: nothing is passed over. Dirty
+-- data decides only that something waits. That the entries of {{name}}_open never move keeps the dirty read complete.
+-- What it cannot see is an open row that somebody has finished or parked by hand, in a transaction that is rolled back.
+--
+-- Plan: two range scans of {{name}}_open, covered; one sort of the window by key; one seek of {{name}}_pkey per claimed
+-- row. The indexes are named, as statistics of a queue are always stale: the planner would follow {{name}}_pkey through all
+-- published rows because of ORDER BY id. Literals, not parameters, match the filter of the index.
+DECLARE @busy bit = 0, @seen int = 0, @suspicion int, @take bigint, @alone bit = 0;
+DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @win TABLE (
+    id           bigint         NOT NULL,
+    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL,
+    apart        bigint         NOT NULL,
+    ready        int            NOT NULL,
+    in_hand      int            NOT NULL,
+    suspicion    int            NOT NULL
+);
+DECLARE @free TABLE (id bigint NOT NULL, lowest int NOT NULL, highest int NOT NULL);
+DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @claimed TABLE (id bigint NOT NULL PRIMARY KEY);
+BEGIN TRY
+    BEGIN TRANSACTION;
+    -- A statement of its own: each of the following sees what was committed before the lock was granted.
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'{{table}}'), N':', @claim_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 0;
+    IF @granted < -1
+        THROW 50122, N'the lock of a lane of {{table}} was not granted', 1;
+    IF @granted = -1
+        SET @busy = 1;
+    ELSE
+    BEGIN
+        SET @now = SYSUTCDATETIME();
+
+        INSERT INTO @ready (id)
+        SELECT id
+          FROM (SELECT TOP (@window) id, locked_until, available_at
+                  FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                 WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+                 ORDER BY id) AS head
+         WHERE (locked_until IS NULL OR locked_until <= @now)
+           AND (available_at IS NULL OR available_at <= @now);
+
+        -- The first open rows in order, held ones included.
+        INSERT INTO @win (id, ordering_key, apart, ready, in_hand, suspicion)
+        SELECT TOP (@window) m.id
+             , m.ordering_key
+             -- = ignores trailing spaces, the length does not; and a row without a key is a key of its own.
+             , CASE WHEN m.ordering_key IS NULL THEN m.id ELSE DATALENGTH(m.ordering_key) END
+             , CASE WHEN r.id IS NULL THEN 0 ELSE 1 END
+             , CASE WHEN m.status = N'processing' AND m.locked_until > @now THEN 1 ELSE 0 END
+             , m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
+          FROM {{table}} AS m WITH (INDEX({{name}}_open), NOLOCK)
+          LEFT JOIN @ready AS r ON r.id = m.id
+         WHERE m.target_broker = @broker AND m.lane = @lane AND m.finished_at IS NULL AND m.parked = 0
+         ORDER BY m.id;
+        SET @seen = @@ROWCOUNT;
+
+        -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
+        INSERT INTO @free (id, lowest, highest)
+        SELECT id, lowest, highest
+          FROM (SELECT id
+                     , MIN(ready) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS clear
+                     , MAX(in_hand) OVER (PARTITION BY ordering_key, apart) AS in_hand
+                     , MIN(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS lowest
+                     , MAX(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS highest
+                  FROM @win) AS judged
+         WHERE clear = 1 AND in_hand = 0;
+
+        -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one
+        -- that kills its process stands alone.
+        SET @suspicion = (SELECT TOP (1) lowest FROM @free ORDER BY id);
+        IF @suspicion IS NOT NULL
+        BEGIN
+            SET @take = @limit / POWER(2, CASE WHEN @suspicion > 30 THEN 30 ELSE @suspicion END);
+            IF @take < 1
+                SET @take = 1;
+            INSERT INTO @chosen (id)
+            SELECT TOP (@take) id
+              FROM @free
+             WHERE lowest = @suspicion AND highest = @suspicion
+             ORDER BY id;
+            IF @@ROWCOUNT = 1
+                SET @alone = 1;
+
+            -- INTO, because OUTPUT alone is refused (error 334) on a table that has triggers.
+            UPDATE m
+               SET status       = N'processing'
+                 , locked_by    = CONVERT(nvarchar(256), @worker)
+                 , lock_token   = CONVERT(uniqueidentifier, @token)
+                 , locked_until = DATEADD(MICROSECOND, @lease_micros, DATEADD(SECOND, @lease_seconds, @now))
+                 , attempts     = m.attempts + CASE WHEN m.status = N'processing' AND m.isolated = 1 THEN 1 ELSE 0 END
+                 , crashes      = m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
+                 , isolated     = @alone
+            OUTPUT inserted.id INTO @claimed
+              FROM @chosen AS c
+             INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
+             WHERE m.status IN (N'pending', N'failed', N'processing') AND m.parked = 0
+               AND (m.locked_until IS NULL OR m.locked_until <= @now);
+        END;
+    END;
+    -- Losing the commit of a claim only repeats a send, so it need not wait for the disk. It has an effect where the
+    -- database has DELAYED_DURABILITY = ALLOWED.
+    COMMIT TRANSACTION WITH (DELAYED_DURABILITY = ON);
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @busy AS fanout_busy, @seen AS fanout_seen;

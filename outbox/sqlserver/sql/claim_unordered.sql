@@ -1,0 +1,60 @@
+-- Claim the head of a lane where order is off: locked rows are passed over and nothing waits for anything. What was
+-- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see claim_ordered.sql.
+-- @broker, @lane, @window, @limit, @worker, @token, @lease_seconds, @lease_micros
+-- Plan: one range scan of {{name}}_open, covered; one seek of {{name}}_pkey per claimed row. UPDLOCK keeps other claims off
+-- the chosen rows; READCOMMITTEDLOCK, because READPAST passes over nothing where READ_COMMITTED_SNAPSHOT reads versions.
+DECLARE @seen int = 0, @suspicion int, @take bigint, @alone bit = 0;
+DECLARE @free TABLE (id bigint NOT NULL PRIMARY KEY, suspicion int NOT NULL);
+DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @claimed TABLE (id bigint NOT NULL PRIMARY KEY);
+BEGIN TRY
+    BEGIN TRANSACTION;
+    SET @now = SYSUTCDATETIME();
+    SET @take = CASE WHEN @window < @limit THEN @window ELSE @limit END;
+    INSERT INTO @free (id, suspicion)
+    SELECT TOP (@take) id
+         , crashes + CASE WHEN status = N'processing' THEN 1 ELSE 0 END
+      FROM {{table}} WITH (INDEX({{name}}_open), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+       AND (locked_until IS NULL OR locked_until <= @now)
+       AND (available_at IS NULL OR available_at <= @now)
+     ORDER BY id;
+    SET @seen = @@ROWCOUNT;
+
+    -- As in claim_ordered.sql: suspects are claimed apart, and fewer at a time after each crash.
+    SET @suspicion = (SELECT TOP (1) suspicion FROM @free ORDER BY id);
+    IF @suspicion IS NOT NULL
+    BEGIN
+        SET @take = @limit / POWER(2, CASE WHEN @suspicion > 30 THEN 30 ELSE @suspicion END);
+        IF @take < 1
+            SET @take = 1;
+        INSERT INTO @chosen (id)
+        SELECT TOP (@take) id
+          FROM @free
+         WHERE suspicion = @suspicion
+         ORDER BY id;
+        IF @@ROWCOUNT = 1
+            SET @alone = 1;
+
+        UPDATE m
+           SET status       = N'processing'
+             , locked_by    = CONVERT(nvarchar(256), @worker)
+             , lock_token   = CONVERT(uniqueidentifier, @token)
+             , locked_until = DATEADD(MICROSECOND, @lease_micros, DATEADD(SECOND, @lease_seconds, @now))
+             , attempts     = m.attempts + CASE WHEN m.status = N'processing' AND m.isolated = 1 THEN 1 ELSE 0 END
+             , crashes      = m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
+             , isolated     = @alone
+        OUTPUT inserted.id INTO @claimed
+          FROM @chosen AS c
+         INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
+         WHERE m.status IN (N'pending', N'failed', N'processing') AND m.parked = 0
+           AND (m.locked_until IS NULL OR m.locked_until <= @now);
+    END;
+    COMMIT TRANSACTION WITH (DELAYED_DURABILITY = ON);
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT CONVERT(bit, 0) AS fanout_busy, @seen AS fanout_seen;

@@ -1,0 +1,49 @@
+-- Retry, abandon or release rows, if they are still ours. Runs under the lane's lock, waiting for it: the place of a
+-- failed head and of its released followers must change in one step for the next claim.
+-- @settled_token, @settled_lock the lane's lock,
+-- @other [{"i": id, "s": new status, "a": attempts spent, "d": delay in seconds, "u": and microseconds, "e": error}]
+-- Plan: as in mark_published.sql.
+DECLARE @outcomes TABLE (
+    id            bigint        NOT NULL,
+    status        nvarchar(16)  COLLATE Latin1_General_100_BIN2 NOT NULL,
+    spent         int           NOT NULL,
+    delay_seconds int           NOT NULL,
+    delay_micros  int           NOT NULL,
+    error         nvarchar(max) NULL
+);
+DECLARE @other_rows int;
+INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error)
+SELECT id, status, spent, delay_seconds, delay_micros, error
+  FROM OPENJSON(@other)
+       WITH (id bigint '$.i', status nvarchar(16) '$.s', spent int '$.a', delay_seconds int '$.d', delay_micros int '$.u',
+             error nvarchar(max) '$.e');
+BEGIN TRY
+    BEGIN TRANSACTION;
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'{{table}}'), N':', @settled_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a lane of {{table}} was not granted in time', 1;
+    SET @now = SYSUTCDATETIME();
+    UPDATE m
+       SET status       = o.status
+         , finished_at  = CASE WHEN o.status = N'abandoned' THEN @now END
+         , attempts     = m.attempts + o.spent
+         , crashes      = CASE WHEN o.spent > 0 THEN 0 ELSE m.crashes END -- it was sent and nobody died of it
+         , isolated     = 0
+         , locked_by    = NULL
+         , lock_token   = NULL
+         , locked_until = CASE WHEN o.delay_seconds > 0 OR o.delay_micros > 0
+                               THEN DATEADD(MICROSECOND, o.delay_micros, DATEADD(SECOND, o.delay_seconds, @now)) END
+         , last_error   = COALESCE(o.error, m.last_error)
+      FROM @outcomes AS o
+     INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = o.id
+     WHERE m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing';
+    SET @other_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @other_rows AS fanout_other;
