@@ -89,9 +89,8 @@ type Capabilities struct {
 }
 
 // Fields returns the flat fields of a message in a fixed order: id, type, correlation_id when present, content_type when it is
-// not application/json, then
-// the attributes in their order. It is what a broker with headers, attributes or stream fields sends beside the payload.
-// yield returning false stops the walk.
+// DefaultContentType, then the attributes in their order. It is what a broker with headers, attributes or stream fields
+// sends beside the payload. yield returning false stops the walk.
 func (m *Message) Fields(yield func(name, value string) bool) {
 	if !yield(FieldID, m.ID) || !yield(FieldType, m.Type) {
 		return
@@ -99,7 +98,7 @@ func (m *Message) Fields(yield func(name, value string) bool) {
 	if m.CorrelationID != "" && !yield(FieldCorrelationID, m.CorrelationID) {
 		return
 	}
-	if m.ContentType != "" && m.ContentType != defaultContentType && !yield(FieldContentType, m.ContentType) {
+	if m.ContentType != "" && m.ContentType != DefaultContentType && !yield(FieldContentType, m.ContentType) {
 		return
 	}
 	for _, attribute := range m.Attributes {
@@ -119,8 +118,8 @@ const (
 	FieldTraceState    = "tracestate"
 )
 
-// defaultContentType goes without saying.
-const defaultContentType = "application/json"
+// DefaultContentType goes without saying on the wire: a message without the field content_type has it.
+const DefaultContentType = "application/json"
 
 // DefaultPublishTimeout bounds one Publish call of a processor; it must stay below the lease.
 const DefaultPublishTimeout = 30 * time.Second

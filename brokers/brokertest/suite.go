@@ -220,6 +220,11 @@ func equal(t *testing.T, want, got brokers.Message) {
 	if len(want.Payload) == 0 && len(got.Payload) == 0 {
 		want.Payload, got.Payload = nil, nil
 	}
+	for _, m := range []*brokers.Message{&want, &got} {
+		if m.ContentType == "" {
+			m.ContentType = brokers.DefaultContentType
+		}
+	}
 	want.Attributes, got.Attributes = sorted(want.Attributes), sorted(got.Attributes)
 	require.Equal(t, want, got)
 }

@@ -174,7 +174,7 @@ func (s *server) received(destination string) (messages []brokers.Message) {
 		if got.Topic != topic {
 			continue
 		}
-		m := brokers.Message{Destination: destination, Payload: got.Data, OrderingKey: got.OrderingKey}
+		m := brokers.Message{Destination: destination, Payload: got.Data, OrderingKey: got.OrderingKey, ContentType: brokers.DefaultContentType}
 		for name, value := range got.Attributes {
 			switch name {
 			case brokers.FieldID:

@@ -34,7 +34,7 @@ func TestLimits(t *testing.T) {
 		within, beyond func(*brokers.Message)
 		says           string
 	}{
-		"attributes": {attributes(97), attributes(98), "has 101 attributes with its flat fields, Pub/Sub takes 100"},
+		"attributes": {attributes(98), attributes(99), "has 101 attributes with its flat fields, Pub/Sub takes 100"},
 		"name": {
 			attribute(strings.Repeat("n", 256), "x"), attribute(strings.Repeat("n", 257), "x"),
 			`has 257 bytes, Pub/Sub takes 256`,

@@ -116,7 +116,7 @@ func TestRequests(t *testing.T) {
 		"a request per key":      {nil, many("orders", 60, 20), 20},
 		"one key":                {nil, many("orders", 60, 1), 1},
 		"one key, small batches": {[]gcppubsub.Option{gcppubsub.WithBatch(7, 0)}, many("orders", 60, 1), 9},
-		"batches end with bytes": {[]gcppubsub.Option{gcppubsub.WithBatch(-1, 500)}, many("orders", 60, 1), 10},
+		"batches end with bytes": {[]gcppubsub.Option{gcppubsub.WithBatch(-1, 500)}, many("orders", 60, 1), 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := s.open(t, c.opts...)

@@ -92,7 +92,7 @@ func received(t *testing.T, client redis.UniversalClient, stream string) []broke
 	messages := make([]brokers.Message, len(reply))
 	for i, entry := range reply {
 		fields := entry.([]any)[1].([]any)
-		messages[i].Destination = stream
+		messages[i].Destination, messages[i].ContentType = stream, brokers.DefaultContentType
 		require.Equal(t, "data", fields[0], "data is the first field")
 		for ; len(fields) > 0; fields = fields[2:] {
 			name, value := fields[0].(string), fields[1].(string)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -72,17 +73,23 @@ func patiently(ctx context.Context, f func() error) error {
 	}
 }
 
-// read runs one query outside of any transaction and calls f for each of its rows.
+// read runs one query outside of any transaction and calls f for each of its rows. It waits for its turn, which ends with
+// the first row.
 func (s *Store) read(ctx context.Context, f func(*sql.Rows) error, text string, args ...any) error {
-	var rows *sql.Rows
-	err := patiently(ctx, func() (err error) {
-		rows, err = s.db.QueryContext(ctx, text, args...) //nolint:sqlclosecheck // below
+	begun := false
+	var failed error
+	err := patiently(ctx, func() error {
+		rows, err := s.db.QueryContext(ctx, text, args...) //nolint:sqlclosecheck // by each
+		if err == nil {
+			err = each(rows, func(rows *sql.Rows) error { begun = true; return f(rows) })
+		}
+		if begun { // a row that was handed out is not handed out again
+			failed = err
+			return nil
+		}
 		return err
 	})
-	if err != nil {
-		return explain(err)
-	}
-	return explain(each(rows, f))
+	return explain(cmp.Or(err, failed))
 }
 
 // each calls f for each row and closes the rows.
