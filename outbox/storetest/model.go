@@ -118,13 +118,13 @@ type modelRun struct {
 }
 
 func (run *modelRun) write(rt *rapid.T) {
-	for _, key := range rapid.SliceOfN(rapid.SampledFrom(run.keys), 1, 6).Draw(rt, "keys") {
-		id := run.add(key)[0]
-		if run.laneOf(id) != run.lane {
+	keys := rapid.SliceOfN(rapid.SampledFrom(run.keys), 1, 6).Draw(rt, "keys")
+	for i, id := range run.add(keys...) {
+		if keys[i] == "" && run.Store.Lanes() > 1 && run.laneOf(id) != run.lane {
 			run.exec("DELETE FROM {t} WHERE id = ?", id)
 			continue
 		}
-		run.model = append(run.model, &modelRow{Message: outbox.Message{ID: id, OrderingKey: key}, status: outbox.StatusPending})
+		run.model = append(run.model, &modelRow{Message: outbox.Message{ID: id, OrderingKey: keys[i]}, status: outbox.StatusPending})
 	}
 }
 
@@ -210,9 +210,9 @@ func (run *modelRun) timePasses(*rapid.T) {
 
 func (run *modelRun) ownerDies(rt *rapid.T) {
 	batch := run.pick(rt)
+	run.exec("UPDATE {t} SET locked_until = "+run.sql.minus("locked_until", 2*lease)+" WHERE lock_token = ?", batch.Lease.Token.String())
 	for _, r := range run.model {
 		if r.token == batch.Lease.Token && r.leased() {
-			run.expire(r.ID)
 			r.locked = false
 		}
 	}

@@ -94,7 +94,7 @@ func newRow(key string) outbox.Row {
 // insert writes rows and returns their ids.
 func (t *table) insert(rows ...outbox.Row) []int64 {
 	t.Helper()
-	last := t.number("SELECT coalesce(max(id), 0) FROM {t}")
+	last := t.number("SELECT coalesce(max(id), 0) FROM {t}") // no other transaction is writing
 	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
 	require.NoError(t, err)
 	require.NoError(t, inserter.Insert(t.Context(), t.DB, rows))
