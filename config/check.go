@@ -92,9 +92,9 @@ func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target
 
 // adviseOn warns about what works but is probably not meant.
 func (r *reader) adviseOn(cfg *Config, section *outboxSection, targets []*target) {
-	if len(section.external) == 0 && section.sound("external_brokers") {
-		r.warnf(section.where("external_brokers"), section.path+".external_brokers",
-			"there are no external brokers: published events go to the internal broker alone")
+	if section.find("external_brokers") == nil { // an empty list is meant
+		r.warnf(section.at, section.path+".external_brokers",
+			"there are no external brokers: published events go to the internal broker alone; say external_brokers: [] if that is meant")
 	}
 	const slowPoll = time.Minute
 	if longest := cfg.Outbox.Policy.PollMax; longest > slowPoll {

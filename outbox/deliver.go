@@ -23,14 +23,13 @@ type delivery struct {
 }
 
 // deliver publishes a batch in chunks and returns the outcome of each of its rows.
-func (w *worker) deliver(ctx, grace context.Context, batch *Batch, claimedAt time.Time) *Settlement {
+func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt time.Time) *Settlement {
 	d := &delivery{
 		worker: w, batch: batch, settlement: &Settlement{Lease: batch.Lease},
 		failedKeys: map[string]bool{}, closedTo: map[string]bool{},
 	}
 	d.settlement.Published = make([]Delivered, 0, len(batch.Messages))
-	var sending context.Context
-	sending, d.lease = guardLease(grace, w, batch, claimedAt)
+	sending, d.lease = guardLease(sending, w, batch, claimedAt)
 	defer d.lease.stop()
 
 	chunk := make([]*Message, 0, publishChunk)

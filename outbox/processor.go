@@ -68,13 +68,11 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 // Run delivers until ctx ends, then finishes or releases what is in hand and returns nil. It survives errors of the
 // database and of the broker. Run a processor once.
 func (p *Processor) Run(ctx context.Context) error {
-	// What is under way may go on for a while after ctx has ended.
-	grace, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	defer context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(p.policy.ShutdownTimeout, stop)
-		context.AfterFunc(grace, func() { timer.Stop() })
-	})()
+	// Publishes under way may go on for a while after ctx has ended, and their outcomes must be written after that.
+	sending, stopSending := outlive(ctx, p.policy.ShutdownTimeout)
+	defer stopSending()
+	settling, stopSettling := outlive(ctx, p.policy.ShutdownTimeout+settleTime)
+	defer stopSettling()
 
 	host, err := os.Hostname()
 	if err != nil {
@@ -90,9 +88,22 @@ func (p *Processor) Run(ctx context.Context) error {
 			lane:      n*p.store.Lanes()/p.policy.Workers - 1,
 			window:    p.policy.BatchSize,
 		}
-		group.Go(func() error { w.run(ctx, grace); return nil })
+		group.Go(func() error { w.run(ctx, sending, settling); return nil })
 	}
 	return group.Wait()
+}
+
+// settleTime is how long, beyond the shutdown timeout, a stopping processor may take to write outcomes.
+const settleTime = 5 * time.Second
+
+// outlive returns a context that ends the given time after ctx.
+func outlive(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	longer, stop := context.WithCancel(context.WithoutCancel(ctx))
+	forget := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(by, stop)
+		context.AfterFunc(longer, func() { timer.Stop() })
+	})
+	return longer, func() { forget(); stop() }
 }
 
 // Wake makes the processor look for rows now. It never blocks; many calls count as one.

@@ -22,24 +22,25 @@ const (
 	probeLimit = 10
 )
 
-func (w *worker) run(ctx, grace context.Context) {
+// run works until ctx ends; what is in hand then is published while sending lasts, and settled while settling does.
+func (w *worker) run(ctx, sending, settling context.Context) {
 	for {
 		lane, ok := w.lanes.take(ctx, w.lane)
 		if !ok {
 			return
 		}
 		w.lane = lane
-		more := w.drain(ctx, grace, lane)
+		more := w.drain(ctx, sending, settling, lane)
 		w.lanes.put(lane, more)
 	}
 }
 
 // drain works on one lane until it is empty or others should have their turn. more is true when it may hold more work.
-func (w *worker) drain(ctx, grace context.Context, lane int) (more bool) {
+func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more bool) {
 	var settlement *Settlement
 	for range maxBatchesPerLane {
 		if settlement != nil && w.gate.closed() { // rows must not stay leased while nobody sends them
-			_, _ = w.exchange(grace, settlement, nil)
+			_, _ = w.exchange(settling, settlement, nil)
 			settlement = nil
 		}
 		probe, err := w.gate.enter(ctx)
@@ -48,7 +49,7 @@ func (w *worker) drain(ctx, grace context.Context, lane int) (more bool) {
 		}
 		claim := w.claim(lane, probe)
 		claimedAt := time.Now()
-		exchanged, err := w.exchange(grace, settlement, claim)
+		exchanged, err := w.exchange(settling, settlement, claim)
 		settlement = nil
 		batch := &exchanged.Batch
 		if err != nil || len(batch.Messages) == 0 {
@@ -65,10 +66,10 @@ func (w *worker) drain(ctx, grace context.Context, lane int) (more bool) {
 		}
 		w.counters.claimed.Add(int64(len(batch.Messages)))
 		w.widen(batch, claim)
-		settlement = w.deliver(ctx, grace, batch, claimedAt)
+		settlement = w.deliver(ctx, sending, batch, claimedAt)
 	}
 	if settlement != nil {
-		_, _ = w.exchange(grace, settlement, nil) // logged there; the leases return what could not be settled
+		_, _ = w.exchange(settling, settlement, nil) // logged there; the leases return what could not be settled
 	}
 	return true
 }
@@ -114,36 +115,36 @@ func (w *worker) pause(ctx context.Context, busy bool) (more bool) {
 
 // exchange settles and claims. A settlement whose fate is unknown is repeated, without the claim, until it is known or
 // the lease is about to end anyway.
-func (w *worker) exchange(grace context.Context, settlement *Settlement, claim *Claim) (Exchanged, error) {
+func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Claim) (Exchanged, error) {
 	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by a shutdown.
-	exchanged, err := w.store.Exchange(grace, settlement, claim)
+	exchanged, err := w.store.Exchange(ctx, settlement, claim)
 	if settlement == nil || exchanged.Settled != nil {
-		if grace.Err() == nil {
+		if ctx.Err() == nil {
 			w.heard(&w.claimFailing, "claim rows", err)
 		}
 		w.settled(exchanged.Settled)
 		return exchanged, err
 	}
-	w.log.ErrorContext(grace, "cannot write the outcome of a batch; trying again", "error", err, "rows", len(settlement.Published)+len(settlement.Other))
+	w.log.ErrorContext(ctx, "cannot write the outcome of a batch; trying again", "error", err, "rows", len(settlement.Published)+len(settlement.Other))
 	delay, deadline := w.policy.PollMin, time.Now().Add(w.policy.Lease)
 	for time.Now().Add(delay).Before(deadline) {
 		timer := time.NewTimer(delay)
 		select {
 		case <-timer.C:
-		case <-grace.Done():
+		case <-ctx.Done():
 		}
 		timer.Stop()
-		if grace.Err() != nil {
+		if ctx.Err() != nil {
 			break
 		}
-		again, retryErr := w.store.Exchange(grace, settlement, nil)
+		again, retryErr := w.store.Exchange(ctx, settlement, nil)
 		if retryErr == nil {
 			// Rows that carry the token no more may have been settled by the first try: no verdict about leases.
 			return again, err
 		}
 		delay = min(2*delay, 5*time.Second)
 	}
-	w.log.ErrorContext(grace, "gave up writing the outcome of a batch: its messages will be delivered again, under the same ids, when their lease ends",
+	w.log.ErrorContext(ctx, "gave up writing the outcome of a batch: its messages will be delivered again, under the same ids, when their lease ends",
 		"error", err, "rows", len(settlement.Published)+len(settlement.Other))
 	return exchanged, err
 }

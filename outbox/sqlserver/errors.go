@@ -52,7 +52,7 @@ func numbered(err error, numbers ...int32) bool {
 
 // explain adds the remedy to errors that an operator can act on.
 func explain(err error) error {
-	remedy := ""
+	var remedy string
 	switch {
 	case numbered(err, 208) && strings.Contains(err.Error(), "OPENJSON"), numbered(err, 102, 319):
 		remedy = "the store needs SQL Server 2016, a database compatibility level of 130 or higher, and a table name that is no reserved word"

@@ -87,7 +87,7 @@ func (p parts) files() (names []string) {
 
 // run does what is still to be done.
 func (x *exchange) run(ctx context.Context) error {
-	p := x.todo()
+	p := x.remaining()
 	if p == (parts{}) {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (x *exchange) run(ctx context.Context) error {
 		x.claimed = false // or not read to the end
 		return err
 	}
-	if x.todo() != (parts{}) {
+	if x.remaining() != (parts{}) {
 		return errIncomplete
 	}
 	if n := len(x.batch.Messages); n > 0 {
@@ -116,8 +116,8 @@ func (x *exchange) run(ctx context.Context) error {
 	return nil
 }
 
-// todo says what the server has not confirmed yet.
-func (x *exchange) todo() (p parts) {
+// remaining says what the server has not confirmed yet.
+func (x *exchange) remaining() (p parts) {
 	if x.settlement != nil {
 		p.published = len(x.settlement.Published) > 0 && x.published == nil
 		p.other = len(x.settlement.Other) > 0 && x.other == nil
@@ -137,7 +137,7 @@ func (x *exchange) settled() *outbox.Settled {
 	if x.settlement == nil {
 		return nil
 	}
-	if p := x.todo(); p.published || p.other {
+	if p := x.remaining(); p.published || p.other {
 		return nil
 	}
 	lost := len(x.settlement.Published) + len(x.settlement.Other)

@@ -29,11 +29,8 @@ func queryOn(ctx context.Context, on querier, text string, args []any, sets resu
 	if err != nil {
 		return err
 	}
-	if err := read(rows, sets); err != nil {
-		_ = rows.Close() // the first error tells what happened
-		return err
-	}
-	return rows.Close()
+	defer rows.Close()
+	return read(rows, sets)
 }
 
 func read(rows *sql.Rows, sets resultSets) error {

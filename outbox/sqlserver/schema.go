@@ -47,7 +47,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 		err = fmt.Errorf("%w: create the schema first", err)
 	case numbered(err, 2714): // there is already an object of that name
 		err = fmt.Errorf("%w: another tool has made it; go on with that tool, or record its steps in %s_migrations", err, s.table)
-	case numbered(err, 262, 2704): // no permission to create
+	case numbered(err, 262): // no permission to create
 		err = fmt.Errorf("%w: migrate as a user who may create tables", err)
 	default:
 		err = explain(err)
@@ -81,8 +81,7 @@ func (s *Store) migrate(ctx context.Context, steps []outbox.Migration) ([]string
 		if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
 			return nil, fmt.Errorf("step %s: %w", stepName(step), err)
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO "+s.table+"_migrations (version, name) VALUES (@version, @name)",
-			sql.Named("version", step.Version), sql.Named("name", step.Name)); err != nil {
+		if _, err := tx.ExecContext(ctx, s.sql.record, sql.Named("version", step.Version), sql.Named("name", step.Name)); err != nil {
 			return nil, fmt.Errorf("record step %s: %w", stepName(step), err)
 		}
 		applied = append(applied, stepName(step))

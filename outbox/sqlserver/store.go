@@ -37,7 +37,7 @@ type statements struct {
 	purgePublished, purgeAbandoned, finishedBrokers string
 	take, release                                   string
 	counts, lastErrors                              string
-	migrate, check, replica, applied                string
+	migrate, record, check, replica, applied        string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
@@ -55,7 +55,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	for name, text := range map[string]*string{
 		"renew": &s.sql.renew, "ready": &s.sql.ready, "finished_brokers": &s.sql.finishedBrokers,
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"migrate": &s.sql.migrate, "check": &s.sql.check, "replica": &s.sql.replica, "applied": &s.sql.applied,
+		"migrate": &s.sql.migrate, "record": &s.sql.record, "check": &s.sql.check, "replica": &s.sql.replica, "applied": &s.sql.applied,
 	} {
 		*text = batchText(table, name)
 	}

@@ -76,7 +76,7 @@ func storable(text string) string {
 // minutes. Longer than 68 years is 68 years; less than nothing is nothing.
 func splitDuration(d time.Duration) (seconds, micros int32) {
 	d = min(max(d, 0), math.MaxInt32*time.Second)
-	return int32(d / time.Second), int32(d % time.Second / time.Microsecond) //nolint:gosec // both fit by then
+	return int32(d / time.Second), int32(d % time.Second / time.Microsecond)
 }
 
 // durationArgs are the two parameters of a duration.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"flag"
 	"slices"
 	"time"
 
@@ -12,6 +13,13 @@ import (
 )
 
 var modelTests = []test{{name: "AnySchedule", run: testModel}}
+
+// Each action costs a database some statements, and SQLite under the race detector some more: so a run makes fewer
+// schedules than rapid's default of 100, unless -rapid.checks says otherwise. A failure prints the seed that replays it.
+func init() { //nolint:gochecknoinits // a default must be in place before the flags are read
+	_ = flag.Set("rapid.checks", "30")
+	_ = flag.Set("rapid.nofailfile", "true")
+}
 
 // A modelRow is a row as the contract describes it, without a database.
 type modelRow struct {

@@ -49,16 +49,18 @@ CREATE TABLE {{table}} (
     last_error        nvarchar(max)    NULL, -- JSON {class, message, at, attempt}
     payload           varbinary(max)   NOT NULL,
     -- Clustered by id: rows are written at the end, and the rows of a claim, which were written together, lie together.
-    -- Message ids would scatter them: SQL Server sorts a uniqueidentifier by its last bytes first, which are random in
-    -- every version of UUID. The price is a hot last page, and an order that the planner could follow through all
-    -- published rows; that is why the claim names its index.
+    -- Message ids would scatter them: SQL Server sorts a uniqueidentifier by its last bytes first, which are random also
+    -- in version 7. The price is a hot last page, and an order that the planner could follow through all published rows;
+    -- that is why the claim names its index.
     CONSTRAINT {{name}}_pkey PRIMARY KEY CLUSTERED (id),
-    CONSTRAINT {{name}}_message UNIQUE NONCLUSTERED (message_id, target_broker), -- 272 of 1,700 bytes
+    CONSTRAINT {{name}}_once UNIQUE NONCLUSTERED (message_id, target_broker), -- 272 of 1,700 bytes
     -- LIKE, because = ignores trailing spaces and would let N'pending ' through.
     CONSTRAINT {{name}}_status CHECK (status IN (N'pending', N'processing', N'published', N'failed', N'abandoned')
                                       AND status NOT LIKE N'% '),
-    CONSTRAINT {{name}}_finish CHECK ((status IN (N'published', N'abandoned') AND finished_at IS NOT NULL)
-                                      OR (status NOT IN (N'published', N'abandoned') AND finished_at IS NULL)),
+    CONSTRAINT {{name}}_is_finished CHECK ((status IN (N'published', N'abandoned') AND finished_at IS NOT NULL)
+                                           OR (status NOT IN (N'published', N'abandoned') AND finished_at IS NULL)),
+    CONSTRAINT {{name}}_is_published CHECK ((status = N'published' AND published_at IS NOT NULL)
+                                            OR (status <> N'published' AND published_at IS NULL)),
     CONSTRAINT {{name}}_lease CHECK (status <> N'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL))
 );
 

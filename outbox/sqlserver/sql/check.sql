@@ -18,7 +18,7 @@ SELECT what AS fanout_missing
                               AND c.name = needed.name COLLATE Latin1_General_100_BIN2)
          UNION ALL
         SELECT 3, CONCAT(N'index ', needed.name)
-          FROM (VALUES (N'{{name}}_pkey'), (N'{{name}}_message'), (N'{{name}}_open'), (N'{{name}}_finished')) AS needed (name)
+          FROM (VALUES (N'{{name}}_pkey'), (N'{{name}}_once'), (N'{{name}}_open'), (N'{{name}}_finished')) AS needed (name)
          WHERE OBJECT_ID(N'{{table}}') IS NOT NULL
            AND NOT EXISTS (SELECT 1
                              FROM sys.indexes AS i
