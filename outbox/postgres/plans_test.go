@@ -15,7 +15,7 @@ import (
 
 // planned are the statements that run while messages flow, with arguments as an EXPLAIN takes them, and the index that
 // each of them must use.
-var planned = []struct{ name, text, args, index string }{
+var planned = []plannedSQL{
 	{"claim", "claim_ordered", "'b', 1, 500, 500, 'w', gen_random_uuid(), 60000000", "_open"},
 	{"claim, wide window", "claim_ordered", "'b', 1, 8000, 500, 'w', gen_random_uuid(), 60000000", "_open"},
 	{"claim without order", "claim_unordered", "'b', 1, 500, 500, 'w', gen_random_uuid(), 60000000", "_open"},
@@ -30,60 +30,65 @@ var planned = []struct{ name, text, args, index string }{
 	{"purge abandoned", "purge abandoned", "'b', 60000000, 5000", "_abandoned"},
 }
 
+type plannedSQL struct{ name, text, args, index string }
+
+func (p plannedSQL) render(table string) string {
+	if status, ok := strings.CutPrefix(p.text, "purge "); ok {
+		return purgeSQL(table, outbox.Status(status))
+	}
+	return readSQL(p.text, table)
+}
+
 // TestPlans keeps the planner on its two indexes: with plans made for the arguments and with generic ones, with fresh
 // statistics and with those of a time when nothing was open.
 func TestPlans(t *testing.T) {
 	t.Parallel()
+	for name, stale := range map[string]bool{"fresh statistics": false, "stale statistics": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testPlans(t, stale)
+		})
+	}
+}
+
+func testPlans(t *testing.T, stale bool) {
+	t.Helper()
 	dsn := testenv.Postgres(t)
-	for _, stale := range []bool{false, true} {
-		table := fmt.Sprintf("plans_stale_%t", stale)
-		_, err := openStore(t, dsn, table).Migrate(t.Context())
-		require.NoError(t, err)
-		conn, err := pgx.Connect(t.Context(), dsn)
-		require.NoError(t, err)
-		defer conn.Close(t.Context()) //nolint:errcheck // nothing is left to do on it
-		for _, statement := range []string{
-			"ALTER TABLE {t} SET (autovacuum_enabled = false)",
-			fill(40000, "published"),
-			"ANALYZE {t}",
-			fill(10000, "pending"),
-		} {
-			exec(t, conn, strings.ReplaceAll(statement, "{t}", table))
-		}
-		if !stale {
-			exec(t, conn, "ANALYZE "+table)
-		}
-		exec(t, conn, "SELECT set_config('fanout.lane', 'held', false), set_config('fanout.first', '40000', false), set_config('fanout.last', '44000', false)")
-		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-			exec(t, conn, "SET plan_cache_mode = "+mode)
-			for _, p := range planned {
-				t.Run(fmt.Sprintf("%s/stale=%t/%s", p.name, stale, mode), func(t *testing.T) { //nolint:paralleltest // one connection
-					text := ""
-					if status, ok := strings.CutPrefix(p.text, "purge "); ok {
-						text = purgeSQL(table, outbox.Status(status))
-					} else {
-						text = readSQL(p.text, table)
-					}
-					plan := explainPlan(t, conn, text, p.args)
-					assert.Contains(t, plan, table+p.index)
-					assert.NotContains(t, plan, "Seq Scan on "+table)
-					assert.NotContains(t, plan, "_pkey")
-					if p.text == "claim_ordered" || strings.HasPrefix(p.text, "mark") {
-						assert.NotContains(t, plan, "Nested Loop", "quadratic where statistics are stale")
-					}
-				})
+	const table = "plans"
+	_, err := openStore(t, dsn, table).Migrate(t.Context())
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	exec(t, conn, "ALTER TABLE plans SET (autovacuum_enabled = false)")
+	exec(t, conn, fill(table, 40000, "published"))
+	exec(t, conn, "ANALYZE plans")
+	exec(t, conn, fill(table, 10000, "pending"))
+	if !stale {
+		exec(t, conn, "ANALYZE plans")
+	}
+	exec(t, conn, "SELECT set_config('fanout.lane', 'held', false), set_config('fanout.first', '40000', false), set_config('fanout.last', '44000', false)")
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		exec(t, conn, "SET plan_cache_mode = "+mode)
+		for _, p := range planned {
+			plan := explainPlan(t, conn, p.render(table), p.args)
+			assert.Contains(t, plan, table+p.index, "%s, %s", p.name, mode)
+			assert.NotContains(t, plan, "Seq Scan on "+table, "%s, %s", p.name, mode)
+			assert.NotContains(t, plan, "_pkey", "%s, %s", p.name, mode)
+			if p.text == "claim_ordered" || strings.HasPrefix(p.text, "mark") {
+				assert.NotContains(t, plan, "Nested Loop", "%s, %s: quadratic where statistics are stale", p.name, mode)
 			}
 		}
 	}
 }
 
 // fill writes rows of three brokers.
-func fill(n int, status string) string {
-	return fmt.Sprintf(`INSERT INTO {t} (message_id, target_broker, stream, type, ordering_key, payload, status, published_at, finished_at)
+func fill(table string, n int, status string) string {
+	return fmt.Sprintf(`INSERT INTO %[3]s (message_id, target_broker, stream, type, ordering_key, payload, status, published_at, finished_at)
 		SELECT gen_random_uuid(), (ARRAY['a', 'b', 'c'])[i %% 3 + 1], 's', 't', 'key-' || i %% 1000, convert_to(repeat('x', 200), 'UTF8'),
 		       '%[2]s', f, f
 		  FROM generate_series(1, %[1]d) AS i,
-		       LATERAL (SELECT CASE WHEN '%[2]s' = 'published' THEN now() - i * interval '1 second' END AS f) AS finished`, n, status)
+		       LATERAL (SELECT CASE WHEN '%[2]s' = 'published' THEN now() - i * interval '1 second' END AS f) AS finished`, n, status, table)
 }
 
 func explainPlan(t *testing.T, conn *pgx.Conn, text, args string) string {
@@ -124,8 +129,8 @@ func TestClaimIsHOT(t *testing.T) {
 	require.NoError(t, err)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
-	defer conn.Close(t.Context()) //nolint:errcheck // nothing is left to do on it
-	exec(t, conn, strings.ReplaceAll(fill(3000, "pending"), "{t}", "hot"))
+	defer conn.Close(t.Context())
+	exec(t, conn, fill("hot", 3000, "pending"))
 	for n, text := range []string{"claim_ordered", "claim_unordered"} {
 		exec(t, conn, "BEGIN")
 		exec(t, conn, readSQL("try_lock", "hot"), laneLock("a", 0))

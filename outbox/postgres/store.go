@@ -41,7 +41,8 @@ type statements struct {
 
 // Config of a store.
 type Config struct {
-	// DSN in the form of a URL or of keywords, as pgx and libpq read it. Its pool_max_conns is honoured.
+	// DSN in the form of a URL or of keywords, as pgx and libpq read it. Its pool_max_conns is honoured, and so is its
+	// default_query_exec_mode: behind a pooler in transaction mode that keeps no prepared statements, set it to "exec".
 	DSN string
 	// Table is the outbox table, optionally with its schema. Default: outbox.DefaultTable.
 	Table string

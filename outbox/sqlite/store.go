@@ -4,6 +4,8 @@
 // connections to one file, set in the DSN a write-ahead log and a busy timeout; for the pure Go driver of modernc or
 // glebarez that is "file.db?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)".
 //
+// A database in memory belongs to one connection: call SetMaxOpenConns(1) on it. One connection is enough for every verb.
+//
 // SQLite has one writer at a time, so there is one lane, and BEGIN IMMEDIATE is its lock. A look at an empty outbox takes
 // no lock. SQLite runs in the process, and its clock is the process's: processes that share a file share the machine's
 // clock.

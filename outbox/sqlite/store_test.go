@@ -30,12 +30,12 @@ func newStore(t *testing.T, options ...Option) (*Store, *outbox.Claim) {
 	return store, &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w"}
 }
 
-func insert(t *testing.T, store *Store, key string) {
+func insert(t *testing.T, store *Store) {
 	t.Helper()
 	inserter, err := outbox.NewInserter(outbox.SQLite, store.table)
 	require.NoError(t, err)
 	require.NoError(t, inserter.Insert(t.Context(), store.db, []outbox.Row{
-		{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "t", OrderingKey: key, Payload: []byte("{}")},
+		{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "t", OrderingKey: "k", Payload: []byte("{}")},
 	}))
 }
 
@@ -57,11 +57,11 @@ func lock(t *testing.T, store *Store) (release func()) {
 func TestIdleClaimTakesNoLock(t *testing.T) {
 	t.Parallel()
 	store, claim := newStore(t)
-	insert(t, store, "k")
+	insert(t, store)
 	result, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, result.Batch.Messages, 1)
-	insert(t, store, "k") // waits for the first, and looks ready
+	insert(t, store) // waits for the first, and looks ready
 	defer lock(t, store)()
 	for _, unordered := range []bool{false, true} {
 		idle := *claim
@@ -82,7 +82,7 @@ func TestWaitsForTheLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, claim := newStore(t)
-		insert(t, store, "k")
+		insert(t, store)
 		release := lock(t, store)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -108,7 +108,7 @@ func TestClock(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	store, claim := newStore(t, WithClock(func() time.Time { return now }))
-	insert(t, store, "k")
+	insert(t, store)
 	take := func() []outbox.Message {
 		result, err := store.Exchange(t.Context(), nil, claim)
 		require.NoError(t, err)
@@ -129,10 +129,11 @@ func TestExclusiveForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newStore(t)
-		never := func(context.Context) error { t.Error("runs although it is taken"); return nil }
+		taken := errors.New("runs although it is taken")
+		never := func(context.Context) error { return taken }
 		ran, err := store.Exclusive(t.Context(), "purge", func(ctx context.Context) error {
 			for range 10 {
-				time.Sleep(exclusiveFor) //nolint:forbidigo // a bubble's time
+				time.Sleep(exclusiveFor) // a bubble's time
 				ran, err := store.Exclusive(ctx, "purge", never)
 				assert.NoError(t, err)
 				assert.False(t, ran)
@@ -153,7 +154,7 @@ func TestExclusiveForLong(t *testing.T) {
 		ran, err = store.Exclusive(t.Context(), "purge", never)
 		require.NoError(t, err)
 		assert.False(t, ran, "the other's lock stands")
-		time.Sleep(exclusiveFor) //nolint:forbidigo // a bubble's time
+		time.Sleep(exclusiveFor) // a bubble's time
 		ran, err = store.Exclusive(t.Context(), "purge", func(context.Context) error { return nil })
 		require.NoError(t, err)
 		assert.True(t, ran, "until he is known to be dead")
@@ -165,7 +166,7 @@ func TestPanicLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	store, claim := newStore(t)
 	store.db.SetMaxOpenConns(1)
-	insert(t, store, "k")
+	insert(t, store)
 	assert.Panics(t, func() { _ = store.write(t.Context(), func(*sql.Conn) error { panic("boom") }) })
 	boom := errors.New("boom")
 	require.ErrorIs(t, store.write(t.Context(), func(*sql.Conn) error { return boom }), boom)
@@ -174,6 +175,28 @@ func TestPanicLeavesNoTransaction(t *testing.T) {
 	result, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	assert.Len(t, result.Batch.Messages, 1)
+}
+
+// TestInMemory: a database in memory has one connection, and Exclusive needs none while it runs.
+func TestInMemory(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("sqlite", ":memory:")
+	require.NoError(t, err)
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	store, err := New(db, "")
+	require.NoError(t, err)
+	_, err = store.Migrate(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, store.Check(t.Context()))
+	insert(t, store)
+	ran, err := store.Exclusive(t.Context(), "x", func(ctx context.Context) error {
+		result, err := store.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour})
+		assert.Len(t, result.Batch.Messages, 1)
+		return err
+	})
+	require.NoError(t, err)
+	assert.True(t, ran)
 }
 
 func TestMessageID(t *testing.T) {

@@ -28,7 +28,7 @@ func (s *Store) write(ctx context.Context, f func(conn *sql.Conn) error) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer conn.Close() //nolint:errcheck // it goes back into the pool
+	defer conn.Close() // it goes back into the pool
 	committed := false
 	defer func() {
 		if !committed { // also when BEGIN failed: a cancelled one may have been done
@@ -79,7 +79,7 @@ func (s *Store) read(ctx context.Context, f func(*sql.Rows) error, text string, 
 	begun := false
 	var failed error
 	err := patiently(ctx, func() error {
-		rows, err := s.db.QueryContext(ctx, text, args...) //nolint:sqlclosecheck // by each
+		rows, err := s.db.QueryContext(ctx, text, args...)
 		if err == nil {
 			err = each(rows, func(rows *sql.Rows) error { begun = true; return f(rows) })
 		}
@@ -94,7 +94,7 @@ func (s *Store) read(ctx context.Context, f func(*sql.Rows) error, text string, 
 
 // each calls f for each row and closes the rows.
 func each(rows *sql.Rows, f func(*sql.Rows) error) error {
-	defer rows.Close() //nolint:errcheck // Err tells
+	defer rows.Close() // Err tells
 	for rows.Next() {
 		if err := f(rows); err != nil {
 			return err

@@ -12,7 +12,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -74,9 +73,6 @@ func (s *Store) Lanes() int { return outbox.Lanes }
 // Close does nothing: the database is the caller's.
 func (s *Store) Close() error { return nil }
 
-// comments are for readers of the files; sent with every batch they would be a third of it.
-var comments = regexp.MustCompile(`(?m)[ \t]*--.*$|^[ \t]*\n`)
-
 // batchText makes one batch of embedded files, behind the prelude. The files are part of the program, so a missing one
 // cannot happen at run time.
 func batchText(table string, names ...string) string {
@@ -86,10 +82,15 @@ func batchText(table string, names ...string) string {
 		if err != nil {
 			panic(err)
 		}
-		b.Write(text)
+		// Comments are for readers of the files; sent with every batch they would be a third of it. No literal holds "--".
+		for line := range strings.Lines(string(text)) {
+			line, _, _ = strings.Cut(line, "--")
+			if line = strings.TrimRight(line, " \n"); line != "" {
+				b.WriteString(line + "\n")
+			}
+		}
 	}
-	text := comments.ReplaceAllString(b.String(), "")
-	return outbox.RenderSQL(strings.TrimLeft(strings.ReplaceAll(text, "\n\n", "\n"), "\n"), table)
+	return outbox.RenderSQL(b.String(), table)
 }
 
 // lockName names the lock of one thing of this table. The server puts the id of the table in front, so that the lock is

@@ -93,11 +93,11 @@ func testReady(t *table) {
 	id := t.add(key)[0]
 	mine := []int{t.lane}
 	assert.Equal(t, mine, t.ready())
-	batch := t.claim()
+	require.Len(t, t.claim().Messages, 1)
 	assert.Empty(t, t.ready(), "leased")
 	t.expire(id)
 	assert.Equal(t, mine, t.ready(), "a lease that ran out")
-	batch = t.claim()
+	batch := t.claim()
 	require.Zero(t, t.settle(retryLater(batch, id)).Lost)
 	assert.Empty(t, t.ready(), "backing off")
 	t.age(id, "locked_until", time.Hour)

@@ -40,13 +40,13 @@ func (r *modelRow) suspicion() int {
 }
 
 // A model is the open part of a lane, in the order of ids.
-type model []*modelRow
+type model struct{ rows []*modelRow }
 
 // choose says which rows a claim takes.
-func (m model) choose(c *outbox.Claim) (chosen model) {
-	var free model
+func (m *model) choose(c *outbox.Claim) (chosen []*modelRow) {
+	var free []*modelRow
 	if c.Unordered {
-		for _, r := range m {
+		for _, r := range m.rows {
 			if !r.locked && len(free) < c.Limit {
 				free = append(free, r)
 			}
@@ -71,9 +71,9 @@ func (m model) choose(c *outbox.Claim) (chosen model) {
 }
 
 // freePrefixes are the rows of a window before which nothing of their key must wait, without keys in other hands.
-func (m model) freePrefixes(window int) (free model) {
+func (m *model) freePrefixes(window int) (free []*modelRow) {
 	held, waits := map[string]bool{}, map[string]bool{}
-	win := m[:min(window, len(m))]
+	win := m.rows[:min(window, len(m.rows))]
 	for _, r := range win {
 		held[r.OrderingKey] = held[r.OrderingKey] || r.leased() && r.locked
 	}
@@ -88,18 +88,18 @@ func (m model) freePrefixes(window int) (free model) {
 
 // settle applies an outcome and reports whether the row still belonged to the claim.
 func (m *model) settle(l outbox.Lease, o outbox.Outcome) bool {
-	i := slices.IndexFunc(*m, func(r *modelRow) bool { return r.ID == o.ID })
-	if i < 0 || (*m)[i].token != l.Token || !(*m)[i].leased() {
+	i := slices.IndexFunc(m.rows, func(r *modelRow) bool { return r.ID == o.ID })
+	if i < 0 || m.rows[i].token != l.Token || !m.rows[i].leased() {
 		return false
 	}
-	r := (*m)[i]
+	r := m.rows[i]
 	r.status, r.token, r.alone, r.locked = o.Status, uuid.Nil, false, o.Delay > 0
 	if o.Spent {
 		r.Attempts++
 		r.Crashes = 0
 	}
 	if o.Status.Terminal() {
-		*m = slices.Delete(*m, i, i+1)
+		m.rows = slices.Delete(m.rows, i, i+1)
 	}
 	return true
 }
@@ -132,7 +132,7 @@ func (run *modelRun) write(rt *rapid.T) {
 			run.exec("DELETE FROM {t} WHERE id = ?", id)
 			continue
 		}
-		run.model = append(run.model, &modelRow{Message: outbox.Message{ID: id, OrderingKey: keys[i]}, status: outbox.StatusPending})
+		run.model.rows = append(run.model.rows, &modelRow{Message: outbox.Message{ID: id, OrderingKey: keys[i]}, status: outbox.StatusPending})
 	}
 }
 
@@ -163,7 +163,7 @@ func (run *modelRun) claimSome(rt *rapid.T) {
 		require.Equal(rt, r.Crashes, batch.Messages[i].Crashes, "crashes of row %d", r.ID)
 	}
 	if !claim.Unordered {
-		require.Equal(rt, min(claim.Window, len(run.model)), batch.Seen)
+		require.Equal(rt, min(claim.Window, len(run.model.rows)), batch.Seen)
 	}
 	if len(chosen) > 0 {
 		run.batches = append(run.batches, batch)
@@ -211,7 +211,7 @@ func (run *modelRun) settleSome(rt *rapid.T) {
 
 func (run *modelRun) timePasses(*rapid.T) {
 	run.exec("UPDATE {t} SET locked_until = " + run.sql.minus("locked_until", 2*lease) + " WHERE locked_until IS NOT NULL")
-	for _, r := range run.model {
+	for _, r := range run.model.rows {
 		r.locked = false
 	}
 }
@@ -219,7 +219,7 @@ func (run *modelRun) timePasses(*rapid.T) {
 func (run *modelRun) ownerDies(rt *rapid.T) {
 	batch := run.pick(rt)
 	run.exec("UPDATE {t} SET locked_until = "+run.sql.minus("locked_until", 2*lease)+" WHERE lock_token = ?", batch.Lease.Token.String())
-	for _, r := range run.model {
+	for _, r := range run.model.rows {
 		if r.token == batch.Lease.Token && r.leased() {
 			r.locked = false
 		}
@@ -229,7 +229,7 @@ func (run *modelRun) ownerDies(rt *rapid.T) {
 func (run *modelRun) renewOne(rt *rapid.T) {
 	batch := run.pick(rt)
 	want := 0
-	for _, r := range run.model {
+	for _, r := range run.model.rows {
 		if r.token == batch.Lease.Token && r.leased() {
 			r.locked = true
 			want++

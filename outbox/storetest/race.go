@@ -42,7 +42,7 @@ func (t *table) crew(f func(ctx context.Context, store outbox.FullStore, random 
 	)
 	for n := range raceWorkers {
 		group.Go(func() {
-			random := rand.New(rand.NewPCG(raceSeed, uint64(n))) //nolint:gosec // a replayable schedule
+			random := rand.New(rand.NewPCG(raceSeed, uint64(n)))
 			if err := f(ctx, stores[n%2], random); err != nil {
 				once.Do(func() { first = err; cancel() })
 			}
@@ -194,7 +194,7 @@ func testDrain(t *table, isUnordered bool) {
 
 	writing := make(chan error, 1)
 	go func() {
-		random := rand.New(rand.NewPCG(raceSeed, 99)) //nolint:gosec // a replayable schedule
+		random := rand.New(rand.NewPCG(raceSeed, 99))
 		for range batches {
 			rows := make([]outbox.Row, perBatch)
 			for i := range rows {

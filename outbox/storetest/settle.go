@@ -94,7 +94,8 @@ func testReleased(t *table) {
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
 	require.Zero(t, t.settle(&outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{
-		{ID: ids[0], Status: outbox.StatusPending}, {ID: ids[1], Status: outbox.StatusFailed},
+		{ID: ids[0], Status: outbox.StatusPending},
+		{ID: ids[1], Status: outbox.StatusFailed},
 		{ID: ids[2], Status: outbox.StatusPending, Delay: time.Minute, LastError: "unavailable"},
 	}}).Lost)
 	assert.Equal(t, state{Status: "pending"}, t.state(ids[0]))

@@ -39,9 +39,18 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		name  string
 		tests []test
 	}{
-		{"Write", writeTests}, {"Claim", claimTests}, {"Order", orderTests}, {"Crash", crashTests},
-		{"Settle", settleTests}, {"Lease", leaseTests}, {"Ready", readyTests}, {"Race", raceTests},
-		{"Purge", purgeTests}, {"Counts", countsTests}, {"Schema", schemaTests}, {"Model", modelTests},
+		{"Write", writeTests},
+		{"Claim", claimTests},
+		{"Order", orderTests},
+		{"Crash", crashTests},
+		{"Settle", settleTests},
+		{"Lease", leaseTests},
+		{"Ready", readyTests},
+		{"Race", raceTests},
+		{"Purge", purgeTests},
+		{"Counts", countsTests},
+		{"Schema", schemaTests},
+		{"Model", modelTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

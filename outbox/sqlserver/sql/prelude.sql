@@ -3,6 +3,6 @@
 -- ends in error 1222. The isolation level is set because a pool that others use, too, may hand over another one.
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 10000;
+SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;

@@ -1,0 +1,234 @@
+package sqlserver
+
+import (
+	"database/sql/driver"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	mssql "github.com/microsoft/go-mssqldb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var (
+	testLease      = outbox.Lease{Broker: "partner", Lane: 2, Token: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), FirstID: 1, LastID: 9}
+	testClaim      = &outbox.Claim{Broker: "partner", Lane: 3, Limit: 10, Window: 20, Lease: 90 * time.Second, Worker: "w"}
+	testSettlement = &outbox.Settlement{
+		Lease:     testLease,
+		Published: []outbox.Delivered{{ID: 1, BrokerMessageID: "17-0"}, {ID: 3}},
+		Other:     []outbox.Outcome{{ID: 2, Status: outbox.StatusFailed, Spent: true, Delay: time.Minute, LastError: "{}"}},
+	}
+	published2 = count("fanout_published", 2)
+	other1     = count("fanout_other", 1)
+	foreign    = set{columns: []string{"id"}, rows: [][]driver.Value{{int64(7)}, {int64(8)}}} // a trigger of the application's
+)
+
+func claimed(busy bool, seen int64) set {
+	return set{columns: []string{"fanout_busy", "seen"}, rows: [][]driver.Value{{busy, seen}}}
+}
+
+var created = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+
+func messages(ids ...int64) set {
+	s := set{columns: []string{
+		"fanout_id", "message_id", "stream", "type", "ordering_key", "priority", "content_type", "headers",
+		"correlation_id", "attempts", "crashes", "created_at", "expired", "payload",
+	}}
+	for _, id := range ids {
+		s.rows = append(s.rows, []driver.Value{
+			id, "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", "ordering::order", "T.v1", "k", int64(-3), "application/json", `{"a":"b"}`,
+			"c", int64(1), int64(2), created, true, []byte("{}"),
+		})
+	}
+	return s
+}
+
+func TestExchangeIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	store, server := newFake(t, "outbox_messages", inTurn(reply{
+		sets: []set{foreign, published2, foreign, other1, foreign, claimed(false, 17), messages(4, 5)},
+	}))
+	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	require.NoError(t, err)
+	assert.Equal(t, &outbox.Settled{}, result.Settled)
+
+	token := result.Batch.Lease.Token
+	assert.NotEqual(t, uuid.Nil, token)
+	assert.Equal(t, outbox.Lease{Broker: "partner", Lane: 3, Token: token, FirstID: 4, LastID: 5, Duration: 90 * time.Second}, result.Batch.Lease)
+	assert.Equal(t, 17, result.Batch.Seen)
+	assert.False(t, result.Batch.Busy)
+	require.Len(t, result.Batch.Messages, 2)
+	assert.Equal(t, outbox.Message{
+		ID: 4, MessageID: "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", Stream: "ordering::order", Type: "T.v1", OrderingKey: "k", Priority: -3,
+		ContentType: "application/json", Headers: `{"a":"b"}`, CorrelationID: "c", Attempts: 1, Crashes: 2, CreatedAt: created,
+		Expired: true, Payload: []byte("{}"),
+	}, result.Batch.Messages[0])
+
+	require.Len(t, server.requests, 1)
+	assert.Equal(t, store.sql.exchange[parts{true, true, orderedClaim}], server.requests[0].text)
+	assert.Equal(t, map[string]any{
+		"settled_token": testLease.Token.String(),
+		"published":     mssql.NVarCharMax(`[{"i":1,"b":"17-0"},{"i":3}]`),
+		"other":         mssql.NVarCharMax(`[{"i":2,"s":"failed","a":1,"d":60,"u":0,"e":"{}"}]`),
+		"settled_lock":  store.laneLock("partner", 2),
+		"claim_lock":    store.laneLock("partner", 3),
+		"broker":        "partner", "lane": int32(3), "window": int64(20), "limit": int64(10),
+		"worker": mssql.NVarCharMax("w"), "token": token.String(), "lease_seconds": int32(90), "lease_micros": int32(0),
+	}, server.requests[0].args)
+}
+
+func TestExchangeWithoutWork(t *testing.T) {
+	t.Parallel()
+	store, server := newFake(t, "outbox_messages", inTurn())
+	result, err := store.Exchange(t.Context(), nil, nil)
+	require.NoError(t, err)
+	assert.Equal(t, outbox.Exchanged{}, result)
+	result, err = store.Exchange(t.Context(), &outbox.Settlement{}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, outbox.Exchanged{Settled: &outbox.Settled{}}, result)
+	assert.Empty(t, server.requests)
+}
+
+func TestExchangeBusy(t *testing.T) {
+	t.Parallel()
+	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{claimed(true, 0), messages()}}))
+	result, err := store.Exchange(t.Context(), nil, testClaim)
+	require.NoError(t, err)
+	assert.True(t, result.Batch.Busy)
+	assert.Nil(t, result.Settled)
+	assert.Equal(t, 3, result.Batch.Lease.Lane)
+}
+
+func TestExchangeLost(t *testing.T) {
+	t.Parallel()
+	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{count("fanout_published", 1), count("fanout_other", 0)}}))
+	result, err := store.Exchange(t.Context(), testSettlement, nil)
+	require.NoError(t, err)
+	assert.Equal(t, &outbox.Settled{Lost: 2}, result.Settled)
+}
+
+// What is settled stands, and is known to stand, when the claim behind it fails.
+func TestExchangeSettlementStands(t *testing.T) {
+	t.Parallel()
+	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{published2, other1}, err: serverError(50000)}))
+	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	require.ErrorContains(t, err, "sqlserver: claim and settle in outbox_messages: ")
+	assert.Equal(t, outbox.Exchanged{Settled: &outbox.Settled{}}, result)
+	assert.Len(t, server.requests, 1, "an error that is nobody's turn is not repeated")
+}
+
+// Half a settlement is none: the caller sends all of it again.
+func TestExchangeHalfSettled(t *testing.T) {
+	t.Parallel()
+	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{published2}, err: serverError(547)}))
+	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	require.Error(t, err)
+	assert.Equal(t, outbox.Exchanged{}, result)
+}
+
+// After a deadlock only that is repeated which the server has not confirmed, so that what the first try marked does not
+// look lost.
+func TestExchangeRepeatsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	store, server := newFake(t, "outbox_messages", inTurn(
+		reply{err: serverError(1222)},
+		reply{sets: []set{published2}, err: serverError(1205)},
+		reply{sets: []set{other1, claimed(false, 1), messages(4)}},
+	))
+	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	require.NoError(t, err)
+	assert.Equal(t, &outbox.Settled{}, result.Settled)
+	assert.Len(t, result.Batch.Messages, 1)
+	all := store.sql.exchange
+	assert.Equal(t, []string{
+		all[parts{true, true, orderedClaim}], all[parts{true, true, orderedClaim}], all[parts{false, true, orderedClaim}],
+	}, server.texts())
+}
+
+// A claim whose answer broke off is made anew, under a token of its own and without what came of the first.
+func TestExchangeClaimsAnew(t *testing.T) {
+	t.Parallel()
+	unordered := *testClaim
+	unordered.Unordered = true
+	store, server := newFake(t, "outbox_messages", inTurn(
+		reply{sets: []set{claimed(false, 2), messages(4)}, err: serverError(1205)},
+		reply{sets: []set{claimed(false, 1), messages(6)}},
+	))
+	result, err := store.Exchange(t.Context(), nil, &unordered)
+	require.NoError(t, err)
+	require.Len(t, result.Batch.Messages, 1)
+	assert.EqualValues(t, 6, result.Batch.Messages[0].ID)
+	assert.Equal(t, 1, result.Batch.Seen)
+	assert.NotEqual(t, server.requests[0].args["token"], server.requests[1].args["token"])
+	assert.Equal(t, result.Batch.Lease.Token.String(), server.requests[1].args["token"])
+	assert.NotContains(t, server.requests[0].args, "claim_lock")
+}
+
+func TestExchangeGivesUp(t *testing.T) {
+	t.Parallel()
+	store, server := newFake(t, "outbox_messages", func(request) reply { return reply{err: serverError(1205)} })
+	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	var cause mssql.Error
+	require.ErrorAs(t, err, &cause)
+	assert.Equal(t, outbox.Exchanged{}, result)
+	assert.Len(t, server.requests, maxTries)
+}
+
+func TestExchangeIncomplete(t *testing.T) {
+	t.Parallel()
+	for name, sets := range map[string][]set{
+		"nothing": {foreign}, "no outcome": {published2, claimed(false, 0)}, "no claim": {published2, other1},
+	} {
+		store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: sets}))
+		result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+		require.ErrorIs(t, err, errIncomplete, name)
+		assert.Empty(t, result.Batch, name)
+	}
+}
+
+func TestExchangeUnreadable(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"fanout_published", "fanout_other", "fanout_busy", "fanout_id"} {
+		store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{{columns: []string{name}, rows: [][]driver.Value{{"?"}}}}}))
+		result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+		require.ErrorContains(t, err, "read "+name)
+		assert.Equal(t, outbox.Exchanged{}, result)
+	}
+}
+
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	lease := testLease
+	lease.Duration = 1500 * time.Millisecond
+	store, server := newFake(t, "outbox_messages", inTurn(
+		reply{err: serverError(errLockNotGranted)}, reply{sets: []set{count("fanout_renewed", 4)}}, reply{}, reply{err: errors.New("boom")},
+	))
+	kept, err := store.Renew(t.Context(), lease)
+	require.NoError(t, err)
+	assert.Equal(t, 4, kept)
+	assert.Equal(t, map[string]any{
+		"broker": "partner", "lane": int32(2), "claim_lock": store.laneLock("partner", 2), "token": lease.Token.String(),
+		"first": int64(1), "last": int64(9), "lease_seconds": int32(1), "lease_micros": int32(500000),
+	}, server.requests[1].args)
+	_, err = store.Renew(t.Context(), lease)
+	require.ErrorIs(t, err, errIncomplete)
+	_, err = store.Renew(t.Context(), lease)
+	require.EqualError(t, err, "sqlserver: renew a lease in outbox_messages: boom")
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	lanes := set{columns: []string{"fanout_lane"}, rows: [][]driver.Value{{int64(0)}, {int64(3)}}}
+	store, _ := newFake(t, "outbox_messages", inTurn(
+		reply{sets: []set{lanes}, err: serverError(1205)}, reply{sets: []set{lanes}}, reply{err: serverError(208)},
+	))
+	got, err := store.Ready(t.Context(), "partner")
+	require.NoError(t, err)
+	assert.Equal(t, []int{0, 3}, got)
+	_, err = store.Ready(t.Context(), "partner")
+	require.ErrorIs(t, err, outbox.ErrSchema)
+}

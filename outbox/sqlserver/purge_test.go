@@ -1,0 +1,106 @@
+package sqlserver
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	store, server := newFake(t, "outbox_messages", inTurn(
+		reply{err: serverError(1205)}, reply{sets: []set{count("fanout_removed", 12)}}, reply{sets: []set{count("fanout_removed", 0)}}, reply{},
+	))
+	request := outbox.PurgeRequest{Status: outbox.StatusPublished, Retention: 168*time.Hour + time.Microsecond, Limit: 1000, Broker: "b"}
+	removed, err := store.Purge(t.Context(), request)
+	require.NoError(t, err)
+	assert.Equal(t, 12, removed)
+	assert.Equal(t, map[string]any{
+		"broker": "b", "limit": int64(1000), "retention_seconds": int32(168 * 3600), "retention_micros": int32(1),
+	}, server.requests[1].args)
+	assert.Equal(t, store.sql.purgePublished, server.requests[1].text)
+
+	request.Status = outbox.StatusAbandoned
+	removed, err = store.Purge(t.Context(), request)
+	require.NoError(t, err)
+	assert.Zero(t, removed)
+	assert.Equal(t, store.sql.purgeAbandoned, server.requests[2].text)
+	_, err = store.Purge(t.Context(), request)
+	require.ErrorIs(t, err, errIncomplete)
+	request.Status = outbox.StatusFailed
+	_, err = store.Purge(t.Context(), request)
+	require.ErrorContains(t, err, "only published and abandoned rows can be purged")
+}
+
+func TestFinishedBrokers(t *testing.T) {
+	t.Parallel()
+	names := set{columns: []string{"fanout_broker"}, rows: [][]driver.Value{{"a"}, {"b"}}}
+	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{names}, err: serverError(1222)}, reply{sets: []set{names}}, reply{err: serverError(208)}))
+	got, err := store.FinishedBrokers(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b"}, got)
+	_, err = store.FinishedBrokers(t.Context())
+	require.ErrorIs(t, err, outbox.ErrSchema)
+}
+
+func granted(n int64) reply { return reply{sets: []set{count("fanout_granted", n)}} }
+
+func TestExclusive(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	for _, c := range []struct {
+		name           string
+		replies        []reply
+		f              error
+		ran, discarded bool
+		err            error
+		requests       int
+	}{
+		{name: "free", replies: []reply{granted(0), granted(0)}, ran: true, requests: 2},
+		{name: "its error is the caller's", replies: []reply{granted(1), granted(0)}, f: boom, ran: true, err: boom, requests: 2},
+		{name: "taken", replies: []reply{granted(-1)}, requests: 1},
+		{name: "not known", replies: []reply{{err: boom}}, err: boom, discarded: true, requests: 1},
+		{name: "no answer", replies: []reply{{}}, err: errIncomplete, discarded: true, requests: 1},
+		{name: "cannot be given back", replies: []reply{granted(0), {err: boom}}, ran: true, discarded: true, requests: 2},
+		{name: "is ours no more", replies: []reply{granted(0), granted(-999)}, ran: true, discarded: true, requests: 2},
+	} {
+		store, server := newFake(t, "outbox_messages", inTurn(c.replies...))
+		called := false
+		ran, err := store.Exclusive(t.Context(), "purge", func(context.Context) error { called = true; return c.f })
+		assert.Equal(t, c.ran, ran, c.name)
+		assert.Equal(t, c.ran, called, c.name)
+		require.ErrorIs(t, err, c.err, c.name)
+		assert.Equal(t, c.discarded, server.closed == 1, "%s: a connection that may hold the lock is closed", c.name)
+		require.Len(t, server.requests, c.requests, c.name)
+		for i, text := range []string{store.sql.take, store.sql.release}[:c.requests] {
+			assert.Equal(t, text, server.requests[i].text, c.name)
+			assert.Equal(t, store.lockName("exclusive", "purge"), server.requests[i].args["lock"], c.name)
+		}
+	}
+	store, _ := newFake(t, "outbox_messages", inTurn(granted(-999)))
+	_, err := store.Exclusive(t.Context(), "purge", nil)
+	require.ErrorContains(t, err, "sp_getapplock returned -999")
+}
+
+// The lock is given back whatever becomes of the caller.
+func TestExclusiveLetsGo(t *testing.T) {
+	t.Parallel()
+	store, server := newFake(t, "outbox_messages", inTurn(granted(0), granted(0), granted(0), granted(0)))
+	ctx, cancel := context.WithCancel(t.Context())
+	ran, err := store.Exclusive(ctx, "purge", func(ctx context.Context) error { cancel(); return ctx.Err() })
+	assert.True(t, ran)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Panics(t, func() {
+		_, _ = store.Exclusive(t.Context(), "purge", func(context.Context) error { panic("boom") })
+	})
+	assert.Equal(t, []string{store.sql.take, store.sql.release, store.sql.take, store.sql.release}, server.texts())
+	assert.Zero(t, server.closed)
+	assert.Equal(t, 1, server.opened)
+}

@@ -1,0 +1,169 @@
+package sqlserver
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// A bench is a store on a migrated table of its own.
+type bench struct {
+	*testing.T
+	*Store
+
+	outside *sql.DB
+	lane    int
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	dsn := testenv.SQLServer(t)
+	table := "fanout_test_" + strings.ToLower(rand.Text()[:8])
+	outside := openDB(t, dsn, "")
+	dropAfter(t, outside, table)
+	b := &bench{T: t, Store: newStore(t, openDB(t, dsn, ""), table), outside: outside}
+	_, err := b.Migrate(t.Context())
+	require.NoError(t, err)
+	return b
+}
+
+// add writes one row and returns its message id.
+func (b *bench) add(on outbox.Execer, key string) string {
+	b.Helper()
+	inserter, err := outbox.NewInserter(outbox.SQLServer, b.table)
+	require.NoError(b, err)
+	row := outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "t", OrderingKey: key, Payload: []byte("{}")}
+	require.NoError(b, inserter.Insert(b.Context(), on, []outbox.Row{row}))
+	return row.MessageID.String()
+}
+
+// keys finds two keys of one lane, which becomes the lane of the bench.
+func (b *bench) keys() (first, second string) {
+	b.Helper()
+	b.add(b.outside, "first")
+	b.lane = b.laneOf("first")
+	for {
+		second = rand.Text()
+		b.add(b.outside, second)
+		if b.laneOf(second) == b.lane {
+			execute(b.T, b.outside, "DELETE FROM "+b.table)
+			return "first", second
+		}
+	}
+}
+
+func (b *bench) laneOf(key string) (lane int) {
+	b.Helper()
+	require.NoError(b, b.outside.QueryRowContext(b.Context(), "SELECT MAX(lane) FROM "+b.table+" WHERE ordering_key = @p1", key).Scan(&lane))
+	return lane
+}
+
+func (b *bench) claimed(ctx context.Context) (ids []string, err error) {
+	result, err := b.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Lane: b.lane, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w"})
+	for _, m := range result.Batch.Messages {
+		ids = append(ids, m.MessageID)
+	}
+	return ids, err
+}
+
+func (b *bench) begin() *sql.Tx {
+	b.Helper()
+	tx, err := b.outside.BeginTx(b.Context(), nil)
+	require.NoError(b, err)
+	b.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// visible counts the rows that a read with these hints sees from outside.
+func (b *bench) visible(hints string) (n int) {
+	b.Helper()
+	require.NoError(b, b.outside.QueryRowContext(b.Context(), "SELECT COUNT(*) FROM "+b.table+" WITH ("+hints+")").Scan(&n))
+	return n
+}
+
+// A row that is not committed yet holds the later rows of its key, and no others; nobody waits for its transaction.
+func TestRowsInFlight(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first, second := b.keys()
+	tx := b.begin()
+	early := b.add(tx, first)
+	late, other := b.add(b.outside, first), b.add(b.outside, second)
+	if b.visible("NOLOCK") != 3 {
+		t.Skip("this server shows nobody what is not committed")
+	}
+	ids, err := b.claimed(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{other}, ids)
+	require.NoError(t, tx.Commit())
+	ids, err = b.claimed(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{early, late}, ids)
+}
+
+// So does a row that somebody has locked: passing over it must not let its followers overtake it.
+func TestLockedHead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first, second := b.keys()
+	head, follower, other := b.add(b.outside, first), b.add(b.outside, first), b.add(b.outside, second)
+	tx := b.begin()
+	_, err := tx.ExecContext(t.Context(), "UPDATE "+b.table+" SET crashes = crashes + 1 WHERE message_id = @p1", head)
+	require.NoError(t, err)
+	if b.visible("READCOMMITTEDLOCK, READPAST, INDEX("+b.table+"_pkey)") != 2 {
+		t.Skip("this server passes over no locked rows")
+	}
+	ids, err := b.claimed(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{other}, ids)
+	require.NoError(t, tx.Rollback())
+	ids, err = b.claimed(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{head, follower}, ids)
+}
+
+// A claim that fails, or whose caller gives up, leaves no transaction and no lock on its connection.
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.db.SetMaxOpenConns(1) // what is left would be on the next one's connection
+	first, _ := b.keys()
+	id := b.add(b.outside, first)
+	execute(t, b.outside, "CREATE TRIGGER refuse_"+b.table+" ON "+b.table+" AFTER UPDATE AS IF EXISTS (SELECT 1 FROM inserted WHERE status = N'processing') THROW 50000, N'refused', 1")
+	_, err := b.claimed(t.Context())
+	require.ErrorContains(t, err, "refused")
+	assert.NotContains(t, err.Error(), "Transaction count", "error 266")
+	execute(t, b.outside, "DROP TRIGGER refuse_"+b.table)
+
+	release := holdLane(t, b.outside, b.table, "b", b.lane)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = b.Renew(ctx, outbox.Lease{Broker: "b", Lane: b.lane, Token: uuid.New(), Duration: time.Minute})
+	require.ErrorIs(t, err, context.DeadlineExceeded, "it waits for the lane, and no longer than its context")
+	release()
+
+	var open int
+	require.NoError(t, b.db.QueryRowContext(t.Context(), "SELECT @@TRANCOUNT").Scan(&open))
+	assert.Zero(t, open)
+	ids, err := b.claimed(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{id}, ids)
+}
+
+// "run fanout migrate" is no help to somebody who has just done so.
+func TestMissingSchema(t *testing.T) {
+	t.Parallel()
+	_, err := newStore(t, openDB(t, testenv.SQLServer(t), ""), "fanout_test_nowhere.outbox").Migrate(t.Context())
+	require.ErrorContains(t, err, "create the schema first")
+	require.NotErrorIs(t, err, outbox.ErrSchema)
+}

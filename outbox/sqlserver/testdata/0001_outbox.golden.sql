@@ -1,0 +1,78 @@
+-- The outbox: one row per message and target broker. SQL Server 2016 or later, database compatibility level 130 or higher.
+--
+-- lane is a computed column in an index, and the indexes below are filtered: this script and everybody who writes to the
+-- table needs the session options that follow. go-mssqldb, ODBC, JDBC and ADO.NET set them by themselves; sqlcmd wants
+-- its option -I. Without them an INSERT fails with error 1934.
+SET ANSI_NULLS ON;
+SET ANSI_PADDING ON;
+SET ANSI_WARNINGS ON;
+SET ARITHABORT ON;
+SET CONCAT_NULL_YIELDS_NULL ON;
+SET QUOTED_IDENTIFIER ON;
+SET NUMERIC_ROUNDABORT OFF;
+
+-- Times are UTC. Texts that are compared have a binary collation: names and keys that differ by case are different.
+-- Lengths are in UTF-16 code units; a row that exceeds one is refused, never cut.
+CREATE TABLE app.outbox (
+    id                bigint           NOT NULL IDENTITY(1, 1),
+    created_at        datetime2(6)     NOT NULL CONSTRAINT outbox_default_created_at DEFAULT SYSUTCDATETIME(),
+    available_at      datetime2(6)     NULL, -- not before; NULL = at once
+    expires_at        datetime2(6)     NULL, -- end of the TTL; NULL = never
+    locked_until      datetime2(6)     NULL, -- end of the lease, or of the backoff
+    published_at      datetime2(6)     NULL,
+    finished_at       datetime2(6)     NULL, -- set exactly in published and abandoned
+    lock_token        uniqueidentifier NULL, -- the fence: a fresh one for each claim
+    attempts          int              NOT NULL CONSTRAINT outbox_default_attempts DEFAULT 0, -- attempts spent
+    crashes           int              NOT NULL CONSTRAINT outbox_default_crashes DEFAULT 0,  -- leases that ran out
+    priority          int              NOT NULL CONSTRAINT outbox_default_priority DEFAULT 0,
+    -- A lane is a quarter of the keys. Rows without a key are spread by their message id. Both branches are nvarchar, so
+    -- that a key's lane depends on its own bytes alone; every part is deterministic and precise, as an index demands.
+    lane              AS (CONVERT(int, SUBSTRING(HASHBYTES('MD5', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 3)
+                          PERSISTED NOT NULL,
+    parked            bit              NOT NULL CONSTRAINT outbox_default_parked DEFAULT 0,   -- taken out of the claim's way
+    isolated          bit              NOT NULL CONSTRAINT outbox_default_isolated DEFAULT 0, -- claimed alone: a crash is its own
+    message_id        uniqueidentifier NOT NULL,
+    status            nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT outbox_default_status DEFAULT N'pending',
+    locked_by         nvarchar(256)    NULL,
+    target_broker     nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
+    stream            nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NOT NULL,
+    type              nvarchar(512)    COLLATE Latin1_General_100_BIN2 NOT NULL,
+    ordering_key      nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NULL, -- NULL = unordered
+    content_type      nvarchar(256)    NOT NULL CONSTRAINT outbox_default_content_type DEFAULT N'application/json',
+    aggregate_type    nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,
+    aggregate_id      nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,
+    correlation_id    nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,
+    causation_id      nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,
+    tenant_id         nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,
+    broker_message_id nvarchar(max)    NULL,
+    headers           nvarchar(max)    NULL, -- JSON object of strings
+    last_error        nvarchar(max)    NULL, -- JSON {class, message, at, attempt}
+    payload           varbinary(max)   NOT NULL,
+    -- Clustered by id: rows are written at the end, and the rows of a claim, which were written together, lie together.
+    -- Message ids would scatter them: SQL Server sorts a uniqueidentifier by its last bytes first, which are random also
+    -- in version 7. The price is a hot last page, and an order that the planner could follow through all published rows;
+    -- that is why the claim names its index.
+    CONSTRAINT outbox_pkey PRIMARY KEY CLUSTERED (id),
+    CONSTRAINT outbox_once UNIQUE NONCLUSTERED (message_id, target_broker), -- 272 of 1,700 bytes
+    -- LIKE, because = ignores trailing spaces and would let N'pending ' through.
+    CONSTRAINT outbox_status CHECK (status IN (N'pending', N'processing', N'published', N'failed', N'abandoned')
+                                      AND status NOT LIKE N'% '),
+    CONSTRAINT outbox_is_finished CHECK ((status IN (N'published', N'abandoned') AND finished_at IS NOT NULL)
+                                           OR (status NOT IN (N'published', N'abandoned') AND finished_at IS NULL)),
+    CONSTRAINT outbox_is_published CHECK ((status = N'published' AND published_at IS NOT NULL)
+                                            OR (status <> N'published' AND published_at IS NULL)),
+    CONSTRAINT outbox_lease CHECK (status <> N'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL))
+);
+
+-- A large claim or purge stays with its row locks: a lock on the whole table would stop every writer.
+ALTER TABLE app.outbox SET (LOCK_ESCALATION = DISABLE);
+
+-- Claims and probes read this index and no other; the included columns are all that the choice looks at. Its key
+-- and its predicate do not change when a row is claimed, so an entry never moves: a scan in order meets each row once.
+-- The ordering key is included, not a key column: it may have 2,048 bytes and a key no more than 1,700.
+CREATE INDEX outbox_open ON app.outbox (target_broker, lane, id)
+    INCLUDE (status, locked_until, available_at, ordering_key, crashes)
+    WHERE finished_at IS NULL AND parked = 0;
+
+-- Purge and the history of a broker.
+CREATE INDEX outbox_finished ON app.outbox (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;

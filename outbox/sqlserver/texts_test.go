@@ -1,0 +1,233 @@
+package sqlserver
+
+import (
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// batches lists every text that is sent as a batch, by name, and the names of its parameters.
+func batches(t *testing.T, table string) (texts map[string]string, params map[string][]string) {
+	t.Helper()
+	store, err := New(nil, table)
+	require.NoError(t, err)
+	texts = map[string]string{
+		"renew": store.sql.renew, "ready": store.sql.ready, "purge published": store.sql.purgePublished,
+		"purge abandoned": store.sql.purgeAbandoned, "finished brokers": store.sql.finishedBrokers, "take": store.sql.take,
+		"release": store.sql.release, "counts": store.sql.counts, "last errors": store.sql.lastErrors,
+		"migrate": store.sql.migrate, "record": store.sql.record, "check": store.sql.check, "replica": store.sql.replica,
+		"applied": store.sql.applied,
+	}
+	purge := []string{"broker", "limit", "retention_seconds", "retention_micros"}
+	params = map[string][]string{
+		"renew": {"broker", "lane", "claim_lock", "token", "first", "last", "lease_seconds", "lease_micros"},
+		"ready": {"broker"}, "purge published": purge, "purge abandoned": purge, "take": {"lock"}, "release": {"lock"},
+		"migrate": {"lock"}, "record": {"version", "name"},
+	}
+	for p, text := range store.sql.exchange {
+		if p == (parts{}) {
+			continue
+		}
+		name := fmt.Sprintf("exchange published=%t other=%t claim=%d", p.published, p.other, p.claim)
+		texts[name] = text
+		claim := *testClaim
+		claim.Unordered = p.claim == unorderedClaim
+		x := exchange{store: store, settlement: testSettlement, claim: &claim}
+		args, err := x.args(p)
+		require.NoError(t, err)
+		for _, arg := range args {
+			params[name] = append(params[name], arg.(sql.NamedArg).Name)
+		}
+	}
+	return texts, params
+}
+
+// The texts as the server gets them. FANOUT_UPDATE_GOLDEN writes the files anew.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	texts, _ := batches(t, "app.outbox")
+	for file, wanted := range map[string]func(name string) bool{
+		"exchange.golden.sql": func(name string) bool {
+			return name == "exchange published=true other=true claim=1" || name == "exchange published=false other=false claim=2"
+		},
+		"others.golden.sql": func(name string) bool { return !strings.HasPrefix(name, "exchange") },
+	} {
+		var b strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(texts)) {
+			if wanted(name) {
+				fmt.Fprintf(&b, "-- %s\n%s\n", name, texts[name])
+			}
+		}
+		golden(t, file, b.String())
+	}
+	steps, err := Migrations("app.outbox")
+	require.NoError(t, err)
+	for _, step := range steps {
+		golden(t, stepName(step)+".golden.sql", step.SQL)
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got)
+}
+
+var (
+	literal  = regexp.MustCompile(`'(?:[^']|'')*'`)
+	variable = regexp.MustCompile(`@?@(\w+)`)
+	declared = regexp.MustCompile(`(?i)[,\s]@(\w+)\s+(?:bit|int|bigint|datetime2|nvarchar|table)\b`)
+	argument = regexp.MustCompile(`@(Resource|LockMode|LockOwner|LockTimeout)\s*=`)
+)
+
+// A batch declares each variable once and uses what it declares or is given, and all that it is given.
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	texts, params := batches(t, "outbox_messages")
+	for name, text := range texts {
+		text = argument.ReplaceAllString(literal.ReplaceAllString(text, "''"), "")
+		known := map[string]bool{}
+		for _, param := range params[name] {
+			assert.False(t, known[param], "%s: @%s is given twice", name, param)
+			known[param] = true
+			assert.Regexp(t, `@`+param+`\b`, text, "%s: @%s is given in vain", name, param)
+		}
+		for _, match := range declared.FindAllStringSubmatch(text, -1) {
+			assert.False(t, known[match[1]], "%s: @%s is declared twice", name, match[1])
+			known[match[1]] = true
+		}
+		for _, match := range variable.FindAllStringSubmatch(text, -1) {
+			if !strings.HasPrefix(match[0], "@@") {
+				assert.True(t, known[match[1]], "%s: @%s is not declared", name, match[1])
+			}
+		}
+	}
+}
+
+// What every batch must have, whoever changes it.
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	texts, _ := batches(t, "outbox_messages")
+	for name, text := range texts {
+		assert.True(t, strings.HasPrefix(text, "SET NOCOUNT ON;\nSET XACT_ABORT ON;\nSET LOCK_TIMEOUT "), name)
+		assert.NotContains(t, text, "{{", name)
+		assert.NotContains(t, text, "?", "%s: the driver's old name takes it for a parameter", name)
+		begun, committed := strings.Count(text, "BEGIN TRANSACTION;"), strings.Count(text, "COMMIT TRANSACTION")
+		assert.Equal(t, begun, committed, name)
+		assert.Equal(t, begun, strings.Count(text, "ROLLBACK TRANSACTION;\n    THROW;"), name)
+		assert.Equal(t, strings.Count(text, "BEGIN TRY"), begun, "%s: no error leaves a transaction", name)
+		// Only losing a claim is harmless.
+		assert.Equal(t, strings.Count(text, "OUTPUT inserted.id INTO @claimed"), strings.Count(text, "DELAYED_DURABILITY"), name)
+		for _, later := range []string{"GREATEST", "LEAST(", ">>", "<<", "WINDOW ", "GENERATE_SERIES", "STRING_AGG", "JSON_OBJECT", "DROP TABLE IF"} {
+			assert.NotContains(t, text, later, "%s: 2016 does not know that", name)
+		}
+		for _, clause := range regexp.MustCompile(`WITH \(([A-Z][^)]*\)?[^)]*)\)`).FindAllString(text, -1) {
+			if strings.Contains(clause, "READPAST") {
+				assert.Contains(t, clause, "READCOMMITTEDLOCK", "%s: READPAST wants locks where reads use row versions", name)
+			}
+		}
+	}
+}
+
+// The claim tests again what it chose by, and takes its time after the lock.
+func TestClaimTexts(t *testing.T) {
+	t.Parallel()
+	for p, text := range exchangeTexts("outbox_messages") {
+		if p.claim == noClaim {
+			continue
+		}
+		update := text[strings.LastIndex(text, "UPDATE m"):]
+		assert.Contains(t, update, "m.status IN (N'pending', N'failed', N'processing')")
+		assert.Contains(t, update, "(m.locked_until IS NULL OR m.locked_until <= @now)")
+		assert.Equal(t, p.published, strings.Contains(text, "@published"))
+		assert.Equal(t, p.other, strings.Contains(text, "@other"))
+		assert.Equal(t, p.claim == orderedClaim, strings.Contains(text, "@claim_lock"))
+		inOrder(t, text, "SELECT @published_rows AS fanout_published", "SELECT @other_rows AS fanout_other", "AS fanout_busy", "AS fanout_id")
+		if p.claim == orderedClaim {
+			_, claim, _ := strings.Cut(text, "DECLARE @busy")
+			inOrder(t, claim, "sp_getapplock", "SET @now = SYSUTCDATETIME()", "READPAST", "NOLOCK", "UPDATE m", "COMMIT TRANSACTION", "AS fanout_busy", "m.payload")
+			assert.Equal(t, 1, strings.Count(claim, "READPAST"), "what is passed over must be found again by the dirty read")
+		}
+	}
+}
+
+// inOrder checks that those of the parts that the text has stand in it in this order.
+func inOrder(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	last := -1
+	for _, part := range parts {
+		if at := strings.Index(text, part); at >= 0 {
+			assert.Greater(t, at, last, part)
+			last = at
+		}
+	}
+}
+
+func TestLanes(t *testing.T) {
+	t.Parallel()
+	lanes := make([]string, outbox.Lanes)
+	for lane := range lanes {
+		lanes[lane] = fmt.Sprintf("(%d)", lane)
+	}
+	store, err := New(nil, "")
+	require.NoError(t, err)
+	assert.Contains(t, store.sql.ready, "(VALUES "+strings.Join(lanes, ", ")+") AS lanes")
+	steps, err := Migrations("outbox_messages")
+	require.NoError(t, err)
+	assert.Contains(t, steps[0].SQL, fmt.Sprintf("& %d)", outbox.Lanes-1))
+}
+
+// A step is one batch: GO is a word of the tools, not of the server.
+func TestMigrationTexts(t *testing.T) {
+	t.Parallel()
+	steps, err := Migrations("app.Outbox_1")
+	require.NoError(t, err)
+	for _, step := range steps {
+		assert.NotRegexp(t, `(?mi)^\s*GO\s*$`, step.SQL)
+		assert.NotContains(t, step.SQL, "{{")
+		assert.NotRegexp(t, `\b(INDEX|CONSTRAINT) app\.`, step.SQL, "names of indexes and constraints have no schema")
+	}
+	assert.Contains(t, steps[0].SQL, "CREATE TABLE app.Outbox_1 (")
+	assert.Contains(t, steps[0].SQL, "CREATE INDEX Outbox_1_open ON app.Outbox_1 (target_broker, lane, id)")
+}
+
+// Every file is used.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	files, err := fs.Glob(sqlFiles, "sql/*.sql")
+	require.NoError(t, err)
+	source, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	var code strings.Builder
+	for _, file := range source {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if !strings.HasSuffix(file, "_test.go") {
+			code.Write(text)
+		}
+	}
+	for _, file := range files {
+		text, err := fs.ReadFile(sqlFiles, file)
+		require.NoError(t, err)
+		assert.NotRegexp(t, `'[^'\n]*--[^'\n]*'`, string(text), "what looks like a comment in a literal would be cut off")
+		assert.Contains(t, code.String(), `"`+strings.TrimSuffix(filepath.Base(file), ".sql")+`"`)
+	}
+}
