@@ -89,7 +89,7 @@ type Capabilities struct {
 }
 
 // Fields returns the flat fields of a message in a fixed order: id, type, correlation_id when present, content_type when it is
-// DefaultContentType, then the attributes in their order. It is what a broker with headers, attributes or stream fields
+// not DefaultContentType, then the attributes in their order. It is what a broker with headers, attributes or stream fields
 // sends beside the payload. yield returning false stops the walk.
 func (m *Message) Fields(yield func(name, value string) bool) {
 	if !yield(FieldID, m.ID) || !yield(FieldType, m.Type) {

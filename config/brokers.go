@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -94,13 +95,26 @@ func (r *reader) refuseOthers(entry *object, broker *Broker, takes ...string) {
 	}
 }
 
-// checkRedisURL looks at the scheme alone: the rest is for the client to judge.
-func (r *reader) checkRedisURL(entry *object, url Secret) {
-	known := func(scheme string) bool { return strings.HasPrefix(url.Reveal(), scheme) }
+// checkURL refuses what no client can read. Connection strings in other forms than a URL are the driver's to judge.
+func (r *reader) checkURL(entry *object, name string, secret Secret) {
+	f := entry.find(name)
+	if f == nil || f.bad || !strings.Contains(secret.Reveal(), "://") {
+		return
+	}
+	if _, err := url.Parse(secret.Reveal()); err != nil { // whose text would quote the password
+		r.rejectf(f, "cannot be read as a URL: check the port, and write special characters in the password as %%40 and the like")
+	}
+}
+
+// checkRedisURL looks at the scheme; the rest is for the client to judge.
+func (r *reader) checkRedisURL(entry *object, secret Secret) {
+	known := func(scheme string) bool { return strings.HasPrefix(secret.Reveal(), scheme) }
 	f := entry.find("url")
 	if f != nil && !f.bad && !slices.ContainsFunc([]string{"redis://", "rediss://", "unix://"}, known) {
 		r.rejectf(f, "must begin with redis://, rediss:// or unix://")
+		return
 	}
+	r.checkURL(entry, "url", secret)
 }
 
 func (r *reader) require(entry *object, name, example string) {

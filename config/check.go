@@ -68,6 +68,27 @@ func (r *reader) checkReferences(cfg *Config, section *outboxSection, brokers *o
 	}
 }
 
+// checkStreams refuses two brokers that are one and the same place: the internal and the stripped form of an event, or two
+// copies of it, would stand in the same streams.
+func (r *reader) checkStreams(cfg *Config, targets []*target) {
+	seen := map[[4]string]*target{}
+	for _, target := range targets {
+		broker := cfg.Brokers[target.name]
+		if !slices.Contains(cfg.BrokerNames(), target.name) || broker.Type != TypeRedis && broker.Type != TypePubSub {
+			continue
+		}
+		place := [4]string{broker.Type, broker.URL.Reveal(), broker.Project, broker.Endpoint}
+		if place == [4]string{broker.Type} { // its own problem was reported
+			continue
+		}
+		if first := seen[place]; first != nil {
+			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another server, database or project", first.name)
+			continue
+		}
+		seen[place] = target
+	}
+}
+
 // checkTarget compares a broker's settings with each other and with those of the outbox.
 func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target) {
 	broker, policy := cfg.Brokers[target.name], cfg.Policy(target.name)

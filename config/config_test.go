@@ -104,8 +104,8 @@ brokers:
   default: {type: redis, url: redis://x, workers: 1, batch_size: 10, publish_timeout: 5s, ordering: per_key,
             retry: {max_attempts: 2, base_delay: 1s, multiplier: 1.5, max_delay: 5s, jitter: 0.5},
             retention: {published: 1h, abandoned: 2d}}
-  other: {type: redis, url: redis://x, retry: {max_delay: 30s}, retention: {abandoned: 1d12h}}
-  plain: {type: redis, url: redis://x}
+  other: {type: redis, url: redis://y, retry: {max_delay: 30s}, retention: {abandoned: 1d12h}}
+  plain: {type: redis, url: redis://z}
 cleanup: {interval: 10m, published_retention: 2h, abandoned_retention: 3h, batch_size: 10}
 `
 

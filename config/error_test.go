@@ -41,3 +41,16 @@ func TestWarnings(t *testing.T) {
 	}, warnings("outbox:\n poll:\n   max: 90m\n\n workers: 5\nbrokers:\n  default: {type: memory}\n  idle: {type: memory, workers: 6}\n"))
 	assert.Empty(t, warnings("databases: {x: {driver: sqlite}}\noutbox: {external_brokers: []}\nbrokers: {default: {type: redis, url: redis://x}}\n"))
 }
+
+func TestConnectionStrings(t *testing.T) {
+	t.Parallel()
+	source := "databases:\n  a: {driver: postgres, dsn: \"postgres://u:s3cr%et@h/db\"}\n  b: {driver: sqlite, dsn: \"50%.db\"}\n" +
+		"outbox: {external_brokers: [x, y]}\nbrokers:\n  default: {type: redis, url: \"redis://h:1/0\"}\n" +
+		"  x: {type: redis, url: \"redis://h:1/0\"}\n  y: {type: redis, url: \"redis://:s3cr%et@h:1/0\"}\n"
+	_, err := config.Parse([]byte(source), "fanout.yaml")
+	require.ErrorContains(t, err, "fanout.yaml:2:30: databases.a.dsn: cannot be read as a URL")
+	require.ErrorContains(t, err, "fanout.yaml:8:25: brokers.y.url: cannot be read as a URL")
+	require.ErrorContains(t, err, `brokers.x: is the same place as broker "default"`)
+	assert.NotContains(t, err.Error(), "s3cr")
+	assert.NotContains(t, err.Error(), "databases.b")
+}

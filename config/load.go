@@ -76,6 +76,7 @@ func (r *reader) read(source []byte) *Config {
 	for _, target := range targets {
 		r.checkTarget(cfg, shared, target)
 	}
+	r.checkStreams(cfg, targets)
 	r.adviseOn(cfg, shared, targets)
 	if len(r.problems) == 0 {
 		r.checkAgain(cfg, shared)

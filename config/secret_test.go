@@ -108,8 +108,8 @@ func TestErrorsKeepSecrets(t *testing.T) {
 // A value cannot become YAML: neither the variable's content nor its place decides what the document is.
 func TestVariablesCannotAddYAML(t *testing.T) {
 	t.Parallel()
-	cfg := parse(t, minimal+"  extra: {type: redis, url: 'redis://${X}'}\n", env("X", "h\", type: memory, # ' }\\ ~ *x &y !z"))
+	cfg := parse(t, minimal+"  extra: {type: redis, url: 'redis://h/?x=${X}'}\n", env("X", "h\", type: memory, # ' }\\ ~ *x &y !z"))
 	assert.Equal(t, config.TypeRedis, cfg.Brokers["extra"].Type)
-	assert.Equal(t, "redis://h\", type: memory, # ' }\\ ~ *x &y !z", cfg.Brokers["extra"].URL.Reveal())
+	assert.Equal(t, "redis://h/?x=h\", type: memory, # ' }\\ ~ *x &y !z", cfg.Brokers["extra"].URL.Reveal())
 	assert.Len(t, cfg.Brokers, 2)
 }

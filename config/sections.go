@@ -39,6 +39,7 @@ func (r *reader) readDatabases(section *object, cfg *Config) {
 			r.problemf(entry.at, entry.path, "driver is missing: use postgres, sqlserver or sqlite")
 		}
 		entry.secret("dsn", &database.DSN)
+		r.checkURL(entry, "dsn", database.DSN)
 		entry.close()
 		cfg.Databases[name] = database
 	})

@@ -63,7 +63,8 @@ func WithCausationID(ctx context.Context, id string) context.Context {
 	return with(ctx, func(cx *Context) { cx.CausationID = id })
 }
 
-// WithTenantID sets the tenant, which travels as the extension tenant_id.
+// WithTenantID sets the tenant, which travels as the extension tenant_id. Mind
+// that extensions leave with external messages.
 func WithTenantID(ctx context.Context, id string) context.Context {
 	return with(ctx, func(cx *Context) { cx.TenantID = id })
 }
@@ -93,7 +94,7 @@ func WithPriority(ctx context.Context, p PriorityLevel) context.Context {
 }
 
 // WithExtension adds an extension to the events raised under ctx; values as for
-// [Extension].
+// [Extension]. Mind that extensions leave with external messages.
 func WithExtension(ctx context.Context, name string, value any) context.Context {
 	return with(ctx, func(cx *Context) {
 		cx.Extensions = maps.Clone(cx.Extensions)

@@ -1,7 +1,9 @@
 package envelope
 
-// PriorityLevel says which of two messages that are both ready is delivered
-// first. It never changes the order of messages that share an ordering key.
+// PriorityLevel says how much a message matters. It travels with the message
+// (domain.priority, internal form only) and stands in the outbox row; brokers can
+// act on it, as Redis Streams does with its backfill stream. It never changes the
+// order in which rows are delivered.
 // Every value from [PriorityBulk] to [PriorityCritical] is valid, those between
 // the named levels too.
 //

@@ -41,16 +41,20 @@ func (a *Aggregate) fanoutRecorder() *Recorder {
 	return a.recorder
 }
 
-type aggregate interface{ fanoutRecorder() *Recorder }
+// Root is every type that embeds Aggregate, as a pointer: the root of an aggregate.
+type Root interface {
+	Raise(event any, options ...envelope.Option)
+	fanoutRecorder() *Recorder
+}
 
-var aggregateType = reflect.TypeFor[aggregate]()
+var rootType = reflect.TypeFor[Root]()
 
 // IsAggregate reports whether a struct type, or what a pointer type points to, embeds Aggregate.
 func IsAggregate(t reflect.Type) bool {
 	if t.Kind() != reflect.Pointer {
 		t = reflect.PointerTo(t)
 	}
-	return t.Implements(aggregateType)
+	return t.Implements(rootType)
 }
 
 // RecorderOf returns the recorder of an aggregate, given as a struct value. A value that cannot be addressed is a copy: it
@@ -62,11 +66,11 @@ func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 		}
 		addressable := reflect.New(v.Type())
 		addressable.Elem().Set(v)
-		a, _ := reflect.TypeAssert[aggregate](addressable)
+		a, _ := reflect.TypeAssert[Root](addressable)
 		recorder = a.fanoutRecorder()
 		return recorder, recorder.Len() > 0 // a fresh one would be lost with the copy
 	}
-	a, ok := reflect.TypeAssert[aggregate](v.Addr())
+	a, ok := reflect.TypeAssert[Root](v.Addr())
 	if !ok {
 		return nil, false
 	}
@@ -75,8 +79,8 @@ func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 
 // Pending returns the events that an aggregate has raised and that no commit has written yet, oldest first. It is meant
 // for tests and assertions.
-func Pending(a interface{ fanoutRecorder() *Recorder }) []any {
-	recorder := a.fanoutRecorder()
+func Pending(root Root) []any {
+	recorder := root.fanoutRecorder()
 	recorder.mu.Lock()
 	defer recorder.mu.Unlock()
 	events := make([]any, len(recorder.events))

@@ -104,7 +104,7 @@ func explainPlan(t *testing.T, conn *pgx.Conn, text, args string) string {
 	}
 	exec(t, conn, "BEGIN")
 	defer exec(t, conn, "ROLLBACK")
-	exec(t, conn, readSQL("hash_join", ""))
+	exec(t, conn, readSQL("settings", ""))
 	rows, err := conn.Query(t.Context(), "EXPLAIN (COSTS OFF) EXECUTE planned"+args, pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -19,7 +19,7 @@ func (x *exchange) settle() {
 		return
 	}
 	x.send(nil, begin)
-	x.send(nil, x.store.sql.hashJoin)
+	x.send(nil, x.store.sql.settings)
 	if other {
 		x.send(nil, x.store.sql.lock, laneLock(x.settlement.Lease.Broker, x.settlement.Lease.Lane))
 		x.markOther()

@@ -20,6 +20,8 @@ var claimTests = []test{
 	{name: "NotBefore", run: testNotBefore},
 	{name: "Expired", run: testExpired},
 	{name: "FinishedRowsAreNeverClaimed", run: testFinished},
+	{name: "OldestFirst", run: testOldestFirst},
+	{name: "LockedRowsArePassedOver", run: testLockedRows},
 	{name: "Busy", run: testBusy},
 	{name: "NoRequest", run: testNoRequest},
 	{name: "CancelledContext", run: testCancelled},
@@ -159,6 +161,37 @@ func testFinished(t *table) {
 		assert.Empty(t, batch.Messages)
 		assert.Zero(t, batch.Seen)
 	}
+}
+
+// A row that was touched is still the oldest.
+func testOldestFirst(t *table) {
+	ids := t.add(t.keys(3)...)
+	for _, isUnordered := range []bool{false, true} {
+		for range 3 {
+			claim := t.request(limit(1), func(c *outbox.Claim) { c.Unordered = isUnordered })
+			claim.Window = 1
+			result, err := t.Store.Exchange(t.Context(), nil, claim)
+			require.NoError(t, err)
+			batch := result.Batch
+			require.Equal(t, ids[:1], taken(batch))
+			require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+		}
+	}
+}
+
+// Without order, rows that somebody is changing at this moment are no reason to wait.
+func testLockedRows(t *table) {
+	if t.OneWriter {
+		t.Skip("writers take turns on this database")
+	}
+	ids := t.add(t.keys(3)...)
+	tx, err := t.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), t.render("UPDATE {t} SET priority = 1 WHERE id = ?"), ids[1])
+	require.NoError(t, err)
+	assert.Equal(t, []int64{ids[0], ids[2]}, taken(t.claim(unordered)))
+	require.NoError(t, tx.Rollback())
+	assert.Equal(t, ids[1:2], taken(t.claim(unordered)))
 }
 
 func testBusy(t *table) {

@@ -43,6 +43,7 @@ func testPublished(t *table) {
 		got.PublishedAgo, got.FinishedAgo = 0, 0
 		assert.Equal(t, state{Status: "published", Attempts: 1, BrokerMessageID: []string{"1700000000000-0", ""}[n]}, got)
 	}
+	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} WHERE broker_message_id IS NULL"), "a broker that gives no id")
 }
 
 func testRetry(t *table) {

@@ -1,0 +1,4 @@
+-- Settings of a settlement's transaction. Its rows are joined by hash: with stale statistics the planner expects one open
+-- row, and a nested loop over two lists of thousands would keep the lane's lock for seconds. For lock_timeout see lock.sql.
+SELECT set_config('enable_nestloop', 'off', true)
+     , set_config('lock_timeout', '10s', true)
