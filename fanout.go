@@ -79,10 +79,7 @@ func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log
 // broker may be down, and is tried when there is something to deliver. All problems are reported in one error. The relay
 // does nothing until Run; close it in any case.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
-	o := &options{handles: map[string]*gorm.DB{}, brokers: map[string]brokers.Broker{}, types: map[string]BrokerFactory{}, log: slog.Default()}
-	for _, option := range opts {
-		option(o)
-	}
+	o := gather(opts)
 	r := &Relay{stores: map[string]outbox.FullStore{}, brokers: map[string]brokers.Broker{}}
 	err := errors.Join(o.checkHandles(cfg), r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
 	if err == nil {
@@ -93,6 +90,14 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, erro
 		return nil, err
 	}
 	return r, nil
+}
+
+func gather(opts []Option) *options {
+	o := &options{handles: map[string]*gorm.DB{}, brokers: map[string]brokers.Broker{}, types: map[string]BrokerFactory{}, log: slog.Default()}
+	for _, option := range opts {
+		option(o)
+	}
+	return o
 }
 
 // checkHandles finds handles that the configuration does not know, and plugins that write elsewhere than the relay reads.
@@ -173,7 +178,8 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	return nil
 }
 
-// Run delivers and purges until ctx ends, finishes or releases what is in hand, and closes the relay. Run a relay once.
+// Run delivers and purges until ctx ends, finishes or releases what is in hand, and closes the relay. Run a relay once, and
+// let the program end only after Run has returned: rows that a process had in hand when it died wait until their lease ends.
 func (r *Relay) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { return r.engine.Run(ctx) })

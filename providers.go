@@ -42,6 +42,20 @@ func OpenStore(ctx context.Context, cfg *config.Config, name string) (outbox.Ful
 	return store, nil
 }
 
+// OpenBroker makes the client of one broker of the configuration, for tools that ask whether it is there. The caller closes
+// it. Of the options, WithBroker and WithBrokerType count.
+func OpenBroker(ctx context.Context, cfg *config.Config, name string, opts ...Option) (brokers.Broker, error) {
+	broker, ok := cfg.Brokers[name]
+	if !ok {
+		return nil, fmt.Errorf("fanout: the configuration has no broker %q (it has %q)", name, slices.Sorted(maps.Keys(cfg.Brokers)))
+	}
+	opened, err := openBroker(ctx, name, broker, gather(opts))
+	if err != nil {
+		return nil, fmt.Errorf("fanout: broker %q: %w", name, err)
+	}
+	return opened, nil
+}
+
 // spareConns are the connections of a store beside one for each worker: for renewals, probes and the purge.
 const spareConns = 3
 

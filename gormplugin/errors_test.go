@@ -117,3 +117,15 @@ func TestUseReportsEverything(t *testing.T) {
 		}
 	})
 }
+
+// Without the table the first commit says what to do, and rolls back.
+func TestMissingTable(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		require.NoError(b.t, b.db.Exec("ALTER TABLE outbox_messages RENAME TO elsewhere").Error)
+		err := b.db.Create(placed("1")).Error
+		require.ErrorIs(b.t, err, outbox.ErrSchema)
+		require.ErrorContains(b.t, err, "fanout migrate")
+		assert.Zero(b.t, b.orders())
+	})
+}

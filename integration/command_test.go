@@ -285,3 +285,44 @@ brokers: {default: {type: memory}}
 	require.Zero(t, printed.code, printed.stderr)
 	assert.Equal(t, 3, strings.Count(printed.stdout, "CREATE TABLE my_outbox ("))
 }
+
+// The statement of docs/plain-sql.md sends abandoned rows again.
+func TestAbandonedRowsAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.Zero(t, b.run("migrate").code)
+	b.insert(10)
+	_, err := b.db.ExecContext(t.Context(), "UPDATE outbox_messages SET content_type = 'nonsense'")
+	require.NoError(t, err)
+	r := b.relay()
+	eventually(t, func() bool { return b.count("status = 'abandoned'") == 10 })
+
+	document, err := os.ReadFile("../docs/plain-sql.md")
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(document), "```sql\nUPDATE")
+	require.True(t, ok)
+	statement, _, _ := strings.Cut("UPDATE"+rest, "```")
+	statement = strings.Replace(statement, "'partner'", "'default'", 1)
+	_, err = b.db.ExecContext(t.Context(), "UPDATE outbox_messages SET content_type = 'application/json'")
+	require.NoError(t, err)
+	_, err = b.db.ExecContext(t.Context(), statement)
+	require.NoError(t, err)
+	eventually(t, func() bool { return b.count("status = 'published' AND attempts = 1") == 10 })
+	code, _ := r.stop()
+	assert.Zero(t, code)
+}
+
+// Rows that nobody delivers are named.
+func TestOrphans(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.Zero(t, b.run("migrate").code)
+	b.insert(3)
+	_, err := b.db.ExecContext(t.Context(), "UPDATE outbox_messages SET target_broker = 'removed'")
+	require.NoError(t, err)
+	validated := b.run("validate")
+	assert.Zero(t, validated.code)
+	assert.Contains(t, validated.stderr, `3 rows wait for broker "removed", which is not configured`)
+	assert.Contains(t, validated.stdout, "broker default: reached")
+	assert.Contains(t, b.run("status").stdout, "removed (not configured!)")
+}

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -109,7 +110,10 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 
 func (d *delivery) abandon(m *Message, outcome Outcome) {
 	d.settlement.Other = append(d.settlement.Other, outcome)
-	d.log.Error("message abandoned", "message_id", m.MessageID, "type", m.Type, "destination", m.Stream, "last_error", outcome.LastError)
+	var last LastError
+	_ = json.Unmarshal([]byte(outcome.LastError), &last) // we have just encoded it
+	d.log.Error("message abandoned", "message_id", m.MessageID, "type", m.Type, "destination", m.Stream, "attempts", last.Attempt,
+		"class", last.Class, "error", last.Message)
 }
 
 // hold keeps back the later messages of a key. After an abandoned head the key goes on, but only with the next claim,

@@ -3,7 +3,10 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -58,6 +61,9 @@ func (i *Inserter) insert(ctx context.Context, db Execer, rows []Row, texts *syn
 			args = i.dialect.rowArgs(args, &rows[r])
 		}
 		if _, err := db.ExecContext(ctx, text.(string), args...); err != nil { //nolint:forcetypeassert // the map holds nothing else
+			if missingTable(err) {
+				err = fmt.Errorf("%w (%w)", ErrSchema, err)
+			}
 			return fmt.Errorf("outbox: insert %d rows into %s: %w", n, i.table, err)
 		}
 		rows = rows[n:]
@@ -142,4 +148,21 @@ func appendColumns(dst []byte, prefix string) []byte {
 		dst = append(append(dst, prefix...), name...)
 	}
 	return dst
+}
+
+// missingTable reports whether the database said that the table, or a column of it, does not exist. No driver is linked
+// here; each is known by its own way to say so.
+func missingTable(err error) bool {
+	var (
+		postgres  interface{ SQLState() string }
+		sqlServer interface{ SQLErrorNumber() int32 }
+	)
+	switch {
+	case errors.As(err, &postgres):
+		return slices.Contains([]string{"42P01", "42703", "3F000"}, postgres.SQLState()) // undefined table, column, schema
+	case errors.As(err, &sqlServer):
+		return slices.Contains([]int32{207, 208}, sqlServer.SQLErrorNumber()) // invalid column, invalid object
+	default:
+		return strings.Contains(err.Error(), "no such table") || strings.Contains(err.Error(), "has no column named") // SQLite
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -61,12 +62,21 @@ func rootCommand() *cobra.Command {
 		Short:         "A transactional outbox for GORM that fans out to many brokers",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       version(),
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(demoCommand(), migrateCommand(), validateCommand(), relayCommand(), statusCommand())
 	return root
+}
+
+// version is that of the module, as the build knows it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
 }
 
 // noArgs refuses words that no command wants.

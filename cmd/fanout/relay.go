@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
@@ -34,6 +35,7 @@ func relayCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		redis.SetLogger(redisLog{log}) // its client would print to standard error, past our log
 		cfg, err := load(cmd, *path)
 		if err != nil {
 			return err
@@ -51,10 +53,18 @@ func relayCommand() *cobra.Command {
 			log.Info("processor stopped", "database", s.Database, "broker", s.Broker, "published", s.Published, "retried", s.Retried,
 				"abandoned", s.Abandoned, "released", s.Released, "lease_lost", s.LeaseLost)
 		}
-		log.Info("relay stopped", "ran", time.Since(started).Round(time.Millisecond))
+		log.Info("relay stopped", "ran", time.Since(started).Round(time.Millisecond).String())
 		return err
 	}
 	return cmd
+}
+
+// redisLog takes what the Redis client has to say: each failed dial, which the relay sums up itself.
+type redisLog struct{ log *slog.Logger }
+
+// Printf implements the client's interface.
+func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
+	l.log.DebugContext(ctx, "redis client", "says", fmt.Sprintf(format, args...))
 }
 
 func newLogger(cmd *cobra.Command, level string, asJSON bool) (*slog.Logger, error) {

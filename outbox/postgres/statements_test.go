@@ -129,7 +129,7 @@ func TestStatements(t *testing.T) {
 		{"claim without order", "BEGIN WITH COMMIT SELECT", exchange(nil, free)},
 		{"settle", "BEGIN SELECT UPDATE COMMIT", exchange(published, nil)},
 		{"settle and claim", "BEGIN SELECT UPDATE COMMIT " + claimed, exchange(published, claim)},
-		{"settle failures and claim", "BEGIN SELECT SELECT" + strings.Repeat(" UPDATE", 2) + " COMMIT " + claimed, exchange(failed, claim)},
+		{"settle failures and claim", "BEGIN" + strings.Repeat(" SELECT", 2) + strings.Repeat(" UPDATE", 2) + " COMMIT " + claimed, exchange(failed, claim)},
 		{"renew", "BEGIN SELECT UPDATE COMMIT", func() error { _, err := store.Renew(t.Context(), lease); return err }},
 		{"ready", "SELECT", func() error { _, err := store.Ready(t.Context(), "b"); return err }},
 		{"nothing", "", exchange(nil, nil)},
