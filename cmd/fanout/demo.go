@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gorm-fanout/fanout/internal/demo"
+	"github.com/gorm-fanout/fanout/cmd/fanout/internal/demo"
 )
 
 func demoCommand() *cobra.Command {
