@@ -41,7 +41,7 @@ func (g *leaseGuard) renew(ctx context.Context, w *worker, batch *Batch) {
 		case <-ticker.C:
 		}
 		asked := time.Now()
-		kept, err := w.store.Renew(ctx, batch.Lease)
+		kept, err := renewOnce(ctx, w, batch)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -61,6 +61,12 @@ func (g *leaseGuard) renew(ctx context.Context, w *worker, batch *Batch) {
 			g.mu.Unlock()
 		}
 	}
+}
+
+func renewOnce(ctx context.Context, w *worker, batch *Batch) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
+	defer cancel()
+	return w.store.Renew(ctx, batch.Lease)
 }
 
 // over reports whether it is too late to send.

@@ -136,7 +136,7 @@ func (p *Processor) poll(ctx context.Context) {
 		case <-p.wake:
 		case <-timer.C:
 		}
-		lanes, err := p.store.Ready(ctx, p.broker)
+		lanes, err := p.look(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -153,6 +153,17 @@ func (p *Processor) poll(ctx context.Context) {
 		timer.Reset(interval)
 	}
 }
+
+// look asks which lanes hold something that is ready.
+func (p *Processor) look(ctx context.Context) ([]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.databaseTimeout())
+	defer cancel()
+	return p.store.Ready(ctx, p.broker)
+}
+
+// databaseTimeout bounds one call to the database: half a minute, or a quarter of a lease that is shorter, so that a renewal
+// can be tried again before the lease ends.
+func (p *Processor) databaseTimeout() time.Duration { return min(30*time.Second, p.policy.Lease/4) }
 
 // heard notes how the database answered, and says so when that is news: an outage must not fill the log.
 func (p *Processor) heard(failing *atomic.Bool, attempt string, err error) {

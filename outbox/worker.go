@@ -117,7 +117,7 @@ func (w *worker) pause(ctx context.Context, busy bool) (more bool) {
 // the lease is about to end anyway.
 func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Claim) (Exchanged, error) {
 	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by a shutdown.
-	exchanged, err := w.store.Exchange(ctx, settlement, claim)
+	exchanged, err := w.ask(ctx, settlement, claim)
 	if settlement == nil || exchanged.Settled != nil {
 		if ctx.Err() == nil {
 			w.heard(&w.claimFailing, "claim rows", err)
@@ -137,7 +137,7 @@ func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Cl
 		if ctx.Err() != nil {
 			break
 		}
-		again, retryErr := w.store.Exchange(ctx, settlement, nil)
+		again, retryErr := w.ask(ctx, settlement, nil)
 		if retryErr == nil {
 			// Rows that carry the token no more may have been settled by the first try: no verdict about leases.
 			return again, err
@@ -147,6 +147,13 @@ func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Cl
 	w.log.ErrorContext(ctx, "gave up writing the outcome of a batch: its messages will be delivered again, under the same ids, when their lease ends",
 		"error", err, "rows", len(settlement.Published)+len(settlement.Other))
 	return exchanged, err
+}
+
+// ask bounds one exchange: a database that is silent must not hold a worker for ever.
+func (w *worker) ask(ctx context.Context, settlement *Settlement, claim *Claim) (Exchanged, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
+	defer cancel()
+	return w.store.Exchange(ctx, settlement, claim)
 }
 
 func (w *worker) settled(settled *Settled) {
