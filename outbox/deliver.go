@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -49,7 +50,7 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 		}
 	}
 	d.send(ctx, sending, chunk, outgoing)
-	d.report()
+	d.report(ctx)
 	w.counters.count(d.settlement)
 	return d.settlement
 }
@@ -128,8 +129,16 @@ func (d *delivery) holds(m *Message) bool {
 	return m.OrderingKey != "" && !d.policy.Unordered && d.failedKeys[m.OrderingKey]
 }
 
+// errNothingTaken is how a batch counts of which the broker neither took nor judged anything: without a pause it would be
+// claimed and released again and again.
+var errNothingTaken = errors.New("none of the messages was sent")
+
 // report opens or closes the gate and says so once.
-func (d *delivery) report() {
+func (d *delivery) report(ctx context.Context) {
+	released := func(o Outcome) bool { return !o.Spent && o.Status != StatusAbandoned }
+	if d.unavailable == nil && !d.reached && ctx.Err() == nil && slices.ContainsFunc(d.settlement.Other, released) {
+		d.unavailable = errNothingTaken
+	}
 	switch {
 	case d.unavailable != nil:
 		if d.gate.report(false) {

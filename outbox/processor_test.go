@@ -432,3 +432,20 @@ func TestEngine(t *testing.T) {
 		}
 	})
 }
+
+// A broker that takes nothing and says nothing is not asked again and again without a pause.
+func TestProcessorPausesWhenNothingIsTaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		calls := 0
+		broker := &fake{publish: func(context.Context, brokers.Message) error { calls++; return brokers.ErrNotSent }}
+		r := newRig(t, path, broker, outbox.Policy{PollMax: 10 * time.Second})
+		t.Cleanup(func() { _ = r.db.Close() })
+		r.insert("", "x")
+		r.start()
+		time.Sleep(time.Minute)
+		r.stop()
+		assert.Positive(t, calls)
+		assert.Less(t, calls, 20)
+		assert.Equal(t, "pending 0", r.status("x"))
+	})
+}
