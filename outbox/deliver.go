@@ -142,11 +142,11 @@ func (d *delivery) report(ctx context.Context) {
 	switch {
 	case d.unavailable != nil:
 		if d.gate.report(false) {
-			d.log.Warn("broker unavailable: its messages wait, no attempt is spent", "error", d.unavailable)
+			d.log.WarnContext(ctx, "broker unavailable: its messages wait, no attempt is spent", "error", d.unavailable)
 		}
 	case d.reached:
 		if d.gate.report(true) {
-			d.log.Info("broker available again")
+			d.log.InfoContext(ctx, "broker available again")
 		}
 	default:
 		d.gate.leave()
