@@ -76,8 +76,13 @@ func Classify(err error) (Class, Scope) {
 	switch {
 	case err == nil:
 		return "", ""
-	case errors.As(err, &classified):
-		return classified.Class, classified.Scope
+	case errors.As(err, &classified) && classified.Class == ClassUnavailable:
+		if classified.Scope != ScopeDestination {
+			return ClassUnavailable, ScopeBroker
+		}
+		return ClassUnavailable, ScopeDestination
+	case errors.As(err, &classified) && (classified.Class == ClassPermanent || classified.Class == ClassNotSent):
+		return classified.Class, ""
 	case errors.Is(err, ErrNotSent):
 		return ClassNotSent, ""
 	case errors.Is(err, ErrClosed):

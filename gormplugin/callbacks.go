@@ -1,6 +1,7 @@
 package gormplugin
 
 import (
+	"fmt"
 	"reflect"
 
 	"gorm.io/gorm"
@@ -114,6 +115,7 @@ func (p *Plugin) end(db *gorm.DB) {
 		db.Commit()
 	}
 	db.Statement.ConnPool, _ = before.(gorm.ConnPool)
+	db.Statement.Settings.Delete(fmt.Sprintf("%p", db.Statement) + keyStarted) // where InstanceSet has put it
 }
 
 // savepoint watches raw SQL that runs as a prepared statement and so bypasses the transaction's ExecContext.

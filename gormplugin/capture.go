@@ -176,15 +176,10 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 	return nil
 }
 
-// source tells who raised an event. With events pending the answer is taken now, for GORM may overwrite the value before
-// the commit; without, when it is asked for.
+// source tells who raised an event. The answer is taken now: the variable may hold another aggregate by the time of the
+// commit, in a loop say, or in FindInBatches.
 func (a *found) source(db *gorm.DB) func() envelope.Source {
-	ctx, facts, value, expected := db.Statement.Context, a.facts, a.value, a.expected
-	read := func() envelope.Source { return facts.source(ctx, value, expected) }
-	if a.recorder.Len() == 0 {
-		return read
-	}
-	source := read()
+	source := a.facts.source(db.Statement.Context, a.value, a.expected)
 	return func() envelope.Source { return source }
 }
 

@@ -3,6 +3,7 @@ package gormplugin
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -83,4 +84,31 @@ func (p *pool) Ping() error {
 		return pinger.Ping()
 	}
 	return nil
+}
+
+// limits is the part of *sql.DB that resolvers set through the pool.
+type limits interface {
+	SetMaxOpenConns(n int)
+	SetMaxIdleConns(n int)
+	SetConnMaxLifetime(d time.Duration)
+	SetConnMaxIdleTime(d time.Duration)
+}
+
+func (p *pool) limit(set func(limits)) {
+	if inner, ok := p.ConnPool.(limits); ok {
+		set(inner)
+	} else if db, err := p.GetDBConn(); err == nil {
+		set(db)
+	}
+}
+
+// The setters of the pool stay in reach: a resolver looks for them on the pool itself.
+
+func (p *pool) SetMaxOpenConns(n int) { p.limit(func(l limits) { l.SetMaxOpenConns(n) }) }
+func (p *pool) SetMaxIdleConns(n int) { p.limit(func(l limits) { l.SetMaxIdleConns(n) }) }
+func (p *pool) SetConnMaxLifetime(d time.Duration) {
+	p.limit(func(l limits) { l.SetConnMaxLifetime(d) })
+}
+func (p *pool) SetConnMaxIdleTime(d time.Duration) {
+	p.limit(func(l limits) { l.SetConnMaxIdleTime(d) })
 }

@@ -72,7 +72,7 @@ func (t *tx) commit() error {
 	if err == nil {
 		err = t.plugin.insert(t.ctx, t.inserter, t.Tx, flush, rows)
 	}
-	left := t.journal.Left()
+	left := t.journal.Left(flush)
 	if err == nil && t.plugin.strict && len(left) > 0 {
 		err = &PendingError{Aggregates: left}
 	}

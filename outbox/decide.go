@@ -88,7 +88,7 @@ func (d Decider) AfterSend(m *Message, err error, now time.Time) Outcome {
 		if scope == brokers.ScopeDestination {
 			outcome.Delay = d.OutageDelay
 		}
-	case brokers.ClassRetryable:
+	default: // retryable
 		outcome.Spent = true
 		if m.Attempts+1 >= d.Retry.MaxAttempts {
 			outcome.Status = StatusAbandoned

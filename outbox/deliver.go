@@ -41,6 +41,7 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 		out, outcome, ok := w.decide.BeforeSend(m, time.Now())
 		if !ok {
 			d.abandon(m, outcome)
+			d.hold(m)
 			continue
 		}
 		chunk, outgoing = append(chunk, m), append(outgoing, out)
@@ -84,11 +85,13 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 func (d *delivery) settle(m *Message, result brokers.Result) {
 	if result.Err == nil {
 		d.reached = true
+		d.suspects.clear(m.ID)
 		d.settlement.Published = append(d.settlement.Published, Delivered{ID: m.ID, BrokerMessageID: result.BrokerMessageID})
 		return
 	}
 	d.hold(m)
 	class, scope := brokers.Classify(result.Err)
+	var delay time.Duration
 	switch {
 	case class == brokers.ClassUnavailable && scope == brokers.ScopeDestination:
 		d.reached = true
@@ -97,7 +100,9 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 			d.log.Warn("destination unavailable: its messages wait, no attempt is spent", "destination", m.Stream, "error", result.Err)
 		}
 	case class == brokers.ClassUnavailable:
-		d.unavailable = result.Err
+		result.Err, delay = d.judge(m, result.Err)
+	case class == brokers.ClassNotSent && d.closedTo[m.Stream]: // held up by its destination, not by its key
+		delay = d.decide.OutageDelay
 	case class != brokers.ClassNotSent:
 		d.reached = true
 	}
@@ -106,7 +111,24 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 		d.abandon(m, outcome)
 		return
 	}
+	outcome.Delay = max(outcome.Delay, delay)
 	d.settlement.Other = append(d.settlement.Other, outcome)
+}
+
+// judge tells an outage from a message that makes one. The first message to meet an outage is set aside for longer than
+// the next probe, which so uses others; when those pass and it fails again, the fault is its own and costs an attempt.
+func (d *delivery) judge(m *Message, err error) (verdict error, delay time.Duration) {
+	first := d.unavailable == nil
+	if (first || d.suspects.suspected(m.ID)) && d.suspects.accuse(m.ID, d.counters.published.Load()) {
+		d.log.Warn("a message meets an outage that others do not: it is charged with the attempt", "message_id", m.MessageID, "type", m.Type, "error", err)
+		d.reached = true
+		return brokers.Retryable(err), 0
+	}
+	d.unavailable = err
+	if first {
+		delay = 2 * d.gate.nextDelay()
+	}
+	return err, delay
 }
 
 func (d *delivery) abandon(m *Message, outcome Outcome) {

@@ -82,6 +82,13 @@ func (g *gate) report(available bool) (news bool) {
 	return (before == 0) != (g.failures == 0)
 }
 
+// nextDelay is how long the gate stays closed after the next failure.
+func (g *gate) nextDelay() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return min(g.min<<min(g.failures, 20), g.max)
+}
+
 // closed reports whether the broker counts as unavailable.
 func (g *gate) closed() bool {
 	g.mu.Lock()

@@ -11,7 +11,8 @@ import (
 // costs no renewal.
 type leaseGuard struct {
 	mu       sync.Mutex
-	deadline time.Time // nothing is sent after this
+	deadline time.Time   // nothing is sent after this
+	timer    *time.Timer // ends what is under way at the deadline
 	cancel   context.CancelCauseFunc
 	done     chan struct{}
 }
@@ -22,6 +23,7 @@ var errLeaseLost = errors.New("outbox: the lease was lost")
 func guardLease(ctx context.Context, w *worker, batch *Batch, claimedAt time.Time) (context.Context, *leaseGuard) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &leaseGuard{deadline: lastSend(claimedAt, w.policy.Lease), cancel: cancel, done: make(chan struct{})}
+	g.timer = time.AfterFunc(time.Until(g.deadline), func() { cancel(errLeaseLost) })
 	go g.renew(ctx, w, batch)
 	return ctx, g
 }
@@ -58,6 +60,7 @@ func (g *leaseGuard) renew(ctx context.Context, w *worker, batch *Batch) {
 		default:
 			g.mu.Lock()
 			g.deadline = lastSend(asked, w.policy.Lease)
+			g.timer.Reset(time.Until(g.deadline))
 			g.mu.Unlock()
 		}
 	}
@@ -85,6 +88,7 @@ func (g *leaseGuard) lose() {
 
 // stop ends the renewals and waits for the one under way.
 func (g *leaseGuard) stop() {
+	defer g.timer.Stop()
 	g.cancel(nil)
 	<-g.done
 }

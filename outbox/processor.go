@@ -26,6 +26,7 @@ type Processor struct {
 
 	lanes    *laneBoard
 	gate     *gate
+	suspects suspects
 	wake     chan struct{}
 	counters counters
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.

@@ -449,3 +449,50 @@ func TestProcessorPausesWhenNothingIsTaken(t *testing.T) {
 		assert.Equal(t, "pending 0", r.status("x"))
 	})
 }
+
+// A message that makes an outage of its own does not hold up the others for ever: they pass, and it ends abandoned.
+func TestProcessorFindsAMessageThatLooksLikeAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+			if m.ID == "poison" {
+				return brokers.Unavailable(brokers.ScopeBroker, errors.New("connection reset"))
+			}
+			return nil
+		}}
+		r := newRig(t, path, broker, outbox.Policy{Retry: outbox.Retry{BaseDelay: time.Second, MaxDelay: time.Minute}, PollMin: time.Second})
+		t.Cleanup(func() { _ = r.db.Close() })
+		r.insert("k", "poison")
+		for i := range 30 {
+			r.insert("", strconv.Itoa(i))
+		}
+		r.start()
+		r.until(2*time.Minute, func() bool { return r.open() == "1" })
+		for i := range 100 { // traffic goes on
+			r.insert("", strconv.Itoa(100+i))
+			time.Sleep(10 * time.Second)
+		}
+		assert.Equal(t, "abandoned 5", r.status("poison"))
+		r.until(time.Minute, func() bool { return r.open() == "0" })
+		r.stop()
+		assert.Equal(t, "130", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published'"))
+	})
+}
+
+// A batch of one row must see past a failed head, too.
+func TestProcessorWithBatchesOfOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+			if m.ID == "bad" {
+				return errors.New("no luck")
+			}
+			return nil
+		}}
+		r := newRig(t, path, broker, outbox.Policy{BatchSize: 1})
+		t.Cleanup(func() { _ = r.db.Close() })
+		r.insert("", "bad")
+		r.insert("", "good")
+		r.start()
+		r.until(30*time.Second, func() bool { return r.status("good") == "published 1" })
+		r.stop()
+	})
+}

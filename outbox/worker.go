@@ -17,7 +17,7 @@ const (
 	// maxBatchesPerLane is how long a worker stays on one lane before the others get their turn.
 	maxBatchesPerLane = 8
 	// maxWindow bounds, in batches, how far a claim looks past rows that must wait.
-	maxWindow = 64
+	maxWindow = 512
 	// probeLimit is how many rows try out a broker that was unavailable.
 	probeLimit = 10
 )
@@ -90,7 +90,7 @@ func (w *worker) claim(lane int, probe bool) *Claim {
 func (w *worker) widen(batch *Batch, claim *Claim) (again bool) {
 	claimed := len(batch.Messages)
 	switch {
-	case batch.Seen >= claim.Window && claimed < claim.Limit/2 && w.window < maxWindow*w.policy.BatchSize:
+	case batch.Seen >= claim.Window && 2*claimed < claim.Limit && w.window < maxWindow*w.policy.BatchSize:
 		w.window = min(2*w.window, maxWindow*w.policy.BatchSize)
 		return claimed == 0
 	case claimed >= claim.Limit:

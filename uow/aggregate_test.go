@@ -136,9 +136,18 @@ func TestJournalLeft(t *testing.T) {
 	a.Raise(placed{1})
 	recorder, _ := uow.RecorderOf(reflect.ValueOf(a).Elem())
 	j.Untouched(recorder, "Order")
-	assert.Equal(t, map[string]int{"Order": 1}, j.Left())
+	assert.Equal(t, map[string]int{"Order": 1}, j.Left(nil))
 	track(t, &j, a)
-	assert.Empty(t, j.Left())
+	assert.Empty(t, j.Left(nil))
+	j.Untouched(recorder, "Order")
+	assert.Empty(t, j.Left(j.Collect()), "they are flushed after all")
+	j.Savepoint("x")
+	b := &order{ID: "b"}
+	b.Raise(placed{2})
+	other, _ := uow.RecorderOf(reflect.ValueOf(b).Elem())
+	j.Untouched(other, "Order")
+	j.RollbackTo("x")
+	assert.Empty(t, j.Left(j.Collect()), "it was taken back")
 }
 
 // A transaction of 100,000 aggregates stays linear: one pass to collect, one to clear.

@@ -16,7 +16,7 @@ type Journal struct {
 	entries    []entry
 	savepoints []savepoint
 	undone     []span
-	untouched  map[*Recorder]string // a statement on them changed no row
+	untouched  map[*Recorder]untouched
 	after      []func()
 }
 
@@ -29,10 +29,17 @@ type entry struct {
 	at       uint64
 }
 
+// untouched is an aggregate of which a statement changed no row.
+type untouched struct {
+	name string // of its type, for the warning
+	at   uint64
+}
+
 // savepoint remembers how long the journal was.
 type savepoint struct {
 	name    string
 	entries int
+	after   int
 	at      uint64
 }
 
@@ -64,9 +71,9 @@ func (j *Journal) Untouched(recorder *Recorder, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.untouched == nil {
-		j.untouched = make(map[*Recorder]string)
+		j.untouched = make(map[*Recorder]untouched)
 	}
-	j.untouched[recorder] = name
+	j.untouched[recorder] = untouched{name: name, at: clock.Add(1)}
 }
 
 // Publish notes an event without an aggregate.
@@ -76,7 +83,7 @@ func (j *Journal) Publish(event *Raised, context envelope.Context) {
 	j.entries = append(j.entries, entry{event: event, context: context, at: clock.Add(1)})
 }
 
-// AfterCommit keeps a function for after the commit. A rollback to a savepoint does not take it back.
+// AfterCommit keeps a function for after the commit. A rollback to a savepoint takes back those kept since.
 func (j *Journal) AfterCommit(f func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -87,7 +94,7 @@ func (j *Journal) AfterCommit(f func()) {
 func (j *Journal) Savepoint(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.savepoints = append(j.savepoints, savepoint{name: name, entries: len(j.entries), at: clock.Add(1)})
+	j.savepoints = append(j.savepoints, savepoint{name: name, entries: len(j.entries), after: len(j.after), at: clock.Add(1)})
 }
 
 // RollbackTo notes that the transaction went back to a savepoint, which stays set. An unknown name is ignored: the
@@ -102,6 +109,12 @@ func (j *Journal) RollbackTo(name string) {
 	j.undone = append(j.undone, span{from: j.savepoints[i].at, to: clock.Add(1)})
 	clear(j.entries[j.savepoints[i].entries:])
 	j.entries = j.entries[:j.savepoints[i].entries]
+	j.after = j.after[:j.savepoints[i].after]
+	for recorder, u := range j.untouched {
+		if u.at > j.savepoints[i].at {
+			delete(j.untouched, recorder)
+		}
+	}
 	j.savepoints = j.savepoints[:i+1]
 }
 
@@ -180,18 +193,25 @@ func (j *Journal) isUndone(raisedAt, trackedAt uint64) bool {
 	return false
 }
 
-// Left returns the aggregates that the transaction touched and that keep pending events after flushing the given ones:
-// type name to number of events.
-func (j *Journal) Left() map[string]int {
+// Left returns the aggregates that the transaction touched in vain and that keep pending events when the given ones are
+// flushed: type name to number of events.
+func (j *Journal) Left(flush []Flush) map[string]int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if len(j.untouched) == 0 {
+		return nil
+	}
+	flushed := make(map[*Recorder]int)
+	for i := range flush {
+		flushed[flush[i].recorder]++
+	}
 	var left map[string]int
-	for recorder, name := range j.untouched {
-		if n := recorder.Len(); n > 0 {
+	for recorder, u := range j.untouched {
+		if n := recorder.Len() - flushed[recorder]; n > 0 {
 			if left == nil {
 				left = make(map[string]int)
 			}
-			left[name] += n
+			left[u.name] += n
 		}
 	}
 	return left

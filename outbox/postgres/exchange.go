@@ -37,11 +37,11 @@ func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, cla
 // maxTries bounds how often a transaction is repeated that the server has broken off in favour of another one.
 const maxTries = 3
 
-// transient reports whether the server broke a transaction off in favour of another one. A late settlement and a claim
-// that recovers the same rows can deadlock.
+// transient reports whether a transaction was broken off in favour of another one. A late settlement and a claim that
+// recovers the same rows can deadlock; and a claim breaks itself off when a row was changed under its hands (22012).
 func transient(err error) bool {
 	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && (pgErr.Code == "40P01" || pgErr.Code == "40001")
+	return errors.As(err, &pgErr) && (pgErr.Code == "40P01" || pgErr.Code == "40001" || pgErr.Code == "22012")
 }
 
 func (s *Store) exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {

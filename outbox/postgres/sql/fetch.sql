@@ -3,7 +3,8 @@
 -- $1 broker, $2 lane, $3 token
 -- Plan: one range scan of {{name}}_open.
 SELECT id, message_id, stream, type, coalesce(ordering_key, ''), priority, content_type, payload, coalesce(headers, '')
-     , coalesce(correlation_id, ''), attempts, crashes, created_at, coalesce(expires_at <= statement_timestamp(), false)
+     , coalesce(correlation_id, ''), attempts, crashes
+     , CASE WHEN isfinite(created_at) THEN created_at ELSE statement_timestamp() END, coalesce(expires_at <= statement_timestamp(), false)
   FROM {{table}}
  WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked
    AND id BETWEEN current_setting('fanout.first')::bigint AND current_setting('fanout.last')::bigint
