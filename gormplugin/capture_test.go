@@ -261,6 +261,46 @@ func TestCapture(t *testing.T) {
 			require.NoError(b.t, b.db.Clauses(clause.OnConflict{UpdateAll: true}).Create(placed("1")).Error)
 			b.want("OrderPlaced 1", "OrderPlaced 1>partner")
 		},
+		"a variable that is used again": func(b *bench) {
+			for _, id := range []string{"1", "2", "3"} {
+				require.NoError(b.t, b.db.Create(&Order{ID: id}).Error)
+			}
+			require.NoError(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+				var order Order
+				for _, id := range []string{"1", "2", "3"} {
+					order = Order{}
+					require.NoError(b.t, tx.First(&order, "id = ?", id).Error)
+					require.NoError(b.t, tx.Save(&order).Error)
+					order.Raise(OrderShipped{id}) // after the save
+				}
+				return nil
+			}))
+			b.want("OrderShipped 1", "OrderShipped 2", "OrderShipped 3")
+		},
+		"find in batches": func(b *bench) {
+			for _, id := range []string{"1", "2", "3", "4"} {
+				require.NoError(b.t, b.db.Create(&Order{ID: id}).Error)
+			}
+			require.NoError(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+				var orders []Order
+				return tx.FindInBatches(&orders, 2, func(*gorm.DB, int) error {
+					for i := range orders {
+						require.NoError(b.t, tx.Save(&orders[i]).Error)
+						orders[i].Raise(OrderShipped{orders[i].ID})
+					}
+					return nil
+				}).Error
+			}))
+			b.want("OrderShipped 1", "OrderShipped 2", "OrderShipped 3", "OrderShipped 4")
+		},
+		"the limits of the pool stay in reach": func(b *bench) {
+			limits, ok := b.db.ConnPool.(interface{ SetMaxOpenConns(n int) })
+			require.True(b.t, ok)
+			limits.SetMaxOpenConns(7)
+			sqlDB, err := b.db.DB()
+			require.NoError(b.t, err)
+			assert.Equal(b.t, 7, sqlDB.Stats().MaxOpenConnections)
+		},
 		"dry run": func(b *bench) {
 			order := placed("1")
 			require.NoError(b.t, b.db.Session(&gorm.Session{DryRun: true}).Create(order).Error)

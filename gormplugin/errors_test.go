@@ -75,6 +75,24 @@ func TestStrict(t *testing.T) {
 	}, gormplugin.Strict())
 }
 
+// What was flushed after all, and what a savepoint took back, is not left behind.
+func TestStrictLetsCorrectTransactionsPass(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		order, other := placed("1"), placed("2")
+		require.NoError(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+			require.NoError(b.t, tx.Create(order).Error)
+			require.ErrorIs(b.t, tx.Transaction(func(tx *gorm.DB) error {
+				require.NoError(b.t, tx.Model(other).Where("status = ?", "no").Updates(map[string]any{"status": "x"}).Error)
+				return errRefused
+			}), errRefused)
+			return tx.Model(order).Where("status = ?", "no").Updates(map[string]any{"status": "x"}).Error
+		}))
+		b.want("OrderPlaced 1", "OrderPlaced 1>partner")
+		assert.Empty(b.t, b.log.String())
+	}, gormplugin.Strict())
+}
+
 func TestPublishOutsideATransaction(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
@@ -95,6 +113,7 @@ func TestDo(t *testing.T) {
 			require.NoError(b.t, u.Track(tracked))
 			require.ErrorIs(b.t, uow.Do(b.t.Context(), u.DB, func(inner *uow.Unit) error {
 				require.NoError(b.t, inner.Publish(StockReserved{"lost"}))
+				require.NoError(b.t, inner.AfterCommit(func() { after = append(after, "undone") }))
 				return errRefused
 			}), errRefused)
 			assert.Empty(b.t, after)

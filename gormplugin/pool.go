@@ -104,11 +104,18 @@ func (p *pool) limit(set func(limits)) {
 
 // The setters of the pool stay in reach: a resolver looks for them on the pool itself.
 
+// SetMaxOpenConns forwards to the pool inside.
 func (p *pool) SetMaxOpenConns(n int) { p.limit(func(l limits) { l.SetMaxOpenConns(n) }) }
+
+// SetMaxIdleConns forwards to the pool inside.
 func (p *pool) SetMaxIdleConns(n int) { p.limit(func(l limits) { l.SetMaxIdleConns(n) }) }
+
+// SetConnMaxLifetime forwards to the pool inside.
 func (p *pool) SetConnMaxLifetime(d time.Duration) {
 	p.limit(func(l limits) { l.SetConnMaxLifetime(d) })
 }
+
+// SetConnMaxIdleTime forwards to the pool inside.
 func (p *pool) SetConnMaxIdleTime(d time.Duration) {
 	p.limit(func(l limits) { l.SetConnMaxIdleTime(d) })
 }

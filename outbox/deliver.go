@@ -100,7 +100,7 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 			d.log.Warn("destination unavailable: its messages wait, no attempt is spent", "destination", m.Stream, "error", result.Err)
 		}
 	case class == brokers.ClassUnavailable:
-		result.Err, delay = d.judge(m, result.Err)
+		delay, result.Err = d.judge(m, result.Err)
 	case class == brokers.ClassNotSent && d.closedTo[m.Stream]: // held up by its destination, not by its key
 		delay = d.decide.OutageDelay
 	case class != brokers.ClassNotSent:
@@ -117,18 +117,18 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 
 // judge tells an outage from a message that makes one. The first message to meet an outage is set aside for longer than
 // the next probe, which so uses others; when those pass and it fails again, the fault is its own and costs an attempt.
-func (d *delivery) judge(m *Message, err error) (verdict error, delay time.Duration) {
+func (d *delivery) judge(m *Message, err error) (delay time.Duration, verdict error) {
 	first := d.unavailable == nil
 	if (first || d.suspects.suspected(m.ID)) && d.suspects.accuse(m.ID, d.counters.published.Load()) {
 		d.log.Warn("a message meets an outage that others do not: it is charged with the attempt", "message_id", m.MessageID, "type", m.Type, "error", err)
 		d.reached = true
-		return brokers.Retryable(err), 0
+		return 0, brokers.Retryable(err)
 	}
 	d.unavailable = err
 	if first {
 		delay = 2 * d.gate.nextDelay()
 	}
-	return err, delay
+	return delay, err
 }
 
 func (d *delivery) abandon(m *Message, outcome Outcome) {

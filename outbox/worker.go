@@ -16,7 +16,7 @@ type worker struct {
 const (
 	// maxBatchesPerLane is how long a worker stays on one lane before the others get their turn.
 	maxBatchesPerLane = 8
-	// maxWindow bounds, in batches, how far a claim looks past rows that must wait.
+	// maxWindow bounds, in batches, how far a claim looks past rows that must wait (docs/guarantees.md).
 	maxWindow = 512
 	// probeLimit is how many rows try out a broker that was unavailable.
 	probeLimit = 10
