@@ -156,13 +156,14 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 	for i := range aggregates {
 		a := aggregates[i]
 		a.expected = versions[a.recorder]
-		source := a.source(db)
+		// Taken now: the variable may hold another aggregate by the time of the commit, in a loop say, or in FindInBatches.
+		source := a.facts.source(db.Statement.Context, a.value, a.expected)
 		switch {
 		case ours != nil:
 			ours.journal.Track(a.recorder, source, ctx)
 		case foreign != nil:
 			for _, event := range a.recorder.Events() {
-				flush := uow.Flush{Raised: event, Source: source(), Context: ctx}
+				flush := uow.Flush{Raised: event, Source: source, Context: ctx}
 				flush.Source.Sequence = event.Sequence
 				now = append(now, flush)
 			}
@@ -174,13 +175,6 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		return p.writeNow(db, foreign, now)
 	}
 	return nil
-}
-
-// source tells who raised an event. The answer is taken now: the variable may hold another aggregate by the time of the
-// commit, in a loop say, or in FindInBatches.
-func (a *found) source(db *gorm.DB) func() envelope.Source {
-	source := a.facts.source(db.Statement.Context, a.value, a.expected)
-	return func() envelope.Source { return source }
 }
 
 // untouched notes aggregates whose statement changed no row, for the warning at the commit.

@@ -24,7 +24,7 @@ type Journal struct {
 type entry struct {
 	recorder *Recorder
 	event    *Raised // set when there is no aggregate
-	source   func() envelope.Source
+	source   envelope.Source
 	context  envelope.Context
 	at       uint64
 }
@@ -56,9 +56,9 @@ type Flush struct {
 	recorder *Recorder
 }
 
-// Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the commit, is flushed.
-// source is asked at the commit, and only if there is something to flush.
-func (j *Journal) Track(recorder *Recorder, source func() envelope.Source, context envelope.Context) {
+// Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the commit, is flushed as
+// raised by source.
+func (j *Journal) Track(recorder *Recorder, source envelope.Source, context envelope.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.untouched, recorder)
@@ -166,16 +166,11 @@ func (j *Journal) Collect() []Flush {
 
 // collect appends the events of one aggregate that belong to the transaction.
 func (j *Journal) collect(flush []Flush, e *entry) []Flush {
-	var source *envelope.Source
 	for _, event := range e.recorder.Events() {
 		if j.isUndone(event.raisedAt, e.at) {
 			continue
 		}
-		if source == nil {
-			s := e.source()
-			source = &s
-		}
-		f := Flush{Raised: event, Source: *source, Context: e.context, recorder: e.recorder}
+		f := Flush{Raised: event, Source: e.source, Context: e.context, recorder: e.recorder}
 		f.Source.Sequence = event.Sequence
 		flush = append(flush, f)
 	}
