@@ -1,6 +1,8 @@
 package gormplugin
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -21,23 +23,19 @@ func (p *Plugin) register(db *gorm.DB) error {
 	}
 	const begin, commit = "gorm:begin_transaction", "gorm:commit_or_rollback_transaction"
 	create, update, remove, raw := db.Callback().Create(), db.Callback().Update(), db.Callback().Delete(), db.Callback().Raw()
-	for _, err := range []error{
-		create.After(begin).Before("gorm:before_create").Register("fanout:begin", p.begin(true)),
-		create.After("gorm:after_create").Before(commit).Register("fanout:capture", p.capture(true)),
+	return errors.Join(
+		create.After(begin).Before("gorm:before_create").Register("fanout:begin", guarded(p.begin(true))),
+		create.After("gorm:after_create").Before(commit).Register("fanout:capture", guarded(p.capture(true))),
 		create.After(commit).Register("fanout:end", p.end),
-		update.After(begin).Before("gorm:setup_reflect_value").Register("fanout:begin", p.begin(false)),
-		update.After("gorm:after_update").Before(commit).Register("fanout:capture", p.capture(false)),
+		update.After(begin).Before("gorm:setup_reflect_value").Register("fanout:begin", guarded(p.begin(false))),
+		update.After("gorm:after_update").Before(commit).Register("fanout:capture", guarded(p.capture(false))),
 		update.After(commit).Register("fanout:end", p.end),
-		remove.After(begin).Before("gorm:before_delete").Register("fanout:begin", p.begin(false)),
-		remove.After("gorm:after_delete").Before(commit).Register("fanout:capture", p.capture(false)),
+		remove.After(begin).Before("gorm:before_delete").Register("fanout:begin", guarded(p.begin(false))),
+		remove.After("gorm:after_delete").Before(commit).Register("fanout:capture", guarded(p.capture(false))),
 		remove.After(commit).Register("fanout:end", p.end),
 		raw.After("gorm:raw").Register("fanout:savepoint", p.savepoint),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		guard(db),
+	)
 }
 
 // Keys of what a statement carries from one callback to the next, and of the explicit skip.
@@ -58,9 +56,19 @@ func skipped(db *gorm.DB) bool {
 // begin sees to it that a statement on aggregates runs in a transaction of ours.
 func (p *Plugin) begin(creates bool) func(*gorm.DB) {
 	return func(db *gorm.DB) {
-		if db.Error == nil && !skipped(db) && p.concerns(db) {
-			p.ensureTransaction(db)
-			p.noteVersions(db, creates)
+		if db.Error != nil {
+			return
+		}
+		keepSpan(db)
+		if skipped(db) || !p.concerns(db) {
+			return
+		}
+		p.ensureTransaction(db)
+		p.noteVersions(db, creates)
+		if t, _ := transactionOf(db.Statement.ConnPool); t != nil && t.attempt != nil {
+			aggregates, err := p.aggregates(db, targets(db, creates)...)
+			_ = db.AddError(err)
+			t.touch(aggregates)
 		}
 	}
 }
@@ -72,7 +80,9 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 	case ours != nil:
 	case foreign != nil && startedByGORM: // GORM has just begun it on a pool that we could not wrap
 		p.wrapInPlace(db, foreign)
-	case foreign == nil: // SkipDefaultTransaction: the rows must not be written without the aggregate
+	case foreign != nil:
+		p.warnDerived(db)
+	default: // SkipDefaultTransaction: the rows must not be written without the aggregate
 		begun := db.Session(&gorm.Session{NewDB: true, Context: db.Statement.Context})
 		begun.Statement.ConnPool = db.Statement.ConnPool
 		if begun = begun.Begin(); begun.Error != nil {
@@ -84,6 +94,21 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 		if ours, foreign := transactionOf(db.Statement.ConnPool); ours == nil && foreign != nil {
 			p.wrapInPlace(db, foreign)
 		}
+	}
+}
+
+// warnDerived recognises a transaction begun by hand on a session with PrepareStmt that was derived before the plugin was
+// there: such a session has a pool of its own, out of the plugin's reach.
+func (p *Plugin) warnDerived(db *gorm.DB) {
+	prepared, ok := db.Statement.ConnPool.(*gorm.PreparedStmtTX)
+	if !ok || prepared.PreparedStmtDB == nil {
+		return
+	}
+	if _, unwrapped := prepared.PreparedStmtDB.ConnPool.(*sql.DB); unwrapped {
+		p.derived.Do(func() {
+			p.log.WarnContext(db.Statement.Context, "a session with PrepareStmt was derived before db.Use(gormplugin.New(...)): in its transactions, "+
+				"events raised after the last save of their aggregate stay pending; derive sessions after db.Use, or pass this one to gormplugin.Wrap")
+		})
 	}
 }
 
@@ -130,24 +155,32 @@ func (p *Plugin) savepoint(db *gorm.DB) {
 
 // concerns reports whether a statement is on a type that embeds uow.Aggregate.
 func (p *Plugin) concerns(db *gorm.DB) bool {
-	return isAggregate(db.Statement.Model) || isAggregate(db.Statement.Dest)
+	return p.mayHold(db.Statement.Model) || p.mayHold(db.Statement.Dest)
 }
 
-func isAggregate(value any) bool {
+// mayHold answers by type, and from memory: every statement of the application asks.
+func (p *Plugin) mayHold(value any) bool {
 	if value == nil {
 		return false
 	}
 	t := reflect.TypeOf(value)
-	for {
-		switch t.Kind() {
-		case reflect.Pointer, reflect.Slice, reflect.Array:
-			t = t.Elem()
-		case reflect.Struct:
-			return uow.IsAggregate(t)
-		case reflect.Interface: // its elements may be anything; the capture looks at each
-			return true
-		default:
-			return false
-		}
+	if known, ok := p.kinds.Load(t); ok {
+		return known.(bool) //nolint:forcetypeassert // the map holds nothing else
+	}
+	holds := holdsAggregates(t)
+	p.kinds.Store(t, holds)
+	return holds
+}
+
+func holdsAggregates(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return holdsAggregates(t.Elem())
+	case reflect.Struct:
+		return uow.IsAggregate(t)
+	case reflect.Interface: // its elements may be anything; the capture looks at each
+		return true
+	default:
+		return false
 	}
 }

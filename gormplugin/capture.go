@@ -2,10 +2,10 @@ package gormplugin
 
 import (
 	"reflect"
+	"runtime"
 
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -150,7 +150,7 @@ func (c *collector) known(recorder *uow.Recorder) bool {
 // wait for, and their events are written at once.
 func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 	ours, foreign := transactionOf(db.Statement.ConnPool)
-	ctx := envelope.FromContext(db.Statement.Context)
+	inherited := p.inherited(db)
 	versions := versionsOf(db)
 	var now []uow.Flush
 	for i := range aggregates {
@@ -160,10 +160,10 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		source := a.facts.source(db.Statement.Context, a.value, a.expected)
 		switch {
 		case ours != nil:
-			ours.journal.Track(a.recorder, source, ctx)
+			ours.journal.Track(a.recorder, source, inherited)
 		case foreign != nil:
 			for _, event := range a.recorder.Events() {
-				flush := uow.Flush{Raised: event, Source: source, Context: ctx}
+				flush := uow.Flush{Raised: event, Source: source, Context: inherited}
 				flush.Source.Sequence = event.Sequence
 				now = append(now, flush)
 			}
@@ -189,12 +189,30 @@ func (p *Plugin) untouched(db *gorm.DB, aggregates []found) {
 }
 
 // firstHalfOfSave recognises the UPDATE of a Save outside a transaction. When it changes no row GORM goes on with an
-// INSERT, in a transaction of its own, so that it is too early to speak of events left behind.
+// INSERT, in a transaction of its own, so that it is too early to speak of events left behind. A Select("*").Updates looks
+// the same to a callback; the two are told apart by who called, which only a statement that changed nothing has to ask.
 func firstHalfOfSave(db *gorm.DB) bool {
 	_, byGORM := db.InstanceGet("gorm:started_transaction")
 	_, byUs := db.InstanceGet(keyStarted)
 	selects := db.Statement.Selects
-	return (byGORM || byUs) && len(selects) == 1 && selects[0] == "*"
+	return (byGORM || byUs) && len(selects) == 1 && selects[0] == "*" && calledBySave()
+}
+
+func calledBySave() bool {
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
+	for {
+		frame, more := frames.Next()
+		switch frame.Function {
+		case "gorm.io/gorm.(*DB).Save":
+			return true
+		case "gorm.io/gorm.(*DB).Updates", "gorm.io/gorm.(*DB).UpdateColumns":
+			return false
+		}
+		if !more {
+			return false
+		}
+	}
 }
 
 // inserterFor returns the statements for the handle's database.

@@ -7,47 +7,67 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// rows seals events and routes them: one row per event and broker.
-func (p *Plugin) rows(flush []uow.Flush) ([]outbox.Row, error) {
+// rowsAtOnce bounds the rows that a flush holds in memory: two full statements. A transaction of 100,000 events encodes and
+// writes them by and by.
+const rowsAtOnce = 1000
+
+// write seals events, routes them and inserts their rows, one per event and broker. It returns the target brokers.
+func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush) ([]string, error) {
 	if len(flush) == 0 {
 		return nil, nil
 	}
-	rows := make([]outbox.Row, 0, len(flush)*(1+len(p.routing.External)))
+	var (
+		brokers []string
+		rows    = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
+		insert  = inserter.Insert
+	)
+	if slices.ContainsFunc(flush, func(f uow.Flush) bool { return f.Unconfirmed() }) {
+		insert = inserter.InsertMissing // some may be there, from a transaction whose outcome is not known
+	}
 	for i := range flush {
-		f := &flush[i]
-		message, err := p.events.Seal(f.Event, f.Source, f.Context)
-		if err == nil {
-			rows, err = p.routing.AppendRows(rows, message)
+		var err error
+		if rows, err = p.appendRows(rows, &flush[i]); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return nil, &CaptureError{Event: fmt.Sprintf("%T", f.Data), Aggregate: f.Source.Aggregate, Err: err}
+		full := len(rows) - len(rows)%rowsAtOnce
+		if i == len(flush)-1 {
+			full = len(rows)
 		}
+		if full == 0 {
+			continue
+		}
+		if err := insert(ctx, db, rows[:full]); err != nil {
+			return nil, err
+		}
+		brokers = appendBrokers(brokers, rows[:full])
+		rows = append(rows[:0], rows[full:]...)
+	}
+	return brokers, nil
+}
+
+// appendRows seals one event and routes it.
+func (p *Plugin) appendRows(rows []outbox.Row, f *uow.Flush) ([]outbox.Row, error) {
+	var inherited envelope.Context
+	if f.Context != nil {
+		inherited = *f.Context
+	}
+	message, err := p.events.Seal(f.Event, f.Source, inherited)
+	if err == nil {
+		rows, err = p.routing.AppendRows(rows, message)
+	}
+	if err != nil {
+		return nil, &CaptureError{Event: fmt.Sprintf("%T", f.Data), Aggregate: f.Source.Aggregate, Err: err}
 	}
 	return rows, nil
 }
 
-// insert writes the rows. Where an event was written before in a transaction whose outcome is not known, its rows may be
-// there already.
-func (p *Plugin) insert(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush, rows []outbox.Row) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	if slices.ContainsFunc(flush, func(f uow.Flush) bool { return f.Unconfirmed() }) {
-		return inserter.InsertMissing(ctx, db, rows)
-	}
-	return inserter.Insert(ctx, db, rows)
-}
-
 // writeNow writes rows at the statement, in a transaction that belongs to the caller. The events stay pending.
 func (p *Plugin) writeNow(db *gorm.DB, conn outbox.Execer, flush []uow.Flush) error {
-	rows, err := p.rows(flush)
-	if err != nil || len(rows) == 0 {
-		return err
-	}
 	inserter, err := p.inserterFor(db)
 	if err != nil {
 		return err
@@ -55,12 +75,12 @@ func (p *Plugin) writeNow(db *gorm.DB, conn outbox.Execer, flush []uow.Flush) er
 	for i := range flush {
 		flush[i].SetUnconfirmed()
 	}
-	return inserter.InsertMissing(db.Statement.Context, conn, rows)
+	_, err = p.write(db.Statement.Context, inserter, conn, flush)
+	return err
 }
 
-// brokersOf lists the target brokers of rows, each once.
-func brokersOf(rows []outbox.Row) []string {
-	var names []string
+// appendBrokers adds the target brokers of rows to names, each once.
+func appendBrokers(names []string, rows []outbox.Row) []string {
 	for i := range rows {
 		if !slices.Contains(names, rows[i].TargetBroker) {
 			names = append(names, rows[i].TargetBroker)

@@ -9,11 +9,13 @@
 package gormplugin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 
@@ -24,12 +26,16 @@ import (
 
 // Plugin is the GORM plugin. Make one per database handle with [New]. It is safe for concurrent use.
 type Plugin struct {
-	events  *envelope.Catalog
-	routing outbox.Routing
-	strict  bool
-	log     *slog.Logger
+	events    *envelope.Catalog
+	routing   outbox.Routing
+	strict    bool
+	log       *slog.Logger
+	enrichers []func(context.Context) context.Context
 
+	kinds   sync.Map // reflect.Type -> bool: may a value of it hold aggregates?
 	sources sourceCache
+	left    atomic.Int64
+	derived sync.Once // for the warning about a session derived before the plugin was there
 
 	mu        sync.Mutex
 	inserters map[outbox.Dialect]*outbox.Inserter
@@ -47,6 +53,14 @@ type Option func(*Plugin)
 // Strict makes a commit fail, and roll back, when it would leave events behind on an aggregate that it touched: an UPDATE
 // that changed no row, say. Without it such a commit succeeds and a warning is logged.
 func Strict() Option { return func(p *Plugin) { p.strict = true } }
+
+// Enrich adds to what events inherit from the context of the statement that captures them. The function gets that context
+// and returns one that carries more, by envelope.WithActor, WithTenantID, WithExtension and the like: values that the
+// application keeps under keys of its own. It runs once per statement, in the goroutine of the statement, several in the
+// order in which they are given.
+func Enrich(enrich func(context.Context) context.Context) Option {
+	return func(p *Plugin) { p.enrichers = append(p.enrichers, enrich) }
+}
 
 // WithLogger sets where warnings go. Default: slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(p *Plugin) { p.log = log } }
@@ -132,6 +146,10 @@ func (p *Plugin) inserter(dialect outbox.Dialect) (*outbox.Inserter, error) {
 	return inserter, err
 }
 
+// EventsLeftPending counts the events that commits have left behind on aggregates they touched, each with a warning in the
+// log; see [Strict].
+func (p *Plugin) EventsLeftPending() int64 { return p.left.Load() }
+
 // OnCommit registers f to be called after each commit that wrote rows, with the names of their brokers, in the goroutine
 // that commits: it must return quickly. The relay in the application's own process is woken this way. The function that
 // is returned takes it back.
@@ -157,48 +175,3 @@ func (p *Plugin) notify(brokers []string) {
 	}
 }
 
-// Publish implements uow.Plugin.
-func (p *Plugin) Publish(db *gorm.DB, event *uow.Raised) error {
-	if _, err := p.events.Lookup(event.Data); err != nil {
-		return err
-	}
-	ctx := envelope.FromContext(db.Statement.Context)
-	if db.DryRun {
-		return nil
-	}
-	switch t, foreign := transactionOf(db.Statement.ConnPool); {
-	case t != nil:
-		t.journal.Publish(event, ctx)
-		return nil
-	case foreign != nil: // the caller's own transaction: there will be no commit to wait for
-		return p.writeNow(db, foreign, []uow.Flush{{Raised: event, Context: ctx}})
-	default:
-		return uow.ErrNoTransaction
-	}
-}
-
-// Track implements uow.Plugin.
-func (p *Plugin) Track(db *gorm.DB, aggregate any) error {
-	found, err := p.aggregates(db, aggregate)
-	if err != nil {
-		return err
-	}
-	if len(found) == 0 {
-		return fmt.Errorf("gormplugin: track %T: give a pointer to a struct that embeds uow.Aggregate", aggregate)
-	}
-	return p.track(db, found)
-}
-
-// AfterCommit implements uow.Plugin.
-func (p *Plugin) AfterCommit(db *gorm.DB, f func()) error {
-	t, foreign := transactionOf(db.Statement.ConnPool)
-	switch {
-	case t != nil:
-		t.journal.AfterCommit(f)
-		return nil
-	case foreign != nil:
-		return errors.New("gormplugin: the transaction was begun outside GORM, so its commit cannot be seen: run the function yourself after it")
-	default:
-		return uow.ErrNoTransaction
-	}
-}

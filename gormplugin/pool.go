@@ -20,24 +20,53 @@ type pool struct {
 
 // wrapPool replaces the handle's pool, inside a PreparedStmtDB where there is one: other code asserts that type.
 func (p *Plugin) wrapPool(db *gorm.DB, inserter *outbox.Inserter) {
-	wrap := func(inner gorm.ConnPool) gorm.ConnPool {
-		switch inner.(type) {
-		case *pool: // Initialize runs again
-		case gorm.TxCommitter: // a handle opened on a transaction: the caller's own
-		case gorm.TxBeginner, gorm.ConnPoolBeginner:
-			return &pool{ConnPool: inner, plugin: p, inserter: inserter}
-		}
-		return inner
-	}
 	if prepared, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
-		prepared.ConnPool = wrap(prepared.ConnPool)
+		if wrapped := p.wrapWith(prepared.ConnPool, inserter); wrapped != nil {
+			prepared.ConnPool = wrapped
+		}
 		return
 	}
-	before := db.ConnPool
-	db.ConnPool = wrap(db.ConnPool)
-	if db.Statement != nil && db.Statement.ConnPool == before {
-		db.Statement.ConnPool = db.ConnPool
+	wrapped := p.wrapWith(db.ConnPool, inserter)
+	if wrapped == nil {
+		return
 	}
+	if db.Statement != nil && db.Statement.ConnPool == db.ConnPool {
+		db.Statement.ConnPool = wrapped
+	}
+	db.ConnPool = wrapped
+}
+
+// wrapWith returns our pool around another one, or nil where there is nothing to wrap: it is ours already, or it is a
+// transaction of the caller's own.
+func (p *Plugin) wrapWith(inner gorm.ConnPool, inserter *outbox.Inserter) gorm.ConnPool {
+	switch inner.(type) {
+	case *pool, gorm.TxCommitter:
+		return nil
+	case gorm.TxBeginner, gorm.ConnPoolBeginner:
+		return &pool{ConnPool: inner, plugin: p, inserter: inserter}
+	default:
+		return nil
+	}
+}
+
+// wrap is wrapWith for a pool met on the way, also inside a PreparedStmtDB, which is copied: it belongs to others.
+func (p *Plugin) wrap(inner gorm.ConnPool, databaseName string) gorm.ConnPool {
+	dialect, err := outbox.ParseDialect(databaseName)
+	if err != nil {
+		return nil
+	}
+	inserter, err := p.inserter(dialect)
+	if err != nil {
+		return nil
+	}
+	prepared, ok := inner.(*gorm.PreparedStmtDB)
+	if !ok {
+		return p.wrapWith(inner, inserter)
+	}
+	if wrapped := p.wrapWith(prepared.ConnPool, inserter); wrapped != nil {
+		return &gorm.PreparedStmtDB{Stmts: prepared.Stmts, Mux: prepared.Mux, ConnPool: wrapped}
+	}
+	return nil
 }
 
 // BeginTx has the signature of gorm.ConnPoolBeginner. On error it returns an untyped nil, which GORM compares with nil.

@@ -22,13 +22,14 @@ type tx struct {
 	inserter *outbox.Inserter
 	parent   gorm.GetDBConnector
 	journal  uow.Journal
+	attempt  *uow.Attempt // nil unless a uow.Do may repeat it
 	once     sync.Once
 }
 
 var _ gorm.Tx = (*tx)(nil)
 
 func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.Inserter, parent gorm.GetDBConnector) *tx {
-	return &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent}
+	return &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: uow.AttemptOf(ctx)}
 }
 
 // ExecContext watches for savepoints, which GORM and applications set as plain SQL.
@@ -68,9 +69,10 @@ func (t *tx) commit() error {
 		}
 	}()
 	flush := t.journal.Collect()
-	rows, err := t.plugin.rows(flush)
+	err := t.journal.Err()
+	var brokers []string
 	if err == nil {
-		err = t.plugin.insert(t.ctx, t.inserter, t.Tx, flush, rows)
+		brokers, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush)
 	}
 	left := t.journal.Left(flush)
 	if err == nil && t.plugin.strict && len(left) > 0 {
@@ -87,10 +89,11 @@ func (t *tx) commit() error {
 		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
 	}
 	after := t.journal.Committed(flush)
-	if len(rows) > 0 {
-		t.plugin.notify(brokersOf(rows))
+	if len(brokers) > 0 {
+		t.plugin.notify(brokers)
 	}
 	for name, n := range left {
+		t.plugin.left.Add(int64(n))
 		t.plugin.log.WarnContext(t.ctx, "events left pending: the statement on their aggregate changed no row "+
 			"(lost optimistic lock, conflict that does nothing, or a database that reports no counts)",
 			"aggregate", name, "events", n)
@@ -99,6 +102,16 @@ func (t *tx) commit() error {
 		f()
 	}
 	return nil
+}
+
+// touch tells a unit of work that may be repeated which aggregates it has to rewind.
+func (t *tx) touch(aggregates []found) {
+	if t.attempt == nil {
+		return
+	}
+	for i := range aggregates {
+		t.attempt.Touch(aggregates[i].recorder)
+	}
 }
 
 // Rollback drops the journal with the transaction; the events stay with their aggregates.

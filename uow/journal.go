@@ -2,6 +2,7 @@ package uow
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -18,6 +19,7 @@ type Journal struct {
 	undone     []span
 	untouched  map[*Recorder]untouched
 	after      []func()
+	lost       string // a savepoint that the journal has not seen set, and that was rolled back to
 }
 
 // entry is one thing that the transaction wrote: an aggregate, or an event without one.
@@ -25,7 +27,7 @@ type entry struct {
 	recorder *Recorder
 	event    *Raised // set when there is no aggregate
 	source   envelope.Source
-	context  envelope.Context
+	context  *envelope.Context // shared by the aggregates of one statement
 	at       uint64
 }
 
@@ -51,14 +53,14 @@ type span struct{ from, to uint64 }
 type Flush struct {
 	*Raised
 	Source  envelope.Source
-	Context envelope.Context
+	Context *envelope.Context // shared; read it only
 
 	recorder *Recorder
 }
 
 // Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the commit, is flushed as
 // raised by source.
-func (j *Journal) Track(recorder *Recorder, source envelope.Source, context envelope.Context) {
+func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *envelope.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.untouched, recorder)
@@ -77,7 +79,7 @@ func (j *Journal) Untouched(recorder *Recorder, name string) {
 }
 
 // Publish notes an event without an aggregate.
-func (j *Journal) Publish(event *Raised, context envelope.Context) {
+func (j *Journal) Publish(event *Raised, context *envelope.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.entries = append(j.entries, entry{event: event, context: context, at: clock.Add(1)})
@@ -97,13 +99,14 @@ func (j *Journal) Savepoint(name string) {
 	j.savepoints = append(j.savepoints, savepoint{name: name, entries: len(j.entries), after: len(j.after), at: clock.Add(1)})
 }
 
-// RollbackTo notes that the transaction went back to a savepoint, which stays set. An unknown name is ignored: the
-// database has accepted it, so it was set before the journal began.
+// RollbackTo notes that the transaction went back to a savepoint, which stays set. A name that the database knows and the
+// journal does not was set behind its back, so that what was undone cannot be told: Err says so at the commit.
 func (j *Journal) RollbackTo(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	i := j.find(name)
 	if i < 0 {
+		j.lost = name
 		return
 	}
 	j.undone = append(j.undone, span{from: j.savepoints[i].at, to: clock.Add(1)})
@@ -134,6 +137,27 @@ func (j *Journal) find(name string) int {
 		}
 	}
 	return -1
+}
+
+// Err reports, as a *SavepointError, that the journal no longer knows what the transaction wrote. Such a transaction must
+// not commit.
+func (j *Journal) Err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.lost == "" {
+		return nil
+	}
+	return &SavepointError{Name: j.lost}
+}
+
+// SavepointError is the answer to a commit after a rollback to a savepoint that was set where nobody saw it: on the
+// *sql.Tx itself, or among several statements in one text.
+type SavepointError struct{ Name string }
+
+// Error implements error.
+func (e *SavepointError) Error() string {
+	return fmt.Sprintf("uow: the transaction went back to savepoint %q, which was set behind GORM's back, so it is not known which events it undid: "+
+		"set savepoints with tx.SavePoint, tx.Transaction or a tx.Exec of its own", e.Name)
 }
 
 // Collect returns what a commit is to flush now, in the order in which it was raised. It changes nothing: should the

@@ -13,6 +13,7 @@ import (
 type Recorder struct {
 	mu     sync.Mutex
 	events []*Raised
+	again  []*Raised // of an attempt that is being repeated: see attempt.go
 }
 
 // Raised is an event with its place in the order of all events of the process.
@@ -43,6 +44,7 @@ func (r *Recorder) raise(data any, options []envelope.Option) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	event := newRaised(data, options)
+	r.again = event.takeIdentity(r.again)
 	if n := len(r.events); n > 0 {
 		event.Sequence = r.events[n-1].Sequence + 1
 	}
@@ -61,6 +63,14 @@ func (r *Recorder) Events() []*Raised {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
+}
+
+// Confirm takes out the events that were written in a transaction of the caller's own which, as the caller says, has
+// committed.
+func (r *Recorder) Confirm() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = slices.DeleteFunc(r.events, (*Raised).Unconfirmed)
 }
 
 // remove takes out events that were committed, in one pass; those raised meanwhile stay.

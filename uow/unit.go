@@ -22,6 +22,8 @@ type Plugin interface {
 	Track(tx *gorm.DB, aggregate any) error
 	// AfterCommit runs f once the outermost transaction of tx has committed.
 	AfterCommit(tx *gorm.DB, f func()) error
+	// Wrap returns a handle like db whose transactions are captured, also where db is one of db.Connection.
+	Wrap(db *gorm.DB) *gorm.DB
 }
 
 var (
@@ -49,6 +51,18 @@ func Publish(tx *gorm.DB, event any, options ...envelope.Option) error {
 	return plugin.Publish(tx, newRaised(event, options))
 }
 
+// Track flushes what an aggregate has raised although the transaction of tx writes no row of it through GORM: it was
+// written with raw SQL, say. The aggregate is given as a pointer. In a transaction that was begun outside GORM its events
+// are written at once, which is also the way to write those raised after its last save there. Outside a transaction it is
+// an error that wraps ErrNoTransaction.
+func Track(tx *gorm.DB, aggregate any) error {
+	plugin, err := pluginOf(tx)
+	if err != nil {
+		return err
+	}
+	return plugin.Track(tx, aggregate)
+}
+
 // A Unit is one unit of work under way.
 type Unit struct {
 	// DB is the transaction. Use it for everything that belongs to the unit.
@@ -70,15 +84,53 @@ func (u *Unit) Track(aggregate any) error { return u.plugin.Track(u.DB, aggregat
 // transaction rolls back.
 func (u *Unit) AfterCommit(f func()) error { return u.plugin.AfterCommit(u.DB, f) }
 
+// settings of one Do.
+type settings struct {
+	attempts int
+	repeats  func(error) bool
+	tx       []*sql.TxOptions
+}
+
+// An Option refines one [Do].
+type Option func(*settings)
+
+// Retry runs the unit again, up to attempts times in all, when its transaction lost against another one (see [IsConflict]).
+// Default: one attempt. Between attempts there is a pause of 10 ms, doubling up to 1 s, half of it at random.
+//
+// The function must bear being run again: load inside it what it changes. What it raised in a failed attempt on
+// aggregates from outside is taken back, and what it raises again keeps its message id and time, matched by type and order.
+// A Do that joins a transaction does not repeat: the outermost one must.
+func Retry(attempts int) Option { return func(s *settings) { s.attempts = attempts } }
+
+// RetryIf decides which errors make [Retry] run the unit again, instead of [IsConflict]. Name only errors after which the
+// transaction has certainly rolled back.
+func RetryIf(repeats func(error) bool) Option { return func(s *settings) { s.repeats = repeats } }
+
+// TxOptions begins the transaction with these options: its isolation level, say. They do not apply to a Do that joins one.
+func TxOptions(options *sql.TxOptions) Option {
+	return func(s *settings) { s.tx = []*sql.TxOptions{options} }
+}
+
 // Do runs f in a transaction and commits it when f returns nil, together with all events that were raised. An error, or a
 // panic, rolls back; a panic goes on to the caller. Within a transaction, Do joins it by a savepoint: an error of f takes
-// back only what f did.
-func Do(ctx context.Context, db *gorm.DB, f func(*Unit) error, options ...*sql.TxOptions) error {
+// back only what f did. It works on handles of db.Connection too.
+func Do(ctx context.Context, db *gorm.DB, f func(*Unit) error, options ...Option) error {
 	plugin, err := pluginOf(db)
 	if err != nil {
 		return err
 	}
-	return db.WithContext(ctx).Transaction(func(tx *gorm.DB) error { //nolint:wrapcheck // f's error is the caller's own
-		return f(&Unit{DB: tx, plugin: plugin})
-	}, options...)
+	s := settings{attempts: 1, repeats: IsConflict}
+	for _, option := range options {
+		option(&s)
+	}
+	run := func(handle *gorm.DB) error {
+		return handle.Transaction(func(tx *gorm.DB) error { //nolint:wrapcheck // f's error is the caller's own
+			return f(&Unit{DB: tx, plugin: plugin})
+		}, s.tx...)
+	}
+	handle := plugin.Wrap(db.WithContext(ctx))
+	if _, joins := handle.Statement.ConnPool.(gorm.TxCommitter); joins || s.attempts <= 1 {
+		return run(handle)
+	}
+	return s.retry(ctx, handle, run)
 }

@@ -1,0 +1,59 @@
+package gormplugin
+
+import (
+	"errors"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+// processor is the part of GORM's callback chains that guard needs.
+type processor interface {
+	Get(name string) func(*gorm.DB)
+	Replace(name string, f func(*gorm.DB)) error
+}
+
+// guard makes a panic in one of the application's hooks roll back the transaction that was begun for the statement. GORM
+// does so for db.Transaction only: the transaction of a single statement, and the one that the plugin begins under
+// SkipDefaultTransaction, would keep their connection for good.
+func guard(db *gorm.DB) error {
+	before := db.Logger // GORM logs each replacement at level Info; thirteen lines at every start tell nobody anything
+	db.Logger = logger.Discard
+	defer func() { db.Logger = before }()
+	replace := func(chain processor, names ...string) error {
+		var problems []error
+		for _, name := range names {
+			if original := chain.Get("gorm:" + name); original != nil {
+				problems = append(problems, chain.Replace("gorm:"+name, guarded(original)))
+			}
+		}
+		return errors.Join(problems...)
+	}
+	return errors.Join(
+		replace(db.Callback().Create(), "before_create", "save_before_associations", "create", "save_after_associations", "after_create"),
+		replace(db.Callback().Update(), "setup_reflect_value", "before_update", "save_before_associations", "update", "save_after_associations", "after_update"),
+		replace(db.Callback().Delete(), "before_delete", "delete_before_associations", "delete", "after_delete"),
+	)
+}
+
+// guarded runs a callback and, should it panic, rolls back what was begun for its statement. The panic goes on.
+func guarded(callback func(*gorm.DB)) func(*gorm.DB) {
+	return func(db *gorm.DB) {
+		done := false
+		defer func() {
+			if !done {
+				abandon(db)
+			}
+		}()
+		callback(db)
+		done = true
+	}
+}
+
+func abandon(db *gorm.DB) {
+	_, byGORM := db.InstanceGet("gorm:started_transaction")
+	_, byUs := db.InstanceGet(keyStarted)
+	if transaction, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok && (byGORM || byUs) {
+		_ = transaction.Rollback() // the panic is what there is to tell
+	}
+}

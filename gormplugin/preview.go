@@ -1,0 +1,50 @@
+package gormplugin
+
+import (
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// Captured is an event that a transaction would write if it committed now.
+type Captured struct {
+	// Data is the event as it was raised or published.
+	Data any
+	// Source is the aggregate that raised it; zero for an event without one.
+	Source envelope.Source
+	// Rows are what the outbox would get, one per target broker: the internal one first.
+	Rows []outbox.Row
+}
+
+// Preview tells what the transaction of tx would write to the outbox if it committed now, in the order in which it was
+// raised, and writes nothing. It is meant for tests; package fanouttest builds on it. Outside a transaction of GORM's the
+// error wraps uow.ErrNoTransaction; an event that could not be written is a *CaptureError.
+func Preview(tx *gorm.DB) ([]Captured, error) {
+	if _, err := pluginOf(tx); err != nil {
+		return nil, err
+	}
+	t, foreign := transactionOf(tx.Statement.ConnPool)
+	if t == nil {
+		if foreign != nil {
+			return nil, fmt.Errorf("gormplugin: the transaction was begun outside GORM, where events are written at the statement: %w", uow.ErrNoTransaction)
+		}
+		return nil, uow.ErrNoTransaction
+	}
+	if err := t.journal.Err(); err != nil {
+		return nil, err
+	}
+	flush := t.journal.Collect()
+	captured := make([]Captured, len(flush))
+	for i := range flush {
+		rows, err := t.plugin.appendRows(nil, &flush[i])
+		if err != nil {
+			return nil, err
+		}
+		captured[i] = Captured{Data: flush[i].Data, Source: flush[i].Source, Rows: rows}
+	}
+	return captured, nil
+}

@@ -1,0 +1,108 @@
+package gormplugin
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// Publish implements uow.Plugin.
+func (p *Plugin) Publish(db *gorm.DB, event *uow.Raised) error {
+	if _, err := p.events.Lookup(event.Data); err != nil {
+		return &CaptureError{Event: fmt.Sprintf("%T", event.Data), Err: err}
+	}
+	if db.DryRun {
+		return nil
+	}
+	switch t, foreign := transactionOf(db.Statement.ConnPool); {
+	case t != nil:
+		t.attempt.Publish(event)
+		t.journal.Publish(event, p.inherited(db))
+		return nil
+	case foreign != nil: // the caller's own transaction: there will be no commit to wait for
+		return p.writeNow(db, foreign, []uow.Flush{{Raised: event, Context: p.inherited(db)}})
+	default:
+		return uow.ErrNoTransaction
+	}
+}
+
+// Track implements uow.Plugin.
+func (p *Plugin) Track(db *gorm.DB, aggregate any) error {
+	found, err := p.aggregates(db, aggregate)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("gormplugin: track %T: give a pointer to a struct that embeds uow.Aggregate", aggregate)
+	}
+	if t, _ := transactionOf(db.Statement.ConnPool); t != nil {
+		t.touch(found)
+	}
+	return p.track(db, found)
+}
+
+// AfterCommit implements uow.Plugin.
+func (p *Plugin) AfterCommit(db *gorm.DB, f func()) error {
+	t, foreign := transactionOf(db.Statement.ConnPool)
+	switch {
+	case t != nil:
+		t.journal.AfterCommit(f)
+		return nil
+	case foreign != nil:
+		return errors.New("gormplugin: the transaction was begun outside GORM, so its commit cannot be seen: run the function yourself after it")
+	default:
+		return uow.ErrNoTransaction
+	}
+}
+
+// Wrap implements uow.Plugin; see the function [Wrap].
+func (p *Plugin) Wrap(db *gorm.DB) *gorm.DB {
+	wrapped := p.wrap(db.Statement.ConnPool, db.Name())
+	if wrapped == nil {
+		return db
+	}
+	session := db.WithContext(db.Statement.Context) // with a statement of its own
+	session.Statement.ConnPool = wrapped
+	return session
+}
+
+// Wrap returns a handle like db on which transactions begun by hand are captured. It is needed only for handles that the
+// plugin has not seen being made: those of db.Connection, and sessions with PrepareStmt derived before db.Use. Single
+// statements and uow.Do work on them without it.
+func Wrap(db *gorm.DB) (*gorm.DB, error) {
+	plugin, err := pluginOf(db)
+	if err != nil {
+		return nil, err
+	}
+	return plugin.Wrap(db), nil
+}
+
+// Notify says that a transaction which was begun outside GORM has committed. The relay in this process is woken, and the
+// events that were written in that transaction are taken from the aggregates; those that are not given keep theirs as
+// unconfirmed, which a later write of the same aggregate finds in the outbox and does not repeat. db is any handle with
+// the plugin. Do not call it after a rollback: events would be lost.
+func Notify(db *gorm.DB, written ...uow.Root) error {
+	plugin, err := pluginOf(db)
+	if err != nil {
+		return err
+	}
+	for _, root := range written {
+		recorder, ok := uow.RecorderOf(reflect.ValueOf(root).Elem())
+		if ok {
+			recorder.Confirm()
+		}
+	}
+	plugin.notify(append([]string{plugin.routing.InternalBroker}, plugin.externalNames()...))
+	return nil
+}
+
+func pluginOf(db *gorm.DB) (*Plugin, error) {
+	if plugin, ok := db.Plugins[uow.PluginName].(*Plugin); ok {
+		return plugin, nil
+	}
+	return nil, uow.ErrNoPlugin
+}

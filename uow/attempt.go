@@ -1,0 +1,133 @@
+package uow
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+)
+
+// An Attempt is one run of the function of a [Do] that may be repeated. It remembers what the run raised, so that the
+// next one starts from where the first did, and raises the same messages: same ids, same times. It is safe for concurrent
+// use. The nil attempt remembers nothing.
+type Attempt struct {
+	first, start uint64 // when the first attempt and this one began, on the clock of the package
+
+	mu        sync.Mutex
+	recorders map[*Recorder]struct{}
+	published []*Raised
+	again     []*Raised // what the attempt before published
+}
+
+type attemptKey struct{}
+
+// AttemptOf returns the attempt that a transaction begun with ctx belongs to, or nil.
+func AttemptOf(ctx context.Context) *Attempt {
+	attempt, _ := ctx.Value(attemptKey{}).(*Attempt)
+	return attempt
+}
+
+func firstAttempt() *Attempt {
+	now := clock.Add(1)
+	return &Attempt{first: now, start: now, recorders: make(map[*Recorder]struct{})}
+}
+
+// next takes back what the attempt raised and returns the attempt that repeats it.
+func (a *Attempt) next() *Attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for recorder := range a.recorders {
+		recorder.rewind(a.start)
+	}
+	return &Attempt{first: a.first, start: clock.Add(1), recorders: a.recorders, again: a.published}
+}
+
+// end lets go of identities that no later attempt will ask for.
+func (a *Attempt) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for recorder := range a.recorders {
+		recorder.forget()
+	}
+}
+
+// Touch notes an aggregate before a statement works on it: should the attempt fail, what it raised is taken back.
+func (a *Attempt) Touch(recorder *Recorder) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, known := a.recorders[recorder]; known {
+		return
+	}
+	a.recorders[recorder] = struct{}{}
+	if a.first < a.start {
+		recorder.supersede(a.first, a.start)
+	}
+}
+
+// Publish notes an event without an aggregate. In a repeated attempt it gets the identity that it had in the one before.
+func (a *Attempt) Publish(event *Raised) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.again = event.takeIdentity(a.again)
+	a.published = append(a.published, event)
+}
+
+// takeIdentity makes an event that is raised again the same message as before, the first of its type in again, and
+// returns the rest.
+func (r *Raised) takeIdentity(again []*Raised) []*Raised {
+	for i, before := range again {
+		if reflect.TypeOf(before.Data) == reflect.TypeOf(r.Data) {
+			r.ID, r.Time = before.ID, before.Time
+			return slices.Delete(again, i, i+1)
+		}
+	}
+	return again
+}
+
+// rewind takes out the events raised since start, to be raised again.
+func (r *Recorder) rewind(start uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.again = nil
+	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool {
+		if event.raisedAt <= start {
+			return false
+		}
+		r.again = append(r.again, event)
+		return true
+	})
+}
+
+func (r *Recorder) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.again = nil
+}
+
+// supersede is for an aggregate that failed attempts raised something on before the transaction met it, so that nobody
+// could rewind it. An event of theirs, raised between first and start, gives way to one of its type raised since.
+func (r *Recorder) supersede(first, start uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var old []*Raised
+	for _, event := range r.events {
+		if first < event.raisedAt && event.raisedAt < start {
+			old = append(old, event)
+		}
+	}
+	left := slices.Clone(old)
+	for _, event := range r.events {
+		if event.raisedAt > start {
+			left = event.takeIdentity(left)
+		}
+	}
+	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool {
+		return slices.Contains(old, event) && !slices.Contains(left, event)
+	})
+}
