@@ -111,23 +111,24 @@ func (r *Recorder) forget() {
 }
 
 // supersede is for an aggregate that failed attempts raised something on before the transaction met it, so that nobody
-// could rewind it. An event of theirs, raised between first and start, gives way to one of its type raised since.
+// could rewind it. Events of theirs, raised between first and start, give way to those of their type raised since.
 func (r *Recorder) supersede(first, start uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var old []*Raised
+	again := make(map[reflect.Type]bool)
 	for _, event := range r.events {
 		if first < event.raisedAt && event.raisedAt < start {
 			old = append(old, event)
 		}
 	}
-	left := slices.Clone(old)
 	for _, event := range r.events {
 		if event.raisedAt > start {
-			left = event.takeIdentity(left)
+			again[reflect.TypeOf(event.Data)] = true
+			old = event.takeIdentity(old)
 		}
 	}
 	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool {
-		return slices.Contains(old, event) && !slices.Contains(left, event)
+		return first < event.raisedAt && event.raisedAt < start && again[reflect.TypeOf(event.Data)]
 	})
 }
