@@ -27,7 +27,7 @@ type delivery struct {
 // deliver publishes a batch in chunks and returns the outcome of each of its rows.
 func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt time.Time) *Settlement {
 	d := &delivery{
-		worker: w, batch: batch, settlement: &Settlement{Lease: batch.Lease},
+		worker: w, batch: batch, settlement: &Settlement{Lease: batch.Lease, ParkAbandoned: w.policy.ParkAbandoned && !w.policy.Unordered},
 		failedKeys: map[string]bool{}, closedTo: map[string]bool{},
 	}
 	d.settlement.Published = make([]Delivered, 0, len(batch.Messages))

@@ -21,7 +21,7 @@ const (
 // DefaultTable is the name of the outbox table where the configuration gives none.
 const DefaultTable = "outbox_messages"
 
-// Lanes is the number of lanes into which the open rows of one broker are spread by a hash of their ordering key. Claims
+// Lanes is the number of lanes, per [Class], into which the open rows of one broker are spread by a hash of their ordering key. Claims
 // are serialised per lane; four lanes keep that off the critical path and still read the table in order.
 const Lanes = 4
 

@@ -22,6 +22,9 @@ type Policy struct {
 	PublishTimeout time.Duration
 	// Unordered switches the order per key off.
 	Unordered bool
+	// ParkAbandoned makes the rest of an ordering key wait once a message of it was abandoned, until an operator requeues the
+	// message or lets the key go on. Default: the key goes on.
+	ParkAbandoned bool
 	// Retry after failures that are the message's own.
 	Retry Retry
 	// PollMin and PollMax bound the time between two looks at the table: the shortest follows work, and it doubles while

@@ -88,6 +88,7 @@ func (p *Processor) Run(ctx context.Context) error {
 			name:      fmt.Sprintf("%s/%d/%s/%s/%d", host, os.Getpid(), p.database, p.broker, n),
 			lane:      n*p.store.Lanes()/p.policy.Workers - 1,
 			window:    p.policy.BatchSize,
+			gated:     true, // it does not know yet
 		}
 		group.Go(func() error { w.run(ctx, sending, settling); return nil })
 	}

@@ -27,10 +27,18 @@ type Store interface {
 	// Renew extends the lease of a claim from now on and returns the number of rows that still belong to it.
 	Renew(ctx context.Context, lease Lease) (int, error)
 
-	// Ready returns the lanes of a broker in which a row is ready to be claimed. It takes no lock.
+	// Ready returns the lanes of a broker that have work: a row is ready to be claimed, a gate is due or done, or waiting
+	// rows fill the head of the lane. It takes no lock.
 	Ready(ctx context.Context, broker string) ([]int, error)
 
-	// Lanes is the number of lanes that this store uses; at least 1.
+	// Park looks at the first rows of a lane, no more than the claim's Window, and takes out of the way of claims what has
+	// to wait there for its time: rows in backoff or scheduled for later, and with them the followers of their key. Parked
+	// rows come back by claims with Wake. It returns the number of rows parked. Of the claim, Broker, Lane, Window and
+	// Unordered count.
+	Park(ctx context.Context, claim *Claim) (int, error)
+
+	// Lanes is the number of lanes that this store uses for each [Class]; at least 1. Lanes are numbered class by class:
+	// lane n of a class is int(class)*Lanes() + n. The same n holds the same ordering keys in every class.
 	Lanes() int
 
 	// Close releases the store's own connections. It waits for none of the processors.
@@ -41,7 +49,7 @@ type Store interface {
 type Claim struct {
 	// Broker whose rows are asked for.
 	Broker string
-	// Lane to claim from, 0 to Lanes()-1.
+	// Lane to claim from, 0 to Classes*Lanes()-1.
 	Lane int
 	// Limit is the most rows to claim, at least 1.
 	Limit int
@@ -53,7 +61,25 @@ type Claim struct {
 	Worker string
 	// Unordered switches ordering keys off.
 	Unordered bool
+	// Wake first brings back a bounded number of parked rows of the lane: those whose time has come, and the followers of
+	// those that are done. It is needed while Batch.Gated is true.
+	Wake bool
 }
+
+// A Class of rows by their priority. Each class has lanes of its own, so that a backlog of one does not hold up the others.
+type Class int
+
+const (
+	// ClassNormal holds rows with a key and a priority of 0 and above, and rows without a key and the priority 0.
+	ClassNormal Class = iota
+	// ClassBackfill holds rows of a priority below 0. Within an ordering key they are no exception: a row waits for the
+	// earlier ones of its key, whatever their class.
+	ClassBackfill
+	// ClassUrgent holds rows of a priority above 0 that have no ordering key: there is nothing they could overtake.
+	ClassUrgent
+	// Classes is their number.
+	Classes = 3
+)
 
 // A Lease is what is needed to extend or settle a claim: the token alone decides; broker, lane and id range make it an
 // index range scan.
@@ -72,8 +98,17 @@ type Batch struct {
 	Lease Lease
 	// Messages in the order of their ids.
 	Messages []Message
-	// Seen is how many open rows the window held. Seen = Window with few messages means that held rows fill the window.
+	// Seen is how many open rows the window held. Seen = Window with few messages means that held rows fill the window. Where
+	// order is off it counts only what was ready.
 	Seen int
+	// Waiting is how many rows wait at the head of the lane for a time, or behind a row of their key that does: [Store.Park]
+	// would take them away. Where order is off it is counted only when the batch is not full.
+	Waiting int
+	// Gated is true when the broker has parked rows.
+	Gated bool
+	// AheadWaits is true for a lane of ClassBackfill that is held back by a waiting row of ClassNormal: rows with a key wait
+	// for all earlier rows of the normal lane, and parking that one lets them go on.
+	AheadWaits bool
 	// Busy is true when another worker was claiming from the lane at this moment; nothing was claimed.
 	Busy bool
 }
@@ -100,6 +135,8 @@ type Settlement struct {
 	Published []Delivered
 	// Other rows are retried, abandoned or released.
 	Other []Outcome
+	// ParkAbandoned makes the key of an abandoned row wait until an operator requeues the row or lets the key go on.
+	ParkAbandoned bool
 }
 
 // Delivered is one row that its broker has confirmed.
@@ -157,6 +194,84 @@ type BrokerCounts struct {
 type Inspector interface {
 	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted by name.
 	Counts(ctx context.Context) ([]BrokerCounts, error)
+}
+
+// A Filter selects rows for an operator. Its conditions are joined by AND; a zero field matches everything.
+type Filter struct {
+	// Broker that the rows are for.
+	Broker string
+	// Statuses of the rows. Empty: those that the action is for.
+	Statuses []Status
+	// Type is an event type on the wire, or the beginning of some when it ends with "*".
+	Type string
+	// Key is an ordering key.
+	Key string
+	// MessageIDs of the rows, in text form.
+	MessageIDs []string
+	// ErrorClass is the class in last_error.
+	ErrorClass string
+	// Since and Until bound created_at: from Since on, before Until.
+	Since, Until time.Time
+}
+
+// An Operator repairs by hand. Each call changes a bounded number of rows, oldest first, in one transaction that keeps
+// clear of claims, and returns how many; call it again until it returns less than limit. Rows that a worker has in hand
+// are left alone.
+type Operator interface {
+	// Requeue makes failed and abandoned rows, and pending ones that wait, claimable at once with a fresh budget of attempts.
+	// last_error stays until the next failure. A key that parked behind an abandoned row goes on when the row is done.
+	Requeue(ctx context.Context, filter Filter, limit int) (int, error)
+	// Replay makes published rows pending again. They are delivered under the same message id.
+	Replay(ctx context.Context, filter Filter, limit int) (int, error)
+	// Abandon gives up pending and failed rows. reason goes into last_error, with the class "operator".
+	Abandon(ctx context.Context, filter Filter, reason string, limit int) (int, error)
+	// Matches counts rows that a filter selects, up to limit: what an action would do.
+	Matches(ctx context.Context, filter Filter, limit int) (int, error)
+	// ReleaseKey lets a key go on that parked behind an abandoned row, without that row. ok is false when it did not park.
+	ReleaseKey(ctx context.Context, broker, key string) (ok bool, err error)
+	// ParkedKeys lists the keys that wait for an operator, oldest first, up to limit.
+	ParkedKeys(ctx context.Context, broker string, limit int) ([]ParkedKey, error)
+}
+
+// A ParkedKey waits behind an abandoned row.
+type ParkedKey struct {
+	Broker, Key string
+	// MessageID of the abandoned row.
+	MessageID string
+	Since     time.Time
+}
+
+// An Instance is one process that runs a relay.
+type Instance struct {
+	// ID is made anew at each start: two processes of the same name stay apart.
+	ID uuid.UUID
+	// Name, Host, PID and Version tell people which process it is.
+	Name, Host string
+	PID        int
+	Version    string
+	// StartedAt and SeenAt by the database's clock; set by the store.
+	StartedAt, SeenAt time.Time
+	// Work is what its workers had in hand when it was last seen.
+	Work []Work
+}
+
+// Work is one batch in a worker's hands.
+type Work struct {
+	Worker string    `json:"worker"`
+	Broker string    `json:"broker"`
+	Lane   int       `json:"lane"`
+	Rows   int       `json:"rows"`
+	Since  time.Time `json:"since"`
+}
+
+// A Registry knows the processes that run a relay on one database.
+type Registry interface {
+	// Heartbeat enters an instance, or says that it is still there and on what it works.
+	Heartbeat(ctx context.Context, instance Instance) error
+	// Leave removes an instance that stops.
+	Leave(ctx context.Context, id uuid.UUID) error
+	// Instances lists all of them, oldest first. Those not seen for a day are removed.
+	Instances(ctx context.Context) ([]Instance, error)
 }
 
 // ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is "fanout migrate".

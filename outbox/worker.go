@@ -11,13 +11,19 @@ type worker struct {
 	name   string
 	lane   int // the last one worked on
 	window int
+	gated  bool // the broker has parked rows, as far as this worker knows
 }
 
 const (
 	// maxBatchesPerLane is how long a worker stays on one lane before the others get their turn.
 	maxBatchesPerLane = 8
-	// maxWindow bounds, in batches, how far a claim looks past rows that must wait (docs/guarantees.md).
-	maxWindow = 512
+	// maxWindow bounds, in batches, how far a claim looks past rows that are in other hands.
+	maxWindow = 16
+	// parkWindow is how many rows at the head of a lane are looked at to park those that wait: below the number of row locks
+	// at which SQL Server would lock the whole table.
+	parkWindow = 4000
+	// unorderedWaiting is how many waiting rows at the head of a lane are parked where order is off. Fewer do not matter.
+	unorderedWaiting = 1000
 	// probeLimit is how many rows try out a broker that was unavailable.
 	probeLimit = 10
 )
@@ -38,7 +44,10 @@ func (w *worker) run(ctx, sending, settling context.Context) {
 // drain works on one lane until it is empty or others should have their turn. more is true when it may hold more work.
 func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more bool) {
 	var settlement *Settlement
-	for range maxBatchesPerLane {
+	for n := range maxBatchesPerLane {
+		if n > 0 && w.lanes.outranked(lane) {
+			break
+		}
 		if settlement != nil && w.gate.closed() { // rows must not stay leased while nobody sends them
 			_, _ = w.exchange(settling, settlement, nil)
 			settlement = nil
@@ -52,6 +61,9 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		exchanged, err := w.exchange(settling, settlement, claim)
 		settlement = nil
 		batch := &exchanged.Batch
+		if err == nil && !batch.Busy {
+			w.gated = batch.Gated
+		}
 		if err != nil || len(batch.Messages) == 0 {
 			if probe {
 				w.gate.leave()
@@ -59,13 +71,15 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 			if err != nil {
 				return false // the poller finds the lane again when the database answers
 			}
-			if w.widen(batch, claim) {
+			if w.park(settling, batch, claim) || w.widen(batch, claim) {
 				continue
 			}
 			return w.pause(ctx, batch.Busy)
 		}
 		w.counters.claimed.Add(int64(len(batch.Messages)))
-		w.widen(batch, claim)
+		if !w.park(settling, batch, claim) {
+			w.widen(batch, claim)
+		}
 		settlement = w.deliver(ctx, sending, batch, claimedAt)
 	}
 	if settlement != nil {
@@ -77,12 +91,35 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 func (w *worker) claim(lane int, probe bool) *Claim {
 	claim := &Claim{
 		Broker: w.broker, Lane: lane, Limit: w.policy.BatchSize, Window: w.window, Lease: w.policy.Lease, Worker: w.name,
-		Unordered: w.policy.Unordered,
+		Unordered: w.policy.Unordered, Wake: w.gated,
 	}
 	if probe {
 		claim.Limit = min(claim.Limit, probeLimit)
 	}
 	return claim
+}
+
+// park takes rows that wait out of the way where they fill the head of the lane, or hold back the backfill. done is true
+// when some were.
+func (w *worker) park(ctx context.Context, batch *Batch, claim *Claim) (done bool) {
+	lane := claim.Lane
+	switch {
+	case batch.Busy || 2*len(batch.Messages) >= claim.Limit:
+		return false
+	case batch.AheadWaits:
+		lane %= w.store.Lanes() // of ClassNormal
+	case claim.Unordered && batch.Waiting < unorderedWaiting, !claim.Unordered && (batch.Seen < claim.Window || 2*batch.Waiting < batch.Seen):
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
+	defer cancel()
+	parked, err := w.store.Park(ctx, &Claim{Broker: claim.Broker, Lane: lane, Window: parkWindow, Unordered: claim.Unordered})
+	if err != nil {
+		w.log.WarnContext(ctx, "cannot take waiting rows out of the way; trying again later", "error", err)
+		return false
+	}
+	w.gated = w.gated || parked > 0
+	return parked > 0
 }
 
 // widen adapts the window: it grows while rows that must wait fill it, and shrinks when the claim comes back full.

@@ -13,6 +13,14 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
+// How much one claim brings back: gates that are due; gates that are done, and followers of each of these. Together they
+// stay below the size of a batch or two, so that a claim remains a short transaction.
+const (
+	wakeLimit    = 500
+	advanceGates = 10
+	advanceRows  = 500
+)
+
 // claimRows queues the transaction that makes the claim, and the statement that reads what it took.
 func (x *exchange) claimRows() error {
 	c := x.claim
@@ -25,9 +33,15 @@ func (x *exchange) claimRows() error {
 	}
 	x.token = token
 	x.send(nil, begin)
+	if !c.Unordered || c.Wake {
+		x.send(nil, x.store.sql.tryLock, laneLock(c.Broker, c.Lane))
+	}
+	if c.Wake {
+		x.send(nil, x.store.sql.wake, c.Broker, c.Lane, wakeLimit)
+		x.send(nil, x.store.sql.advance, c.Broker, c.Lane, advanceGates, advanceRows)
+	}
 	text := x.store.sql.claimUnordered
 	if !c.Unordered {
-		x.send(nil, x.store.sql.tryLock, laneLock(c.Broker, c.Lane))
 		text = x.store.sql.claimOrdered
 	}
 	x.send(x.readWindow, text, c.Broker, c.Lane, c.Window, c.Limit, c.Worker, pgUUID(token), c.Lease.Microseconds())
@@ -45,7 +59,10 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 	defer rows.Close()
 	for rows.Next() {
 		targets := make([]any, len(rows.FieldDescriptions())) // the rest is for the server
-		targets[0], targets[1] = &x.result.Batch.Busy, &x.result.Batch.Seen
+		batch := &x.result.Batch
+		for i, field := range []any{&batch.Busy, &batch.Seen, &batch.Waiting, &batch.Gated, &batch.AheadWaits} {
+			targets[i] = field
+		}
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
@@ -83,8 +100,11 @@ func (x *exchange) readMessages(answers pgx.BatchResults) error {
 	return nil
 }
 
-// laneLock is the second half of the advisory lock of a lane; the first is the table's oid.
-func laneLock(broker string, lane int) int32 { return hash("lane", strconv.Itoa(lane), broker) }
+// laneLock is the second half of the advisory lock of a lane; the first is the table's oid. The lanes of all classes that
+// hold the same keys share it: what is parked and brought back concerns all of them.
+func laneLock(broker string, lane int) int32 {
+	return hash("lane", strconv.Itoa(lane%outbox.Lanes), broker)
+}
 
 // hash makes the number of an advisory lock. Two things that share a number only wait for each other.
 func hash(parts ...string) int32 {

@@ -45,6 +45,13 @@ func (x *exchange) countMarked(answers pgx.BatchResults) error {
 	return err
 }
 
+func (x *exchange) countOther(answers pgx.BatchResults) error {
+	var marked int
+	err := answers.QueryRow().Scan(&marked)
+	x.marked += marked
+	return err
+}
+
 func (x *exchange) markPublished() {
 	ids := make([]int64, len(x.settlement.Published))
 	brokerIDs := make([]string, len(x.settlement.Published))
@@ -68,8 +75,8 @@ func (x *exchange) markOther() {
 		}
 	}
 	lease := &x.settlement.Lease
-	x.send(x.countMarked, x.store.sql.markOther,
-		lease.Broker, lease.Lane, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, statuses, spent, delays, errs)
+	x.send(x.countOther, x.store.sql.markOther,
+		lease.Broker, lease.Lane, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, statuses, spent, delays, errs, x.settlement.ParkAbandoned)
 }
 
 // storable replaces what a text column refuses. Such a text comes from a broker; refusing it would make the outcome

@@ -34,6 +34,7 @@ var _ outbox.FullStore = (*Store)(nil)
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
 	lock, tryLock, claimOrdered, claimUnordered, fetch string
+	wake, advance, park                                string
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
 	counts, lastErrors, check, exclusive               string
@@ -99,7 +100,8 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
-		"settings":       &s.sql.settings,
+		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
+		"settings": &s.sql.settings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"check": &s.sql.check, "exclusive": &s.sql.exclusive,

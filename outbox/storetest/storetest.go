@@ -42,6 +42,8 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Write", writeTests},
 		{"Claim", claimTests},
 		{"Order", orderTests},
+		{"Park", parkTests},
+		{"Priority", priorityTests},
 		{"Crash", crashTests},
 		{"Settle", settleTests},
 		{"Lease", leaseTests},

@@ -87,7 +87,6 @@ func testExact(t *table) {
 	rows[2].Payload = bytes.Repeat(all, 4096)
 	rows[0].Stream, rows[0].Type = unicode, unicode
 	rows[0].CorrelationID, rows[0].ContentType, rows[0].Headers = unicode, "application/cloudevents+json; charset=utf-8", `{"a":"`+strings.Repeat("ü", 5000)+`"}`
-	rows[0].Priority = -100
 	rows[1].Priority = 100
 	ids := t.insert(rows...)
 	t.lane = t.laneOf(ids[0])

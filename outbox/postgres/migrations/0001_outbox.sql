@@ -15,10 +15,12 @@ CREATE TABLE {{table}} (
     attempts          integer     NOT NULL DEFAULT 0,    -- attempts spent
     crashes           integer     NOT NULL DEFAULT 0,    -- leases that ran out
     priority          integer     NOT NULL DEFAULT 0,
-    -- A lane is a quarter of the keys. Rows without a key are spread by their message id.
+    -- Lanes 0 to 3: a quarter of the keys each; rows without a key are spread by their message id. Rows of low priority have
+    -- the lanes 4 to 7, urgent rows without a key the lanes 8 to 11.
     lane              smallint    NOT NULL GENERATED ALWAYS AS
-                          (get_byte(decode(md5(coalesce(ordering_key, message_id::text)), 'hex'), 0) & 3) STORED,
-    parked            boolean     NOT NULL DEFAULT false, -- taken out of the claim's way
+                          ((get_byte(decode(md5(coalesce(ordering_key, message_id::text)), 'hex'), 0) & 3)
+                           + CASE WHEN priority < 0 THEN 4 WHEN priority > 0 AND ordering_key IS NULL THEN 8 ELSE 0 END) STORED,
+    parked            boolean     NOT NULL DEFAULT false, -- taken out of the claim's way: see {{table}}_waiting
     isolated          boolean     NOT NULL DEFAULT false, -- claimed alone: a crash is its own
     message_id        uuid        NOT NULL,
     status            text        NOT NULL DEFAULT 'pending',
@@ -47,6 +49,26 @@ CREATE TABLE {{table}} (
 -- Claims, retries, lease recovery and renewals read this index and no other. Its columns and its predicate do not change
 -- when a row is claimed. There is deliberately no index on id alone: the planner would walk it through all published rows.
 CREATE INDEX {{name}}_open ON {{table}} (target_broker, lane, id) WHERE finished_at IS NULL AND NOT parked;
+
+-- The rows of a key that stand behind its gate, and whether a key has an earlier row of low priority. Few rows are in them.
+CREATE INDEX {{name}}_parked ON {{table}} (target_broker, ordering_key, id) WHERE parked AND finished_at IS NULL;
+CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, ordering_key, id) WHERE priority < 0 AND finished_at IS NULL;
+
+-- What waits for long, and so is taken out of the claim's way. A row here is a gate: the message that waits, and with a key
+-- also what holds back every later row of that key, parked or not, until it is finished.
+CREATE TABLE {{table}}_waiting (
+    target_broker   text        NOT NULL,
+    lane            smallint    NOT NULL,                 -- of the gate
+    ordering_key    text,                                 -- NULL: the row waits alone
+    gate_id         bigint      NOT NULL,
+    gate_message_id uuid        NOT NULL,
+    wake_at         timestamptz,                          -- NULL: the gate is back in the claim's way; infinity: an operator must act
+    reason          text        NOT NULL,                 -- retry, scheduled, abandoned
+    since           timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT {{name}}_waiting_pkey PRIMARY KEY (gate_message_id, target_broker)
+);
+CREATE UNIQUE INDEX {{name}}_waiting_key ON {{table}}_waiting (target_broker, ordering_key) WHERE ordering_key IS NOT NULL;
+CREATE INDEX {{name}}_waiting_wake ON {{table}}_waiting (target_broker, lane, wake_at);
 
 -- Purge. An index that names status, be it in its predicate, would take the claim's update out of HOT: so rows are told
 -- apart by published_at, which a claim does not change either. Rows of one batch finish at the same instant, so the

@@ -2,32 +2,61 @@
 -- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds
 -- Plan: one range scan of {{name}}_open for the window, one sort of the window by key, one TID scan for the update.
 -- There is no join, so that no wrong estimate can make the choice quadratic.
-WITH win AS MATERIALIZED (
+WITH lane AS MATERIALIZED (
+    -- Does any key of the broker wait behind a gate? Has the lane's sibling of low priority work, or, for that one, from
+    -- which row on has the lane itself?
+    SELECT EXISTS (SELECT FROM {{table}}_waiting WHERE target_broker = $1) AS gated
+         , $2 < 4 AND EXISTS (SELECT FROM {{table}} WHERE target_broker = $1 AND lane = $2 + 4 AND finished_at IS NULL AND NOT parked) AS mixed
+         , ahead.id AS ahead
+         , coalesce(ahead.waits, false) AS ahead_waits
+      FROM (SELECT) AS one
+      LEFT JOIN LATERAL (SELECT id
+                              , status <> 'processing' AND greatest(locked_until, available_at) > statement_timestamp() AS waits
+                           FROM {{table}}
+                          WHERE $2 BETWEEN 4 AND 7
+                            AND target_broker = $1 AND lane = $2 - 4 AND finished_at IS NULL AND NOT parked
+                          ORDER BY id
+                          LIMIT 1) AS ahead ON true
+), win AS MATERIALIZED (
     -- The first open rows in order, held ones included: of each key it sees, it sees every earlier open row.
     SELECT ctid AS tid, id
          , ordering_key COLLATE "C" AS key
+           -- An earlier row of the key stands outside of the window: behind a gate, or in the lane of another priority.
+         , ordering_key IS NOT NULL
+           AND CASE WHEN (SELECT gated FROM lane)
+                    THEN EXISTS (SELECT FROM {{table}}_waiting AS w
+                                  WHERE w.target_broker = $1 AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
+                    ELSE false END AS parkable
+         , ordering_key IS NOT NULL
+           AND (coalesce(id > (SELECT ahead FROM lane), false)
+                OR CASE WHEN (SELECT mixed FROM lane)
+                        THEN EXISTS (SELECT FROM {{table}} AS low
+                                      WHERE low.target_broker = $1 AND low.ordering_key = m.ordering_key AND low.id < m.id
+                                        AND low.priority < 0 AND low.finished_at IS NULL)
+                        ELSE false END) AS outranked
          , CASE WHEN ordering_key IS NULL THEN id END AS loner -- a row without a key is a key of its own
          , status = 'processing' AS leased
          , crashes + (status = 'processing')::int AS suspicion
          , (locked_until IS NULL OR locked_until <= statement_timestamp())
            AND (available_at IS NULL OR available_at <= statement_timestamp()) AS ready
-      FROM {{table}}
+      FROM {{table}} AS m
      WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked
        AND current_setting('fanout.lane') = 'held'
      ORDER BY id
      LIMIT $3
+), judged AS MATERIALIZED (
+    SELECT tid, id
+         , bool_and(ready AND NOT parkable AND NOT outranked) OVER so_far AS clear
+         , bool_or(leased AND NOT ready) OVER whole AS in_hand
+         , bool_or(parkable OR NOT leased AND NOT ready) OVER so_far AS waits
+         , min(suspicion) OVER so_far AS lowest
+         , max(suspicion) OVER so_far AS highest
+      FROM win
+    WINDOW so_far AS (PARTITION BY key, loner ORDER BY id ROWS UNBOUNDED PRECEDING)
+         , whole AS (PARTITION BY key, loner)
 ), free AS (
     -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
-    SELECT tid, id, lowest, highest
-      FROM (SELECT tid, id
-                 , bool_and(ready) OVER so_far AS clear
-                 , bool_or(leased AND NOT ready) OVER whole AS in_hand
-                 , min(suspicion) OVER so_far AS lowest
-                 , max(suspicion) OVER so_far AS highest
-              FROM win
-            WINDOW so_far AS (PARTITION BY key, loner ORDER BY id ROWS UNBOUNDED PRECEDING)
-                 , whole AS (PARTITION BY key, loner)) AS judged
-     WHERE clear AND NOT in_hand
+    SELECT tid, id, lowest, highest FROM judged WHERE clear AND NOT in_hand
 ), lead AS (
     -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one
     -- that kills its process stands alone.
@@ -54,6 +83,9 @@ WITH win AS MATERIALIZED (
 )
 SELECT current_setting('fanout.lane') = 'busy'
      , (SELECT count(*) FROM win)
+     , (SELECT count(*) FROM judged WHERE waits)
+     , (SELECT gated FROM lane)
+     , (SELECT ahead_waits FROM lane)
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
        -- A row that somebody changed meanwhile without the lane's lock was passed over, and the rows behind it must not go

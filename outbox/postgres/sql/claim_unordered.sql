@@ -36,6 +36,17 @@ WITH free AS MATERIALIZED (
 )
 SELECT false
      , (SELECT count(*) FROM free)
+     , CASE WHEN (SELECT count(*) FROM free) < least($3::int, $4::int) -- waiting rows that were read in vain
+            THEN (SELECT count(*)
+                    FROM (SELECT status, locked_until, available_at
+                            FROM {{table}}
+                           WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked
+                           ORDER BY id
+                           LIMIT 20000) AS head
+                   WHERE status <> 'processing' AND greatest(locked_until, available_at) > statement_timestamp())
+            ELSE 0 END
+     , EXISTS (SELECT FROM {{table}}_waiting WHERE target_broker = $1)
+     , false
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
      , set_config('synchronous_commit', 'off', true)

@@ -1,7 +1,9 @@
 -- Retry, abandon or release rows, if they are still ours. Runs under the lane's lock: the place of a failed head and of
 -- its released followers must change in one step for the next claim.
 -- $1 broker, $2 lane, $3 token, $4 first id, $5 last id,
--- $6 ids, $7 new status, $8 attempt spent (0 or 1), $9 delay in microseconds, $10 error or ''
+-- $6 ids, $7 new status, $8 attempt spent (0 or 1), $9 delay in microseconds, $10 error or '',
+-- $11 whether the key of an abandoned row parks until an operator acts
+WITH marked AS (
 UPDATE {{table}} AS m
    SET status       = o.status
      , finished_at  = CASE WHEN o.status = 'abandoned' THEN statement_timestamp() END
@@ -16,3 +18,14 @@ UPDATE {{table}} AS m
  WHERE m.target_broker = $1 AND m.lane = $2 AND m.finished_at IS NULL AND NOT m.parked
    AND m.id BETWEEN $4 AND $5 AND m.id = o.id
    AND m.lock_token = $3 AND m.status = 'processing'
+RETURNING m.lane, m.ordering_key, m.id, m.message_id, m.status
+), gates AS (
+    INSERT INTO {{table}}_waiting AS w (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
+    SELECT $1, lane, ordering_key, id, message_id, 'infinity', 'abandoned'
+      FROM marked
+     WHERE $11::boolean AND status = 'abandoned' AND ordering_key IS NOT NULL
+        ON CONFLICT (target_broker, ordering_key) WHERE ordering_key IS NOT NULL
+        DO UPDATE SET lane = excluded.lane, gate_id = excluded.gate_id, gate_message_id = excluded.gate_message_id
+                    , wake_at = excluded.wake_at, reason = excluded.reason, since = excluded.since
+)
+SELECT count(*) FROM marked

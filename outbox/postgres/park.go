@@ -1,0 +1,24 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Park implements outbox.Store.
+func (s *Store) Park(ctx context.Context, claim *outbox.Claim) (int, error) {
+	var batch pgx.Batch
+	batch.Queue(begin)
+	batch.Queue(s.sql.lock, laneLock(claim.Broker, claim.Lane))
+	batch.Queue(s.sql.park, claim.Broker, claim.Lane, claim.Window, claim.Unordered)
+	batch.Queue("COMMIT")
+	parked, err := s.affected(ctx, &batch, 2)
+	if err != nil {
+		return 0, fmt.Errorf("postgres: park waiting rows in %s: %w", s.table, err)
+	}
+	return parked, nil
+}

@@ -1,0 +1,42 @@
+-- Move on the gates that are back in the claim's way. One whose message is finished lets a bounded number of followers
+-- through, the last of which is the next gate; when none is left behind, the key is free. One that must wait again leaves.
+-- Runs under the lane's lock, before a claim. $1 broker, $2 lane, $3 gates, $4 followers of each
+-- Plan: one range scan of {{name}}_waiting_wake, the gates' rows by primary key, per gate one range scan of {{name}}_parked.
+WITH gate AS MATERIALIZED (
+    SELECT w.ctid AS tid, w.ordering_key, w.gate_id
+         , m.message_id IS NULL OR m.finished_at IS NOT NULL AS done
+         , m.ctid AS row
+         , CASE WHEN m.status IN ('pending', 'failed') THEN greatest(m.locked_until, m.available_at) END AS rests_until
+      FROM {{table}}_waiting AS w
+      LEFT JOIN {{table}} AS m ON m.message_id = w.gate_message_id AND m.target_broker = w.target_broker
+     WHERE w.target_broker = $1 AND w.lane = $2 AND w.wake_at IS NULL
+       AND current_setting('fanout.lane') = 'held'
+     LIMIT 500
+), done AS MATERIALIZED (
+    SELECT tid, ordering_key, gate_id FROM gate WHERE done ORDER BY gate_id LIMIT $3
+), chunk AS MATERIALIZED (
+    SELECT done.tid, follower.row, follower.id, follower.message_id, follower.lane
+         , row_number() OVER (PARTITION BY done.tid ORDER BY follower.id) AS place
+      FROM done
+     CROSS JOIN LATERAL (SELECT ctid AS row, id, message_id, lane
+                           FROM {{table}} AS m
+                          WHERE m.target_broker = $1 AND m.ordering_key = done.ordering_key AND m.parked AND m.finished_at IS NULL
+                          ORDER BY m.id
+                          LIMIT $4) AS follower
+), through AS (
+    UPDATE {{table}} SET parked = false WHERE ctid = ANY (ARRAY(SELECT row FROM chunk))
+), moved AS (
+    UPDATE {{table}}_waiting AS w
+       SET gate_id = chunk.id, gate_message_id = chunk.message_id, lane = chunk.lane
+      FROM chunk
+     WHERE w.ctid = chunk.tid AND chunk.place = $4
+), rests AS (
+    UPDATE {{table}} SET parked = true WHERE ctid = ANY (ARRAY(SELECT row FROM gate WHERE rests_until > statement_timestamp()))
+), resting AS (
+    UPDATE {{table}}_waiting AS w
+       SET wake_at = gate.rests_until
+      FROM gate
+     WHERE w.ctid = gate.tid AND gate.rests_until > statement_timestamp()
+)
+DELETE FROM {{table}}_waiting
+ WHERE ctid = ANY (ARRAY(SELECT tid FROM done EXCEPT SELECT tid FROM chunk WHERE place = $4))

@@ -1,0 +1,43 @@
+-- Take what waits at the head of a lane out of the claim's way: rows in backoff or scheduled for later, and whatever stands
+-- behind them in their key. Rows in somebody's hands stay: they are soon done. Runs under the lane's lock.
+-- $1 broker, $2 lane, $3 how many open rows to look at, $4 unordered: every row waits alone
+-- Plan: one range scan of {{name}}_open, one sort by key, one TID scan for the update.
+WITH lane AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM {{table}}_waiting WHERE target_broker = $1) AS gated
+), win AS MATERIALIZED (
+    SELECT m.ctid AS tid, m.id, m.message_id
+         , CASE WHEN NOT $4::boolean THEN m.ordering_key END COLLATE "C" AS key
+         , CASE WHEN m.ordering_key IS NULL OR $4 THEN m.id END AS loner
+         , greatest(m.locked_until, m.available_at) AS until
+         , m.status = 'processing' AS leased
+         , m.available_at > statement_timestamp() AS scheduled
+           -- The key's gate, where it has one.
+         , CASE WHEN m.ordering_key IS NOT NULL AND NOT $4 AND (SELECT gated FROM lane)
+                THEN (SELECT w.gate_id FROM {{table}}_waiting AS w WHERE w.target_broker = $1 AND w.ordering_key = m.ordering_key)
+                END AS gate_id
+      FROM {{table}} AS m
+     WHERE m.target_broker = $1 AND m.lane = $2 AND m.finished_at IS NULL AND NOT m.parked
+     ORDER BY m.id
+     LIMIT $3
+), resting AS MATERIALIZED (
+    -- The first row of each key that must wait becomes its gate, unless it has one.
+    SELECT DISTINCT ON (key, loner) tid, id, message_id, key, loner, until, scheduled, gate_id
+      FROM win
+     WHERE NOT leased AND until > statement_timestamp() AND (gate_id IS NULL OR gate_id = id)
+     ORDER BY key, loner, id
+), gates AS (
+    INSERT INTO {{table}}_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
+    SELECT $1, $2, key, id, message_id, until, CASE WHEN scheduled THEN 'scheduled' ELSE 'retry' END FROM resting
+        ON CONFLICT (gate_message_id, target_broker) DO UPDATE SET wake_at = excluded.wake_at, reason = excluded.reason
+), behind AS (
+    -- Behind a gate of before, or behind one of those above.
+    SELECT win.tid
+      FROM (SELECT tid, id, leased, gate_id
+                 , min(id) FILTER (WHERE NOT leased AND until > statement_timestamp() AND (gate_id IS NULL OR gate_id = id))
+                   OVER (PARTITION BY key, loner) AS first
+              FROM win) AS win
+     WHERE NOT win.leased AND (win.id > win.gate_id OR win.id >= win.first)
+)
+UPDATE {{table}}
+   SET parked = true
+ WHERE ctid = ANY (ARRAY(SELECT tid FROM behind)) AND status IN ('pending', 'failed')

@@ -1,0 +1,18 @@
+-- Bring back gates whose time has come. Runs under the lane's lock, before a claim. $1 broker, $2 lane, $3 limit
+-- Plan: one range scan of {{name}}_waiting_wake, the rows by primary key.
+WITH due AS MATERIALIZED (
+    SELECT ctid AS tid, gate_message_id, ordering_key
+      FROM {{table}}_waiting
+     WHERE target_broker = $1 AND lane = $2 AND wake_at <= statement_timestamp()
+       AND current_setting('fanout.lane') = 'held'
+     ORDER BY wake_at
+     LIMIT $3
+), back AS (
+    UPDATE {{table}} AS m
+       SET parked = false
+      FROM due
+     WHERE m.message_id = due.gate_message_id AND m.target_broker = $1 AND m.parked
+), gates AS (
+    UPDATE {{table}}_waiting SET wake_at = NULL WHERE ctid = ANY (ARRAY(SELECT tid FROM due WHERE ordering_key IS NOT NULL))
+)
+DELETE FROM {{table}}_waiting WHERE ctid = ANY (ARRAY(SELECT tid FROM due WHERE ordering_key IS NULL))

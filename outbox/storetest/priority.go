@@ -1,0 +1,138 @@
+package storetest
+
+import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var priorityTests = []test{
+	{name: "LanesOfTheirOwn", run: testPriorityLanes},
+	{name: "NoKeyIsReordered", run: testPriorityKeepsOrder},
+	{name: "BackfillWaitsForEarlierRows", run: testPriorityBackfillWaits},
+	{name: "BackfillIsNotStarvedByWaitingRows", run: testPriorityBackfillGoesOn},
+	{name: "GatesHoldEveryClass", run: testPriorityGates},
+}
+
+func class(c outbox.Class) func(*table) func(*outbox.Claim) {
+	return func(t *table) func(*outbox.Claim) {
+		return func(claim *outbox.Claim) { claim.Lane = t.lane + int(c)*t.Store.Lanes() }
+	}
+}
+
+var (
+	backfill = class(outbox.ClassBackfill)
+	urgent   = class(outbox.ClassUrgent)
+)
+
+func (t *table) addWith(priority int, keys ...string) []int64 {
+	t.Helper()
+	rows := make([]outbox.Row, len(keys))
+	for i, key := range keys {
+		rows[i] = newRow(key)
+		rows[i].Priority = priority
+	}
+	return t.insert(rows...)
+}
+
+func testPriorityLanes(t *table) {
+	k := t.keys(3)
+	low, normal, high := t.addWith(-1, k[0]), t.addWith(0, k[1]), t.addWith(100, k[2])
+	loose := t.addWith(1, "")
+	lanes := t.Store.Lanes()
+	assert.Equal(t, t.lane+lanes, t.laneOf(low[0]))
+	assert.Equal(t, t.lane, t.laneOf(normal[0]))
+	assert.Equal(t, t.lane, t.laneOf(high[0]), "a row with a key cannot overtake the earlier ones of its key")
+	assert.Equal(t, 2*lanes, t.laneOf(loose[0])/lanes*lanes)
+	assert.Equal(t, append(normal, high...), taken(t.claim()))
+	assert.Equal(t, low, taken(t.claim(backfill(t))))
+	assert.Contains(t, t.ready(), t.laneOf(loose[0]))
+	t.lane = t.laneOf(loose[0]) % lanes
+	assert.Equal(t, loose, taken(t.claim(urgent(t))))
+}
+
+// A key with rows of several classes keeps their order, whichever lane is asked first.
+func testPriorityKeepsOrder(t *table) {
+	k := t.keys(2)
+	a := t.addWith(-1, k[0])
+	b := t.addWith(0, k[0], k[1])
+	c := t.addWith(-1, k[0])
+	batch := t.claim()
+	assert.Equal(t, b[1:], taken(batch), "an earlier row of low priority is open")
+	assert.Empty(t, t.claim(backfill(t), limit(1), window(1)).Messages[1:])
+	t.publish(batch)
+	t.expire(a...) // the claim above
+	low := t.claim(backfill(t))
+	require.Equal(t, a, taken(low), "the last one has to wait for the normal one before it")
+	assert.Empty(t, t.claim().Messages)
+	t.publish(low)
+	assert.Empty(t, t.claim(backfill(t)).Messages)
+	batch = t.claim()
+	assert.Equal(t, b[:1], taken(batch))
+	assert.Empty(t, t.claim(backfill(t)).Messages, "it is in hand, not done")
+	t.publish(batch)
+	assert.Equal(t, c, taken(t.claim(backfill(t))))
+}
+
+// Rows with a key wait until the normal lane is done with everything earlier, whatever its key: only so is nothing of their
+// own key before them. Rows without a key wait for nothing.
+func testPriorityBackfillWaits(t *table) {
+	k := t.keys(2)
+	normal := t.addWith(0, k[0])
+	low := t.addWith(-1, k[1])
+	assert.Empty(t, t.claim(backfill(t)).Messages)
+	later := t.addWith(0, k[0])
+	batch := t.claim(limit(1))
+	require.Equal(t, normal, taken(batch))
+	assert.Empty(t, t.claim(backfill(t)).Messages)
+	t.publish(batch)
+	assert.Equal(t, low, taken(t.claim(backfill(t))), "later rows are not in its way")
+	assert.Equal(t, later, taken(t.claim()))
+}
+
+func testPriorityBackfillGoesOn(t *table) {
+	k := t.keys(2)
+	normal := t.addWith(0, k[0])
+	low := t.addWith(-1, k[1], k[0])
+	t.failHead(normal[0])
+	batch := t.claim(backfill(t))
+	assert.Empty(t, batch.Messages)
+	assert.True(t, batch.AheadWaits)
+	assert.Equal(t, 1, t.park())
+	batch = t.claim(backfill(t), wake)
+	assert.Equal(t, low[:1], taken(batch), "but not the one whose own key waits")
+	assert.False(t, batch.AheadWaits)
+	t.pass()
+	batch = t.claim(wake)
+	assert.Equal(t, normal, taken(batch))
+	t.publish(batch)
+	assert.Equal(t, []int{t.lane}, t.ready()[:1], "the gate is done")
+	assert.Empty(t, t.claim(wake).Messages)
+	assert.Equal(t, low[1:], taken(t.claim(backfill(t))))
+}
+
+// A gate in one class holds the later rows of its key in the others.
+func testPriorityGates(t *table) {
+	k := t.keys(1)[0]
+	low := t.addWith(-1, k)
+	batch := t.claim(backfill(t))
+	require.Equal(t, low, taken(batch))
+	require.Zero(t, t.settle(retryLater(batch, low...)).Lost)
+	normal := t.addWith(0, k)
+	again := t.addWith(-1, k)
+	require.Equal(t, 2, t.park(backfill(t)))
+	assert.Empty(t, t.claim(wake).Messages)
+	assert.Equal(t, 1, t.park(), "the normal one is behind the gate too")
+	t.pass()
+	batch = t.claim(backfill(t), wake)
+	require.Equal(t, low, taken(batch))
+	t.publish(batch)
+	assert.Equal(t, low[:0], taken(t.claim(wake)), "the gate stood in the other lane, which has to be asked")
+	batch = t.claim(backfill(t), wake)
+	assert.Empty(t, batch.Messages, "the normal row comes first")
+	batch = t.claim(wake)
+	require.Equal(t, normal, taken(batch))
+	t.publish(batch)
+	assert.Equal(t, again, taken(t.claim(backfill(t), wake)))
+}
