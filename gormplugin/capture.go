@@ -38,7 +38,11 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 		p.untouched(db, aggregates)
 		return nil
 	case built && affected < int64(given(db, aggregates)) && pending(aggregates):
-		return &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: len(aggregates), Affected: affected}
+		err := &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: len(aggregates), Affected: affected}
+		if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
+			ours.journal.Fail(err)
+		}
+		return err
 	}
 	return p.track(db, aggregates)
 }

@@ -38,6 +38,9 @@ func NewInserter(dialect Dialect, table string) (*Inserter, error) {
 	return &Inserter{dialect: dialect, table: table}, nil
 }
 
+// Dialect is the kind of database that the statements are for.
+func (i *Inserter) Dialect() Dialect { return i.dialect }
+
 // Insert writes rows with as few statements as the database's limits allow. Rows keep their order: the first gets the
 // lowest id. A row that exists already (same message and broker) is an error.
 func (i *Inserter) Insert(ctx context.Context, db Execer, rows []Row) error {

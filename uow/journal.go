@@ -19,7 +19,8 @@ type Journal struct {
 	undone     []span
 	untouched  map[*Recorder]untouched
 	after      []func()
-	lost       string // a savepoint that the journal has not seen set, and that was rolled back to
+	failed     error // why the transaction must not commit
+	failedAt   uint64
 }
 
 // entry is one thing that the transaction wrote: an aggregate, or an event without one.
@@ -106,8 +107,11 @@ func (j *Journal) RollbackTo(name string) {
 	defer j.mu.Unlock()
 	i := j.find(name)
 	if i < 0 {
-		j.lost = name
+		j.failed, j.failedAt = &SavepointError{Name: name}, 0 // nothing can mend it
 		return
+	}
+	if j.failedAt > j.savepoints[i].at {
+		j.failed, j.failedAt = nil, 0
 	}
 	j.undone = append(j.undone, span{from: j.savepoints[i].at, to: clock.Add(1)})
 	clear(j.entries[j.savepoints[i].entries:])
@@ -139,15 +143,21 @@ func (j *Journal) find(name string) int {
 	return -1
 }
 
-// Err reports, as a *SavepointError, that the journal no longer knows what the transaction wrote. Such a transaction must
-// not commit.
+// Fail notes that a statement has written what cannot be told apart, so that the transaction must not commit, even if the
+// caller ignores the statement's error. A rollback to a savepoint set before it mends that.
+func (j *Journal) Fail(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failed == nil {
+		j.failed, j.failedAt = err, clock.Add(1)
+	}
+}
+
+// Err is why the transaction must not commit: what was given to Fail, or a *SavepointError.
 func (j *Journal) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.lost == "" {
-		return nil
-	}
-	return &SavepointError{Name: j.lost}
+	return j.failed
 }
 
 // SavepointError is the answer to a commit after a rollback to a savepoint that was set where nobody saw it: on the
