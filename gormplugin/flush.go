@@ -36,6 +36,9 @@ func (p *Plugin) insert(ctx context.Context, inserter *outbox.Inserter, db outbo
 	if len(rows) == 0 {
 		return nil
 	}
+	if err := p.lockKeys(ctx, inserter, db, rows); err != nil {
+		return err
+	}
 	if slices.ContainsFunc(flush, func(f uow.Flush) bool { return f.Unconfirmed() }) {
 		return inserter.InsertMissing(ctx, db, rows)
 	}
@@ -52,10 +55,22 @@ func (p *Plugin) writeNow(db *gorm.DB, conn outbox.Execer, flush []uow.Flush) er
 	if err != nil {
 		return err
 	}
+	if err := p.lockKeys(db.Statement.Context, inserter, conn, rows); err != nil {
+		return err
+	}
 	for i := range flush {
 		flush[i].SetUnconfirmed()
 	}
 	return inserter.InsertMissing(db.Statement.Context, conn, rows)
+}
+
+// lockKeys makes the writers of one ordering key take turns, where the routing asks for it. It comes right before the insert,
+// so that a key is held for no longer than the insert and the commit take.
+func (p *Plugin) lockKeys(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, rows []outbox.Row) error {
+	if !p.routing.SerializeKeys {
+		return nil
+	}
+	return inserter.LockKeys(ctx, db, rows)
 }
 
 // brokersOf lists the target brokers of rows, each once.
