@@ -174,7 +174,7 @@ func TestFailures(t *testing.T) {
 		"a transaction of the caller's own": {
 			func(t fanouttest.TB) {
 				sqlDB, _ := db.DB()
-				own, _ := sqlDB.Begin() //nolint:noctx // it is rolled back at once
+				own, _ := sqlDB.Begin()
 				defer func() { _ = own.Rollback() }()
 				session := db.Session(&gorm.Session{NewDB: true, Context: background()})
 				session.Statement.ConnPool = own
@@ -208,6 +208,7 @@ func TestFailures(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			said := failure(t, test.fails)
 			for _, text := range test.says {
 				assert.Contains(t, said, text)

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/google/uuid"
 	"gorm.io/gorm"
@@ -122,12 +123,16 @@ func InExample(f func(t TB)) {
 // exampleT is the TB of an example.
 type exampleT struct{ cleanups []func() }
 
+// Helper does nothing.
 func (*exampleT) Helper() {}
 
+// Fatalf panics.
 func (*exampleT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
+// Cleanup keeps f for the end of the example.
 func (t *exampleT) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
 
+// TempDir makes a folder that is removed in the end.
 func (t *exampleT) TempDir() string {
 	dir, err := os.MkdirTemp("", "fanouttest")
 	if err != nil {
@@ -139,7 +144,7 @@ func (t *exampleT) TempDir() string {
 
 // cleanUp works from the last to the first, as tests do.
 func (t *exampleT) cleanUp() {
-	for i := len(t.cleanups) - 1; i >= 0; i-- {
-		t.cleanups[i]()
+	for _, f := range slices.Backward(t.cleanups) {
+		f()
 	}
 }
