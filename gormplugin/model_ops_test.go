@@ -117,11 +117,11 @@ func (m *model) set(o *op, aggs ...int) {
 
 func noteOf(o *op) string { return "note " + strconv.Itoa(o.ID) }
 
-// items are saved with their baskets, in one statement, whatever became of the baskets' own.
-func (m *model) items(o *op, baskets ...int) result {
+// items are saved with their crates, in one statement, whatever became of the crates' own.
+func (m *model) items(o *op, crates ...int) result {
 	var items []int
-	for _, basket := range baskets {
-		items = append(items, itemsOf[basket]...)
+	for _, crate := range crates {
+		items = append(items, itemsOf[crate]...)
 	}
 	if len(items) == 0 {
 		return done
@@ -192,11 +192,11 @@ func (m *model) save(o *op) result {
 	return m.statement(func() result { return m.insert(o, false) })
 }
 
-// batches are of one basket each, in a transaction around all of them unless there is to be none.
+// batches are of one crate each, in a transaction around all of them unless there is to be none.
 func (m *model) batches(o *op) result {
 	all := func() result {
-		for _, basket := range []int{o.Agg, 1 - o.Agg} {
-			one := op{ID: o.ID, Kind: "create", Agg: basket}
+		for _, crate := range []int{o.Agg, 1 - o.Agg} {
+			one := op{ID: o.ID, Kind: "create", Agg: crate}
 			if got := m.statement(func() result { return m.write(&one) }); got != done {
 				return got
 			}
@@ -266,11 +266,11 @@ func (m *model) upsert(o *op, both []int) result {
 // ignores is a batch whose conflicts do nothing.
 func (m *model) ignores(o *op, both []int) result {
 	var there []int
-	for _, basket := range both {
-		if m.exists(basket) {
-			there = append(there, basket)
+	for _, crate := range both {
+		if m.exists(crate) {
+			there = append(there, crate)
 		} else {
-			m.set(o, basket)
+			m.set(o, crate)
 		}
 	}
 	if got := m.items(o, both...); got != done {
@@ -280,7 +280,8 @@ func (m *model) ignores(o *op, both []int) result {
 	case len(there) == 2:
 		return m.missed(both...)
 	case len(there) == 1 && len(m.pending[0])+len(m.pending[1]) > 0:
-		return failed // which of them was written is not known
+		m.tx.torn = !m.tx.foreign // there the caller has been told, and nobody sees the commit
+		return failed
 	default:
 		return m.wrote(both...)
 	}

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // The model says what a program has to do, from the rules alone: whatever a rollback takes back is copied when the
@@ -31,6 +34,7 @@ type world struct {
 	rows   map[string]string
 	outbox []string
 	doubt  bool // a deferred constraint is violated
+	torn   bool // a batch was written in part: nobody knows whose events happened, and the transaction cannot commit
 
 	// What the transaction knows: the aggregates that it wrote, and those that it failed to write; events that were raised
 	// in a savepoint which was rolled back, with no write of their aggregate since; events without an aggregate; and what
@@ -43,7 +47,7 @@ type world struct {
 
 func (w *world) clone() world {
 	return world{
-		rows: maps.Clone(w.rows), outbox: slices.Clone(w.outbox), doubt: w.doubt,
+		rows: maps.Clone(w.rows), outbox: slices.Clone(w.outbox), doubt: w.doubt, torn: w.torn,
 		written: maps.Clone(w.written), missed: maps.Clone(w.missed), undone: maps.Clone(w.undone),
 		published: slices.Clone(w.published), after: slices.Clone(w.after),
 	}
@@ -64,7 +68,8 @@ type transaction struct {
 }
 
 type model struct {
-	aborts, strict bool
+	dialect outbox.Dialect
+	strict  bool
 
 	committed world
 	tx        *transaction
@@ -76,8 +81,8 @@ type model struct {
 	log       []string
 }
 
-func newModel(aborts, strict bool) *model {
-	return &model{aborts: aborts, strict: strict, committed: world{rows: map[string]string{}}, pending: map[int][]happening{}}
+func newModel(dialect outbox.Dialect, strict bool) *model {
+	return &model{dialect: dialect, strict: strict, committed: world{rows: map[string]string{}}, pending: map[int][]happening{}}
 }
 
 func (m *model) raise(agg int, kind string) {
@@ -113,7 +118,7 @@ func inOrder(events []happening) []happening {
 func (m *model) commit() result {
 	t := m.tx
 	m.tx = nil
-	if t.aborted || t.doubt {
+	if t.aborted || t.doubt || t.torn {
 		return failed
 	}
 	if !t.foreign {
@@ -187,7 +192,7 @@ func (m *model) missed(aggs ...int) result {
 
 // refuse is an error of the database.
 func (m *model) refuse() result {
-	m.tx.aborted = m.tx.aborted || m.aborts
+	m.tx.aborted = m.tx.aborted || m.dialect == outbox.Postgres
 	return failed
 }
 
@@ -195,11 +200,21 @@ func (m *model) savepoint(name string) result {
 	if m.tx.aborted {
 		return failed
 	}
-	m.tx.marks = append(m.tx.marks, mark{name, m.tx.clone(), m.raises})
+	m.tx.marks = append(m.tx.marks, mark{m.fold(name), m.tx.clone(), m.raises})
 	return done
 }
 
+// fold makes names alike that the database takes for the same.
+func (m *model) fold(name string) string {
+	bare := strings.Trim(name, `"`)
+	if m.dialect == outbox.SQLite || m.dialect == outbox.Postgres && bare == name {
+		return strings.ToLower(bare)
+	}
+	return bare
+}
+
 func (m *model) findMark(name string) int {
+	name = m.fold(name)
 	for i, mark := range slices.Backward(m.tx.marks) {
 		if mark.name == name {
 			return i

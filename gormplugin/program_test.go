@@ -8,23 +8,24 @@ import (
 	"gorm.io/gorm"
 	"pgregory.net/rapid"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// The domain of the property test: two baskets with items, and a purse whose key is composite.
+// The domain of the property test: two crates with items, and a purse whose key is composite.
 
-// Basket fails, panics or raises in its hook when it is told to.
-type Basket struct {
+// Crate fails, panics or raises in its hook when it is told to.
+type Crate struct {
 	ID   string `gorm:"primaryKey"`
 	Note string
 	uow.Aggregate
 
 	Items  []Item
-	inHook func(*Basket) error
+	inHook func(*Crate) error
 }
 
 // AfterSave is the hook.
-func (b *Basket) AfterSave(*gorm.DB) error {
+func (b *Crate) AfterSave(*gorm.DB) error {
 	if b.inHook == nil {
 		return nil
 	}
@@ -32,9 +33,9 @@ func (b *Basket) AfterSave(*gorm.DB) error {
 }
 
 type Item struct {
-	ID       string `gorm:"primaryKey"`
-	BasketID string
-	Note     string
+	ID      string `gorm:"primaryKey"`
+	CrateID string
+	Note    string
 	uow.Aggregate
 }
 
@@ -46,9 +47,9 @@ type Purse struct {
 	uow.Aggregate
 }
 
-// The aggregates by number, and which are the items of a basket.
+// The aggregates by number, and which are the items of a crate.
 var (
-	aggregateNames = []string{"basket 0", "basket 1", "purse", "item 0.0", "item 0.1", "item 1.0"}
+	aggregateNames = []string{"crate 0", "crate 1", "purse", "item 0.0", "item 0.1", "item 1.0"}
 	itemsOf        = map[int][]int{0: {3, 4}, 1: {5}}
 )
 
@@ -97,7 +98,7 @@ type op struct {
 	Agg   int
 	Event string
 	Name  string // of a savepoint
-	Hook  string // what the basket's hook does: nothing, or fails, panics, raises
+	Hook  string // what the crate's hook does: nothing, or fails, panics, raises
 
 	// Of blocks: what is done in them, how the function ends that was handed to GORM, whether it ends with the first error
 	// too, and whether a panic goes on to the block around it.
@@ -167,7 +168,7 @@ var (
 // words reads a list such as "a*2 b": a, a and b.
 func words(list string) []string {
 	var all []string
-	for _, word := range strings.FieldsSeq(list) {
+	for word := range strings.FieldsSeq(list) {
 		n := 1
 		name, times, repeated := strings.Cut(word, "*")
 		if repeated {
@@ -180,13 +181,16 @@ func words(list string) []string {
 	return all
 }
 
-// programs draws programs that a database understands. deferred: it has constraints that are checked at the commit.
-func programs(deferred, releases bool) *rapid.Generator[[]op] {
+// names of savepoints, as databases take them: in quotes or not, for the same or for different ones.
+var names = []string{"a", "a", "a", "b", "A", `"a"`, `"A"`}
+
+// programs draws programs that a database understands.
+func programs(dialect outbox.Dialect) *rapid.Generator[[]op] {
 	inside := slices.Concat(statements, others, savepoints)
-	if deferred {
+	if dialect == outbox.Postgres { // it can check constraints at the commit
 		inside = append(inside, "doubt")
 	}
-	if !releases {
+	if dialect == outbox.SQLServer {
 		inside = slices.DeleteFunc(inside, func(kind string) bool { return kind == "RELEASE" })
 	}
 	top := slices.Concat(outermost, outermost, outermost, statements, others) // programs are about transactions
@@ -243,7 +247,7 @@ func drawOp(t *rapid.T, kinds, inside []string, depth int) op {
 		o.End = choose(t, "end", done, done, done, done, failed, panicked)
 		o.Stops, o.Through = oneIn(t, 3, "stops"), oneIn(t, 3, "through")
 	case "savepoint", "rollback_to", "SAVEPOINT", "ROLLBACK_TO", "RELEASE":
-		o.Name = choose(t, "name", "a", "a", "b")
+		o.Name = choose(t, "name", names...)
 	case "raise", "publish":
 		o.Event = choose(t, "event", eventKinds...)
 		o.Agg = drawAggregate(t)

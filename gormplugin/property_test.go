@@ -43,34 +43,39 @@ type site struct {
 	dirty  bool // a program has failed, and may have kept a connection
 }
 
+var sites = map[string]struct {
+	start  func(t *testing.T, s *site)
+	strict bool
+}{
+	"sqlite":             {start: siteOnSQLite},
+	"sqlite, strict":     {start: siteOnSQLite, strict: true},
+	"postgres":           {start: siteOnPostgres},
+	"sql server, strict": {start: siteOnSQLServer, strict: true},
+}
+
 // Whatever a program does with transactions, savepoints, statements that fail and events raised at any time: the outbox,
-// the pending events, the rows and the functions after the commit are what the model says.
+// the pending events, the rows and the functions after the commit are what the model says. -rapid.checks makes more of them.
 func TestProgramsDoWhatTheModelSays(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		start  func(t *testing.T, s *site)
-		strict bool
-	}{
-		"sqlite":         {start: siteOnSQLite},
-		"sqlite, strict": {start: siteOnSQLite, strict: true},
-		"postgres":       {start: siteOnPostgres},
-		"sql server":     {start: siteOnSQLServer},
-	} {
+	for name, at := range sites {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &site{t: t, strict: test.strict}
-			test.start(t, s)
-			programs := programs(s.dialect == outbox.Postgres, s.dialect != outbox.SQLServer)
-			rapid.Check(t, func(t *rapid.T) {
-				program := programs.Draw(t, "program")
-				s.clean()
-				s.dirty = true
-				m := newModel(s.dialect == outbox.Postgres, test.strict)
-				require.Equal(t, m.run(program), newRunner(s).run(t, program))
-				s.dirty = false
-			})
+			s := &site{t: t, strict: at.strict}
+			at.start(t, s)
+			programs := programs(s.dialect)
+			rapid.Check(t, func(t *rapid.T) { s.compare(t, programs.Draw(t, "program")) })
 		})
 	}
+}
+
+// compare runs a program, for real and in the model, and returns the outbox.
+func (s *site) compare(t require.TestingT, program []op) []string {
+	s.clean()
+	s.dirty = true
+	m := newModel(s.dialect, s.strict)
+	require.Equal(t, m.run(program), newRunner(s).run(t, program))
+	s.dirty = false
+	return m.committed.outbox
 }
 
 func siteOnSQLite(t *testing.T, s *site) {
@@ -122,7 +127,7 @@ func siteOnSQLServer(t *testing.T, s *site) {
 		require.NoError(t, err)
 		db, prefix := s.db, s.prefix
 		t.Cleanup(func() {
-			for _, table := range []string{"outbox", "baskets", "items", "purses"} {
+			for _, table := range []string{"outbox", "crates", "items", "purses"} {
 				_ = db.Exec("DROP TABLE " + prefix + table)
 			}
 		})
@@ -132,7 +137,7 @@ func siteOnSQLServer(t *testing.T, s *site) {
 // clean makes the database as new.
 func (s *site) clean() {
 	if s.db != nil && (!s.dirty || s.sqlDB.Stats().InUse == 0) {
-		for _, table := range []string{"outbox", "baskets", "items", "purses"} {
+		for _, table := range []string{"outbox", "crates", "items", "purses"} {
 			require.NoError(s.t, s.db.Exec("DELETE FROM "+s.prefix+table).Error)
 		}
 		return
@@ -149,7 +154,7 @@ func (s *site) clean() {
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = s.sqlDB.Close() })
 	s.migrate(s.sqlDB)
-	require.NoError(s.t, db.AutoMigrate(&Basket{}, &Item{}, &Purse{}))
+	require.NoError(s.t, db.AutoMigrate(&Crate{}, &Item{}, &Purse{}))
 	if s.dialect == outbox.Postgres {
 		require.NoError(s.t, db.Exec("CREATE TABLE "+s.prefix+"doubts (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)").Error)
 	}
@@ -166,12 +171,12 @@ func (s *site) clean() {
 }
 
 // describe reads what the model describes, and checks what holds always.
-func (r *runner) describe(t *rapid.T) string {
+func (r *runner) describe(t require.TestingT) string {
 	s := r.site
 	require.Zero(t, s.sqlDB.Stats().InUse, "a connection is still in use")
 	rows := map[string]string{}
 	var (
-		baskets  []Basket
+		crates   []Crate
 		items    []Item
 		purses   []Purse
 		messages []struct {
@@ -179,12 +184,12 @@ func (r *runner) describe(t *rapid.T) string {
 			Payload                 []byte
 		}
 	)
-	require.NoError(t, s.db.Find(&baskets).Error)
+	require.NoError(t, s.db.Find(&crates).Error)
 	require.NoError(t, s.db.Find(&items).Error)
 	require.NoError(t, s.db.Find(&purses).Error)
 	require.NoError(t, s.db.Table(s.prefix+"outbox").Order("id").Find(&messages).Error)
-	for i := range baskets {
-		rows["basket "+baskets[i].ID] = baskets[i].Note
+	for i := range crates {
+		rows["crate "+crates[i].ID] = crates[i].Note
 	}
 	for i := range items {
 		rows["item "+items[i].ID] = ""

@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
-	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
@@ -17,7 +17,7 @@ import (
 // runner does for real what the model says of a program.
 type runner struct {
 	site       *site
-	baskets    [2]*Basket
+	crates     [2]*Crate
 	purse      *Purse
 	roots      []uow.Root
 	raises     int
@@ -29,10 +29,10 @@ type runner struct {
 
 func newRunner(s *site) *runner {
 	r := &runner{site: s, ids: map[int]string{}, leftBefore: s.plugin.EventsLeftPending()}
-	r.baskets[0] = &Basket{ID: "0", Items: []Item{{ID: "0.0"}, {ID: "0.1"}}}
-	r.baskets[1] = &Basket{ID: "1", Items: []Item{{ID: "1.0"}}}
+	r.crates[0] = &Crate{ID: "0", Items: []Item{{ID: "0.0"}, {ID: "0.1"}}}
+	r.crates[1] = &Crate{ID: "1", Items: []Item{{ID: "1.0"}}}
 	r.purse = &Purse{Bank: "b", Number: 7}
-	r.roots = []uow.Root{r.baskets[0], r.baskets[1], r.purse, &r.baskets[0].Items[0], &r.baskets[0].Items[1], &r.baskets[1].Items[0]}
+	r.roots = []uow.Root{r.crates[0], r.crates[1], r.purse, &r.crates[0].Items[0], &r.crates[0].Items[1], &r.crates[1].Items[0]}
 	for _, root := range r.roots {
 		recorderOf(root) // a copy made before the first event would be on its own, as its documentation says
 	}
@@ -67,17 +67,15 @@ type scope struct {
 	unit *uow.Unit
 }
 
-func (r *runner) run(t *rapid.T, program []op) []string {
+func (r *runner) run(t require.TestingT, program []op) []string {
 	for i := range program {
 		o := &program[i]
 		session := r.site.db.Session(&gorm.Session{PrepareStmt: o.Prepare, SkipDefaultTransaction: o.NoDefault})
 		if o.Conn {
-			if err := session.Connection(func(db *gorm.DB) error {
+			require.NoError(t, session.Connection(func(db *gorm.DB) error {
 				r.step(scope{db: db}, o)
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		} else {
 			r.step(scope{db: session}, o)
 		}
@@ -152,9 +150,9 @@ func (r *runner) do(at scope, o *op) error {
 // savepointSQL writes the keywords in one of the ways that databases understand.
 func (s *site) savepointSQL(o *op) string {
 	ways := map[string][]string{
-		"SAVEPOINT":   {"SAVEPOINT %s", "savepoint %s;", "/* here */ SAVEPOINT \"%s\""},
-		"ROLLBACK_TO": {"ROLLBACK TO SAVEPOINT %s", "rollback to %s;", "ROLLBACK TO \"%s\""},
-		"RELEASE":     {"RELEASE SAVEPOINT %s", "release %s", "RELEASE \"%s\" -- now"},
+		"SAVEPOINT":   {"SAVEPOINT %s", "savepoint %s;", "/* here */ SAVEPOINT %s"},
+		"ROLLBACK_TO": {"ROLLBACK TO SAVEPOINT %s", "rollback to %s;", "ROLLBACK TO %s -- there"},
+		"RELEASE":     {"RELEASE SAVEPOINT %s", "release %s", "RELEASE/**/%s"},
 	}
 	if s.dialect == outbox.SQLServer {
 		ways = map[string][]string{
@@ -207,13 +205,13 @@ func (r *runner) unit(at scope, o *op) error {
 func (r *runner) write(db *gorm.DB, o *op) error {
 	note := noteOf(o)
 	root := r.roots[o.Agg]
-	both := []*Basket{r.baskets[o.Agg%2], r.baskets[1-o.Agg%2]}
+	both := []*Crate{r.crates[o.Agg%2], r.crates[1-o.Agg%2]}
 	switch o.Kind {
 	case "create", "save", "update", "miss", "column":
 		if o.Agg < purse {
-			basket := r.baskets[o.Agg]
-			basket.inHook = r.hook(o)
-			defer func() { basket.inHook = nil }()
+			crate := r.crates[o.Agg]
+			crate.inHook = r.hook(o)
+			defer func() { crate.inHook = nil }()
 		}
 	}
 	switch o.Kind {
@@ -240,13 +238,13 @@ func (r *runner) write(db *gorm.DB, o *op) error {
 	case "delete_where":
 		return r.deleteWhere(db, o.Agg)
 	case "raw":
-		return db.Exec("UPDATE "+r.site.prefix+"baskets SET note = ? WHERE id = ?", note, r.baskets[o.Agg].ID).Error
+		return db.Exec("UPDATE "+r.site.prefix+"crates SET note = ? WHERE id = ?", note, r.crates[o.Agg].ID).Error
 	case "creates":
 		return db.Create(both).Error
 	case "saves":
 		return db.Save(&both).Error
 	case "values":
-		return db.Save(&[]Basket{*both[0], *both[1]}).Error
+		return db.Save(&[]Crate{*both[0], *both[1]}).Error
 	case "batches":
 		return db.CreateInBatches(both, 1).Error
 	case "ignores":
@@ -261,7 +259,7 @@ func (r *runner) write(db *gorm.DB, o *op) error {
 func (r *runner) deleteWhere(db *gorm.DB, agg int) error {
 	switch {
 	case agg < purse:
-		return db.Delete(&Basket{}, "id = ?", r.baskets[agg].ID).Error
+		return db.Delete(&Crate{}, "id = ?", r.crates[agg].ID).Error
 	case agg == purse:
 		return db.Where("number = ?", 7).Delete(&Purse{}).Error
 	default:
@@ -269,14 +267,14 @@ func (r *runner) deleteWhere(db *gorm.DB, agg int) error {
 	}
 }
 
-func (r *runner) hook(o *op) func(*Basket) error {
+func (r *runner) hook(o *op) func(*Crate) error {
 	switch o.Hook {
 	case "fails":
-		return func(*Basket) error { return errRefused }
+		return func(*Crate) error { return errRefused }
 	case "panics":
-		return func(*Basket) error { panic(boom) }
+		return func(*Crate) error { panic(boom) }
 	case "raises":
-		return func(*Basket) error {
+		return func(*Crate) error {
 			r.raise(o.Agg, "ticked")
 			return nil
 		}
