@@ -176,6 +176,7 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		}
 	}
 	if len(now) > 0 {
+		uow.InOrder(now) // a batch has its aggregates in an order of its own
 		return p.writeNow(db, foreign, now)
 	}
 	return nil

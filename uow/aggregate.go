@@ -41,10 +41,14 @@ func (a *Aggregate) fanoutRecorder() *Recorder {
 	return a.recorder
 }
 
+// fanoutShared is the recorder that a copy shares with the value it was made of, or nil.
+func (a *Aggregate) fanoutShared() *Recorder { return a.recorder }
+
 // Root is every type that embeds Aggregate, as a pointer: the root of an aggregate.
 type Root interface {
 	Raise(event any, options ...envelope.Option)
 	fanoutRecorder() *Recorder
+	fanoutShared() *Recorder
 }
 
 var rootType = reflect.TypeFor[Root]()
@@ -58,7 +62,8 @@ func IsAggregate(t reflect.Type) bool {
 }
 
 // RecorderOf returns the recorder of an aggregate, given as a struct value. A value that cannot be addressed is a copy: it
-// has a recorder only when it was made after the first Raise. ok is false when there is none.
+// has a recorder only when it was made after the first Raise, whether its events are pending or written. ok is false when
+// there is none.
 func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 	if !v.CanAddr() {
 		if !IsAggregate(v.Type()) {
@@ -67,8 +72,8 @@ func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 		addressable := reflect.New(v.Type())
 		addressable.Elem().Set(v)
 		a, _ := reflect.TypeAssert[Root](addressable)
-		recorder = a.fanoutRecorder()
-		return recorder, recorder.Len() > 0 // a fresh one would be lost with the copy
+		recorder = a.fanoutShared() // a fresh one would be lost with the copy
+		return recorder, recorder != nil
 	}
 	a, ok := reflect.TypeAssert[Root](v.Addr())
 	if !ok {

@@ -3,6 +3,7 @@ package uow
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -17,7 +18,7 @@ type Journal struct {
 	entries    []entry
 	savepoints []savepoint
 	undone     []span
-	untouched  map[*Recorder]untouched
+	untouched  map[*Recorder]string // aggregates of which a statement changed no row, and their types' names for the warning
 	after      []func()
 	failed     error // why the transaction must not commit
 	failedAt   uint64
@@ -32,18 +33,13 @@ type entry struct {
 	at       uint64
 }
 
-// untouched is an aggregate of which a statement changed no row.
-type untouched struct {
-	name string // of its type, for the warning
-	at   uint64
-}
-
-// savepoint remembers how long the journal was.
+// savepoint remembers how long the journal was, and what was untouched.
 type savepoint struct {
-	name    string
-	entries int
-	after   int
-	at      uint64
+	name      string
+	entries   int
+	after     int
+	untouched map[*Recorder]string
+	at        uint64
 }
 
 // span is the time between a savepoint and its rollback. What was raised in it does not belong to the transaction, until
@@ -74,9 +70,9 @@ func (j *Journal) Untouched(recorder *Recorder, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.untouched == nil {
-		j.untouched = make(map[*Recorder]untouched)
+		j.untouched = make(map[*Recorder]string)
 	}
-	j.untouched[recorder] = untouched{name: name, at: clock.Add(1)}
+	j.untouched[recorder] = name
 }
 
 // Publish notes an event without an aggregate.
@@ -97,7 +93,9 @@ func (j *Journal) AfterCommit(f func()) {
 func (j *Journal) Savepoint(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.savepoints = append(j.savepoints, savepoint{name: name, entries: len(j.entries), after: len(j.after), at: clock.Add(1)})
+	j.savepoints = append(j.savepoints, savepoint{
+		name: name, entries: len(j.entries), after: len(j.after), untouched: maps.Clone(j.untouched), at: clock.Add(1),
+	})
 }
 
 // RollbackTo notes that the transaction went back to a savepoint, which stays set. A name that the database knows and the
@@ -117,11 +115,7 @@ func (j *Journal) RollbackTo(name string) {
 	clear(j.entries[j.savepoints[i].entries:])
 	j.entries = j.entries[:j.savepoints[i].entries]
 	j.after = j.after[:j.savepoints[i].after]
-	for recorder, u := range j.untouched {
-		if u.at > j.savepoints[i].at {
-			delete(j.untouched, recorder)
-		}
-	}
+	j.untouched = maps.Clone(j.savepoints[i].untouched) // the savepoint stays set: it keeps its own
 	j.savepoints = j.savepoints[:i+1]
 }
 
@@ -194,8 +188,13 @@ func (j *Journal) Collect() []Flush {
 		seen[e.recorder] = struct{}{}
 		flush = j.collect(flush, e)
 	}
-	slices.SortFunc(flush, func(a, b Flush) int { return cmp.Compare(a.raisedAt, b.raisedAt) })
+	InOrder(flush)
 	return flush
+}
+
+// InOrder sorts events into the order in which they were raised.
+func InOrder(flush []Flush) {
+	slices.SortFunc(flush, func(a, b Flush) int { return cmp.Compare(a.raisedAt, b.raisedAt) })
 }
 
 // collect appends the events of one aggregate that belong to the transaction.
@@ -235,12 +234,12 @@ func (j *Journal) Left(flush []Flush) map[string]int {
 		flushed[flush[i].recorder]++
 	}
 	var left map[string]int
-	for recorder, u := range j.untouched {
+	for recorder, name := range j.untouched {
 		if n := recorder.Len() - flushed[recorder]; n > 0 {
 			if left == nil {
 				left = make(map[string]int)
 			}
-			left[u.name] += n
+			left[name] += n
 		}
 	}
 	return left
