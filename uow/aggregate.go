@@ -30,11 +30,17 @@ type Aggregate struct {
 //
 // The options refine this one event; see envelope.Option.
 func (a *Aggregate) Raise(event any, options ...envelope.Option) {
+	if a == nil {
+		panic("uow: Raise on an aggregate that embeds *uow.Aggregate, which is nil: embed uow.Aggregate by value")
+	}
 	a.fanoutRecorder().raise(event, options)
 }
 
 // fanoutRecorder is how RecorderOf finds the recorder; being unexported, it is no part of the embedding type's interface.
 func (a *Aggregate) fanoutRecorder() *Recorder {
+	if a == nil { // embedded as a pointer: it can have raised nothing
+		return nil
+	}
 	if a.recorder == nil {
 		a.recorder = new(Recorder)
 	}
@@ -42,7 +48,12 @@ func (a *Aggregate) fanoutRecorder() *Recorder {
 }
 
 // fanoutShared is the recorder that a copy shares with the value it was made of, or nil.
-func (a *Aggregate) fanoutShared() *Recorder { return a.recorder }
+func (a *Aggregate) fanoutShared() *Recorder {
+	if a == nil {
+		return nil
+	}
+	return a.recorder
+}
 
 // Root is every type that embeds Aggregate, as a pointer: the root of an aggregate.
 type Root interface {
@@ -79,13 +90,17 @@ func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	return a.fanoutRecorder(), true
+	recorder = a.fanoutRecorder()
+	return recorder, recorder != nil
 }
 
 // Pending returns the events that an aggregate has raised and that no commit has written yet, oldest first. It is meant
 // for tests and assertions.
 func Pending(root Root) []any {
 	recorder := root.fanoutRecorder()
+	if recorder == nil {
+		return nil
+	}
 	recorder.mu.Lock()
 	defer recorder.mu.Unlock()
 	events := make([]any, len(recorder.events))
