@@ -40,6 +40,8 @@ type Outbox struct {
 	ExternalBrokers []string
 	// MaxPayloadBytes bounds one payload as it goes on the wire. Default: outbox.DefaultMaxPayloadBytes.
 	MaxPayloadBytes int
+	// SerializeKeys makes writers of one ordering key take turns, see outbox.Routing. Default: false.
+	SerializeKeys bool
 	// Policy is what the file says about delivery; zero where it says nothing. [Config.Policy] adds a broker's overrides
 	// and the defaults.
 	Policy outbox.Policy

@@ -70,14 +70,14 @@ func TestRoutingFollowsTheFile(t *testing.T) {
 	t.Parallel()
 	cfg := parse(t, `
 databases: {default: {driver: postgres}}
-outbox: {table: app.events_out, internal_broker: main, external_brokers: [b, a], max_payload_bytes: 1000}
+outbox: {table: app.events_out, internal_broker: main, external_brokers: [b, a], max_payload_bytes: 1000, serialize_keys: true}
 brokers:
   a: {type: pubsub, project: acme, format: cloudevents, source: /acme, filter: ["Ordering.*", Billing.Paid.v1]}
   b: {type: redis, url: rediss://b}
   main: {type: redis, url: unix:///tmp/redis.sock}
 `)
 	assert.Equal(t, outbox.Routing{
-		Table: "app.events_out", InternalBroker: "main", MaxPayloadBytes: 1000,
+		Table: "app.events_out", InternalBroker: "main", MaxPayloadBytes: 1000, SerializeKeys: true,
 		External: []outbox.Route{
 			{Broker: "b", Format: envelope.FormatNative},
 			{Broker: "a", Format: envelope.FormatCloudEvents, Source: "/acme", Types: []string{"Ordering.*", "Billing.Paid.v1"}},

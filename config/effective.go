@@ -12,6 +12,7 @@ import (
 func (c *Config) Routing() outbox.Routing {
 	routing := outbox.Routing{
 		Table: c.Outbox.Table, InternalBroker: c.Outbox.InternalBroker, MaxPayloadBytes: c.Outbox.MaxPayloadBytes,
+		SerializeKeys: c.Outbox.SerializeKeys,
 	}
 	for _, name := range c.Outbox.ExternalBrokers {
 		broker := c.Brokers[name]

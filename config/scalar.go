@@ -110,17 +110,17 @@ func (o *object) list(name string) []*field {
 	return items
 }
 
-// boolean reads true or false.
-func (o *object) boolean(name string) (value bool, f *field) {
-	f = o.get(name)
+// boolean reads true or false into dst.
+func (o *object) boolean(name string, dst *bool) {
+	f := o.get(name)
 	if f == nil || !o.scalar(f) {
-		return false, nil
+		return
 	}
 	if !o.looksLike(f, ast.BoolType) || f.text != "true" && f.text != "false" {
 		o.rejectf(f, "must be true or false")
-		return false, nil
+		return
 	}
-	return f.text == "true", f
+	*dst = f.text == "true"
 }
 
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)

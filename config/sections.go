@@ -88,9 +88,7 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 	if o.choice("on_abandon", "continue", "park") == "park" {
 		o.rejectf(o.find("on_abandon"), `"park" %s`, unsupported)
 	}
-	if serialize, f := o.boolean("serialize_keys"); serialize {
-		o.rejectf(f, "true %s", unsupported)
-	}
+	o.boolean("serialize_keys", &out.SerializeKeys)
 	o.close("handoff")
 	r.checkShared(section, cfg)
 	return section

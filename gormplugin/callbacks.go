@@ -1,7 +1,6 @@
 package gormplugin
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
@@ -81,7 +80,7 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 	case foreign != nil && startedByGORM: // GORM has just begun it on a pool that we could not wrap
 		p.wrapInPlace(db, foreign)
 	case foreign != nil:
-		p.warnDerived(db)
+		p.warnUnseen(db)
 	default: // SkipDefaultTransaction: the rows must not be written without the aggregate
 		begun := db.Session(&gorm.Session{NewDB: true, Context: db.Statement.Context})
 		begun.Statement.ConnPool = db.Statement.ConnPool
@@ -97,19 +96,18 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 	}
 }
 
-// warnDerived recognises a transaction begun by hand on a session with PrepareStmt that was derived before the plugin was
-// there: such a session has a pool of its own, out of the plugin's reach.
-func (p *Plugin) warnDerived(db *gorm.DB) {
-	prepared, ok := db.Statement.ConnPool.(*gorm.PreparedStmtTX)
-	if !ok || prepared.PreparedStmtDB == nil {
+// warnUnseen is for a transaction that was begun by hand on a pool that the plugin has not seen: by a session derived
+// before it was there, a resolver registered before it, or a handle of db.Connection. A handle that was opened on a
+// transaction is none of these: there the caller knows.
+func (p *Plugin) warnUnseen(db *gorm.DB) {
+	if _, opened := db.ConnPool.(gorm.TxCommitter); opened {
 		return
 	}
-	if _, unwrapped := prepared.PreparedStmtDB.ConnPool.(*sql.DB); unwrapped {
-		p.derived.Do(func() {
-			p.log.WarnContext(db.Statement.Context, "a session with PrepareStmt was derived before db.Use(gormplugin.New(...)): in its transactions, "+
-				"events raised after the last save of their aggregate stay pending; derive sessions after db.Use, or pass this one to gormplugin.Wrap")
-		})
-	}
+	p.unseen.Do(func() {
+		p.log.WarnContext(db.Statement.Context, "a transaction was begun on a pool that the plugin has not seen: its events are written at the statement, "+
+			"and those raised after the last save of their aggregate stay pending; derive sessions after db.Use(gormplugin.New(...)), "+
+			"register resolvers after it, or begin the transaction on gormplugin.Wrap(db)")
+	})
 }
 
 // wrapInPlace makes a transaction that was begun behind our back one of ours.

@@ -38,7 +38,11 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 		p.untouched(db, aggregates)
 		return nil
 	case built && affected < int64(given(db, aggregates)) && pending(aggregates):
-		return &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: len(aggregates), Affected: affected}
+		err := &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: len(aggregates), Affected: affected}
+		if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
+			ours.journal.Fail(err)
+		}
+		return err
 	}
 	return p.track(db, aggregates)
 }
@@ -172,6 +176,7 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		}
 	}
 	if len(now) > 0 {
+		uow.InOrder(now) // a batch has its aggregates in an order of its own
 		return p.writeNow(db, foreign, now)
 	}
 	return nil

@@ -8,7 +8,8 @@ import (
 )
 
 // PartialBatchError is the answer to a statement that wrote only some of the aggregates it was given: the database does
-// not say which, so it is not known whose events happened. The statement is rolled back.
+// not say which, so it is not known whose events happened. A single statement is rolled back; a transaction cannot commit
+// after it, unless it goes back to a savepoint.
 type PartialBatchError struct {
 	Aggregate string
 	Given     int

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
@@ -146,5 +147,24 @@ func TestMissingTable(t *testing.T) {
 		require.ErrorIs(b.t, err, outbox.ErrSchema)
 		require.ErrorContains(b.t, err, "fanout migrate")
 		assert.Zero(b.t, b.orders())
+	})
+}
+
+// A caller who ignores the error of a batch that was written in part cannot commit it, unless a savepoint takes it back.
+func TestPartialBatchCannotBeCommitted(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		require.NoError(b.t, b.db.Create(&Order{ID: "1"}).Error)
+		batch := func(tx *gorm.DB) error {
+			return tx.Clauses(clause.OnConflict{DoNothing: true}).Create([]*Order{placed("1"), placed("2")}).Error
+		}
+		var partial *gormplugin.PartialBatchError
+		require.ErrorAs(b.t, b.db.Transaction(func(tx *gorm.DB) error { _ = batch(tx); return nil }), &partial)
+		require.NoError(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+			require.ErrorAs(b.t, tx.Transaction(batch), &partial)
+			return tx.Create(placed("3")).Error
+		}))
+		b.want("OrderPlaced 3", "OrderPlaced 3>partner")
+		assert.EqualValues(b.t, 2, b.orders())
 	})
 }

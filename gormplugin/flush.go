@@ -3,6 +3,7 @@ package gormplugin
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"gorm.io/gorm"
@@ -13,7 +14,7 @@ import (
 )
 
 // rowsAtOnce bounds the rows that a flush holds in memory: two full statements. A transaction of 100,000 events encodes and
-// writes them by and by.
+// writes them by and by. Not so with serialize_keys: all keys are locked in one go, for the sake of their order.
 const rowsAtOnce = 1000
 
 // write seals events, routes them and inserts their rows, one per event and broker. It returns the target brokers.
@@ -24,8 +25,12 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 	var (
 		brokers []string
 		rows    = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
+		atOnce  = rowsAtOnce
 		insert  = inserter.Insert
 	)
+	if p.routing.SerializeKeys {
+		atOnce = math.MaxInt
+	}
 	if slices.ContainsFunc(flush, func(f uow.Flush) bool { return f.Unconfirmed() }) {
 		insert = inserter.InsertMissing // some may be there, from a transaction whose outcome is not known
 	}
@@ -34,12 +39,15 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		if rows, err = p.appendRows(rows, &flush[i]); err != nil {
 			return nil, err
 		}
-		full := len(rows) - len(rows)%rowsAtOnce
+		full := len(rows) - len(rows)%atOnce
 		if i == len(flush)-1 {
 			full = len(rows)
 		}
 		if full == 0 {
 			continue
+		}
+		if err := p.lockKeys(ctx, inserter, db, rows[:full]); err != nil {
+			return nil, err
 		}
 		if err := insert(ctx, db, rows[:full]); err != nil {
 			return nil, err
@@ -77,6 +85,15 @@ func (p *Plugin) writeNow(db *gorm.DB, conn outbox.Execer, flush []uow.Flush) er
 	}
 	_, err = p.write(db.Statement.Context, inserter, conn, flush)
 	return err
+}
+
+// lockKeys makes the writers of one ordering key take turns, where the routing asks for it. It comes right before the insert,
+// so that a key is held for no longer than the insert and the commit take.
+func (p *Plugin) lockKeys(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, rows []outbox.Row) error {
+	if !p.routing.SerializeKeys {
+		return nil
+	}
+	return inserter.LockKeys(ctx, db, rows)
 }
 
 // appendBrokers adds the target brokers of rows to names, each once.

@@ -35,7 +35,7 @@ type Plugin struct {
 	kinds   sync.Map // reflect.Type -> bool: may a value of it hold aggregates?
 	sources sourceCache
 	left    atomic.Int64
-	derived sync.Once // for the warning about a session derived before the plugin was there
+	unseen  sync.Once // for the warning about a transaction on a pool of others
 
 	mu        sync.Mutex
 	inserters map[outbox.Dialect]*outbox.Inserter

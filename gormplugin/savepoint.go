@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 type savepointKind int
@@ -25,10 +27,10 @@ type savepointChange struct {
 //	SAVEPOINT x · ROLLBACK [WORK | TRANSACTION] TO [SAVEPOINT] x · RELEASE [SAVEPOINT] x      PostgreSQL, SQLite
 //	SAVE {TRAN | TRANSACTION} x · ROLLBACK {TRAN | TRANSACTION} x                            SQL Server
 //
-// Keywords in any case, comments and a final semicolon allowed. Unquoted names are folded to lower case, as the
-// databases compare them. Everything else is no savepoint.
-func parseSavepoint(query string) savepointChange {
-	s := scanner{rest: query}
+// Keywords in any case, comments and a final semicolon allowed. Names are folded as the database compares them: SQLite
+// whatever their case, PostgreSQL unless they are quoted, SQL Server not at all. Everything else is no savepoint.
+func parseSavepoint(dialect outbox.Dialect, query string) savepointChange {
+	s := scanner{rest: query, dialect: dialect}
 	switch s.keyword() {
 	case "SAVEPOINT":
 		return s.change(savepointSet)
@@ -56,7 +58,10 @@ func parseSavepoint(query string) savepointChange {
 }
 
 // scanner reads words from the front of a statement.
-type scanner struct{ rest string }
+type scanner struct {
+	rest    string
+	dialect outbox.Dialect
+}
 
 // change ends a statement: the name, and nothing after it.
 func (s *scanner) change(kind savepointKind) savepointChange {
@@ -81,9 +86,29 @@ func (s *scanner) skip() {
 		case strings.HasPrefix(s.rest, "--"):
 			_, s.rest, _ = strings.Cut(s.rest, "\n")
 		case strings.HasPrefix(s.rest, "/*"):
-			_, s.rest, _ = strings.Cut(s.rest[2:], "*/")
+			s.skipComment()
 		default:
 			return
+		}
+	}
+}
+
+// skipComment passes over a block comment. They nest, but for SQLite's.
+func (s *scanner) skipComment() {
+	depth := 0
+	for s.rest != "" {
+		switch {
+		case strings.HasPrefix(s.rest, "/*") && (depth == 0 || s.dialect != outbox.SQLite):
+			depth++
+			s.rest = s.rest[2:]
+		case strings.HasPrefix(s.rest, "*/"):
+			depth--
+			s.rest = s.rest[2:]
+			if depth == 0 {
+				return
+			}
+		default:
+			s.rest = s.rest[1:]
 		}
 	}
 }
@@ -116,7 +141,7 @@ func (s *scanner) accept(keyword string) bool {
 	return true
 }
 
-// name reads an identifier, quoted in any of the databases' ways.
+// name reads an identifier, quoted in any of the databases' ways. Within quotes a doubled closing quote stands for one.
 func (s *scanner) name() (string, bool) {
 	s.skip()
 	first, _ := utf8.DecodeRuneInString(s.rest)
@@ -124,9 +149,28 @@ func (s *scanner) name() (string, bool) {
 	if !quoted {
 		word := s.word()
 		s.rest = s.rest[len(word):]
-		return strings.ToLower(word), word != ""
+		if s.dialect != outbox.SQLServer {
+			word = strings.ToLower(word)
+		}
+		return word, word != ""
 	}
-	name, rest, ok := strings.Cut(s.rest[1:], closing)
-	s.rest = rest
-	return name, ok && name != ""
+	s.rest = s.rest[1:]
+	var name strings.Builder
+	for {
+		part, rest, ok := strings.Cut(s.rest, closing)
+		name.WriteString(part)
+		s.rest = rest
+		if !ok {
+			return "", false
+		}
+		if !strings.HasPrefix(rest, closing) {
+			break
+		}
+		name.WriteString(closing)
+		s.rest = rest[len(closing):]
+	}
+	if s.dialect == outbox.SQLite {
+		return strings.ToLower(name.String()), name.Len() > 0
+	}
+	return name.String(), name.Len() > 0
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 func TestParseSavepoint(t *testing.T) {
@@ -32,8 +34,28 @@ func TestParseSavepoint(t *testing.T) {
 		"SAVE x":                                {},
 		"SAVEPOINT \"open":                      {},
 		"":                                      {},
+		`SAVEPOINT "my""own"`:                   {savepointSet, `my"own`},
+		"/* a /* b */ */ SAVEPOINT x":           {savepointSet, "x"},
 	} {
-		assert.Equal(t, want, parseSavepoint(query), query)
+		assert.Equal(t, want, parseSavepoint(outbox.Postgres, query), query)
+	}
+}
+
+// Each database compares names, and reads comments, in its own way.
+func TestParseSavepointByDialect(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		dialect     outbox.Dialect
+		query, name string
+	}{
+		{outbox.Postgres, `SAVEPOINT "Mine"`, "Mine"},
+		{outbox.Postgres, `SAVEPOINT Mine`, "mine"},
+		{outbox.SQLite, `SAVEPOINT "Mine"`, "mine"},
+		{outbox.SQLite, `/* a /* b */ SAVEPOINT mine`, "mine"},
+		{outbox.SQLServer, `SAVE TRAN Mine`, "Mine"},
+		{outbox.SQLServer, `SAVE TRANSACTION [my]]own]`, "my]own"},
+	} {
+		assert.Equal(t, savepointChange{savepointSet, c.name}, parseSavepoint(c.dialect, c.query), c.query)
 	}
 }
 
@@ -42,7 +64,7 @@ func FuzzParseSavepoint(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		change := parseSavepoint(query)
+		change := parseSavepoint(outbox.SQLite, query)
 		if (change.kind == savepointNone) != (change.name == "") {
 			t.Errorf("%q: kind %d with name %q", query, change.kind, change.name)
 		}

@@ -42,7 +42,7 @@ func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 }
 
 func (t *tx) watch(query string) {
-	switch change := parseSavepoint(query); change.kind {
+	switch change := parseSavepoint(t.inserter.Dialect(), query); change.kind {
 	case savepointSet:
 		t.journal.Savepoint(change.name)
 	case savepointRollback:

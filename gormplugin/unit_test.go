@@ -182,7 +182,7 @@ func TestUnitOnOneConnection(t *testing.T) {
 		b.want("OrderShipped 1", "OrderShipped 2", "OrderShipped 3")
 		require.NoError(b.t, prepared.Transaction(func(tx *gorm.DB) error { return tx.Create(placed("4")).Error }))
 		assert.Len(b.t, b.rows(), 5)
-		assert.Contains(b.t, b.log.String(), "derived before db.Use")
+		assert.Contains(b.t, b.log.String(), "a pool that the plugin has not seen")
 		assert.Same(b.t, b.db, must(gormplugin.Wrap(b.db)), "nothing to do")
 	})
 }

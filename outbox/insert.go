@@ -24,10 +24,11 @@ type Execer interface {
 // Inserter writes rows into the outbox table of one database. Its statements are built once per number of rows and kept.
 // It is safe for concurrent use.
 type Inserter struct {
-	dialect Dialect
-	table   string
-	fresh   sync.Map // number of rows -> SQL text
-	repeat  sync.Map
+	dialect  Dialect
+	table    string
+	lockKeys string   // SQL text, empty where there is nothing to lock
+	fresh    sync.Map // number of rows -> SQL text
+	repeat   sync.Map
 }
 
 // NewInserter prepares inserts into table. The table name is checked with [CheckTable].
@@ -35,8 +36,11 @@ func NewInserter(dialect Dialect, table string) (*Inserter, error) {
 	if err := CheckTable(table); err != nil {
 		return nil, err
 	}
-	return &Inserter{dialect: dialect, table: table}, nil
+	return &Inserter{dialect: dialect, table: table, lockKeys: dialect.lockKeysSQL(table)}, nil
 }
+
+// Dialect is the kind of database that the statements are for.
+func (i *Inserter) Dialect() Dialect { return i.dialect }
 
 // Insert writes rows with as few statements as the database's limits allow. Rows keep their order: the first gets the
 // lowest id. A row that exists already (same message and broker) is an error.

@@ -29,6 +29,12 @@ type Routing struct {
 	External []Route
 	// MaxPayloadBytes bounds one payload as it goes on the wire. Default: DefaultMaxPayloadBytes.
 	MaxPayloadBytes int
+	// SerializeKeys makes writers of one ordering key take turns: before a transaction inserts its rows it takes a lock for
+	// each of their keys, which it holds until it ends. Ids of one key are then handed out in the order of the commits. It
+	// is needed only for keys whose writers share no other lock; writers of an aggregate share that of its row. All writers
+	// of a table must agree. It costs one more statement per flush, and writers of one key wait for each other's commit.
+	// It changes nothing on SQLite, which has one writer at a time. Default: false.
+	SerializeKeys bool
 }
 
 // Route is one external broker.

@@ -30,13 +30,27 @@ type Aggregate struct {
 //
 // The options refine this one event; see envelope.Option.
 func (a *Aggregate) Raise(event any, options ...envelope.Option) {
+	if a == nil {
+		panic("uow: Raise on an aggregate that embeds *uow.Aggregate, which is nil: embed uow.Aggregate by value")
+	}
 	a.fanoutRecorder().raise(event, options)
 }
 
 // fanoutRecorder is how RecorderOf finds the recorder; being unexported, it is no part of the embedding type's interface.
 func (a *Aggregate) fanoutRecorder() *Recorder {
+	if a == nil { // embedded as a pointer: it can have raised nothing
+		return nil
+	}
 	if a.recorder == nil {
 		a.recorder = new(Recorder)
+	}
+	return a.recorder
+}
+
+// fanoutShared is the recorder that a copy shares with the value it was made of, or nil.
+func (a *Aggregate) fanoutShared() *Recorder {
+	if a == nil {
+		return nil
 	}
 	return a.recorder
 }
@@ -45,6 +59,7 @@ func (a *Aggregate) fanoutRecorder() *Recorder {
 type Root interface {
 	Raise(event any, options ...envelope.Option)
 	fanoutRecorder() *Recorder
+	fanoutShared() *Recorder
 }
 
 var rootType = reflect.TypeFor[Root]()
@@ -58,7 +73,8 @@ func IsAggregate(t reflect.Type) bool {
 }
 
 // RecorderOf returns the recorder of an aggregate, given as a struct value. A value that cannot be addressed is a copy: it
-// has a recorder only when it was made after the first Raise. ok is false when there is none.
+// has a recorder only when it was made after the first Raise, whether its events are pending or written. ok is false when
+// there is none.
 func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 	if !v.CanAddr() {
 		if !IsAggregate(v.Type()) {
@@ -67,20 +83,24 @@ func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 		addressable := reflect.New(v.Type())
 		addressable.Elem().Set(v)
 		a, _ := reflect.TypeAssert[Root](addressable)
-		recorder = a.fanoutRecorder()
-		return recorder, recorder.Len() > 0 // a fresh one would be lost with the copy
+		recorder = a.fanoutShared() // a fresh one would be lost with the copy
+		return recorder, recorder != nil
 	}
 	a, ok := reflect.TypeAssert[Root](v.Addr())
 	if !ok {
 		return nil, false
 	}
-	return a.fanoutRecorder(), true
+	recorder = a.fanoutRecorder()
+	return recorder, recorder != nil
 }
 
 // Pending returns the events that an aggregate has raised and that no commit has written yet, oldest first. It is meant
 // for tests and assertions.
 func Pending(root Root) []any {
 	recorder := root.fanoutRecorder()
+	if recorder == nil {
+		return nil
+	}
 	recorder.mu.Lock()
 	defer recorder.mu.Unlock()
 	events := make([]any, len(recorder.events))

@@ -54,6 +54,13 @@ func TestCopies(t *testing.T) {
 	recorder, ok := uow.RecorderOf(reflect.ValueOf(first)) // not addressable: a copy
 	require.True(t, ok)
 	assert.Equal(t, 2, recorder.Len())
+	j := uow.Journal{}
+	track(t, &j, &first)
+	j.Committed(j.Collect())
+	recorder, ok = uow.RecorderOf(reflect.ValueOf(first))
+	require.True(t, ok, "its events are written, and more may come")
+	late.Raise(placed{3})
+	assert.Equal(t, 1, recorder.Len())
 	_, ok = uow.RecorderOf(reflect.ValueOf(order{}))
 	assert.False(t, ok, "a copy without events has no recorder that could be found again")
 	_, ok = uow.RecorderOf(reflect.ValueOf(placed{}))
@@ -148,6 +155,14 @@ func TestJournalLeft(t *testing.T) {
 	j.Untouched(other, "Order")
 	j.RollbackTo("x")
 	assert.Empty(t, j.Left(j.Collect()), "it was taken back")
+	j.Untouched(other, "Order")
+	j.Savepoint("y")
+	for range 2 {
+		j.Untouched(other, "Order")
+		track(t, &j, b)
+		j.RollbackTo("y")
+		assert.Equal(t, map[string]int{"Order": 1}, j.Left(j.Collect()), "the write was taken back, and what was before it counts")
+	}
 }
 
 // A transaction of 100,000 aggregates stays linear: one pass to collect, one to clear.

@@ -3,6 +3,7 @@ package uow
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -17,9 +18,10 @@ type Journal struct {
 	entries    []entry
 	savepoints []savepoint
 	undone     []span
-	untouched  map[*Recorder]untouched
+	untouched  map[*Recorder]string // aggregates of which a statement changed no row, and their types' names for the warning
 	after      []func()
-	lost       string // a savepoint that the journal has not seen set, and that was rolled back to
+	failed     error // why the transaction must not commit
+	failedAt   uint64
 }
 
 // entry is one thing that the transaction wrote: an aggregate, or an event without one.
@@ -31,18 +33,13 @@ type entry struct {
 	at       uint64
 }
 
-// untouched is an aggregate of which a statement changed no row.
-type untouched struct {
-	name string // of its type, for the warning
-	at   uint64
-}
-
-// savepoint remembers how long the journal was.
+// savepoint remembers how long the journal was, and what was untouched.
 type savepoint struct {
-	name    string
-	entries int
-	after   int
-	at      uint64
+	name      string
+	entries   int
+	after     int
+	untouched map[*Recorder]string
+	at        uint64
 }
 
 // span is the time between a savepoint and its rollback. What was raised in it does not belong to the transaction, until
@@ -73,9 +70,9 @@ func (j *Journal) Untouched(recorder *Recorder, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.untouched == nil {
-		j.untouched = make(map[*Recorder]untouched)
+		j.untouched = make(map[*Recorder]string)
 	}
-	j.untouched[recorder] = untouched{name: name, at: clock.Add(1)}
+	j.untouched[recorder] = name
 }
 
 // Publish notes an event without an aggregate.
@@ -96,7 +93,9 @@ func (j *Journal) AfterCommit(f func()) {
 func (j *Journal) Savepoint(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.savepoints = append(j.savepoints, savepoint{name: name, entries: len(j.entries), after: len(j.after), at: clock.Add(1)})
+	j.savepoints = append(j.savepoints, savepoint{
+		name: name, entries: len(j.entries), after: len(j.after), untouched: maps.Clone(j.untouched), at: clock.Add(1),
+	})
 }
 
 // RollbackTo notes that the transaction went back to a savepoint, which stays set. A name that the database knows and the
@@ -106,18 +105,17 @@ func (j *Journal) RollbackTo(name string) {
 	defer j.mu.Unlock()
 	i := j.find(name)
 	if i < 0 {
-		j.lost = name
+		j.failed, j.failedAt = &SavepointError{Name: name}, 0 // nothing can mend it
 		return
+	}
+	if j.failedAt > j.savepoints[i].at {
+		j.failed, j.failedAt = nil, 0
 	}
 	j.undone = append(j.undone, span{from: j.savepoints[i].at, to: clock.Add(1)})
 	clear(j.entries[j.savepoints[i].entries:])
 	j.entries = j.entries[:j.savepoints[i].entries]
 	j.after = j.after[:j.savepoints[i].after]
-	for recorder, u := range j.untouched {
-		if u.at > j.savepoints[i].at {
-			delete(j.untouched, recorder)
-		}
-	}
+	j.untouched = maps.Clone(j.savepoints[i].untouched) // the savepoint stays set: it keeps its own
 	j.savepoints = j.savepoints[:i+1]
 }
 
@@ -139,15 +137,21 @@ func (j *Journal) find(name string) int {
 	return -1
 }
 
-// Err reports, as a *SavepointError, that the journal no longer knows what the transaction wrote. Such a transaction must
-// not commit.
+// Fail notes that a statement has written what cannot be told apart, so that the transaction must not commit, even if the
+// caller ignores the statement's error. A rollback to a savepoint set before it mends that.
+func (j *Journal) Fail(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failed == nil {
+		j.failed, j.failedAt = err, clock.Add(1)
+	}
+}
+
+// Err is why the transaction must not commit: what was given to Fail, or a *SavepointError.
 func (j *Journal) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.lost == "" {
-		return nil
-	}
-	return &SavepointError{Name: j.lost}
+	return j.failed
 }
 
 // SavepointError is the answer to a commit after a rollback to a savepoint that was set where nobody saw it: on the
@@ -184,8 +188,13 @@ func (j *Journal) Collect() []Flush {
 		seen[e.recorder] = struct{}{}
 		flush = j.collect(flush, e)
 	}
-	slices.SortFunc(flush, func(a, b Flush) int { return cmp.Compare(a.raisedAt, b.raisedAt) })
+	InOrder(flush)
 	return flush
+}
+
+// InOrder sorts events into the order in which they were raised.
+func InOrder(flush []Flush) {
+	slices.SortFunc(flush, func(a, b Flush) int { return cmp.Compare(a.raisedAt, b.raisedAt) })
 }
 
 // collect appends the events of one aggregate that belong to the transaction.
@@ -225,12 +234,12 @@ func (j *Journal) Left(flush []Flush) map[string]int {
 		flushed[flush[i].recorder]++
 	}
 	var left map[string]int
-	for recorder, u := range j.untouched {
+	for recorder, name := range j.untouched {
 		if n := recorder.Len() - flushed[recorder]; n > 0 {
 			if left == nil {
 				left = make(map[string]int)
 			}
-			left[u.name] += n
+			left[name] += n
 		}
 	}
 	return left

@@ -50,7 +50,7 @@ func (s *settings) retry(ctx context.Context, db *gorm.DB, run func(*gorm.DB) er
 
 // IsConflict reports whether err says that a transaction lost against another one and can be run again: serialization
 // failure and deadlock on PostgreSQL (SQLSTATE 40001, 40P01), deadlock and update conflict under snapshot isolation on
-// SQL Server (1205, 3960), a busy database on SQLite. Each driver is known by its own way to say so; none is linked here.
+// SQL Server (1205, 3960, and our own 51205 for a deadlock of serialize_keys), a busy database on SQLite. Each driver is known by its own way to say so; none is linked here.
 //
 // Sources: PostgreSQL documentation, 13.5 Serialization Failure Handling; SQL Server error messages 1205 and 3960; SQLite
 // result codes, SQLITE_BUSY (5).
@@ -64,7 +64,7 @@ func IsConflict(err error) bool {
 	case errors.As(err, &postgres):
 		return slices.Contains([]string{"40001", "40P01"}, postgres.SQLState())
 	case errors.As(err, &sqlServer):
-		return slices.Contains([]int32{1205, 3960}, sqlServer.SQLErrorNumber())
+		return slices.Contains([]int32{1205, 3960, 51205}, sqlServer.SQLErrorNumber())
 	case errors.As(err, &sqlite):
 		t := reflect.TypeOf(sqlite)
 		if t.Kind() == reflect.Pointer {

@@ -25,6 +25,8 @@ type dialect struct {
 	refuseWorker []string
 	// dropIndex removes {t}'s index of that name.
 	dropIndex func(name string) string
+	// impatient makes a transaction wait for no lock; empty where there are none.
+	impatient string
 }
 
 func same(s string) string { return s }
@@ -46,6 +48,7 @@ var dialects = map[outbox.Dialect]dialect{
 			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} FOR EACH ROW WHEN (NEW.locked_by = 'refused') EXECUTE FUNCTION refuse_{f}()",
 		},
 		dropIndex: func(name string) string { return "DROP INDEX " + name },
+		impatient: "SET LOCAL lock_timeout = '1ms'",
 	},
 	outbox.SQLite: {
 		placeholder: func(int) string { return "?" },
@@ -79,5 +82,6 @@ var dialects = map[outbox.Dialect]dialect{
 			"CREATE TRIGGER refuse_{f} ON {t} AFTER UPDATE AS IF EXISTS (SELECT 1 FROM inserted WHERE locked_by = N'refused') THROW 50000, N'refused by the test', 1",
 		},
 		dropIndex: func(name string) string { return "DROP INDEX " + name + " ON {t}" },
+		impatient: "SET LOCK_TIMEOUT 0",
 	},
 }

@@ -1,0 +1,130 @@
+package fanouttest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Event is one event as a commit would write it.
+type Event struct {
+	// Data is the event as it was raised or published.
+	Data any
+	// ID is the message id: the same on all brokers, and the same again when the transaction is repeated.
+	ID uuid.UUID
+	// Type is the event type on the wire, such as "Ordering.OrderPlaced.v1".
+	Type string
+	// Stream is the destination on the brokers, such as "ordering::order".
+	Stream string
+	// Aggregate is the name of the type that raised the event, such as "Order", and AggregateID its primary key as text.
+	// Both are empty for an event without an aggregate.
+	Aggregate, AggregateID string
+	// Brokers are the names of those that get the event: the internal one first, then external ones in the order of the
+	// routing.
+	Brokers []string
+	// OrderingKey: events with the same one are delivered in order. Empty = no order.
+	OrderingKey string
+	// Priority from -100 to 100; see envelope.PriorityLevel.
+	Priority int
+	// NotBefore is the earliest time of delivery, ExpiresAt the one after which delivery is pointless; zero = at once, and
+	// never.
+	NotBefore, ExpiresAt time.Time
+	// CorrelationID, CausationID and TenantID come from the context of the statement that captured the event.
+	CorrelationID, CausationID, TenantID string
+
+	copies map[string]wire // by broker
+}
+
+// wire is what one broker gets.
+type wire struct {
+	payload []byte
+	message *envelope.Message
+}
+
+// Payload returns what a broker would get, byte for byte; nil where the event does not go there. The slice is shared: do
+// not write into it.
+func (e Event) Payload(broker string) []byte { return e.copies[broker].payload }
+
+// Message returns what a consumer of a broker would decode from the payload with envelope.Decode; nil where the event does
+// not go there. For an external broker it holds what leaves and nothing else.
+func (e Event) Message(broker string) *envelope.Message { return e.copies[broker].message }
+
+// String is a short description for logs.
+func (e Event) String() string {
+	var by string
+	if e.Aggregate != "" {
+		by = fmt.Sprintf(" by %s %s", e.Aggregate, e.AggregateID)
+	}
+	return fmt.Sprintf("%s%s to %s", e.Type, by, strings.Join(e.Brokers, ", "))
+}
+
+// Data returns the events as they were raised, to be compared with what is expected. It is never nil.
+func Data(events []Event) []any {
+	data := make([]any, len(events))
+	for i := range events {
+		data[i] = events[i].Data
+	}
+	return data
+}
+
+// Of returns those events that are of type E, as they were raised. It is never nil.
+func Of[E any](events []Event) []E {
+	data := []E{}
+	for i := range events {
+		if event, ok := events[i].Data.(E); ok {
+			data = append(data, event)
+		}
+	}
+	return data
+}
+
+// eventsOf describes what was captured, without the messages in except.
+func eventsOf(t TB, captured []gormplugin.Captured, except map[uuid.UUID]struct{}) []Event {
+	t.Helper()
+	events := make([]Event, 0, len(captured))
+	for i := range captured {
+		if _, known := except[captured[i].Rows[0].MessageID]; known {
+			continue
+		}
+		event, err := eventOf(&captured[i])
+		if err != nil {
+			t.Fatalf("fanouttest: %v", err)
+		}
+		events = append(events, event)
+	}
+	return events
+}
+
+func eventOf(c *gormplugin.Captured) (Event, error) {
+	first := c.Rows[0] // the internal broker's: there always is one
+	event := Event{
+		Data: c.Data, ID: first.MessageID, Type: first.Type, Stream: first.Stream, Aggregate: c.Source.Aggregate, AggregateID: c.Source.ID,
+		OrderingKey: first.OrderingKey, Priority: first.Priority, NotBefore: first.AvailableAt, ExpiresAt: first.ExpiresAt,
+		CorrelationID: first.CorrelationID, CausationID: first.CausationID, TenantID: first.TenantID,
+		copies: make(map[string]wire, len(c.Rows)),
+	}
+	for i := range c.Rows {
+		row := &c.Rows[i]
+		copied, err := wireOf(row)
+		if err != nil {
+			return Event{}, err
+		}
+		event.Brokers = append(event.Brokers, row.TargetBroker)
+		event.copies[row.TargetBroker] = copied
+	}
+	return event, nil
+}
+
+func wireOf(row *outbox.Row) (wire, error) {
+	_, message, err := envelope.Decode(row.Payload)
+	if err != nil {
+		return wire{}, fmt.Errorf("%s for %s: %w", row.Type, row.TargetBroker, err)
+	}
+	return wire{payload: row.Payload, message: message}, nil
+}

@@ -1,0 +1,288 @@
+package gormplugin_test
+
+import "strconv"
+
+// run is what the model makes of a program.
+func (m *model) run(program []op) []string {
+	for i := range program {
+		m.session = &program[i]
+		m.step(m.session)
+		m.log = append(m.log, m.describe())
+	}
+	return m.log
+}
+
+func (m *model) step(o *op) result {
+	got := m.do(o)
+	m.log = append(m.log, strconv.Itoa(o.ID)+" "+o.Kind+": "+string(got))
+	return got
+}
+
+func (m *model) do(o *op) result {
+	body := func() result { return perform(o, m.step) }
+	switch o.Kind {
+	case "transaction":
+		return m.block(o.ID, o.Conn, body)
+	case "begin":
+		return m.block(o.ID, o.Conn, body)
+	case "do":
+		return m.block(o.ID, false, body)
+	case "own":
+		return m.block(o.ID, true, body)
+	case "raise":
+		m.raise(o.Agg, o.Event)
+		return done
+	case "publish":
+		return m.publish(o.Event)
+	case "track":
+		if m.tx == nil {
+			return failed
+		}
+		return m.wrote(o.Agg)
+	case "after":
+		if m.tx == nil || m.tx.foreign {
+			return failed
+		}
+		m.tx.after = append(m.tx.after, o.ID)
+		return done
+	case "savepoint", "rollback_to": // GORM keeps what the database says to itself
+		m.mark(o)
+		return done
+	case "SAVEPOINT", "ROLLBACK_TO", "RELEASE":
+		return m.mark(o)
+	case "save":
+		return m.save(o)
+	case "batches":
+		return m.batches(o)
+	default:
+		return m.statement(func() result { return m.write(o) })
+	}
+}
+
+func (m *model) mark(o *op) result {
+	switch o.Kind {
+	case "savepoint", "SAVEPOINT":
+		return m.savepoint(o.Name)
+	case "rollback_to", "ROLLBACK_TO":
+		return m.rollbackTo(o.Name)
+	default:
+		return m.release(o.Name)
+	}
+}
+
+func (m *model) publish(kind string) result {
+	m.raises++
+	h := happening{m.raises, kind}
+	switch {
+	case kind == "stray" || m.tx == nil:
+		return failed
+	case m.tx.foreign:
+		return m.writeNow([]happening{h})
+	}
+	m.tx.published = append(m.tx.published, h)
+	return done
+}
+
+// statement runs in the transaction around it, or in one of its own.
+func (m *model) statement(write func() result) result {
+	if m.tx != nil {
+		if m.tx.aborted {
+			return failed
+		}
+		return write()
+	}
+	m.begin(false)
+	if got := write(); got != done {
+		m.rollback()
+		return got
+	}
+	return m.commit()
+}
+
+func (m *model) exists(agg int) bool {
+	_, ok := m.tx.rows[aggregateNames[agg]]
+	return ok
+}
+
+// set changes a row, or makes it. Of items only the existence is compared.
+func (m *model) set(o *op, aggs ...int) {
+	for _, agg := range aggs {
+		note := ""
+		if agg < firstItem {
+			note = noteOf(o)
+		}
+		m.tx.rows[aggregateNames[agg]] = note
+	}
+}
+
+func noteOf(o *op) string { return "note " + strconv.Itoa(o.ID) }
+
+// items are saved with their crates, in one statement, whatever became of the crates' own.
+func (m *model) items(o *op, crates ...int) result {
+	var items []int
+	for _, crate := range crates {
+		items = append(items, itemsOf[crate]...)
+	}
+	if len(items) == 0 {
+		return done
+	}
+	m.set(o, items...)
+	return m.wrote(items...)
+}
+
+func (m *model) hook(o *op) result {
+	if o.Agg >= purse {
+		return done
+	}
+	switch o.Hook {
+	case "fails":
+		return failed
+	case "panics":
+		return panicked
+	case "raises":
+		m.raise(o.Agg, "ticked")
+	}
+	return done
+}
+
+// insert makes a row, with the items and the hook.
+func (m *model) insert(o *op, hook bool) result {
+	m.set(o, o.Agg)
+	got := m.items(o, o.Agg)
+	if got == done && hook {
+		got = m.hook(o)
+	}
+	if got == done {
+		got = m.wrote(o.Agg)
+	}
+	return got
+}
+
+// update changes a row where it hits one. warns: an aggregate that was missed is warned of.
+func (m *model) update(o *op, hits, hook, warns bool) result {
+	if hits {
+		m.set(o, o.Agg)
+	}
+	got := m.items(o, o.Agg)
+	if got == done && hook {
+		got = m.hook(o)
+	}
+	switch {
+	case got != done:
+		return got
+	case hits:
+		return m.wrote(o.Agg)
+	case warns:
+		return m.missed(o.Agg)
+	default:
+		return done
+	}
+}
+
+// save is an UPDATE and, where that hits nothing, an upsert without hooks; outside a transaction each has its own.
+func (m *model) save(o *op) result {
+	hits, alone := false, m.tx == nil
+	got := m.statement(func() result {
+		hits = m.exists(o.Agg)
+		return m.update(o, hits, true, !alone)
+	})
+	if got != done || hits {
+		return got
+	}
+	return m.statement(func() result { return m.insert(o, false) })
+}
+
+// batches are of one crate each, in a transaction around all of them unless there is to be none.
+func (m *model) batches(o *op) result {
+	all := func() result {
+		for _, crate := range []int{o.Agg, 1 - o.Agg} {
+			one := op{ID: o.ID, Kind: "create", Agg: crate}
+			if got := m.statement(func() result { return m.write(&one) }); got != done {
+				return got
+			}
+		}
+		return done
+	}
+	if m.session.NoDefault {
+		return all()
+	}
+	return m.block(o.ID, m.session.Conn, all)
+}
+
+// write is a statement inside its transaction.
+func (m *model) write(o *op) result {
+	both := []int{o.Agg, 1 - o.Agg}
+	switch o.Kind {
+	case "create":
+		if m.exists(o.Agg) {
+			return m.refuse()
+		}
+		return m.insert(o, true)
+	case "update":
+		return m.update(o, m.exists(o.Agg), true, true)
+	case "miss":
+		return m.update(o, false, true, true)
+	case "column":
+		return m.update(o, m.exists(o.Agg), false, true)
+	case "delete", "delete_value":
+		if !m.exists(o.Agg) {
+			return m.missed(o.Agg)
+		}
+		delete(m.tx.rows, aggregateNames[o.Agg])
+		return m.wrote(o.Agg)
+	case "delete_where":
+		delete(m.tx.rows, aggregateNames[o.Agg])
+		return done
+	case "raw":
+		if m.exists(o.Agg) {
+			m.set(o, o.Agg)
+		}
+		return done
+	case "creates":
+		if m.exists(0) || m.exists(1) {
+			return m.refuse()
+		}
+		return m.upsert(o, both)
+	case "saves", "values":
+		return m.upsert(o, both)
+	case "ignores":
+		return m.ignores(o, both)
+	case "doubt":
+		m.tx.doubt = true
+		return done
+	default: // broken
+		return m.refuse()
+	}
+}
+
+func (m *model) upsert(o *op, both []int) result {
+	m.set(o, both...)
+	if got := m.items(o, both...); got != done {
+		return got
+	}
+	return m.wrote(both...)
+}
+
+// ignores is a batch whose conflicts do nothing.
+func (m *model) ignores(o *op, both []int) result {
+	var there []int
+	for _, crate := range both {
+		if m.exists(crate) {
+			there = append(there, crate)
+		} else {
+			m.set(o, crate)
+		}
+	}
+	if got := m.items(o, both...); got != done {
+		return got
+	}
+	switch {
+	case len(there) == 2:
+		return m.missed(both...)
+	case len(there) == 1 && len(m.pending[0])+len(m.pending[1]) > 0:
+		m.tx.torn = !m.tx.foreign // there the caller has been told, and nobody sees the commit
+		return failed
+	default:
+		return m.wrote(both...)
+	}
+}

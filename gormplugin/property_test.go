@@ -1,0 +1,212 @@
+package gormplugin_test
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/glebarez/sqlite"
+	"github.com/stretchr/testify/require"
+	"gorm.io/driver/postgres"
+	"gorm.io/driver/sqlserver"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+	"gorm.io/gorm/schema"
+	"pgregory.net/rapid"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+	pgstore "github.com/gorm-fanout/fanout/outbox/postgres"
+	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
+	mssqlstore "github.com/gorm-fanout/fanout/outbox/sqlserver"
+)
+
+// site is a database on which programs run one after the other.
+type site struct {
+	t       *testing.T
+	dialect outbox.Dialect
+	prefix  string // of the tables
+	strict  bool
+	open    func() gorm.Dialector
+	migrate func(sqlDB *sql.DB)
+
+	db     *gorm.DB
+	sqlDB  *sql.DB
+	plugin *gormplugin.Plugin
+	dirty  bool // a program has failed, and may have kept a connection
+}
+
+var sites = map[string]struct {
+	start  func(t *testing.T, s *site)
+	strict bool
+}{
+	"sqlite":             {start: siteOnSQLite},
+	"sqlite, strict":     {start: siteOnSQLite, strict: true},
+	"postgres":           {start: siteOnPostgres},
+	"sql server, strict": {start: siteOnSQLServer, strict: true},
+}
+
+// Whatever a program does with transactions, savepoints, statements that fail and events raised at any time: the outbox,
+// the pending events, the rows and the functions after the commit are what the model says. -rapid.checks makes more of them.
+func TestProgramsDoWhatTheModelSays(t *testing.T) {
+	t.Parallel()
+	for name, at := range sites {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &site{t: t, strict: at.strict}
+			at.start(t, s)
+			programs := programs(s.dialect)
+			rapid.Check(t, func(t *rapid.T) { s.compare(t, programs.Draw(t, "program")) })
+		})
+	}
+}
+
+// compare runs a program, for real and in the model, and returns the outbox.
+func (s *site) compare(t require.TestingT, program []op) []string {
+	s.clean()
+	s.dirty = true
+	m := newModel(s.dialect, s.strict)
+	require.Equal(t, m.run(program), newRunner(s).run(t, program))
+	s.dirty = false
+	return m.committed.outbox
+}
+
+func siteOnSQLite(t *testing.T, s *site) {
+	t.Helper()
+	n := 0
+	directory := t.TempDir()
+	s.dialect = outbox.SQLite
+	s.open = func() gorm.Dialector {
+		n++ // a connection that a failed program has kept locks its file, and not the next one
+		return sqlite.Open(filepath.Join(directory, strconv.Itoa(n)) + "?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	}
+	s.migrate = func(sqlDB *sql.DB) {
+		store, err := sqlitestore.New(sqlDB, s.prefix+"outbox")
+		require.NoError(t, err)
+		_, err = store.Migrate(t.Context())
+		require.NoError(t, err)
+	}
+}
+
+func siteOnPostgres(t *testing.T, s *site) {
+	t.Helper()
+	dsn := testenv.Postgres(t) + "&synchronous_commit=off&lock_timeout=2000"
+	s.dialect = outbox.Postgres
+	s.open = func() gorm.Dialector {
+		s.prefix = "p" + strings.ToLower(rand.Text()[:8]) + "_"
+		return postgres.Open(dsn)
+	}
+	s.migrate = func(*sql.DB) {
+		store, err := pgstore.Open(t.Context(), pgstore.Config{DSN: dsn, MaxConns: 1, Table: s.prefix + "outbox"})
+		require.NoError(t, err)
+		_, err = store.Migrate(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, store.Close())
+	}
+}
+
+func siteOnSQLServer(t *testing.T, s *site) {
+	t.Helper()
+	dsn := testenv.SQLServer(t)
+	s.dialect = outbox.SQLServer
+	s.open = func() gorm.Dialector {
+		s.prefix = "fanout_test_" + strings.ToLower(rand.Text()[:8]) + "_"
+		return sqlserver.Open(dsn)
+	}
+	s.migrate = func(sqlDB *sql.DB) {
+		store, err := mssqlstore.New(sqlDB, s.prefix+"outbox")
+		require.NoError(t, err)
+		_, err = store.Migrate(t.Context())
+		require.NoError(t, err)
+		db, prefix := s.db, s.prefix
+		t.Cleanup(func() {
+			for _, table := range []string{"outbox", "crates", "items", "purses"} {
+				_ = db.Exec("DROP TABLE " + prefix + table)
+			}
+		})
+	}
+}
+
+// clean makes the database as new.
+func (s *site) clean() {
+	if s.db != nil && (!s.dirty || s.sqlDB.Stats().InUse == 0) {
+		for _, table := range []string{"outbox", "crates", "items", "purses"} {
+			require.NoError(s.t, s.db.Exec("DELETE FROM "+s.prefix+table).Error)
+		}
+		return
+	}
+	if s.db != nil {
+		_ = s.sqlDB.Close()
+	}
+	db, err := gorm.Open(s.open(), &gorm.Config{
+		Logger: logger.Discard, NamingStrategy: schema.NamingStrategy{TablePrefix: s.prefix}, DisableForeignKeyConstraintWhenMigrating: true,
+	})
+	require.NoError(s.t, err)
+	s.db = db
+	s.sqlDB, err = db.DB()
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = s.sqlDB.Close() })
+	s.migrate(s.sqlDB)
+	require.NoError(s.t, db.AutoMigrate(&Crate{}, &Item{}, &Purse{}))
+	if s.dialect == outbox.Postgres {
+		require.NoError(s.t, db.Exec("CREATE TABLE "+s.prefix+"doubts (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)").Error)
+	}
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[Rung](events, envelope.Published())
+	envelope.Register[Ticked](events)
+	envelope.Register[Choked](events)
+	options := []gormplugin.Option{gormplugin.WithLogger(slog.New(slog.DiscardHandler))}
+	if s.strict {
+		options = append(options, gormplugin.Strict())
+	}
+	s.plugin = gormplugin.New(events, outbox.Routing{Table: s.prefix + "outbox", External: []outbox.Route{{Broker: "partner"}}}, options...)
+	require.NoError(s.t, db.Use(s.plugin))
+}
+
+// describe reads what the model describes, and checks what holds always.
+func (r *runner) describe(t require.TestingT) string {
+	s := r.site
+	require.Zero(t, s.sqlDB.Stats().InUse, "a connection is still in use")
+	rows := map[string]string{}
+	var (
+		crates   []Crate
+		items    []Item
+		purses   []Purse
+		messages []struct {
+			MessageID, TargetBroker string
+			Payload                 []byte
+		}
+	)
+	require.NoError(t, s.db.Find(&crates).Error)
+	require.NoError(t, s.db.Find(&items).Error)
+	require.NoError(t, s.db.Find(&purses).Error)
+	require.NoError(t, s.db.Table(s.prefix+"outbox").Order("id").Find(&messages).Error)
+	for i := range crates {
+		rows["crate "+crates[i].ID] = crates[i].Note
+	}
+	for i := range items {
+		rows["item "+items[i].ID] = ""
+	}
+	for i := range purses {
+		rows["purse"] = purses[i].Note
+	}
+	var outboxRows []string
+	for _, message := range messages {
+		var body struct{ Data struct{ N int } }
+		require.NoError(t, json.Unmarshal(message.Payload, &body))
+		if id, known := r.ids[body.Data.N]; known {
+			require.Equal(t, id, strings.ToLower(message.MessageID), "the id is the one from when it was raised")
+		} else {
+			r.ids[body.Data.N] = strings.ToLower(message.MessageID) // published, with the same id for both brokers
+		}
+		outboxRows = append(outboxRows, strconv.Itoa(body.Data.N)+" "+message.TargetBroker)
+	}
+	return describe(rows, outboxRows, r.pending(), r.ran, int(s.plugin.EventsLeftPending()-r.leftBefore))
+}
