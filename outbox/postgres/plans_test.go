@@ -21,7 +21,7 @@ var planned = []plannedSQL{
 	{"claim without order", "claim_unordered", "'b', 1, 500, 500, 'w', gen_random_uuid(), 60000000", "_open"},
 	{"fetch", "fetch", "'b', 1, gen_random_uuid()", "_open"},
 	{"mark published", "mark_published", "'b', 1, gen_random_uuid(), 40000, 44000, %ids, %texts", "_open"},
-	{"mark other", "mark_other", "'b', 1, gen_random_uuid(), 40000, 44000, %ids, %texts, %ints, %ids, %texts", "_open"},
+	{"mark other", "mark_other", "'b', 1, gen_random_uuid(), 40000, 44000, %ids, %texts, %ints, %ids, %texts, true", "_open"},
 	{"renew", "renew", "'b', 1, gen_random_uuid(), 40000, 44000, 60000000", "_open"},
 	{"ready", "ready", "'b'", "_open"},
 	{"finished brokers", "finished_brokers", "", "_published"},
