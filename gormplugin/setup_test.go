@@ -86,6 +86,9 @@ func migrate(db *gorm.DB, at place, store func(*sql.DB, string) (migrator, error
 	if _, err := m.Migrate(context.Background()); err != nil {
 		return err
 	}
+	if err := db.SetupJoinTable(&Team{}, "Members", &Membership{}); err != nil {
+		return err
+	}
 	return db.Transaction(func(tx *gorm.DB) error { return tx.Migrator().CreateTable(models...) }) // one wait for the disk
 }
 
@@ -126,7 +129,7 @@ func (b *bench) settled() {
 	for _, pool := range b.pools {
 		idle := func() bool { return pool.Stats().InUse == 0 }
 		if !idle() {
-			assert.Eventually(b.t, idle, 5*time.Second, time.Millisecond, "a connection stays in use")
+			assert.Eventually(b.t, idle, time.Second, time.Millisecond, "a connection stays in use")
 		}
 	}
 }
