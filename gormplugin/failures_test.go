@@ -115,17 +115,10 @@ func TestFailures(t *testing.T) {
 			b.want("2: b")
 		},
 		"a constraint that is violated at the commit": func(b *bench) {
-			b.not(outbox.SQLServer, "it knows no deferred constraints")
+			b.only(outbox.Postgres, "SQL Server knows no deferred constraints, and SQLite's driver leaves the transaction open when its commit fails")
 			lines := b.table(&Line{})
-			if b.dialect == outbox.Postgres {
-				b.ok(b.db.Exec("ALTER TABLE " + lines + " ADD CONSTRAINT " + lines + "_later FOREIGN KEY (order_id) REFERENCES " +
-					b.table(&Order{}) + " DEFERRABLE INITIALLY DEFERRED").Error)
-			} else {
-				b.ok(b.db.Exec("CREATE TABLE later (order_id text REFERENCES " + b.table(&Order{}) + "(id) DEFERRABLE INITIALLY DEFERRED)").Error)
-				b.pool().SetMaxOpenConns(1)
-				b.ok(b.db.Exec("PRAGMA foreign_keys = ON").Error)
-				lines = "later"
-			}
+			b.ok(b.db.Exec("ALTER TABLE " + lines + " ADD CONSTRAINT " + lines + "_later FOREIGN KEY (order_id) REFERENCES " +
+				b.table(&Order{}) + " DEFERRABLE INITIALLY DEFERRED").Error)
 			b.unlucky(func(tx *gorm.DB) { b.ok(tx.Exec("INSERT INTO " + lines + " (order_id) VALUES ('nobody')").Error) }, nothing)
 		},
 		"a transaction that was ended behind GORM's back": func(b *bench) {

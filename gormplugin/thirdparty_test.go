@@ -50,13 +50,15 @@ func TestResolver(t *testing.T) {
 			"a replica": func(*bench) []gorm.Dialector { return nil }, "a source and a replica": (*bench).source,
 		} {
 			cases["resolver with "+name2+" before the plugin"+name] = func(b *bench) {
-				db := b.open(&config)
+				own := config
+				db := b.open(&own)
 				b.ok(db.Use(b.resolver(dbresolver.Config{Sources: sources(b), Replicas: b.replica()})))
 				b.use(db)
 				b.scenario(db)
 			}
 			cases["resolver with "+name2+" after the plugin"+name] = func(b *bench) {
-				db := b.open(&config)
+				own := config
+				db := b.open(&own)
 				b.use(db)
 				b.ok(db.Use(b.resolver(dbresolver.Config{Sources: sources(b), Replicas: b.replica()})))
 				b.scenario(db)
@@ -120,8 +122,11 @@ func TestTracing(t *testing.T) {
 			"create in a transaction": func(_ *bench, db *gorm.DB) error {
 				return db.Transaction(func(tx *gorm.DB) error { return tx.Create(order("1", "a")).Error })
 			},
-			"publish": func(_ *bench, db *gorm.DB) error {
-				return db.Transaction(func(tx *gorm.DB) error { return uow.Publish(tx, Happened{"a"}) })
+			"publish": func(b *bench, db *gorm.DB) error {
+				return db.Transaction(func(tx *gorm.DB) error {
+					b.ok(tx.Create(&Plain{}).Error)
+					return uow.Publish(tx, Happened{"a"})
+				})
 			},
 			"create without a default transaction": func(_ *bench, db *gorm.DB) error {
 				return db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(order("1", "a")).Error
