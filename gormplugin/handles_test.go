@@ -101,6 +101,31 @@ func TestHandles(t *testing.T) {
 			}))
 			b.want("1: a")
 		},
+		"a unit of work on one connection, with a function for after the commit": func(b *bench) {
+			var after []string
+			o := order("1", "a")
+			b.ok(b.db.Connection(func(db *gorm.DB) error {
+				return uow.Do(b.t.Context(), db, func(u *uow.Unit) error {
+					b.ok(u.DB.Create(o).Error)
+					raising(o, "late")
+					return u.AfterCommit(func() { after = append(after, "committed") })
+				})
+			}))
+			assert.Equal(b.t, []string{"committed"}, after)
+			b.want("1: a", "1: late")
+			b.pending(o)
+		},
+		"a unit of work on one connection that fails": func(b *bench) {
+			o := order("1", "a")
+			require.ErrorIs(b.t, b.db.Connection(func(db *gorm.DB) error {
+				return uow.Do(b.t.Context(), db, func(u *uow.Unit) error {
+					b.ok(u.DB.Create(o).Error)
+					return errRefused
+				})
+			}), errRefused)
+			b.want()
+			b.pending(o, "a")
+		},
 		"a transaction of the caller's own": func(b *bench) {
 			o := order("1", "a")
 			own, err := b.pool().BeginTx(b.t.Context(), nil)
