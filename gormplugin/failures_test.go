@@ -3,6 +3,7 @@ package gormplugin_test
 import (
 	"context"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -116,6 +117,7 @@ func TestFailures(t *testing.T) {
 		},
 		"a constraint that is violated at the commit": func(b *bench) {
 			b.only(outbox.Postgres, "SQL Server knows no deferred constraints, and SQLite's driver leaves the transaction open when its commit fails")
+			b.at.changed.Store(true)
 			lines := b.table(&Line{})
 			b.ok(b.db.Exec("ALTER TABLE " + lines + " ADD CONSTRAINT " + lines + "_later FOREIGN KEY (order_id) REFERENCES " +
 				b.table(&Order{}) + " DEFERRABLE INITIALLY DEFERRED").Error)
@@ -227,6 +229,7 @@ func TestFailures(t *testing.T) {
 // rename renames the outbox table.
 func (b *bench) rename(db *gorm.DB, from, to string) {
 	b.t.Helper()
+	b.at.changed.Store(true)
 	if b.dialect == outbox.SQLServer {
 		b.ok(db.Exec("EXEC sp_rename '" + from + "', '" + to + "'").Error)
 		return
@@ -247,7 +250,7 @@ func TestRefusedEvents(t *testing.T) {
 		"an event that is not registered":     {event: Unregistered{1}, says: []string{"Unregistered", "envelope.Register["}},
 		"an event that cannot be encoded":     {event: Unencodable{make(chan int)}, says: []string{"Unencodable", "chan"}},
 		"an event that is a pointer":          {event: &OrderPlaced{"1"}, says: []string{"OrderPlaced", "pointer"}},
-		"an event over the limit":             {event: OrderPlaced{string(make([]byte, 2<<20))}, says: []string{"OrderPlaced", "max_payload_bytes"}},
+		"an event over the limit":             {event: OrderPlaced{strings.Repeat("x", maxPayload)}, says: []string{"OrderPlaced", "max_payload_bytes"}},
 		"an event that holds no number":       {event: Measured{math.NaN()}, says: []string{"Measured", "NaN"}},
 		"an event that holds infinity":        {event: Measured{math.Inf(1)}, says: []string{"Measured", "Inf"}},
 		"an event that holds itself":          {event: loop, says: []string{"Cyclic", "cycle"}},

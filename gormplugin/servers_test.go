@@ -1,6 +1,7 @@
 package gormplugin_test
 
 import (
+	"context"
 	"crypto/rand"
 	"database/sql"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/glebarez/sqlite"
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/postgres"
@@ -28,8 +30,9 @@ import (
 
 // A place holds the tables of one case. Their names start with its prefix, so that many cases share a database.
 type place struct {
-	prefix string
-	dial   func(readOnly bool) gorm.Dialector
+	prefix  string
+	changed *atomic.Bool // the case has changed the tables themselves
+	dial    func(readOnly bool) gorm.Dialector
 }
 
 // databases are the kinds that the cases run on. start gets the test of the whole group and returns what makes a place
@@ -87,7 +90,7 @@ var sqliteTemplate = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "template.db")
-	at := place{"shop_", func(bool) gorm.Dialector { return sqlite.Open(path) }}
+	at := place{"shop_", new(atomic.Bool), func(bool) gorm.Dialector { return sqlite.Open(path) }}
 	db, err := gorm.Open(at.dial(false), at.config(nil))
 	if err != nil {
 		return nil, err
@@ -113,7 +116,7 @@ func startSQLite(*testing.T) func(t *testing.T) place {
 		require.NoError(t, err)
 		path := filepath.Join(t.TempDir(), "test.db")
 		require.NoError(t, os.WriteFile(path, template, 0o600))
-		return place{"shop_", func(readOnly bool) gorm.Dialector {
+		return place{"shop_", new(atomic.Bool), func(readOnly bool) gorm.Dialector {
 			dsn := path + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"
 			if readOnly {
 				dsn += "&_pragma=query_only(1)"
@@ -123,24 +126,56 @@ func startSQLite(*testing.T) func(t *testing.T) place {
 	}
 }
 
+// Making tables takes longer than a case: places are emptied and used again, unless a case has failed or changed them.
 func startPostgres(t *testing.T) func(t *testing.T) place {
 	t.Helper()
 	dsn := testenv.Postgres(t)
+	admin, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, admin.Close()) })
 	var n atomic.Int32
+	free := make(chan place, 64)
 	return func(t *testing.T) place {
 		t.Helper()
-		at := place{fmt.Sprintf("c%d_", n.Add(1)), func(readOnly bool) gorm.Dialector {
-			if readOnly {
-				return postgres.Open(dsn + "&default_transaction_read_only=on")
+		var at place
+		select {
+		case at = <-free:
+		default:
+			at = newPostgresPlace(t, dsn, fmt.Sprintf("c%d_", n.Add(1)))
+		}
+		t.Cleanup(func() {
+			if t.Failed() || at.changed.Load() {
+				return
 			}
-			return postgres.Open(dsn)
-		}}
-		store, err := pgstore.Open(t.Context(), pgstore.Config{DSN: dsn, MaxConns: 1, Table: at.outbox()})
-		require.NoError(t, err)
-		defer func() { require.NoError(t, store.Close()) }()
-		migrateOpen(t, at, func(*sql.DB, string) (migrator, error) { return store, nil })
+			_, err := admin.ExecContext(context.Background(), strings.ReplaceAll(emptyPlace, "{{prefix}}", at.prefix))
+			if assert.NoError(t, err) {
+				free <- at
+			}
+		})
 		return at
 	}
+}
+
+const emptyPlace = `DO $$ DECLARE r record; BEGIN
+	FOR r IN SELECT tablename FROM pg_tables WHERE starts_with(tablename, '{{prefix}}') AND tablename NOT LIKE '%_migrations' LOOP
+		EXECUTE format('DELETE FROM %I', r.tablename);
+	END LOOP;
+	PERFORM setval(format('%I', sequencename)::regclass, 1, false) FROM pg_sequences WHERE starts_with(sequencename, '{{prefix}}');
+END $$`
+
+func newPostgresPlace(t *testing.T, dsn, prefix string) place {
+	t.Helper()
+	at := place{prefix, new(atomic.Bool), func(readOnly bool) gorm.Dialector {
+		if readOnly {
+			return postgres.Open(dsn + "&default_transaction_read_only=on")
+		}
+		return postgres.Open(dsn)
+	}}
+	store, err := pgstore.Open(t.Context(), pgstore.Config{DSN: dsn, MaxConns: 1, Table: at.outbox()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
+	migrateOpen(t, at, func(*sql.DB, string) (migrator, error) { return store, nil })
+	return at
 }
 
 func startSQLServer(t *testing.T) func(t *testing.T) place {
@@ -149,7 +184,7 @@ func startSQLServer(t *testing.T) func(t *testing.T) place {
 	return func(t *testing.T) place {
 		t.Helper()
 		prefix := "fanout_test_" + strings.ToLower(rand.Text()[:8]) + "_"
-		at := place{prefix, func(bool) gorm.Dialector { return sqlserver.Open(dsn) }}
+		at := place{prefix, new(atomic.Bool), func(bool) gorm.Dialector { return sqlserver.Open(dsn) }}
 		t.Cleanup(func() { dropAll(t, at) })
 		migrateOpen(t, at, func(sqlDB *sql.DB, table string) (migrator, error) { return mssqlstore.New(sqlDB, table) })
 		return at

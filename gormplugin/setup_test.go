@@ -150,9 +150,13 @@ func (b *bench) only(dialect outbox.Dialect, reason string) {
 	}
 }
 
-// make makes a plugin for the place's tables.
+// Small, so that going over it is quick.
+const maxPayload = 1 << 15
+
+// newPlugin makes a plugin for the place's tables.
 func (b *bench) newPlugin(options ...gormplugin.Option) *gormplugin.Plugin {
-	return gormplugin.New(catalog(), outbox.Routing{Table: b.at.outbox(), External: []outbox.Route{{Broker: "partner"}}},
+	routing := outbox.Routing{Table: b.at.outbox(), External: []outbox.Route{{Broker: "partner"}}, MaxPayloadBytes: maxPayload}
+	return gormplugin.New(catalog(), routing,
 		append(options, gormplugin.WithLogger(slog.New(slog.NewTextHandler(b.log, nil))))...)
 }
 
