@@ -208,7 +208,7 @@ func TestTransactions(t *testing.T) {
 				b.stored(id)
 			}
 			var orders []Order
-			b.ok(b.db.FindInBatches(&orders, 2, func(tx *gorm.DB, _ int) error {
+			b.ok(b.db.FindInBatches(&orders, 2, func(*gorm.DB, int) error {
 				for i := range orders {
 					raising(&orders[i], "x")
 				}
