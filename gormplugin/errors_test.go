@@ -12,38 +12,63 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-func TestStrict(t *testing.T) {
+func TestUnknownBrokerInTo(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
-		order := placed("1")
-		err := b.db.Transaction(func(tx *gorm.DB) error {
-			require.NoError(b.t, tx.Create(&Plain{Name: "x"}).Error)
-			return tx.Model(order).Where("status = ?", "other").Updates(map[string]any{"status": "x"}).Error
-		})
-		var left *gormplugin.PendingError
-		require.ErrorAs(b.t, err, &left)
-		assert.Equal(b.t, map[string]int{"Order": 1}, left.Aggregates)
-		var plains int64
-		require.NoError(b.t, b.db.Model(&Plain{}).Count(&plains).Error)
-		assert.Zero(b.t, plains)
-	}, gormplugin.Strict())
+		o := order("1")
+		o.Raise(OrderPlaced{"1"}, envelope.To("nobody"))
+		var unknown *outbox.UnknownBrokerError
+		require.ErrorAs(b.t, b.db.Create(o).Error, &unknown)
+		assert.Equal(b.t, "nobody", unknown.Broker)
+		b.want()
+	})
 }
 
-// What was flushed after all, and what a savepoint took back, is not left behind.
-func TestStrictLetsCorrectTransactionsPass(t *testing.T) {
+func TestStrict(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(b *bench) {
-		order, other := placed("1"), placed("2")
-		require.NoError(b.t, b.db.Transaction(func(tx *gorm.DB) error {
-			require.NoError(b.t, tx.Create(order).Error)
-			require.ErrorIs(b.t, tx.Transaction(func(tx *gorm.DB) error {
-				require.NoError(b.t, tx.Model(other).Where("status = ?", "no").Updates(map[string]any{"status": "x"}).Error)
-				return errRefused
-			}), errRefused)
-			return tx.Model(order).Where("status = ?", "no").Updates(map[string]any{"status": "x"}).Error
-		}))
-		b.want("OrderPlaced 1", "OrderPlaced 1>partner")
-		assert.Empty(b.t, b.log.String())
+	runCases(t, map[string]func(b *bench){
+		"strict: a commit that would leave events behind": func(b *bench) {
+			o := order("1", "a")
+			err := b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Create(&Plain{Name: "x"}).Error)
+				return tx.Model(o).Where("status = ?", "other").Updates(map[string]any{"status": "x"}).Error
+			})
+			var left *gormplugin.PendingError
+			require.ErrorAs(b.t, err, &left)
+			assert.Equal(b.t, map[string]int{"Order": 1}, left.Aggregates)
+			assert.Zero(b.t, b.count(&Plain{}))
+			b.want()
+			b.pending(o, "a")
+		},
+		"strict: what was flushed after all, and what a savepoint took back": func(b *bench) {
+			o, other := order("1", "a"), order("2", "b")
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Create(o).Error)
+				require.ErrorIs(b.t, tx.Transaction(func(tx *gorm.DB) error {
+					b.ok(tx.Model(other).Where("status = ?", "no").Updates(map[string]any{"status": "x"}).Error)
+					return errRefused
+				}), errRefused)
+				return tx.Model(o).Where("status = ?", "no").Updates(map[string]any{"status": "x"}).Error
+			}))
+			b.want("1: a")
+			b.pending(other, "b")
+			assert.Empty(b.t, b.log.String())
+		},
+		"strict: a save of a new aggregate with an assigned key": func(b *bench) {
+			b.ok(b.db.Save(order("1", "a")).Error)
+			b.want("1: a")
+		},
+		"strict: a row that is gone": func(b *bench) {
+			o := order("1", "a")
+			var left *gormplugin.PendingError
+			require.ErrorAs(b.t, b.db.Delete(o).Error, &left)
+			b.want()
+			b.pending(o, "a")
+		},
+		"strict: a row that is gone, without events": func(b *bench) {
+			b.ok(b.db.Delete(order("1")).Error)
+			b.want()
+		},
 	}, gormplugin.Strict())
 }
 
