@@ -28,6 +28,9 @@ type savepointChange struct {
 // Keywords in any case, comments and a final semicolon allowed. Unquoted names are folded to lower case, as the
 // databases compare them. Everything else is no savepoint.
 func parseSavepoint(query string) savepointChange {
+	if query != "" && strings.IndexByte("IUDWiudw", query[0]) >= 0 {
+		return savepointChange{} // INSERT, UPDATE, DELETE, WITH: nearly all there is
+	}
 	s := scanner{rest: query}
 	switch s.keyword() {
 	case "SAVEPOINT":
