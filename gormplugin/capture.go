@@ -21,14 +21,15 @@ type found struct {
 // capture runs after a statement and its hooks, before the commit: what the statement wrote belongs to the transaction.
 func (p *Plugin) capture(creates bool) func(*gorm.DB) {
 	return func(db *gorm.DB) {
-		if db.Error == nil && !skipped(db) && p.concerns(db) {
+		if db.Error == nil && p.concerns(db) && !skipped(db) {
 			_ = db.AddError(p.captureStatement(db, creates))
 		}
 	}
 }
 
 func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
-	aggregates, err := p.aggregates(db, targets(db, creates)...)
+	written := targets(db, creates)
+	aggregates, err := p.aggregates(db, written[:]...)
 	if err != nil || len(aggregates) == 0 {
 		return err
 	}
@@ -47,13 +48,14 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 	return p.track(db, aggregates)
 }
 
-// targets are the values that a statement wrote: Dest, and Model where that is something else. A create writes Dest alone.
-func targets(db *gorm.DB, creates bool) []any {
+// targets are the values that a statement wrote: Dest, and Model where that is something else, or else nil. A create
+// writes Dest alone.
+func targets(db *gorm.DB, creates bool) [2]any {
 	statement := db.Statement
-	if creates || statement.Model == nil || samePointer(statement.Model, statement.Dest) {
-		return []any{statement.Dest}
+	if creates || samePointer(statement.Model, statement.Dest) {
+		return [2]any{statement.Dest, nil}
 	}
-	return []any{statement.Model, statement.Dest}
+	return [2]any{statement.Model, statement.Dest}
 }
 
 // samePointer compares without ==, which panics for slices.
@@ -155,7 +157,7 @@ func (c *collector) known(recorder *uow.Recorder) bool {
 func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 	ours, foreign := transactionOf(db.Statement.ConnPool)
 	inherited := p.inherited(db)
-	versions := versionsOf(db)
+	versions := versionsOf(db, aggregates)
 	var now []uow.Flush
 	for i := range aggregates {
 		a := aggregates[i]
@@ -197,10 +199,8 @@ func (p *Plugin) untouched(db *gorm.DB, aggregates []found) {
 // INSERT, in a transaction of its own, so that it is too early to speak of events left behind. A Select("*").Updates looks
 // the same to a callback; the two are told apart by who called, which only a statement that changed nothing has to ask.
 func firstHalfOfSave(db *gorm.DB) bool {
-	_, byGORM := db.InstanceGet("gorm:started_transaction")
-	_, byUs := db.InstanceGet(keyStarted)
 	selects := db.Statement.Selects
-	return (byGORM || byUs) && len(selects) == 1 && selects[0] == "*" && calledBySave()
+	return (startedByGORM(db) || startedByUs(db)) && len(selects) == 1 && selects[0] == "*" && calledBySave()
 }
 
 func calledBySave() bool {

@@ -174,8 +174,11 @@ func (j *Journal) Collect() []Flush {
 	}
 	var (
 		flush []Flush
-		seen  = make(map[*Recorder]struct{}, len(j.entries))
+		seen  map[*Recorder]struct{}
 	)
+	if len(j.entries) > 1 { // most transactions write one aggregate and need no map
+		seen = make(map[*Recorder]struct{}, len(j.entries))
+	}
 	for i := len(j.entries) - 1; i >= 0; i-- { // the last write of an aggregate counts
 		e := &j.entries[i]
 		if e.event != nil {
@@ -185,7 +188,9 @@ func (j *Journal) Collect() []Flush {
 		if _, ok := seen[e.recorder]; ok {
 			continue
 		}
-		seen[e.recorder] = struct{}{}
+		if seen != nil {
+			seen[e.recorder] = struct{}{}
+		}
 		flush = j.collect(flush, e)
 	}
 	InOrder(flush)
@@ -199,7 +204,9 @@ func InOrder(flush []Flush) {
 
 // collect appends the events of one aggregate that belong to the transaction.
 func (j *Journal) collect(flush []Flush, e *entry) []Flush {
-	for _, event := range e.recorder.Events() {
+	e.recorder.mu.Lock()
+	defer e.recorder.mu.Unlock()
+	for _, event := range e.recorder.events {
 		if j.isUndone(event.raisedAt, e.at) {
 			continue
 		}
@@ -247,19 +254,14 @@ func (j *Journal) Left(flush []Flush) map[string]int {
 
 // Committed clears exactly the events that were flushed and returns the functions to run now.
 func (j *Journal) Committed(flushed []Flush) []func() {
-	committed := make(map[*Recorder]map[*Raised]struct{})
 	for i := range flushed {
-		recorder := flushed[i].recorder
-		if recorder == nil {
-			continue
-		}
-		if committed[recorder] == nil {
-			committed[recorder] = make(map[*Raised]struct{})
-		}
-		committed[recorder][flushed[i].Raised] = struct{}{}
+		flushed[i].committed.Store(true)
 	}
-	for recorder, events := range committed {
-		recorder.remove(events)
+	for i := range flushed {
+		// The events of one aggregate mostly stand together, and the first pass over its recorder takes out all of them.
+		if recorder := flushed[i].recorder; recorder != nil && (i == 0 || recorder != flushed[i-1].recorder) {
+			recorder.sweep()
+		}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
