@@ -38,14 +38,29 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 	case built && affected == 0:
 		p.untouched(db, aggregates)
 		return nil
-	case built && affected < int64(given(db, aggregates)) && pending(aggregates):
-		err := &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: len(aggregates), Affected: affected}
-		if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
-			ours.journal.Fail(err)
-		}
-		return err
+	case built && affected < int64(given(db, aggregates)):
+		return p.partial(db, aggregates, affected)
 	}
 	return p.track(db, aggregates)
+}
+
+// partial is for a statement that wrote only some of its aggregates. When one of them has events, it is refused; else it
+// stands, and the commit is refused should one have events by then.
+func (p *Plugin) partial(db *gorm.DB, aggregates []found, affected int64) error {
+	err := &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: len(aggregates), Affected: affected}
+	ours, _ := transactionOf(db.Statement.ConnPool)
+	if !pending(aggregates) {
+		for i := range aggregates {
+			if ours != nil {
+				ours.journal.Doubt(aggregates[i].recorder, err)
+			}
+		}
+		return nil
+	}
+	if ours != nil {
+		ours.journal.Fail(err)
+	}
+	return err
 }
 
 // targets are the values that a statement wrote: Dest, and Model where that is something else, or else nil. A create

@@ -104,3 +104,27 @@ func TestPartialBatchCannotBeCommitted(t *testing.T) {
 		assert.EqualValues(b.t, 2, b.orders())
 	})
 }
+
+// Nobody had events when the batch was written in part; one that raises some later may be the one that was not written.
+func TestLateEventsOfAPartialBatch(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		require.NoError(b.t, b.db.Create(&Order{ID: "1"}).Error)
+		batch := func(tx *gorm.DB) []*Order {
+			orders := []*Order{{ID: "1"}, {ID: "2"}}
+			require.NoError(b.t, tx.Clauses(clause.OnConflict{DoNothing: true}).Create(orders).Error)
+			return orders
+		}
+		var partial *gormplugin.PartialBatchError
+		require.ErrorAs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+			batch(tx)[0].Raise(OrderShipped{"1"})
+			return nil
+		}), &partial)
+		require.NoError(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+			orders := batch(tx)
+			orders[1].Raise(OrderShipped{"2"})
+			return tx.Save(orders[1]).Error // now it is known
+		}))
+		b.want("OrderShipped 2")
+	})
+}
