@@ -30,7 +30,7 @@ func BenchmarkCommitPath(b *testing.B) {
 }
 
 func benchCommitPath(b *testing.B, dialector gorm.Dialector) {
-	c := newCommitPath(b, dialector)
+	c := newCommitPath(b, dialector, gorm.Config{})
 
 	const (
 		warmUp = 100 // statements prepared, caches filled, pages of the tables there
@@ -98,7 +98,6 @@ func openOneConnection(b *testing.B, driver, dsn string) *sql.DB {
 	require.NoError(b, err)
 	pool.SetMaxOpenConns(1)
 	b.Cleanup(func() { require.NoError(b, pool.Close()) })
-	_, err = pool.ExecContext(b.Context(), "CREATE TABLE commit_rows (id text PRIMARY KEY, customer text, status text)")
-	require.NoError(b, err)
+	createBusinessTable(b, pool)
 	return pool
 }
