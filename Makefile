@@ -49,7 +49,7 @@ cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packa
 allocations: ## Run the tests that count allocations, of which the race detector makes more
 	@$(GO) test -run=Allocations -count=1 ./gormplugin
 
-bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and without it (two minutes)
+bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and without it (a minute)
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
 	    $(GO) test -run='^$$' -bench=CommitPath -benchtime=500x -count=3 -timeout=20m $(ARGS) ./gormplugin
 
