@@ -2,6 +2,7 @@ package gormplugin_test
 
 import (
 	"context"
+	"database/sql"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,10 +58,12 @@ type commitKind struct {
 }
 
 // newCommitPath opens two handles and puts the plugin on one of them.
-func newCommitPath(t testing.TB, dialector gorm.Dialector) *commitPath {
+func newCommitPath(t testing.TB, dialector gorm.Dialector, config gorm.Config) *commitPath {
 	t.Helper()
+	config.Logger = logger.Discard
 	open := func() *gorm.DB {
-		db, err := gorm.Open(dialector, &gorm.Config{Logger: logger.Discard})
+		own := config
+		db, err := gorm.Open(dialector, &own)
 		require.NoError(t, err)
 		return db
 	}
@@ -74,6 +77,13 @@ func newCommitPath(t testing.TB, dialector gorm.Dialector) *commitPath {
 		{"event", c.event},                                         // the same with it
 	}
 	return c
+}
+
+// createBusinessTable creates the table of commitRow and commitOrder.
+func createBusinessTable(t testing.TB, pool *sql.DB) {
+	t.Helper()
+	_, err := pool.ExecContext(t.Context(), "CREATE TABLE commit_rows (id text PRIMARY KEY, customer text, status text)")
+	require.NoError(t, err)
 }
 
 func (c *commitPath) nextID() string {
