@@ -38,6 +38,7 @@ type statements struct {
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
 	backlog                                            string
+	purgeSettings, inspectSettings                     string
 	counts, lastErrors, check, exclusive               string
 }
 
@@ -103,6 +104,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
 		"settings":       &s.sql.settings,
+		"purge_settings": &s.sql.purgeSettings, "inspect_settings": &s.sql.inspectSettings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"check": &s.sql.check, "exclusive": &s.sql.exclusive,
