@@ -67,7 +67,7 @@ func TestPanickingHooks(t *testing.T) {
 func TestSelectAllUpdateOfNoRow(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
-		require.NoError(b.t, b.db.Select("*").Updates(placed("1")).Error)
+		require.NoError(b.t, b.db.Select("*").Updates(placed("1")).Error) //nolint:unqueryvet // what is tested
 		b.want()
 		assert.Contains(b.t, b.log.String(), "left pending")
 		assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending())

@@ -174,4 +174,3 @@ func (p *Plugin) notify(brokers []string) {
 		f(brokers)
 	}
 }
-

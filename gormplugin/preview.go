@@ -22,7 +22,8 @@ type Captured struct {
 
 // Preview tells what the transaction of tx would write to the outbox if it committed now, in the order in which it was
 // raised, and writes nothing. It is meant for tests; package fanouttest builds on it. Outside a transaction of GORM's the
-// error wraps uow.ErrNoTransaction; an event that could not be written is a *CaptureError.
+// error wraps uow.ErrNoTransaction; an event that could not be written is a *CaptureError; what Strict would refuse is its
+// *PendingError.
 func Preview(tx *gorm.DB) ([]Captured, error) {
 	if _, err := pluginOf(tx); err != nil {
 		return nil, err
@@ -45,6 +46,9 @@ func Preview(tx *gorm.DB) ([]Captured, error) {
 			return nil, err
 		}
 		captured[i] = Captured{Data: flush[i].Data, Source: flush[i].Source, Rows: rows}
+	}
+	if left := t.journal.Left(flush); t.plugin.strict && len(left) > 0 {
+		return nil, &PendingError{Aggregates: left}
 	}
 	return captured, nil
 }

@@ -51,7 +51,7 @@ func TestRetryRaisesTheSameMessages(t *testing.T) {
 				if err := fail("before the aggregate is touched"); err != nil {
 					return err
 				}
-				if err := u.DB.WithContext(context.Background()).Save(order).Error; err != nil { //nolint:usetesting // a context that knows nothing of the unit
+				if err := u.DB.WithContext(context.Background()).Save(order).Error; err != nil { // a context that knows nothing of the unit
 					return err
 				}
 				return errors.Join(fail("after its save"), fail("at the end"))
@@ -335,3 +335,15 @@ func idsOf(order *Order) []string {
 	return ids
 }
 
+func TestPreviewOfAStrictPlugin(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+			require.NoError(b.t, tx.Model(placed("1")).Where("status = ?", "other").Updates(map[string]any{"status": "x"}).Error)
+			_, err := gormplugin.Preview(tx)
+			var left *gormplugin.PendingError
+			require.ErrorAs(b.t, err, &left)
+			return errRefused
+		}), errRefused)
+	}, gormplugin.Strict())
+}

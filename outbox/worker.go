@@ -71,7 +71,8 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 			if err != nil {
 				return false // the poller finds the lane again when the database answers
 			}
-			if w.park(settling, batch, claim) || w.widen(batch, claim) {
+			news := batch.Gated && !claim.Wake // somebody else has parked rows
+			if news || w.park(settling, batch, claim) || w.widen(batch, claim) {
 				continue
 			}
 			return w.pause(ctx, batch.Busy)

@@ -37,6 +37,7 @@ type statements struct {
 	wake, advance, park                                string
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
+	backlog                                            string
 	counts, lastErrors, check, exclusive               string
 }
 
@@ -101,9 +102,9 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
-		"settings": &s.sql.settings,
+		"settings":       &s.sql.settings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
+		"finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"check": &s.sql.check, "exclusive": &s.sql.exclusive,
 	} {
 		*text = readSQL(name, table)
