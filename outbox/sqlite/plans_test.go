@@ -22,7 +22,7 @@ var planned = map[string][]string{
 	"drop_gate": {"INTEGER PRIMARY KEY"}, "park": {"_open", "_waiting_key"}, "park_gates": {"INTEGER PRIMARY KEY"},
 	"park_abandoned": {"INTEGER PRIMARY KEY"}, "unpark_before": {"w USING INTEGER PRIMARY KEY", "_parked"},
 	"mark_published": {"INTEGER PRIMARY KEY"}, "mark_other": {"INTEGER PRIMARY KEY"}, "renew": {"_open"},
-	"ready": {"_open", "_waiting_wake", "m USING INTEGER PRIMARY KEY"}, "purge": {"_finished"}, "finished_brokers": {"_finished"},
+	"ready": {"_open", "_waiting_wake", "m USING INTEGER PRIMARY KEY"}, "purge": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open"},
 }
 
 // TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs. No statement walks a table or an

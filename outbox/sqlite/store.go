@@ -35,11 +35,11 @@ var _ outbox.FullStore = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	look, lookUnordered, lookGates, window, windowUnordered, claim        string
-	wake, setParked, dropLoners, gates, restGates                         string
-	letThrough, moveGate, dropGate, park, parkGates                       string
-	markPublished, markOther, parkAbandoned, unparkBefore, renew, ready   string
-	purge, finishedBrokers, counts, lastErrors, lock, keep, unlock, check string
+	look, lookUnordered, lookGates, window, windowUnordered, claim                 string
+	wake, setParked, dropLoners, gates, restGates                                  string
+	letThrough, moveGate, dropGate, park, parkGates                                string
+	markPublished, markOther, parkAbandoned, unparkBefore, renew, ready            string
+	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock, check string
 }
 
 // An Option refines a store.
@@ -67,7 +67,7 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"rest_gates": &s.sql.restGates, "let_through": &s.sql.letThrough, "move_gate": &s.sql.moveGate, "drop_gate": &s.sql.dropGate,
 		"park": &s.sql.park, "park_gates": &s.sql.parkGates, "park_abandoned": &s.sql.parkAbandoned, "unpark_before": &s.sql.unparkBefore,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"purge": &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts,
+		"purge": &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"check": &s.sql.check,
 	} {
