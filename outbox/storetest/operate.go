@@ -186,8 +186,8 @@ func testReplayStates(t *table) {
 	t.expire(rows["expired"])
 	require.Len(t, t.claim().Messages, 1) // the suspect
 	batch := t.claim()
-	require.Equal(t, []int64{rows["ready"], rows["due"], rows["published"]}, taken(batch))
-	assert.Equal(t, message, batch.Messages[2].MessageID)
+	require.Equal(t, []int64{rows["ready"], rows["published"]}, taken(batch), "one of the failed ones is a suspect, too")
+	assert.Equal(t, message, batch.Messages[1].MessageID)
 	t.publish(batch)
 	assert.Equal(t, state{Status: "published", Attempts: 1, LastError: `{"class":"retryable"}`, PublishedAgo: 1, FinishedAgo: 1},
 		t.outline(rows["published"]))

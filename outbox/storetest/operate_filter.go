@@ -23,7 +23,9 @@ func (t *table) calls() []call {
 	return []call{
 		{"requeue", func(f outbox.Filter, limit int) (int, error) { return operator.Requeue(t.Context(), f, limit) }},
 		{"replay", func(f outbox.Filter, limit int) (int, error) { return operator.Replay(t.Context(), f, limit) }},
-		{"abandon", func(f outbox.Filter, limit int) (int, error) { return operator.Abandon(t.Context(), f, "because", limit) }},
+		{"abandon", func(f outbox.Filter, limit int) (int, error) {
+			return operator.Abandon(t.Context(), f, "because", limit)
+		}},
 		{"matches", func(f outbox.Filter, limit int) (int, error) { return operator.Matches(t.Context(), f, limit) }},
 	}
 }
