@@ -27,6 +27,7 @@ type Store struct {
 	owned bool // the pool is ours to close
 	table string
 	sql   statements
+	water lowWater
 }
 
 var _ outbox.FullStore = (*Store)(nil)
@@ -37,8 +38,8 @@ type statements struct {
 	wake, advance, park                                string
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
-	backlog                                            string
-	purgeSettings, inspectSettings                     string
+	backlog, writers                                   string
+	purgeSettings, inspectSettings, operateSettings    string
 	counts, lastErrors, check, exclusive               string
 	find, matches, pick, unparkAlone                   string
 	moveGates, bringBack, openGates, giveUp            string
@@ -108,9 +109,9 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
 		"settings":       &s.sql.settings,
-		"purge_settings": &s.sql.purgeSettings, "inspect_settings": &s.sql.inspectSettings,
+		"purge_settings": &s.sql.purgeSettings, "inspect_settings": &s.sql.inspectSettings, "operate_settings": &s.sql.operateSettings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
+		"finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "writers": &s.sql.writers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"check": &s.sql.check, "exclusive": &s.sql.exclusive,
 		"find": &s.sql.find, "pick": &s.sql.pick, "unpark_alone": &s.sql.unparkAlone, "move_gates": &s.sql.moveGates,
 		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,

@@ -25,6 +25,10 @@ WITH gate AS MATERIALIZED (
                           LIMIT $4) AS follower
 ), through AS (
     UPDATE {{table}} SET parked = false WHERE ctid = ANY (ARRAY(SELECT row FROM chunk))
+), reopened AS (
+    INSERT INTO {{table}}_lanes AS l (target_broker, lane, reopened)
+    SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM chunk)
+        ON CONFLICT (target_broker, lane) DO UPDATE SET reopened = l.reopened + 1
 ), moved AS (
     UPDATE {{table}}_waiting AS w
        SET gate_id = chunk.id, gate_message_id = chunk.message_id, lane = chunk.lane

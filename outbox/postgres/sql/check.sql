@@ -1,7 +1,7 @@
 -- What this version needs and the database has not. $1 the table's name
 SELECT what
   FROM (SELECT 1, 'table ' || name, to_regclass(name) IS NOT NULL
-          FROM unnest(ARRAY[$1::text, $1 || '_waiting', $1 || '_instances']) AS name
+          FROM unnest(ARRAY[$1::text, $1 || '_waiting', $1 || '_lanes', $1 || '_instances']) AS name
          UNION ALL
         SELECT 2, 'column ' || name, EXISTS (SELECT
                                                FROM pg_attribute
