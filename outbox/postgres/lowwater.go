@@ -20,6 +20,7 @@ import (
 //     way. Ids are handed out in ascending order, and x is there: who holds an id below x has taken it before, and is on the
 //     list or has ended.
 //   - B lists them again, and none of the first list is there: all rows below x are visible from now on, or will never be.
+//     (B is not needed where the first list is empty.)
 //   - C sees y as the first open row. The mark is the lower one of x and y: of the rows below it none can come, and none is open.
 //   - Whoever makes a row open again counts that in the same transaction. A claim compares the count with the one under which
 //     the mark was learned, in the same snapshot in which it reads rows, and does without the mark when they differ.
@@ -48,6 +49,7 @@ type waterMark struct {
 	floor     int64 // nothing is open below
 	last      int64 // the highest id that was claimed
 	claims    int
+	parked    bool      // many entries have just become useless
 	full      time.Time // when the next claim must look at the whole lane
 	candidate *candidate
 }
@@ -130,9 +132,10 @@ func (w *lowWater) take(broker string, lane int, now time.Time) bearings {
 		mark.full = now.Add(fullEvery)
 	}
 	b := bearings{
-		reopened: line.reopened, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0,
+		reopened: line.reopened, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.parked,
 		candidate: mark.candidate, settled: mark.candidate != nil && mark.candidate.settled, began: now,
 	}
+	mark.parked = false
 	switch class {
 	case outbox.ClassNormal:
 		b.sibling = line.class[outbox.ClassBackfill].floor
@@ -189,7 +192,7 @@ func (m *waterMark) await(b bearings, first int64, writers []string) {
 	prepared := slices.ContainsFunc(writers, func(name string) bool { return strings.HasPrefix(name, "-1/") })
 	switch c := m.candidate; {
 	case c == nil:
-		m.candidate = &candidate{id: first, writers: writers}
+		m.candidate = &candidate{id: first, writers: writers, settled: len(writers) == 0}
 	case c == b.candidate && !prepared: // else one that was on the list may have become this one
 		c.writers = slices.DeleteFunc(c.writers, func(name string) bool { return !slices.Contains(writers, name) })
 		c.settled = len(c.writers) == 0
@@ -199,6 +202,13 @@ func (m *waterMark) await(b bearings, first int64, writers []string) {
 // nextFull is when the next full look is due.
 func nextFull(began, now time.Time) time.Time {
 	return now.Add(max(fullEvery, fullLookShare*now.Sub(began)))
+}
+
+// parked is called when rows of a lane were taken out of the claim's way: many at a time, so that it is worth to move on soon.
+func (w *lowWater) parked(broker string, lane int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.line(broker, lane).class[lane/outbox.Lanes].parked = true
 }
 
 // floors are the marks of all lanes of a broker, for a look without a claim; full says that this one goes without them.

@@ -22,5 +22,8 @@ func (s *Store) Park(ctx context.Context, claim *outbox.Claim) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("postgres: park waiting rows in %s: %w", s.table, err)
 	}
+	if parked > 0 {
+		s.water.parked(claim.Broker, claim.Lane)
+	}
 	return parked, nil
 }
