@@ -79,6 +79,7 @@ func TestProcessorFollowersAreInNobodysWay(t *testing.T) {
 
 // Rows scheduled for later do not hide the ones behind them, with order and without.
 func TestProcessorScheduledRowsAreInNobodysWay(t *testing.T) {
+	t.Parallel()
 	for _, unordered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("unordered=%t", unordered), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, path string) {
