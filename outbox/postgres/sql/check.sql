@@ -1,6 +1,7 @@
 -- What this version needs and the database has not. $1 the table's name
 SELECT what
-  FROM (SELECT 1, 'table {{table}}', to_regclass($1::text) IS NOT NULL
+  FROM (SELECT 1, 'table ' || name, to_regclass(name) IS NOT NULL
+          FROM unnest(ARRAY[$1::text, $1 || '_waiting', $1 || '_instances']) AS name
          UNION ALL
         SELECT 2, 'column ' || name, EXISTS (SELECT
                                                FROM pg_attribute
@@ -15,7 +16,7 @@ SELECT what
                                               FROM pg_index
                                               JOIN pg_class ON pg_class.oid = indexrelid
                                              WHERE indrelid = to_regclass($1::text) AND relname = lower(name) AND indisvalid)
-          FROM unnest(ARRAY['{{name}}_pkey', '{{name}}_open', '{{name}}_published', '{{name}}_abandoned']) AS name
+          FROM unnest(ARRAY['{{name}}_pkey', '{{name}}_open', '{{name}}_parked', '{{name}}_backfill', '{{name}}_published', '{{name}}_abandoned']) AS name
          WHERE to_regclass($1::text) IS NOT NULL) AS needs (kind, what, there)
  WHERE NOT there
  ORDER BY kind, what
