@@ -3,7 +3,7 @@ SELECT what
   FROM (SELECT 1 AS kind, 'table {{table}}' AS what, EXISTS (SELECT 1 FROM pragma_table_info(:name)) AS there
          UNION ALL
         SELECT 2, 'table {{table}}_' || value, EXISTS (SELECT 1 FROM pragma_table_info(:name || '_' || value))
-          FROM json_each('["locks", "waiting"]')
+          FROM json_each('["locks", "waiting", "instances"]')
          UNION ALL
         SELECT 3, 'column ' || value, value IN (SELECT name FROM pragma_table_xinfo(:name))
           FROM json_each('["id","created_at","available_at","expires_at","locked_until","published_at","finished_at","lock_token",
