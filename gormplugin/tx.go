@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 
@@ -23,7 +23,7 @@ type tx struct {
 	parent   gorm.GetDBConnector
 	journal  uow.Journal
 	attempt  *uow.Attempt // nil unless a uow.Do may repeat it
-	once     sync.Once
+	over     atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
 }
 
 var _ gorm.Tx = (*tx)(nil)
@@ -56,9 +56,10 @@ func (t *tx) watch(query string) {
 // Commit writes the rows of everything that was raised, commits, and then clears the events. When it cannot write, it
 // rolls back itself: a caller that sees Commit fail does not.
 func (t *tx) Commit() error {
-	err := sql.ErrTxDone
-	t.once.Do(func() { err = t.commit() })
-	return err
+	if !t.over.CompareAndSwap(false, true) {
+		return sql.ErrTxDone
+	}
+	return t.commit()
 }
 
 func (t *tx) commit() error {
@@ -120,9 +121,10 @@ func (t *tx) touch(aggregates []found) {
 
 // Rollback drops the journal with the transaction; the events stay with their aggregates.
 func (t *tx) Rollback() error {
-	err := sql.ErrTxDone
-	t.once.Do(func() { err = t.Tx.Rollback() })
-	return err
+	if !t.over.CompareAndSwap(false, true) {
+		return sql.ErrTxDone
+	}
+	return t.Tx.Rollback()
 }
 
 // GetDBConn implements gorm.GetDBConnector.
