@@ -5,7 +5,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/uow"
 )
 
 // What is asked of a transaction that has ended, by what runs after its commit or by whoever kept the handle.
@@ -29,5 +32,32 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 			b.ok(tx.Commit().Error)
 			b.want("1: a")
 		},
+		"everything after the commit": func(b *bench) {
+			tx := b.db.Begin()
+			b.ok(tx.Commit().Error)
+			b.nothingGoesInto(tx)
+		},
+		"everything after the rollback": func(b *bench) {
+			tx := b.db.Begin()
+			b.ok(tx.Rollback().Error)
+			b.nothingGoesInto(tx)
+		},
+		"everything in a function after the commit": func(b *bench) {
+			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+				return u.AfterCommit(func() { b.nothingGoesInto(u.DB) })
+			}))
+		},
 	})
+}
+
+// nothingGoesInto wants an error for all that would be lost without a word in a transaction that has ended.
+func (b *bench) nothingGoesInto(tx *gorm.DB) {
+	b.t.Helper()
+	o := order("1", "a")
+	require.ErrorIs(b.t, uow.Publish(tx, Happened{"late"}), uow.ErrNoTransaction)
+	require.ErrorIs(b.t, uow.Track(tx, o), uow.ErrNoTransaction)
+	require.ErrorIs(b.t, b.plugin.AfterCommit(tx, func() { b.t.Error("run") }), uow.ErrNoTransaction)
+	require.Error(b.t, tx.Session(&gorm.Session{}).Create(o).Error)
+	b.pending(o, "a")
+	b.want()
 }

@@ -59,6 +59,7 @@ func (t *tx) Commit() error {
 	if !t.over.CompareAndSwap(false, true) {
 		return sql.ErrTxDone
 	}
+	t.journal.End()
 	return t.commit()
 }
 
@@ -124,6 +125,7 @@ func (t *tx) Rollback() error {
 	if !t.over.CompareAndSwap(false, true) {
 		return sql.ErrTxDone
 	}
+	t.journal.End()
 	return t.Tx.Rollback()
 }
 

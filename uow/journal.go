@@ -22,6 +22,7 @@ type Journal struct {
 	after      []func()
 	failed     error // why the transaction must not commit
 	failedAt   uint64
+	ended      bool
 }
 
 // entry is one thing that the transaction wrote: an aggregate, or an event without one.
@@ -62,13 +63,25 @@ type Flush struct {
 	recorder *Recorder
 }
 
-// Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the commit, is flushed as
-// raised by source.
-func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *envelope.Context) {
+// End notes that the transaction is about to commit or to roll back. What comes after would be in nobody's hands: Track,
+// Publish and AfterCommit return an error that wraps ErrNoTransaction.
+func (j *Journal) End() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.ended = true
+}
+
+// Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the commit, is flushed as
+// raised by source.
+func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *envelope.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return errEnded
+	}
 	delete(j.missed, recorder)
 	j.entries = append(j.entries, entry{recorder: recorder, source: source, context: context, at: clock.Add(1)})
+	return nil
 }
 
 // Untouched notes that a statement on an aggregate changed no row, so that its events stay pending. name is for the
@@ -95,17 +108,25 @@ func (j *Journal) miss(recorder *Recorder, m miss) {
 }
 
 // Publish notes an event without an aggregate.
-func (j *Journal) Publish(event *Raised, context *envelope.Context) {
+func (j *Journal) Publish(event *Raised, context *envelope.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.ended {
+		return errEnded
+	}
 	j.entries = append(j.entries, entry{event: event, context: context, at: clock.Add(1)})
+	return nil
 }
 
 // AfterCommit keeps a function for after the commit. A rollback to a savepoint takes back those kept since.
-func (j *Journal) AfterCommit(f func()) {
+func (j *Journal) AfterCommit(f func()) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.ended {
+		return errEnded
+	}
 	j.after = append(j.after, f)
+	return nil
 }
 
 // Savepoint notes that a savepoint was set. Names may repeat; the last one of a name counts.

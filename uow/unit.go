@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"gorm.io/gorm"
 
@@ -29,8 +30,10 @@ type Plugin interface {
 var (
 	// ErrNoPlugin is returned when the GORM handle does not capture events.
 	ErrNoPlugin = errors.New("uow: the GORM handle has no outbox: register it with db.Use(gormplugin.New(...))")
-	// ErrNoTransaction is returned when an event is published outside a transaction.
+	// ErrNoTransaction is returned when an event is published outside a transaction, or in one that has ended.
 	ErrNoTransaction = errors.New("uow: there is no transaction: an event must be published in the transaction that it reports on, inside db.Transaction or uow.Do")
+
+	errEnded = fmt.Errorf("uow: the transaction has been committed or rolled back: %w", ErrNoTransaction)
 )
 
 func pluginOf(db *gorm.DB) (Plugin, error) {
