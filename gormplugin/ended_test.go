@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -47,6 +48,13 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 				return u.AfterCommit(func() { b.nothingGoesInto(u.DB) })
 			}))
 		},
+		"a statement that rolls back":                          func(b *bench) { b.endedBy(b.db, "ROLLBACK") },
+		"a statement that commits":                             func(b *bench) { b.endedBy(b.db, "COMMIT") },
+		"a statement that rolls back, where they are prepared": func(b *bench) { b.endedBy(b.db.Session(&gorm.Session{PrepareStmt: true}), "rollback;") },
+		"a statement that rolls back a transaction without events": func(b *bench) {
+			b.not(outbox.SQLite, "its driver minds by itself")
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Exec("ROLLBACK").Error }))
+		},
 	})
 }
 
@@ -60,4 +68,17 @@ func (b *bench) nothingGoesInto(tx *gorm.DB) {
 	require.Error(b.t, tx.Session(&gorm.Session{}).Create(o).Error)
 	b.pending(o, "a")
 	b.want()
+}
+
+// endedBy ends a transaction by a statement. Its events must not be written outside of it.
+func (b *bench) endedBy(db *gorm.DB, statement string) {
+	b.t.Helper()
+	b.not(outbox.SQLServer, "its driver refuses a transaction that ends so")
+	o := order("1", "a")
+	require.ErrorContains(b.t, db.Transaction(func(tx *gorm.DB) error {
+		b.ok(tx.Create(o).Error)
+		return tx.Exec(statement).Error
+	}), "ended by an SQL statement")
+	b.want()
+	b.pending(o, "a")
 }

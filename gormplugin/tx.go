@@ -23,6 +23,7 @@ type tx struct {
 	parent   gorm.GetDBConnector
 	journal  uow.Journal
 	attempt  *uow.Attempt // nil unless a uow.Do may repeat it
+	ended    atomic.Bool  // by a statement, without our Commit or Rollback
 	over     atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
 }
 
@@ -49,8 +50,23 @@ func (t *tx) watch(query string) {
 		t.journal.RollbackTo(change.name)
 	case savepointRelease:
 		t.journal.Release(change.name)
+	case transactionEnd:
+		t.ended.Store(true)
 	case savepointNone:
 	}
+}
+
+// refusal is why these events cannot be written, or nil. A transaction that was ended by a statement has nothing to write
+// them in: on PostgreSQL and SQLite they would stand in the outbox by themselves, whatever became of the rest.
+func (t *tx) refusal(flush []uow.Flush) error {
+	if err := t.journal.Err(); err != nil {
+		return err
+	}
+	if len(flush) > 0 && t.ended.Load() {
+		return errors.New("gormplugin: the transaction was ended by an SQL statement (COMMIT, ROLLBACK or the like), so its events cannot be written in it and stay pending: " +
+			"return an error to roll back, or use tx.Commit and tx.Rollback")
+	}
+	return nil
 }
 
 // Commit writes the rows of everything that was raised, commits, and then clears the events. When it cannot write, it
@@ -71,7 +87,7 @@ func (t *tx) commit() error {
 		}
 	}()
 	flush := t.journal.Collect()
-	err := t.journal.Err()
+	err := t.refusal(flush)
 	var brokers []string
 	if err == nil {
 		brokers, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush)
