@@ -1,0 +1,32 @@
+package gormplugin_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// Which messages a repeated unit of work writes, where its attempts differ.
+func TestAttempts(t *testing.T) {
+	t.Parallel()
+	runCases(t, map[string]func(b *bench){
+		"an attempt commits a transaction beside its own": func(b *bench) {
+			attempts := 0
+			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+				b.ok(b.db.WithContext(u.DB.Statement.Context).Transaction(func(tx *gorm.DB) error {
+					return uow.Publish(tx, Happened{"audited"})
+				}))
+				if attempts++; attempts == 1 {
+					return conflict("40001")
+				}
+				return nil
+			}, uow.Retry(3)))
+			b.want(": audited", ": audited")
+			rows := b.rows()
+			require.NotEqual(b.t, rows[0].MessageID, rows[1].MessageID)
+		},
+	})
+}
