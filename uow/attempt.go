@@ -92,10 +92,12 @@ func (r *Raised) takeIdentity(again []*Raised) []*Raised {
 	return again
 }
 
-// rewind takes out the events raised since start, to be raised again.
+// rewind takes out the events raised since start, to be raised again. What an attempt before raised, and this one did not
+// get to, is still to come.
 func (r *Recorder) rewind(start uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	rest := r.again
 	r.again = nil
 	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool {
 		if event.raisedAt <= start {
@@ -104,6 +106,7 @@ func (r *Recorder) rewind(start uint64) {
 		r.again = append(r.again, event)
 		return true
 	})
+	r.again = append(r.again, rest...)
 }
 
 func (r *Recorder) forget() {
