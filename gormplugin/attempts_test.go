@@ -47,5 +47,22 @@ func TestAttempts(t *testing.T) {
 			b.want("StockReserved", "StockReserved>partner", "1: a", "1: b")
 			require.Len(b.t, ids, 2, "the third attempt raises the messages of the first")
 		},
+		"an attempt panics": func(b *bench) {
+			o, attempts, id := order("1"), 0, ""
+			require.PanicsWithValue(b.t, "boom", func() {
+				_ = uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+					if attempts++; attempts == 2 {
+						panic("boom")
+					}
+					b.ok(u.DB.Save(raising(o, "a")).Error)
+					id = idOf(o)
+					return conflict("40001")
+				}, uow.Retry(3))
+			})
+			b.pending(o)
+			b.ok(b.db.Save(raising(o, "later")).Error)
+			b.want("1: later")
+			require.NotEqual(b.t, id, b.rows()[0].MessageID, "a later event is a message of its own, with a time of its own")
+		},
 	})
 }

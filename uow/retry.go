@@ -26,21 +26,19 @@ func (s *settings) retry(ctx context.Context, db *gorm.DB, run func(*gorm.DB) er
 		backoff.WithInitialInterval(firstPause), backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5),
 		backoff.WithMaxInterval(maxPause), backoff.WithMaxElapsedTime(0))
 	attempt := firstAttempt()
+	defer func() { attempt.end() }() // also when a panic ends it
 	for n := 1; ; n++ {
 		err := run(db.WithContext(context.WithValue(ctx, attemptKey{}, attempt)))
 		if err == nil || !s.repeats(err) {
-			attempt.end()
 			return err
 		}
 		if n == s.attempts {
-			attempt.end()
 			return fmt.Errorf("uow: given up after %d attempts: %w", n, err)
 		}
 		timer := time.NewTimer(pauses.NextBackOff())
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			attempt.end()
 			return errors.Join(context.Cause(ctx), err)
 		case <-timer.C:
 			attempt = attempt.next()
