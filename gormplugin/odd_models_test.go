@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -56,6 +57,16 @@ func TestOddModels(t *testing.T) {
 			b.ok(b.db.Model(&Parcel{}).Where("id = ?", "1").Updates(&Parcel{Weight: 2}).Error)
 			b.ok(b.db.Model(&Parcel{}).Where("id = ?", "1").Updates(Parcel{Weight: 3}).Error)
 			b.want()
+		},
+		"a key that is a nil pointer": func(b *bench) {
+			b.tableOf(&Token{})
+			id := uuid.New()
+			b.ok(b.db.Create(raising(&Token{ID: &id}, "a")).Error)
+			// The aggregate is what is written, its key stands in the condition.
+			keyless := raising(&Token{Note: "x"}, "b")
+			require.ErrorContains(b.t, b.db.Model(&Token{}).Where("id = ?", id).Updates(keyless).Error, "the Token that raised it has no id")
+			b.want(id.String() + ": a")
+			b.pending(keyless, "b")
 		},
 	})
 }

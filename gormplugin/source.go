@@ -116,16 +116,22 @@ func formatKey(key any) string {
 		return strconv.FormatUint(uint64(k), 10)
 	case []byte:
 		return hex.EncodeToString(k)
+	case nil:
+		return ""
+	}
+	v := reflect.ValueOf(key)
+	if v.Kind() == reflect.Pointer && v.IsNil() { // before any method is called on it
+		return ""
+	}
+	switch k := key.(type) {
 	case fmt.Stringer:
 		return k.String()
 	case driver.Valuer:
 		if stored, err := k.Value(); err == nil {
 			return formatKey(stored)
 		}
-	case nil:
-		return ""
 	}
-	if v := reflect.ValueOf(key); v.Kind() == reflect.Pointer && !v.IsNil() {
+	if v.Kind() == reflect.Pointer {
 		return formatKey(v.Elem().Interface())
 	}
 	return fmt.Sprint(key)
