@@ -68,5 +68,20 @@ func TestOddModels(t *testing.T) {
 			b.want(id.String() + ": a")
 			b.pending(keyless, "b")
 		},
+		"a version behind an embedded pointer": func(b *bench) {
+			b.tableOf(&Draft{})
+			d := raising(&Draft{ID: "1", Revision: &Revision{Version: 3}}, "a")
+			b.ok(b.db.Create(d).Error)
+			b.want("1: a")
+			require.Equal(b.t, "3.1", part(internalOf(b.t, b.rows()[0]), "metadata", "domain")["sequence_id"])
+		},
+		"a version behind an embedded pointer that is nil": func(b *bench) {
+			b.tableOf(&Draft{})
+			d := raising(&Draft{ID: "1"}, "a")
+			b.ok(b.db.Create(d).Error)
+			b.ok(b.db.Delete(*raising(d, "b")).Error)
+			b.want("1: a", "1: b")
+			require.Nil(b.t, d.Revision, "what the application left out stays out")
+		},
 	})
 }

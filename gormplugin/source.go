@@ -23,6 +23,7 @@ type facts struct {
 	name    string
 	keys    []*schema.Field
 	version *schema.Field // nil where the type has none
+	distant bool          // the version stands behind an embedded pointer
 }
 
 // sourceCache keeps the facts by type. The zero value is ready to use.
@@ -43,6 +44,7 @@ func (c *sourceCache) of(db *gorm.DB, t reflect.Type) (*facts, error) {
 		}
 	}
 	f := &facts{name: parsed.Name, keys: parsed.PrimaryFields, version: versionField(parsed)}
+	f.distant = f.version != nil && slices.ContainsFunc(f.version.StructField.Index, func(i int) bool { return i < 0 }) // GORM's mark
 	c.types.Store(t, f)
 	return f, nil
 }
@@ -90,6 +92,11 @@ func (f *facts) source(ctx context.Context, value reflect.Value, expected *int64
 func (f *facts) versionOf(ctx context.Context, value reflect.Value) *int64 {
 	if f.version == nil {
 		return nil
+	}
+	if f.distant { // ReflectValueOf would put a struct where the application has left nil
+		if version, _ := f.version.ValueOf(ctx, value); version == nil {
+			return nil
+		}
 	}
 	field := reflect.Indirect(f.version.ReflectValueOf(ctx, value))
 	if !field.IsValid() {
