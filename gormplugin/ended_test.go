@@ -55,6 +55,37 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 			b.not(outbox.SQLite, "its driver minds by itself")
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Exec("ROLLBACK").Error }))
 		},
+		"a function after the commit panics": func(b *bench) {
+			var ran []string
+			o := order("1", "a")
+			require.PanicsWithValue(b.t, "boom", func() {
+				_ = uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+					b.ok(u.AfterCommit(func() { ran = append(ran, "first") }))
+					b.ok(u.AfterCommit(func() { panic("boom") }))
+					b.ok(u.AfterCommit(func() { ran = append(ran, "third") }))
+					return u.DB.Create(o).Error
+				})
+			})
+			assert.Equal(b.t, []string{"first", "third"}, ran)
+			b.settled()
+			b.want("1: a")
+			b.pending(o)
+		},
+		"a listener panics": func(b *bench) {
+			ran := false
+			o := order("1", "a")
+			b.plugin.OnCommit(func([]string) { panic("boom") })
+			require.PanicsWithValue(b.t, "boom", func() {
+				_ = uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+					b.ok(u.AfterCommit(func() { ran = true }))
+					return u.DB.Create(o).Error
+				})
+			})
+			assert.True(b.t, ran)
+			b.settled()
+			b.want("1: a")
+			b.pending(o)
+		},
 	})
 }
 

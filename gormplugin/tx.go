@@ -111,6 +111,7 @@ func (t *tx) commit() error {
 		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
 	}
 	after := t.journal.Committed(flush)
+	defer runAll(after) // whatever a listener or the log does
 	if len(brokers) > 0 {
 		t.plugin.notify(brokers)
 	}
@@ -120,10 +121,23 @@ func (t *tx) commit() error {
 			"(lost optimistic lock, conflict that does nothing, or a database that reports no counts)",
 			"aggregate", name, "events", n)
 	}
-	for _, f := range after {
-		f()
-	}
 	return nil
+}
+
+// runAll runs functions in turn. One that panics does not keep the rest from running; then its panic goes on.
+func runAll(functions []func()) {
+	for i, f := range functions {
+		done := false
+		func() {
+			defer func() {
+				if !done {
+					runAll(functions[i+1:])
+				}
+			}()
+			f()
+			done = true
+		}()
+	}
 }
 
 // touch tells a unit of work that may be repeated which aggregates it has to rewind.

@@ -84,7 +84,8 @@ func (u *Unit) Publish(event any, options ...envelope.Option) error {
 func (u *Unit) Track(aggregate any) error { return u.plugin.Track(u.DB, aggregate) }
 
 // AfterCommit runs f once the outermost transaction has committed, in the goroutine that commits. It does not run when the
-// transaction rolls back.
+// transaction rolls back. Several run in the order in which they are given. A panic in one goes to who commits, after the
+// others have run, and undoes nothing.
 func (u *Unit) AfterCommit(f func()) error { return u.plugin.AfterCommit(u.DB, f) }
 
 // settings of one Do.
