@@ -249,6 +249,7 @@ func TestTransactions(t *testing.T) {
 			b.ok(refused.Create(order("3", "b")).Error)
 			b.ok(refused.Rollback().Error)
 			cancel()
+			assert.Zero(b.t, b.plugin.Listeners(), "a relay that is started again and again leaves nothing behind")
 			b.ok(b.db.Create(placed("4")).Error)
 			assert.Equal(b.t, [][]string{{"default"}, {"default", "partner"}}, woken)
 		},
