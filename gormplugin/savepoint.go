@@ -51,20 +51,7 @@ func parseSavepoint(dialect outbox.Dialect, query string) savepointChange {
 			return s.change(savepointSet)
 		}
 	case "ROLLBACK":
-		transaction := s.accept("TRANSACTION") || s.accept("TRAN")
-		if !transaction {
-			s.accept("WORK")
-		}
-		if s.accept("TO") {
-			s.accept("SAVEPOINT")
-			return s.change(savepointRollback)
-		}
-		if s.over() {
-			return savepointChange{kind: transactionEnd}
-		}
-		if transaction {
-			return s.change(savepointRollback)
-		}
+		return s.rollback()
 	case "ABORT", "COMMIT", "END":
 		if !s.accept("WORK") {
 			s.accept("TRANSACTION")
@@ -80,6 +67,25 @@ func parseSavepoint(dialect outbox.Dialect, query string) savepointChange {
 type scanner struct {
 	rest    string
 	dialect outbox.Dialect
+}
+
+// rollback reads what follows ROLLBACK.
+func (s *scanner) rollback() savepointChange {
+	transaction := s.accept("TRANSACTION") || s.accept("TRAN")
+	if !transaction {
+		s.accept("WORK")
+	}
+	if s.accept("TO") {
+		s.accept("SAVEPOINT")
+		return s.change(savepointRollback)
+	}
+	if s.over() {
+		return savepointChange{kind: transactionEnd}
+	}
+	if transaction {
+		return s.change(savepointRollback)
+	}
+	return savepointChange{}
 }
 
 // change ends a statement: the name, and nothing after it.

@@ -107,7 +107,7 @@ func (j *Journal) attribute(flush []Flush, mixed map[*Recorder]bool) {
 		if next < len(after) {
 			e := last[after[next].instance()]
 			f.Source, f.Context = e.source, e.context
-			f.Source.Sequence = f.Raised.Sequence
+			f.Source.Sequence = f.Sequence
 		}
 	}
 }

@@ -200,7 +200,7 @@ func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.missed) == 0 {
-		return nil, nil
+		return nil, nil //nolint:nilnil // nothing is left, which is no error
 	}
 	flushed := make(map[*Recorder]int)
 	for i := range flush {

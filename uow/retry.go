@@ -78,7 +78,7 @@ func isBusySQLite(err error) bool {
 		return false
 	}
 	code := int64(0)
-	if e, ok := err.(interface{ Code() int }); ok { //nolint:errorlint // as above
+	if e, ok := err.(interface{ Code() int }); ok {
 		code = int64(e.Code())
 	} else if field := fieldOf(v, "Code"); field.CanInt() {
 		code = field.Int()
