@@ -36,7 +36,6 @@ type Basket struct {
 func TestPanickingHooks(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
-		require.NoError(b.t, b.db.AutoMigrate(&Fragile{}, &Basket{}))
 		require.NoError(b.t, b.db.Create(&Fragile{ID: "there"}).Error)
 		sqlDB, err := b.db.DB()
 		require.NoError(b.t, err)

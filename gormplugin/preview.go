@@ -47,8 +47,12 @@ func Preview(tx *gorm.DB) ([]Captured, error) {
 		}
 		captured[i] = Captured{Data: flush[i].Data, Source: flush[i].Source, Rows: rows}
 	}
-	if left := t.journal.Left(flush); t.plugin.strict && len(left) > 0 {
-		return nil, &PendingError{Aggregates: left}
+	left, err := t.journal.Left(flush)
+	if err == nil && t.plugin.strict && len(left) > 0 {
+		err = &PendingError{Aggregates: left}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return captured, nil
 }

@@ -30,6 +30,9 @@ type savepointChange struct {
 // Keywords in any case, comments and a final semicolon allowed. Names are folded as the database compares them: SQLite
 // whatever their case, PostgreSQL unless they are quoted, SQL Server not at all. Everything else is no savepoint.
 func parseSavepoint(dialect outbox.Dialect, query string) savepointChange {
+	if query != "" && strings.IndexByte("IUDWiudw", query[0]) >= 0 {
+		return savepointChange{} // INSERT, UPDATE, DELETE, WITH: nearly all there is
+	}
 	s := scanner{rest: query, dialect: dialect}
 	switch s.keyword() {
 	case "SAVEPOINT":

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,7 +136,8 @@ func (p *Plugin) noteVersions(db *gorm.DB, creates bool) {
 	if s := db.Statement.Schema; s == nil || versionField(s) == nil {
 		return
 	}
-	aggregates, err := p.aggregates(db, targets(db, creates)...)
+	written := targets(db, creates)
+	aggregates, err := p.aggregates(db, written[:]...)
 	if err != nil {
 		return // capture reports it
 	}
@@ -144,14 +146,15 @@ func (p *Plugin) noteVersions(db *gorm.DB, creates bool) {
 		a := &aggregates[i]
 		versions[a.recorder] = a.facts.versionOf(db.Statement.Context, a.value)
 	}
-	db.InstanceSet(keyVersions, versions)
+	db.Statement.Settings.Store(keyVersions{db.Statement}, versions)
 }
 
-func versionsOf(db *gorm.DB) map[*uow.Recorder]*int64 {
-	if db.Statement == nil {
+// versionsOf returns what noteVersions has remembered for the statement that wrote the aggregates.
+func versionsOf(db *gorm.DB, aggregates []found) map[*uow.Recorder]*int64 {
+	if !slices.ContainsFunc(aggregates, func(a found) bool { return a.facts.version != nil }) {
 		return nil
 	}
-	noted, _ := db.InstanceGet(keyVersions)
+	noted, _ := db.Statement.Settings.LoadAndDelete(keyVersions{db.Statement})
 	versions, _ := noted.(map[*uow.Recorder]*int64)
 	return versions
 }

@@ -74,8 +74,12 @@ func (t *tx) commit() error {
 	if err == nil {
 		brokers, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush)
 	}
-	left := t.journal.Left(flush)
-	if err == nil && t.plugin.strict && len(left) > 0 {
+	left, doubt := t.journal.Left(flush)
+	switch {
+	case err != nil:
+	case doubt != nil:
+		err = doubt
+	case t.plugin.strict && len(left) > 0:
 		err = &PendingError{Aggregates: left}
 	}
 	done = true

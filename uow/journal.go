@@ -18,7 +18,7 @@ type Journal struct {
 	entries    []entry
 	savepoints []savepoint
 	undone     []span
-	untouched  map[*Recorder]string // aggregates of which a statement changed no row, and their types' names for the warning
+	missed     map[*Recorder]miss // aggregates that statements wrote in vain
 	after      []func()
 	failed     error // why the transaction must not commit
 	failedAt   uint64
@@ -33,13 +33,20 @@ type entry struct {
 	at       uint64
 }
 
-// savepoint remembers how long the journal was, and what was untouched.
+// miss is why an aggregate is not tracked although a statement was to write it: it changed no row, or it changed some of a
+// batch and nobody knows which.
+type miss struct {
+	name  string // of its type, for the warning
+	doubt error  // for the second case
+}
+
+// savepoint remembers how long the journal was, and what was missed.
 type savepoint struct {
-	name      string
-	entries   int
-	after     int
-	untouched map[*Recorder]string
-	at        uint64
+	name    string
+	entries int
+	after   int
+	missed  map[*Recorder]miss
+	at      uint64
 }
 
 // span is the time between a savepoint and its rollback. What was raised in it does not belong to the transaction, until
@@ -60,7 +67,7 @@ type Flush struct {
 func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *envelope.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	delete(j.untouched, recorder)
+	delete(j.missed, recorder)
 	j.entries = append(j.entries, entry{recorder: recorder, source: source, context: context, at: clock.Add(1)})
 }
 
@@ -69,10 +76,24 @@ func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *env
 func (j *Journal) Untouched(recorder *Recorder, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.untouched == nil {
-		j.untouched = make(map[*Recorder]string)
+	if j.missed[recorder].doubt == nil { // a doubt stays until the aggregate is written
+		j.miss(recorder, miss{name: name})
 	}
-	j.untouched[recorder] = name
+}
+
+// Doubt notes that a statement on several aggregates changed only some, none of which had events. Should this one have
+// some by the commit that nothing else accounts for, the commit fails with err.
+func (j *Journal) Doubt(recorder *Recorder, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.miss(recorder, miss{doubt: err})
+}
+
+func (j *Journal) miss(recorder *Recorder, m miss) {
+	if j.missed == nil {
+		j.missed = make(map[*Recorder]miss)
+	}
+	j.missed[recorder] = m
 }
 
 // Publish notes an event without an aggregate.
@@ -94,7 +115,7 @@ func (j *Journal) Savepoint(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.savepoints = append(j.savepoints, savepoint{
-		name: name, entries: len(j.entries), after: len(j.after), untouched: maps.Clone(j.untouched), at: clock.Add(1),
+		name: name, entries: len(j.entries), after: len(j.after), missed: maps.Clone(j.missed), at: clock.Add(1),
 	})
 }
 
@@ -115,7 +136,7 @@ func (j *Journal) RollbackTo(name string) {
 	clear(j.entries[j.savepoints[i].entries:])
 	j.entries = j.entries[:j.savepoints[i].entries]
 	j.after = j.after[:j.savepoints[i].after]
-	j.untouched = maps.Clone(j.savepoints[i].untouched) // the savepoint stays set: it keeps its own
+	j.missed = maps.Clone(j.savepoints[i].missed) // the savepoint stays set: it keeps its own
 	j.savepoints = j.savepoints[:i+1]
 }
 
@@ -174,8 +195,11 @@ func (j *Journal) Collect() []Flush {
 	}
 	var (
 		flush []Flush
-		seen  = make(map[*Recorder]struct{}, len(j.entries))
+		seen  map[*Recorder]struct{}
 	)
+	if len(j.entries) > 1 { // most transactions write one aggregate and need no map
+		seen = make(map[*Recorder]struct{}, len(j.entries))
+	}
 	for i := len(j.entries) - 1; i >= 0; i-- { // the last write of an aggregate counts
 		e := &j.entries[i]
 		if e.event != nil {
@@ -185,7 +209,9 @@ func (j *Journal) Collect() []Flush {
 		if _, ok := seen[e.recorder]; ok {
 			continue
 		}
-		seen[e.recorder] = struct{}{}
+		if seen != nil {
+			seen[e.recorder] = struct{}{}
+		}
 		flush = j.collect(flush, e)
 	}
 	InOrder(flush)
@@ -199,7 +225,9 @@ func InOrder(flush []Flush) {
 
 // collect appends the events of one aggregate that belong to the transaction.
 func (j *Journal) collect(flush []Flush, e *entry) []Flush {
-	for _, event := range e.recorder.Events() {
+	e.recorder.mu.Lock()
+	defer e.recorder.mu.Unlock()
+	for _, event := range e.recorder.events {
 		if j.isUndone(event.raisedAt, e.at) {
 			continue
 		}
@@ -221,45 +249,44 @@ func (j *Journal) isUndone(raisedAt, trackedAt uint64) bool {
 	return false
 }
 
-// Left returns the aggregates that the transaction touched in vain and that keep pending events when the given ones are
-// flushed: type name to number of events.
-func (j *Journal) Left(flush []Flush) map[string]int {
+// Left returns the aggregates that the transaction was to write, did not, and that keep pending events when the given ones
+// are flushed: type name to number of events. err is that of one of which it is not known whether it was written.
+func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.untouched) == 0 {
-		return nil
+	if len(j.missed) == 0 {
+		return left, err
 	}
 	flushed := make(map[*Recorder]int)
 	for i := range flush {
 		flushed[flush[i].recorder]++
 	}
-	var left map[string]int
-	for recorder, name := range j.untouched {
-		if n := recorder.Len() - flushed[recorder]; n > 0 {
+	for recorder, m := range j.missed {
+		n := recorder.Len() - flushed[recorder]
+		switch {
+		case n <= 0:
+		case m.doubt != nil:
+			err = m.doubt
+		default:
 			if left == nil {
 				left = make(map[string]int)
 			}
-			left[name] += n
+			left[m.name] += n
 		}
 	}
-	return left
+	return left, err
 }
 
 // Committed clears exactly the events that were flushed and returns the functions to run now.
 func (j *Journal) Committed(flushed []Flush) []func() {
-	committed := make(map[*Recorder]map[*Raised]struct{})
 	for i := range flushed {
-		recorder := flushed[i].recorder
-		if recorder == nil {
-			continue
-		}
-		if committed[recorder] == nil {
-			committed[recorder] = make(map[*Raised]struct{})
-		}
-		committed[recorder][flushed[i].Raised] = struct{}{}
+		flushed[i].committed.Store(true)
 	}
-	for recorder, events := range committed {
-		recorder.remove(events)
+	for i := range flushed {
+		// The events of one aggregate mostly stand together, and the first pass over its recorder takes out all of them.
+		if recorder := flushed[i].recorder; recorder != nil && (i == 0 || recorder != flushed[i-1].recorder) {
+			recorder.sweep()
+		}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -82,4 +82,3 @@ func readInstance(row pgx.CollectableRow) (outbox.Instance, error) {
 	i.StartedAt, i.SeenAt = i.StartedAt.UTC(), i.SeenAt.UTC()
 	return i, nil
 }
-

@@ -147,7 +147,7 @@ func (t *table) outlines(rows map[string]int64) map[string]state {
 }
 
 // checkStates compares all rows with what they were, but for those that an action has changed.
-func (t *table) checkStates(rows map[string]int64, before map[string]state, changed map[string]state) {
+func (t *table) checkStates(rows map[string]int64, before, changed map[string]state) {
 	t.Helper()
 	for name, id := range rows {
 		want, ok := changed[name]
