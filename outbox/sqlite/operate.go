@@ -122,10 +122,6 @@ func (s *Store) operate(ctx context.Context, filter outbox.Filter, limit int, a 
 }
 
 func (s *Store) find(ctx context.Context, f outbox.Filter, limit int, a action, order string) (ids []int64, err error) {
-	rows, broker := s.sql.findRows, ""
-	if f.Broker != "" {
-		broker = "target_broker = :broker AND"
-	}
 	exact, prefix := f.TypePattern()
 	moment := func(at time.Time) any {
 		if at.IsZero() {
@@ -139,19 +135,30 @@ func (s *Store) find(ctx context.Context, f outbox.Filter, limit int, a action, 
 		sql.Named("waiting", a.waiting), sql.Named("now", s.micros()), sql.Named("limit", limit),
 	}
 	if len(f.MessageIDs) > 0 {
-		rows, args = s.sql.findIDs, append(args, sql.Named("messages", textList(f.MessageIDs)))
+		args = append(args, sql.Named("messages", textList(f.MessageIDs)))
 	} else {
 		isOpen := slices.ContainsFunc(f.Statuses, func(status outbox.Status) bool { return !status.Terminal() })
 		args = append(args, sql.Named("open", isOpen))
 	}
-	text := strings.NewReplacer("{{rows}}", strings.ReplaceAll(rows, "{{broker}}", broker)).Replace(s.sql.find) + order + " LIMIT :limit"
 	err = s.read(ctx, func(rows *sql.Rows) error {
 		var id int64
 		err := rows.Scan(&id)
 		ids = append(ids, id)
 		return err
-	}, text, args...)
+	}, s.findSQL(f)+order+" LIMIT :limit", args...)
 	return ids, err
+}
+
+// findSQL is find.sql for what a filter names. SQLite makes one plan for all arguments, so what is not asked for is not in it.
+func (s *Store) findSQL(f outbox.Filter) string {
+	rows, broker := s.sql.findRows, ""
+	if f.Broker != "" {
+		broker = "target_broker = :broker AND"
+	}
+	if len(f.MessageIDs) > 0 {
+		rows = s.sql.findIDs
+	}
+	return strings.ReplaceAll(s.sql.find, "{{rows}}", strings.ReplaceAll(rows, "{{broker}}", broker))
 }
 
 func (s *Store) change(ctx context.Context, filter outbox.Filter, found []int64, a action) (int, error) {
@@ -226,7 +233,7 @@ func (s *Store) ParkedKeys(ctx context.Context, broker string, limit int) ([]out
 
 // textList is how texts travel into a statement.
 func textList[T ~string](texts []T) string {
-	list, err := json.Marshal(texts)
+	list, err := json.Marshal(append([]T{}, texts...)) // none is an empty list, not null
 	if err != nil {
 		panic(fmt.Sprintf("texts always encode: %v", err))
 	}
