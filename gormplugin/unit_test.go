@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,7 +31,7 @@ func TestRetryRaisesTheSameMessages(t *testing.T) {
 	onEach(t, func(b *bench) {
 		for _, strike := range []string{"before the aggregate is touched", "after its save", "at the end"} {
 			order := placed(strike) // what was raised before the unit is not taken back
-			raised := []string{uuidOf(order)}
+			raised := idsOf(order)
 			attempts := 0
 			require.NoError(b.t, uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
 				attempts++
@@ -51,7 +52,7 @@ func TestRetryRaisesTheSameMessages(t *testing.T) {
 				if err := fail("before the aggregate is touched"); err != nil {
 					return err
 				}
-				if err := u.DB.WithContext(context.Background()).Save(order).Error; err != nil { //nolint:usetesting // a context that knows nothing of the unit
+				if err := u.DB.WithContext(context.Background()).Save(order).Error; err != nil { // a context that knows nothing of the unit
 					return err
 				}
 				return errors.Join(fail("after its save"), fail("at the end"))
@@ -69,7 +70,7 @@ func TestRetryRaisesTheSameMessages(t *testing.T) {
 			}
 			assert.Equal(b.t, raised, ids)
 			assert.Equal(b.t, []string{"Ordering.OrderPlaced.v1", "Ordering.StockReserved.v1", "Ordering.OrderShipped.v1", "Ordering.OrderPlaced.v1"}, names)
-			require.NoError(b.t, b.db.Exec("DELETE FROM outbox_messages").Error)
+			require.NoError(b.t, b.db.Exec("DELETE FROM "+b.at.outbox()).Error)
 		}
 	})
 }
@@ -327,7 +328,7 @@ func must[T any](value T, err error) T {
 }
 
 func idsOf(order *Order) []string {
-	recorder, _ := uow.RecorderOf(valueOf(order))
+	recorder, _ := uow.RecorderOf(reflect.ValueOf(order).Elem())
 	var ids []string
 	for _, event := range recorder.Events() {
 		ids = append(ids, event.ID.String())
@@ -335,3 +336,15 @@ func idsOf(order *Order) []string {
 	return ids
 }
 
+func TestPreviewOfAStrictPlugin(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+			require.NoError(b.t, tx.Model(placed("1")).Where("status = ?", "other").Updates(map[string]any{"status": "x"}).Error)
+			_, err := gormplugin.Preview(tx)
+			var left *gormplugin.PendingError
+			require.ErrorAs(b.t, err, &left)
+			return errRefused
+		}), errRefused)
+	}, gormplugin.Strict())
+}

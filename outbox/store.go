@@ -77,9 +77,10 @@ const (
 	ClassBackfill
 	// ClassUrgent holds rows of a priority above 0 that have no ordering key: there is nothing they could overtake.
 	ClassUrgent
-	// Classes is their number.
-	Classes = 3
 )
+
+// Classes is the number of classes.
+const Classes = 3
 
 // A Lease is what is needed to extend or settle a claim: the token alone decides; broker, lane and id range make it an
 // index range scan.
@@ -106,8 +107,10 @@ type Batch struct {
 	Waiting int
 	// Gated is true when the broker has parked rows.
 	Gated bool
-	// AheadWaits is true for a lane of ClassBackfill that is held back by a waiting row of ClassNormal: rows with a key wait
-	// for all earlier rows of the normal lane, and parking that one lets them go on.
+	// AheadWaits is true when the classes of the lane's keys hold each other back: for a lane of ClassBackfill, whose rows with
+	// a key wait for all earlier rows of the normal lane, when the first of those waits; for a lane of ClassNormal when a row
+	// waits for an earlier one of its key and of low priority, which waits for a time. Parking the backfill lane and then the
+	// normal lane lets the others go on.
 	AheadWaits bool
 	// Busy is true when another worker was claiming from the lane at this moment; nothing was claimed.
 	Busy bool
@@ -190,8 +193,19 @@ type BrokerCounts struct {
 	LastError string
 }
 
+// Backlog is how far the delivery to one broker is behind.
+type Backlog struct {
+	Broker string
+	// Lag is how long the first rows of its lanes that could be claimed have been waiting; 0 when all open rows are in hand
+	// or must wait.
+	Lag time.Duration
+}
+
 // An Inspector answers questions about the table.
 type Inspector interface {
+	// Backlog lists the brokers that have open rows, known to the configuration or not, sorted by name. It reads the heads of
+	// the lanes only, whatever the size of the table.
+	Backlog(ctx context.Context) ([]Backlog, error)
 	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted by name.
 	Counts(ctx context.Context) ([]BrokerCounts, error)
 }

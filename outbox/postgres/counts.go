@@ -49,3 +49,27 @@ func (s *Store) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
 	}
 	return counts, nil
 }
+
+// Backlog implements outbox.Inspector.
+func (s *Store) Backlog(ctx context.Context) ([]outbox.Backlog, error) {
+	var backlog []outbox.Backlog
+	err := s.conn(ctx, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, s.sql.backlog)
+		if err != nil {
+			return err
+		}
+		var (
+			broker string
+			lag    int64
+		)
+		_, err = pgx.ForEachRow(rows, []any{&broker, &lag}, func() error {
+			backlog = append(backlog, outbox.Backlog{Broker: broker, Lag: time.Duration(lag) * time.Microsecond})
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("postgres: read the backlog in %s: %w", s.table, err)
+	}
+	return backlog, nil
+}

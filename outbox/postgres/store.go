@@ -37,6 +37,7 @@ type statements struct {
 	wake, advance, park                                string
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
+	backlog                                            string
 	counts, lastErrors, check, exclusive               string
 	find, matches, pick, unparkAlone                   string
 	moveGates, bringBack, openGates, giveUp            string
@@ -107,7 +108,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
 		"settings":       &s.sql.settings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
+		"finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"check": &s.sql.check, "exclusive": &s.sql.exclusive,
 		"find": &s.sql.find, "pick": &s.sql.pick, "unpark_alone": &s.sql.unparkAlone, "move_gates": &s.sql.moveGates,
 		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
