@@ -1,0 +1,86 @@
+// Package schemacheck compares what a database says about its tables with what they should be.
+//
+// A store reads its catalog as facts: objects (a table, a column, an index, a constraint), each with properties. The facts
+// that it wants are an embedded file, which a test writes from the migrations, so that there is no second list to maintain.
+package schemacheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Unknown is the value of a property that the database does not show to the user who asks. It differs from nothing.
+const Unknown = "?"
+
+// Facts are objects in the order in which they were found: a table before what belongs to it.
+type Facts []Object
+
+// An Object is one thing in a schema.
+type Object struct {
+	// Name with its kind in front, such as "table outbox_messages" or "column lane".
+	Name string
+	// Properties in the order in which they were found.
+	Properties []Property
+}
+
+// A Property is one fact about an object. One that an object does not have counts as "none".
+type Property struct{ Name, Value string }
+
+// Table is what the name of an object begins with that other objects belong to.
+const Table = "table "
+
+// Add notes one property of an object. Without a name it notes the object alone.
+func (f *Facts) Add(object, property, value string) {
+	at := slices.IndexFunc(*f, func(o Object) bool { return o.Name == object })
+	if at < 0 {
+		at = len(*f)
+		*f = append(*f, Object{Name: object})
+	}
+	if property != "" {
+		(*f)[at].Properties = append((*f)[at].Properties, Property{property, value})
+	}
+}
+
+// Tables lists the names of the tables.
+func (f Facts) Tables() []string {
+	var names []string
+	for _, object := range f {
+		if name, ok := strings.CutPrefix(object.Name, Table); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// String is the form in which facts are kept in files: a line for each object, and below it, indented, one for each of
+// its properties.
+func (f Facts) String() string {
+	var b strings.Builder
+	for _, object := range f {
+		b.WriteString(object.Name + "\n")
+		for _, property := range object.Properties {
+			fmt.Fprintf(&b, "    %s: %s\n", property.Name, property.Value)
+		}
+	}
+	return b.String()
+}
+
+// Parse reads that form. Lines that begin with "#" and empty lines are passed over.
+func Parse(text string) (Facts, error) {
+	var facts Facts
+	for n, line := range strings.Split(text, "\n") {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		switch {
+		case name == "" || strings.HasPrefix(line, "#"):
+		case !strings.HasPrefix(line, " "):
+			facts = append(facts, Object{Name: strings.TrimSpace(line)})
+		case !ok || len(facts) == 0:
+			return nil, fmt.Errorf("schemacheck: line %d: want an object, or an indented \"property: value\" below one: %q", n+1, line)
+		default:
+			last := &facts[len(facts)-1]
+			last.Properties = append(last.Properties, Property{name, value})
+		}
+	}
+	return facts, nil
+}
