@@ -6,6 +6,7 @@ package schemacheck
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -42,6 +43,11 @@ func (f *Facts) Add(object, property, value string) {
 	}
 }
 
+// Has reports whether there is an object of this name, whatever its case.
+func (f Facts) Has(object string) bool {
+	return slices.ContainsFunc(f, func(o Object) bool { return strings.EqualFold(o.Name, object) })
+}
+
 // Tables lists the names of the tables.
 func (f Facts) Tables() []string {
 	var names []string
@@ -64,6 +70,23 @@ func (f Facts) String() string {
 		}
 	}
 	return b.String()
+}
+
+// Template is String with the table's name taken out, for outbox.RenderSQL to fill in: {{table}} in the names of tables,
+// {{name}} in those of indexes and constraints. The name must stand for nothing else in the facts.
+func (f Facts) Template(table string) string {
+	name := regexp.MustCompile(`(^table | of |)\b` + regexp.QuoteMeta(table))
+	lines := strings.Split(f.String(), "\n")
+	for i, line := range lines {
+		lines[i] = name.ReplaceAllStringFunc(line, func(found string) string {
+			before := strings.TrimSuffix(found, table)
+			if before == "" {
+				return "{{name}}"
+			}
+			return before + "{{table}}"
+		})
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Parse reads that form. Lines that begin with "#" and empty lines are passed over.

@@ -1,55 +1,43 @@
 package schemacheck
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
-
-// token matches what SQL texts are made of: comments, strings, quoted names, words, and any other character but a blank.
-var token = regexp.MustCompile(`--[^\n]*|(?s:/\*.*?\*/)|[Nn]?'(?:[^']|'')*'|"(?:[^"]|"")*"|\[\w+\]|` + "`(?:[^`]|``)*`" + `|[\w.$@#]+|\S`)
 
 // Fold brings SQL expressions that mean the same into the same form, as far as databases write down what they were told in
 // words of their own: comments, blanks, the case of words, quotes around names and parentheses around everything or a single
 // word make no difference. Strings are left as they are.
 func Fold(text string) string {
-	var tokens []string
-	for _, t := range token.FindAllString(text, -1) {
-		switch {
-		case strings.HasPrefix(t, "--") || strings.HasPrefix(t, "/*"):
-		case strings.HasSuffix(t, "'"):
-			tokens = append(tokens, t[strings.IndexByte(t, '\''):]) // without the N of Unicode strings
-		case len(t) > 2 && strings.ContainsAny(t[:1], "\"`["):
-			tokens = append(tokens, strings.ToLower(t[1:len(t)-1]))
-		default:
-			tokens = append(tokens, strings.ToLower(t))
-		}
+	var words []string
+	for _, token := range Scan(text) {
+		words = append(words, token.Word())
 	}
-	return strings.Join(unwrap(tokens), " ")
+	return strings.Join(unwrap(words), " ")
 }
 
 // unwrap removes the parentheses around a single token, around what is in parentheses already, and around everything.
-func unwrap(tokens []string) []string {
-	for open := len(tokens) - 1; open >= 0; open-- { // inner ones first
-		if tokens[open] != "(" {
+func unwrap(words []string) []string {
+	for open := len(words) - 1; open >= 0; open-- { // inner ones first
+		if words[open] != "(" {
 			continue
 		}
-		end := closing(tokens, open)
+		end := closing(words, open)
 		single := end == open+2
-		doubled := end > open+2 && tokens[open+1] == "(" && closing(tokens, open+1) == end-1
-		everything := open == 0 && end == len(tokens)-1
+		doubled := end > open+2 && words[open+1] == "(" && closing(words, open+1) == end-1
+		everything := open == 0 && end == len(words)-1
 		if end > 0 && (single || doubled || everything) {
-			tokens = slices.Delete(tokens, end, end+1)
-			tokens = slices.Delete(tokens, open, open+1)
+			words = slices.Delete(words, end, end+1)
+			words = slices.Delete(words, open, open+1)
 		}
 	}
-	return tokens
+	return words
 }
 
 // closing is where the parenthesis at open ends; -1 where it does not.
-func closing(tokens []string, open int) int {
+func closing(words []string, open int) int {
 	depth := 0
-	for i, t := range tokens[open:] {
+	for i, t := range words[open:] {
 		switch t {
 		case "(":
 			depth++

@@ -38,7 +38,7 @@ type statements struct {
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
 	backlog                                            string
-	counts, lastErrors, check, exclusive               string
+	counts, lastErrors, facts, exclusive               string
 }
 
 // Config of a store.
@@ -105,7 +105,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"settings":       &s.sql.settings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"check": &s.sql.check, "exclusive": &s.sql.exclusive,
+		"facts": &s.sql.facts, "exclusive": &s.sql.exclusive,
 	} {
 		*text = readSQL(name, table)
 	}
@@ -137,6 +137,15 @@ func redact(err error) error {
 	return err
 }
 
+// Codes of errors that are told apart.
+const (
+	undefinedTable        = "42P01"
+	undefinedColumn       = "42703"
+	invalidSchema         = "3F000"
+	insufficientPrivilege = "42501"
+	readOnlyTransaction   = "25006"
+)
+
 // explain adds the remedy to errors that an operator can act on.
 func explain(err error) error {
 	var pgErr *pgconn.PgError
@@ -144,11 +153,11 @@ func explain(err error) error {
 		return err
 	}
 	switch pgErr.Code {
-	case "42P01", "42703", "3F000": // undefined table, column, schema
+	case undefinedTable, undefinedColumn, invalidSchema:
 		return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
-	case "42501": // insufficient privilege
+	case insufficientPrivilege:
 		return fmt.Errorf("%w: grant the relay's role SELECT, INSERT, UPDATE and DELETE on the outbox tables", err)
-	case "25006": // read-only transaction
+	case readOnlyTransaction:
 		return fmt.Errorf("%w: the relay needs the primary, not a read replica, and a server that is not set to read-only", err)
 	default:
 		return err

@@ -39,7 +39,7 @@ type statements struct {
 	wake, setParked, dropLoners, gates, restGates                                  string
 	letThrough, moveGate, dropGate, park, parkGates                                string
 	markPublished, markOther, parkAbandoned, unparkBefore, renew, ready            string
-	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock, check string
+	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock, facts string
 }
 
 // An Option refines a store.
@@ -69,7 +69,7 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"purge": &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
-		"check": &s.sql.check,
+		"facts": &s.sql.facts,
 	} {
 		*text = readSQL(name, table)
 	}
