@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -48,6 +49,7 @@ type options struct {
 	types   map[string]BrokerFactory
 	workers int
 	log     *slog.Logger
+	name    string
 }
 
 // BrokerFactory opens a broker of a type that the application brings along.
@@ -71,6 +73,10 @@ func WithBrokerType(name string, factory BrokerFactory) Option {
 
 // WithWorkers overrides the number of workers of every processor; 0 changes nothing.
 func WithWorkers(n int) Option { return func(o *options) { o.workers = n } }
+
+// WithName names this process in the list of instances that each database keeps. Default: the host's name. Two processes may
+// have the same name.
+func WithName(name string) Option { return func(o *options) { o.name = name } }
 
 // WithLogger sets where the relay logs. Default: slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
@@ -159,7 +165,9 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 		targets[name] = outbox.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
 	}
 	var err error
-	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{Stores: stores, Brokers: targets, Log: o.log}); err != nil {
+	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{
+		Stores: stores, Brokers: targets, Log: o.log, Name: o.name, Version: programVersion(),
+	}); err != nil {
 		return err
 	}
 	if r.cleaner, err = cleanup.New(cleanupConfig(cfg, purgers, o.log)); err != nil {
@@ -176,6 +184,14 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 		r.cancels = append(r.cancels, plugin.OnCommit(func(brokers []string) { r.engine.Wake(name, brokers...) }))
 	}
 	return nil
+}
+
+// programVersion is the version of the program that runs the relay, as its build knows it.
+func programVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return ""
 }
 
 // Run delivers and purges until ctx ends, finishes or releases what is in hand, and closes the relay. Run a relay once, and

@@ -44,6 +44,8 @@ func (w *worker) run(ctx, sending, settling context.Context) {
 // drain works on one lane until it is empty or others should have their turn. more is true when it may hold more work.
 func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more bool) {
 	var settlement *Settlement
+	nothing := &Batch{}
+	defer w.inHand.hold(w.name, w.broker, nothing, time.Time{})
 	for n := range maxBatchesPerLane {
 		if n > 0 && w.lanes.outranked(lane) {
 			break
@@ -51,6 +53,7 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		if settlement != nil && w.gate.closed() { // rows must not stay leased while nobody sends them
 			_, _ = w.exchange(settling, settlement, nil)
 			settlement = nil
+			w.inHand.hold(w.name, w.broker, nothing, time.Time{})
 		}
 		probe, err := w.gate.enter(ctx)
 		if err != nil { // shutting down
@@ -61,6 +64,7 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		exchanged, err := w.exchange(settling, settlement, claim)
 		settlement = nil
 		batch := &exchanged.Batch
+		w.inHand.hold(w.name, w.broker, batch, claimedAt)
 		if err == nil && !batch.Busy {
 			w.gated = batch.Gated
 		}

@@ -37,8 +37,11 @@ type statements struct {
 	wake, advance, park                                string
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
-	backlog                                            string
-	counts, lastErrors, facts, exclusive               string
+	counts, lastErrors, backlog, facts, exclusive      string
+	find, matches, pick, unparkAlone                   string
+	moveGates, bringBack, openGates, giveUp            string
+	releaseKey, parkedKeys                             string
+	heartbeat, leave, forgetInstances, instances       string
 }
 
 // Config of a store.
@@ -104,13 +107,20 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
 		"settings":       &s.sql.settings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"facts": &s.sql.facts, "exclusive": &s.sql.exclusive,
+		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
+		"backlog": &s.sql.backlog,
+		"facts":   &s.sql.facts, "exclusive": &s.sql.exclusive,
+		"find": &s.sql.find, "pick": &s.sql.pick, "unpark_alone": &s.sql.unparkAlone, "move_gates": &s.sql.moveGates,
+		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
+		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
+		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 	} {
 		*text = readSQL(name, table)
 	}
 	s.sql.purgePublished = purgeSQL(table, outbox.StatusPublished)
 	s.sql.purgeAbandoned = purgeSQL(table, outbox.StatusAbandoned)
+	s.sql.matches = "SELECT count(*) FROM (" + s.sql.find + " LIMIT $11) AS m"
+	s.sql.find += " ORDER BY m.id LIMIT $11"
 	return s, nil
 }
 

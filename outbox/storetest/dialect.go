@@ -17,6 +17,8 @@ type dialect struct {
 	fromNow func(column string) string
 	// text is a uuid as lower-case text.
 	text func(column string) string
+	// time is a point in time as a parameter.
+	time func(time.Time) any
 	// no is the literal for a flag that is not set.
 	no string
 	// bytes is the SQL literal of a payload.
@@ -39,6 +41,7 @@ var dialects = map[outbox.Dialect]dialect{
 			return "coalesce((extract(epoch FROM " + column + " - clock_timestamp()) * 1000000)::bigint, 0)"
 		},
 		text:  func(column string) string { return column + "::text" },
+		time:  func(at time.Time) any { return at },
 		no:    "false",
 		bytes: func(ascii string) string { return "'" + ascii + "'" },
 		refuseWorker: []string{
@@ -56,6 +59,7 @@ var dialects = map[outbox.Dialect]dialect{
 			return "coalesce(" + column + " - CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), 0)"
 		},
 		text:  same,
+		time:  func(at time.Time) any { return at.UnixMicro() },
 		no:    "0",
 		bytes: func(ascii string) string { return "'" + ascii + "'" },
 		refuseWorker: []string{
@@ -72,6 +76,7 @@ var dialects = map[outbox.Dialect]dialect{
 			return "coalesce(DATEDIFF_BIG(MICROSECOND, SYSUTCDATETIME(), " + column + "), 0)"
 		},
 		text:  func(column string) string { return "lower(CONVERT(char(36), " + column + "))" },
+		time:  func(at time.Time) any { return at.UTC() },
 		no:    "0",
 		bytes: func(ascii string) string { return "CAST('" + ascii + "' AS varbinary(max))" },
 		refuseWorker: []string{

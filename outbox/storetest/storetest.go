@@ -51,6 +51,8 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Ready", readyTests},
 		{"Race", raceTests},
 		{"Purge", purgeTests},
+		{"Operate", operateTests},
+		{"Registry", registryTests},
 		{"Counts", countsTests},
 		{"Schema", schemaTests},
 		{"Model", modelTests},

@@ -75,3 +75,16 @@ CREATE INDEX {{name}}_waiting_wake ON {{table}}_waiting (target_broker, lane, wa
 -- entries are few and small.
 CREATE INDEX {{name}}_published ON {{table}} (target_broker, published_at) WHERE published_at IS NOT NULL;
 CREATE INDEX {{name}}_abandoned ON {{table}} (target_broker, finished_at) WHERE finished_at IS NOT NULL AND published_at IS NULL;
+
+-- The processes that run a relay on this table, and what they work on.
+CREATE TABLE {{table}}_instances (
+    instance_id uuid        NOT NULL,                      -- made anew at each start
+    name        text        NOT NULL,
+    host        text        NOT NULL,
+    pid         integer     NOT NULL,
+    version     text        NOT NULL,
+    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seen_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    work        text        NOT NULL DEFAULT '[]',         -- JSON list of {worker, broker, lane, rows, since}
+    CONSTRAINT {{name}}_instances_pkey PRIMARY KEY (instance_id)
+);
