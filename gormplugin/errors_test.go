@@ -101,7 +101,7 @@ func TestPartialBatchCannotBeCommitted(t *testing.T) {
 			return tx.Create(placed("3")).Error
 		}))
 		b.want("OrderPlaced 3", "OrderPlaced 3>partner")
-		assert.EqualValues(b.t, 2, b.orders())
+		assert.Equal(b.t, 2, b.orders())
 	})
 }
 

@@ -38,6 +38,23 @@ func TestPrograms(t *testing.T) {
 		"a miss counts when a savepoint takes back another one": {
 			program: []op{raises(0), block("transaction", done, on("miss", 0), savepointOp("SAVEPOINT", "b"), on("miss", 0), savepointOp("ROLLBACK_TO", "b"))},
 		},
+		"a name means the savepoint before it again when the last one is released": {
+			program: []op{
+				raises(0),
+				block("transaction", done, savepointOp("SAVEPOINT", "a"), on("save", 0), savepointOp("SAVEPOINT", "a"), savepointOp("RELEASE", "a"), savepointOp("ROLLBACK_TO", "a")),
+			},
+			only: outbox.SQLite,
+		},
+		"nothing runs after a rollback": {
+			program: []op{block("transaction", failed, on("after", 0)), block("do", panicked, on("after", 0)), block("begin", failed, on("after", 0))},
+		},
+		"a doubt stays when a statement changes no row": {
+			program: []op{on("create", 0), block("transaction", done, on("ignores", 0), raises(0), on("ignores", 0))},
+		},
+		"a doubt ends with a write": {
+			program: []op{on("create", 0), block("transaction", done, on("ignores", 0), raises(0), on("save", 0))},
+			want:    []string{"1 default"},
+		},
 		"a commit that fails keeps the events for the next one": {
 			program: []op{raises(0), block("transaction", done, on("save", 0), op{Kind: "publish", Event: "ticked"}, on("doubt", 0)), on("save", 0)},
 			want:    []string{"1 default"},

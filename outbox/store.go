@@ -76,9 +76,10 @@ const (
 	ClassBackfill
 	// ClassUrgent holds rows of a priority above 0 that have no ordering key: there is nothing they could overtake.
 	ClassUrgent
-	// Classes is their number.
-	Classes = 3
 )
+
+// Classes is the number of classes.
+const Classes = 3
 
 // A Lease is what is needed to extend or settle a claim: the token alone decides; broker, lane and id range make it an
 // index range scan.

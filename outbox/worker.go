@@ -65,22 +65,17 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		settlement = nil
 		batch := &exchanged.Batch
 		w.inHand.hold(w.name, w.broker, batch, claimedAt)
-		if err == nil && !batch.Busy {
-			w.gated = batch.Gated
-		}
 		if err != nil || len(batch.Messages) == 0 {
 			if probe {
 				w.gate.leave()
 			}
-			if err != nil {
-				return false // the poller finds the lane again when the database answers
-			}
-			news := batch.Gated && !claim.Wake // somebody else has parked rows
-			if news || w.park(settling, batch, claim) || w.widen(batch, claim) {
+			again, more := w.nothing(ctx, settling, batch, claim, err)
+			if again {
 				continue
 			}
-			return w.pause(ctx, batch.Busy)
+			return more
 		}
+		w.gated = batch.Gated
 		w.counters.claimed.Add(int64(len(batch.Messages)))
 		if !w.park(settling, batch, claim) {
 			w.widen(batch, claim)
@@ -91,6 +86,20 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		_, _ = w.exchange(settling, settlement, nil) // logged there; the leases return what could not be settled
 	}
 	return true
+}
+
+// nothing says what follows a claim that took nothing: another one at once, or none for now.
+func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Claim, err error) (again, more bool) {
+	switch {
+	case err != nil:
+		return false, false // the poller finds the lane again when the database answers
+	case batch.Busy:
+		w.pause(ctx)
+		return false, true
+	}
+	w.gated = batch.Gated
+	news := batch.Gated && !claim.Wake // somebody else has parked rows
+	return news || w.park(settling, batch, claim) || w.widen(batch, claim), false
 }
 
 func (w *worker) claim(lane int, probe bool) *Claim {
@@ -142,17 +151,13 @@ func (w *worker) widen(batch *Batch, claim *Claim) (again bool) {
 }
 
 // pause lets another process finish its claim on the lane.
-func (w *worker) pause(ctx context.Context, busy bool) (more bool) {
-	if !busy {
-		return false
-	}
+func (w *worker) pause(ctx context.Context) {
 	timer := time.NewTimer(w.policy.PollMin)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return true
 }
 
 // exchange settles and claims. A settlement whose fate is unknown is repeated, without the claim, until it is known or

@@ -76,7 +76,9 @@ func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *env
 func (j *Journal) Untouched(recorder *Recorder, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.miss(recorder, miss{name: name})
+	if j.missed[recorder].doubt == nil { // a doubt stays until the aggregate is written
+		j.miss(recorder, miss{name: name})
+	}
 }
 
 // Doubt notes that a statement on several aggregates changed only some, none of which had events. Should this one have
@@ -253,7 +255,7 @@ func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.missed) == 0 {
-		return nil, nil
+		return left, err
 	}
 	flushed := make(map[*Recorder]int)
 	for i := range flush {

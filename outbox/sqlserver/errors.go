@@ -11,8 +11,11 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// errLockNotGranted is the number under which our own SQL reports that sp_getapplock gave up.
-const errLockNotGranted = 50122
+// The numbers under which our own SQL reports what went wrong.
+const (
+	errLockNotGranted = 50122 // sp_getapplock gave up
+	errRowChanged     = 50123 // a row was changed by hand while it was being claimed
+)
 
 // maxTries bounds how often a batch is repeated that the server has broken off in favour of somebody else.
 const maxTries = 3
@@ -34,7 +37,7 @@ func transient(err error) bool {
 		1205, // deadlock victim
 		1222, // lock timeout
 		3960, // snapshot conflict
-		errLockNotGranted)
+		errLockNotGranted, errRowChanged)
 }
 
 // numbered reports whether the server sent an error of one of the numbers. The last error of an answer is not always the

@@ -32,7 +32,7 @@ var _ outbox.FullStore = (*Store)(nil)
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
 	exchange                                        map[parts]string
-	renew, ready                                    string
+	renew, ready, park                              string
 	purgePublished, purgeAbandoned, finishedBrokers string
 	take, release                                   string
 	counts, lastErrors                              string
@@ -52,7 +52,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	s := &Store{db: db, table: table}
 	s.sql.exchange = exchangeTexts(table)
 	for name, text := range map[string]*string{
-		"renew": &s.sql.renew, "ready": &s.sql.ready, "finished_brokers": &s.sql.finishedBrokers,
+		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers,
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "check": &s.sql.check, "replica": &s.sql.replica, "applied": &s.sql.applied,
 	} {
@@ -73,24 +73,30 @@ func (s *Store) Lanes() int { return outbox.Lanes }
 // Close does nothing: the database is the caller's.
 func (s *Store) Close() error { return nil }
 
-// batchText makes one batch of embedded files, behind the prelude. The files are part of the program, so a missing one
-// cannot happen at run time.
+// batchText makes one batch of embedded files, behind the prelude.
 func batchText(table string, names ...string) string {
 	var b strings.Builder
 	for _, name := range append([]string{"prelude"}, names...) {
-		text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
-		if err != nil {
-			panic(err)
-		}
-		// Comments are for readers of the files; sent with every batch they would be a third of it. No literal holds "--".
-		for line := range strings.Lines(string(text)) {
-			line, _, _ = strings.Cut(line, "--")
-			if line = strings.TrimRight(line, " \n"); line != "" {
-				b.WriteString(line + "\n")
-			}
-		}
+		b.WriteString(embedded(name))
 	}
 	return outbox.RenderSQL(b.String(), table)
+}
+
+// embedded is the text of one file. The files are part of the program, so a missing one cannot happen at run time.
+func embedded(name string) string {
+	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err)
+	}
+	var b strings.Builder
+	// Comments are for readers of the files; sent with every batch they would be a third of it. No literal holds "--".
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "--")
+		if line = strings.TrimRight(line, " \n"); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
 }
 
 // lockName names the lock of one thing of this table. The server puts the id of the table in front, so that the lock is
@@ -100,9 +106,10 @@ func (s *Store) lockName(kind, name string) string {
 	return bareName(s.table) + ":" + kind + ":" + hex.EncodeToString(sum[:16])
 }
 
-// laneLock names the lock under which claims of a lane are made.
+// laneLock names the lock under which claims of a lane are made. The lanes of all classes that hold the same keys share it:
+// what is parked and brought back concerns all of them.
 func (s *Store) laneLock(broker string, lane int) string {
-	return s.lockName(fmt.Sprintf("lane %d", lane), broker)
+	return s.lockName(fmt.Sprintf("lane %d", lane%outbox.Lanes), broker)
 }
 
 // bareName is the table's name without its schema. Servers that compare names without regard to case spell one table in

@@ -108,16 +108,16 @@ func (t *table) everyState() map[string]int64 {
 	require.Equal(t, ids, taken(batch))
 	t.expire(ids[1])
 	rows := map[string]int64{"leased": ids[0], "expired": ids[1]}
-	later := t.sql.minus("created_at", -lease)
+	later, earlier := t.sql.minus("created_at", -lease), t.sql.minus("created_at", time.Minute) // no clock is so coarse
 	const spent = ", attempts = 3, crashes = 2, last_error = '{\"class\":\"retryable\"}'"
 	for i, state := range []struct{ name, set string }{
 		{"ready", "status = 'pending'"},
 		{"scheduled", "status = 'pending', available_at = " + later},
 		{"outage", "status = 'pending', locked_until = " + later},
 		{"failed", "status = 'failed', locked_until = " + later + spent},
-		{"due", "status = 'failed', locked_until = created_at" + spent},
-		{"published", "status = 'published', published_at = created_at, finished_at = created_at, broker_message_id = 'theirs'" + spent},
-		{"abandoned", "status = 'abandoned', finished_at = created_at" + spent},
+		{"due", "status = 'failed', locked_until = " + earlier + spent},
+		{"published", "status = 'published', published_at = " + earlier + ", finished_at = " + earlier + ", broker_message_id = 'theirs'" + spent},
+		{"abandoned", "status = 'abandoned', finished_at = " + earlier + spent},
 	} {
 		rows[state.name] = t.add(k[2+i])[0]
 		t.exec("UPDATE {t} SET "+state.set+" WHERE id = ?", rows[state.name])
