@@ -46,21 +46,23 @@ func TestApplyMigrations(t *testing.T) {
 	t.Parallel()
 	steps := []Migration{{Version: 1, Name: "outbox"}, {Version: 2, Name: "more"}, {Version: 3, Name: "most"}}
 	var run []int
-	apply := func(step Migration) error { run = append(run, step.Version); return nil }
-	applied, err := ApplyMigrations(steps, []int{2}, apply)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"0001_outbox", "0003_most"}, applied)
-	assert.Equal(t, []int{1, 3}, run)
-
 	broken := errors.New("broken")
-	run = nil
-	_, err = ApplyMigrations(steps, nil, func(step Migration) error {
-		if step.Version == 2 {
+	apply := func(step Migration) error {
+		run = append(run, step.Version)
+		if step.Version == 3 {
 			return broken
 		}
-		return apply(step)
-	})
+		return nil
+	}
+	applied, err := ApplyMigrations(steps[:2], []int{1}, apply)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"0002_more"}, applied)
+	assert.Equal(t, []int{2}, run)
+
+	run = nil
+	applied, err = ApplyMigrations(append(steps, Migration{Version: 4}), []int{2}, apply)
 	require.ErrorIs(t, err, broken)
-	require.ErrorContains(t, err, "step 0002_more: ")
-	assert.Equal(t, []int{1}, run)
+	require.ErrorContains(t, err, "step 0003_most: ")
+	assert.Empty(t, applied)
+	assert.Equal(t, []int{1, 3}, run, "it stops there")
 }

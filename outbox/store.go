@@ -316,5 +316,6 @@ type FullStore interface {
 	Purger
 	Inspector
 	Schema
+	Diagnoser
 	Dialect() Dialect
 }

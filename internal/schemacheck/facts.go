@@ -31,16 +31,18 @@ type Property struct{ Name, Value string }
 // Table is what the name of an object begins with that other objects belong to.
 const Table = "table "
 
-// Add notes one property of an object. Without a name it notes the object alone.
-func (f *Facts) Add(object, property, value string) {
-	at := slices.IndexFunc(*f, func(o Object) bool { return o.Name == object })
+// With adds one property of an object, or without a property's name the object alone. Like append it returns what it made,
+// and may change what it was called on.
+func (f Facts) With(object, property, value string) Facts {
+	at := slices.IndexFunc(f, func(o Object) bool { return o.Name == object })
 	if at < 0 {
-		at = len(*f)
-		*f = append(*f, Object{Name: object})
+		at = len(f)
+		f = append(f, Object{Name: object})
 	}
 	if property != "" {
-		(*f)[at].Properties = append((*f)[at].Properties, Property{property, value})
+		f[at].Properties = append(f[at].Properties, Property{property, value})
 	}
+	return f
 }
 
 // Has reports whether there is an object of this name, whatever its case.
@@ -54,6 +56,20 @@ func (f Facts) Tables() []string {
 	for _, object := range f {
 		if name, ok := strings.CutPrefix(object.Name, Table); ok {
 			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Owned lists, in lower case, the objects of a kind that belong to the first table: "column ", say.
+func (f Facts) Owned(kind string) []string {
+	var names []string
+	for i, object := range f {
+		if i > 0 && strings.HasPrefix(object.Name, Table) {
+			break
+		}
+		if name, ok := strings.CutPrefix(object.Name, kind); ok {
+			names = append(names, strings.ToLower(name))
 		}
 	}
 	return names

@@ -18,7 +18,7 @@ func Fold(text string) string {
 
 // unwrap removes the parentheses around a single token, around what is in parentheses already, and around everything.
 func unwrap(words []string) []string {
-	for open := len(words) - 1; open >= 0; open-- { // inner ones first
+	for open := range slices.Backward(words) { // inner ones first
 		if words[open] != "(" {
 			continue
 		}

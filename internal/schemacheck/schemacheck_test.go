@@ -1,6 +1,7 @@
 package schemacheck_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,11 +38,15 @@ func TestFacts(t *testing.T) {
 	facts := parse(t, wanted)
 	assert.Equal(t, facts, parse(t, facts.String()))
 	assert.Equal(t, []string{"box", "box_waiting"}, facts.Tables())
+	assert.Equal(t, []string{"id", "lane"}, facts.Owned("column "))
+	assert.True(t, facts.Has("table BOX"))
+	assert.False(t, facts.Has("table bo"))
+	assert.Equal(t, facts.String(), strings.NewReplacer("{{table}}", "app.box", "{{name}}", "box").Replace(parse(t, strings.ReplaceAll(wanted, "table box", "table app.box")).Template("app.box")))
 	var built schemacheck.Facts
-	built.Add("table box", "storage", "permanent")
-	built.Add("column id", "type", "bigint")
-	built.Add("column id", "default", "a: b")
-	built.Add("table bare", "", "")
+	built = built.With("table box", "storage", "permanent")
+	built = built.With("column id", "type", "bigint")
+	built = built.With("column id", "default", "a: b")
+	built = built.With("table bare", "", "")
 	assert.Equal(t, "table box\n    storage: permanent\ncolumn id\n    type: bigint\n    default: a: b\ntable bare\n", built.String())
 	assert.Equal(t, built, parse(t, built.String()))
 

@@ -114,7 +114,7 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	want, err := schemacheck.Parse(outbox.RenderSQL(wantedFacts, s.table))
+	want, err := s.wanted()
 	if err != nil {
 		return err
 	}
@@ -136,6 +136,11 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	return found.Err(steps)
 }
 
+// wanted are the facts of this store's tables.
+func (s *Store) wanted() (schemacheck.Facts, error) {
+	return schemacheck.Parse(outbox.RenderSQL(wantedFacts, s.table))
+}
+
 // facts reads what the named tables are made of.
 func (s *Store) facts(ctx context.Context, conn *pgx.Conn, tables []string) (schemacheck.Facts, error) {
 	rows, err := conn.Query(ctx, s.sql.facts, tables)
@@ -147,7 +152,7 @@ func (s *Store) facts(ctx context.Context, conn *pgx.Conn, tables []string) (sch
 		object, property, value string
 	)
 	_, err = pgx.ForEachRow(rows, []any{&object, &property, &value}, func() error {
-		live.Add(object, property, value)
+		live = live.With(object, property, value)
 		return nil
 	})
 	return live, err

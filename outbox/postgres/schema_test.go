@@ -11,9 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // TestWantedFacts keeps schema.facts to what the migrations make; FANOUT_UPDATE_GOLDEN writes it anew.
@@ -75,7 +73,7 @@ func relayRole(t *testing.T, store *Store) string {
 	}
 	run("CREATE ROLE " + role)
 	t.Cleanup(func() { run("DROP OWNED BY " + role); run("DROP ROLE " + role) })
-	want, err := schemacheck.Parse(outbox.RenderSQL(wantedFacts, store.table))
+	want, err := store.wanted()
 	require.NoError(t, err)
 	for _, table := range want.Tables() {
 		run("GRANT SELECT, INSERT, UPDATE, DELETE ON " + table + " TO " + role)

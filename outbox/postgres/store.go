@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,6 +27,7 @@ type Store struct {
 	pool  *pgxpool.Pool
 	owned bool // the pool is ours to close
 	table string
+	now   func() time.Time // this process's clock, which only Diagnose looks at
 	sql   statements
 }
 
@@ -37,7 +39,8 @@ type statements struct {
 	wake, advance, park                                string
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
-	counts, lastErrors, backlog, facts, exclusive      string
+	counts, lastErrors, backlog, exclusive             string
+	facts, diagnose                                    string
 	find, matches, pick, unparkAlone                   string
 	moveGates, bringBack, openGates, giveUp            string
 	releaseKey, parkedKeys                             string
@@ -100,7 +103,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if err := outbox.CheckTable(table); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, table: table}
+	s := &Store{pool: pool, table: table, now: time.Now}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
@@ -109,7 +112,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"backlog": &s.sql.backlog,
-		"facts":   &s.sql.facts, "exclusive": &s.sql.exclusive,
+		"facts":   &s.sql.facts, "diagnose": &s.sql.diagnose, "exclusive": &s.sql.exclusive,
 		"find": &s.sql.find, "pick": &s.sql.pick, "unpark_alone": &s.sql.unparkAlone, "move_gates": &s.sql.moveGates,
 		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
 		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,

@@ -36,15 +36,15 @@ func (s *Store) facts(ctx context.Context, tables []string) (schemacheck.Facts, 
 		table, isTable := strings.CutPrefix(object, schemacheck.Table)
 		switch {
 		case property != "text":
-			live.Add(object, property, value)
+			live = live.With(object, property, value)
 		case isTable:
 			owner := ""
 			if !strings.EqualFold(table, tables[0]) {
 				owner = " of " + table
 			}
-			addTable(&live, owner, schemacheck.Scan(value))
+			live = addTable(live, owner, schemacheck.Scan(value))
 		default:
-			addIndex(&live, object, schemacheck.Scan(value))
+			live = addIndex(live, object, schemacheck.Scan(value))
 		}
 		return err
 	}, s.sql.facts, sql.Named("tables", string(names)))
@@ -52,19 +52,20 @@ func (s *Store) facts(ctx context.Context, tables []string) (schemacheck.Facts, 
 }
 
 // addTable adds what only the text of a CREATE TABLE tells: collations, generated expressions, constraints.
-func addTable(facts *schemacheck.Facts, owner string, text []schemacheck.Token) {
+func addTable(facts schemacheck.Facts, owner string, text []schemacheck.Token) schemacheck.Facts {
 	for _, item := range split(schemacheck.Group(text, indexOf(text, "("))) {
 		switch item[0].Word() {
 		case "constraint":
-			facts.Add("constraint "+item[1].Word(), "definition", schemacheck.Text(item[2:]))
+			facts = facts.With("constraint "+item[1].Word(), "definition", schemacheck.Text(item[2:]))
 		case "check", "unique", "primary", "foreign": // no name, so nobody asks for it
 		default:
-			addColumn(facts, "column "+item[0].Word()+owner, item)
+			facts = addColumn(facts, "column "+item[0].Word()+owner, item)
 		}
 	}
+	return facts
 }
 
-func addColumn(facts *schemacheck.Facts, object string, text []schemacheck.Token) {
+func addColumn(facts schemacheck.Facts, object string, text []schemacheck.Token) schemacheck.Facts {
 	for i, depth := 1, 0; i < len(text); i++ {
 		switch text[i].Word() {
 		case "(":
@@ -72,32 +73,34 @@ func addColumn(facts *schemacheck.Facts, object string, text []schemacheck.Token
 		case ")":
 			depth--
 		case "autoincrement":
-			facts.Add(object, "autoincrement", "yes")
+			facts = facts.With(object, "autoincrement", "yes")
 		case "collate":
 			if depth == 0 && i+1 < len(text) {
-				facts.Add(object, "collation", strings.ToUpper(text[i+1].Word()))
+				facts = facts.With(object, "collation", strings.ToUpper(text[i+1].Word()))
 			}
 		case "as":
 			if depth == 0 {
-				facts.Add(object, "generated", schemacheck.Text(schemacheck.Group(text, i+1)))
+				facts = facts.With(object, "generated", schemacheck.Text(schemacheck.Group(text, i+1)))
 			}
 		}
 	}
+	return facts
 }
 
 // addIndex reads CREATE [UNIQUE] INDEX name ON table (columns) [WHERE predicate].
-func addIndex(facts *schemacheck.Facts, object string, text []schemacheck.Token) {
+func addIndex(facts schemacheck.Facts, object string, text []schemacheck.Token) schemacheck.Facts {
 	unique := "no"
 	if len(text) > 1 && text[1].Word() == "unique" {
 		unique = "yes"
 	}
 	open := indexOf(text, "(")
 	columns := schemacheck.Group(text, open)
-	facts.Add(object, "unique", unique)
-	facts.Add(object, "columns", schemacheck.Text(columns))
+	facts = facts.With(object, "unique", unique)
+	facts = facts.With(object, "columns", schemacheck.Text(columns))
 	if rest := text[min(len(text), open+len(columns)+2):]; len(rest) > 1 && rest[0].Word() == "where" {
-		facts.Add(object, "predicate", schemacheck.Text(rest[1:]))
+		facts = facts.With(object, "predicate", schemacheck.Text(rest[1:]))
 	}
+	return facts
 }
 
 func indexOf(text []schemacheck.Token, word string) int {

@@ -104,27 +104,27 @@ var spoils = map[outbox.Dialect][]spoil{
 			"CREATE TABLE {t}_notes (note TEXT)",
 		}},
 		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing"}},
-		{statements: []string{reword("{t}", "attempts          INTEGER", "attempts TEXT")}, wants: []string{"column attempts: type is TEXT, want INTEGER"}},
-		{statements: []string{reword("{t}", "stream            TEXT    NOT NULL", "stream TEXT")}, wants: []string{"column stream: nullable is yes, want no"}},
-		{statements: []string{reword("{t}", "'pending'", "'failed'")}, wants: []string{
+		{statements: []string{reword("attempts          INTEGER", "attempts TEXT")}, wants: []string{"column attempts: type is TEXT, want INTEGER"}},
+		{statements: []string{reword("stream            TEXT    NOT NULL", "stream TEXT")}, wants: []string{"column stream: nullable is yes, want no"}},
+		{statements: []string{reword("'pending'", "'failed'")}, wants: []string{
 			"column status: default is 'failed', want 'pending'",
 			"constraint {t}_status: definition is CHECK (status IN ('failed', 'processing', 'published', 'failed', 'abandoned')), " +
 				"want CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned'))",
 		}},
 		{
-			statements: []string{reword("{t}", "crashes           INTEGER NOT NULL DEFAULT 0", "crashes INTEGER NOT NULL")},
+			statements: []string{reword("crashes           INTEGER NOT NULL DEFAULT 0", "crashes INTEGER NOT NULL")},
 			wants:      []string{"column crashes: default is none, want 0"},
 		},
-		{statements: []string{reword("{t}", " AUTOINCREMENT", "")}, wants: []string{"column id: autoincrement is none, want yes"}},
-		{statements: []string{reword("{t}", " COLLATE NOCASE", " /* COLLATE NOCASE */")}, wants: []string{"column message_id: collation is none, want NOCASE"}},
+		{statements: []string{reword(" AUTOINCREMENT", "")}, wants: []string{"column id: autoincrement is none, want yes"}},
+		{statements: []string{reword(" COLLATE NOCASE", " /* COLLATE NOCASE */")}, wants: []string{"column message_id: collation is none, want NOCASE"}},
 		{
-			statements: []string{reword("{t}", "priority < 0 THEN 1", "priority < -9 THEN 1")},
+			statements: []string{reword("priority < 0 THEN 1", "priority < -9 THEN 1")},
 			wants: []string{"column lane: generated is CASE WHEN priority < -9 THEN 1 WHEN priority > 0 AND ordering_key IS NULL THEN 2 ELSE 0 END, " +
 				"want CASE WHEN priority < 0 THEN 1 WHEN priority > 0 AND ordering_key IS NULL THEN 2 ELSE 0 END"},
 		},
-		{statements: []string{reword("{t}", "CONSTRAINT {t}_lease CHECK", "CHECK")}, wants: []string{"constraint {t}_lease: missing"}},
+		{statements: []string{reword("CONSTRAINT {t}_lease CHECK", "CHECK")}, wants: []string{"constraint {t}_lease: missing"}},
 		{
-			statements: []string{reword("{t}", "UNIQUE (message_id, target_broker)", "UNIQUE (target_broker, message_id)")},
+			statements: []string{reword("UNIQUE (message_id, target_broker)", "UNIQUE (target_broker, message_id)")},
 			wants:      []string{"constraint {t}_once: definition is UNIQUE (target_broker, message_id), want UNIQUE (message_id, target_broker)"},
 		},
 		{statements: []string{"DROP INDEX {t}_parked"}, wants: []string{"index {t}_parked: missing"}},
@@ -144,8 +144,8 @@ var spoils = map[outbox.Dialect][]spoil{
 }
 
 // reword changes the text by which SQLite knows a table, in one statement because the permission is the connection's.
-func reword(table, old, text string) string {
+func reword(old, text string) string {
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 	return "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, " + quote(old) + ", " + quote(text) +
-		") WHERE name = '" + table + "'; CREATE TABLE reread (x); DROP TABLE reread; PRAGMA writable_schema = RESET"
+		") WHERE name = '{t}'; CREATE TABLE reread (x); DROP TABLE reread; PRAGMA writable_schema = RESET"
 }
