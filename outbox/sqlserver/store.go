@@ -34,6 +34,7 @@ type statements struct {
 	exchange                                        map[parts]string
 	renew, ready, park                              string
 	purgePublished, purgeAbandoned, finishedBrokers string
+	backlog                                         string
 	take, release                                   string
 	counts, lastErrors                              string
 	migrate, record, check, replica, applied        string
@@ -52,7 +53,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	s := &Store{db: db, table: table}
 	s.sql.exchange = exchangeTexts(table)
 	for name, text := range map[string]*string{
-		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers,
+		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog,
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "check": &s.sql.check, "replica": &s.sql.replica, "applied": &s.sql.applied,
 	} {

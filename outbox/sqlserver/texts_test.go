@@ -25,7 +25,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 	require.NoError(t, err)
 	texts = map[string]string{
 		"renew": store.sql.renew, "ready": store.sql.ready, "park": store.sql.park, "purge published": store.sql.purgePublished,
-		"purge abandoned": store.sql.purgeAbandoned, "finished brokers": store.sql.finishedBrokers, "take": store.sql.take,
+		"purge abandoned": store.sql.purgeAbandoned, "finished brokers": store.sql.finishedBrokers, "backlog": store.sql.backlog, "take": store.sql.take,
 		"release": store.sql.release, "counts": store.sql.counts, "last errors": store.sql.lastErrors,
 		"migrate": store.sql.migrate, "record": store.sql.record, "check": store.sql.check, "replica": store.sql.replica,
 		"applied": store.sql.applied,
