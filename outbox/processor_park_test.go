@@ -148,3 +148,21 @@ func TestProcessorParksTheKeyOfAnAbandonedMessage(t *testing.T) {
 		r.stop()
 	})
 }
+
+// Nor do the rows of that key hold up the backfill of others, although it waits for what is before it in the normal lane.
+func TestProcessorBackfillPassesAKeyThatParks(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+			if m.ID == "a-0" {
+				return brokers.Permanent(errors.New("refused"))
+			}
+			return nil
+		}}
+		r := start(t, path, broker, outbox.Policy{ParkAbandoned: true, PollMax: time.Minute})
+		r.fill("a", "a", 3, 0, 0)
+		r.fill("low", "b", 3, -1, 0)
+		r.until(10*time.Minute, func() bool { return r.open() == "2" })
+		assert.Equal(t, names("low", 3), of(broker.delivered(), "low"))
+		r.stop()
+	})
+}

@@ -106,8 +106,10 @@ type Batch struct {
 	Waiting int
 	// Gated is true when the broker has parked rows.
 	Gated bool
-	// AheadWaits is true for a lane of ClassBackfill that is held back by a waiting row of ClassNormal: rows with a key wait
-	// for all earlier rows of the normal lane, and parking that one lets them go on.
+	// AheadWaits is true when the classes of the lane's keys hold each other back: for a lane of ClassBackfill, whose rows with
+	// a key wait for all earlier rows of the normal lane, when the first of those waits; for a lane of ClassNormal when a row
+	// waits for an earlier one of its key and of low priority, which waits for a time. Parking the backfill lane and then the
+	// normal lane lets the others go on.
 	AheadWaits bool
 	// Busy is true when another worker was claiming from the lane at this moment; nothing was claimed.
 	Busy bool

@@ -116,24 +116,28 @@ func (w *worker) claim(lane int, probe bool) *Claim {
 // park takes rows that wait out of the way where they fill the head of the lane, or hold back the backfill. done is true
 // when some were.
 func (w *worker) park(ctx context.Context, batch *Batch, claim *Claim) (done bool) {
-	lane := claim.Lane
+	lanes := []int{claim.Lane}
 	switch {
 	case batch.Busy || 2*len(batch.Messages) >= claim.Limit:
 		return false
-	case batch.AheadWaits:
-		lane %= w.store.Lanes() // of ClassNormal
+	case batch.AheadWaits: // in either class, and what is behind it in the other
+		normal := claim.Lane % w.store.Lanes()
+		lanes = []int{normal + int(ClassBackfill)*w.store.Lanes(), normal}
 	case claim.Unordered && batch.Waiting < unorderedWaiting, !claim.Unordered && (batch.Seen < claim.Window || 2*batch.Waiting < batch.Seen):
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
 	defer cancel()
-	parked, err := w.store.Park(ctx, &Claim{Broker: claim.Broker, Lane: lane, Window: parkWindow, Unordered: claim.Unordered})
-	if err != nil {
-		w.log.WarnContext(ctx, "cannot take waiting rows out of the way; trying again later", "error", err)
-		return false
+	for _, lane := range lanes {
+		parked, err := w.store.Park(ctx, &Claim{Broker: claim.Broker, Lane: lane, Window: parkWindow, Unordered: claim.Unordered})
+		if err != nil {
+			w.log.WarnContext(ctx, "cannot take waiting rows out of the way; trying again later", "error", err)
+			return done
+		}
+		done = done || parked > 0
+		w.gated = w.gated || done
 	}
-	w.gated = w.gated || parked > 0
-	return parked > 0
+	return done
 }
 
 // widen adapts the window: it grows while rows that must wait fill it, and shrinks when the claim comes back full.

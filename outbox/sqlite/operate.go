@@ -233,7 +233,7 @@ func (s *Store) ParkedKeys(ctx context.Context, broker string, limit int) ([]out
 
 // textList is how texts travel into a statement.
 func textList[T ~string](texts []T) string {
-	list, err := json.Marshal(texts)
+	list, err := json.Marshal(append([]T{}, texts...)) // none is an empty list, not null
 	if err != nil {
 		panic(fmt.Sprintf("texts always encode: %v", err))
 	}
