@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// none is the value of a property that an object does not have.
-const none = "none"
+// None is the value of a property that an object does not have.
+const None = "none"
 
 // Differences lists, for people, what of the wanted facts is missing in a live schema or different there. Objects that the
 // live schema has beyond them are its owner's business; a property that a wanted object should not have, such as a default,
@@ -61,5 +61,5 @@ func (o Object) Value(property string) string {
 			return p.Value
 		}
 	}
-	return none
+	return None
 }

@@ -45,10 +45,17 @@ func (f Facts) With(object, property, value string) Facts {
 	return f
 }
 
-// Has reports whether there is an object of this name, whatever its case.
-func (f Facts) Has(object string) bool {
-	return slices.ContainsFunc(f, func(o Object) bool { return strings.EqualFold(o.Name, object) })
+// Find returns the object of this name, whatever its case; the zero Object where there is none.
+func (f Facts) Find(object string) Object {
+	at := slices.IndexFunc(f, func(o Object) bool { return strings.EqualFold(o.Name, object) })
+	if at < 0 {
+		return Object{}
+	}
+	return f[at]
 }
+
+// Has reports whether there is an object of this name, whatever its case.
+func (f Facts) Has(object string) bool { return f.Find(object).Name != "" }
 
 // Tables lists the names of the tables.
 func (f Facts) Tables() []string {

@@ -2,6 +2,7 @@ package schemacheck
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -75,4 +76,37 @@ func Group(tokens []Token, open int) []Token {
 		}
 	}
 	return nil
+}
+
+// Index is where the first token of this word stands, or the number of tokens where none does.
+func Index(tokens []Token, word string) int {
+	at := slices.IndexFunc(tokens, func(t Token) bool { return t.Word() == word })
+	if at < 0 {
+		return len(tokens)
+	}
+	return at
+}
+
+// Split cuts at the separators that stand in no parenthesis, and leaves out what is empty.
+func Split(tokens []Token, separator string) [][]Token {
+	var (
+		items        [][]Token
+		start, depth int
+	)
+	for i, token := range append(slices.Clip(tokens), Token{Text: separator}) {
+		switch token.Text {
+		case "(":
+			depth++
+		case ")":
+			depth--
+		case separator:
+			if depth == 0 {
+				if i > start {
+					items = append(items, tokens[start:i])
+				}
+				start = i + 1
+			}
+		}
+	}
+	return items
 }

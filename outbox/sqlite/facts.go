@@ -53,7 +53,7 @@ func (s *Store) facts(ctx context.Context, tables []string) (schemacheck.Facts, 
 
 // addTable adds what only the text of a CREATE TABLE tells: collations, generated expressions, constraints.
 func addTable(facts schemacheck.Facts, owner string, text []schemacheck.Token) schemacheck.Facts {
-	for _, item := range split(schemacheck.Group(text, indexOf(text, "("))) {
+	for _, item := range schemacheck.Split(schemacheck.Group(text, schemacheck.Index(text, "(")), ",") {
 		switch item[0].Word() {
 		case "constraint":
 			facts = facts.With("constraint "+item[1].Word(), "definition", schemacheck.Text(item[2:]))
@@ -93,7 +93,7 @@ func addIndex(facts schemacheck.Facts, object string, text []schemacheck.Token) 
 	if len(text) > 1 && text[1].Word() == "unique" {
 		unique = "yes"
 	}
-	open := indexOf(text, "(")
+	open := schemacheck.Index(text, "(")
 	columns := schemacheck.Group(text, open)
 	facts = facts.With(object, "unique", unique)
 	facts = facts.With(object, "columns", schemacheck.Text(columns))
@@ -101,38 +101,4 @@ func addIndex(facts schemacheck.Facts, object string, text []schemacheck.Token) 
 		facts = facts.With(object, "predicate", schemacheck.Text(rest[1:]))
 	}
 	return facts
-}
-
-func indexOf(text []schemacheck.Token, word string) int {
-	for i, token := range text {
-		if token.Word() == word {
-			return i
-		}
-	}
-	return len(text)
-}
-
-// split cuts at the commas that stand in no parenthesis.
-func split(text []schemacheck.Token) [][]schemacheck.Token {
-	var (
-		items        [][]schemacheck.Token
-		start, depth int
-	)
-	for i, token := range text {
-		switch token.Text {
-		case "(":
-			depth++
-		case ")":
-			depth--
-		case ",":
-			if depth == 0 && i > start {
-				items = append(items, text[start:i])
-				start = i + 1
-			}
-		}
-	}
-	if start < len(text) {
-		items = append(items, text[start:])
-	}
-	return items
 }

@@ -12,7 +12,7 @@ type spoil struct {
 	statements []string
 	// fails is true when the last statement is meant to fail, and what it leaves behind is the point.
 	fails bool
-	// wants is what a check then says, beyond what it said before. Without any, the spoil is harmless.
+	// wants is how what a check then says, beyond what it said before, begins. Without any, the spoil is harmless.
 	wants []string
 }
 
@@ -139,6 +139,55 @@ var spoils = map[outbox.Dialect][]spoil{
 		{
 			statements: []string{"DROP INDEX {t}_waiting_key", "CREATE INDEX {t}_waiting_key ON {t}_waiting (target_broker, ordering_key)"},
 			wants:      []string{"index {t}_waiting_key: unique is no, want yes"},
+		},
+	},
+	outbox.SQLServer: {
+		{statements: []string{
+			"ALTER TABLE {t} ADD note nvarchar(10) NOT NULL CONSTRAINT note_{f} DEFAULT N''", "CREATE INDEX note_{f} ON {t} (status, note)",
+			"ALTER TABLE {t} ADD CONSTRAINT good_note_{f} CHECK (note <> N'bad')",
+		}},
+		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing"}},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN headers nvarchar(100) NULL"}, wants: []string{"column headers: type is nvarchar(100), want nvarchar(max)"}},
+		{
+			statements: []string{"ALTER TABLE {t} ALTER COLUMN stream nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL"},
+			wants:      []string{"column stream: nullable is yes, want no"},
+		},
+		{
+			statements: []string{"ALTER TABLE {t} ALTER COLUMN correlation_id nvarchar(512) COLLATE Latin1_General_100_CI_AS NULL"},
+			wants:      []string{"column correlation_id: collation is Latin1_General_100_CI_AS, want Latin1_General_100_BIN2"},
+		},
+		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_default_crashes"}, wants: []string{"column crashes: default is none, want 0"}},
+		{statements: []string{"ALTER TABLE {t} ADD CONSTRAINT more_{f} DEFAULT N'none' FOR last_error"}, wants: []string{"column last_error: default is "}},
+		{
+			statements: []string{
+				"DROP INDEX {t}_open ON {t}", "ALTER TABLE {t} DROP COLUMN lane",
+				"ALTER TABLE {t} ADD lane AS (CONVERT(int, SUBSTRING(HASHBYTES('MD5', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 7) PERSISTED NOT NULL",
+				"CREATE INDEX {t}_open ON {t} (target_broker, lane, id) INCLUDE (status, locked_until, available_at, ordering_key, crashes) " +
+					"WHERE finished_at IS NULL AND parked = 0",
+			},
+			wants: []string{"column lane: computed is "},
+		},
+		{
+			statements: []string{"DROP INDEX {t}_finished ON {t}", "CREATE INDEX {t}_finished ON {t} (target_broker, finished_at) WHERE finished_at IS NOT NULL"},
+			wants:      []string{"index {t}_finished: columns is target_broker, finished_at, want target_broker, status, finished_at"},
+		},
+		{
+			statements: []string{"DROP INDEX {t}_backfill ON {t}", "CREATE INDEX {t}_backfill ON {t} (target_broker, key_hash, id) WHERE finished_at IS NULL"},
+			wants:      []string{"index {t}_backfill: predicate is "},
+		},
+		{
+			statements: []string{
+				"DROP INDEX {t}_waiting_key ON {t}_waiting",
+				"CREATE INDEX {t}_waiting_key ON {t}_waiting (target_broker, key_hash) WHERE ordering_key IS NOT NULL",
+			},
+			wants: []string{"index {t}_waiting_key: unique is no, want yes"},
+		},
+		{statements: []string{"ALTER INDEX {t}_waiting_wake ON {t}_waiting DISABLE"}, wants: []string{"index {t}_waiting_wake: enabled is no, want yes"}},
+		{statements: []string{"DROP INDEX {t}_parked ON {t}"}, wants: []string{"index {t}_parked: missing"}},
+		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease"}, wants: []string{"constraint {t}_lease: missing"}},
+		{
+			statements: []string{"ALTER TABLE {t} NOCHECK CONSTRAINT {t}_status"},
+			wants:      []string{"constraint {t}_status: enabled is no, want yes", "constraint {t}_status: trusted is no, want yes"},
 		},
 	},
 }
