@@ -45,6 +45,7 @@ var operateTests = []test{
 	{name: "ParkedReleaseOfMany", run: testParkedReleaseMany},
 	{name: "ParkedReleaseAfterPurge", run: testParkedReleasePurged},
 	{name: "ParkedKeys", run: testParkedKeys},
+	{name: "ByHand", run: testByHand},
 	{name: "WhileClaimsRun", run: testOperateRace},
 	{name: "OfSeveralBrokersAtOnce", run: testOperateBrokersRace},
 	{name: "PurgedMeanwhile", run: testOperatePurgeRace},

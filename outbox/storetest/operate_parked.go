@@ -159,6 +159,31 @@ func testParkedReleasePurged(t *table) {
 	t.clean()
 }
 
+// What docs/plain-sql.md says about statements by hand.
+func testByHand(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	t.failHead(ids[0])
+	require.Equal(t, 2, t.park())
+	t.exec("UPDATE {t} SET status = 'pending', locked_until = NULL, available_at = NULL, attempts = 0, crashes = 0 WHERE id = ?", ids[0])
+	t.nothing("its gate is still closed")
+	t.exec("UPDATE {t}_waiting SET wake_at = since WHERE ordering_key = ?", k)
+	assert.Equal(t, []int{t.lane}, t.ready())
+	t.next(ids[0])
+	t.next(ids[1])
+
+	ids = t.add(k, k)
+	t.abandonAndPark(ids[0])
+	require.Equal(t, 1, t.park())
+	t.exec("UPDATE {t} SET status = 'pending', finished_at = NULL, locked_until = NULL, attempts = 0, crashes = 0 WHERE id = ?", ids[0])
+	t.next(ids[0])
+	t.nothing("the key still waits for a word")
+	t.exec("UPDATE {t}_waiting SET wake_at = since WHERE ordering_key = ?", k)
+	assert.Empty(t, t.parkedKeys())
+	t.next(ids[1])
+	t.clean()
+}
+
 func testParkedKeys(t *table) {
 	assert.Empty(t, t.parkedKeys())
 	k := t.keys(4)
