@@ -16,10 +16,12 @@ import (
 )
 
 // An Engine runs one processor for each pair of database and broker. While it runs, it enters this process in the list of
-// instances of each database whose store is a [Registry].
+// instances of each database whose store is a [Registry], and warns of rows for brokers that it does not have in each whose
+// store is an [Inspector].
 type Engine struct {
 	processors []*Processor
 	presences  []*presence
+	orphans    []*orphans
 }
 
 // EngineConfig is what an engine needs.
@@ -58,6 +60,9 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 			here = newPresence(registry, database, cfg, id)
 			engine.presences = append(engine.presences, here)
 		}
+		if inspector, ok := cfg.Stores[database].(Inspector); ok {
+			engine.orphans = append(engine.orphans, newOrphans(inspector, database, cfg))
+		}
 		for _, broker := range slices.Sorted(maps.Keys(cfg.Brokers)) {
 			processor, err := NewProcessor(ProcessorConfig{
 				Database: database, Broker: broker, Store: cfg.Stores[database],
@@ -85,6 +90,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	for _, presence := range e.presences {
 		watch.Go(func() { presence.run(here) })
+	}
+	for _, orphans := range e.orphans {
+		watch.Go(func() { orphans.run(ctx) })
 	}
 	var group errgroup.Group
 	for _, processor := range e.processors {

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -301,15 +300,15 @@ type Registry interface {
 	Instances(ctx context.Context) ([]Instance, error)
 }
 
-// ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is "fanout migrate".
-var ErrSchema = errors.New("the outbox schema is not up to date: run \"fanout migrate\"")
-
 // A Schema keeps the table's definition.
 type Schema interface {
 	// Migrate brings the schema up to date and returns the names of the steps that it applied. It is idempotent and safe
 	// to run from several processes at once.
 	Migrate(ctx context.Context) ([]string, error)
-	// Check compares the live schema with what this version needs. The error wraps ErrSchema and names each difference.
+	// Check compares the live schema with what this version needs: tables, columns with their types, defaults and generated
+	// expressions, indexes, constraints. What the schema has beyond that is no error. It needs no right but to look at the
+	// catalog. The error is a [*SchemaError] that names each difference, unless the database could not be asked, or is a read
+	// replica, on which nothing could be claimed.
 	Check(ctx context.Context) error
 }
 
@@ -319,5 +318,6 @@ type FullStore interface {
 	Purger
 	Inspector
 	Schema
+	Diagnoser
 	Dialect() Dialect
 }

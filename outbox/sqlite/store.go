@@ -35,14 +35,15 @@ var _ outbox.FullStore = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	look, lookUnordered, lookGates, window, windowUnordered, claim                 string
-	wake, setParked, dropLoners, gates, restGates                                  string
-	letThrough, moveGate, dropGate, park, parkGates                                string
-	markPublished, markOther, parkAbandoned, unparkBefore, renew, ready            string
-	find, findRows, findIDs, pick, turnBackGates, bringBack                        string
-	openGates, giveUp, releaseKey, parkedKeys                                      string
-	heartbeat, leave, forgetInstances, instances                                   string
-	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock, check string
+	look, lookUnordered, lookGates, window, windowUnordered, claim          string
+	wake, setParked, dropLoners, gates, restGates                           string
+	letThrough, moveGate, dropGate, park, parkGates                         string
+	markPublished, markOther, parkAbandoned, unparkBefore, renew, ready     string
+	find, findRows, findIDs, pick, turnBackGates, bringBack                 string
+	openGates, giveUp, releaseKey, parkedKeys                               string
+	heartbeat, leave, forgetInstances, instances                            string
+	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
+	facts, diagnose                                                         string
 }
 
 // An Option refines a store.
@@ -76,7 +77,7 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 		"purge": &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
-		"check": &s.sql.check,
+		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 	} {
 		*text = readSQL(name, table)
 	}

@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -24,6 +25,7 @@ var sqlFiles embed.FS
 type Store struct {
 	db    *sql.DB
 	table string
+	now   func() time.Time // this process's clock, which only Diagnose looks at
 	sql   statements
 }
 
@@ -37,7 +39,8 @@ type statements struct {
 	backlog                                         string
 	take, release                                   string
 	counts, lastErrors                              string
-	migrate, record, check, replica, applied        string
+	migrate, record, replica, applied               string
+	facts, compare, diagnose, clock, rights         string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
@@ -50,12 +53,13 @@ func New(db *sql.DB, table string) (*Store, error) {
 	if err := outbox.CheckTable(table); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, table: table}
+	s := &Store{db: db, table: table, now: time.Now}
 	s.sql.exchange = exchangeTexts(table)
 	for name, text := range map[string]*string{
 		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog,
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"migrate": &s.sql.migrate, "record": &s.sql.record, "check": &s.sql.check, "replica": &s.sql.replica, "applied": &s.sql.applied,
+		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
+		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
 	} {
 		*text = batchText(table, name)
 	}

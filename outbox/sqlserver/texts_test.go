@@ -27,15 +27,16 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"renew": store.sql.renew, "ready": store.sql.ready, "park": store.sql.park, "purge published": store.sql.purgePublished,
 		"purge abandoned": store.sql.purgeAbandoned, "finished brokers": store.sql.finishedBrokers, "backlog": store.sql.backlog, "take": store.sql.take,
 		"release": store.sql.release, "counts": store.sql.counts, "last errors": store.sql.lastErrors,
-		"migrate": store.sql.migrate, "record": store.sql.record, "check": store.sql.check, "replica": store.sql.replica,
-		"applied": store.sql.applied,
+		"migrate": store.sql.migrate, "record": store.sql.record, "replica": store.sql.replica,
+		"applied": store.sql.applied, "facts": store.sql.facts, "diagnose": store.sql.diagnose, "clock": store.sql.clock, "rights": store.sql.rights,
+		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
 	}
 	purge := []string{"broker", "limit", "retention_seconds", "retention_micros"}
 	params = map[string][]string{
 		"renew": {"broker", "lane", "claim_lock", "token", "first", "last", "lease_seconds", "lease_micros"},
 		"park":  {"broker", "lane", "claim_lock", "window", "unordered"},
 		"ready": {"broker"}, "purge published": purge, "purge abandoned": purge, "take": {"lock"}, "release": {"lock"},
-		"migrate": {"lock"}, "record": {"version", "name"},
+		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
 	}
 	for p, text := range store.sql.exchange {
 		if p == (parts{}) {
@@ -76,7 +77,7 @@ func TestGolden(t *testing.T) {
 	steps, err := Migrations("app.outbox")
 	require.NoError(t, err)
 	for _, step := range steps {
-		golden(t, stepName(step)+".golden.sql", step.SQL)
+		golden(t, step.String()+".golden.sql", step.SQL)
 	}
 }
 
