@@ -39,6 +39,7 @@ type statements struct {
 	wake, advance, park                                string
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
+	purgeSettings, inspectSettings                     string
 	counts, lastErrors, backlog, exclusive             string
 	facts, diagnose                                    string
 	find, matches, pick, unparkAlone                   string
@@ -109,6 +110,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
 		"settings":       &s.sql.settings,
+		"purge_settings": &s.sql.purgeSettings, "inspect_settings": &s.sql.inspectSettings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"backlog": &s.sql.backlog,

@@ -5,7 +5,7 @@
 WITH lane AS MATERIALIZED (
     -- Does any key of the broker wait behind a gate? Has the lane's sibling of low priority work, or, for that one, from
     -- which row on has the lane itself?
-    SELECT EXISTS (SELECT FROM {{table}}_waiting WHERE target_broker = $1) AS gated
+    SELECT EXISTS (SELECT FROM (SELECT FROM {{table}}_waiting WHERE target_broker = $1 ORDER BY lane LIMIT 1) AS gate) AS gated
          , $2 < 4 AND EXISTS (SELECT FROM {{table}} WHERE target_broker = $1 AND lane = $2 + 4 AND finished_at IS NULL AND NOT parked) AS mixed
          , ahead.id AS ahead
          , coalesce(ahead.waits, false) AS ahead_waits

@@ -45,7 +45,7 @@ SELECT false
                            LIMIT 20000) AS head
                    WHERE status <> 'processing' AND greatest(locked_until, available_at) > statement_timestamp())
             ELSE 0 END
-     , EXISTS (SELECT FROM {{table}}_waiting WHERE target_broker = $1)
+     , EXISTS (SELECT FROM (SELECT FROM {{table}}_waiting WHERE target_broker = $1 ORDER BY lane LIMIT 1) AS gate)
      , false
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)

@@ -3,7 +3,7 @@
 -- $1 broker, $2 lane, $3 how many open rows to look at, $4 unordered: every row waits alone
 -- Plan: one range scan of {{name}}_open, one sort by key, one TID scan for the update.
 WITH lane AS MATERIALIZED (
-    SELECT EXISTS (SELECT FROM {{table}}_waiting WHERE target_broker = $1) AS gated
+    SELECT EXISTS (SELECT FROM (SELECT FROM {{table}}_waiting WHERE target_broker = $1 ORDER BY lane LIMIT 1) AS gate) AS gated
 ), win AS MATERIALIZED (
     SELECT m.ctid AS tid, m.id, m.message_id
          , CASE WHEN NOT $4::boolean THEN m.ordering_key END COLLATE "C" AS key
