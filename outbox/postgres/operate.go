@@ -204,6 +204,7 @@ func (s *Store) locked(ctx context.Context, brokers []string, f func(pgx.Tx) err
 	slices.Sort(locks)
 	return s.transaction(ctx, func(tx pgx.Tx) error {
 		var batch pgx.Batch
+		batch.Queue(s.sql.operateSettings)
 		for _, lock := range slices.Compact(locks) {
 			batch.Queue(s.sql.lock, lock)
 		}
