@@ -20,7 +20,8 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore] and is safe for concurrent use.
+// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore], [outbox.Operator]
+// and [outbox.Registry], and is safe for concurrent use.
 type Store struct {
 	db    *sql.DB
 	table string
@@ -37,6 +38,9 @@ type statements struct {
 	take, release                                   string
 	counts, lastErrors                              string
 	migrate, record, check, replica, applied        string
+	find, matches, bringBack, giveUp                string
+	releaseKey, parkedKeys                          string
+	heartbeat, leave, instances                     string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
@@ -55,9 +59,11 @@ func New(db *sql.DB, table string) (*Store, error) {
 		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers,
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "check": &s.sql.check, "replica": &s.sql.replica, "applied": &s.sql.applied,
+		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "instances": &s.sql.instances,
 	} {
 		*text = batchText(table, name)
 	}
+	operateTexts(&s.sql, table)
 	purge := batchText(table, "purge")
 	s.sql.purgePublished = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusPublished))
 	s.sql.purgeAbandoned = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusAbandoned))

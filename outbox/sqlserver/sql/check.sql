@@ -2,7 +2,7 @@
 -- this text is a syntax error.
 SELECT what AS fanout_missing
   FROM (SELECT 1 AS kind, CONCAT(N'table ', needed.name) AS what
-          FROM (VALUES (N'{{table}}'), (N'{{table}}_waiting')) AS needed (name)
+          FROM (VALUES (N'{{table}}'), (N'{{table}}_waiting'), (N'{{table}}_instances')) AS needed (name)
          WHERE OBJECT_ID(needed.name) IS NULL
          UNION ALL
         SELECT 2, CONCAT(N'column ', needed.name)
@@ -28,12 +28,22 @@ SELECT what AS fanout_missing
                             WHERE c.object_id = OBJECT_ID(N'{{table}}_waiting')
                               AND c.name = needed.name COLLATE Latin1_General_100_BIN2)
          UNION ALL
-        SELECT 4, CONCAT(N'index ', needed.name)
+        SELECT 4, CONCAT(N'column {{name}}_instances.', needed.name)
+          FROM OPENJSON(N'["instance_id", "name", "host", "pid", "version", "started_at", "seen_at", "work"]')
+               WITH (name nvarchar(128) '$') AS needed
+         WHERE OBJECT_ID(N'{{table}}_instances') IS NOT NULL
+           AND NOT EXISTS (SELECT 1
+                             FROM sys.columns AS c
+                            WHERE c.object_id = OBJECT_ID(N'{{table}}_instances')
+                              AND c.name = needed.name COLLATE Latin1_General_100_BIN2)
+         UNION ALL
+        SELECT 5, CONCAT(N'index ', needed.name)
           FROM (VALUES (N'{{table}}', N'{{name}}_pkey'), (N'{{table}}', N'{{name}}_once'), (N'{{table}}', N'{{name}}_open')
                      , (N'{{table}}', N'{{name}}_parked'), (N'{{table}}', N'{{name}}_backfill')
                      , (N'{{table}}', N'{{name}}_finished')
                      , (N'{{table}}_waiting', N'{{name}}_waiting_pkey'), (N'{{table}}_waiting', N'{{name}}_waiting_key')
-                     , (N'{{table}}_waiting', N'{{name}}_waiting_wake')) AS needed (owner, name)
+                     , (N'{{table}}_waiting', N'{{name}}_waiting_wake')
+                     , (N'{{table}}_instances', N'{{name}}_instances_pkey')) AS needed (owner, name)
          WHERE OBJECT_ID(needed.owner) IS NOT NULL
            AND NOT EXISTS (SELECT 1
                              FROM sys.indexes AS i
