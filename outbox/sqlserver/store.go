@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -25,6 +26,7 @@ var sqlFiles embed.FS
 type Store struct {
 	db    *sql.DB
 	table string
+	now   func() time.Time // this process's clock, which only Diagnose looks at
 	sql   statements
 }
 
@@ -35,9 +37,11 @@ type statements struct {
 	exchange                                        map[parts]string
 	renew, ready, park                              string
 	purgePublished, purgeAbandoned, finishedBrokers string
+	backlog                                         string
 	take, release                                   string
 	counts, lastErrors                              string
-	migrate, record, check, replica, applied        string
+	migrate, record, replica, applied               string
+	facts, compare, diagnose, clock, rights         string
 	find, matches, bringBack, giveUp                string
 	releaseKey, parkedKeys                          string
 	heartbeat, leave, instances                     string
@@ -53,12 +57,13 @@ func New(db *sql.DB, table string) (*Store, error) {
 	if err := outbox.CheckTable(table); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, table: table}
+	s := &Store{db: db, table: table, now: time.Now}
 	s.sql.exchange = exchangeTexts(table)
 	for name, text := range map[string]*string{
-		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers,
+		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog,
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"migrate": &s.sql.migrate, "record": &s.sql.record, "check": &s.sql.check, "replica": &s.sql.replica, "applied": &s.sql.applied,
+		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
+		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "instances": &s.sql.instances,
 	} {
 		*text = batchText(table, name)
