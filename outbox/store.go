@@ -226,6 +226,8 @@ type FullStore interface {
 	Store
 	Purger
 	Inspector
+	Operator
+	Registry
 	Schema
 	Diagnoser
 	Dialect() Dialect
