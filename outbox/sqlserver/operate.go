@@ -55,9 +55,12 @@ func (s *Store) Replay(ctx context.Context, filter outbox.Filter, limit int) (in
 
 // Abandon implements outbox.Operator.
 func (s *Store) Abandon(ctx context.Context, filter outbox.Filter, reason string, limit int) (int, error) {
-	template := mssql.NVarCharMax(outbox.OperatorError(reason, time.Time{}, 0)) // the server fills in time and attempts
+	text, ok := strings.CutSuffix(outbox.OperatorError(reason, time.Time{}, 0), `"0001-01-01T00:00:00Z","attempt":0}`) // these the server fills in
+	if !ok {
+		return 0, fmt.Errorf("sqlserver: abandon: the error %q does not end with the time and the number of attempts", text)
+	}
 	return s.operate(ctx, filter, limit, action{
-		name: "abandon", statuses: []outbox.Status{outbox.StatusPending, outbox.StatusFailed}, text: s.sql.giveUp, args: []any{sql.Named("error", template)},
+		name: "abandon", statuses: []outbox.Status{outbox.StatusPending, outbox.StatusFailed}, text: s.sql.giveUp, args: []any{sql.Named("error", mssql.NVarCharMax(text))},
 	})
 }
 

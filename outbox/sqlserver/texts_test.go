@@ -106,7 +106,7 @@ func golden(t *testing.T, name, got string) {
 var (
 	literal  = regexp.MustCompile(`'(?:[^']|'')*'`)
 	variable = regexp.MustCompile(`@?@(\w+)`)
-	declared = regexp.MustCompile(`(?i)[,\s]@(\w+)\s+(?:bit|int|bigint|datetime2|nvarchar|table)\b`)
+	declared = regexp.MustCompile(`(?i)[,\s]@(\w+)\s+(?:bit|int|bigint|binary|datetime2|nvarchar|table)\b`)
 	argument = regexp.MustCompile(`@(Resource|LockMode|LockOwner|LockTimeout)\s*=`)
 )
 

@@ -1,6 +1,6 @@
 -- Abandon rows in the name of an operator. Runs under the lanes' locks.
--- @locks, @ids, @statuses, @waiting: see lock_lanes.sql and pick.sql; @error is what last_error becomes, but for the time and
--- the number of attempts
+-- @locks, @ids, @statuses, @waiting: see lock_lanes.sql and pick.sql; @error is what last_error becomes, up to the time and
+-- the number of attempts, which stand last
 -- Plan: the rows by {{name}}_pkey, the gates by {{name}}_waiting_pkey.
 DECLARE @operated_rows int;
 BEGIN TRY
@@ -12,7 +12,7 @@ BEGIN TRY
          , reason  = N'retry'
       FROM @picked AS p
      INNER JOIN {{table}}_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id;
-    SET @error = JSON_MODIFY(@error, '$.at', CONCAT(REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z'));
+    SET @error = CONCAT(@error, N'"', REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z","attempt":');
     UPDATE m
        SET status       = N'abandoned'
          , finished_at  = @now
@@ -21,7 +21,7 @@ BEGIN TRY
          , lock_token   = NULL
          , isolated     = 0
          , parked       = 0
-         , last_error   = JSON_MODIFY(@error, '$.attempt', m.attempts)
+         , last_error   = CONCAT(@error, m.attempts, N'}')
       FROM @picked AS p
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
     SET @operated_rows = @@ROWCOUNT;

@@ -374,7 +374,7 @@ DELETE w
          , reason  = N'retry'
       FROM @picked AS p
      INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id;
-    SET @error = JSON_MODIFY(@error, '$.at', CONCAT(REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z'));
+    SET @error = CONCAT(@error, N'"', REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z","attempt":');
     UPDATE m
        SET status       = N'abandoned'
          , finished_at  = @now
@@ -383,7 +383,7 @@ DELETE w
          , lock_token   = NULL
          , isolated     = 0
          , parked       = 0
-         , last_error   = JSON_MODIFY(@error, '$.attempt', m.attempts)
+         , last_error   = CONCAT(@error, m.attempts, N'}')
       FROM @picked AS p
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
     SET @operated_rows = @@ROWCOUNT;
