@@ -35,8 +35,8 @@ func open(t *testing.T, path string) (*sql.DB, *sqlite.Store) {
 func insert(t *testing.T, db *sql.DB, broker string, status outbox.Status, age time.Duration) {
 	t.Helper()
 	finished := sql.NullInt64{Int64: time.Now().Add(-age).UnixMicro(), Valid: status.Terminal()}
-	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, finished_at, published_at)
-		VALUES (?1, ?2, 's', 'T', x'', ?3, ?4, CASE WHEN ?3 = 'published' THEN ?4 END)`, uuid.NewString(), broker, string(status), finished)
+	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, finished_at, published_at, created_at)
+		VALUES (?1, ?2, 's', 'T', x'', ?3, ?4, CASE WHEN ?3 = 'published' THEN ?4 END, ?5)`, uuid.NewString(), broker, string(status), finished, time.Now().UnixMicro())
 	require.NoError(t, err)
 }
 

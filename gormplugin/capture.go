@@ -181,7 +181,9 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		source := a.facts.source(db.Statement.Context, a.value, a.expected)
 		switch {
 		case ours != nil:
-			ours.journal.Track(a.recorder, source, inherited)
+			if err := ours.journal.Track(a.recorder, source, inherited); err != nil {
+				return err
+			}
 		case foreign != nil:
 			for _, event := range a.recorder.Events() {
 				flush := uow.Flush{Raised: event, Source: source, Context: inherited}

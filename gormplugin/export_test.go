@@ -9,3 +9,10 @@ func NeedExactAllocations(t *testing.T) {
 		t.Skip("allocations are counted without the race detector and without coverage")
 	}
 }
+
+// Listeners is the number of functions that a plugin keeps for its commits.
+func (p *Plugin) Listeners() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.listeners)
+}

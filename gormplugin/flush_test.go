@@ -67,7 +67,7 @@ func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrd
 	for i := range orders {
 		orders[i].Raise(raise(i))
 		recorder, _ := uow.RecorderOf(reflect.ValueOf(&orders[i]).Elem())
-		journal.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-" + strconv.Itoa(i)}, &inherited)
+		require.NoError(t, journal.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-" + strconv.Itoa(i)}, &inherited))
 	}
 	flush := journal.Collect()
 	require.Len(t, flush, len(orders))
@@ -135,7 +135,7 @@ func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests wou
 	)
 	order.Raise(flushed{"1"})
 	recorder, _ := uow.RecorderOf(reflect.ValueOf(&order).Elem())
-	journal.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{})
+	require.NoError(t, journal.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{}))
 	allocations := testing.AllocsPerRun(1000, func() {
 		if _, err := p.write(ctx, inserter, &inserts{}, journal.Collect()); err != nil {
 			t.Fatal(err)

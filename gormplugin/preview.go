@@ -35,10 +35,10 @@ func Preview(tx *gorm.DB) ([]Captured, error) {
 		}
 		return nil, uow.ErrNoTransaction
 	}
-	if err := t.journal.Err(); err != nil {
+	flush := t.journal.Collect()
+	if err := t.refusal(flush); err != nil {
 		return nil, err
 	}
-	flush := t.journal.Collect()
 	captured := make([]Captured, len(flush))
 	for i := range flush {
 		rows, err := t.plugin.appendRows(nil, &flush[i])

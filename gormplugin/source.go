@@ -23,6 +23,7 @@ type facts struct {
 	name    string
 	keys    []*schema.Field
 	version *schema.Field // nil where the type has none
+	distant bool          // the version stands behind an embedded pointer
 }
 
 // sourceCache keeps the facts by type. The zero value is ready to use.
@@ -43,6 +44,7 @@ func (c *sourceCache) of(db *gorm.DB, t reflect.Type) (*facts, error) {
 		}
 	}
 	f := &facts{name: parsed.Name, keys: parsed.PrimaryFields, version: versionField(parsed)}
+	f.distant = f.version != nil && slices.ContainsFunc(f.version.StructField.Index, func(i int) bool { return i < 0 }) // GORM's mark
 	c.types.Store(t, f)
 	return f, nil
 }
@@ -91,6 +93,11 @@ func (f *facts) versionOf(ctx context.Context, value reflect.Value) *int64 {
 	if f.version == nil {
 		return nil
 	}
+	if f.distant { // ReflectValueOf would put a struct where the application has left nil
+		if version, _ := f.version.ValueOf(ctx, value); version == nil {
+			return nil
+		}
+	}
 	field := reflect.Indirect(f.version.ReflectValueOf(ctx, value))
 	if !field.IsValid() {
 		return nil
@@ -116,16 +123,22 @@ func formatKey(key any) string {
 		return strconv.FormatUint(uint64(k), 10)
 	case []byte:
 		return hex.EncodeToString(k)
+	case nil:
+		return ""
+	}
+	v := reflect.ValueOf(key)
+	if v.Kind() == reflect.Pointer && v.IsNil() { // before any method is called on it
+		return ""
+	}
+	switch k := key.(type) {
 	case fmt.Stringer:
 		return k.String()
 	case driver.Valuer:
 		if stored, err := k.Value(); err == nil {
 			return formatKey(stored)
 		}
-	case nil:
-		return ""
 	}
-	if v := reflect.ValueOf(key); v.Kind() == reflect.Pointer && !v.IsNil() {
+	if v.Kind() == reflect.Pointer {
 		return formatKey(v.Elem().Interface())
 	}
 	return fmt.Sprint(key)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
@@ -187,6 +188,31 @@ func TestTransactions(t *testing.T) {
 			}))
 			b.want("1: after the save", "2: after the save", "3: after the save")
 		},
+		"a variable that gets another key": func(b *bench) {
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				var o Order
+				for _, id := range []string{"1", "2"} {
+					o.ID = id
+					b.ok(tx.Create(raising(&o, "of "+id)).Error)
+					b.ok(tx.WithContext(envelope.WithCorrelationID(b.t.Context(), id)).Save(&o).Error)
+				}
+				raising(&o, "late")
+				return nil
+			}))
+			b.want("1: of 1", "2: of 2", "2: late")
+			assert.Equal(b.t, "1", *b.rows()[0].CorrelationID, "the last write of a row says in which context")
+		},
+		"a copy that becomes another aggregate": func(b *bench) {
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				original := order("1", "placed 1")
+				b.ok(tx.Create(original).Error)
+				copied := *original
+				copied.ID = "2"
+				b.ok(tx.Create(raising(&copied, "placed 2")).Error)
+				return tx.Save(raising(original, "copied 1")).Error
+			}))
+			b.want("1: placed 1", "2: placed 2", "1: copied 1")
+		},
 		"find in batches": func(b *bench) {
 			for _, id := range []string{"1", "2", "3", "4"} {
 				b.stored(id)
@@ -249,6 +275,7 @@ func TestTransactions(t *testing.T) {
 			b.ok(refused.Create(order("3", "b")).Error)
 			b.ok(refused.Rollback().Error)
 			cancel()
+			assert.Zero(b.t, b.plugin.Listeners(), "a relay that is started again and again leaves nothing behind")
 			b.ok(b.db.Create(placed("4")).Error)
 			assert.Equal(b.t, [][]string{{"default"}, {"default", "partner"}}, woken)
 		},

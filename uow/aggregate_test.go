@@ -79,7 +79,7 @@ func track(t *testing.T, j *uow.Journal, o *order) {
 	t.Helper()
 	recorder, ok := uow.RecorderOf(reflect.ValueOf(o).Elem())
 	require.True(t, ok)
-	j.Track(recorder, envelope.Source{Aggregate: "Order", ID: o.ID}, &envelope.Context{})
+	require.NoError(t, j.Track(recorder, envelope.Source{Aggregate: "Order", ID: o.ID}, &envelope.Context{}))
 }
 
 func data(flush []uow.Flush) []any {

@@ -1,7 +1,6 @@
 package uow
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +21,7 @@ type Journal struct {
 	after      []func()
 	failed     error // why the transaction must not commit
 	failedAt   uint64
+	ended      bool
 }
 
 // entry is one thing that the transaction wrote: an aggregate, or an event without one.
@@ -53,22 +53,25 @@ type savepoint struct {
 // its aggregate is written again.
 type span struct{ from, to uint64 }
 
-// Flush is one event that a commit is to write.
-type Flush struct {
-	*Raised
-	Source  envelope.Source
-	Context *envelope.Context // shared; read it only
-
-	recorder *Recorder
+// End notes that the transaction is about to commit or to roll back. What comes after would be in nobody's hands: Track,
+// Publish and AfterCommit return an error that wraps ErrNoTransaction.
+func (j *Journal) End() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ended = true
 }
 
 // Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the commit, is flushed as
 // raised by source.
-func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *envelope.Context) {
+func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *envelope.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.ended {
+		return errEnded
+	}
 	delete(j.missed, recorder)
 	j.entries = append(j.entries, entry{recorder: recorder, source: source, context: context, at: clock.Add(1)})
+	return nil
 }
 
 // Untouched notes that a statement on an aggregate changed no row, so that its events stay pending. name is for the
@@ -97,17 +100,25 @@ func (j *Journal) miss(recorder *Recorder, m miss) {
 }
 
 // Publish notes an event without an aggregate.
-func (j *Journal) Publish(event *Raised, context *envelope.Context) {
+func (j *Journal) Publish(event *Raised, context *envelope.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.ended {
+		return errEnded
+	}
 	j.entries = append(j.entries, entry{event: event, context: context, at: clock.Add(1)})
+	return nil
 }
 
 // AfterCommit keeps a function for after the commit. A rollback to a savepoint takes back those kept since.
-func (j *Journal) AfterCommit(f func()) {
+func (j *Journal) AfterCommit(f func()) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.ended {
+		return errEnded
+	}
 	j.after = append(j.after, f)
+	return nil
 }
 
 // Savepoint notes that a savepoint was set. Names may repeat; the last one of a name counts.
@@ -183,70 +194,6 @@ type SavepointError struct{ Name string }
 func (e *SavepointError) Error() string {
 	return fmt.Sprintf("uow: the transaction went back to savepoint %q, which was set behind GORM's back, so it is not known which events it undid: "+
 		"set savepoints with tx.SavePoint, tx.Transaction or a tx.Exec of its own", e.Name)
-}
-
-// Collect returns what a commit is to flush now, in the order in which it was raised. It changes nothing: should the
-// commit fail, everything is still pending.
-func (j *Journal) Collect() []Flush {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.entries) == 0 {
-		return nil
-	}
-	var (
-		flush []Flush
-		seen  map[*Recorder]struct{}
-	)
-	if len(j.entries) > 1 { // most transactions write one aggregate and need no map
-		seen = make(map[*Recorder]struct{}, len(j.entries))
-	}
-	for i := len(j.entries) - 1; i >= 0; i-- { // the last write of an aggregate counts
-		e := &j.entries[i]
-		if e.event != nil {
-			flush = append(flush, Flush{Raised: e.event, Context: e.context})
-			continue
-		}
-		if _, ok := seen[e.recorder]; ok {
-			continue
-		}
-		if seen != nil {
-			seen[e.recorder] = struct{}{}
-		}
-		flush = j.collect(flush, e)
-	}
-	InOrder(flush)
-	return flush
-}
-
-// InOrder sorts events into the order in which they were raised.
-func InOrder(flush []Flush) {
-	slices.SortFunc(flush, func(a, b Flush) int { return cmp.Compare(a.raisedAt, b.raisedAt) })
-}
-
-// collect appends the events of one aggregate that belong to the transaction.
-func (j *Journal) collect(flush []Flush, e *entry) []Flush {
-	e.recorder.mu.Lock()
-	defer e.recorder.mu.Unlock()
-	for _, event := range e.recorder.events {
-		if j.isUndone(event.raisedAt, e.at) {
-			continue
-		}
-		f := Flush{Raised: event, Source: e.source, Context: e.context, recorder: e.recorder}
-		f.Source.Sequence = event.Sequence
-		flush = append(flush, f)
-	}
-	return flush
-}
-
-// isUndone reports whether an event was raised inside a savepoint that was rolled back, with no write of its aggregate
-// after that.
-func (j *Journal) isUndone(raisedAt, trackedAt uint64) bool {
-	for _, s := range j.undone {
-		if s.from < raisedAt && raisedAt < s.to && trackedAt < s.to {
-			return true
-		}
-	}
-	return false
 }
 
 // Left returns the aggregates that the transaction was to write, did not, and that keep pending events when the given ones

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,6 +27,7 @@ type Store struct {
 	pool  *pgxpool.Pool
 	owned bool // the pool is ours to close
 	table string
+	now   func() time.Time // this process's clock, which only Diagnose looks at
 	sql   statements
 	water lowWater
 }
@@ -38,9 +40,9 @@ type statements struct {
 	wake, advance, park                                string
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
-	backlog, writers                                   string
 	purgeSettings, inspectSettings, operateSettings    string
-	counts, lastErrors, check, exclusive               string
+	counts, lastErrors, backlog, exclusive, writers    string
+	facts, diagnose                                    string
 	find, matches, pick, unparkAlone                   string
 	moveGates, bringBack, openGates, giveUp            string
 	releaseKey, parkedKeys                             string
@@ -103,7 +105,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if err := outbox.CheckTable(table); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, table: table}
+	s := &Store{pool: pool, table: table, now: time.Now}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
@@ -111,8 +113,9 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"settings":       &s.sql.settings,
 		"purge_settings": &s.sql.purgeSettings, "inspect_settings": &s.sql.inspectSettings, "operate_settings": &s.sql.operateSettings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "writers": &s.sql.writers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"check": &s.sql.check, "exclusive": &s.sql.exclusive,
+		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
+		"backlog": &s.sql.backlog, "writers": &s.sql.writers,
+		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "exclusive": &s.sql.exclusive,
 		"find": &s.sql.find, "pick": &s.sql.pick, "unpark_alone": &s.sql.unparkAlone, "move_gates": &s.sql.moveGates,
 		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
 		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
@@ -150,6 +153,15 @@ func redact(err error) error {
 	return err
 }
 
+// Codes of errors that are told apart.
+const (
+	undefinedTable        = "42P01"
+	undefinedColumn       = "42703"
+	invalidSchema         = "3F000"
+	insufficientPrivilege = "42501"
+	readOnlyTransaction   = "25006"
+)
+
 // explain adds the remedy to errors that an operator can act on.
 func explain(err error) error {
 	var pgErr *pgconn.PgError
@@ -157,11 +169,11 @@ func explain(err error) error {
 		return err
 	}
 	switch pgErr.Code {
-	case "42P01", "42703", "3F000": // undefined table, column, schema
+	case undefinedTable, undefinedColumn, invalidSchema:
 		return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
-	case "42501": // insufficient privilege
+	case insufficientPrivilege:
 		return fmt.Errorf("%w: grant the relay's role SELECT, INSERT, UPDATE and DELETE on the outbox tables", err)
-	case "25006": // read-only transaction
+	case readOnlyTransaction:
 		return fmt.Errorf("%w: the relay needs the primary, not a read replica, and a server that is not set to read-only", err)
 	default:
 		return err

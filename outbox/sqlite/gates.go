@@ -98,6 +98,10 @@ func (g gates) letThrough(ctx context.Context, gate doneGate) error {
 	if err != nil {
 		return err
 	}
+	// A follower may have waited alone, before order was switched on. It does so no more.
+	if _, err := g.conn.ExecContext(ctx, g.sql.dropLoners, sql.Named("ids", idList(through))); err != nil {
+		return err
+	}
 	if len(through) < advanceRows {
 		_, err = g.conn.ExecContext(ctx, g.sql.dropGate, sql.Named("gate", gate.id))
 	} else {
@@ -124,7 +128,7 @@ func listIDs(ctx context.Context, conn *sql.Conn, text string, args ...any) ([]i
 
 // idList is how ids travel into a statement.
 func idList(ids []int64) string {
-	list, err := json.Marshal(ids)
+	list, err := json.Marshal(append([]int64{}, ids...)) // none is an empty list, not null
 	if err != nil {
 		panic(fmt.Sprintf("numbers always encode: %v", err))
 	}

@@ -23,6 +23,8 @@ var planned = map[string][]string{
 	"park_abandoned": {"INTEGER PRIMARY KEY"}, "unpark_before": {"w USING INTEGER PRIMARY KEY", "_parked"},
 	"mark_published": {"INTEGER PRIMARY KEY"}, "mark_other": {"INTEGER PRIMARY KEY"}, "renew": {"_open"},
 	"ready": {"_open", "_waiting_wake", "m USING INTEGER PRIMARY KEY"}, "purge": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open"},
+	"pick": {"INTEGER PRIMARY KEY"}, "turn_back_gates": {"INTEGER PRIMARY KEY", "_waiting_key"}, "bring_back": {"INTEGER PRIMARY KEY", "_waiting_key"},
+	"open_gates": {"INTEGER PRIMARY KEY"}, "give_up": {"INTEGER PRIMARY KEY"}, "release_key": {"_waiting_key"},
 }
 
 // TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs. No statement walks a table or an
@@ -30,31 +32,50 @@ var planned = map[string][]string{
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	store, _ := newStore(t)
-	parameter := regexp.MustCompile(`:[a-z]+`)
 	walk := regexp.MustCompile(`SCAN (outbox_messages\w*|m|w|low)\b`)
 	for name, indexes := range planned {
-		text := readSQL(name, store.table)
-		var args []any
-		seen := map[string]bool{}
-		for _, found := range parameter.FindAllString(text, -1) {
-			if !seen[found] {
-				seen[found] = true
-				args = append(args, sql.Named(found[1:], "[]"))
-			}
-		}
-		plan := ""
-		require.NoError(t, store.read(t.Context(), func(rows *sql.Rows) error {
-			var a, b, c int
-			var detail string
-			err := rows.Scan(&a, &b, &c, &detail)
-			plan += detail + "\n"
-			return err
-		}, "EXPLAIN QUERY PLAN "+text, args...), name)
+		plan := explainPlan(t, store, readSQL(name, store.table))
 		for _, index := range indexes {
 			assert.Contains(t, plan, index, name)
 		}
 		assert.NotRegexp(t, walk, plan, name)
 	}
+	for name, c := range map[string]struct {
+		filter  outbox.Filter
+		indexes []string
+	}{
+		"a broker": {outbox.Filter{Broker: "b"}, []string{
+			"_open (target_broker=?", "_parked (target_broker=?", "_finished (target_broker=? AND status=?",
+		}},
+		"every broker": {outbox.Filter{}, []string{"_open", "_parked", "_finished"}},
+		"message ids":  {outbox.Filter{Broker: "b", MessageIDs: []string{"x"}}, []string{"(message_id=?"}},
+	} {
+		plan := explainPlan(t, store, store.findSQL(c.filter)+" ORDER BY m.id LIMIT :limit")
+		for _, index := range c.indexes {
+			assert.Contains(t, plan, index, name)
+		}
+		assert.NotContains(t, plan, "SCAN outbox_messages\n", name)
+	}
+}
+
+func explainPlan(t *testing.T, store *Store, text string) (plan string) {
+	t.Helper()
+	var args []any
+	seen := map[string]bool{}
+	for _, found := range regexp.MustCompile(`:[a-z]+`).FindAllString(text, -1) {
+		if !seen[found] {
+			seen[found] = true
+			args = append(args, sql.Named(found[1:], "[]"))
+		}
+	}
+	require.NoError(t, store.read(t.Context(), func(rows *sql.Rows) error {
+		var a, b, c int
+		var detail string
+		err := rows.Scan(&a, &b, &c, &detail)
+		plan += detail + "\n"
+		return err
+	}, "EXPLAIN QUERY PLAN "+text, args...), text)
+	return plan
 }
 
 // TestManyFollowers: what waits behind one key costs the claims of the others nothing. The window sees none of it, the plans

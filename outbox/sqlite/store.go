@@ -35,11 +35,15 @@ var _ outbox.FullStore = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	look, lookUnordered, lookGates, window, windowUnordered, claim                 string
-	wake, setParked, dropLoners, gates, restGates                                  string
-	letThrough, moveGate, dropGate, park, parkGates                                string
-	markPublished, markOther, parkAbandoned, unparkBefore, renew, ready            string
-	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock, check string
+	look, lookUnordered, lookGates, window, windowUnordered, claim          string
+	wake, setParked, dropLoners, gates, restGates                           string
+	letThrough, moveGate, dropGate, park, parkGates                         string
+	markPublished, markOther, parkAbandoned, unparkBefore, renew, ready     string
+	find, findRows, findIDs, pick, turnBackGates, bringBack                 string
+	openGates, giveUp, releaseKey, parkedKeys                               string
+	heartbeat, leave, forgetInstances, instances                            string
+	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
+	facts, diagnose                                                         string
 }
 
 // An Option refines a store.
@@ -67,9 +71,13 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"rest_gates": &s.sql.restGates, "let_through": &s.sql.letThrough, "move_gate": &s.sql.moveGate, "drop_gate": &s.sql.dropGate,
 		"park": &s.sql.park, "park_gates": &s.sql.parkGates, "park_abandoned": &s.sql.parkAbandoned, "unpark_before": &s.sql.unparkBefore,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
+		"find": &s.sql.find, "find_rows": &s.sql.findRows, "find_ids": &s.sql.findIDs, "pick": &s.sql.pick,
+		"turn_back_gates": &s.sql.turnBackGates, "bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
+		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
+		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 		"purge": &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
-		"check": &s.sql.check,
+		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 	} {
 		*text = readSQL(name, table)
 	}

@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -20,10 +21,12 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore] and is safe for concurrent use.
+// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore], [outbox.Operator]
+// and [outbox.Registry], and is safe for concurrent use.
 type Store struct {
 	db    *sql.DB
 	table string
+	now   func() time.Time // this process's clock, which only Diagnose looks at
 	sql   statements
 }
 
@@ -34,9 +37,14 @@ type statements struct {
 	exchange                                        map[parts]string
 	renew, ready, park                              string
 	purgePublished, purgeAbandoned, finishedBrokers string
+	backlog                                         string
 	take, release                                   string
 	counts, lastErrors                              string
-	migrate, record, check, replica, applied        string
+	migrate, record, replica, applied               string
+	facts, compare, diagnose, clock, rights         string
+	find, matches, bringBack, giveUp                string
+	releaseKey, parkedKeys                          string
+	heartbeat, leave, instances                     string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
@@ -49,15 +57,18 @@ func New(db *sql.DB, table string) (*Store, error) {
 	if err := outbox.CheckTable(table); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, table: table}
+	s := &Store{db: db, table: table, now: time.Now}
 	s.sql.exchange = exchangeTexts(table)
 	for name, text := range map[string]*string{
-		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers,
+		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog,
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"migrate": &s.sql.migrate, "record": &s.sql.record, "check": &s.sql.check, "replica": &s.sql.replica, "applied": &s.sql.applied,
+		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
+		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
+		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "instances": &s.sql.instances,
 	} {
 		*text = batchText(table, name)
 	}
+	operateTexts(&s.sql, table)
 	purge := batchText(table, "purge")
 	s.sql.purgePublished = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusPublished))
 	s.sql.purgeAbandoned = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusAbandoned))

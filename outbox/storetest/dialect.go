@@ -25,8 +25,6 @@ type dialect struct {
 	bytes func(ascii string) string
 	// refuseWorker makes the database refuse every claim by the worker "refused".
 	refuseWorker []string
-	// dropIndex removes {t}'s index of that name.
-	dropIndex func(name string) string
 	// impatient makes a transaction wait for no lock; empty where there are none.
 	impatient string
 }
@@ -50,7 +48,6 @@ var dialects = map[outbox.Dialect]dialect{
 			"CREATE FUNCTION refuse_{f}() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN RAISE 'refused by the test'; END $f$",
 			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} FOR EACH ROW WHEN (NEW.locked_by = 'refused') EXECUTE FUNCTION refuse_{f}()",
 		},
-		dropIndex: func(name string) string { return "DROP INDEX " + name },
 		impatient: "SET LOCAL lock_timeout = '1ms'",
 	},
 	outbox.SQLite: {
@@ -68,7 +65,6 @@ var dialects = map[outbox.Dialect]dialect{
 		refuseWorker: []string{
 			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} WHEN NEW.locked_by = 'refused' BEGIN SELECT RAISE(ABORT, 'refused by the test'); END",
 		},
-		dropIndex: func(name string) string { return "DROP INDEX " + name },
 	},
 	outbox.SQLServer: {
 		placeholder: func(n int) string { return fmt.Sprintf("@p%d", n) },
@@ -86,7 +82,6 @@ var dialects = map[outbox.Dialect]dialect{
 		refuseWorker: []string{
 			"CREATE TRIGGER refuse_{f} ON {t} AFTER UPDATE AS IF EXISTS (SELECT 1 FROM inserted WHERE locked_by = N'refused') THROW 50000, N'refused by the test', 1",
 		},
-		dropIndex: func(name string) string { return "DROP INDEX " + name + " ON {t}" },
 		impatient: "SET LOCK_TIMEOUT 0",
 	},
 }

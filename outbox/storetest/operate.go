@@ -34,6 +34,8 @@ var operateTests = []test{
 	{name: "RequeueUnordered", run: testRequeueUnordered},
 	{name: "RequeueOtherClasses", run: testRequeueClasses},
 	{name: "RequeueOtherBrokers", run: testRequeueOtherBrokers},
+	{name: "SameMessageOfAnotherBroker", run: testSameMessage},
+	{name: "SameLooseMessageOfAnotherBroker", run: testSameLooseMessage},
 	{name: "ReplayBeforeAGate", run: testReplayBeforeGate},
 	{name: "AbandonAGate", run: testAbandonGate},
 	{name: "AbandonAFollower", run: testAbandonFollower},
@@ -41,10 +43,12 @@ var operateTests = []test{
 	{name: "ParkedRequeue", run: testParkedRequeue},
 	{name: "ParkedRequeueOfOthers", run: testParkedRequeueOthers},
 	{name: "ParkedRequeueOfAll", run: testParkedRequeueAll},
+	{name: "ParkedSeveral", run: testParkedSeveral},
 	{name: "ParkedRelease", run: testParkedRelease},
 	{name: "ParkedReleaseOfMany", run: testParkedReleaseMany},
 	{name: "ParkedReleaseAfterPurge", run: testParkedReleasePurged},
 	{name: "ParkedKeys", run: testParkedKeys},
+	{name: "ByHand", run: testByHand},
 	{name: "WhileClaimsRun", run: testOperateRace},
 	{name: "OfSeveralBrokersAtOnce", run: testOperateBrokersRace},
 	{name: "PurgedMeanwhile", run: testOperatePurgeRace},
@@ -108,16 +112,16 @@ func (t *table) everyState() map[string]int64 {
 	require.Equal(t, ids, taken(batch))
 	t.expire(ids[1])
 	rows := map[string]int64{"leased": ids[0], "expired": ids[1]}
-	later := t.sql.minus("created_at", -lease)
+	later, earlier := t.sql.minus("created_at", -lease), t.sql.minus("created_at", time.Minute) // no clock is so coarse
 	const spent = ", attempts = 3, crashes = 2, last_error = '{\"class\":\"retryable\"}'"
 	for i, state := range []struct{ name, set string }{
 		{"ready", "status = 'pending'"},
 		{"scheduled", "status = 'pending', available_at = " + later},
 		{"outage", "status = 'pending', locked_until = " + later},
 		{"failed", "status = 'failed', locked_until = " + later + spent},
-		{"due", "status = 'failed', locked_until = created_at" + spent},
-		{"published", "status = 'published', published_at = created_at, finished_at = created_at, broker_message_id = 'theirs'" + spent},
-		{"abandoned", "status = 'abandoned', finished_at = created_at" + spent},
+		{"due", "status = 'failed', locked_until = " + earlier + spent},
+		{"published", "status = 'published', published_at = " + earlier + ", finished_at = " + earlier + ", broker_message_id = 'theirs'" + spent},
+		{"abandoned", "status = 'abandoned', finished_at = " + earlier + spent},
 	} {
 		rows[state.name] = t.add(k[2+i])[0]
 		t.exec("UPDATE {t} SET "+state.set+" WHERE id = ?", rows[state.name])
@@ -147,7 +151,7 @@ func (t *table) outlines(rows map[string]int64) map[string]state {
 }
 
 // checkStates compares all rows with what they were, but for those that an action has changed.
-func (t *table) checkStates(rows map[string]int64, before map[string]state, changed map[string]state) {
+func (t *table) checkStates(rows map[string]int64, before, changed map[string]state) {
 	t.Helper()
 	for name, id := range rows {
 		want, ok := changed[name]

@@ -55,6 +55,7 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Registry", registryTests},
 		{"Counts", countsTests},
 		{"Schema", schemaTests},
+		{"Diagnose", diagnoseTests},
 		{"Model", modelTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -32,9 +32,10 @@ WITH known AS MATERIALIZED (
      WHERE NOT leased AND until > statement_timestamp() AND (gate_id IS NULL OR gate_id = id)
      ORDER BY key, loner, id
 ), gates AS (
-    INSERT INTO {{table}}_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
+    INSERT INTO {{table}}_waiting AS w (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
     SELECT $1, $2, key, id, message_id, until, CASE WHEN scheduled THEN 'scheduled' ELSE 'retry' END FROM resting
-        ON CONFLICT (gate_message_id, target_broker) DO UPDATE SET wake_at = excluded.wake_at, reason = excluded.reason
+        ON CONFLICT (gate_message_id, target_broker)
+        DO UPDATE SET wake_at = excluded.wake_at, reason = excluded.reason, ordering_key = coalesce(excluded.ordering_key, w.ordering_key)
 ), behind AS (
     -- Behind a gate of before, or behind one of those above.
     SELECT win.tid

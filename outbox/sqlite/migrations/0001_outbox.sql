@@ -47,10 +47,8 @@ CREATE TABLE {{table}} (
 CREATE INDEX {{name}}_open ON {{name}} (target_broker, lane, id) WHERE finished_at IS NULL AND parked = 0;
 
 -- The rows of a key that stand behind its gate, and whether a key has an earlier row of low priority. Few rows are in them.
-CREATE INDEX {{name}}_parked ON {{name}} (target_broker, ordering_key, id)
- WHERE parked = 1 AND finished_at IS NULL AND ordering_key IS NOT NULL;
-CREATE INDEX {{name}}_backfill ON {{name}} (target_broker, ordering_key, id)
- WHERE priority < 0 AND finished_at IS NULL AND ordering_key IS NOT NULL;
+CREATE INDEX {{name}}_parked ON {{name}} (target_broker, ordering_key, id) WHERE parked = 1 AND finished_at IS NULL;
+CREATE INDEX {{name}}_backfill ON {{name}} (target_broker, ordering_key, id) WHERE priority < 0 AND finished_at IS NULL;
 
 -- What waits for long, and so is taken out of the claim's way. A row here is a gate: the message that waits, and with a key
 -- also what holds back every later row of that key, parked or not, until it is finished.
@@ -60,8 +58,7 @@ CREATE TABLE {{table}}_waiting (
     target_broker   TEXT    NOT NULL,
     lane            INTEGER NOT NULL,                -- of the gate
     ordering_key    TEXT,                            -- NULL: the row waits alone
-    wake_at         INTEGER,                         -- NULL: the gate is back in the claim's way; the greatest number there is:
-                                                     -- an operator must act
+    wake_at         INTEGER,                         -- NULL: the gate is back in the claim's way; 2^63-1: an operator must act
     reason          TEXT    NOT NULL,                -- retry, scheduled, abandoned
     since           INTEGER NOT NULL
 );
@@ -70,6 +67,18 @@ CREATE INDEX {{name}}_waiting_wake ON {{name}}_waiting (target_broker, lane, wak
 
 -- Purge and the history of a broker.
 CREATE INDEX {{name}}_finished ON {{name}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
+
+-- The processes that run a relay on this table, and what they work on.
+CREATE TABLE {{table}}_instances (
+    instance_id TEXT    NOT NULL PRIMARY KEY,        -- made anew at each start
+    name        TEXT    NOT NULL,
+    host        TEXT    NOT NULL,
+    pid         INTEGER NOT NULL,
+    version     TEXT    NOT NULL,
+    started_at  INTEGER NOT NULL,
+    seen_at     INTEGER NOT NULL,
+    work        TEXT    NOT NULL DEFAULT '[]'        -- JSON list of {worker, broker, lane, rows, since}
+);
 
 -- Who alone may do something, such as purging, and until when.
 CREATE TABLE {{table}}_locks (

@@ -22,12 +22,16 @@ WITH lane AS MATERIALIZED (
                 THEN EXISTS (SELECT 1 FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_key
                               WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
                 ELSE 0 END AS behind
+           -- 2 where the first such row of another priority waits for a time.
          , CASE WHEN ordering_key IS NULL THEN 0
                 WHEN id > (SELECT ahead FROM lane) THEN 1
                 WHEN (SELECT mixed FROM lane)
-                THEN EXISTS (SELECT 1 FROM {{table}} AS low INDEXED BY {{name}}_backfill
-                              WHERE low.target_broker = :broker AND low.ordering_key = m.ordering_key AND low.id < m.id
-                                AND low.priority < 0 AND low.finished_at IS NULL)
+                THEN coalesce((SELECT 1 + (low.status <> 'processing' AND max(coalesce(low.locked_until, 0), coalesce(low.available_at, 0)) > :now)
+                                 FROM {{table}} AS low INDEXED BY {{name}}_backfill
+                                WHERE low.target_broker = :broker AND low.ordering_key = m.ordering_key AND low.id < m.id
+                                  AND low.priority < 0 AND low.finished_at IS NULL
+                                ORDER BY low.id
+                                LIMIT 1), 0)
                 ELSE 0 END AS outranked
          , CASE WHEN ordering_key IS NULL THEN id END AS loner -- a row without a key is a key of its own
          , status = 'processing' AS leased
@@ -39,9 +43,9 @@ WITH lane AS MATERIALIZED (
      LIMIT :window
 ), judged AS MATERIALIZED (
     SELECT id
-         , min(ready AND NOT behind AND NOT outranked) OVER so_far AS clear
+         , min(ready AND NOT behind AND outranked = 0) OVER so_far AS clear
          , max(leased AND NOT ready) OVER whole AS in_hand
-         , max(behind OR NOT leased AND NOT ready) OVER so_far AS waits
+         , max(behind OR outranked = 2 OR NOT leased AND NOT ready) OVER so_far AS waits
          , min(suspicion) OVER so_far AS lowest
          , max(suspicion) OVER so_far AS highest
       FROM win
@@ -64,6 +68,17 @@ WITH lane AS MATERIALIZED (
 SELECT (SELECT count(*) FROM win)
      , (SELECT count(*) FROM judged WHERE waits)
      , (SELECT gated FROM lane)
-     , coalesce((SELECT status <> 'processing' AND max(coalesce(locked_until, 0), coalesce(available_at, 0)) > :now
-                   FROM {{table}} WHERE id = (SELECT ahead FROM lane)), 0)
+       -- Does the row ahead wait for a time, behind a gate, or for an earlier row of low priority that waits for a time?
+     , coalesce((SELECT m.status <> 'processing' AND max(coalesce(m.locked_until, 0), coalesce(m.available_at, 0)) > :now
+                        OR EXISTS (SELECT 1 FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_key
+                                    WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
+                        OR coalesce((SELECT low.status <> 'processing' AND max(coalesce(low.locked_until, 0), coalesce(low.available_at, 0)) > :now
+                                       FROM {{table}} AS low INDEXED BY {{name}}_backfill
+                                      WHERE low.target_broker = :broker AND low.ordering_key = m.ordering_key AND low.id < m.id
+                                        AND low.priority < 0 AND low.finished_at IS NULL
+                                      ORDER BY low.id
+                                      LIMIT 1), 0)
+                   FROM {{table}} AS m
+                  WHERE m.id = (SELECT ahead FROM lane)), 0)
+       OR EXISTS (SELECT 1 FROM win WHERE outranked = 2)
      , coalesce((SELECT json_group_array(id) FROM chosen), '[]')
