@@ -81,9 +81,10 @@ func WithName(name string) Option { return func(o *options) { o.name = name } }
 // WithLogger sets where the relay logs. Default: slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
-// Open connects to the databases and checks their schema, and makes the clients of the brokers. A database must answer; a
-// broker may be down, and is tried when there is something to deliver. All problems are reported in one error. The relay
-// does nothing until Run; close it in any case.
+// Open connects to the databases, checks how they are set up and their schema, and makes the clients of the brokers. A
+// database must answer; a broker may be down, and is tried when there is something to deliver. All problems are reported in
+// one error; what is no problem but should be otherwise, is logged as a warning: see outbox.Diagnosis. The relay does nothing
+// until Run; close it in any case.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
 	r := &Relay{stores: map[string]outbox.FullStore{}, brokers: map[string]brokers.Broker{}}
@@ -131,7 +132,7 @@ func (r *Relay) openStores(ctx context.Context, cfg *config.Config, o *options) 
 		store, err := openStore(ctx, cfg, name, o)
 		if err == nil {
 			r.stores[name] = store
-			err = store.Check(ctx)
+			err = examine(ctx, name, store, o.log)
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("fanout: database %q: %w", name, err))

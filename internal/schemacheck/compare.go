@@ -37,6 +37,22 @@ func Differences(want, live Facts) []string {
 	return differences
 }
 
+// Forget makes properties of these names Unknown in the live facts where they differ from the wanted ones but are there on
+// both sides: they are texts of a database that promises no wording.
+func Forget(want, live Facts, properties ...string) Facts {
+	live = slices.Clone(live)
+	for i, object := range live {
+		wanted := want.Find(object.Name)
+		live[i].Properties = slices.Clone(object.Properties)
+		for j, p := range live[i].Properties {
+			if slices.Contains(properties, p.Name) && wanted.Value(p.Name) != None {
+				live[i].Properties[j].Value = Unknown
+			}
+		}
+	}
+	return live
+}
+
 func (o Object) differences(live Object) []string {
 	names := make([]string, 0, len(o.Properties))
 	for _, property := range slices.Concat(o.Properties, live.Properties) {

@@ -35,8 +35,8 @@ func (s *Store) Leave(ctx context.Context, id uuid.UUID) error {
 }
 
 func (s *Store) instance(ctx context.Context, text string, args ...any) error {
-	return s.conn(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, text, args...)
+	return s.transaction(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, text, args...)
 		return err
 	})
 }
@@ -44,11 +44,11 @@ func (s *Store) instance(ctx context.Context, text string, args ...any) error {
 // Instances implements outbox.Registry.
 func (s *Store) Instances(ctx context.Context) ([]outbox.Instance, error) {
 	var instances []outbox.Instance
-	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		if _, err := conn.Exec(ctx, s.sql.forgetInstances); err != nil {
+	err := s.transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, s.sql.forgetInstances); err != nil {
 			return err
 		}
-		rows, err := conn.Query(ctx, s.sql.instances)
+		rows, err := tx.Query(ctx, s.sql.instances)
 		if err != nil {
 			return err
 		}

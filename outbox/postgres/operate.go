@@ -204,6 +204,7 @@ func (s *Store) locked(ctx context.Context, brokers []string, f func(pgx.Tx) err
 	slices.Sort(locks)
 	return s.transaction(ctx, func(tx pgx.Tx) error {
 		var batch pgx.Batch
+		batch.Queue(s.sql.operateSettings)
 		for _, lock := range slices.Compact(locks) {
 			batch.Queue(s.sql.lock, lock)
 		}
@@ -214,6 +215,7 @@ func (s *Store) locked(ctx context.Context, brokers []string, f func(pgx.Tx) err
 	})
 }
 
+// transaction runs f in a transaction in which each statement sees what was committed before it, whatever the server's default.
 func (s *Store) transaction(ctx context.Context, f func(pgx.Tx) error) error {
 	return s.conn(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, f)

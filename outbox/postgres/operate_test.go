@@ -107,7 +107,8 @@ func TestOperatorWaitsForClaims(t *testing.T) {
 		require.NoError(t, err)
 		exec(t, conn, "BEGIN")
 		exec(t, conn, store.sql.lock, laneLock("b", lane))
-		hasty := *store
+		hasty, err := New(store.pool, "waits")
+		require.NoError(t, err)
 		hasty.sql.lock = impatient
 		for _, broker := range []string{"b", ""} {
 			n, err := hasty.Requeue(t.Context(), outbox.Filter{Broker: broker}, 100)

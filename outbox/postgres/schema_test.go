@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -61,22 +59,4 @@ func TestCheckByRelay(t *testing.T) {
 	_, err = store.pool.Exec(t.Context(), "ALTER TABLE outbox ALTER COLUMN stream DROP NOT NULL")
 	require.NoError(t, err)
 	require.ErrorContains(t, relay.Check(t.Context()), "column stream: nullable is yes, want no")
-}
-
-// relayRole makes a role for this test that may read and write the tables of an outbox. The server forgets it afterwards.
-func relayRole(t *testing.T, store *Store) string {
-	t.Helper()
-	role := "fanout_relay_" + strings.ToLower(rand.Text()[:8])
-	run := func(text string) {
-		_, err := store.pool.Exec(context.WithoutCancel(t.Context()), text)
-		require.NoError(t, err, text)
-	}
-	run("CREATE ROLE " + role)
-	t.Cleanup(func() { run("DROP OWNED BY " + role); run("DROP ROLE " + role) })
-	want, err := store.wanted()
-	require.NoError(t, err)
-	for _, table := range want.Tables() {
-		run("GRANT SELECT, INSERT, UPDATE, DELETE ON " + table + " TO " + role)
-	}
-	return role
 }

@@ -29,6 +29,7 @@ type Store struct {
 	table string
 	now   func() time.Time // this process's clock, which only Diagnose looks at
 	sql   statements
+	water lowWater
 }
 
 var _ outbox.FullStore = (*Store)(nil)
@@ -39,7 +40,8 @@ type statements struct {
 	wake, advance, park                                string
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
-	counts, lastErrors, backlog, exclusive             string
+	purgeSettings, inspectSettings, operateSettings    string
+	counts, lastErrors, backlog, exclusive, writers    string
 	facts, diagnose                                    string
 	find, matches, pick, unparkAlone                   string
 	moveGates, bringBack, openGates, giveUp            string
@@ -109,10 +111,11 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
 		"settings":       &s.sql.settings,
+		"purge_settings": &s.sql.purgeSettings, "inspect_settings": &s.sql.inspectSettings, "operate_settings": &s.sql.operateSettings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"backlog": &s.sql.backlog,
-		"facts":   &s.sql.facts, "diagnose": &s.sql.diagnose, "exclusive": &s.sql.exclusive,
+		"backlog": &s.sql.backlog, "writers": &s.sql.writers,
+		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "exclusive": &s.sql.exclusive,
 		"find": &s.sql.find, "pick": &s.sql.pick, "unpark_alone": &s.sql.unparkAlone, "move_gates": &s.sql.moveGates,
 		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
 		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,

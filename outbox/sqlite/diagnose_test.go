@@ -37,7 +37,7 @@ func TestDiagnose(t *testing.T) {
 		},
 		{
 			name: "another time", parameters: "_pragma=journal_mode(WAL)&_pragma=busy_timeout(1000)", ahead: time.Hour,
-			wants: []outbox.Finding{{Topic: "clock", Message: "1h0m0s behind this machine's"}},
+			wants: []outbox.Finding{{Topic: "clock", Message: "behind this machine's"}},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -96,8 +96,8 @@ func (f *settings) judge(d *outbox.Diagnosis) {
 		d.Refuse("version", d.Server+" is too old: SQL Server 2016 (13.0) is the oldest that works")
 	}
 	if f.level < oldestLevel {
-		d.Refuse("compatibility level", fmt.Sprintf("the database has compatibility level %d, which does not know OPENJSON: ALTER DATABASE CURRENT SET COMPATIBILITY_LEVEL = %d, or higher",
-			f.level, oldestLevel))
+		d.Refuse("compatibility level", fmt.Sprintf("the database has compatibility level %d, which does not know OPENJSON: "+
+			"ALTER DATABASE CURRENT SET COMPATIBILITY_LEVEL = %d, or higher", f.level, oldestLevel))
 	}
 	if f.updateability == "READ_ONLY" {
 		d.Refuse("read-only", errReplica.Error())

@@ -16,8 +16,9 @@ func TestDiagnose(t *testing.T) {
 	answer := func(values ...driver.Value) reply {
 		return reply{sets: []set{{columns: []string{"fanout_version", "", "", "", "", ""}, rows: [][]driver.Value{values}}}}
 	}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	clock := func(ahead time.Duration) reply {
-		return reply{sets: []set{{columns: []string{"fanout_clock"}, rows: [][]driver.Value{{time.Now().UTC().Add(ahead)}}}}}
+		return reply{sets: []set{{columns: []string{"fanout_clock"}, rows: [][]driver.Value{{now.Add(ahead)}}}}}
 	}
 	rights := func(missing ...string) reply {
 		s := set{columns: []string{"fanout_forbidden"}}
@@ -37,18 +38,21 @@ func TestDiagnose(t *testing.T) {
 		{"a service", []reply{answer("12.0.2000.8", int64(5), int64(150), "READ_WRITE", true, "DISABLED"), clock(0), rights()}, nil},
 		{"a server that does not say", []reply{answer(nil, nil, int64(130), nil, nil, nil), clock(0), rights()}, nil},
 		{
-			"too old", []reply{answer("12.0.2000.8", int64(3), int64(120), "READ_WRITE", false, "DISABLED"), clock(0)},
+			"too old",
+			[]reply{answer("12.0.2000.8", int64(3), int64(120), "READ_WRITE", false, "DISABLED"), clock(0)},
 			[]outbox.Finding{
 				{Refused: true, Topic: "version", Message: "SQL Server 12.0.2000.8 is too old"},
 				{Refused: true, Topic: "compatibility level", Message: "compatibility level 120"},
 			},
 		},
 		{
-			"replica", []reply{answer("16.0.1000.6", int64(3), int64(160), "READ_ONLY", true, "DISABLED"), clock(0), rights()},
+			"replica",
+			[]reply{answer("16.0.1000.6", int64(3), int64(160), "READ_ONLY", true, "DISABLED"), clock(0), rights()},
 			[]outbox.Finding{{Refused: true, Topic: "read-only", Message: "point the relay at the primary"}},
 		},
 		{
-			"careless", []reply{answer("16.0.1000.6", int64(3), int64(160), "READ_WRITE", true, "FORCED"), clock(-time.Hour), rights("DELETE ON app.outbox", "INSERT ON app.outbox_waiting")},
+			"careless",
+			[]reply{answer("16.0.1000.6", int64(3), int64(160), "READ_WRITE", true, "FORCED"), clock(-time.Hour), rights("DELETE ON app.outbox", "INSERT ON app.outbox_waiting")},
 			[]outbox.Finding{
 				{Topic: "durability", Message: "DELAYED_DURABILITY is FORCED"},
 				{Topic: "clock", Message: "behind this machine"},
@@ -59,6 +63,7 @@ func TestDiagnose(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			store, server := newFake(t, "app.outbox", inTurn(c.replies...))
+			store.now = func() time.Time { return now }
 			d, err := store.Diagnose(t.Context())
 			require.NoError(t, err)
 			require.Len(t, d.Findings, len(c.wants), "%v", d.Findings)

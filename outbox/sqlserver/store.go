@@ -21,7 +21,8 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore] and is safe for concurrent use.
+// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore], [outbox.Operator]
+// and [outbox.Registry], and is safe for concurrent use.
 type Store struct {
 	db    *sql.DB
 	table string
@@ -41,6 +42,9 @@ type statements struct {
 	counts, lastErrors                              string
 	migrate, record, replica, applied               string
 	facts, compare, diagnose, clock, rights         string
+	find, matches, bringBack, giveUp                string
+	releaseKey, parkedKeys                          string
+	heartbeat, leave, instances                     string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
@@ -60,9 +64,11 @@ func New(db *sql.DB, table string) (*Store, error) {
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
 		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
+		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "instances": &s.sql.instances,
 	} {
 		*text = batchText(table, name)
 	}
+	operateTexts(&s.sql, table)
 	purge := batchText(table, "purge")
 	s.sql.purgePublished = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusPublished))
 	s.sql.purgeAbandoned = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusAbandoned))

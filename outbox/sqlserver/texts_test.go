@@ -30,13 +30,23 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"migrate": store.sql.migrate, "record": store.sql.record, "replica": store.sql.replica,
 		"applied": store.sql.applied, "facts": store.sql.facts, "diagnose": store.sql.diagnose, "clock": store.sql.clock, "rights": store.sql.rights,
 		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
+		"find":    store.sql.find, "matches": store.sql.matches, "bring back": store.sql.bringBack, "give up": store.sql.giveUp,
+		"release key": store.sql.releaseKey, "parked keys": store.sql.parkedKeys,
+		"heartbeat": store.sql.heartbeat, "leave": store.sql.leave, "instances": store.sql.instances,
 	}
+	find := []string{
+		"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "error_class", "since", "until", "waiting",
+	}
+	change := []string{"locks", "ids", "statuses", "waiting"}
 	purge := []string{"broker", "limit", "retention_seconds", "retention_micros"}
 	params = map[string][]string{
 		"renew": {"broker", "lane", "claim_lock", "token", "first", "last", "lease_seconds", "lease_micros"},
 		"park":  {"broker", "lane", "claim_lock", "window", "unordered"},
 		"ready": {"broker"}, "purge published": purge, "purge abandoned": purge, "take": {"lock"}, "release": {"lock"},
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
+		"find": find, "matches": find, "bring back": change, "give up": append(change[:4:4], "error"),
+		"release key": {"locks", "broker", "key"}, "parked keys": {"broker", "limit"},
+		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 	}
 	for p, text := range store.sql.exchange {
 		if p == (parts{}) {
@@ -96,7 +106,7 @@ func golden(t *testing.T, name, got string) {
 var (
 	literal  = regexp.MustCompile(`'(?:[^']|'')*'`)
 	variable = regexp.MustCompile(`@?@(\w+)`)
-	declared = regexp.MustCompile(`(?i)[,\s]@(\w+)\s+(?:bit|int|bigint|datetime2|nvarchar|table)\b`)
+	declared = regexp.MustCompile(`(?i)[,\s]@(\w+)\s+(?:bit|int|bigint|binary|datetime2|nvarchar|table)\b`)
 	argument = regexp.MustCompile(`@(Resource|LockMode|LockOwner|LockTimeout)\s*=`)
 )
 

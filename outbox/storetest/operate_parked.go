@@ -97,6 +97,25 @@ func testParkedRequeueAll(t *table) {
 	t.clean()
 }
 
+// Several rows of one key are abandoned in one batch: the key waits behind the first.
+func testParkedSeveral(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0], k[0], k[1], k[1])
+	batch := t.claim()
+	require.Equal(t, ids, taken(batch))
+	s := outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned})
+	s.Other[1].Status, s.ParkAbandoned = outbox.StatusPending, true
+	require.Zero(t, t.settle(s).Lost)
+	require.Len(t, t.parkedKeys(), 2)
+	t.nothing("an operator has to act")
+	assert.Equal(t, 1, t.requeue(t.these(ids[0])))
+	t.next(ids[0])
+	t.next(ids[1])
+	assert.True(t, t.release(k[1]))
+	t.nothing("of that key there was no other row")
+	t.clean()
+}
+
 func testParkedRelease(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0], k[0])
@@ -157,6 +176,44 @@ func testParkedReleasePurged(t *table) {
 	assert.True(t, t.release(k))
 	t.next(ids[1])
 	t.clean()
+}
+
+// The rows of one message for several brokers share its id: an action for one of them leaves the others as they are.
+func testSameMessage(t *table) {
+	k := t.keys(1)[0]
+	head, other := newRow(k), newRow(k)
+	other.MessageID, other.TargetBroker = head.MessageID, "another"
+	follower := newRow(k)
+	follower.TargetBroker = "another"
+	ids := t.insert(head, newRow(k), other, follower)
+	another := func(c *outbox.Claim) { c.Broker = "another" }
+	for _, abandon := range []bool{false, true} {
+		t.failHead(ids[0])
+		batch := t.claim(another, limit(1), wake)
+		require.Equal(t, ids[2:3], taken(batch))
+		require.Zero(t, t.settle(retryLater(batch, ids[2])).Lost)
+		t.park()
+		t.park(another)
+		if abandon {
+			assert.Equal(t, 1, t.giveUp(t.these(ids[0])))
+			t.next(ids[1])
+		} else {
+			assert.Equal(t, 1, t.requeue(t.these(ids[0])))
+			t.nextIs(ids[0])
+		}
+		assert.Empty(t, t.claim(another, wake).Messages, "the other one waits")
+		t.pass()
+	}
+	assert.Equal(t, ids[2:3], taken(t.claim(another, wake)))
+	assert.Equal(t, 1, t.requeue(outbox.Filter{MessageIDs: []string{head.MessageID.String()}}), "the other one is in hand")
+}
+
+// nextIs claims the given row alone and gives it back.
+func (t *table) nextIs(id int64) {
+	t.Helper()
+	batch := t.claim(wake)
+	require.Equal(t, []int64{id}, taken(batch))
+	require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
 }
 
 // What docs/plain-sql.md says about statements by hand.

@@ -70,6 +70,15 @@ CREATE TABLE {{table}}_waiting (
 CREATE UNIQUE INDEX {{name}}_waiting_key ON {{table}}_waiting (target_broker, ordering_key) WHERE ordering_key IS NOT NULL;
 CREATE INDEX {{name}}_waiting_wake ON {{table}}_waiting (target_broker, lane, wake_at);
 
+-- How often rows of a lane, of whatever class, have become open again: a gate was woken, followers were let through, an
+-- operator brought rows back. Relays remember below which id a lane holds nothing open; this tells them that they are wrong.
+CREATE TABLE {{table}}_lanes (
+    target_broker text     NOT NULL,
+    lane          smallint NOT NULL,                      -- 0 to 3
+    reopened      bigint   NOT NULL,                      -- no row: 0
+    CONSTRAINT {{name}}_lanes_pkey PRIMARY KEY (target_broker, lane)
+);
+
 -- Purge. An index that names status, be it in its predicate, would take the claim's update out of HOT: so rows are told
 -- apart by published_at, which a claim does not change either. Rows of one batch finish at the same instant, so the
 -- entries are few and small.

@@ -30,6 +30,10 @@ WITH gate AS MATERIALIZED (
     DELETE FROM {{table}}_waiting
      WHERE gate_message_id = ANY (ARRAY(SELECT message_id FROM chunk)) AND target_broker = $1 AND ordering_key IS NULL
     RETURNING gate_id
+), reopened AS (
+    INSERT INTO {{table}}_lanes AS l (target_broker, lane, reopened)
+    SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM chunk)
+        ON CONFLICT (target_broker, lane) DO UPDATE SET reopened = l.reopened + 1
 ), moved AS (
     UPDATE {{table}}_waiting AS w
        SET gate_id = chunk.id, gate_message_id = chunk.message_id, lane = chunk.lane

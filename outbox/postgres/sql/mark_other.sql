@@ -21,9 +21,10 @@ UPDATE {{table}} AS m
 RETURNING m.lane, m.ordering_key, m.id, m.message_id, m.status
 ), gates AS (
     INSERT INTO {{table}}_waiting AS w (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
-    SELECT $1, lane, ordering_key, id, message_id, 'infinity', 'abandoned'
+    SELECT DISTINCT ON (ordering_key) $1, lane, ordering_key, id, message_id, 'infinity'::timestamptz, 'abandoned' -- the first of several
       FROM marked
      WHERE $11::boolean AND status = 'abandoned' AND ordering_key IS NOT NULL
+     ORDER BY ordering_key, id
         ON CONFLICT (target_broker, ordering_key) WHERE ordering_key IS NOT NULL
         DO UPDATE SET lane = excluded.lane, gate_id = excluded.gate_id, gate_message_id = excluded.gate_message_id
                     , wake_at = excluded.wake_at, reason = excluded.reason, since = excluded.since

@@ -12,7 +12,7 @@ UPDATE {{table}}_waiting AS w
   FROM (SELECT DISTINCT ON (m.target_broker, m.ordering_key) m.target_broker, m.ordering_key, m.id, m.message_id, m.lane
           FROM unnest($1::text[]::uuid[], $2::text[]) AS picked (message_id, target_broker)
           JOIN {{table}} AS m ON m.message_id = picked.message_id AND m.target_broker = picked.target_broker
-         WHERE m.ordering_key IS NOT NULL
+         WHERE m.message_id = ANY ($1::text[]::uuid[]) AND m.ordering_key IS NOT NULL
          ORDER BY m.target_broker, m.ordering_key, m.id) AS first
  WHERE w.target_broker = first.target_broker AND w.ordering_key = first.ordering_key AND first.id <= w.gate_id
    AND (w.reason <> 'abandoned' OR w.wake_at IS DISTINCT FROM 'infinity'

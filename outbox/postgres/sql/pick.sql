@@ -4,6 +4,6 @@
 SELECT m.message_id::text, m.target_broker, m.attempts, statement_timestamp()
   FROM unnest($1::text[]::uuid[], $2::text[]) AS found (message_id, target_broker)
   JOIN {{table}} AS m ON m.message_id = found.message_id AND m.target_broker = found.target_broker
- WHERE m.status = ANY ($3::text[])
+ WHERE m.message_id = ANY ($1::text[]::uuid[]) AND m.status = ANY ($3::text[])
    AND (NOT $4::boolean OR m.status <> 'pending' OR greatest(m.locked_until, m.available_at) > statement_timestamp())
    FOR UPDATE OF m

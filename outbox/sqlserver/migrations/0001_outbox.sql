@@ -105,3 +105,16 @@ CREATE TABLE {{table}}_waiting (
 ALTER TABLE {{table}}_waiting SET (LOCK_ESCALATION = DISABLE);
 CREATE UNIQUE INDEX {{name}}_waiting_key ON {{table}}_waiting (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
 CREATE INDEX {{name}}_waiting_wake ON {{table}}_waiting (target_broker, lane, wake_at);
+
+-- The processes that run a relay on this table, and what they work on.
+CREATE TABLE {{table}}_instances (
+    instance_id uniqueidentifier NOT NULL, -- made anew at each start
+    name        nvarchar(max)    NOT NULL,
+    host        nvarchar(max)    NOT NULL,
+    pid         int              NOT NULL,
+    version     nvarchar(max)    NOT NULL,
+    started_at  datetime2(6)     NOT NULL CONSTRAINT {{name}}_instances_default_started_at DEFAULT SYSUTCDATETIME(),
+    seen_at     datetime2(6)     NOT NULL CONSTRAINT {{name}}_instances_default_seen_at DEFAULT SYSUTCDATETIME(),
+    work        nvarchar(max)    NOT NULL CONSTRAINT {{name}}_instances_default_work DEFAULT N'[]', -- JSON list of {worker, broker, lane, rows, since}
+    CONSTRAINT {{name}}_instances_pkey PRIMARY KEY CLUSTERED (instance_id)
+);

@@ -63,11 +63,11 @@ BEGIN
       FROM @through AS t
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = t.id
      WHERE m.parked = 1;
-    -- A row that was parked alone while order was off can be the next gate.
+    -- A follower may have waited alone, before order was switched on. It does so no more.
     DELETE w
       FROM @through AS t
      INNER JOIN {{table}}_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = t.id
-     WHERE t.place = 400;
+     WHERE w.ordering_key IS NULL;
     UPDATE w
        SET gate_id = t.id, gate_message_id = t.message_id, lane = t.lane
       FROM @through AS t

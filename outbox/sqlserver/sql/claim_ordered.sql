@@ -22,6 +22,7 @@
 -- low priorities. The indexes are named, as statistics of a queue are always stale: the planner would follow {{name}}_pkey
 -- through all published rows because of ORDER BY id. Literals, not parameters, match the filters of the indexes.
 DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @gated bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
+DECLARE @ahead_hash binary(32);
 DECLARE @suspicion int, @take bigint, @chosen_rows int, @alone bit = 0;
 DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
@@ -31,6 +32,7 @@ DECLARE @win TABLE (
     key_hash     binary(32)     NULL,
     clear        int            NOT NULL,
     rests        int            NOT NULL,
+    low_rests    int            NOT NULL,
     in_hand      int            NOT NULL,
     suspicion    int            NOT NULL
 );
@@ -69,14 +71,30 @@ BEGIN TRY
             SET @mixed = 1;
         IF @lane BETWEEN 4 AND 7
             SELECT TOP (1) @ahead = id
+                         , @ahead_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key))
                          , @ahead_waits = CASE WHEN status <> N'processing' AND (locked_until > @now OR available_at > @now)
                                                THEN 1 ELSE 0 END
               FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
              WHERE target_broker = @broker AND lane = @lane - 4 AND finished_at IS NULL AND parked = 0
              ORDER BY id;
 
+        -- It waits also behind a gate, or for an earlier row of low priority that waits for a time.
+        IF EXISTS (SELECT 1
+                     FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_key), FORCESEEK)
+                    WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+                      AND w.key_hash = @ahead_hash AND w.gate_id < @ahead)
+            SET @ahead_waits = 1;
+        IF EXISTS (SELECT 1
+                     FROM (SELECT TOP (1) low.status, low.locked_until, low.available_at
+                             FROM {{table}} AS low WITH (INDEX({{name}}_backfill), FORCESEEK, NOLOCK)
+                            WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
+                              AND low.key_hash = @ahead_hash AND low.id < @ahead
+                            ORDER BY low.id) AS earliest
+                    WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now))
+            SET @ahead_waits = 1;
+
         -- The first open rows in order, held ones included.
-        INSERT INTO @win (id, ordering_key, apart, key_hash, clear, rests, in_hand, suspicion)
+        INSERT INTO @win (id, ordering_key, apart, key_hash, clear, rests, low_rests, in_hand, suspicion)
         SELECT TOP (@window) m.id
              , m.ordering_key
              -- = ignores trailing spaces, the length does not; and a row without a key is a key of its own.
@@ -84,6 +102,7 @@ BEGIN TRY
              , CASE WHEN @gated = 1 OR @mixed = 1 THEN CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) END
              , CASE WHEN r.id IS NULL OR (m.ordering_key IS NOT NULL AND m.id > @ahead) THEN 0 ELSE 1 END
              , CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END
+             , 0
              , CASE WHEN m.status = N'processing' AND m.locked_until > @now THEN 1 ELSE 0 END
              , m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
           FROM {{table}} AS m WITH (INDEX({{name}}_open), NOLOCK)
@@ -101,20 +120,27 @@ BEGIN TRY
                             WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
                               AND w.key_hash = win.key_hash AND w.gate_id < win.id);
         IF @mixed = 1
+        BEGIN
+            -- The first such row of low priority decides whether this one waits for a time, too.
             UPDATE win
-               SET clear = 0
+               SET clear = 0, low_rests = low.rests
               FROM @win AS win
-             WHERE EXISTS (SELECT 1
-                             FROM {{table}} AS low WITH (INDEX({{name}}_backfill), FORCESEEK, NOLOCK)
-                            WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
-                              AND low.key_hash = win.key_hash AND low.id < win.id);
+             CROSS APPLY (SELECT TOP (1) CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now)
+                                              THEN 1 ELSE 0 END AS rests
+                            FROM {{table}} AS m WITH (INDEX({{name}}_backfill), FORCESEEK, NOLOCK)
+                           WHERE m.target_broker = @broker AND m.priority < 0 AND m.finished_at IS NULL
+                             AND m.key_hash = win.key_hash AND m.id < win.id
+                           ORDER BY m.id) AS low;
+            IF EXISTS (SELECT 1 FROM @win WHERE low_rests = 1)
+                SET @ahead_waits = 1;
+        END;
 
         -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
         INSERT INTO @judged (id, free, waits, lowest, highest)
         SELECT id, CASE WHEN clear = 1 AND in_hand = 0 THEN 1 ELSE 0 END, waits, lowest, highest
           FROM (SELECT id
                      , MIN(clear) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS clear
-                     , MAX(rests) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS waits
+                     , MAX(rests | low_rests) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS waits
                      , MAX(in_hand) OVER (PARTITION BY ordering_key, apart) AS in_hand
                      , MIN(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS lowest
                      , MAX(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS highest

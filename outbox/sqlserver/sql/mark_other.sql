@@ -11,7 +11,6 @@ DECLARE @outcomes TABLE (
     delay_micros  int           NOT NULL,
     error         nvarchar(max) NULL
 );
-DECLARE @marked TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @parking TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
 INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error)
@@ -26,6 +25,14 @@ BEGIN TRY
     IF @granted < 0
         THROW 50122, N'the lock of a lane of {{table}} was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
+    IF @park_abandoned = 1 -- the first of each key becomes its gate
+        INSERT INTO @parking (id)
+        SELECT MIN(m.id)
+          FROM @outcomes AS o
+         INNER JOIN {{table}} AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
+         WHERE o.status = N'abandoned' AND m.ordering_key IS NOT NULL
+           AND m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing'
+         GROUP BY m.target_broker, m.key_hash;
     UPDATE m
        SET status       = o.status
          , finished_at  = CASE WHEN o.status = N'abandoned' THEN @now END
@@ -37,20 +44,13 @@ BEGIN TRY
          , locked_until = CASE WHEN o.delay_seconds > 0 OR o.delay_micros > 0
                                THEN DATEADD(MICROSECOND, o.delay_micros, DATEADD(SECOND, o.delay_seconds, @now)) END
          , last_error   = COALESCE(o.error, m.last_error)
-    OUTPUT inserted.id INTO @marked
       FROM @outcomes AS o
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = o.id
      WHERE m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing';
     SET @other_rows = @@ROWCOUNT;
     IF @park_abandoned = 1
     BEGIN
-        -- The first of each key becomes its gate, instead of the one it may have: whatever that one holds is behind this.
-        INSERT INTO @parking (id)
-        SELECT MIN(m.id)
-          FROM @marked AS marked
-         INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = marked.id
-         WHERE m.status = N'abandoned' AND m.ordering_key IS NOT NULL
-         GROUP BY m.target_broker, m.key_hash;
+        -- In place of the gate that the key may have: whatever that one holds is behind this.
         UPDATE w
            SET lane            = m.lane
              , gate_id         = m.id

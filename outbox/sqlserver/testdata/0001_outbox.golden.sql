@@ -105,3 +105,16 @@ CREATE TABLE app.outbox_waiting (
 ALTER TABLE app.outbox_waiting SET (LOCK_ESCALATION = DISABLE);
 CREATE UNIQUE INDEX outbox_waiting_key ON app.outbox_waiting (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
 CREATE INDEX outbox_waiting_wake ON app.outbox_waiting (target_broker, lane, wake_at);
+
+-- The processes that run a relay on this table, and what they work on.
+CREATE TABLE app.outbox_instances (
+    instance_id uniqueidentifier NOT NULL, -- made anew at each start
+    name        nvarchar(max)    NOT NULL,
+    host        nvarchar(max)    NOT NULL,
+    pid         int              NOT NULL,
+    version     nvarchar(max)    NOT NULL,
+    started_at  datetime2(6)     NOT NULL CONSTRAINT outbox_instances_default_started_at DEFAULT SYSUTCDATETIME(),
+    seen_at     datetime2(6)     NOT NULL CONSTRAINT outbox_instances_default_seen_at DEFAULT SYSUTCDATETIME(),
+    work        nvarchar(max)    NOT NULL CONSTRAINT outbox_instances_default_work DEFAULT N'[]', -- JSON list of {worker, broker, lane, rows, since}
+    CONSTRAINT outbox_instances_pkey PRIMARY KEY CLUSTERED (instance_id)
+);

@@ -132,7 +132,6 @@ DECLARE @outcomes TABLE (
     delay_micros  int           NOT NULL,
     error         nvarchar(max) NULL
 );
-DECLARE @marked TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @parking TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
 INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error)
@@ -147,6 +146,14 @@ BEGIN TRY
     IF @granted < 0
         THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
+    IF @park_abandoned = 1
+        INSERT INTO @parking (id)
+        SELECT MIN(m.id)
+          FROM @outcomes AS o
+         INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
+         WHERE o.status = N'abandoned' AND m.ordering_key IS NOT NULL
+           AND m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing'
+         GROUP BY m.target_broker, m.key_hash;
     UPDATE m
        SET status       = o.status
          , finished_at  = CASE WHEN o.status = N'abandoned' THEN @now END
@@ -158,19 +165,12 @@ BEGIN TRY
          , locked_until = CASE WHEN o.delay_seconds > 0 OR o.delay_micros > 0
                                THEN DATEADD(MICROSECOND, o.delay_micros, DATEADD(SECOND, o.delay_seconds, @now)) END
          , last_error   = COALESCE(o.error, m.last_error)
-    OUTPUT inserted.id INTO @marked
       FROM @outcomes AS o
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = o.id
      WHERE m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing';
     SET @other_rows = @@ROWCOUNT;
     IF @park_abandoned = 1
     BEGIN
-        INSERT INTO @parking (id)
-        SELECT MIN(m.id)
-          FROM @marked AS marked
-         INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = marked.id
-         WHERE m.status = N'abandoned' AND m.ordering_key IS NOT NULL
-         GROUP BY m.target_broker, m.key_hash;
         UPDATE w
            SET lane            = m.lane
              , gate_id         = m.id
@@ -197,6 +197,7 @@ BEGIN CATCH
 END CATCH;
 SELECT @other_rows AS fanout_other;
 DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @gated bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
+DECLARE @ahead_hash binary(32);
 DECLARE @suspicion int, @take bigint, @chosen_rows int, @alone bit = 0;
 DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
@@ -206,6 +207,7 @@ DECLARE @win TABLE (
     key_hash     binary(32)     NULL,
     clear        int            NOT NULL,
     rests        int            NOT NULL,
+    low_rests    int            NOT NULL,
     in_hand      int            NOT NULL,
     suspicion    int            NOT NULL
 );
@@ -302,7 +304,7 @@ BEGIN
     DELETE w
       FROM @through AS t
      INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = t.id
-     WHERE t.place = 400;
+     WHERE w.ordering_key IS NULL;
     UPDATE w
        SET gate_id = t.id, gate_message_id = t.message_id, lane = t.lane
       FROM @through AS t
@@ -340,18 +342,33 @@ END;
             SET @mixed = 1;
         IF @lane BETWEEN 4 AND 7
             SELECT TOP (1) @ahead = id
+                         , @ahead_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key))
                          , @ahead_waits = CASE WHEN status <> N'processing' AND (locked_until > @now OR available_at > @now)
                                                THEN 1 ELSE 0 END
               FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
              WHERE target_broker = @broker AND lane = @lane - 4 AND finished_at IS NULL AND parked = 0
              ORDER BY id;
-        INSERT INTO @win (id, ordering_key, apart, key_hash, clear, rests, in_hand, suspicion)
+        IF EXISTS (SELECT 1
+                     FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+                    WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+                      AND w.key_hash = @ahead_hash AND w.gate_id < @ahead)
+            SET @ahead_waits = 1;
+        IF EXISTS (SELECT 1
+                     FROM (SELECT TOP (1) low.status, low.locked_until, low.available_at
+                             FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
+                            WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
+                              AND low.key_hash = @ahead_hash AND low.id < @ahead
+                            ORDER BY low.id) AS earliest
+                    WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now))
+            SET @ahead_waits = 1;
+        INSERT INTO @win (id, ordering_key, apart, key_hash, clear, rests, low_rests, in_hand, suspicion)
         SELECT TOP (@window) m.id
              , m.ordering_key
              , CASE WHEN m.ordering_key IS NULL THEN m.id ELSE DATALENGTH(m.ordering_key) END
              , CASE WHEN @gated = 1 OR @mixed = 1 THEN CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) END
              , CASE WHEN r.id IS NULL OR (m.ordering_key IS NOT NULL AND m.id > @ahead) THEN 0 ELSE 1 END
              , CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END
+             , 0
              , CASE WHEN m.status = N'processing' AND m.locked_until > @now THEN 1 ELSE 0 END
              , m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
           FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
@@ -368,18 +385,24 @@ END;
                             WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
                               AND w.key_hash = win.key_hash AND w.gate_id < win.id);
         IF @mixed = 1
+        BEGIN
             UPDATE win
-               SET clear = 0
+               SET clear = 0, low_rests = low.rests
               FROM @win AS win
-             WHERE EXISTS (SELECT 1
-                             FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
-                            WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
-                              AND low.key_hash = win.key_hash AND low.id < win.id);
+             CROSS APPLY (SELECT TOP (1) CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now)
+                                              THEN 1 ELSE 0 END AS rests
+                            FROM app.outbox AS m WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
+                           WHERE m.target_broker = @broker AND m.priority < 0 AND m.finished_at IS NULL
+                             AND m.key_hash = win.key_hash AND m.id < win.id
+                           ORDER BY m.id) AS low;
+            IF EXISTS (SELECT 1 FROM @win WHERE low_rests = 1)
+                SET @ahead_waits = 1;
+        END;
         INSERT INTO @judged (id, free, waits, lowest, highest)
         SELECT id, CASE WHEN clear = 1 AND in_hand = 0 THEN 1 ELSE 0 END, waits, lowest, highest
           FROM (SELECT id
                      , MIN(clear) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS clear
-                     , MAX(rests) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS waits
+                     , MAX(rests | low_rests) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS waits
                      , MAX(in_hand) OVER (PARTITION BY ordering_key, apart) AS in_hand
                      , MIN(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS lowest
                      , MAX(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS highest

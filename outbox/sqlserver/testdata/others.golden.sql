@@ -40,6 +40,97 @@ SELECT name AS fanout_behind, CASE WHEN since < @now THEN DATEDIFF_BIG(MICROSECO
   FROM @behind
  ORDER BY name;
 
+-- bring back
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @first TABLE (
+    id            bigint           NOT NULL PRIMARY KEY,
+    target_broker nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
+    key_hash      binary(32)       NOT NULL
+);
+DECLARE @operated_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @lanes TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @lane_lock nvarchar(255);
+INSERT INTO @lanes (lock)
+SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
+SET @lane_lock = (SELECT MIN(lock) FROM @lanes);
+WHILE @lane_lock IS NOT NULL
+BEGIN
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lane_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+    SET @lane_lock = (SELECT MIN(lock) FROM @lanes WHERE lock > @lane_lock);
+END;
+DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
+INSERT INTO @listed (id)
+SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+SET @now = SYSUTCDATETIME();
+INSERT INTO @picked (id)
+SELECT m.id
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now);
+DELETE w
+  FROM @picked AS p
+ INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id
+ WHERE w.ordering_key IS NULL;
+    INSERT INTO @first (id, target_broker, key_hash)
+    SELECT MIN(m.id), m.target_broker, m.key_hash
+      FROM @picked AS p
+     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
+     WHERE m.ordering_key IS NOT NULL
+     GROUP BY m.target_broker, m.key_hash;
+    UPDATE w
+       SET gate_id         = m.id
+         , gate_message_id = m.message_id
+         , lane            = m.lane
+         , wake_at         = NULL
+         , reason          = N'retry'
+      FROM @first AS f
+     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = f.id
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, INDEX(outbox_waiting_key), FORCESEEK)
+        ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.ordering_key IS NOT NULL
+     WHERE f.id <= w.gate_id
+       AND (w.reason <> N'abandoned' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
+            OR EXISTS (SELECT 1 FROM @picked AS p WHERE p.id = w.gate_id));
+    UPDATE m
+       SET status       = N'pending'
+         , published_at = NULL
+         , finished_at  = NULL
+         , available_at = NULL
+         , locked_until = NULL
+         , locked_by    = NULL
+         , lock_token   = NULL
+         , attempts     = 0
+         , crashes      = 0
+         , isolated     = 0
+         , parked       = CASE WHEN EXISTS (SELECT 1
+                                              FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+                                             WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
+                                               AND w.ordering_key IS NOT NULL AND w.gate_id < m.id) THEN 1 ELSE 0 END
+      FROM @picked AS p
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
+    SET @operated_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @operated_rows AS fanout_operated;
+
 -- clock
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -159,6 +250,67 @@ SELECT CONCAT(N'index ', i.name COLLATE Latin1_General_100_BIN2) AS fanout_objec
              ) AS p (property, value)
  WHERE p.value IS NOT NULL;
 
+-- find
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @ids TABLE (message_id uniqueidentifier NOT NULL PRIMARY KEY);
+DECLARE @by_id bit = 0, @open bit = 0, @published bit = 0, @abandoned bit = 0;
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+IF EXISTS (SELECT 1 FROM @wanted WHERE status IN (N'pending', N'processing', N'failed'))
+    SET @open = 1;
+IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'published')
+    SET @published = 1;
+IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'abandoned')
+    SET @abandoned = 1;
+IF @message_ids <> N''
+BEGIN
+    SELECT @by_id = 1, @open = 0, @published = 0, @abandoned = 0;
+    INSERT INTO @ids (message_id)
+    SELECT DISTINCT CONVERT(uniqueidentifier, message_id) FROM OPENJSON(@message_ids) WITH (message_id nvarchar(36) '$');
+END;
+SET @now = SYSUTCDATETIME();
+INSERT INTO @found (id, target_broker)
+SELECT TOP (@limit) m.id, m.target_broker
+  FROM (SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND parked = 0 AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND parked = 1 AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT t.id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
+          FROM @ids AS i
+         INNER JOIN app.outbox AS t WITH (INDEX(outbox_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+            ON t.message_id = i.message_id
+         WHERE @by_id = 1 AND (@broker = N'' OR t.target_broker = @broker)) AS m
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+   AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+ ORDER BY m.id
+OPTION (RECOMPILE);
+SELECT id AS fanout_found, target_broker FROM @found ORDER BY id;
+
 -- finished brokers
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -176,6 +328,106 @@ BEGIN
         INSERT INTO @names (name) VALUES (@name);
 END;
 SELECT name AS fanout_broker FROM @names ORDER BY name;
+
+-- give up
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @operated_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @lanes TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @lane_lock nvarchar(255);
+INSERT INTO @lanes (lock)
+SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
+SET @lane_lock = (SELECT MIN(lock) FROM @lanes);
+WHILE @lane_lock IS NOT NULL
+BEGIN
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lane_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+    SET @lane_lock = (SELECT MIN(lock) FROM @lanes WHERE lock > @lane_lock);
+END;
+DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
+INSERT INTO @listed (id)
+SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+SET @now = SYSUTCDATETIME();
+INSERT INTO @picked (id)
+SELECT m.id
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now);
+DELETE w
+  FROM @picked AS p
+ INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id
+ WHERE w.ordering_key IS NULL;
+    UPDATE w
+       SET wake_at = NULL
+         , reason  = N'retry'
+      FROM @picked AS p
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id;
+    SET @error = CONCAT(@error, N'"', REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z","attempt":');
+    UPDATE m
+       SET status       = N'abandoned'
+         , finished_at  = @now
+         , locked_until = NULL
+         , locked_by    = NULL
+         , lock_token   = NULL
+         , isolated     = 0
+         , parked       = 0
+         , last_error   = CONCAT(@error, m.attempts, N'}')
+      FROM @picked AS p
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
+    SET @operated_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @operated_rows AS fanout_operated;
+
+-- heartbeat
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+UPDATE i
+   SET name = @name, host = @host, pid = @pid, version = @version, work = @work, seen_at = SYSUTCDATETIME()
+  FROM app.outbox_instances AS i WITH (ROWLOCK, FORCESEEK)
+ WHERE i.instance_id = CONVERT(uniqueidentifier, @instance_id);
+IF @@ROWCOUNT = 0
+    INSERT INTO app.outbox_instances (instance_id, name, host, pid, version, work)
+    VALUES (CONVERT(uniqueidentifier, @instance_id), @name, @host, @pid, @version, @work);
+SELECT 1 AS fanout_seen;
+
+-- instances
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DELETE FROM app.outbox_instances WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE seen_at < DATEADD(DAY, -1, SYSUTCDATETIME());
+SELECT LOWER(CONVERT(char(36), instance_id)) AS fanout_instance
+     , name
+     , host
+     , pid
+     , version
+     , started_at
+     , seen_at
+     , work
+  FROM app.outbox_instances
+ ORDER BY started_at, instance_id;
 
 -- last errors
 SET NOCOUNT ON;
@@ -195,6 +447,76 @@ SELECT m.target_broker AS fanout_failed
  INNER JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, READPAST, FORCESEEK) ON m.id = ranked.id
  WHERE ranked.place = 1 AND m.last_error IS NOT NULL
  ORDER BY m.target_broker;
+
+-- leave
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DELETE FROM app.outbox_instances WHERE instance_id = CONVERT(uniqueidentifier, @instance_id);
+SELECT 1 AS fanout_left;
+
+-- matches
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @ids TABLE (message_id uniqueidentifier NOT NULL PRIMARY KEY);
+DECLARE @by_id bit = 0, @open bit = 0, @published bit = 0, @abandoned bit = 0;
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+IF EXISTS (SELECT 1 FROM @wanted WHERE status IN (N'pending', N'processing', N'failed'))
+    SET @open = 1;
+IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'published')
+    SET @published = 1;
+IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'abandoned')
+    SET @abandoned = 1;
+IF @message_ids <> N''
+BEGIN
+    SELECT @by_id = 1, @open = 0, @published = 0, @abandoned = 0;
+    INSERT INTO @ids (message_id)
+    SELECT DISTINCT CONVERT(uniqueidentifier, message_id) FROM OPENJSON(@message_ids) WITH (message_id nvarchar(36) '$');
+END;
+SET @now = SYSUTCDATETIME();
+INSERT INTO @found (id, target_broker)
+SELECT TOP (@limit) m.id, m.target_broker
+  FROM (SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND parked = 0 AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND parked = 1 AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT t.id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
+          FROM @ids AS i
+         INNER JOIN app.outbox AS t WITH (INDEX(outbox_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+            ON t.message_id = i.message_id
+         WHERE @by_id = 1 AND (@broker = N'' OR t.target_broker = @broker)) AS m
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+   AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+ ORDER BY m.id
+OPTION (RECOMPILE);
+SELECT COUNT(*) AS fanout_matches FROM @found;
 
 -- migrate
 SET NOCOUNT ON;
@@ -302,6 +624,20 @@ BEGIN CATCH
 END CATCH;
 SELECT @parked_rows AS fanout_parked;
 
+-- parked keys
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT TOP (@limit) target_broker AS fanout_parked_key
+     , ordering_key
+     , LOWER(CONVERT(char(36), gate_message_id)) AS gate_message_id
+     , since
+  FROM app.outbox_waiting WITH (NOLOCK)
+ WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'abandoned' AND wake_at = '9999-12-31'
+ ORDER BY since, gate_id;
+
 -- purge abandoned
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -389,6 +725,46 @@ DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
 EXEC @granted = sp_releaseapplock @Resource = @resource, @LockOwner = 'Session';
 SELECT @granted AS fanout_granted;
+
+-- release key
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @released_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @lanes TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @lane_lock nvarchar(255);
+INSERT INTO @lanes (lock)
+SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
+SET @lane_lock = (SELECT MIN(lock) FROM @lanes);
+WHILE @lane_lock IS NOT NULL
+BEGIN
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lane_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+    SET @lane_lock = (SELECT MIN(lock) FROM @lanes WHERE lock > @lane_lock);
+END;
+    UPDATE w
+       SET wake_at = NULL
+         , reason  = N'retry'
+      FROM app.outbox_waiting AS w WITH (ROWLOCK, INDEX(outbox_waiting_key), FORCESEEK)
+     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+       AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
+       AND DATALENGTH(w.ordering_key) = DATALENGTH(@key)
+       AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31';
+    SET @released_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @released_rows AS fanout_released;
 
 -- renew
 SET NOCOUNT ON;
