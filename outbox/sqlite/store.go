@@ -25,10 +25,11 @@ var sqlFiles embed.FS
 
 // Store is the outbox table of one SQLite database. It implements [outbox.FullStore] and is safe for concurrent use.
 type Store struct {
-	db    *sql.DB
-	table string
-	now   func() time.Time
-	sql   statements
+	db       *sql.DB
+	table    string
+	now      func() time.Time
+	patience time.Duration // with a lock that is taken
+	sql      statements
 }
 
 var _ outbox.FullStore = (*Store)(nil)
@@ -60,7 +61,7 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 	if err := outbox.CheckTable(table); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, table: table, now: time.Now}
+	s := &Store{db: db, table: table, now: time.Now, patience: busyPatience}
 	for _, option := range options {
 		option(s)
 	}
