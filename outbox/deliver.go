@@ -39,7 +39,12 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 	for i := range batch.Messages {
 		m := &batch.Messages[i]
 		out, outcome, ok := w.decide.BeforeSend(m, time.Now())
-		if !ok {
+		switch {
+		case ok:
+		case d.settlement.ParkAbandoned && d.holds(m): // its key parks behind an earlier row, and it with the key
+			d.settlement.Other = append(d.settlement.Other, d.decide.Release(m))
+			continue
+		default:
 			d.abandon(m, outcome)
 			d.hold(m)
 			continue
@@ -157,8 +162,10 @@ var errNothingTaken = errors.New("none of the messages was sent")
 
 // report opens or closes the gate and says so once.
 func (d *delivery) report(ctx context.Context) {
-	released := func(o Outcome) bool { return !o.Spent && o.Status != StatusAbandoned }
-	if d.unavailable == nil && !d.reached && ctx.Err() == nil && slices.ContainsFunc(d.settlement.Other, released) {
+	abandoned := func(o Outcome) bool { return o.Status == StatusAbandoned } // those are done: the next claim gets further
+	released := func(o Outcome) bool { return !o.Spent && !abandoned(o) }
+	if d.unavailable == nil && !d.reached && ctx.Err() == nil && slices.ContainsFunc(d.settlement.Other, released) &&
+		!slices.ContainsFunc(d.settlement.Other, abandoned) {
 		d.unavailable = errNothingTaken
 	}
 	switch {

@@ -3,6 +3,7 @@
 -- $1 broker, $2 lane, $3 token, $4 first id, $5 last id,
 -- $6 ids, $7 new status, $8 attempt spent (0 or 1), $9 delay in microseconds, $10 error or '',
 -- $11 whether the key of an abandoned row parks until an operator acts
+-- Plan: one range scan of {{name}}_open; where keys park, one scan of {{name}}_parked for what stands before them.
 WITH marked AS (
 UPDATE {{table}} AS m
    SET status       = o.status
@@ -19,14 +20,32 @@ UPDATE {{table}} AS m
    AND m.id BETWEEN $4 AND $5 AND m.id = o.id
    AND m.lock_token = $3 AND m.status = 'processing'
 RETURNING m.lane, m.ordering_key, m.id, m.message_id, m.status
-), gates AS (
-    INSERT INTO {{table}}_waiting AS w (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
-    SELECT DISTINCT ON (ordering_key) $1, lane, ordering_key, id, message_id, 'infinity'::timestamptz, 'abandoned' -- the first of several
+), stopped AS MATERIALIZED (
+    -- The first abandoned row of a key is its gate.
+    SELECT DISTINCT ON (ordering_key) lane, ordering_key, id, message_id
       FROM marked
      WHERE $11::boolean AND status = 'abandoned' AND ordering_key IS NOT NULL
      ORDER BY ordering_key, id
+), gates AS (
+    INSERT INTO {{table}}_waiting AS w (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
+    SELECT $1, lane, ordering_key, id, message_id, 'infinity', 'abandoned'
+      FROM stopped
         ON CONFLICT (target_broker, ordering_key) WHERE ordering_key IS NOT NULL
         DO UPDATE SET lane = excluded.lane, gate_id = excluded.gate_id, gate_message_id = excluded.gate_message_id
                     , wake_at = excluded.wake_at, reason = excluded.reason, since = excluded.since
+), back AS (
+    -- A gate of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its key,
+    -- which somebody else took over, is parked. What is parked before the new gate has nothing to wait for but its own time.
+    UPDATE {{table}} AS m
+       SET parked = false
+     WHERE m.target_broker = $1 AND m.parked AND m.finished_at IS NULL
+       AND m.ordering_key = ANY (ARRAY(SELECT ordering_key FROM stopped))
+       AND m.id < (SELECT max(id) FROM stopped)
+       AND m.id < (SELECT id FROM stopped WHERE stopped.ordering_key = m.ordering_key)
+    RETURNING m.id
+), reopened AS (
+    INSERT INTO {{table}}_lanes AS l (target_broker, lane, reopened)
+    SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM back)
+        ON CONFLICT (target_broker, lane) DO UPDATE SET reopened = l.reopened + 1
 )
 SELECT count(*) FROM marked

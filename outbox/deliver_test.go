@@ -1,0 +1,60 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+)
+
+// accepting is a broker that takes everything.
+type accepting struct{ brokers.Broker }
+
+func (accepting) Publish(_ context.Context, messages []brokers.Message) []brokers.Result {
+	return make([]brokers.Result, len(messages))
+}
+
+// deliverBatch lets a worker deliver rows of one key, of which some are past their time to live.
+func deliverBatch(t *testing.T, policy Policy, expired ...bool) *Settlement {
+	t.Helper()
+	batch := Batch{Lease: Lease{Token: uuid.New()}}
+	for i, over := range expired {
+		batch.Messages = append(batch.Messages, Message{ID: int64(i + 1), Stream: "s", Type: "T", OrderingKey: "key", ContentType: "application/json", Expired: over})
+	}
+	policy = policy.WithDefaults()
+	w := &worker{Processor: &Processor{
+		target: accepting{}, policy: policy, decide: Decider{Retry: policy.Retry}, gate: newGate(time.Second, time.Second),
+		log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}}
+	s := w.deliver(t.Context(), t.Context(), &batch, time.Now())
+	assert.False(t, w.gate.closed(), "the broker was not even asked")
+	return s
+}
+
+func abandonedIDs(s *Settlement) (ids []int64) {
+	for _, o := range s.Other {
+		if o.Status == StatusAbandoned {
+			ids = append(ids, o.ID)
+		}
+	}
+	return ids
+}
+
+// A key that parks does so behind its first abandoned row: what comes after that keeps its turn.
+func TestDeliverAbandonsOneRowOfAKeyThatParks(t *testing.T) {
+	t.Parallel()
+	s := deliverBatch(t, Policy{ParkAbandoned: true}, true, true, false)
+	require.Len(t, s.Other, 3)
+	assert.Equal(t, []int64{1}, abandonedIDs(s))
+	assert.Empty(t, s.Published)
+
+	s = deliverBatch(t, Policy{}, true, true, false)
+	require.Len(t, s.Other, 3)
+	assert.Equal(t, []int64{1, 2}, abandonedIDs(s), "a key that goes on loses them at once")
+}

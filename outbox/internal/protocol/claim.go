@@ -1,0 +1,163 @@
+package protocol
+
+import "slices"
+
+// A Request asks for rows, as outbox.Claim does, or for waiting rows to be parked.
+type Request struct {
+	Lane      Class `json:",omitzero"`
+	Limit     int   `json:",omitzero"`
+	Window    int   `json:",omitzero"`
+	Unordered bool  `json:",omitzero"`
+	Wake      bool  `json:",omitzero"`
+}
+
+// judged is one row of a claim's window, with what the rows of its key say about it (claim_ordered.sql).
+type judged struct {
+	row             *Row
+	clear           bool // it and all rows of its key before it are ready, and nothing outside of the window stands before it
+	inHand          bool // somebody else has a row of its key
+	waits           bool // it or a row of its key before it waits for a time or behind a gate
+	lowest, highest int  // suspicion of the rows of its key so far
+}
+
+// choose says which rows a claim takes.
+func (p *Protocol) choose(t *Table, c Request, reply *Reply) []*Row {
+	reply.Gated = len(t.Gates) > 0
+	if c.Unordered {
+		return p.chooseUnordered(t, c, reply)
+	}
+	window := p.judge(t, c, reply)
+	reply.Seen = len(window)
+	var free []judged
+	for _, j := range window {
+		reply.Waiting += btoi(j.waits)
+		if j.clear && !j.inHand {
+			free = append(free, j)
+		}
+	}
+	if len(free) == 0 {
+		return nil
+	}
+	// Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash.
+	suspicion := free[0].lowest
+	chosen := make([]*Row, 0, len(free))
+	for _, j := range free {
+		if j.lowest == suspicion && j.highest == suspicion {
+			chosen = append(chosen, j.row)
+		}
+	}
+	return chosen[:min(len(chosen), isolate(c.Limit, suspicion))]
+}
+
+// isolate halves a limit for each crash, down to one.
+func isolate(limit, suspicion int) int { return max(1, limit>>min(suspicion, 30)) }
+
+// judge looks at the window of a claim.
+func (p *Protocol) judge(t *Table, c Request, reply *Reply) []judged {
+	rows := p.window(t, c)
+	before := p.outside(t, c.Lane, reply)
+	window := make([]judged, len(rows))
+	for i, r := range rows {
+		j := judged{row: r, clear: true, lowest: r.suspicion(), highest: r.suspicion()}
+		parkable, outranked := before(r)
+		j.waits = parkable || !r.leased() && r.Waits
+		j.clear = !r.Waits && !parkable && !outranked
+		if p.is(recoversNothing) {
+			j.clear = j.clear && !r.leased()
+		}
+		for k, other := range rows {
+			if other.Key == 0 || other.Key != r.Key {
+				continue
+			}
+			j.inHand = j.inHand || other.leased() && other.Waits && !p.is(ignoresInHand)
+			if k < i && !p.is(leavesGaps) {
+				j.clear = j.clear && window[k].clear
+				j.waits = j.waits || window[k].waits
+				j.lowest, j.highest = min(j.lowest, other.suspicion()), max(j.highest, other.suspicion())
+			}
+		}
+		window[i] = j
+	}
+	return window
+}
+
+// window lists the first open rows of the lane, held ones included: of each key it sees, it sees every earlier open row.
+func (p *Protocol) window(t *Table, c Request) []*Row {
+	switch {
+	case p.is(byTime):
+		rows := t.lane(c.Lane, len(t.Rows))
+		slices.SortStableFunc(rows, func(a, b *Row) int { return a.At - b.At })
+		return rows[:min(len(rows), c.Window)]
+	case p.is(ignoresHeld):
+		rows := t.lane(c.Lane, len(t.Rows))
+		rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.leased() && r.Waits })
+		return rows[:min(len(rows), c.Window)]
+	}
+	return t.lane(c.Lane, c.Window)
+}
+
+// outside returns a function that says whether an earlier row of a row's key stands where the window does not see it: behind
+// a gate, or in the lane of another class.
+func (p *Protocol) outside(t *Table, lane Class, reply *Reply) func(*Row) (parkable, outranked bool) {
+	var ahead *Row // the first open row of the normal lane, for the backfill
+	mixed := lane == Normal && len(t.lane(Backfill, 1)) > 0
+	if lane == Backfill {
+		if first := t.lane(Normal, 1); len(first) > 0 {
+			ahead = first[0]
+			reply.AheadWaits = !ahead.leased() && ahead.Waits
+		}
+	}
+	return func(r *Row) (parkable, outranked bool) {
+		if r.Key == 0 {
+			return false, false
+		}
+		parkable = t.behindGate(r) && !p.is(ignoresGates)
+		if p.is(ignoresClasses) {
+			return parkable, false
+		}
+		outranked = ahead != nil && r.ID > ahead.ID
+		for i := range t.Rows {
+			low := &t.Rows[i]
+			outranked = outranked || mixed && low.Key == r.Key && low.ID < r.ID && low.Class == Backfill && low.open()
+		}
+		return parkable, outranked
+	}
+}
+
+// chooseUnordered is the choice where order is off (claim_unordered.sql).
+func (p *Protocol) chooseUnordered(t *Table, c Request, reply *Reply) []*Row {
+	limit := min(c.Window, c.Limit)
+	var free []*Row
+	waiting := 0
+	for _, r := range t.lane(c.Lane, len(t.Rows)) {
+		if !r.Waits && len(free) < limit {
+			free = append(free, r)
+		}
+		waiting += btoi(r.Waits && !r.leased())
+	}
+	reply.Seen = len(free)
+	if len(free) < limit {
+		reply.Waiting = waiting
+	}
+	if len(free) == 0 {
+		return nil
+	}
+	suspicion := free[0].suspicion()
+	chosen := slices.DeleteFunc(free, func(r *Row) bool { return r.suspicion() != suspicion })
+	return chosen[:min(len(chosen), isolate(c.Limit, suspicion))]
+}
+
+// take gives the chosen rows to a new claim.
+func (p *Protocol) take(t *Table, chosen []*Row) (token int) {
+	t.Token++
+	for _, r := range chosen {
+		if r.leased() {
+			if r.Isolated || p.is(chargesAll) {
+				r.Attempts++ // it was alone when its owner died
+			}
+			r.Crashes++
+		}
+		r.Status, r.Token, r.Waits, r.Isolated = Processing, t.Token, true, len(chosen) == 1
+	}
+	return t.Token
+}

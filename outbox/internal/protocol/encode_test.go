@@ -1,0 +1,75 @@
+package protocol
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+)
+
+// fingerprint is the same for states that differ in nothing that counts: in the names of workers and tokens, and in numbers
+// beyond those that make a difference.
+type fingerprint [16]byte
+
+func (n *node) fingerprint() fingerprint {
+	e := encoder{State: &n.State}
+	b := []byte{byte(n.faults), byte(n.failures), byte(n.repairs), byte(len(n.Rows))}
+	for i := range n.Rows {
+		r := &n.Rows[i]
+		b = append(b, byte(r.ID), byte(r.Status), bits(r.Waits, r.Isolated, r.Parked), e.token(r.Token), byte(r.Attempts), byte(r.Crashes))
+	}
+	for _, g := range n.Gates {
+		b = append(b, byte(g.Row), byte(g.Key), byte(g.Wake), 0xfe)
+	}
+	for i := range n.Ledger {
+		entry := &n.Ledger[i]
+		b = append(b, byte(entry.ID), byte(min(entry.Delivered, 1)), bits(entry.Excused, entry.LetGo, entry.Back, entry.Company, entry.Gone))
+	}
+	workers := make([][]byte, len(n.Workers))
+	for i := range n.Workers {
+		workers[i] = e.worker(i)
+	}
+	slices.SortFunc(workers, bytes.Compare) // who is who makes no difference
+	b = append(append(b, bytes.Join(workers, []byte{0xfd})...), 0xfc, byte(n.Purging))
+	for _, id := range n.Victims {
+		b = append(b, byte(id))
+	}
+	sum := sha256.Sum256(b)
+	return fingerprint(sum[:16])
+}
+
+type encoder struct{ *State }
+
+// token names a token by the first row that carries it. Those that no row carries are all alike: they open nothing.
+func (e encoder) token(token int) byte {
+	if token == 0 {
+		return 0
+	}
+	for i := range e.Rows {
+		if e.Rows[i].Token == token {
+			return byte(1 + i)
+		}
+	}
+	return 0xff
+}
+
+func (e encoder) worker(i int) []byte {
+	w := &e.Workers[i]
+	b := []byte{byte(w.Phase), e.token(w.Token), bits(w.Late, w.Undone, e.Lock == 1+i)}
+	for k := range w.Chosen {
+		b = append(b, byte(w.Chosen[k].ID), byte(w.Chosen[k].Status), e.token(w.Chosen[k].Token), bits(w.Chosen[k].Waits))
+	}
+	for k := range w.Batch {
+		h := &w.Batch[k]
+		b = append(b, byte(h.ID), byte(h.Attempts), bits(h.Sent, h.Decided), byte(h.Outcome.Status), bits(h.Outcome.Spent, h.Outcome.Wait))
+	}
+	return b
+}
+
+func bits(flags ...bool) (b byte) {
+	for i, flag := range flags {
+		if flag {
+			b |= 1 << i
+		}
+	}
+	return b
+}

@@ -1,0 +1,33 @@
+package protocol
+
+// A mutation breaks the protocol in one place. Exploring a broken protocol must find a violation; this is how the tests
+// know that the invariants see anything at all.
+type mutation uint8
+
+const (
+	sound mutation = iota
+	noFence
+	byTime
+	ignoresHeld
+	ignoresInHand
+	leavesGaps
+	overwrites
+	requeueIgnoresGates
+	advancesEarly
+	purgesBlindly
+	takesBlindly
+	sendsFollowers
+	chargesAll
+	spendsOnOutage
+	sendsLate
+	neverGivesUp
+	ignoresGates
+	ignoresClasses
+	recoversNothing
+	parksLeased
+	replacesGate
+	guessesPublished
+	forgetsDelivered
+)
+
+func (p *Protocol) is(m mutation) bool { return p.broken == m }

@@ -1,0 +1,78 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+)
+
+// What operators and the purge do. Rows that a worker has in hand are left alone.
+
+// requeue makes a row pending again with a fresh budget of attempts: a failed or abandoned one, one that waits, and, for a
+// replay, a published one. It takes its old place: where its key has a gate behind it or is the gate itself, it becomes the
+// gate, so that what comes later waits for it. A key that waits for an operator stays as it is, unless this is its row.
+func (p *Protocol) requeue(t *Table, id int, replay bool) error {
+	r := t.Row(id)
+	if r == nil || r.leased() || replay != (r.Status == Published) || r.Status == Pending && !r.Waits {
+		return fmt.Errorf("row %d cannot be requeued", id)
+	}
+	if g := t.gate(id); g != nil && g.Key == 0 {
+		t.removeGate(id)
+	}
+	g := t.gateOf(r.Key)
+	if g != nil && id <= g.Row && (g.Wake != Operator || g.Row == id) && !p.is(requeueIgnoresGates) {
+		t.removeGate(g.Row)
+		t.addGate(Gate{Row: id, Key: r.Key, Lane: r.Class, Wake: Back})
+	}
+	r.Status, r.Waits, r.Token, r.Attempts, r.Crashes, r.Isolated = Pending, false, 0, 0, 0, false
+	r.Parked = t.behindGate(r)
+	return nil
+}
+
+// drop abandons a row that nobody has in hand. Its key goes on.
+func (p *Protocol) drop(t *Table, id int) error {
+	r := t.Row(id)
+	if r == nil || r.leased() || !r.open() {
+		return fmt.Errorf("row %d cannot be abandoned by hand", id)
+	}
+	switch g := t.gate(id); {
+	case g == nil || p.is(requeueIgnoresGates):
+	case g.Key == 0:
+		t.removeGate(id)
+	default:
+		g.Wake = Back
+	}
+	r.Status, r.Waits, r.Isolated, r.Parked = Abandoned, false, false, false
+	return nil
+}
+
+// releaseKey lets a key go on that waits for an operator, without the abandoned row.
+func (*Protocol) releaseKey(t *Table, key int) error {
+	g := t.gateOf(key)
+	if g == nil || g.Wake != Operator {
+		return fmt.Errorf("key %d does not wait for an operator", key)
+	}
+	g.Wake = Back
+	return nil
+}
+
+// victims lists the rows that a purge would remove.
+func (*Protocol) victims(t *Table, status Status, limit int) (ids []int) {
+	for i := range t.Rows {
+		if r := &t.Rows[i]; r.Status == status && len(ids) < limit {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
+
+// remove removes the victims that are still what they were.
+func (p *Protocol) remove(t *Table, ids []int, status Status) (removed []int) {
+	t.Rows = slices.DeleteFunc(t.Rows, func(r Row) bool {
+		gone := slices.Contains(ids, r.ID) && (r.Status == status || p.is(purgesBlindly))
+		if gone {
+			removed = append(removed, r.ID)
+		}
+		return gone
+	})
+	return removed
+}

@@ -1,0 +1,155 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A Protocol holds what is fixed while a world runs. Its methods may be used by several goroutines.
+type Protocol struct {
+	// MaxAttempts after which a row is abandoned.
+	MaxAttempts int
+	// ParkAbandoned makes the key of an abandoned row wait for an operator.
+	ParkAbandoned bool
+	// WakeLimit, AdvanceGates and AdvanceRows bound what one claim brings back: gates that are due, gates that are done, and
+	// followers of each of these.
+	WakeLimit, AdvanceGates, AdvanceRows int
+
+	broken mutation
+}
+
+// Default is the protocol as the stores have it.
+func Default() *Protocol {
+	return &Protocol{MaxAttempts: 5, WakeLimit: 500, AdvanceGates: 10, AdvanceRows: 500}
+}
+
+// Step is the transition function: what an action makes of a state, and what a store answers. The state is not changed. An
+// error says that the action is not possible in this state.
+func (p *Protocol) Step(s *State, a *Action) (State, Reply, error) {
+	next := s.clone()
+	if a.Kind >= kinds {
+		return *s, Reply{}, fmt.Errorf("protocol: there is no action of kind %d", a.Kind)
+	}
+	if a.Worker < 0 || a.Worker >= len(s.Workers) {
+		return *s, Reply{}, fmt.Errorf("protocol: there is no worker %d", a.Worker)
+	}
+	reply, err := steps[a.Kind](p, &next, a)
+	if err != nil {
+		return *s, Reply{}, fmt.Errorf("protocol: %w", err)
+	}
+	return next, reply, nil
+}
+
+var steps = [kinds]func(*Protocol, *State, *Action) (Reply, error){
+	Write: (*Protocol).stepWrite, Claim: (*Protocol).stepClaim, Look: (*Protocol).stepLook, Take: (*Protocol).stepTake,
+	Renew: (*Protocol).stepRenew, Send: (*Protocol).stepSend, Answer: (*Protocol).stepAnswer, Settle: (*Protocol).stepSettle,
+	GiveUp: (*Protocol).stepGiveUp, Crash: (*Protocol).stepCrash, Expire: (*Protocol).stepExpire, Pass: (*Protocol).stepPass,
+	Park: (*Protocol).stepPark, Requeue: (*Protocol).stepOperator, Replay: (*Protocol).stepOperator, Drop: (*Protocol).stepOperator,
+	ReleaseKey: (*Protocol).stepOperator, Mark: (*Protocol).stepMark, Remove: (*Protocol).stepRemove,
+}
+
+var errLocked = errors.New("the lanes are locked")
+
+func (*Protocol) stepWrite(s *State, a *Action) (Reply, error) {
+	for _, n := range a.Rows {
+		if s.Entry(n.ID) != nil {
+			return Reply{}, fmt.Errorf("row %d is there", n.ID)
+		}
+		s.insert(Row{ID: n.ID, Key: n.Key, Class: n.Class, At: n.At, Dead: n.Dead, Waits: n.Scheduled})
+		s.enter(Entry{ID: n.ID, Key: n.Key})
+	}
+	return Reply{}, nil
+}
+
+func (*Protocol) stepExpire(s *State, a *Action) (Reply, error) {
+	found := false
+	for i := range s.Rows {
+		if r := &s.Rows[i]; r.leased() && r.Token == a.Token {
+			found, r.Waits = true, false
+			s.Entry(r.ID).Excused = true
+		}
+	}
+	if w := s.holder(a.Token); w != nil {
+		found, w.Late = true, true // its own clock starts earlier and runs for less
+	}
+	if !found {
+		return Reply{}, fmt.Errorf("token %d has no lease", a.Token)
+	}
+	return Reply{}, nil
+}
+
+func (*Protocol) stepPass(s *State, a *Action) (Reply, error) {
+	r, g := s.Row(a.ID), s.gate(a.ID)
+	if r == nil && g == nil || r != nil && r.leased() {
+		return Reply{}, fmt.Errorf("row %d waits for no time", a.ID)
+	}
+	if r != nil {
+		r.Waits = false
+	}
+	if g != nil && g.Wake == Rests {
+		g.Wake = Due
+	}
+	return Reply{}, nil
+}
+
+func (p *Protocol) stepPark(s *State, a *Action) (Reply, error) {
+	if s.Lock != 0 {
+		return Reply{}, errLocked
+	}
+	return Reply{Parked: p.park(&s.Table, a.Request)}, nil
+}
+
+func (p *Protocol) stepOperator(s *State, a *Action) (Reply, error) {
+	if s.Lock != 0 {
+		return Reply{}, errLocked
+	}
+	switch a.Kind {
+	case Drop:
+		if err := p.drop(&s.Table, a.ID); err != nil {
+			return Reply{}, err
+		}
+		s.Entry(a.ID).LetGo = true
+	case ReleaseKey:
+		if err := p.releaseKey(&s.Table, a.Key); err != nil {
+			return Reply{}, err
+		}
+		s.letGo(a.Key)
+	default:
+		if g := s.gate(a.ID); g != nil && g.Wake == Operator { // who requeues the row that parks a key decides about the key
+			s.letGo(g.Key)
+		}
+		if err := p.requeue(&s.Table, a.ID, a.Kind == Replay); err != nil {
+			return Reply{}, err
+		}
+		e := s.Entry(a.ID)
+		e.Back, e.Excused = true, true
+	}
+	return Reply{}, nil
+}
+
+// letGo notes that the abandoned rows of a key, purged ones included, do not hold it back any more.
+func (s *State) letGo(key int) {
+	for i := range s.Ledger {
+		e := &s.Ledger[i]
+		if r := s.Row(e.ID); e.Key == key && (e.Gone || r != nil && r.Status == Abandoned) {
+			e.LetGo = true
+		}
+	}
+}
+
+func (p *Protocol) stepMark(s *State, a *Action) (Reply, error) {
+	if !a.Status.Terminal() || len(s.Victims) > 0 {
+		return Reply{}, fmt.Errorf("rows that are %s cannot be purged now", a.Status)
+	}
+	s.Victims, s.Purging = p.victims(&s.Table, a.Status, a.Limit), a.Status
+	return Reply{}, nil
+}
+
+func (p *Protocol) stepRemove(s *State, _ *Action) (Reply, error) {
+	removed := p.remove(&s.Table, s.Victims, s.Purging)
+	for _, id := range removed {
+		s.Entry(id).Gone = true
+	}
+	s.Victims, s.Purging = nil, 0
+	return Reply{Rows: removed}, nil
+}

@@ -1,0 +1,128 @@
+package protocol
+
+import (
+	"os"
+	"testing"
+)
+
+// small is a protocol whose bounds are within reach of small worlds.
+func small() Protocol {
+	return Protocol{MaxAttempts: 2, WakeLimit: 10, AdvanceGates: 2, AdvanceRows: 1}
+}
+
+func parking() Protocol {
+	p := small()
+	p.ParkAbandoned = true
+	return p
+}
+
+// keyed lists rows of these keys. Their times run against their ids.
+func keyed(keys ...int) []NewRow {
+	rows := make([]NewRow, len(keys))
+	for i, key := range keys {
+		rows[i] = NewRow{ID: i + 1, Key: key, At: -i}
+	}
+	return rows
+}
+
+// A size says how much can go wrong in a world: with -short, without, and with FANOUT_TEST_WORLDS=large, which takes minutes
+// and some gigabytes of memory.
+type size int
+
+const (
+	short size = iota
+	normal
+	large
+	sizes
+)
+
+func sizeOf(t *testing.T) size {
+	t.Helper()
+	switch {
+	case os.Getenv("FANOUT_TEST_WORLDS") == "large":
+		return large
+	case testing.Short():
+		return short
+	default:
+		return normal
+	}
+}
+
+// A bound is how many faults, failures of messages and repairs by operators a world sees at most.
+type bound struct{ faults, failures, repairs int }
+
+// worlds are all that are explored. Every one of them has two workers or more, three rows or more, and two keys.
+var worlds = []struct {
+	world
+
+	bounds [sizes]bound
+}{
+	{world{ // crashes, stalls, lost answers and lost claims, two messages at a time with the broker, commits in any order
+		name: "faults", rows: keyed(1, 1, 2), anyOrder: true, chunk: 2, results: []Result{AnswerLost, Retryable}, undone: true,
+	}, [sizes]bound{{1, 1, 0}, {1, 1, 0}, {3, 1, 0}}},
+	{world{ // whatever a broker can answer, and workers that stop before they are through
+		name: "failures", rows: keyed(1, 1, 2), chunk: 1, results: []Result{AnswerLost, Retryable, Refused, Unavailable, Closed}, stops: true,
+	}, [sizes]bound{{0, 2, 0}, {1, 1, 0}, {2, 3, 0}}},
+	{world{ // rows in backoff leave the claim's way, and followers come back one by one
+		name: "gates", rows: keyed(1, 1, 1, 2), chunk: 1, results: []Result{Retryable, Refused}, parks: true,
+	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 2, 0}}},
+	{world{ // rows with a schedule, and rows without a key
+		name: "scheduled", chunk: 1, results: []Result{Retryable}, parks: true,
+		rows: []NewRow{{ID: 1, Key: 1, Scheduled: true}, {ID: 2, Key: 1}, {ID: 3, Key: 2}, {ID: 4, Scheduled: true}},
+	}, [sizes]bound{{0, 1, 0}, {0, 1, 0}, {1, 2, 0}}},
+	{world{ // an abandoned row parks its key, and operators act
+		name: "on_abandon: park", protocol: parking(), rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable, Refused}, parks: true,
+		repair: []Kind{Requeue, ReleaseKey, Drop},
+	}, [sizes]bound{{1, 1, 0}, {0, 2, 1}, {2, 2, 1}}},
+	{world{ // the same with a row that cannot be sent at all
+		name: "on_abandon: park, malformed", protocol: parking(), chunk: 2, results: []Result{Retryable}, parks: true,
+		rows: []NewRow{{ID: 1, Key: 1, Dead: true}, {ID: 2, Key: 1, Dead: true}, {ID: 3, Key: 2}}, repair: []Kind{Requeue, ReleaseKey},
+	}, [sizes]bound{{0, 1, 0}, {1, 1, 1}, {2, 2, 2}}},
+	{world{ // late marks of abandoned rows beside gates
+		name: "late words", protocol: parking(), rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable, Refused}, parks: true,
+	}, [sizes]bound{{1, 1, 0}, {1, 2, 0}, {2, 3, 0}}},
+	{world{ // one key in two classes of priority
+		name: "classes", lanes: []Class{Normal, Backfill}, chunk: 1, results: []Result{Retryable, Refused}, parks: true,
+		rows: []NewRow{{ID: 1, Key: 1, Class: Backfill}, {ID: 2, Key: 1}, {ID: 3, Key: 2}, {ID: 4, Key: 1, Class: Backfill}},
+	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 2, 0}}},
+	{world{ // operators and the purge, at any moment
+		name: "operators", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Refused}, purges: true, parks: true, repair: []Kind{Requeue, Replay, Drop},
+	}, [sizes]bound{{0, 1, 1}, {0, 1, 1}, {1, 1, 2}}},
+	{world{ // claims in two halves, with marks that need no lock in between
+		name: "halves", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Retryable}, split: true,
+	}, [sizes]bound{{1, 0, 0}, {1, 1, 0}, {3, 1, 0}}},
+	{world{ // a row that kills whoever sends it
+		name: "poison", rows: keyed(1, 2, 1, 0), limits: []int{4}, window: 4, chunk: 2, poison: 2,
+	}, [sizes]bound{{0, 0, 0}, {1, 0, 0}, {2, 0, 0}}},
+	{world{ // three workers
+		name: "three workers", rows: keyed(1, 1, 2), workers: 3, chunk: 2, results: []Result{Retryable},
+	}, [sizes]bound{{1, 0, 0}, {1, 1, 0}, {3, 1, 0}}},
+	{world{ // a window that is smaller than the lane
+		name: "small window", rows: keyed(1, 1, 2), limits: []int{1, 2}, window: 2, chunk: 2, results: []Result{Retryable, Refused}, parks: true,
+	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 2, 0}}},
+}
+
+// sized returns a world with its defaults filled in.
+func sized(t *testing.T, name string, s size) *world {
+	t.Helper()
+	for i := range worlds {
+		if worlds[i].name != name {
+			continue
+		}
+		w, b := worlds[i].world, worlds[i].bounds[s]
+		w.faults, w.failures, w.repairs = b.faults, b.failures, b.repairs
+		if w.protocol.MaxAttempts == 0 {
+			w.protocol = small()
+		}
+		if w.lanes == nil {
+			w.lanes = []Class{Normal}
+		}
+		if w.limits == nil {
+			w.limits, w.window = []int{2}, 3
+		}
+		w.workers = max(w.workers, 2)
+		return &w
+	}
+	t.Fatalf("there is no world %q", name)
+	return nil
+}

@@ -1,0 +1,57 @@
+package storetest
+
+import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Keys that park behind an abandoned row, in the company of other rows of the key.
+var abandonTests = []test{
+	{name: "TwoRowsOfAKey", run: testAbandonTwo},
+	{name: "LateWordBehindAnotherGate", run: testAbandonLate},
+}
+
+// Two rows of one key are abandoned at once. The first of them is the gate.
+func testAbandonTwo(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0], k[0], k[1])
+	batch := t.claim()
+	require.Equal(t, ids, taken(batch))
+	s := outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})
+	s.Other[2].Status, s.Other[2].Spent = outbox.StatusPending, false
+	s.ParkAbandoned = true
+	require.Zero(t, t.settle(s).Lost)
+	assert.Equal(t, ids[:1], t.ids("SELECT gate_id FROM {t}_waiting WHERE ordering_key = ?", k[0]))
+	assert.Equal(t, ids[3:], t.ids("SELECT gate_id FROM {t}_waiting WHERE ordering_key = ?", k[1]))
+	assert.Empty(t, t.claim(wake).Messages)
+}
+
+// An owner that was stopped abandons the second row of its batch. Its first one was taken over meanwhile, has failed, and
+// waits as the gate of the key. It is not to wait for the operator who is needed for the second one.
+func testAbandonLate(t *table) {
+	k := t.keys(1)[0]
+	ids := t.add(k, k, k)
+	late := t.claim(limit(2))
+	require.Equal(t, ids[:2], taken(late))
+	t.expire(ids[0], ids[1])
+	batch := t.claimBy(t.another(), limit(2))
+	require.Equal(t, ids[:1], taken(batch))
+	require.Zero(t, t.settle(retryLater(batch, ids[0])).Lost)
+	require.NotZero(t, t.park())
+
+	s := &outbox.Settlement{Lease: late.Lease, ParkAbandoned: true, Published: []outbox.Delivered{{ID: ids[0]}}, Other: []outbox.Outcome{
+		{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true},
+	}}
+	require.Equal(t, 1, t.settle(s).Lost)
+	assert.Empty(t, t.claim(wake).Messages, "it waits for its time")
+	t.pass()
+	assert.Equal(t, []int{t.lane}, t.ready())
+	batch = t.claim(wake)
+	require.Equal(t, ids[:1], taken(batch))
+	t.publish(batch)
+	assert.Empty(t, t.claim(wake).Messages, "the third one waits for an operator")
+	t.park()
+	assert.Empty(t, t.ready())
+}

@@ -1,0 +1,196 @@
+package storetest
+
+import (
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/protocol"
+)
+
+// statuses of the model in the store's terms.
+var statuses = map[protocol.Status]outbox.Status{
+	protocol.Pending: outbox.StatusPending, protocol.Processing: outbox.StatusProcessing, protocol.Failed: outbox.StatusFailed,
+	protocol.Published: outbox.StatusPublished, protocol.Abandoned: outbox.StatusAbandoned,
+}
+
+// do takes an action in the model and in the store. ok is false when the model says that it is not possible now.
+func (run *modelRun) do(t modelT, a *protocol.Action) (reply protocol.Reply, ok bool) {
+	switch a.Kind {
+	case protocol.Claim:
+		return run.exchange(t, nil, a)
+	case protocol.Settle:
+		return run.exchange(t, a, nil)
+	case protocol.Write:
+		run.insertNew(t, a)
+	case protocol.Look, protocol.Take: // a store does both in one statement
+		return reply, false
+	default:
+	}
+	before := run.state
+	if reply, ok = run.step(t, a); !ok {
+		return reply, false
+	}
+	switch a.Kind {
+	case protocol.Renew:
+		kept, err := run.Store.Renew(run.Context(), run.leases[before.Workers[a.Worker].Token])
+		require.NoError(t, err)
+		require.Equal(t, reply.Kept, kept)
+	case protocol.Expire:
+		run.exec("UPDATE {t} SET locked_until = "+run.sql.minus("locked_until", 2*lease)+" WHERE lock_token = ?", run.leases[a.Token].Token.String())
+	case protocol.Pass:
+		run.passRow(a.ID)
+	case protocol.Park:
+		parked, err := run.Store.Park(run.Context(), run.claimOf(a.Request))
+		require.NoError(t, err)
+		require.Equal(t, reply.Parked, parked)
+	case protocol.Requeue, protocol.Replay:
+		run.requeueByHand(a.ID)
+	case protocol.Drop:
+		run.dropByHand(a.ID)
+	case protocol.ReleaseKey:
+		run.releaseByHand(run.keyName(a.Key))
+	case protocol.Remove:
+		for _, column := range []string{"finished_at", "published_at"} {
+			run.exec("UPDATE {t} SET " + column + " = " + run.sql.minus(column, 2*lease) + " WHERE " + column + " IS NOT NULL")
+		}
+		require.Equal(t, len(reply.Rows), run.purge(statuses[before.Purging], lease, 1000))
+	default: // the rest happens in workers, and with the broker
+	}
+	return reply, true
+}
+
+// step takes an action in the model alone.
+func (run *modelRun) step(t modelT, a *protocol.Action) (reply protocol.Reply, ok bool) {
+	next, reply, err := run.protocol.Step(&run.state, a)
+	if err != nil {
+		return reply, false
+	}
+	t.Log(protocol.Describe(a, &reply))
+	if !run.anyOutcome {
+		require.Empty(t, run.protocol.Check(&run.state, a, &reply, &next))
+	}
+	run.state = next
+	return reply, true
+}
+
+// insertNew writes the rows of an action, and gives them their ids.
+func (run *modelRun) insertNew(t modelT, a *protocol.Action) {
+	a.Rows = slices.Clone(a.Rows)
+	rows := make([]outbox.Row, len(a.Rows))
+	for i, n := range a.Rows {
+		rows[i] = newRow(run.keyName(n.Key))
+		rows[i].MessageID = run.messageID(rows[i].OrderingKey)
+		rows[i].Priority = map[protocol.Class]int{protocol.Normal: 0, protocol.Backfill: -1, protocol.Urgent: 1}[n.Class]
+	}
+	for i, id := range run.insert(rows...) {
+		require.Equal(t, run.laneOfClass(a.Rows[i].Class), run.laneOf(id))
+		a.Rows[i].ID = int(id)
+		if a.Rows[i].Scheduled {
+			run.exec("UPDATE {t} SET available_at = "+run.sql.minus("created_at", -lease)+" WHERE id = ?", id)
+		}
+	}
+}
+
+// keyName is an ordering key by its number in the model.
+func (run *modelRun) keyName(key int) string {
+	if key == 0 {
+		return ""
+	}
+	return run.keys[key-1]
+}
+
+func (run *modelRun) laneOfClass(c protocol.Class) int { return run.lane + int(c)*run.Store.Lanes() }
+
+// exchange settles and claims, in the model one after the other, in the store in one call.
+func (run *modelRun) exchange(t modelT, settle, claim *protocol.Action) (reply protocol.Reply, ok bool) {
+	var (
+		settlement *outbox.Settlement
+		settled    *outbox.Settled
+		request    *outbox.Claim
+	)
+	if settle != nil {
+		w := run.state.Workers[settle.Worker]
+		if settle.Outcomes == nil {
+			settle.Outcomes = w.Outcomes()
+		}
+		if reply, ok = run.step(t, settle); !ok {
+			return reply, false
+		}
+		if settle.Fate == protocol.Missed {
+			return reply, true
+		}
+		settlement = run.settlementOf(&w, settle.Outcomes)
+		settled = &outbox.Settled{Lost: reply.Lost}
+	}
+	before := run.state
+	if claim != nil {
+		if reply, ok = run.step(t, claim); !ok {
+			return reply, false
+		}
+		if claim.Fate == protocol.Undone { // only a crash of the server does that
+			run.state = before
+			return reply, false
+		}
+		request = run.claimOf(claim.Request)
+	}
+	result, err := run.Store.Exchange(run.Context(), settlement, request)
+	require.NoError(t, err)
+	require.Equal(t, settled, result.Settled)
+	if claim != nil {
+		run.compareBatch(t, &before, &reply, &result.Batch)
+	}
+	return reply, true
+}
+
+func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protocol.Reply, batch *outbox.Batch) {
+	ids := make([]int64, len(want.Rows))
+	for i, id := range want.Rows {
+		ids[i] = int64(id)
+	}
+	require.Equal(t, ids, taken(*batch), "claimed from\n%s", before)
+	require.Equal(t, want.Seen, batch.Seen, "seen in\n%s", before)
+	require.Equal(t, want.Waiting, batch.Waiting, "waiting in\n%s", before)
+	require.Equal(t, want.Gated, batch.Gated, "gated in\n%s", before)
+	require.Equal(t, want.AheadWaits, batch.AheadWaits, "ahead waits in\n%s", before)
+	for i := range batch.Messages {
+		r := run.state.Row(want.Rows[i])
+		require.Equal(t, r.Attempts, batch.Messages[i].Attempts, "attempts of row %d", r.ID)
+		require.Equal(t, r.Crashes, batch.Messages[i].Crashes, "crashes of row %d", r.ID)
+	}
+	if want.Token != 0 {
+		run.leases[want.Token] = batch.Lease
+	}
+}
+
+// claimOf is a request in the store's terms.
+func (run *modelRun) claimOf(r protocol.Request) *outbox.Claim {
+	claim := run.request()
+	claim.Lane, claim.Limit, claim.Window, claim.Unordered, claim.Wake = run.laneOfClass(r.Lane), r.Limit, r.Window, r.Unordered, r.Wake
+	return claim
+}
+
+func (run *modelRun) settlementOf(w *protocol.Worker, outcomes []protocol.Outcome) *outbox.Settlement {
+	s := &outbox.Settlement{Lease: run.leases[w.Token], ParkAbandoned: run.protocol.ParkAbandoned && !w.Request.Unordered}
+	for _, o := range outcomes {
+		if o.Status == protocol.Published {
+			s.Published = append(s.Published, outbox.Delivered{ID: int64(o.ID)})
+			continue
+		}
+		other := outbox.Outcome{ID: int64(o.ID), Status: statuses[o.Status], Spent: o.Spent}
+		if o.Wait {
+			other.Delay = lease
+		}
+		s.Other = append(s.Other, other)
+	}
+	return s
+}
+
+// passRow lets the time come that a row waits for, and its gate with it.
+func (run *modelRun) passRow(id int) {
+	for _, column := range []string{"locked_until", "available_at"} {
+		run.exec("UPDATE {t} SET "+column+" = "+run.sql.minus(column, 2*lease)+" WHERE "+column+" IS NOT NULL AND id = ?", id)
+	}
+	run.exec("UPDATE {t}_waiting SET wake_at = "+run.sql.minus("wake_at", 2*lease)+" WHERE wake_at IS NOT NULL AND reason <> 'abandoned' AND gate_id = ?", id)
+}

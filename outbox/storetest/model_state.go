@@ -1,0 +1,67 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+)
+
+// compare looks at the whole table from outside.
+func (run *modelRun) compare(t modelT) {
+	require.Equal(t, run.wantRows(), run.lines("SELECT id, status, attempts, crashes, coalesce("+run.sql.text("lock_token")+", '')"+
+		", CASE WHEN "+run.sql.fromNow("locked_until")+" > 0 OR "+run.sql.fromNow("available_at")+" > 0 THEN 1 ELSE 0 END"+
+		", CASE WHEN parked <> "+run.sql.no+" THEN 1 ELSE 0 END FROM {t} ORDER BY id", 7))
+	require.Equal(t, run.wantGates(), run.lines("SELECT gate_id, lane, coalesce(ordering_key, '')"+
+		", CASE WHEN wake_at IS NULL THEN 'back' WHEN reason = 'abandoned' THEN 'operator' WHEN "+run.sql.fromNow("wake_at")+" > 0 THEN 'rests' ELSE 'due' END"+
+		" FROM {t}_waiting ORDER BY gate_id", 4))
+	var lanes []int
+	for _, class := range run.state.Ready() {
+		lanes = append(lanes, run.laneOfClass(class))
+	}
+	require.ElementsMatch(t, lanes, run.ready(), "ready in\n%s", &run.state)
+}
+
+func (run *modelRun) wantRows() (lines []string) {
+	for i := range run.state.Rows {
+		r := &run.state.Rows[i]
+		token := ""
+		if r.Token != 0 {
+			token = run.leases[r.Token].Token.String()
+		}
+		lines = append(lines, fmt.Sprintf("%d %s %d %d %s %d %d", r.ID, r.Status, r.Attempts, r.Crashes, token, digit(r.Waits), digit(r.Parked)))
+	}
+	return lines
+}
+
+func (run *modelRun) wantGates() (lines []string) {
+	for _, g := range run.state.Gates {
+		lines = append(lines, fmt.Sprintf("%d %d %s %s", g.Row, run.laneOfClass(g.Lane), run.keyName(g.Key), g.Wake))
+	}
+	return lines
+}
+
+func digit(flag bool) int {
+	if flag {
+		return 1
+	}
+	return 0
+}
+
+// lines reads rows of a number of columns, each as one line of text.
+func (t *table) lines(text string, columns int) (lines []string) {
+	t.Helper()
+	rows, err := t.DB.QueryContext(t.Context(), t.render(text))
+	require.NoError(t, err, text)
+	defer rows.Close()
+	values, targets := make([]string, columns), make([]any, columns)
+	for i := range values {
+		targets[i] = &values[i]
+	}
+	for rows.Next() {
+		require.NoError(t, rows.Scan(targets...))
+		lines = append(lines, strings.Join(values, " "))
+	}
+	require.NoError(t, rows.Err())
+	return lines
+}
