@@ -15,10 +15,10 @@ BUILD       := .build
 WITHSERVERS := $(BUILD)/withservers
 
 .DEFAULT_GOAL := help
-.PHONY: help test cover fuzz lint fmt tidy-check demo ci FORCE
+.PHONY: help test cover allocations bench-commit fuzz lint fmt tidy-check demo ci FORCE
 
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  PKG=./outbox/...      only these packages (test, cover, fuzz)'
 	@echo '  ARGS="-run TestClaim" more arguments (test, cover, demo)'
@@ -45,6 +45,13 @@ cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packa
 	    $(GO) test -timeout=20m -coverpkg=./... -coverprofile=$(BUILD)/cover.out $(ARGS) $(PKG)
 	@$(GO) tool cover -func=$(BUILD)/cover.out | tail -n 1
 	@echo 'line by line: $(GO) tool cover -html=$(BUILD)/cover.out'
+
+allocations: ## Run the tests that count allocations, of which the race detector makes more
+	@$(GO) test -run=Allocations -count=1 ./gormplugin
+
+bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and without it (a minute)
+	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
+	    $(GO) test -run='^$$' -bench=CommitPath -benchtime=500x -count=3 -timeout=20m $(ARGS) ./gormplugin
 
 fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	@list=$$($(GO) test -list '^Fuzz' $(PKG)) || { echo "$$list"; exit 1; }; \

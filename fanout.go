@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -48,6 +49,7 @@ type options struct {
 	types   map[string]BrokerFactory
 	workers int
 	log     *slog.Logger
+	name    string
 }
 
 // BrokerFactory opens a broker of a type that the application brings along.
@@ -72,12 +74,17 @@ func WithBrokerType(name string, factory BrokerFactory) Option {
 // WithWorkers overrides the number of workers of every processor; 0 changes nothing.
 func WithWorkers(n int) Option { return func(o *options) { o.workers = n } }
 
+// WithName names this process in the list of instances that each database keeps. Default: the host's name. Two processes may
+// have the same name.
+func WithName(name string) Option { return func(o *options) { o.name = name } }
+
 // WithLogger sets where the relay logs. Default: slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
-// Open connects to the databases and checks their schema, and makes the clients of the brokers. A database must answer; a
-// broker may be down, and is tried when there is something to deliver. All problems are reported in one error. The relay
-// does nothing until Run; close it in any case.
+// Open connects to the databases, checks how they are set up and their schema, and makes the clients of the brokers. A
+// database must answer; a broker may be down, and is tried when there is something to deliver. All problems are reported in
+// one error; what is no problem but should be otherwise, is logged as a warning: see outbox.Diagnosis. The relay does nothing
+// until Run; close it in any case.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
 	r := &Relay{stores: map[string]outbox.FullStore{}, brokers: map[string]brokers.Broker{}}
@@ -125,7 +132,7 @@ func (r *Relay) openStores(ctx context.Context, cfg *config.Config, o *options) 
 		store, err := openStore(ctx, cfg, name, o)
 		if err == nil {
 			r.stores[name] = store
-			err = store.Check(ctx)
+			err = examine(ctx, name, store, o.log)
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("fanout: database %q: %w", name, err))
@@ -159,7 +166,9 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 		targets[name] = outbox.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
 	}
 	var err error
-	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{Stores: stores, Brokers: targets, Log: o.log}); err != nil {
+	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{
+		Stores: stores, Brokers: targets, Log: o.log, Name: o.name, Version: programVersion(),
+	}); err != nil {
 		return err
 	}
 	if r.cleaner, err = cleanup.New(cleanupConfig(cfg, purgers, o.log)); err != nil {
@@ -176,6 +185,14 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 		r.cancels = append(r.cancels, plugin.OnCommit(func(brokers []string) { r.engine.Wake(name, brokers...) }))
 	}
 	return nil
+}
+
+// programVersion is the version of the program that runs the relay, as its build knows it.
+func programVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return ""
 }
 
 // Run delivers and purges until ctx ends, finishes or releases what is in hand, and closes the relay. Run a relay once, and

@@ -20,7 +20,11 @@ const (
 	DefaultPublishedRetention = 7 * 24 * time.Hour
 	DefaultAbandonedRetention = 30 * 24 * time.Hour
 	DefaultBatchSize          = 5000
+	DefaultMaxLag             = 10 * time.Second
 )
+
+// lagPause is the time between two batches while the delivery is behind.
+const lagPause = 5 * time.Second
 
 // Retention says how long finished rows stay, counted from the moment they were finished, by the database's clock.
 // Zero takes what is configured around it.
@@ -42,6 +46,9 @@ type Config struct {
 	Brokers map[string]Retention
 	// BatchSize is the most rows that one statement removes. Default 5,000, at which a batch takes some milliseconds.
 	BatchSize int
+	// MaxLag is how far the delivery of a database may be behind (see outbox.Backlog) before a run slows down, to one batch
+	// every five seconds: removing what is done can wait, but not for ever, for a broker may be down for days. Default 10 s.
+	MaxLag time.Duration
 	// Log gets one line per run and database. Default: slog.Default().
 	Log *slog.Logger
 }
@@ -60,6 +67,7 @@ func New(cfg Config) (*Scheduler, error) {
 	check("interval", cfg.Interval)
 	check("published_retention", cfg.Retention.Published)
 	check("abandoned_retention", cfg.Retention.Abandoned)
+	check("max_lag", cfg.MaxLag)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Brokers)) {
 		check(fmt.Sprintf("broker %q: retention.published", name), cfg.Brokers[name].Published)
 		check(fmt.Sprintf("broker %q: retention.abandoned", name), cfg.Brokers[name].Abandoned)
@@ -74,6 +82,7 @@ func New(cfg Config) (*Scheduler, error) {
 	setDefault(&cfg.Retention.Published, DefaultPublishedRetention)
 	setDefault(&cfg.Retention.Abandoned, DefaultAbandonedRetention)
 	setDefault(&cfg.BatchSize, DefaultBatchSize)
+	setDefault(&cfg.MaxLag, DefaultMaxLag)
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -160,7 +169,7 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 	return report, err
 }
 
-// drain removes batch after batch until one comes back short.
+// drain removes batch after batch until one comes back short. It keeps out of the way of a delivery that is behind.
 func (s *Scheduler) drain(ctx context.Context, purger outbox.Purger, request outbox.PurgeRequest) (int, error) {
 	request.Limit = s.cfg.BatchSize
 	for total := 0; ; {
@@ -169,9 +178,33 @@ func (s *Scheduler) drain(ctx context.Context, purger outbox.Purger, request out
 		if err != nil || n < request.Limit {
 			return total, err
 		}
-		if err := ctx.Err(); err != nil {
-			return total, fmt.Errorf("stopped: %w", err)
+		if err := s.giveWay(ctx, purger); err != nil {
+			return total, err
 		}
+	}
+}
+
+// giveWay waits a while when the delivery is behind. Where that cannot be asked, nothing waits.
+func (s *Scheduler) giveWay(ctx context.Context, purger outbox.Purger) error {
+	var wait time.Duration
+	if inspector, ok := purger.(outbox.Inspector); ok {
+		backlog, err := inspector.Backlog(ctx)
+		if err != nil {
+			return err
+		}
+		for _, broker := range backlog {
+			if broker.Lag > s.cfg.MaxLag {
+				wait = lagPause
+			}
+		}
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("stopped: %w", ctx.Err())
+	case <-timer.C:
+		return nil
 	}
 }
 

@@ -35,8 +35,8 @@ func open(t *testing.T, path string) (*sql.DB, *sqlite.Store) {
 func insert(t *testing.T, db *sql.DB, broker string, status outbox.Status, age time.Duration) {
 	t.Helper()
 	finished := sql.NullInt64{Int64: time.Now().Add(-age).UnixMicro(), Valid: status.Terminal()}
-	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, finished_at, published_at)
-		VALUES (?1, ?2, 's', 'T', x'', ?3, ?4, CASE WHEN ?3 = 'published' THEN ?4 END)`, uuid.NewString(), broker, string(status), finished)
+	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, finished_at, published_at, created_at)
+		VALUES (?1, ?2, 's', 'T', x'', ?3, ?4, CASE WHEN ?3 = 'published' THEN ?4 END, ?5)`, uuid.NewString(), broker, string(status), finished, time.Now().UnixMicro())
 	require.NoError(t, err)
 }
 
@@ -88,6 +88,41 @@ func TestPurge(t *testing.T) {
 	})
 }
 
+// While the delivery is behind, a run removes one batch every five seconds, and still comes to an end.
+func TestPurgeGivesWay(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, store := open(t, path)
+		defer db.Close()
+		for range 30 {
+			insert(t, db, "a", outbox.StatusPublished, 8*day)
+		}
+		insert(t, db, "down", outbox.StatusPending, 0)
+		scheduler, err := cleanup.New(cleanup.Config{
+			Databases: map[string]outbox.Purger{"d": store}, BatchSize: 10, MaxLag: time.Minute, Log: slog.New(slog.DiscardHandler),
+		})
+		require.NoError(t, err)
+		for _, want := range []time.Duration{0, 15 * time.Second} {
+			started := time.Now()
+			reports, err := scheduler.Purge(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 30, reports[0].Published)
+			assert.Equal(t, want, time.Since(started))
+			for range 30 {
+				insert(t, db, "a", outbox.StatusPublished, 8*day)
+			}
+			time.Sleep(2 * time.Minute)
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+		defer cancel()
+		reports, err := scheduler.Purge(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 20, reports[0].Published, "what is removed stays removed; the next run goes on")
+	})
+}
+
 // The scheduler runs again and again, and an error of one run does not end it.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
@@ -123,10 +158,10 @@ func TestSchedule(t *testing.T) {
 func TestNewReportsEverything(t *testing.T) {
 	t.Parallel()
 	_, err := cleanup.New(cleanup.Config{
-		Interval: -1, BatchSize: -1, Retention: cleanup.Retention{Published: -1, Abandoned: -1},
+		Interval: -1, BatchSize: -1, MaxLag: -1, Retention: cleanup.Retention{Published: -1, Abandoned: -1},
 		Brokers: map[string]cleanup.Retention{"b": {Abandoned: -1}},
 	})
-	for _, text := range []string{"interval", "published_retention", "abandoned_retention", `broker "b": retention.abandoned`, "batch_size"} {
+	for _, text := range []string{"interval", "published_retention", "abandoned_retention", "max_lag", `broker "b": retention.abandoned`, "batch_size"} {
 		require.ErrorContains(t, err, text)
 	}
 }

@@ -66,6 +66,17 @@ func TestZeroConfigHasEveryDefault(t *testing.T) {
 	assert.Equal(t, []string{"default"}, cfg.BrokerNames())
 }
 
+func TestOnAbandon(t *testing.T) {
+	t.Parallel()
+	for choice, parks := range map[string]bool{"continue": false, "park": true} {
+		cfg := parse(t, `
+databases: {default: {driver: postgres}}
+outbox: {on_abandon: `+choice+`}
+brokers: {default: {type: memory}}`)
+		assert.Equal(t, parks, cfg.Policy("default").ParkAbandoned)
+	}
+}
+
 func TestRoutingFollowsTheFile(t *testing.T) {
 	t.Parallel()
 	cfg := parse(t, `

@@ -82,7 +82,7 @@ func TestProblemsInOutbox(t *testing.T) {
   internal_broker: dflt
   external_brokers: [partnr, partner, 'partner', dflt, 5, [], ~]
   ordering: perkey
-  on_abandon: park
+  on_abandon: stop
   serialize_keys: "true"
   max_payload_bytes: -1
   workers: 0
@@ -111,7 +111,7 @@ monitor: {listen: x}
 			"4:59: outbox.external_brokers[5]: must be a single value, but is a list",
 			"4:63: outbox.external_brokers[6]: has no value: give it one, or remove it",
 			`5:13: outbox.ordering: "perkey" is not known: did you mean "per_key"?`,
-			`6:15: outbox.on_abandon: "park" is not supported by this version`,
+			`6:15: outbox.on_abandon: "stop" is not known: use continue or park`,
 			"7:19: outbox.serialize_keys: must be true or false",
 			`8:22: outbox.max_payload_bytes: is "-1": use at least 1`,
 			`9:12: outbox.workers: is "0": use at least 1`,

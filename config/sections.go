@@ -85,9 +85,7 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 	section.poll.close()
 	section.retry = o.retry(&policy.Retry)
 
-	if o.choice("on_abandon", "continue", "park") == "park" {
-		o.rejectf(o.find("on_abandon"), `"park" %s`, unsupported)
-	}
+	policy.ParkAbandoned = o.choice("on_abandon", "continue", "park") == "park"
 	o.boolean("serialize_keys", &out.SerializeKeys)
 	o.close("handoff")
 	r.checkShared(section, cfg)

@@ -219,10 +219,11 @@ func (p *sealing) trace() (parent *TraceParent, w3cParent, w3cState string) {
 	if !ok {
 		return nil, "", ""
 	}
+	kept := parsed // costs an allocation, which an event without a trace does not need
 	if textFlaw(p.cx.TraceState) != nil {
-		return &parsed, p.cx.TraceParent, ""
+		return &kept, p.cx.TraceParent, ""
 	}
-	return &parsed, p.cx.TraceParent, p.cx.TraceState
+	return &kept, p.cx.TraceParent, p.cx.TraceState
 }
 
 // mergeExtensions: the type's, then the context's, then the event's; a later one

@@ -155,7 +155,7 @@ func mixedCaseWord(runes []rune, i int) int {
 	}
 	for _, word := range mixedCaseWords {
 		end := i + len(word)
-		if end <= len(runes) && string(runes[i:end]) == word &&
+		if end <= len(runes) && runes[i] == rune(word[0]) && string(runes[i:end]) == word &&
 			(end == len(runes) || !unicode.IsLower(runes[end])) {
 			return len(word)
 		}

@@ -2,7 +2,6 @@ package gormplugin
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 
 	"gorm.io/gorm"
@@ -37,12 +36,27 @@ func (p *Plugin) register(db *gorm.DB) error {
 	)
 }
 
-// Keys of what a statement carries from one callback to the next, and of the explicit skip.
-const (
-	keyStarted  = "fanout:started"
-	keyVersions = "fanout:versions"
-	keySkip     = "fanout:skip"
+// Keys of what a statement carries in its settings from one callback to the next. Settings are copied from statement to
+// statement, hence the statement in the key. GORM's InstanceSet and InstanceGet do the same with a text into which they
+// print the pointer, which costs every statement of the application more than all else that the plugin asks about it.
+type (
+	keyStarted  struct{ *gorm.Statement }
+	keyVersions struct{ *gorm.Statement }
 )
+
+const keySkip = "fanout:skip"
+
+// startedByGORM reports whether GORM has begun a transaction for the statement.
+func startedByGORM(db *gorm.DB) bool {
+	_, started := db.InstanceGet("gorm:started_transaction")
+	return started
+}
+
+// startedByUs is the same for begin.
+func startedByUs(db *gorm.DB) bool {
+	_, started := db.Statement.Settings.Load(keyStarted{db.Statement})
+	return started
+}
 
 // Skip returns a session whose statements capture nothing: the events of the aggregates that it writes stay pending.
 func Skip(db *gorm.DB) *gorm.DB { return db.Set(keySkip, true) }
@@ -59,13 +73,14 @@ func (p *Plugin) begin(creates bool) func(*gorm.DB) {
 			return
 		}
 		keepSpan(db)
-		if skipped(db) || !p.concerns(db) {
+		if !p.concerns(db) || skipped(db) {
 			return
 		}
 		p.ensureTransaction(db)
 		p.noteVersions(db, creates)
 		if t, _ := transactionOf(db.Statement.ConnPool); t != nil && t.attempt != nil {
-			aggregates, err := p.aggregates(db, targets(db, creates)...)
+			written := targets(db, creates)
+			aggregates, err := p.aggregates(db, written[:]...)
 			_ = db.AddError(err)
 			t.touch(aggregates)
 		}
@@ -74,10 +89,9 @@ func (p *Plugin) begin(creates bool) func(*gorm.DB) {
 
 func (p *Plugin) ensureTransaction(db *gorm.DB) {
 	ours, foreign := transactionOf(db.Statement.ConnPool)
-	_, startedByGORM := db.InstanceGet("gorm:started_transaction")
 	switch {
 	case ours != nil:
-	case foreign != nil && startedByGORM: // GORM has just begun it on a pool that we could not wrap
+	case foreign != nil && startedByGORM(db): // GORM has just begun it on a pool that we could not wrap
 		p.wrapInPlace(db, foreign)
 	case foreign != nil:
 		p.warnUnseen(db)
@@ -88,7 +102,7 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 			_ = db.AddError(begun.Error)
 			return
 		}
-		db.InstanceSet(keyStarted, db.Statement.ConnPool)
+		db.Statement.Settings.Store(keyStarted{db.Statement}, db.Statement.ConnPool)
 		db.Statement.ConnPool = begun.Statement.ConnPool
 		if ours, foreign := transactionOf(db.Statement.ConnPool); ours == nil && foreign != nil {
 			p.wrapInPlace(db, foreign)
@@ -128,7 +142,7 @@ func (p *Plugin) wrapInPlace(db *gorm.DB, foreign gorm.Tx) {
 
 // end commits or rolls back the transaction that begin has begun.
 func (p *Plugin) end(db *gorm.DB) {
-	before, ok := db.InstanceGet(keyStarted)
+	before, ok := db.Statement.Settings.LoadAndDelete(keyStarted{db.Statement})
 	if !ok {
 		return
 	}
@@ -138,7 +152,6 @@ func (p *Plugin) end(db *gorm.DB) {
 		db.Commit()
 	}
 	db.Statement.ConnPool, _ = before.(gorm.ConnPool)
-	db.Statement.Settings.Delete(fmt.Sprintf("%p", db.Statement) + keyStarted) // where InstanceSet has put it
 }
 
 // savepoint watches raw SQL that runs as a prepared statement and so bypasses the transaction's ExecContext.
@@ -153,7 +166,8 @@ func (p *Plugin) savepoint(db *gorm.DB) {
 
 // concerns reports whether a statement is on a type that embeds uow.Aggregate.
 func (p *Plugin) concerns(db *gorm.DB) bool {
-	return p.mayHold(db.Statement.Model) || p.mayHold(db.Statement.Dest)
+	model, dest := db.Statement.Model, db.Statement.Dest
+	return p.mayHold(dest) || reflect.TypeOf(model) != reflect.TypeOf(dest) && p.mayHold(model)
 }
 
 // mayHold answers by type, and from memory: every statement of the application asks.

@@ -21,14 +21,15 @@ type found struct {
 // capture runs after a statement and its hooks, before the commit: what the statement wrote belongs to the transaction.
 func (p *Plugin) capture(creates bool) func(*gorm.DB) {
 	return func(db *gorm.DB) {
-		if db.Error == nil && !skipped(db) && p.concerns(db) {
+		if db.Error == nil && p.concerns(db) && !skipped(db) {
 			_ = db.AddError(p.captureStatement(db, creates))
 		}
 	}
 }
 
 func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
-	aggregates, err := p.aggregates(db, targets(db, creates)...)
+	written := targets(db, creates)
+	aggregates, err := p.aggregates(db, written[:]...)
 	if err != nil || len(aggregates) == 0 {
 		return err
 	}
@@ -37,23 +38,39 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 	case built && affected == 0:
 		p.untouched(db, aggregates)
 		return nil
-	case built && affected < int64(given(db, aggregates)) && pending(aggregates):
-		err := &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: len(aggregates), Affected: affected}
-		if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
-			ours.journal.Fail(err)
-		}
-		return err
+	case built && affected < int64(given(db, aggregates)):
+		return p.partial(db, aggregates, affected)
 	}
 	return p.track(db, aggregates)
 }
 
-// targets are the values that a statement wrote: Dest, and Model where that is something else. A create writes Dest alone.
-func targets(db *gorm.DB, creates bool) []any {
-	statement := db.Statement
-	if creates || statement.Model == nil || samePointer(statement.Model, statement.Dest) {
-		return []any{statement.Dest}
+// partial is for a statement that wrote only some of its aggregates. When one of them has events, it is refused; else it
+// stands, and the commit is refused should one have events by then.
+func (p *Plugin) partial(db *gorm.DB, aggregates []found, affected int64) error {
+	err := &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: len(aggregates), Affected: affected}
+	ours, _ := transactionOf(db.Statement.ConnPool)
+	if !pending(aggregates) {
+		for i := range aggregates {
+			if ours != nil {
+				ours.journal.Doubt(aggregates[i].recorder, err)
+			}
+		}
+		return nil
 	}
-	return []any{statement.Model, statement.Dest}
+	if ours != nil {
+		ours.journal.Fail(err)
+	}
+	return err
+}
+
+// targets are the values that a statement wrote: Dest, and Model where that is something else, or else nil. A create
+// writes Dest alone.
+func targets(db *gorm.DB, creates bool) [2]any {
+	statement := db.Statement
+	if creates || samePointer(statement.Model, statement.Dest) {
+		return [2]any{statement.Dest, nil}
+	}
+	return [2]any{statement.Model, statement.Dest}
 }
 
 // samePointer compares without ==, which panics for slices.
@@ -155,7 +172,7 @@ func (c *collector) known(recorder *uow.Recorder) bool {
 func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 	ours, foreign := transactionOf(db.Statement.ConnPool)
 	inherited := p.inherited(db)
-	versions := versionsOf(db)
+	versions := versionsOf(db, aggregates)
 	var now []uow.Flush
 	for i := range aggregates {
 		a := aggregates[i]
@@ -164,7 +181,9 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		source := a.facts.source(db.Statement.Context, a.value, a.expected)
 		switch {
 		case ours != nil:
-			ours.journal.Track(a.recorder, source, inherited)
+			if err := ours.journal.Track(a.recorder, source, inherited); err != nil {
+				return err
+			}
 		case foreign != nil:
 			for _, event := range a.recorder.Events() {
 				flush := uow.Flush{Raised: event, Source: source, Context: inherited}
@@ -197,10 +216,8 @@ func (p *Plugin) untouched(db *gorm.DB, aggregates []found) {
 // INSERT, in a transaction of its own, so that it is too early to speak of events left behind. A Select("*").Updates looks
 // the same to a callback; the two are told apart by who called, which only a statement that changed nothing has to ask.
 func firstHalfOfSave(db *gorm.DB) bool {
-	_, byGORM := db.InstanceGet("gorm:started_transaction")
-	_, byUs := db.InstanceGet(keyStarted)
 	selects := db.Statement.Selects
-	return (byGORM || byUs) && len(selects) == 1 && selects[0] == "*" && calledBySave()
+	return (startedByGORM(db) || startedByUs(db)) && len(selects) == 1 && selects[0] == "*" && calledBySave()
 }
 
 func calledBySave() bool {

@@ -23,7 +23,7 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		return nil, nil
 	}
 	var (
-		brokers []string
+		brokers = make([]string, 0, 1+len(p.routing.External))
 		rows    = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
 		atOnce  = rowsAtOnce
 		insert  = inserter.Insert

@@ -51,9 +51,7 @@ func guarded(callback func(*gorm.DB)) func(*gorm.DB) {
 }
 
 func abandon(db *gorm.DB) {
-	_, byGORM := db.InstanceGet("gorm:started_transaction")
-	_, byUs := db.InstanceGet(keyStarted)
-	if transaction, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok && (byGORM || byUs) {
+	if transaction, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok && (startedByGORM(db) || startedByUs(db)) {
 		_ = transaction.Rollback() // the panic is what there is to tell
 	}
 }

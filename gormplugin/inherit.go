@@ -28,7 +28,7 @@ func (p *Plugin) inherited(db *gorm.DB) *envelope.Context {
 		ctx = trace.ContextWithSpan(ctx, span)
 	}
 	for _, enrich := range p.enrichers {
-		ctx = enrich(ctx)
+		ctx = enrich(ctx) //nolint:fatcontext // each enricher is to see what the ones before it have added
 	}
 	inherited := envelope.FromContext(ctx)
 	return &inherited

@@ -282,6 +282,10 @@ func (m *model) ignores(o *op, both []int) result {
 	case len(there) == 1 && len(m.pending[0])+len(m.pending[1]) > 0:
 		m.tx.torn = !m.tx.foreign // there the caller has been told, and nobody sees the commit
 		return failed
+	case len(there) == 1:
+		m.tx.unsure[0], m.tx.unsure[1] = true, true
+		m.tx.missed[0], m.tx.missed[1] = false, false
+		return done
 	default:
 		return m.wrote(both...)
 	}

@@ -36,19 +36,20 @@ type world struct {
 	doubt  bool // a deferred constraint is violated
 	torn   bool // a batch was written in part: nobody knows whose events happened, and the transaction cannot commit
 
-	// What the transaction knows: the aggregates that it wrote, and those that it failed to write; events that were raised
-	// in a savepoint which was rolled back, with no write of their aggregate since; events without an aggregate; and what
-	// is to run after the commit.
-	written, missed map[int]bool
-	undone          map[int]bool
-	published       []happening
-	after           []int
+	// What the transaction knows: the aggregates that it wrote, those that it failed to write, and those of a batch without
+	// events that was written in part, so that nobody knows which they are; events that were raised in a savepoint which
+	// was rolled back, with no write of their aggregate since; events without an aggregate; and what is to run after the
+	// commit.
+	written, missed, unsure map[int]bool
+	undone                  map[int]bool
+	published               []happening
+	after                   []int
 }
 
 func (w *world) clone() world {
 	return world{
 		rows: maps.Clone(w.rows), outbox: slices.Clone(w.outbox), doubt: w.doubt, torn: w.torn,
-		written: maps.Clone(w.written), missed: maps.Clone(w.missed), undone: maps.Clone(w.undone),
+		written: maps.Clone(w.written), missed: maps.Clone(w.missed), unsure: maps.Clone(w.unsure), undone: maps.Clone(w.undone),
 		published: slices.Clone(w.published), after: slices.Clone(w.after),
 	}
 }
@@ -92,7 +93,7 @@ func (m *model) raise(agg int, kind string) {
 
 func (m *model) begin(foreign bool) {
 	m.tx = &transaction{world: m.committed.clone(), foreign: foreign}
-	m.tx.written, m.tx.missed, m.tx.undone = map[int]bool{}, map[int]bool{}, map[int]bool{}
+	m.tx.written, m.tx.missed, m.tx.unsure, m.tx.undone = map[int]bool{}, map[int]bool{}, map[int]bool{}, map[int]bool{}
 }
 
 func (m *model) rollback() { m.tx = nil }
@@ -122,15 +123,9 @@ func (m *model) commit() result {
 		return failed
 	}
 	if !t.foreign {
-		flush, left := m.flush(t), 0
-		for agg := range t.missed {
-			for _, h := range m.pending[agg] {
-				if !slices.Contains(flush, h) {
-					left++
-				}
-			}
-		}
-		if slices.ContainsFunc(flush, happening.refused) || m.strict && left > 0 {
+		flush := m.flush(t)
+		left := m.leaves(t.missed, flush)
+		if slices.ContainsFunc(flush, happening.refused) || m.strict && left > 0 || m.leaves(t.unsure, flush) > 0 {
 			return failed
 		}
 		t.emit(flush)
@@ -142,6 +137,22 @@ func (m *model) commit() result {
 	}
 	m.committed = world{rows: t.rows, outbox: t.outbox}
 	return done
+}
+
+// leaves counts what a flush leaves pending on aggregates.
+func (m *model) leaves(aggs map[int]bool, flush []happening) int {
+	left := 0
+	for agg, is := range aggs {
+		if !is {
+			continue
+		}
+		for _, h := range m.pending[agg] {
+			if !slices.Contains(flush, h) {
+				left++
+			}
+		}
+	}
+	return left
 }
 
 // emit writes the rows that are not there yet: those of a foreign transaction may be.
@@ -167,6 +178,7 @@ func (m *model) wrote(aggs ...int) result {
 	for _, agg := range aggs {
 		m.tx.written[agg] = true
 		delete(m.tx.missed, agg)
+		delete(m.tx.unsure, agg)
 		for _, h := range m.pending[agg] {
 			delete(m.tx.undone, h.n)
 		}
@@ -185,7 +197,7 @@ func (m *model) writeNow(events []happening) result {
 // missed says that a statement has changed no row of aggregates.
 func (m *model) missed(aggs ...int) result {
 	for _, agg := range aggs {
-		m.tx.missed[agg] = true
+		m.tx.missed[agg] = !m.tx.unsure[agg] // a doubt stays until it is written
 	}
 	return done
 }

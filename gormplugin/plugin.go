@@ -39,8 +39,11 @@ type Plugin struct {
 
 	mu        sync.Mutex
 	inserters map[outbox.Dialect]*outbox.Inserter
-	listeners []func(brokers []string)
+	listeners []*listener
 }
+
+// listener has an address, by which it is found again.
+type listener struct{ notify func(brokers []string) }
 
 var (
 	_ gorm.Plugin = (*Plugin)(nil)
@@ -156,13 +159,12 @@ func (p *Plugin) EventsLeftPending() int64 { return p.left.Load() }
 func (p *Plugin) OnCommit(f func(brokers []string)) (cancel func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.listeners = append(slices.Clone(p.listeners), f)
-	place := len(p.listeners) - 1
+	added := &listener{f}
+	p.listeners = append(slices.Clone(p.listeners), added)
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.listeners = slices.Clone(p.listeners)
-		p.listeners[place] = func([]string) {} // the places of the others stay
+		p.listeners = slices.DeleteFunc(slices.Clone(p.listeners), func(l *listener) bool { return l == added })
 	}
 }
 
@@ -170,8 +172,7 @@ func (p *Plugin) notify(brokers []string) {
 	p.mu.Lock()
 	listeners := p.listeners
 	p.mu.Unlock()
-	for _, f := range listeners {
-		f(brokers)
+	for _, l := range listeners {
+		l.notify(brokers)
 	}
 }
-

@@ -22,7 +22,8 @@ type Captured struct {
 
 // Preview tells what the transaction of tx would write to the outbox if it committed now, in the order in which it was
 // raised, and writes nothing. It is meant for tests; package fanouttest builds on it. Outside a transaction of GORM's the
-// error wraps uow.ErrNoTransaction; an event that could not be written is a *CaptureError.
+// error wraps uow.ErrNoTransaction; an event that could not be written is a *CaptureError; what Strict would refuse is its
+// *PendingError.
 func Preview(tx *gorm.DB) ([]Captured, error) {
 	if _, err := pluginOf(tx); err != nil {
 		return nil, err
@@ -34,10 +35,10 @@ func Preview(tx *gorm.DB) ([]Captured, error) {
 		}
 		return nil, uow.ErrNoTransaction
 	}
-	if err := t.journal.Err(); err != nil {
+	flush := t.journal.Collect()
+	if err := t.refusal(flush); err != nil {
 		return nil, err
 	}
-	flush := t.journal.Collect()
 	captured := make([]Captured, len(flush))
 	for i := range flush {
 		rows, err := t.plugin.appendRows(nil, &flush[i])
@@ -45,6 +46,13 @@ func Preview(tx *gorm.DB) ([]Captured, error) {
 			return nil, err
 		}
 		captured[i] = Captured{Data: flush[i].Data, Source: flush[i].Source, Rows: rows}
+	}
+	left, err := t.journal.Left(flush)
+	if err == nil && t.plugin.strict && len(left) > 0 {
+		err = &PendingError{Aggregates: left}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return captured, nil
 }

@@ -146,7 +146,8 @@ func (s *site) clean() {
 		_ = s.sqlDB.Close()
 	}
 	db, err := gorm.Open(s.open(), &gorm.Config{
-		Logger: logger.Discard, NamingStrategy: schema.NamingStrategy{TablePrefix: s.prefix}, DisableForeignKeyConstraintWhenMigrating: true,
+		PrepareStmt: s.strict, // one more way to run the same programs
+		Logger:      logger.Discard, NamingStrategy: schema.NamingStrategy{TablePrefix: s.prefix}, DisableForeignKeyConstraintWhenMigrating: true,
 	})
 	require.NoError(s.t, err)
 	s.db = db

@@ -15,6 +15,7 @@ const (
 	savepointSet
 	savepointRollback
 	savepointRelease
+	transactionEnd
 )
 
 type savepointChange struct {
@@ -27,9 +28,17 @@ type savepointChange struct {
 //	SAVEPOINT x · ROLLBACK [WORK | TRANSACTION] TO [SAVEPOINT] x · RELEASE [SAVEPOINT] x      PostgreSQL, SQLite
 //	SAVE {TRAN | TRANSACTION} x · ROLLBACK {TRAN | TRANSACTION} x                            SQL Server
 //
+// or one that ends the transaction:
+//
+//	{ROLLBACK | ABORT | COMMIT | END} [WORK | TRANSACTION] [AND [NO] CHAIN]                  PostgreSQL, SQLite
+//	ROLLBACK [WORK | TRAN | TRANSACTION]            SQL Server, where a COMMIT may close an inner BEGIN TRANSACTION
+//
 // Keywords in any case, comments and a final semicolon allowed. Names are folded as the database compares them: SQLite
-// whatever their case, PostgreSQL unless they are quoted, SQL Server not at all. Everything else is no savepoint.
+// whatever their case, PostgreSQL unless they are quoted, SQL Server not at all. Everything else is neither.
 func parseSavepoint(dialect outbox.Dialect, query string) savepointChange {
+	if query != "" && strings.IndexByte("IUDWiudw", query[0]) >= 0 {
+		return savepointChange{} // INSERT, UPDATE, DELETE, WITH: nearly all there is
+	}
 	s := scanner{rest: query, dialect: dialect}
 	switch s.keyword() {
 	case "SAVEPOINT":
@@ -42,16 +51,13 @@ func parseSavepoint(dialect outbox.Dialect, query string) savepointChange {
 			return s.change(savepointSet)
 		}
 	case "ROLLBACK":
-		transaction := s.accept("TRANSACTION") || s.accept("TRAN")
-		if !transaction {
-			s.accept("WORK")
+		return s.rollback()
+	case "ABORT", "COMMIT", "END":
+		if !s.accept("WORK") {
+			s.accept("TRANSACTION")
 		}
-		if s.accept("TO") {
-			s.accept("SAVEPOINT")
-			return s.change(savepointRollback)
-		}
-		if transaction {
-			return s.change(savepointRollback)
+		if dialect != outbox.SQLServer && s.over() {
+			return savepointChange{kind: transactionEnd}
 		}
 	}
 	return savepointChange{}
@@ -63,19 +69,44 @@ type scanner struct {
 	dialect outbox.Dialect
 }
 
+// rollback reads what follows ROLLBACK.
+func (s *scanner) rollback() savepointChange {
+	transaction := s.accept("TRANSACTION") || s.accept("TRAN")
+	if !transaction {
+		s.accept("WORK")
+	}
+	if s.accept("TO") {
+		s.accept("SAVEPOINT")
+		return s.change(savepointRollback)
+	}
+	if s.over() {
+		return savepointChange{kind: transactionEnd}
+	}
+	if transaction {
+		return s.change(savepointRollback)
+	}
+	return savepointChange{}
+}
+
 // change ends a statement: the name, and nothing after it.
 func (s *scanner) change(kind savepointKind) savepointChange {
 	name, ok := s.name()
-	if !ok {
+	if !ok || !s.over() {
 		return savepointChange{}
+	}
+	return savepointChange{kind: kind, name: name}
+}
+
+// over reports whether nothing more follows that matters.
+func (s *scanner) over() bool {
+	if s.accept("AND") {
+		s.accept("NO")
+		s.accept("CHAIN")
 	}
 	s.skip()
 	s.rest = strings.TrimPrefix(s.rest, ";")
 	s.skip()
-	if s.rest != "" {
-		return savepointChange{}
-	}
-	return savepointChange{kind: kind, name: name}
+	return s.rest == ""
 }
 
 // skip passes over space and comments.

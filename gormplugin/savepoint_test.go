@@ -24,9 +24,15 @@ func TestParseSavepoint(t *testing.T) {
 		"SAVE TRAN [sp1]":                       {savepointSet, "sp1"},
 		"ROLLBACK TRANSACTION sp1;":             {savepointRollback, "sp1"},
 		"ROLLBACK TRAN sp1":                     {savepointRollback, "sp1"},
-		"ROLLBACK":                              {},
-		"ROLLBACK TRANSACTION":                  {},
-		"COMMIT":                                {},
+		"ROLLBACK":                              {kind: transactionEnd},
+		"ROLLBACK TRANSACTION":                  {kind: transactionEnd},
+		"ROLLBACK WORK AND NO CHAIN;":           {kind: transactionEnd},
+		"abort":                                 {kind: transactionEnd},
+		"/* x */ COMMIT WORK -- y":              {kind: transactionEnd},
+		"COMMIT AND CHAIN":                      {kind: transactionEnd},
+		"END TRANSACTION;":                      {kind: transactionEnd},
+		"ROLLBACK PREPARED 'x'":                 {},
+		"COMMIT PREPARED 'x'":                   {},
 		"SAVEPOINT":                             {},
 		"SAVEPOINT a b":                         {},
 		"SELECT 'SAVEPOINT x'":                  {},
@@ -59,13 +65,23 @@ func TestParseSavepointByDialect(t *testing.T) {
 	}
 }
 
+// On SQL Server a COMMIT may close an inner BEGIN TRANSACTION, while a ROLLBACK without a name ends all.
+func TestParseEndBySQLServer(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]savepointKind{
+		"ROLLBACK": transactionEnd, "ROLLBACK TRAN;": transactionEnd, "COMMIT": savepointNone, "COMMIT TRANSACTION": savepointNone,
+	} {
+		assert.Equal(t, want, parseSavepoint(outbox.SQLServer, query).kind, query)
+	}
+}
+
 func FuzzParseSavepoint(f *testing.F) {
 	for _, seed := range []string{"SAVEPOINT a", "ROLLBACK TO \"x\"", "/*", "--", "SAVE TRAN [", "release \xff"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
 		change := parseSavepoint(outbox.SQLite, query)
-		if (change.kind == savepointNone) != (change.name == "") {
+		if (change.kind == savepointNone || change.kind == transactionEnd) != (change.name == "") {
 			t.Errorf("%q: kind %d with name %q", query, change.kind, change.name)
 		}
 	})

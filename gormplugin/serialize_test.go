@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
@@ -25,7 +26,12 @@ func meters(t *testing.T, dialector gorm.Dialector, config *gorm.Config, seriali
 	t.Helper()
 	events := envelope.NewCatalog("metering")
 	envelope.Register[Counted](events, envelope.Key(func(c Counted) string { return c.Meter }))
-	db := openGORM(t, dialector, config)
+	config.Logger = logger.Discard
+	db, err := gorm.Open(dialector, config)
+	require.NoError(t, err)
+	sqlDB, err := db.DB()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = sqlDB.Close() })
 	require.NoError(t, db.Use(gormplugin.New(events, outbox.Routing{SerializeKeys: serialize})))
 	return db
 }
@@ -119,8 +125,7 @@ func TestSerializeKeysCaptures(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
 		db := b.open(&gorm.Config{})
-		serialized := routing()
-		serialized.SerializeKeys = true
+		serialized := outbox.Routing{Table: b.at.outbox(), External: []outbox.Route{{Broker: "partner"}}, SerializeKeys: true}
 		require.NoError(b.t, db.Use(gormplugin.New(catalog(), serialized)))
 		require.NoError(b.t, db.Create([]*Order{placed("1"), placed("2")}).Error)
 		b.want("OrderPlaced 1", "OrderPlaced 1>partner", "OrderPlaced 2", "OrderPlaced 2>partner")

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ type facts struct {
 	name    string
 	keys    []*schema.Field
 	version *schema.Field // nil where the type has none
+	distant bool          // the version stands behind an embedded pointer
 }
 
 // sourceCache keeps the facts by type. The zero value is ready to use.
@@ -42,6 +44,7 @@ func (c *sourceCache) of(db *gorm.DB, t reflect.Type) (*facts, error) {
 		}
 	}
 	f := &facts{name: parsed.Name, keys: parsed.PrimaryFields, version: versionField(parsed)}
+	f.distant = f.version != nil && slices.ContainsFunc(f.version.StructField.Index, func(i int) bool { return i < 0 }) // GORM's mark
 	c.types.Store(t, f)
 	return f, nil
 }
@@ -90,6 +93,11 @@ func (f *facts) versionOf(ctx context.Context, value reflect.Value) *int64 {
 	if f.version == nil {
 		return nil
 	}
+	if f.distant { // ReflectValueOf would put a struct where the application has left nil
+		if version, _ := f.version.ValueOf(ctx, value); version == nil {
+			return nil
+		}
+	}
 	field := reflect.Indirect(f.version.ReflectValueOf(ctx, value))
 	if !field.IsValid() {
 		return nil
@@ -115,16 +123,22 @@ func formatKey(key any) string {
 		return strconv.FormatUint(uint64(k), 10)
 	case []byte:
 		return hex.EncodeToString(k)
+	case nil:
+		return ""
+	}
+	v := reflect.ValueOf(key)
+	if v.Kind() == reflect.Pointer && v.IsNil() { // before any method is called on it
+		return ""
+	}
+	switch k := key.(type) {
 	case fmt.Stringer:
 		return k.String()
 	case driver.Valuer:
 		if stored, err := k.Value(); err == nil {
 			return formatKey(stored)
 		}
-	case nil:
-		return ""
 	}
-	if v := reflect.ValueOf(key); v.Kind() == reflect.Pointer && !v.IsNil() {
+	if v.Kind() == reflect.Pointer {
 		return formatKey(v.Elem().Interface())
 	}
 	return fmt.Sprint(key)
@@ -135,7 +149,8 @@ func (p *Plugin) noteVersions(db *gorm.DB, creates bool) {
 	if s := db.Statement.Schema; s == nil || versionField(s) == nil {
 		return
 	}
-	aggregates, err := p.aggregates(db, targets(db, creates)...)
+	written := targets(db, creates)
+	aggregates, err := p.aggregates(db, written[:]...)
 	if err != nil {
 		return // capture reports it
 	}
@@ -144,14 +159,15 @@ func (p *Plugin) noteVersions(db *gorm.DB, creates bool) {
 		a := &aggregates[i]
 		versions[a.recorder] = a.facts.versionOf(db.Statement.Context, a.value)
 	}
-	db.InstanceSet(keyVersions, versions)
+	db.Statement.Settings.Store(keyVersions{db.Statement}, versions)
 }
 
-func versionsOf(db *gorm.DB) map[*uow.Recorder]*int64 {
-	if db.Statement == nil {
+// versionsOf returns what noteVersions has remembered for the statement that wrote the aggregates.
+func versionsOf(db *gorm.DB, aggregates []found) map[*uow.Recorder]*int64 {
+	if !slices.ContainsFunc(aggregates, func(a found) bool { return a.facts.version != nil }) {
 		return nil
 	}
-	noted, _ := db.InstanceGet(keyVersions)
+	noted, _ := db.Statement.Settings.LoadAndDelete(keyVersions{db.Statement})
 	versions, _ := noted.(map[*uow.Recorder]*int64)
 	return versions
 }

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 
@@ -23,7 +23,8 @@ type tx struct {
 	parent   gorm.GetDBConnector
 	journal  uow.Journal
 	attempt  *uow.Attempt // nil unless a uow.Do may repeat it
-	once     sync.Once
+	ended    atomic.Bool  // by a statement, without our Commit or Rollback
+	over     atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
 }
 
 var _ gorm.Tx = (*tx)(nil)
@@ -49,16 +50,33 @@ func (t *tx) watch(query string) {
 		t.journal.RollbackTo(change.name)
 	case savepointRelease:
 		t.journal.Release(change.name)
+	case transactionEnd:
+		t.ended.Store(true)
 	case savepointNone:
 	}
+}
+
+// refusal is why these events cannot be written, or nil. A transaction that was ended by a statement has nothing to write
+// them in: on PostgreSQL and SQLite they would stand in the outbox by themselves, whatever became of the rest.
+func (t *tx) refusal(flush []uow.Flush) error {
+	if err := t.journal.Err(); err != nil {
+		return err
+	}
+	if len(flush) > 0 && t.ended.Load() {
+		return errors.New("gormplugin: the transaction was ended by an SQL statement (COMMIT, ROLLBACK or the like), so its events cannot be written in it and stay pending: " +
+			"return an error to roll back, or use tx.Commit and tx.Rollback")
+	}
+	return nil
 }
 
 // Commit writes the rows of everything that was raised, commits, and then clears the events. When it cannot write, it
 // rolls back itself: a caller that sees Commit fail does not.
 func (t *tx) Commit() error {
-	err := sql.ErrTxDone
-	t.once.Do(func() { err = t.commit() })
-	return err
+	if !t.over.CompareAndSwap(false, true) {
+		return sql.ErrTxDone
+	}
+	t.journal.End()
+	return t.commit()
 }
 
 func (t *tx) commit() error {
@@ -69,13 +87,17 @@ func (t *tx) commit() error {
 		}
 	}()
 	flush := t.journal.Collect()
-	err := t.journal.Err()
+	err := t.refusal(flush)
 	var brokers []string
 	if err == nil {
 		brokers, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush)
 	}
-	left := t.journal.Left(flush)
-	if err == nil && t.plugin.strict && len(left) > 0 {
+	left, doubt := t.journal.Left(flush)
+	switch {
+	case err != nil:
+	case doubt != nil:
+		err = doubt
+	case t.plugin.strict && len(left) > 0:
 		err = &PendingError{Aggregates: left}
 	}
 	done = true
@@ -89,6 +111,7 @@ func (t *tx) commit() error {
 		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
 	}
 	after := t.journal.Committed(flush)
+	defer runAll(after) // whatever a listener or the log does
 	if len(brokers) > 0 {
 		t.plugin.notify(brokers)
 	}
@@ -98,10 +121,23 @@ func (t *tx) commit() error {
 			"(lost optimistic lock, conflict that does nothing, or a database that reports no counts)",
 			"aggregate", name, "events", n)
 	}
-	for _, f := range after {
-		f()
-	}
 	return nil
+}
+
+// runAll runs functions in turn. One that panics does not keep the rest from running; then its panic goes on.
+func runAll(functions []func()) {
+	for i, f := range functions {
+		done := false
+		func() {
+			defer func() {
+				if !done {
+					runAll(functions[i+1:])
+				}
+			}()
+			f()
+			done = true
+		}()
+	}
 }
 
 // touch tells a unit of work that may be repeated which aggregates it has to rewind.
@@ -116,9 +152,11 @@ func (t *tx) touch(aggregates []found) {
 
 // Rollback drops the journal with the transaction; the events stay with their aggregates.
 func (t *tx) Rollback() error {
-	err := sql.ErrTxDone
-	t.once.Do(func() { err = t.Tx.Rollback() })
-	return err
+	if !t.over.CompareAndSwap(false, true) {
+		return sql.ErrTxDone
+	}
+	t.journal.End()
+	return t.Tx.Rollback()
 }
 
 // GetDBConn implements gorm.GetDBConnector.

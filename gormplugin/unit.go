@@ -21,8 +21,7 @@ func (p *Plugin) Publish(db *gorm.DB, event *uow.Raised) error {
 	switch t, foreign := transactionOf(db.Statement.ConnPool); {
 	case t != nil:
 		t.attempt.Publish(event)
-		t.journal.Publish(event, p.inherited(db))
-		return nil
+		return t.journal.Publish(event, p.inherited(db))
 	case foreign != nil: // the caller's own transaction: there will be no commit to wait for
 		return p.writeNow(db, foreign, []uow.Flush{{Raised: event, Context: p.inherited(db)}})
 	default:
@@ -50,8 +49,7 @@ func (p *Plugin) AfterCommit(db *gorm.DB, f func()) error {
 	t, foreign := transactionOf(db.Statement.ConnPool)
 	switch {
 	case t != nil:
-		t.journal.AfterCommit(f)
-		return nil
+		return t.journal.AfterCommit(f)
 	case foreign != nil:
 		return errors.New("gormplugin: the transaction was begun outside GORM, so its commit cannot be seen: run the function yourself after it")
 	default:

@@ -11,11 +11,11 @@ import (
 
 // LastError is what the last_error column holds.
 type LastError struct {
-	// Class is a brokers.Class, or one of malformed, expired, crashed, attempts.
+	// Class is a brokers.Class, or one of malformed, expired, crashed, attempts, operator.
 	Class string `json:"class"`
 	// Message is the error's text, cut to a bounded length.
 	Message string `json:"message"`
-	// At is when it happened, by the worker's clock.
+	// At is when it happened, by the worker's clock; by the database's in class operator.
 	At time.Time `json:"at"`
 	// Attempt counts from 1; 0 = nothing was sent.
 	Attempt int `json:"attempt"`

@@ -7,15 +7,21 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// An Engine runs one processor for each pair of database and broker.
+// An Engine runs one processor for each pair of database and broker. While it runs, it enters this process in the list of
+// instances of each database whose store is a [Registry], and warns of rows for brokers that it does not have in each whose
+// store is an [Inspector].
 type Engine struct {
 	processors []*Processor
+	presences  []*presence
+	orphans    []*orphans
 }
 
 // EngineConfig is what an engine needs.
@@ -26,6 +32,10 @@ type EngineConfig struct {
 	Brokers map[string]Target
 	// Log gets what an operator must know. Default: slog.Default().
 	Log *slog.Logger
+	// Name of this process in the list of instances. It need not be unique. Default: the host's name.
+	Name string
+	// Version of the program, for the same list; may be empty.
+	Version string
 }
 
 // Target is a broker with its policy.
@@ -43,7 +53,16 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		engine   Engine
 		problems []error
 	)
+	id := uuid.New() // the same in all databases
 	for _, database := range slices.Sorted(maps.Keys(cfg.Stores)) {
+		var here *presence
+		if registry, ok := cfg.Stores[database].(Registry); ok {
+			here = newPresence(registry, database, cfg, id)
+			engine.presences = append(engine.presences, here)
+		}
+		if inspector, ok := cfg.Stores[database].(Inspector); ok {
+			engine.orphans = append(engine.orphans, newOrphans(inspector, database, cfg))
+		}
 		for _, broker := range slices.Sorted(maps.Keys(cfg.Brokers)) {
 			processor, err := NewProcessor(ProcessorConfig{
 				Database: database, Broker: broker, Store: cfg.Stores[database],
@@ -53,6 +72,9 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 				problems = append(problems, fmt.Errorf("outbox: database %q: %w", database, err))
 			}
 			engine.processors = append(engine.processors, processor)
+			if here != nil {
+				here.processors = append(here.processors, processor)
+			}
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -61,13 +83,25 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 	return &engine, nil
 }
 
-// Run runs all processors until ctx ends and each has finished or released what it had in hand.
+// Run runs all processors until ctx ends and each has finished or released what it had in hand. Run an engine once.
 func (e *Engine) Run(ctx context.Context) error {
+	here, leave := context.WithCancel(context.WithoutCancel(ctx)) // as long as there is something in hand
+	defer leave()
+	var watch sync.WaitGroup
+	for _, presence := range e.presences {
+		watch.Go(func() { presence.run(here) })
+	}
+	for _, orphans := range e.orphans {
+		watch.Go(func() { orphans.run(ctx) })
+	}
 	var group errgroup.Group
 	for _, processor := range e.processors {
 		group.Go(func() error { return processor.Run(ctx) })
 	}
-	return group.Wait()
+	err := group.Wait()
+	leave()
+	watch.Wait()
+	return err
 }
 
 // Wake makes the processors of the named brokers look for rows now; without names, all processors of the database.

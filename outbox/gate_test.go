@@ -68,7 +68,7 @@ func TestLaneBoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b := newLaneBoard(3)
-		b.mark()
+		b.mark(0, 1, 2)
 		first, ok := b.take(ctx, 2)
 		require.True(t, ok)
 		second, _ := b.take(ctx, first)
@@ -91,9 +91,25 @@ func TestLaneBoard(t *testing.T) {
 		b.put(1, false)
 		assert.Equal(t, 1, <-taken)
 
-		b.mark(-1, 7)
+		b.mark(-1, 9)
 		cancel()
 		_, ok = b.take(ctx, 0)
 		assert.False(t, ok)
 	})
+}
+
+// The urgent class comes first, and the backfill is not starved by those before it.
+func TestLaneBoardClasses(t *testing.T) {
+	t.Parallel()
+	b := newLaneBoard(1)
+	b.mark()
+	var turns []int
+	for range 8 {
+		lane, ok := b.take(t.Context(), 0)
+		require.True(t, ok)
+		turns = append(turns, lane)
+		assert.Equal(t, lane == 1, b.outranked(lane), "others wait for a worker")
+		b.put(lane, true)
+	}
+	assert.Equal(t, []int{2, 2, 2, 1, 2, 2, 2, 1}, turns)
 }

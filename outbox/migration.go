@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,6 +18,25 @@ type Migration struct {
 	Name string
 	// SQL is the step's text, ready to run; it may hold several statements.
 	SQL string
+}
+
+// String is the step's name in answers and messages, e.g. "0001_outbox".
+func (m Migration) String() string { return fmt.Sprintf("%04d_%s", m.Version, m.Name) }
+
+// ApplyMigrations calls apply for each step whose version is not among those done, in order, and returns the names of the
+// steps that it applied. It stops at the first error.
+func ApplyMigrations(steps []Migration, done []int, apply func(Migration) error) ([]string, error) {
+	var applied []string
+	for _, step := range steps {
+		if slices.Contains(done, step.Version) {
+			continue
+		}
+		if err := apply(step); err != nil {
+			return nil, fmt.Errorf("step %s: %w", step, err)
+		}
+		applied = append(applied, step.String())
+	}
+	return applied, nil
 }
 
 // Migrations reads the steps from files named like 0001_outbox.sql at the root of files.

@@ -29,6 +29,7 @@ type Processor struct {
 	suspects suspects
 	wake     chan struct{}
 	counters counters
+	inHand   inHand
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
 }

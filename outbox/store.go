@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,9 +76,10 @@ const (
 	ClassBackfill
 	// ClassUrgent holds rows of a priority above 0 that have no ordering key: there is nothing they could overtake.
 	ClassUrgent
-	// Classes is their number.
-	Classes = 3
 )
+
+// Classes is the number of classes.
+const Classes = 3
 
 // A Lease is what is needed to extend or settle a claim: the token alone decides; broker, lane and id range make it an
 // index range scan.
@@ -106,8 +106,10 @@ type Batch struct {
 	Waiting int
 	// Gated is true when the broker has parked rows.
 	Gated bool
-	// AheadWaits is true for a lane of ClassBackfill that is held back by a waiting row of ClassNormal: rows with a key wait
-	// for all earlier rows of the normal lane, and parking that one lets them go on.
+	// AheadWaits is true when the classes of the lane's keys hold each other back: for a lane of ClassBackfill, whose rows with
+	// a key wait for all earlier rows of the normal lane, when the first of those waits; for a lane of ClassNormal when a row
+	// waits for an earlier one of its key and of low priority, which waits for a time. Parking the backfill lane and then the
+	// normal lane lets the others go on.
 	AheadWaits bool
 	// Busy is true when another worker was claiming from the lane at this moment; nothing was claimed.
 	Busy bool
@@ -190,99 +192,32 @@ type BrokerCounts struct {
 	LastError string
 }
 
+// Backlog is how far the delivery to one broker is behind.
+type Backlog struct {
+	Broker string
+	// Lag is how long the first rows of its lanes that could be claimed have been waiting; 0 when all open rows are in hand
+	// or must wait.
+	Lag time.Duration
+}
+
 // An Inspector answers questions about the table.
 type Inspector interface {
+	// Backlog lists the brokers that have open rows, known to the configuration or not, sorted by name. It reads the heads of
+	// the lanes only, whatever the size of the table.
+	Backlog(ctx context.Context) ([]Backlog, error)
 	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted by name.
 	Counts(ctx context.Context) ([]BrokerCounts, error)
 }
-
-// A Filter selects rows for an operator. Its conditions are joined by AND; a zero field matches everything.
-type Filter struct {
-	// Broker that the rows are for.
-	Broker string
-	// Statuses of the rows. Empty: those that the action is for.
-	Statuses []Status
-	// Type is an event type on the wire, or the beginning of some when it ends with "*".
-	Type string
-	// Key is an ordering key.
-	Key string
-	// MessageIDs of the rows, in text form.
-	MessageIDs []string
-	// ErrorClass is the class in last_error.
-	ErrorClass string
-	// Since and Until bound created_at: from Since on, before Until.
-	Since, Until time.Time
-}
-
-// An Operator repairs by hand. Each call changes a bounded number of rows, oldest first, in one transaction that keeps
-// clear of claims, and returns how many; call it again until it returns less than limit. Rows that a worker has in hand
-// are left alone.
-type Operator interface {
-	// Requeue makes failed and abandoned rows, and pending ones that wait, claimable at once with a fresh budget of attempts.
-	// last_error stays until the next failure. A key that parked behind an abandoned row goes on when the row is done.
-	Requeue(ctx context.Context, filter Filter, limit int) (int, error)
-	// Replay makes published rows pending again. They are delivered under the same message id.
-	Replay(ctx context.Context, filter Filter, limit int) (int, error)
-	// Abandon gives up pending and failed rows. reason goes into last_error, with the class "operator".
-	Abandon(ctx context.Context, filter Filter, reason string, limit int) (int, error)
-	// Matches counts rows that a filter selects, up to limit: what an action would do.
-	Matches(ctx context.Context, filter Filter, limit int) (int, error)
-	// ReleaseKey lets a key go on that parked behind an abandoned row, without that row. ok is false when it did not park.
-	ReleaseKey(ctx context.Context, broker, key string) (ok bool, err error)
-	// ParkedKeys lists the keys that wait for an operator, oldest first, up to limit.
-	ParkedKeys(ctx context.Context, broker string, limit int) ([]ParkedKey, error)
-}
-
-// A ParkedKey waits behind an abandoned row.
-type ParkedKey struct {
-	Broker, Key string
-	// MessageID of the abandoned row.
-	MessageID string
-	Since     time.Time
-}
-
-// An Instance is one process that runs a relay.
-type Instance struct {
-	// ID is made anew at each start: two processes of the same name stay apart.
-	ID uuid.UUID
-	// Name, Host, PID and Version tell people which process it is.
-	Name, Host string
-	PID        int
-	Version    string
-	// StartedAt and SeenAt by the database's clock; set by the store.
-	StartedAt, SeenAt time.Time
-	// Work is what its workers had in hand when it was last seen.
-	Work []Work
-}
-
-// Work is one batch in a worker's hands.
-type Work struct {
-	Worker string    `json:"worker"`
-	Broker string    `json:"broker"`
-	Lane   int       `json:"lane"`
-	Rows   int       `json:"rows"`
-	Since  time.Time `json:"since"`
-}
-
-// A Registry knows the processes that run a relay on one database.
-type Registry interface {
-	// Heartbeat enters an instance, or says that it is still there and on what it works.
-	Heartbeat(ctx context.Context, instance Instance) error
-	// Leave removes an instance that stops.
-	Leave(ctx context.Context, id uuid.UUID) error
-	// Instances lists all of them, oldest first. Those not seen for a day are removed.
-	Instances(ctx context.Context) ([]Instance, error)
-}
-
-// ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is "fanout migrate".
-var ErrSchema = errors.New("the outbox schema is not up to date: run \"fanout migrate\"")
 
 // A Schema keeps the table's definition.
 type Schema interface {
 	// Migrate brings the schema up to date and returns the names of the steps that it applied. It is idempotent and safe
 	// to run from several processes at once.
 	Migrate(ctx context.Context) ([]string, error)
-	// Check compares the live schema with what this version needs. The error wraps ErrSchema and names each difference.
+	// Check compares the live schema with what this version needs: tables, columns with their types, defaults and generated
+	// expressions, indexes, constraints. What the schema has beyond that is no error. It needs no right but to look at the
+	// catalog. The error is a [*SchemaError] that names each difference, unless the database could not be asked, or is a read
+	// replica, on which nothing could be claimed.
 	Check(ctx context.Context) error
 }
 
@@ -291,6 +226,9 @@ type FullStore interface {
 	Store
 	Purger
 	Inspector
+	Operator
+	Registry
 	Schema
+	Diagnoser
 	Dialect() Dialect
 }

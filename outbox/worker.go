@@ -44,6 +44,8 @@ func (w *worker) run(ctx, sending, settling context.Context) {
 // drain works on one lane until it is empty or others should have their turn. more is true when it may hold more work.
 func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more bool) {
 	var settlement *Settlement
+	nothing := &Batch{}
+	defer w.inHand.hold(w.name, w.broker, nothing, time.Time{})
 	for n := range maxBatchesPerLane {
 		if n > 0 && w.lanes.outranked(lane) {
 			break
@@ -51,6 +53,7 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		if settlement != nil && w.gate.closed() { // rows must not stay leased while nobody sends them
 			_, _ = w.exchange(settling, settlement, nil)
 			settlement = nil
+			w.inHand.hold(w.name, w.broker, nothing, time.Time{})
 		}
 		probe, err := w.gate.enter(ctx)
 		if err != nil { // shutting down
@@ -61,21 +64,18 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		exchanged, err := w.exchange(settling, settlement, claim)
 		settlement = nil
 		batch := &exchanged.Batch
-		if err == nil && !batch.Busy {
-			w.gated = batch.Gated
-		}
+		w.inHand.hold(w.name, w.broker, batch, claimedAt)
 		if err != nil || len(batch.Messages) == 0 {
 			if probe {
 				w.gate.leave()
 			}
-			if err != nil {
-				return false // the poller finds the lane again when the database answers
-			}
-			if w.park(settling, batch, claim) || w.widen(batch, claim) {
+			again, more := w.nothing(ctx, settling, batch, claim, err)
+			if again {
 				continue
 			}
-			return w.pause(ctx, batch.Busy)
+			return more
 		}
+		w.gated = batch.Gated
 		w.counters.claimed.Add(int64(len(batch.Messages)))
 		if !w.park(settling, batch, claim) {
 			w.widen(batch, claim)
@@ -86,6 +86,20 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		_, _ = w.exchange(settling, settlement, nil) // logged there; the leases return what could not be settled
 	}
 	return true
+}
+
+// nothing says what follows a claim that took nothing: another one at once, or none for now.
+func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Claim, err error) (again, more bool) {
+	switch {
+	case err != nil:
+		return false, false // the poller finds the lane again when the database answers
+	case batch.Busy:
+		w.pause(ctx)
+		return false, true
+	}
+	w.gated = batch.Gated
+	news := batch.Gated && !claim.Wake // somebody else has parked rows
+	return news || w.park(settling, batch, claim) || w.widen(batch, claim), false
 }
 
 func (w *worker) claim(lane int, probe bool) *Claim {
@@ -102,24 +116,28 @@ func (w *worker) claim(lane int, probe bool) *Claim {
 // park takes rows that wait out of the way where they fill the head of the lane, or hold back the backfill. done is true
 // when some were.
 func (w *worker) park(ctx context.Context, batch *Batch, claim *Claim) (done bool) {
-	lane := claim.Lane
+	lanes := []int{claim.Lane}
 	switch {
 	case batch.Busy || 2*len(batch.Messages) >= claim.Limit:
 		return false
-	case batch.AheadWaits:
-		lane %= w.store.Lanes() // of ClassNormal
+	case batch.AheadWaits: // in either class, and what is behind it in the other
+		normal := claim.Lane % w.store.Lanes()
+		lanes = []int{normal + int(ClassBackfill)*w.store.Lanes(), normal}
 	case claim.Unordered && batch.Waiting < unorderedWaiting, !claim.Unordered && (batch.Seen < claim.Window || 2*batch.Waiting < batch.Seen):
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
 	defer cancel()
-	parked, err := w.store.Park(ctx, &Claim{Broker: claim.Broker, Lane: lane, Window: parkWindow, Unordered: claim.Unordered})
-	if err != nil {
-		w.log.WarnContext(ctx, "cannot take waiting rows out of the way; trying again later", "error", err)
-		return false
+	for _, lane := range lanes {
+		parked, err := w.store.Park(ctx, &Claim{Broker: claim.Broker, Lane: lane, Window: parkWindow, Unordered: claim.Unordered})
+		if err != nil {
+			w.log.WarnContext(ctx, "cannot take waiting rows out of the way; trying again later", "error", err)
+			return done
+		}
+		done = done || parked > 0
+		w.gated = w.gated || done
 	}
-	w.gated = w.gated || parked > 0
-	return parked > 0
+	return done
 }
 
 // widen adapts the window: it grows while rows that must wait fill it, and shrinks when the claim comes back full.
@@ -137,17 +155,13 @@ func (w *worker) widen(batch *Batch, claim *Claim) (again bool) {
 }
 
 // pause lets another process finish its claim on the lane.
-func (w *worker) pause(ctx context.Context, busy bool) (more bool) {
-	if !busy {
-		return false
-	}
+func (w *worker) pause(ctx context.Context) {
 	timer := time.NewTimer(w.policy.PollMin)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return true
 }
 
 // exchange settles and claims. A settlement whose fate is unknown is repeated, without the claim, until it is known or

@@ -83,15 +83,26 @@ func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 		addressable := reflect.New(v.Type())
 		addressable.Elem().Set(v)
 		a, _ := reflect.TypeAssert[Root](addressable)
-		recorder = a.fanoutShared() // a fresh one would be lost with the copy
+		recorder = within(a, Root.fanoutShared) // a fresh one would be lost with the copy
 		return recorder, recorder != nil
 	}
 	a, ok := reflect.TypeAssert[Root](v.Addr())
 	if !ok {
 		return nil, false
 	}
-	recorder = a.fanoutRecorder()
+	recorder = within(a, Root.fanoutRecorder)
 	return recorder, recorder != nil
+}
+
+// within gets the recorder of an aggregate. The type may embed another aggregate as a pointer or as an interface that is
+// nil, as it is in db.Model(&Parcel{}): then there is no Aggregate to ask, and it can have raised nothing.
+func within(a Root, get func(Root) *Recorder) (recorder *Recorder) {
+	defer func() {
+		if recover() != nil { // the nil on the way: the methods themselves cannot panic
+			recorder = nil
+		}
+	}()
+	return get(a)
 }
 
 // Pending returns the events that an aggregate has raised and that no commit has written yet, oldest first. It is meant

@@ -16,7 +16,7 @@ type Attempt struct {
 	mu        sync.Mutex
 	recorders map[*Recorder]struct{}
 	published []*Raised
-	again     []*Raised // what the attempt before published
+	again     []*Raised // what attempts before published, and no later one yet
 }
 
 type attemptKey struct{}
@@ -39,7 +39,9 @@ func (a *Attempt) next() *Attempt {
 	for recorder := range a.recorders {
 		recorder.rewind(a.start)
 	}
-	return &Attempt{first: a.first, start: clock.Add(1), recorders: a.recorders, again: a.published}
+	// A message that another transaction wrote, one begun with the context of the attempt, is there to stay.
+	lost := slices.DeleteFunc(a.published, func(event *Raised) bool { return event.committed.Load() })
+	return &Attempt{first: a.first, start: clock.Add(1), recorders: a.recorders, again: append(lost, a.again...)}
 }
 
 // end lets go of identities that no later attempt will ask for.
@@ -90,10 +92,12 @@ func (r *Raised) takeIdentity(again []*Raised) []*Raised {
 	return again
 }
 
-// rewind takes out the events raised since start, to be raised again.
+// rewind takes out the events raised since start, to be raised again. What an attempt before raised, and this one did not
+// get to, is still to come.
 func (r *Recorder) rewind(start uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	rest := r.again
 	r.again = nil
 	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool {
 		if event.raisedAt <= start {
@@ -102,6 +106,7 @@ func (r *Recorder) rewind(start uint64) {
 		r.again = append(r.again, event)
 		return true
 	})
+	r.again = append(r.again, rest...)
 }
 
 func (r *Recorder) forget() {

@@ -1,7 +1,6 @@
 package uow
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,10 +17,11 @@ type Journal struct {
 	entries    []entry
 	savepoints []savepoint
 	undone     []span
-	untouched  map[*Recorder]string // aggregates of which a statement changed no row, and their types' names for the warning
+	missed     map[*Recorder]miss // aggregates that statements wrote in vain
 	after      []func()
 	failed     error // why the transaction must not commit
 	failedAt   uint64
+	ended      bool
 }
 
 // entry is one thing that the transaction wrote: an aggregate, or an event without one.
@@ -33,35 +33,45 @@ type entry struct {
 	at       uint64
 }
 
-// savepoint remembers how long the journal was, and what was untouched.
+// miss is why an aggregate is not tracked although a statement was to write it: it changed no row, or it changed some of a
+// batch and nobody knows which.
+type miss struct {
+	name  string // of its type, for the warning
+	doubt error  // for the second case
+}
+
+// savepoint remembers how long the journal was, and what was missed.
 type savepoint struct {
-	name      string
-	entries   int
-	after     int
-	untouched map[*Recorder]string
-	at        uint64
+	name    string
+	entries int
+	after   int
+	missed  map[*Recorder]miss
+	at      uint64
 }
 
 // span is the time between a savepoint and its rollback. What was raised in it does not belong to the transaction, until
 // its aggregate is written again.
 type span struct{ from, to uint64 }
 
-// Flush is one event that a commit is to write.
-type Flush struct {
-	*Raised
-	Source  envelope.Source
-	Context *envelope.Context // shared; read it only
-
-	recorder *Recorder
+// End notes that the transaction is about to commit or to roll back. What comes after would be in nobody's hands: Track,
+// Publish and AfterCommit return an error that wraps ErrNoTransaction.
+func (j *Journal) End() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ended = true
 }
 
 // Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the commit, is flushed as
 // raised by source.
-func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *envelope.Context) {
+func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *envelope.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	delete(j.untouched, recorder)
+	if j.ended {
+		return errEnded
+	}
+	delete(j.missed, recorder)
 	j.entries = append(j.entries, entry{recorder: recorder, source: source, context: context, at: clock.Add(1)})
+	return nil
 }
 
 // Untouched notes that a statement on an aggregate changed no row, so that its events stay pending. name is for the
@@ -69,24 +79,46 @@ func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *env
 func (j *Journal) Untouched(recorder *Recorder, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.untouched == nil {
-		j.untouched = make(map[*Recorder]string)
+	if j.missed[recorder].doubt == nil { // a doubt stays until the aggregate is written
+		j.miss(recorder, miss{name: name})
 	}
-	j.untouched[recorder] = name
+}
+
+// Doubt notes that a statement on several aggregates changed only some, none of which had events. Should this one have
+// some by the commit that nothing else accounts for, the commit fails with err.
+func (j *Journal) Doubt(recorder *Recorder, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.miss(recorder, miss{doubt: err})
+}
+
+func (j *Journal) miss(recorder *Recorder, m miss) {
+	if j.missed == nil {
+		j.missed = make(map[*Recorder]miss)
+	}
+	j.missed[recorder] = m
 }
 
 // Publish notes an event without an aggregate.
-func (j *Journal) Publish(event *Raised, context *envelope.Context) {
+func (j *Journal) Publish(event *Raised, context *envelope.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.ended {
+		return errEnded
+	}
 	j.entries = append(j.entries, entry{event: event, context: context, at: clock.Add(1)})
+	return nil
 }
 
 // AfterCommit keeps a function for after the commit. A rollback to a savepoint takes back those kept since.
-func (j *Journal) AfterCommit(f func()) {
+func (j *Journal) AfterCommit(f func()) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.ended {
+		return errEnded
+	}
 	j.after = append(j.after, f)
+	return nil
 }
 
 // Savepoint notes that a savepoint was set. Names may repeat; the last one of a name counts.
@@ -94,7 +126,7 @@ func (j *Journal) Savepoint(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.savepoints = append(j.savepoints, savepoint{
-		name: name, entries: len(j.entries), after: len(j.after), untouched: maps.Clone(j.untouched), at: clock.Add(1),
+		name: name, entries: len(j.entries), after: len(j.after), missed: maps.Clone(j.missed), at: clock.Add(1),
 	})
 }
 
@@ -115,7 +147,7 @@ func (j *Journal) RollbackTo(name string) {
 	clear(j.entries[j.savepoints[i].entries:])
 	j.entries = j.entries[:j.savepoints[i].entries]
 	j.after = j.after[:j.savepoints[i].after]
-	j.untouched = maps.Clone(j.savepoints[i].untouched) // the savepoint stays set: it keeps its own
+	j.missed = maps.Clone(j.savepoints[i].missed) // the savepoint stays set: it keeps its own
 	j.savepoints = j.savepoints[:i+1]
 }
 
@@ -164,102 +196,44 @@ func (e *SavepointError) Error() string {
 		"set savepoints with tx.SavePoint, tx.Transaction or a tx.Exec of its own", e.Name)
 }
 
-// Collect returns what a commit is to flush now, in the order in which it was raised. It changes nothing: should the
-// commit fail, everything is still pending.
-func (j *Journal) Collect() []Flush {
+// Left returns the aggregates that the transaction was to write, did not, and that keep pending events when the given ones
+// are flushed: type name to number of events. err is that of one of which it is not known whether it was written.
+func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.entries) == 0 {
-		return nil
-	}
-	var (
-		flush []Flush
-		seen  = make(map[*Recorder]struct{}, len(j.entries))
-	)
-	for i := len(j.entries) - 1; i >= 0; i-- { // the last write of an aggregate counts
-		e := &j.entries[i]
-		if e.event != nil {
-			flush = append(flush, Flush{Raised: e.event, Context: e.context})
-			continue
-		}
-		if _, ok := seen[e.recorder]; ok {
-			continue
-		}
-		seen[e.recorder] = struct{}{}
-		flush = j.collect(flush, e)
-	}
-	InOrder(flush)
-	return flush
-}
-
-// InOrder sorts events into the order in which they were raised.
-func InOrder(flush []Flush) {
-	slices.SortFunc(flush, func(a, b Flush) int { return cmp.Compare(a.raisedAt, b.raisedAt) })
-}
-
-// collect appends the events of one aggregate that belong to the transaction.
-func (j *Journal) collect(flush []Flush, e *entry) []Flush {
-	for _, event := range e.recorder.Events() {
-		if j.isUndone(event.raisedAt, e.at) {
-			continue
-		}
-		f := Flush{Raised: event, Source: e.source, Context: e.context, recorder: e.recorder}
-		f.Source.Sequence = event.Sequence
-		flush = append(flush, f)
-	}
-	return flush
-}
-
-// isUndone reports whether an event was raised inside a savepoint that was rolled back, with no write of its aggregate
-// after that.
-func (j *Journal) isUndone(raisedAt, trackedAt uint64) bool {
-	for _, s := range j.undone {
-		if s.from < raisedAt && raisedAt < s.to && trackedAt < s.to {
-			return true
-		}
-	}
-	return false
-}
-
-// Left returns the aggregates that the transaction touched in vain and that keep pending events when the given ones are
-// flushed: type name to number of events.
-func (j *Journal) Left(flush []Flush) map[string]int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.untouched) == 0 {
-		return nil
+	if len(j.missed) == 0 {
+		return left, err
 	}
 	flushed := make(map[*Recorder]int)
 	for i := range flush {
 		flushed[flush[i].recorder]++
 	}
-	var left map[string]int
-	for recorder, name := range j.untouched {
-		if n := recorder.Len() - flushed[recorder]; n > 0 {
+	for recorder, m := range j.missed {
+		n := recorder.Len() - flushed[recorder]
+		switch {
+		case n <= 0:
+		case m.doubt != nil:
+			err = m.doubt
+		default:
 			if left == nil {
 				left = make(map[string]int)
 			}
-			left[name] += n
+			left[m.name] += n
 		}
 	}
-	return left
+	return left, err
 }
 
 // Committed clears exactly the events that were flushed and returns the functions to run now.
 func (j *Journal) Committed(flushed []Flush) []func() {
-	committed := make(map[*Recorder]map[*Raised]struct{})
 	for i := range flushed {
-		recorder := flushed[i].recorder
-		if recorder == nil {
-			continue
-		}
-		if committed[recorder] == nil {
-			committed[recorder] = make(map[*Raised]struct{})
-		}
-		committed[recorder][flushed[i].Raised] = struct{}{}
+		flushed[i].committed.Store(true)
 	}
-	for recorder, events := range committed {
-		recorder.remove(events)
+	for i := range flushed {
+		// The events of one aggregate mostly stand together, and the first pass over its recorder takes out all of them.
+		if recorder := flushed[i].recorder; recorder != nil && (i == 0 || recorder != flushed[i-1].recorder) {
+			recorder.sweep()
+		}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

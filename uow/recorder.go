@@ -24,6 +24,7 @@ type Raised struct {
 
 	raisedAt    uint64
 	unconfirmed atomic.Bool
+	committed   atomic.Bool // its row is there, and the recorder need not keep it any longer
 }
 
 // Unconfirmed reports whether the event was written in a transaction whose outcome we could not see.
@@ -73,12 +74,9 @@ func (r *Recorder) Confirm() {
 	r.events = slices.DeleteFunc(r.events, (*Raised).Unconfirmed)
 }
 
-// remove takes out events that were committed, in one pass; those raised meanwhile stay.
-func (r *Recorder) remove(committed map[*Raised]struct{}) {
+// sweep takes out the events that were committed; those raised meanwhile stay.
+func (r *Recorder) sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool {
-		_, ok := committed[event]
-		return ok
-	})
+	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool { return event.committed.Load() })
 }

@@ -26,21 +26,19 @@ func (s *settings) retry(ctx context.Context, db *gorm.DB, run func(*gorm.DB) er
 		backoff.WithInitialInterval(firstPause), backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5),
 		backoff.WithMaxInterval(maxPause), backoff.WithMaxElapsedTime(0))
 	attempt := firstAttempt()
+	defer func() { attempt.end() }() // also when a panic ends it
 	for n := 1; ; n++ {
 		err := run(db.WithContext(context.WithValue(ctx, attemptKey{}, attempt)))
 		if err == nil || !s.repeats(err) {
-			attempt.end()
 			return err
 		}
 		if n == s.attempts {
-			attempt.end()
 			return fmt.Errorf("uow: given up after %d attempts: %w", n, err)
 		}
 		timer := time.NewTimer(pauses.NextBackOff())
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			attempt.end()
 			return errors.Join(context.Cause(ctx), err)
 		case <-timer.C:
 			attempt = attempt.next()
@@ -48,30 +46,49 @@ func (s *settings) retry(ctx context.Context, db *gorm.DB, run func(*gorm.DB) er
 	}
 }
 
-// IsConflict reports whether err says that a transaction lost against another one and can be run again: serialization
-// failure and deadlock on PostgreSQL (SQLSTATE 40001, 40P01), deadlock and update conflict under snapshot isolation on
-// SQL Server (1205, 3960, and our own 51205 for a deadlock of serialize_keys), a busy database on SQLite. Each driver is known by its own way to say so; none is linked here.
+// IsConflict reports whether err, or one of those that it wraps or joins, says that a transaction lost against another one
+// and can be run again: serialization failure and deadlock on PostgreSQL (SQLSTATE 40001, 40P01), deadlock and update
+// conflict under snapshot isolation on SQL Server (1205, 3960, and our own 51205 for a deadlock of serialize_keys), a busy
+// database on SQLite. Each driver is known by its own way to say so; none is linked here.
 //
 // Sources: PostgreSQL documentation, 13.5 Serialization Failure Handling; SQL Server error messages 1205 and 3960; SQLite
 // result codes, SQLITE_BUSY (5).
 func IsConflict(err error) bool {
-	var (
-		postgres  interface{ SQLState() string }
-		sqlServer interface{ SQLErrorNumber() int32 }
-		sqlite    interface{ Code() int }
-	)
-	switch {
-	case errors.As(err, &postgres):
-		return slices.Contains([]string{"40001", "40P01"}, postgres.SQLState())
-	case errors.As(err, &sqlServer):
-		return slices.Contains([]int32{1205, 3960, 51205}, sqlServer.SQLErrorNumber())
-	case errors.As(err, &sqlite):
-		t := reflect.TypeOf(sqlite)
-		if t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-		return strings.Contains(t.PkgPath(), "sqlite") && sqlite.Code()&0xff == 5 // the low byte is the primary code
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here: the first error of a driver in it need not be the one
+	case nil:
+		return false
+	case interface{ SQLState() string }: // pgx, lib/pq
+		return slices.Contains([]string{"40001", "40P01"}, e.SQLState())
+	case interface{ SQLErrorNumber() int32 }:
+		return slices.Contains([]int32{1205, 3960, 51205}, e.SQLErrorNumber())
+	case interface{ Unwrap() error }:
+		return IsConflict(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), IsConflict)
 	default:
+		return isBusySQLite(err)
+	}
+}
+
+// isBusySQLite knows the errors of modernc.org/sqlite and its relatives, which have a method Code, and those of
+// mattn/go-sqlite3, which have a field.
+func isBusySQLite(err error) bool {
+	v := reflect.Indirect(reflect.ValueOf(err))
+	if !v.IsValid() || !strings.Contains(v.Type().PkgPath(), "sqlite") {
 		return false
 	}
+	code := int64(0)
+	if e, ok := err.(interface{ Code() int }); ok {
+		code = int64(e.Code())
+	} else if field := fieldOf(v, "Code"); field.CanInt() {
+		code = field.Int()
+	}
+	return code&0xff == 5 // the low byte is the primary code
+}
+
+func fieldOf(v reflect.Value, name string) reflect.Value {
+	if v.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.FieldByName(name)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"gorm.io/gorm"
 
@@ -29,8 +30,10 @@ type Plugin interface {
 var (
 	// ErrNoPlugin is returned when the GORM handle does not capture events.
 	ErrNoPlugin = errors.New("uow: the GORM handle has no outbox: register it with db.Use(gormplugin.New(...))")
-	// ErrNoTransaction is returned when an event is published outside a transaction.
+	// ErrNoTransaction is returned when an event is published outside a transaction, or in one that has ended.
 	ErrNoTransaction = errors.New("uow: there is no transaction: an event must be published in the transaction that it reports on, inside db.Transaction or uow.Do")
+
+	errEnded = fmt.Errorf("uow: the transaction has been committed or rolled back: %w", ErrNoTransaction)
 )
 
 func pluginOf(db *gorm.DB) (Plugin, error) {
@@ -81,7 +84,8 @@ func (u *Unit) Publish(event any, options ...envelope.Option) error {
 func (u *Unit) Track(aggregate any) error { return u.plugin.Track(u.DB, aggregate) }
 
 // AfterCommit runs f once the outermost transaction has committed, in the goroutine that commits. It does not run when the
-// transaction rolls back.
+// transaction rolls back. Several run in the order in which they are given. A panic in one goes to who commits, after the
+// others have run, and undoes nothing.
 func (u *Unit) AfterCommit(f func()) error { return u.plugin.AfterCommit(u.DB, f) }
 
 // settings of one Do.

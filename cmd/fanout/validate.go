@@ -11,7 +11,6 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // connectTimeout bounds how long a command waits for a database to answer.
@@ -22,12 +21,13 @@ func validateCommand() *cobra.Command {
 		Use:   "validate",
 		Short: "Check the configuration, the databases with their schema, and the brokers",
 		Long: "Check the configuration, the databases with their schema, and the brokers. All problems are reported, not just\n" +
-			"the first. A broker that cannot be reached is a warning: a relay starts without it. With --offline only the\n" +
+			"the first; a relay would not start with any of them. How a database is set up, rows that nobody delivers and a\n" +
+			"broker that cannot be reached can be warnings: a relay starts in spite of them. With --offline only the\n" +
 			"configuration is read.",
 		Args: noArgs,
 	}
 	path := configFlag(cmd)
-	offline := cmd.Flags().Bool("offline", false, "do not connect to the databases")
+	offline := cmd.Flags().Bool("offline", false, "do not connect to the databases and brokers")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(cmd, *path)
 		if err != nil {
@@ -39,12 +39,9 @@ func validateCommand() *cobra.Command {
 		}
 		var problems []error
 		for _, name := range slices.Sorted(maps.Keys(cfg.Databases)) {
-			if err := check(cmd.Context(), cfg, name); err != nil {
+			if err := checkDatabase(cmd, cfg, name); err != nil {
 				problems = append(problems, err)
-				continue
 			}
-			cmd.Printf("database %s: the schema is up to date\n", name)
-			problems = append(problems, warnOfOrphans(cmd, cfg, name))
 		}
 		for _, name := range cfg.BrokerNames() {
 			problems = append(problems, checkBroker(cmd, cfg, name))
@@ -52,21 +49,6 @@ func validateCommand() *cobra.Command {
 		return errors.Join(problems...)
 	}
 	return cmd
-}
-
-// warnOfOrphans names the brokers that have rows and no place in the configuration: nobody delivers those.
-func warnOfOrphans(cmd *cobra.Command, cfg *config.Config, name string) error {
-	entries, err := counts(cmd.Context(), cfg, name)
-	if err != nil {
-		return err
-	}
-	for broker, status := range summarise(cfg, entries).Brokers {
-		open := status.Counts[outbox.StatusPending] + status.Counts[outbox.StatusProcessing] + status.Counts[outbox.StatusFailed]
-		if status.Unknown && open > 0 {
-			cmd.PrintErrf("warning: database %s: %d rows wait for broker %q, which is not configured: nobody delivers them\n", name, open, broker)
-		}
-	}
-	return nil
 }
 
 // checkBroker makes the broker's client and asks whether the broker is there.
@@ -84,15 +66,4 @@ func checkBroker(cmd *cobra.Command, cfg *config.Config, name string) error {
 	}
 	cmd.Printf("broker %s: reached\n", name)
 	return nil
-}
-
-func check(ctx context.Context, cfg *config.Config, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	store, err := fanout.OpenStore(ctx, cfg, name)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	return store.Check(ctx)
 }

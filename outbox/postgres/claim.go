@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -44,9 +45,21 @@ func (x *exchange) claimRows() error {
 	if !c.Unordered {
 		text = x.store.sql.claimOrdered
 	}
-	x.send(x.readWindow, text, c.Broker, c.Lane, c.Window, c.Limit, c.Worker, pgUUID(token), c.Lease.Microseconds())
+	b := x.store.water.take(c.Broker, c.Lane, time.Now())
+	args := []any{c.Broker, c.Lane, c.Window, c.Limit, c.Worker, pgUUID(token), c.Lease.Microseconds(), b.floor}
+	x.bearings, x.sighting.told = b, true
+	if c.Unordered {
+		x.sighting.told = b.list || b.settled
+		args = append(args, b.reopened, x.sighting.told)
+	} else {
+		args = append(args, b.sibling, b.reopened)
+	}
+	x.send(x.readWindow, text, args...)
 	x.send(nil, "COMMIT")
 	x.send(x.readMessages, x.store.sql.fetch, c.Broker, c.Lane, pgUUID(token))
+	if b.list {
+		x.send(x.readWriters, x.store.sql.writers)
+	}
 	return nil
 }
 
@@ -60,7 +73,7 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 	for rows.Next() {
 		targets := make([]any, len(rows.FieldDescriptions())) // the rest is for the server
 		batch := &x.result.Batch
-		for i, field := range []any{&batch.Busy, &batch.Seen, &batch.Waiting, &batch.Gated, &batch.AheadWaits} {
+		for i, field := range []any{&batch.Busy, &batch.Seen, &batch.Waiting, &batch.Gated, &batch.AheadWaits, &x.sighting.first, &x.sighting.reopened} {
 			targets[i] = field
 		}
 		if err := rows.Scan(targets...); err != nil {
@@ -68,6 +81,12 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 		}
 	}
 	return rows.Err()
+}
+
+// readWriters reads who may be about to add rows with ids of the past.
+func (x *exchange) readWriters(answers pgx.BatchResults) error {
+	x.sighting.listed = true
+	return answers.QueryRow().Scan(&x.sighting.writers)
 }
 
 // readMessages reads what was claimed.

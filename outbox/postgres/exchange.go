@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -58,6 +59,10 @@ func (s *Store) exchange(ctx context.Context, settlement *outbox.Settlement, cla
 		}
 		return answers.Close()
 	})
+	if err == nil && claim != nil {
+		x.sighting.busy, x.sighting.last = x.result.Batch.Busy, x.result.Batch.Lease.LastID
+		s.water.learn(claim.Broker, claim.Lane, x.bearings, x.sighting, time.Now())
+	}
 	return x.result, err
 }
 
@@ -70,6 +75,8 @@ type exchange struct {
 	readers    []func(pgx.BatchResults) error
 	marked     int
 	token      uuid.UUID
+	bearings   bearings
+	sighting   sighting
 	result     outbox.Exchanged
 }
 

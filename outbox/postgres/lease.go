@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,8 +27,10 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 // Ready implements outbox.Store.
 func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
 	var lanes []int
+	began := time.Now()
+	floors, reopened, full := s.water.floors(broker, began)
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.ready, broker)
+		rows, err := conn.Query(ctx, s.sql.ready, broker, floors, reopened)
 		if err != nil {
 			return err
 		}
@@ -36,6 +39,9 @@ func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("postgres: look for ready rows in %s: %w", s.table, err)
+	}
+	if full {
+		s.water.looked(broker, lanes, began, time.Now())
 	}
 	return lanes, nil
 }

@@ -39,9 +39,10 @@ func (s *Store) Purge(ctx context.Context, request outbox.PurgeRequest) (int, er
 	}
 	var batch pgx.Batch
 	batch.Queue(begin)
+	batch.Queue(s.sql.purgeSettings)
 	batch.Queue(text, request.Broker, request.Retention.Microseconds(), request.Limit)
 	batch.Queue("COMMIT")
-	removed, err := s.affected(ctx, &batch, 1)
+	removed, err := s.affected(ctx, &batch, 2)
 	if err != nil {
 		return 0, fmt.Errorf("postgres: purge %s rows of broker %q in %s: %w", request.Status, request.Broker, s.table, err)
 	}

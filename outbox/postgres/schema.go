@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -20,6 +19,11 @@ var errReplica = errors.New("the database is a read replica: point the relay at 
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
+
+// wantedFacts is what the migrations make, as sql/facts.sql sees it. A test writes the file.
+//
+//go:embed schema.facts
+var wantedFacts string
 
 // Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for other migration tools.
 func Migrations(table string) ([]outbox.Migration, error) {
@@ -49,32 +53,23 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 			applied_at timestamptz NOT NULL DEFAULT clock_timestamp())`); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, "SELECT version FROM "+s.table+"_migrations")
+		done, err := s.versions(ctx, tx)
 		if err != nil {
 			return err
 		}
-		done, err := pgx.CollectRows(rows, pgx.RowTo[int])
-		if err != nil {
-			return err
-		}
-		for _, step := range steps {
-			if slices.Contains(done, step.Version) {
-				continue
-			}
+		applied, err = outbox.ApplyMigrations(steps, done, func(step outbox.Migration) error {
 			// The simple protocol lets the text hold several statements.
 			if _, err := tx.Exec(ctx, step.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
-				return fmt.Errorf("step %s: %w", stepName(step), err)
-			}
-			if _, err := tx.Exec(ctx, "INSERT INTO "+s.table+"_migrations (version, name) VALUES ($1, $2)", step.Version, step.Name); err != nil {
 				return err
 			}
-			applied = append(applied, stepName(step))
-		}
-		return nil
+			_, err := tx.Exec(ctx, "INSERT INTO "+s.table+"_migrations (version, name) VALUES ($1, $2)", step.Version, step.Name)
+			return err
+		})
+		return err
 	})
 	var pgErr *pgconn.PgError
 	switch {
-	case errors.As(err, &pgErr) && pgErr.Code == "3F000":
+	case errors.As(err, &pgErr) && pgErr.Code == invalidSchema:
 		return nil, fmt.Errorf("postgres: migrate %s: %w: create the schema first", s.table, err)
 	case err != nil:
 		return nil, fmt.Errorf("postgres: migrate %s: %w", s.table, redact(err))
@@ -82,32 +77,94 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	return applied, nil
 }
 
-func stepName(step outbox.Migration) string { return fmt.Sprintf("%04d_%s", step.Version, step.Name) }
+// querier is a connection or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
 
-// Check implements outbox.Schema. It looks at the table itself, so that it does not matter which tool has made it. It also
-// refuses a read replica, on which nothing could be claimed.
-func (s *Store) Check(ctx context.Context) error {
-	var missing []string
-	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		var replica bool
-		if err := conn.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&replica); err != nil {
-			return err
-		}
-		if replica {
-			return errReplica
-		}
-		rows, err := conn.Query(ctx, s.sql.check, s.table)
-		if err != nil {
-			return err
-		}
-		missing, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%w (missing: %s)", outbox.ErrSchema, strings.Join(missing, ", "))
+// versions are the steps that Migrate has recorded.
+func (s *Store) versions(ctx context.Context, on querier) ([]int, error) {
+	rows, err := on.Query(ctx, "SELECT version FROM "+s.table+"_migrations")
+	if err != nil {
+		return nil, err
 	}
+	return pgx.CollectRows(rows, pgx.RowTo[int])
+}
+
+// Check implements outbox.Schema. It looks at the tables themselves, so that it does not matter which tool has made them,
+// and at the steps that Migrate has recorded, where it has. It also refuses a read replica, on which nothing could be
+// claimed.
+func (s *Store) Check(ctx context.Context) error {
+	err := s.conn(ctx, func(conn *pgx.Conn) error { return s.check(ctx, conn) })
 	if err != nil {
 		return fmt.Errorf("postgres: check %s: %w", s.table, err)
 	}
 	return nil
+}
+
+func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
+	var replica bool
+	if err := conn.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&replica); err != nil {
+		return err
+	}
+	if replica {
+		return errReplica
+	}
+	steps, err := Migrations(s.table)
+	if err != nil {
+		return err
+	}
+	want, err := s.wanted()
+	if err != nil {
+		return err
+	}
+	live, err := s.facts(ctx, conn, want.Tables())
+	if err != nil {
+		return err
+	}
+	var version int
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int / 10000").Scan(&version); err != nil {
+		return err
+	}
+	if version != factsVersion {
+		live = schemacheck.Forget(want, live, "default", "definition", "generated", "predicate")
+	}
+	found := outbox.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(schemacheck.Table + s.table)}
+	found.Versions, err = s.versions(ctx, conn)
+	var pgErr *pgconn.PgError
+	switch {
+	case err == nil:
+		found.Recorded = true
+	case errors.As(err, &pgErr) && (pgErr.Code == undefinedTable || pgErr.Code == insufficientPrivilege):
+		// Another tool has made the table, or a role of few rights cannot see who did; then the tables alone tell.
+	default:
+		return err
+	}
+	return found.Err(steps)
+}
+
+// factsVersion is the major version of the server that wrote schema.facts. Another one may write the same expression in other
+// words, and a relay must not refuse to start for that: there expressions are taken as they are.
+const factsVersion = 15
+
+// wanted are the facts of this store's tables.
+func (s *Store) wanted() (schemacheck.Facts, error) {
+	return schemacheck.Parse(outbox.RenderSQL(wantedFacts, s.table))
+}
+
+// facts reads what the named tables are made of.
+func (s *Store) facts(ctx context.Context, conn *pgx.Conn, tables []string) (schemacheck.Facts, error) {
+	rows, err := conn.Query(ctx, s.sql.facts, tables)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		live                    schemacheck.Facts
+		object, property, value string
+	)
+	_, err = pgx.ForEachRow(rows, []any{&object, &property, &value}, func() error {
+		live = live.With(object, property, value)
+		return nil
+	})
+	return live, err
 }

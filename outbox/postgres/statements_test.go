@@ -114,24 +114,34 @@ func TestStatements(t *testing.T) {
 	store := wired(t, dsn, "counted", &trips, &stall{}, &log)
 	claim := &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w"}
 	free := &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w", Unordered: true}
+	waking, freeWaking := *claim, *free
+	waking.Wake, freeWaking.Wake = true, true
 	lease := outbox.Lease{Broker: "b", Duration: time.Hour}
 	published := &outbox.Settlement{Lease: lease, Published: []outbox.Delivered{{ID: 1}}}
 	failed := &outbox.Settlement{Lease: lease, Published: []outbox.Delivered{{ID: 1}}, Other: []outbox.Outcome{{ID: 2, Status: outbox.StatusFailed}}}
 	exchange := func(s *outbox.Settlement, c *outbox.Claim) func() error {
 		return func() error { _, err := store.Exchange(t.Context(), s, c); return err }
 	}
-	const claimed = "BEGIN SELECT WITH COMMIT SELECT" // lock, claim, fetch
+	const (
+		claimed   = "BEGIN SELECT WITH COMMIT SELECT" // lock, claim, fetch
+		lock      = " SELECT"
+		bringBack = "WITH" + " WITH" // wake, advance
+	)
 	for _, verb := range []struct {
 		name, want string
 		run        func() error
 	}{
 		{"claim", claimed, exchange(nil, claim)},
 		{"claim without order", "BEGIN WITH COMMIT SELECT", exchange(nil, free)},
+		{"claim and wake", "BEGIN SELECT " + bringBack + " WITH COMMIT SELECT", exchange(nil, &waking)},
+		{"claim without order and wake", "BEGIN SELECT " + bringBack + " WITH COMMIT SELECT", exchange(nil, &freeWaking)},
 		{"settle", "BEGIN SELECT UPDATE COMMIT", exchange(published, nil)},
 		{"settle and claim", "BEGIN SELECT UPDATE COMMIT " + claimed, exchange(published, claim)},
-		{"settle failures and claim", "BEGIN" + strings.Repeat(" SELECT", 2) + strings.Repeat(" UPDATE", 2) + " COMMIT " + claimed, exchange(failed, claim)},
+		{"settle failures and claim", "BEGIN SELECT" + lock + " WITH UPDATE COMMIT " + claimed, exchange(failed, claim)},
 		{"renew", "BEGIN SELECT UPDATE COMMIT", func() error { _, err := store.Renew(t.Context(), lease); return err }},
+		{"park", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Park(t.Context(), claim); return err }},
 		{"ready", "SELECT", func() error { _, err := store.Ready(t.Context(), "b"); return err }},
+		{"backlog", "WITH", func() error { _, err := store.Backlog(t.Context()); return err }},
 		{"nothing", "", exchange(nil, nil)},
 	} {
 		require.NoError(t, verb.run(), verb.name) // the first time prepares the statements

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,7 +27,9 @@ type Store struct {
 	pool  *pgxpool.Pool
 	owned bool // the pool is ours to close
 	table string
+	now   func() time.Time // this process's clock, which only Diagnose looks at
 	sql   statements
+	water lowWater
 }
 
 var _ outbox.FullStore = (*Store)(nil)
@@ -37,7 +40,13 @@ type statements struct {
 	wake, advance, park                                string
 	settings, markPublished, markOther, renew, ready   string
 	purgePublished, purgeAbandoned, finishedBrokers    string
-	counts, lastErrors, check, exclusive               string
+	purgeSettings, inspectSettings, operateSettings    string
+	counts, lastErrors, backlog, exclusive, writers    string
+	facts, diagnose                                    string
+	find, matches, pick, unparkAlone                   string
+	moveGates, bringBack, openGates, giveUp            string
+	releaseKey, parkedKeys                             string
+	heartbeat, leave, forgetInstances, instances       string
 }
 
 // Config of a store.
@@ -96,20 +105,28 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if err := outbox.CheckTable(table); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, table: table}
+	s := &Store{pool: pool, table: table, now: time.Now}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
-		"settings": &s.sql.settings,
+		"settings":       &s.sql.settings,
+		"purge_settings": &s.sql.purgeSettings, "inspect_settings": &s.sql.inspectSettings, "operate_settings": &s.sql.operateSettings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"check": &s.sql.check, "exclusive": &s.sql.exclusive,
+		"backlog": &s.sql.backlog, "writers": &s.sql.writers,
+		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "exclusive": &s.sql.exclusive,
+		"find": &s.sql.find, "pick": &s.sql.pick, "unpark_alone": &s.sql.unparkAlone, "move_gates": &s.sql.moveGates,
+		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
+		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
+		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 	} {
 		*text = readSQL(name, table)
 	}
 	s.sql.purgePublished = purgeSQL(table, outbox.StatusPublished)
 	s.sql.purgeAbandoned = purgeSQL(table, outbox.StatusAbandoned)
+	s.sql.matches = "SELECT count(*) FROM (" + s.sql.find + " LIMIT $11) AS m"
+	s.sql.find += " ORDER BY m.id LIMIT $11"
 	return s, nil
 }
 
@@ -136,6 +153,15 @@ func redact(err error) error {
 	return err
 }
 
+// Codes of errors that are told apart.
+const (
+	undefinedTable        = "42P01"
+	undefinedColumn       = "42703"
+	invalidSchema         = "3F000"
+	insufficientPrivilege = "42501"
+	readOnlyTransaction   = "25006"
+)
+
 // explain adds the remedy to errors that an operator can act on.
 func explain(err error) error {
 	var pgErr *pgconn.PgError
@@ -143,11 +169,11 @@ func explain(err error) error {
 		return err
 	}
 	switch pgErr.Code {
-	case "42P01", "42703", "3F000": // undefined table, column, schema
+	case undefinedTable, undefinedColumn, invalidSchema:
 		return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
-	case "42501": // insufficient privilege
+	case insufficientPrivilege:
 		return fmt.Errorf("%w: grant the relay's role SELECT, INSERT, UPDATE and DELETE on the outbox tables", err)
-	case "25006": // read-only transaction
+	case readOnlyTransaction:
 		return fmt.Errorf("%w: the relay needs the primary, not a read replica, and a server that is not set to read-only", err)
 	default:
 		return err

@@ -15,28 +15,34 @@ import (
 )
 
 func (s *Store) claim(ctx context.Context, c *outbox.Claim) (outbox.Batch, error) {
-	batch := outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Lane: c.Lane, Duration: c.Lease}}
-	ready, err := s.look(ctx, c, &batch.Seen)
-	if err != nil || !ready {
-		return batch, err
+	seen, err := s.look(ctx, c)
+	if err != nil || !seen.ready && !seen.due {
+		return seen.batch, err
 	}
 	token, err := uuid.NewRandom()
 	if err != nil {
-		return batch, fmt.Errorf("make a claim token: %w", err)
+		return outbox.Batch{}, fmt.Errorf("make a claim token: %w", err)
 	}
+	batch := seen.batch
 	batch.Lease.Token = token
 	err = s.write(ctx, func(conn *sql.Conn) error {
 		now := s.micros()
+		if seen.due {
+			if err := (gates{Store: s, conn: conn, broker: c.Broker, lane: c.Lane, now: now}).stir(ctx); err != nil {
+				return err
+			}
+		}
 		text := s.sql.window
 		if c.Unordered {
 			text = s.sql.windowUnordered
 		}
 		var ids string
 		if err := conn.QueryRowContext(ctx, text, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", c.Window),
-			sql.Named("limit", c.Limit), sql.Named("now", now)).Scan(&batch.Seen, &ids); err != nil {
+			sql.Named("limit", c.Limit), sql.Named("now", now)).
+			Scan(&batch.Seen, &batch.Waiting, &batch.Gated, &batch.AheadWaits, &ids); err != nil {
 			return err
 		}
-		if ids == "[]" {
+		if ids == noIDs {
 			return nil
 		}
 		rows, err := conn.QueryContext(ctx, s.sql.claim, sql.Named("ids", ids), sql.Named("worker", c.Worker),
@@ -58,16 +64,31 @@ func (s *Store) claim(ctx context.Context, c *outbox.Claim) (outbox.Batch, error
 	return batch, nil
 }
 
-// look reads whether a claim would find a row that is ready, without a lock: an idle outbox costs no more than that. seen
-// is the number of rows in the window.
-func (s *Store) look(ctx context.Context, c *outbox.Claim, seen *int) (ready bool, err error) {
-	if c.Unordered { // there is no window
-		lanes, err := s.Ready(ctx, c.Broker)
-		return len(lanes) > 0, err
+// noIDs is a list of ids, as it travels between statements, that is empty.
+const noIDs = "[]"
+
+// glance is what a claim can tell without the lock.
+type glance struct {
+	batch outbox.Batch // without messages
+	ready bool         // a row in the window looks as if it could be claimed
+	due   bool         // a gate would move; only where the claim wakes
+}
+
+// look tells without a lock whether a claim would find or change anything: an idle outbox costs no more than that.
+func (s *Store) look(ctx context.Context, c *outbox.Claim) (glance, error) {
+	g := glance{batch: outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Lane: c.Lane, Duration: c.Lease}}}
+	broker, lane, now := sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("now", s.micros())
+	err := s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(&g.batch.Gated, &g.due) }, s.sql.lookGates, broker, lane, now)
+	g.due = g.due && c.Wake
+	if err != nil || g.due { // the lock is needed anyway
+		return g, err
 	}
-	err = s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(seen, &ready) },
-		s.sql.look, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", c.Window), sql.Named("now", s.micros()))
-	return ready, err
+	text, args := s.sql.look, []any{broker, lane, now, sql.Named("window", c.Window)}
+	if c.Unordered {
+		text, args = s.sql.lookUnordered, args[:3] // there is no window
+	}
+	err = s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(&g.batch.Seen, &g.batch.Waiting, &g.ready) }, text, args...)
+	return g, err
 }
 
 func readMessages(rows *sql.Rows) (messages []outbox.Message, err error) {

@@ -39,3 +39,21 @@ func (s *Store) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
 	}
 	return tally.Brokers(), nil
 }
+
+// Backlog implements outbox.Inspector.
+func (s *Store) Backlog(ctx context.Context) ([]outbox.Backlog, error) {
+	var backlog []outbox.Backlog
+	err := s.read(ctx, func(rows *sql.Rows) error {
+		var (
+			broker string
+			lag    int64
+		)
+		err := rows.Scan(&broker, &lag)
+		backlog = append(backlog, outbox.Backlog{Broker: broker, Lag: time.Duration(lag) * time.Microsecond})
+		return err
+	}, s.sql.backlog, sql.Named("now", s.micros()))
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: read the backlog in %s: %w", s.table, err)
+	}
+	return backlog, nil
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // Exchange implements outbox.Store: one transaction for the settlement and one for the claim. A claim that finds nothing
-// to take needs no transaction. Batches are never Busy: a claim waits for the lock.
+// to take, and no gate to move, needs no transaction. Batches are never Busy: a claim waits for the lock.
 func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
 	var result outbox.Exchanged
 	if settlement != nil {
@@ -52,14 +52,10 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
 	var lanes []int
 	err := s.read(ctx, func(rows *sql.Rows) error {
-		var ready bool
-		if err := rows.Scan(&ready); err != nil {
-			return err
-		}
-		if ready {
-			lanes = []int{0}
-		}
-		return nil
+		var lane int
+		err := rows.Scan(&lane)
+		lanes = append(lanes, lane)
+		return err
 	}, s.sql.ready, sql.Named("broker", broker), sql.Named("now", s.micros()))
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: look for ready rows in %s: %w", s.table, err)

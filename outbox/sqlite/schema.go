@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 
+	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -32,7 +32,6 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	}
 	var applied []string
 	err = s.write(ctx, func(conn *sql.Conn) error {
-		applied = nil
 		if _, err := conn.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+s.table+`_migrations (
 			version INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)`); err != nil {
 			return err
@@ -41,20 +40,15 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		for _, step := range steps {
-			if slices.Contains(done, step.Version) {
-				continue
-			}
+		applied, err = outbox.ApplyMigrations(steps, done, func(step outbox.Migration) error {
 			if _, err := conn.ExecContext(ctx, step.SQL); err != nil {
-				return fmt.Errorf("step %04d_%s: %w", step.Version, step.Name, err)
-			}
-			insert := "INSERT INTO " + s.table + "_migrations (version, name, applied_at) VALUES (?, ?, ?)" //nolint:gosec // a checked name
-			if _, err := conn.ExecContext(ctx, insert, step.Version, step.Name, s.micros()); err != nil {
 				return err
 			}
-			applied = append(applied, fmt.Sprintf("%04d_%s", step.Version, step.Name))
-		}
-		return nil
+			insert := "INSERT INTO " + s.table + "_migrations (version, name, applied_at) VALUES (?, ?, ?)" //nolint:gosec // a checked name
+			_, err := conn.ExecContext(ctx, insert, step.Version, step.Name, s.micros())
+			return err
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: migrate %s: %w", s.table, err)
@@ -62,35 +56,56 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	return applied, nil
 }
 
+// versionsSQL lists the steps that Migrate has recorded.
+func (s *Store) versionsSQL() string { return "SELECT version FROM " + s.table + "_migrations" }
+
 func (s *Store) versions(ctx context.Context, conn *sql.Conn) ([]int, error) {
-	rows, err := conn.QueryContext(ctx, "SELECT version FROM "+s.table+"_migrations") //nolint:gosec // a checked name
+	rows, err := conn.QueryContext(ctx, s.versionsSQL())
 	if err != nil {
 		return nil, err
 	}
 	var versions []int
-	err = each(rows, func(rows *sql.Rows) error {
-		var version int
-		err := rows.Scan(&version)
-		versions = append(versions, version)
-		return err
-	})
+	err = each(rows, func(rows *sql.Rows) error { return addVersion(rows, &versions) })
 	return versions, err
 }
 
-// Check implements outbox.Schema. It looks at the table itself, so that it does not matter which tool has made it.
+func addVersion(rows *sql.Rows, versions *[]int) error {
+	var version int
+	err := rows.Scan(&version)
+	*versions = append(*versions, version)
+	return err
+}
+
+// Check implements outbox.Schema. It looks at the tables themselves, so that it does not matter which tool has made them,
+// and at the steps that Migrate has recorded, where it has.
 func (s *Store) Check(ctx context.Context) error {
-	var missing []string
-	err := s.read(ctx, func(rows *sql.Rows) error {
-		var what string
-		err := rows.Scan(&what)
-		missing = append(missing, what)
-		return err
-	}, s.sql.check, sql.Named("name", s.table[strings.LastIndexByte(s.table, '.')+1:]))
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%w (missing: %s)", outbox.ErrSchema, strings.Join(missing, ", "))
-	}
-	if err != nil {
+	if err := s.check(ctx); err != nil {
 		return fmt.Errorf("sqlite: check %s: %w", s.table, err)
 	}
 	return nil
+}
+
+func (s *Store) check(ctx context.Context) error {
+	steps, err := Migrations(s.table)
+	if err != nil {
+		return err
+	}
+	want, err := s.wanted()
+	if err != nil {
+		return err
+	}
+	live, err := s.facts(ctx, want.Tables())
+	if err != nil {
+		return err
+	}
+	found := outbox.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(want[0].Name)}
+	err = s.read(ctx, func(rows *sql.Rows) error { return addVersion(rows, &found.Versions) }, s.versionsSQL())
+	switch {
+	case err == nil:
+		found.Recorded = true
+	case errors.Is(err, outbox.ErrSchema): // no such table: another tool has made the outbox, or nobody has
+	default:
+		return err
+	}
+	return found.Err(steps)
 }

@@ -42,13 +42,16 @@ func (s *Store) settle(ctx context.Context, settlement *outbox.Settlement) (*out
 	}
 	marked := 0
 	err := s.write(ctx, func(conn *sql.Conn) error {
-		now, token := sql.Named("now", s.micros()), sql.Named("token", settlement.Lease.Token.String())
-		n, err := mark(ctx, conn, s.sql.markPublished, published, token, now)
+		now, token := s.micros(), settlement.Lease.Token.String()
+		n, err := s.markPublished(ctx, conn, published, token, now)
 		if err != nil {
 			return err
 		}
-		m, err := mark(ctx, conn, s.sql.markOther, other, token, now)
-		marked = n + m
+		ids, err := s.markOther(ctx, conn, other, token, now)
+		marked = n + len(ids)
+		if err == nil && settlement.ParkAbandoned && len(ids) > 0 {
+			err = s.parkAbandoned(ctx, conn, ids, now)
+		}
 		return err
 	})
 	if err != nil {
@@ -57,7 +60,7 @@ func (s *Store) settle(ctx context.Context, settlement *outbox.Settlement) (*out
 	return &outbox.Settled{Lost: expected - marked}, nil
 }
 
-func mark[R any](ctx context.Context, conn *sql.Conn, text string, rows []R, args ...any) (int, error) {
+func (s *Store) markPublished(ctx context.Context, conn *sql.Conn, rows []publishedRow, token string, now int64) (int, error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
@@ -65,12 +68,34 @@ func mark[R any](ctx context.Context, conn *sql.Conn, text string, rows []R, arg
 	if err != nil {
 		return 0, fmt.Errorf("encode outcomes: %w", err)
 	}
-	result, err := conn.ExecContext(ctx, text, append(args, sql.Named("rows", string(list)))...)
+	result, err := conn.ExecContext(ctx, s.sql.markPublished, sql.Named("rows", string(list)), sql.Named("token", token), sql.Named("now", now))
 	if err != nil {
 		return 0, err
 	}
 	n, err := result.RowsAffected()
 	return int(n), err
+}
+
+// markOther returns the rows that were still ours.
+func (s *Store) markOther(ctx context.Context, conn *sql.Conn, rows []otherRow, token string, now int64) ([]int64, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	list, err := json.Marshal(rows)
+	if err != nil {
+		return nil, fmt.Errorf("encode outcomes: %w", err)
+	}
+	return listIDs(ctx, conn, s.sql.markOther, sql.Named("rows", string(list)), sql.Named("token", token), sql.Named("now", now))
+}
+
+// parkAbandoned makes the keys of those rows wait that have just been abandoned.
+func (s *Store) parkAbandoned(ctx context.Context, conn *sql.Conn, marked []int64, now int64) error {
+	ids := sql.Named("ids", idList(marked))
+	if _, err := conn.ExecContext(ctx, s.sql.parkAbandoned, ids, sql.Named("now", now)); err != nil {
+		return err
+	}
+	_, err := conn.ExecContext(ctx, s.sql.unparkBefore, ids)
+	return err
 }
 
 // storable replaces what SQLite or JSON cannot hold. Such a text comes from a broker; refusing it would make the outcome

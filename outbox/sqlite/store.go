@@ -6,7 +6,8 @@
 //
 // A database in memory belongs to one connection: call SetMaxOpenConns(1) on it. One connection is enough for every verb.
 //
-// SQLite has one writer at a time, so there is one lane, and BEGIN IMMEDIATE is its lock. A look at an empty outbox takes
+// SQLite has one writer at a time, so there is one lane for each class of rows, and BEGIN IMMEDIATE is
+// the lock of them all. A look at an empty outbox takes
 // no lock. SQLite runs in the process, and its clock is the process's: processes that share a file share the machine's
 // clock.
 package sqlite
@@ -24,18 +25,26 @@ var sqlFiles embed.FS
 
 // Store is the outbox table of one SQLite database. It implements [outbox.FullStore] and is safe for concurrent use.
 type Store struct {
-	db    *sql.DB
-	table string
-	now   func() time.Time
-	sql   statements
+	db       *sql.DB
+	table    string
+	now      func() time.Time
+	patience time.Duration // with a lock that is taken
+	sql      statements
 }
 
 var _ outbox.FullStore = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	look, window, windowUnordered, claim, markPublished, markOther, renew, ready string
-	purge, finishedBrokers, counts, lastErrors, lock, keep, unlock, check        string
+	look, lookUnordered, lookGates, window, windowUnordered, claim          string
+	wake, setParked, dropLoners, gates, restGates                           string
+	letThrough, moveGate, dropGate, park, parkGates                         string
+	markPublished, markOther, parkAbandoned, unparkBefore, renew, ready     string
+	find, findRows, findIDs, pick, turnBackGates, bringBack                 string
+	openGates, giveUp, releaseKey, parkedKeys                               string
+	heartbeat, leave, forgetInstances, instances                            string
+	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
+	facts, diagnose                                                         string
 }
 
 // An Option refines a store.
@@ -52,16 +61,24 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 	if err := outbox.CheckTable(table); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, table: table, now: time.Now}
+	s := &Store{db: db, table: table, now: time.Now, patience: busyPatience}
 	for _, option := range options {
 		option(s)
 	}
 	for name, text := range map[string]*string{
-		"look": &s.sql.look, "window": &s.sql.window, "window_unordered": &s.sql.windowUnordered, "claim": &s.sql.claim,
+		"look": &s.sql.look, "look_unordered": &s.sql.lookUnordered, "look_gates": &s.sql.lookGates,
+		"window": &s.sql.window, "window_unordered": &s.sql.windowUnordered, "claim": &s.sql.claim,
+		"wake": &s.sql.wake, "set_parked": &s.sql.setParked, "drop_loners": &s.sql.dropLoners, "gates": &s.sql.gates,
+		"rest_gates": &s.sql.restGates, "let_through": &s.sql.letThrough, "move_gate": &s.sql.moveGate, "drop_gate": &s.sql.dropGate,
+		"park": &s.sql.park, "park_gates": &s.sql.parkGates, "park_abandoned": &s.sql.parkAbandoned, "unpark_before": &s.sql.unparkBefore,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"purge": &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts,
+		"find": &s.sql.find, "find_rows": &s.sql.findRows, "find_ids": &s.sql.findIDs, "pick": &s.sql.pick,
+		"turn_back_gates": &s.sql.turnBackGates, "bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
+		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
+		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
+		"purge": &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
-		"check": &s.sql.check,
+		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 	} {
 		*text = readSQL(name, table)
 	}

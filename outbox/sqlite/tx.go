@@ -35,7 +35,7 @@ func (s *Store) write(ctx context.Context, f func(conn *sql.Conn) error) error {
 			rollback(ctx, conn)
 		}
 	}()
-	if err := patiently(ctx, func() error { _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); return err }); err != nil {
+	if err := s.patiently(ctx, func() error { _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); return err }); err != nil {
 		return explain(err)
 	}
 	if err := f(conn); err != nil {
@@ -43,7 +43,7 @@ func (s *Store) write(ctx context.Context, f func(conn *sql.Conn) error) error {
 	}
 	// A commit is not given up half way: its outcome would be unknown.
 	commit := context.WithoutCancel(ctx)
-	err = patiently(commit, func() error { _, err := conn.ExecContext(commit, "COMMIT"); return err })
+	err = s.patiently(commit, func() error { _, err := conn.ExecContext(commit, "COMMIT"); return err })
 	committed = err == nil
 	return explain(err)
 }
@@ -56,11 +56,11 @@ func rollback(ctx context.Context, conn *sql.Conn) {
 }
 
 // patiently repeats f while the database is locked by somebody else.
-func patiently(ctx context.Context, f func() error) error {
+func (s *Store) patiently(ctx context.Context, f func() error) error {
 	start := time.Now()
 	for pause := busyPause; ; pause = min(2*pause, 20*busyPause) {
 		err := f()
-		if err == nil || !isBusy(err) || time.Since(start) >= busyPatience {
+		if err == nil || !isBusy(err) || time.Since(start) >= s.patience {
 			return err
 		}
 		timer := time.NewTimer(pause)
@@ -78,7 +78,7 @@ func patiently(ctx context.Context, f func() error) error {
 func (s *Store) read(ctx context.Context, f func(*sql.Rows) error, text string, args ...any) error {
 	begun := false
 	var failed error
-	err := patiently(ctx, func() error {
+	err := s.patiently(ctx, func() error {
 		rows, err := s.db.QueryContext(ctx, text, args...)
 		if err == nil {
 			err = each(rows, func(rows *sql.Rows) error { begun = true; return f(rows) })

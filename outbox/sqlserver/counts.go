@@ -38,3 +38,24 @@ func (s *Store) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
 	}
 	return tally.Brokers(), nil
 }
+
+// Backlog implements outbox.Inspector, without waiting for anybody who is writing.
+func (s *Store) Backlog(ctx context.Context) ([]outbox.Backlog, error) {
+	var backlog []outbox.Backlog
+	err := retry(func() error {
+		backlog = nil
+		return s.query(ctx, s.sql.backlog, nil, resultSets{"fanout_behind": func(rows *sql.Rows) error {
+			var (
+				broker string
+				lag    int64
+			)
+			err := rows.Scan(&broker, &lag)
+			backlog = append(backlog, outbox.Backlog{Broker: broker, Lag: time.Duration(lag) * time.Microsecond})
+			return err
+		}})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlserver: read the backlog in %s: %w", s.table, explain(err))
+	}
+	return backlog, nil
+}

@@ -11,8 +11,14 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// errLockNotGranted is the number under which our own SQL reports that sp_getapplock gave up.
-const errLockNotGranted = 50122
+// The numbers under which our own SQL reports what went wrong.
+const (
+	errLockNotGranted = 50122 // sp_getapplock gave up
+	errRowChanged     = 50123 // a row was changed by hand while it was being claimed
+)
+
+// permissionDenied is what a user gets who may not read a table.
+const permissionDenied = 229
 
 // maxTries bounds how often a batch is repeated that the server has broken off in favour of somebody else.
 const maxTries = 3
@@ -34,7 +40,7 @@ func transient(err error) bool {
 		1205, // deadlock victim
 		1222, // lock timeout
 		3960, // snapshot conflict
-		errLockNotGranted)
+		errLockNotGranted, errRowChanged)
 }
 
 // numbered reports whether the server sent an error of one of the numbers. The last error of an answer is not always the
@@ -60,7 +66,7 @@ func explain(err error) error {
 		return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
 	case numbered(err, 8622): // no plan with these hints
 		remedy = "the indexes of the outbox table are not as the migration made them; compare them with \"fanout migrate --print\""
-	case numbered(err, 229, 230, 262): // permission denied
+	case numbered(err, permissionDenied, 230, 262): // permission denied
 		remedy = "grant the relay's user SELECT, INSERT, UPDATE and DELETE on the outbox tables"
 	case numbered(err, 1934): // session options
 		remedy = "open the database with github.com/microsoft/go-mssqldb; writers need ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, " +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	mssql "github.com/microsoft/go-mssqldb"
@@ -44,6 +45,7 @@ type exchange struct {
 type parts struct {
 	published, other bool
 	claim            claimKind
+	wake             bool // the claim first brings back parked rows
 }
 
 type claimKind int
@@ -59,14 +61,32 @@ func exchangeTexts(table string) map[parts]string {
 	texts := map[parts]string{}
 	for _, published := range []bool{false, true} {
 		for _, other := range []bool{false, true} {
-			for _, claim := range []claimKind{noClaim, orderedClaim, unorderedClaim} {
-				p := parts{published, other, claim}
-				texts[p] = batchText(table, p.files()...)
+			texts[parts{published: published, other: other}] = parts{published: published, other: other}.text(table)
+			for _, claim := range []claimKind{orderedClaim, unorderedClaim} {
+				for _, wake := range []bool{false, true} {
+					p := parts{published, other, claim, wake}
+					texts[p] = p.text(table)
+				}
 			}
 		}
 	}
 	return texts
 }
+
+func (p parts) text(table string) string {
+	text := batchText(table, p.files()...)
+	var wake string
+	if p.wake {
+		wake = embedded("wake") + embedded("advance")
+		if p.claim == unorderedClaim {
+			wake = strings.ReplaceAll(embedded("try_wake"), wakeHere, wake)
+		}
+	}
+	return strings.ReplaceAll(text, wakeHere, outbox.RenderSQL(wake, table))
+}
+
+// wakeHere stands in the texts where parked rows are brought back.
+const wakeHere = "{{wake}}\n"
 
 func (p parts) files() (names []string) {
 	if p.published {
@@ -100,7 +120,8 @@ func (x *exchange) run(ctx context.Context) error {
 		"fanout_other":     func(rows *sql.Rows) error { return scanCount(rows, &x.other) },
 		"fanout_busy": func(rows *sql.Rows) error {
 			x.claimed = true
-			return rows.Scan(&x.batch.Busy, &x.batch.Seen)
+			b := &x.batch
+			return rows.Scan(&b.Busy, &b.Seen, &b.Waiting, &b.Gated, &b.AheadWaits)
 		},
 		"fanout_id": x.readMessage,
 	}); err != nil {
@@ -129,6 +150,7 @@ func (x *exchange) remaining() (p parts) {
 	default:
 		p.claim = orderedClaim
 	}
+	p.wake = p.claim != noClaim && x.claim.Wake
 	return p
 }
 
@@ -168,7 +190,8 @@ func (x *exchange) args(p parts) ([]any, error) {
 			return nil, err
 		}
 		lease := &x.settlement.Lease
-		args = append(args, sql.Named("other", list), sql.Named("settled_lock", x.store.laneLock(lease.Broker, lease.Lane)))
+		args = append(args, sql.Named("other", list), sql.Named("settled_lock", x.store.laneLock(lease.Broker, lease.Lane)),
+			sql.Named("park_abandoned", x.settlement.ParkAbandoned))
 	}
 	if p.claim == noClaim {
 		return args, nil
@@ -179,7 +202,7 @@ func (x *exchange) args(p parts) ([]any, error) {
 		return nil, fmt.Errorf("make a claim token: %w", err)
 	}
 	x.batch = outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Lane: c.Lane, Token: token, Duration: c.Lease}}
-	if p.claim == orderedClaim {
+	if p.claim == orderedClaim || p.wake {
 		args = append(args, sql.Named("claim_lock", x.store.laneLock(c.Broker, c.Lane)))
 	}
 	return append(append(args,

@@ -28,7 +28,10 @@ var (
 )
 
 func claimed(busy bool, seen int64) set {
-	return set{columns: []string{"fanout_busy", "seen"}, rows: [][]driver.Value{{busy, seen}}}
+	return set{
+		columns: []string{"fanout_busy", "seen", "waiting", "gated", "ahead_waits"},
+		rows:    [][]driver.Value{{busy, seen, int64(0), false, false}},
+	}
 }
 
 var created = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
@@ -69,14 +72,14 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 	}, result.Batch.Messages[0])
 
 	require.Len(t, server.requests, 1)
-	assert.Equal(t, store.sql.exchange[parts{true, true, orderedClaim}], server.requests[0].text)
+	assert.Equal(t, store.sql.exchange[parts{true, true, orderedClaim, false}], server.requests[0].text)
 	assert.Equal(t, map[string]any{
 		"settled_token": testLease.Token.String(),
 		"published":     mssql.NVarCharMax(`[{"i":1,"b":"17-0"},{"i":3}]`),
 		"other":         mssql.NVarCharMax(`[{"i":2,"s":"failed","a":1,"d":60,"u":0,"e":"{}"}]`),
-		"settled_lock":  store.laneLock("partner", 2),
-		"claim_lock":    store.laneLock("partner", 3),
-		"broker":        "partner", "lane": int32(3), "window": int64(20), "limit": int64(10),
+		"settled_lock":  store.laneLock("partner", 2), "park_abandoned": false,
+		"claim_lock": store.laneLock("partner", 3),
+		"broker":     "partner", "lane": int32(3), "window": int64(20), "limit": int64(10),
 		"worker": mssql.NVarCharMax("w"), "token": token.String(), "lease_seconds": int32(90), "lease_micros": int32(0),
 	}, server.requests[0].args)
 }
@@ -145,7 +148,7 @@ func TestExchangeRepeatsWhatIsLeft(t *testing.T) {
 	assert.Len(t, result.Batch.Messages, 1)
 	all := store.sql.exchange
 	assert.Equal(t, []string{
-		all[parts{true, true, orderedClaim}], all[parts{true, true, orderedClaim}], all[parts{false, true, orderedClaim}],
+		all[parts{true, true, orderedClaim, false}], all[parts{true, true, orderedClaim, false}], all[parts{false, true, orderedClaim, false}],
 	}, server.texts())
 }
 
@@ -166,6 +169,65 @@ func TestExchangeClaimsAnew(t *testing.T) {
 	assert.NotEqual(t, server.requests[0].args["token"], server.requests[1].args["token"])
 	assert.Equal(t, result.Batch.Lease.Token.String(), server.requests[1].args["token"])
 	assert.NotContains(t, server.requests[0].args, "claim_lock")
+}
+
+// A row that somebody changed by hand while it was being claimed is no reason to give up, nor to take what is behind it.
+func TestExchangeRowChanged(t *testing.T) {
+	t.Parallel()
+	store, server := newFake(t, "outbox_messages", inTurn(
+		reply{sets: []set{published2, other1}, err: serverError(errRowChanged)},
+		reply{sets: []set{claimed(false, 1), messages(4)}},
+	))
+	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	require.NoError(t, err)
+	assert.Equal(t, &outbox.Settled{}, result.Settled)
+	assert.Len(t, result.Batch.Messages, 1)
+	assert.Equal(t, store.sql.exchange[parts{claim: orderedClaim}], server.texts()[1])
+}
+
+// What waits behind the claimed rows, and how parked rows are asked for.
+func TestExchangeWithGates(t *testing.T) {
+	t.Parallel()
+	answer := claimed(false, 17)
+	answer.rows[0] = []driver.Value{false, int64(17), int64(5), true, true}
+	for _, kind := range []claimKind{orderedClaim, unorderedClaim} {
+		store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{other1, answer, messages()}}))
+		claim := *testClaim
+		claim.Lane, claim.Wake, claim.Unordered = 6, true, kind == unorderedClaim
+		settlement := &outbox.Settlement{Lease: testLease, Other: testSettlement.Other, ParkAbandoned: true}
+		settlement.Lease.Lane = 10
+		result, err := store.Exchange(t.Context(), settlement, &claim)
+		require.NoError(t, err)
+		assert.Equal(t, outbox.Batch{
+			Lease: outbox.Lease{Broker: "partner", Lane: 6, Token: result.Batch.Lease.Token, Duration: 90 * time.Second},
+			Seen:  17, Waiting: 5, Gated: true, AheadWaits: true,
+		}, result.Batch)
+		assert.Equal(t, store.sql.exchange[parts{other: true, claim: kind, wake: true}], server.requests[0].text)
+		args := server.requests[0].args
+		assert.Equal(t, true, args["park_abandoned"])
+		assert.Equal(t, int32(6), args["lane"])
+		assert.Equal(t, store.laneLock("partner", 2), args["claim_lock"], "the lanes of the same keys share their lock")
+		assert.Equal(t, store.laneLock("partner", 2), args["settled_lock"])
+	}
+}
+
+func TestPark(t *testing.T) {
+	t.Parallel()
+	store, server := newFake(t, "outbox_messages", inTurn(
+		reply{err: serverError(errLockNotGranted)}, reply{sets: []set{count("fanout_parked", 400)}}, reply{}, reply{err: serverError(208)},
+	))
+	claim := &outbox.Claim{Broker: "partner", Lane: 5, Window: 4000, Unordered: true}
+	parked, err := store.Park(t.Context(), claim)
+	require.NoError(t, err)
+	assert.Equal(t, 400, parked)
+	assert.Equal(t, map[string]any{
+		"broker": "partner", "lane": int32(5), "claim_lock": store.laneLock("partner", 1), "window": int64(4000), "unordered": true,
+	}, server.requests[1].args)
+	_, err = store.Park(t.Context(), claim)
+	require.ErrorIs(t, err, errIncomplete)
+	_, err = store.Park(t.Context(), claim)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	require.ErrorContains(t, err, "sqlserver: park waiting rows in outbox_messages: ")
 }
 
 func TestExchangeGivesUp(t *testing.T) {

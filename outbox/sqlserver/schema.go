@@ -7,11 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 
 	mssql "github.com/microsoft/go-mssqldb"
 
+	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -72,24 +71,19 @@ func (s *Store) migrate(ctx context.Context, steps []outbox.Migration) ([]string
 	if err != nil {
 		return nil, err
 	}
-	var applied []string
-	for _, step := range steps {
-		if slices.Contains(done, step.Version) {
-			continue
-		}
+	applied, err := outbox.ApplyMigrations(steps, done, func(step outbox.Migration) error {
 		// Without parameters the text is a batch of its own, which may hold several statements.
 		if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
-			return nil, fmt.Errorf("step %s: %w", stepName(step), err)
+			return err
 		}
-		if _, err := tx.ExecContext(ctx, s.sql.record, sql.Named("version", step.Version), sql.Named("name", step.Name)); err != nil {
-			return nil, fmt.Errorf("record step %s: %w", stepName(step), err)
-		}
-		applied = append(applied, stepName(step))
+		_, err := tx.ExecContext(ctx, s.sql.record, sql.Named("version", step.Version), sql.Named("name", step.Name))
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return applied, tx.Commit()
 }
-
-func stepName(step outbox.Migration) string { return fmt.Sprintf("%04d_%s", step.Version, step.Name) }
 
 // appliedSteps are the versions that Migrate has recorded. recorded is false where another tool has made the table.
 func (s *Store) appliedSteps(ctx context.Context, on querier) (versions []int, recorded bool, err error) {
@@ -101,23 +95,21 @@ func (s *Store) appliedSteps(ctx context.Context, on querier) (versions []int, r
 		versions = append(versions, int(version.Int64))
 		return err
 	}})
-	return versions, recorded, err
+	return versions, recorded && err == nil, err
 }
 
-// Check implements outbox.Schema. It looks at the table itself, so that it does not matter which tool has made it, and at
-// the steps that Migrate has recorded, where it has. It also refuses a read replica, on which nothing could be claimed.
+// Check implements outbox.Schema. It looks at the tables themselves, so that it does not matter which tool has made them,
+// and at the steps that Migrate has recorded, where it has. Of CHECK constraints it sees whether they are there and in
+// force, not what they say. A user without VIEW DEFINITION cannot see defaults, computed expressions and constraints: these
+// are not compared then. It also refuses a read replica, on which nothing could be claimed.
 func (s *Store) Check(ctx context.Context) error {
-	missing, err := s.missing(ctx)
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%w (missing: %s)", outbox.ErrSchema, strings.Join(missing, ", "))
-	}
-	if err != nil {
+	if err := s.check(ctx); err != nil {
 		return fmt.Errorf("sqlserver: check %s: %w", s.table, explain(err))
 	}
 	return nil
 }
 
-func (s *Store) missing(ctx context.Context) ([]string, error) {
+func (s *Store) check(ctx context.Context) error {
 	var updateability sql.NullString
 	err := s.query(ctx, s.sql.replica, nil, resultSets{
 		"fanout_updateability": func(rows *sql.Rows) error { return rows.Scan(&updateability) },
@@ -125,29 +117,26 @@ func (s *Store) missing(ctx context.Context) ([]string, error) {
 	var unknown mssql.Error // to a server that has no replicas
 	switch {
 	case err != nil && !errors.As(err, &unknown):
-		return nil, err
-	case updateability.String == "READ_ONLY":
-		return nil, errReplica
-	}
-	var missing []string
-	err = s.query(ctx, s.sql.check, nil, resultSets{"fanout_missing": func(rows *sql.Rows) error {
-		var what string
-		err := rows.Scan(&what)
-		missing = append(missing, what)
 		return err
-	}})
-	if err != nil || len(missing) > 0 {
-		return missing, err
+	case updateability.String == "READ_ONLY":
+		return errReplica
 	}
 	steps, err := Migrations(s.table)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	done, recorded, err := s.appliedSteps(ctx, s.db)
-	for _, step := range steps {
-		if recorded && !slices.Contains(done, step.Version) {
-			missing = append(missing, "step "+stepName(step))
-		}
+	want, err := s.wanted()
+	if err != nil {
+		return err
 	}
-	return missing, err
+	live, err := s.facts(ctx, want)
+	if err != nil {
+		return err
+	}
+	found := outbox.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(want[0].Name)}
+	found.Versions, found.Recorded, err = s.appliedSteps(ctx, s.db)
+	if err != nil && !numbered(err, permissionDenied) { // who may not read the record has the tables alone to judge by
+		return err
+	}
+	return found.Err(steps)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -60,18 +61,14 @@ func TestMigrateFails(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func updateability(v driver.Value) reply {
+	return reply{sets: []set{{columns: []string{"fanout_updateability"}, rows: [][]driver.Value{{v}}}}}
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	updateability := func(v driver.Value) reply {
-		return reply{sets: []set{{columns: []string{"fanout_updateability"}, rows: [][]driver.Value{{v}}}}}
-	}
-	missing := func(names ...driver.Value) reply {
-		s := set{columns: []string{"fanout_missing"}}
-		for _, name := range names {
-			s.rows = append(s.rows, []driver.Value{name})
-		}
-		return reply{sets: []set{s}}
-	}
+	store, _ := newFake(t, "app.outbox", inTurn())
+	good := told(live(t, store))
 	primary := updateability("READ_WRITE")
 	for _, c := range []struct {
 		name    string
@@ -79,20 +76,28 @@ func TestCheck(t *testing.T) {
 		wants   string
 		schema  bool
 	}{
-		{name: "up to date", replies: []reply{primary, missing(), versions(int64(1))}},
-		{name: "made by another tool", replies: []reply{primary, missing(), versions(nil)}},
-		{name: "a server that knows no replicas", replies: []reply{{err: serverError(195)}, missing(), versions(int64(1))}},
-		{name: "a server that does not say", replies: []reply{updateability(nil), missing(), versions(int64(1))}},
+		{name: "up to date", replies: []reply{primary, good, versions(int64(1))}},
+		{name: "made by another tool", replies: []reply{primary, good, versions(nil)}},
+		{name: "a record that this user may not read", replies: []reply{primary, good, {err: serverError(permissionDenied)}}},
+		{name: "a server that knows no replicas", replies: []reply{{err: serverError(195)}, good, versions(int64(1))}},
+		{name: "a server that does not say", replies: []reply{updateability(nil), good, versions(int64(1))}},
 		{name: "replica", replies: []reply{updateability("READ_ONLY")}, wants: "point the relay at the primary"},
-		{name: "no table", replies: []reply{primary, missing("table app.outbox")}, wants: "(missing: table app.outbox)", schema: true},
-		{name: "parts", replies: []reply{primary, missing("column lane", "index outbox_open")}, wants: "column lane, index outbox_open", schema: true},
-		{name: "step", replies: []reply{primary, missing(), versions()}, wants: "step 0001_outbox", schema: true},
+		{
+			name: "nothing", replies: []reply{primary, told(nil), versions(nil)}, schema: true,
+			wants: `run "fanout migrate" (table app.outbox: missing; table app.outbox_waiting: missing`,
+		},
+		{
+			name: "parts", replies: []reply{primary, told(change(change(live(t, store), "column lane", "", ""), "index outbox_open", "", "")), versions(int64(1))},
+			wants: "changed by hand: bring it back to what \"fanout migrate --print\" shows (column lane: missing; index outbox_open: missing)", schema: true,
+		},
+		{name: "step", replies: []reply{primary, good, versions()}, wants: "step 0001_outbox", schema: true},
 		{name: "old database", replies: []reply{primary, {err: serverError(102)}}, wants: "compatibility level"},
 	} {
-		store, _ := newFake(t, "app.outbox", inTurn(c.replies...))
+		store, server := newFake(t, "app.outbox", inTurn(c.replies...))
 		err := store.Check(t.Context())
 		if c.wants == "" {
 			require.NoError(t, err, c.name)
+			assert.Equal(t, `["app.outbox","app.outbox_waiting"`, server.requests[1].args["tables"].(string)[:34])
 			continue
 		}
 		require.ErrorContains(t, err, "sqlserver: check app.outbox: ", c.name)
@@ -101,6 +106,129 @@ func TestCheck(t *testing.T) {
 			require.ErrorIs(t, err, outbox.ErrSchema, c.name)
 		} else {
 			require.NotErrorIs(t, err, outbox.ErrSchema, c.name)
+		}
+	}
+}
+
+// Each kind of difference is named, and what the server says in words of its own is none.
+func TestCheckFacts(t *testing.T) {
+	t.Parallel()
+	const lane = "([other])"
+	for _, c := range []struct {
+		name, object, property, value string
+		further                       []reply // answers to what is asked beyond the facts
+		want                          string  // empty: no difference
+	}{
+		{name: "type", object: "column attempts", property: "type", value: "bigint", want: "column attempts: type is bigint, want int"},
+		{name: "length", object: "column type", property: "type", value: "nvarchar(100)", want: "column type: type is nvarchar(100), want nvarchar(512)"},
+		{name: "nullable", object: "column stream", property: "nullable", value: "yes", want: "column stream: nullable is yes, want no"},
+		{
+			name: "collation", object: "column ordering_key", property: "collation", value: "Latin1_General_CI_AS",
+			want: "column ordering_key: collation is Latin1_General_CI_AS, want Latin1_General_100_BIN2",
+		},
+		{name: "collation of the database", object: "column locked_by", property: "collation", value: "Latin1_General_CI_AS"},
+		{name: "default", object: "column status", property: "default", value: "(N'failed')", want: "column status: default is (N'failed'), want N'pending'"},
+		{name: "default in other words", object: "column status", property: "default", value: "('pending')"},
+		{name: "number in other words", object: "column attempts", property: "default", value: "((0))"},
+		{name: "clock in other words", object: "column created_at", property: "default", value: "(sysutcdatetime())"},
+		{name: "default that is not shown", object: "column status", property: "default", value: "?"},
+		{name: "no default", object: "column crashes", property: "default", want: "column crashes: default is none, want 0"},
+		{name: "a default too many", object: "column headers", property: "default", value: "('{}')", want: "column headers: default is ('{}'), want none"},
+		{name: "identity", object: "column id", property: "identity", value: "by -1", want: "column id: identity is by -1, want by 1"},
+		{name: "not persisted", object: "column lane", property: "persisted", value: "no", want: "column lane: persisted is no, want yes"},
+		{
+			name: "computed in other words", object: "column lane", property: "computed",
+			value: "((CONVERT([int],substring(hashbytes('MD5',coalesce([ordering_key],CONVERT([nvarchar](36),[message_id]))),(1),(1)))&(3))" +
+				"+case when [priority]<(0) then (4) when [priority]>(0) AND [ordering_key] IS NULL then (8) else (0) end)",
+		},
+		{
+			name: "computed alike", object: "column lane", property: "computed", value: lane,
+			further: []reply{{sets: []set{count("fanout_different", 0)}}},
+		},
+		{
+			name: "computed otherwise", object: "column lane", property: "computed", value: lane,
+			further: []reply{{sets: []set{count("fanout_different", 7)}}}, want: "column lane: computed is ([other]), want ",
+		},
+		{
+			name: "computed from other columns", object: "column lane", property: "computed", value: lane,
+			further: []reply{{err: serverError(207)}}, want: "column lane: computed is ([other]), want ",
+		},
+		{name: "computed is not shown", object: "column lane", property: "computed", value: "?"},
+		{name: "no longer computed", object: "column lane", property: "computed", want: "column lane: computed is none, want "},
+		{name: "no constraint", object: "constraint outbox_lease", want: "constraint outbox_lease: missing"},
+		{name: "disabled constraint", object: "constraint outbox_lease", property: "enabled", value: "no", want: "constraint outbox_lease: enabled is no, want yes"},
+		{name: "unchecked constraint", object: "constraint outbox_lease", property: "trusted", value: "no", want: "constraint outbox_lease: trusted is no, want yes"},
+		{name: "no index", object: "index outbox_once", want: "index outbox_once: missing"},
+		{name: "disabled index", object: "index outbox_open", property: "enabled", value: "no", want: "index outbox_open: enabled is no, want yes"},
+		{
+			name: "columns", object: "index outbox_open", property: "columns", value: "target_broker, id",
+			want: "index outbox_open: columns is target_broker, id, want target_broker, lane, id",
+		},
+		{name: "included", object: "index outbox_parked", property: "included", want: "index outbox_parked: included is none, want lane, message_id"},
+		{
+			name: "predicate", object: "index outbox_open", property: "predicate", value: "([finished_at] IS NULL)",
+			want: "index outbox_open: predicate is ([finished_at] IS NULL), want finished_at IS NULL AND parked = 0",
+		},
+		{name: "predicate in other words", object: "index outbox_open", property: "predicate", value: "([finished_at] IS NULL AND [parked]=(0))"},
+		{name: "uniqueness", object: "index outbox_waiting_key", property: "unique", value: "no", want: "index outbox_waiting_key: unique is no, want yes"},
+		{name: "a view", object: "table app.outbox", property: "kind", value: "VIEW", want: "table app.outbox: kind is VIEW, want table"},
+		{name: "escalation", object: "table app.outbox", property: "lock escalation", value: "TABLE", want: "table app.outbox: lock escalation is TABLE, want DISABLE"},
+		{name: "more", object: "column note", property: "type", value: "int"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			store, _ := newFake(t, "app.outbox", inTurn())
+			facts := change(live(t, store), c.object, c.property, c.value)
+			if c.name == "more" {
+				facts = facts.With(c.object, c.property, c.value)
+			}
+			replies := append([]reply{updateability("READ_WRITE"), told(facts)}, c.further...)
+			store, server := newFake(t, "app.outbox", inTurn(append(replies, versions(int64(1)))...))
+			err := store.Check(t.Context())
+			if len(c.further) > 0 {
+				assert.Contains(t, server.texts()[2], "CONVERT(varbinary(64), ([other]))")
+				assert.Contains(t, server.texts()[2], "CONVERT(varbinary(64), ((CONVERT(int, SUBSTRING(HASHBYTES('MD5'")
+			}
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			var schema *outbox.SchemaError
+			require.ErrorAs(t, err, &schema)
+			require.Len(t, schema.Differences, 1)
+			assert.Contains(t, schema.Differences[0], c.want)
+		})
+	}
+}
+
+// A user of few rights sees tables, columns and indexes.
+func TestCheckWithoutDefinitions(t *testing.T) {
+	t.Parallel()
+	store, _ := newFake(t, "app.outbox", inTurn())
+	var facts schemacheck.Facts
+	for _, object := range live(t, store) {
+		if strings.HasPrefix(object.Name, "constraint ") {
+			continue
+		}
+		for _, p := range object.Properties {
+			if p.Name == "default" || p.Name == "computed" || p.Name == "predicate" {
+				p.Value = schemacheck.Unknown
+			}
+			facts = facts.With(object.Name, p.Name, p.Value)
+		}
+	}
+	for _, hidden := range []bool{true, false} {
+		if hidden {
+			facts = facts.With("table app.outbox", "definitions", "hidden")
+		} else {
+			facts = change(facts, "table app.outbox", "definitions", "")
+		}
+		store, _ := newFake(t, "app.outbox", inTurn(updateability("READ_WRITE"), told(facts), versions(nil)))
+		err := store.Check(t.Context())
+		if hidden {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "constraint outbox_lease: missing")
 		}
 	}
 }

@@ -132,6 +132,71 @@ func TestLockedHead(t *testing.T) {
 	assert.Equal(t, []string{head, follower}, ids)
 }
 
+// A row that is changed between the claim's look and its update would leave a gap in its key: the claim is broken off, made
+// anew, and given up when that happens every time.
+func TestClaimIsNotMadeInPart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first, second := b.keys()
+	for _, key := range []string{first, first, second} {
+		b.add(b.outside, key)
+	}
+	text := b.sql.exchange[parts{claim: orderedClaim}]
+	before, update, found := strings.Cut(text, "UPDATE m\n")
+	require.True(t, found)
+	b.sql.exchange[parts{claim: orderedClaim}] = before +
+		"UPDATE " + b.table + " SET status = N'failed', locked_until = '9999-12-31' WHERE id = (SELECT MIN(id) FROM @chosen);\nUPDATE m\n" + update
+	_, err := b.claimed(t.Context())
+	require.True(t, numbered(err, errRowChanged), "%v", err)
+	var pending int
+	require.NoError(t, b.outside.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+b.table+" WHERE status = 'pending'").Scan(&pending))
+	assert.Equal(t, 3, pending)
+	b.sql.exchange[parts{claim: orderedClaim}] = text
+	ids, err := b.claimed(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, ids, 3)
+}
+
+// A gate whose message somebody has locked is not taken for one that is gone: nothing overtakes it.
+func TestLockedGate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	key, _ := b.keys()
+	head, follower := b.add(b.outside, key), b.add(b.outside, key)
+	claim := &outbox.Claim{Broker: "b", Lane: b.lane, Limit: 1, Window: 10, Lease: time.Minute, Worker: "w", Wake: true}
+	exchange := func(s *outbox.Settlement) outbox.Batch {
+		result, err := b.Exchange(t.Context(), s, claim)
+		require.NoError(t, err)
+		return result.Batch
+	}
+	batch := exchange(nil)
+	require.Len(t, batch.Messages, 1)
+	failed := outbox.Outcome{ID: batch.Messages[0].ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
+	require.Empty(t, exchange(&outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{failed}}).Messages)
+	parked, err := b.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: b.lane, Window: 10})
+	require.NoError(t, err)
+	require.Equal(t, 2, parked)
+	execute(t, b.outside, "UPDATE "+b.table+" SET locked_until = NULL")
+	execute(t, b.outside, "UPDATE "+b.table+"_waiting SET wake_at = '2000-01-01'")
+	batch = exchange(nil)
+	require.Len(t, batch.Messages, 1)
+	require.Equal(t, head, batch.Messages[0].MessageID)
+	_, err = b.Exchange(t.Context(), &outbox.Settlement{Lease: batch.Lease, Published: []outbox.Delivered{{ID: batch.Messages[0].ID}}}, nil)
+	require.NoError(t, err)
+
+	tx := b.begin()
+	_, err = tx.ExecContext(t.Context(), "UPDATE "+b.table+" SET crashes = crashes + 1 WHERE message_id = @p1", head)
+	require.NoError(t, err)
+	if b.visible("READCOMMITTEDLOCK, READPAST, INDEX("+b.table+"_pkey)") != 1 {
+		t.Skip("this server passes over no locked rows")
+	}
+	assert.Empty(t, exchange(nil).Messages)
+	require.NoError(t, tx.Rollback())
+	batch = exchange(nil)
+	require.Len(t, batch.Messages, 1)
+	assert.Equal(t, follower, batch.Messages[0].MessageID)
+}
+
 // A claim that fails, or whose caller gives up, leaves no transaction and no lock on its connection.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()

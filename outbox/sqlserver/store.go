@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -20,10 +21,12 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore] and is safe for concurrent use.
+// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore], [outbox.Operator]
+// and [outbox.Registry], and is safe for concurrent use.
 type Store struct {
 	db    *sql.DB
 	table string
+	now   func() time.Time // this process's clock, which only Diagnose looks at
 	sql   statements
 }
 
@@ -32,11 +35,16 @@ var _ outbox.FullStore = (*Store)(nil)
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
 	exchange                                        map[parts]string
-	renew, ready                                    string
+	renew, ready, park                              string
 	purgePublished, purgeAbandoned, finishedBrokers string
+	backlog                                         string
 	take, release                                   string
 	counts, lastErrors                              string
-	migrate, record, check, replica, applied        string
+	migrate, record, replica, applied               string
+	facts, compare, diagnose, clock, rights         string
+	find, matches, bringBack, giveUp                string
+	releaseKey, parkedKeys                          string
+	heartbeat, leave, instances                     string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
@@ -49,15 +57,18 @@ func New(db *sql.DB, table string) (*Store, error) {
 	if err := outbox.CheckTable(table); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, table: table}
+	s := &Store{db: db, table: table, now: time.Now}
 	s.sql.exchange = exchangeTexts(table)
 	for name, text := range map[string]*string{
-		"renew": &s.sql.renew, "ready": &s.sql.ready, "finished_brokers": &s.sql.finishedBrokers,
+		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog,
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"migrate": &s.sql.migrate, "record": &s.sql.record, "check": &s.sql.check, "replica": &s.sql.replica, "applied": &s.sql.applied,
+		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
+		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
+		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "instances": &s.sql.instances,
 	} {
 		*text = batchText(table, name)
 	}
+	operateTexts(&s.sql, table)
 	purge := batchText(table, "purge")
 	s.sql.purgePublished = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusPublished))
 	s.sql.purgeAbandoned = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusAbandoned))
@@ -73,24 +84,30 @@ func (s *Store) Lanes() int { return outbox.Lanes }
 // Close does nothing: the database is the caller's.
 func (s *Store) Close() error { return nil }
 
-// batchText makes one batch of embedded files, behind the prelude. The files are part of the program, so a missing one
-// cannot happen at run time.
+// batchText makes one batch of embedded files, behind the prelude.
 func batchText(table string, names ...string) string {
 	var b strings.Builder
 	for _, name := range append([]string{"prelude"}, names...) {
-		text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
-		if err != nil {
-			panic(err)
-		}
-		// Comments are for readers of the files; sent with every batch they would be a third of it. No literal holds "--".
-		for line := range strings.Lines(string(text)) {
-			line, _, _ = strings.Cut(line, "--")
-			if line = strings.TrimRight(line, " \n"); line != "" {
-				b.WriteString(line + "\n")
-			}
-		}
+		b.WriteString(embedded(name))
 	}
 	return outbox.RenderSQL(b.String(), table)
+}
+
+// embedded is the text of one file. The files are part of the program, so a missing one cannot happen at run time.
+func embedded(name string) string {
+	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err)
+	}
+	var b strings.Builder
+	// Comments are for readers of the files; sent with every batch they would be a third of it. No literal holds "--".
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "--")
+		if line = strings.TrimRight(line, " \n"); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
 }
 
 // lockName names the lock of one thing of this table. The server puts the id of the table in front, so that the lock is
@@ -100,9 +117,10 @@ func (s *Store) lockName(kind, name string) string {
 	return bareName(s.table) + ":" + kind + ":" + hex.EncodeToString(sum[:16])
 }
 
-// laneLock names the lock under which claims of a lane are made.
+// laneLock names the lock under which claims of a lane are made. The lanes of all classes that hold the same keys share it:
+// what is parked and brought back concerns all of them.
 func (s *Store) laneLock(broker string, lane int) string {
-	return s.lockName(fmt.Sprintf("lane %d", lane), broker)
+	return s.lockName(fmt.Sprintf("lane %d", lane%outbox.Lanes), broker)
 }
 
 // bareName is the table's name without its schema. Servers that compare names without regard to case spell one table in

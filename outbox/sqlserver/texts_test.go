@@ -24,26 +24,38 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 	store, err := New(nil, table)
 	require.NoError(t, err)
 	texts = map[string]string{
-		"renew": store.sql.renew, "ready": store.sql.ready, "purge published": store.sql.purgePublished,
-		"purge abandoned": store.sql.purgeAbandoned, "finished brokers": store.sql.finishedBrokers, "take": store.sql.take,
+		"renew": store.sql.renew, "ready": store.sql.ready, "park": store.sql.park, "purge published": store.sql.purgePublished,
+		"purge abandoned": store.sql.purgeAbandoned, "finished brokers": store.sql.finishedBrokers, "backlog": store.sql.backlog, "take": store.sql.take,
 		"release": store.sql.release, "counts": store.sql.counts, "last errors": store.sql.lastErrors,
-		"migrate": store.sql.migrate, "record": store.sql.record, "check": store.sql.check, "replica": store.sql.replica,
-		"applied": store.sql.applied,
+		"migrate": store.sql.migrate, "record": store.sql.record, "replica": store.sql.replica,
+		"applied": store.sql.applied, "facts": store.sql.facts, "diagnose": store.sql.diagnose, "clock": store.sql.clock, "rights": store.sql.rights,
+		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
+		"find":    store.sql.find, "matches": store.sql.matches, "bring back": store.sql.bringBack, "give up": store.sql.giveUp,
+		"release key": store.sql.releaseKey, "parked keys": store.sql.parkedKeys,
+		"heartbeat": store.sql.heartbeat, "leave": store.sql.leave, "instances": store.sql.instances,
 	}
+	find := []string{
+		"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "error_class", "since", "until", "waiting",
+	}
+	change := []string{"locks", "ids", "statuses", "waiting"}
 	purge := []string{"broker", "limit", "retention_seconds", "retention_micros"}
 	params = map[string][]string{
 		"renew": {"broker", "lane", "claim_lock", "token", "first", "last", "lease_seconds", "lease_micros"},
+		"park":  {"broker", "lane", "claim_lock", "window", "unordered"},
 		"ready": {"broker"}, "purge published": purge, "purge abandoned": purge, "take": {"lock"}, "release": {"lock"},
-		"migrate": {"lock"}, "record": {"version", "name"},
+		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
+		"find": find, "matches": find, "bring back": change, "give up": append(change[:4:4], "error"),
+		"release key": {"locks", "broker", "key"}, "parked keys": {"broker", "limit"},
+		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 	}
 	for p, text := range store.sql.exchange {
 		if p == (parts{}) {
 			continue
 		}
-		name := fmt.Sprintf("exchange published=%t other=%t claim=%d", p.published, p.other, p.claim)
+		name := fmt.Sprintf("exchange published=%t other=%t claim=%d wake=%t", p.published, p.other, p.claim, p.wake)
 		texts[name] = text
 		claim := *testClaim
-		claim.Unordered = p.claim == unorderedClaim
+		claim.Unordered, claim.Wake = p.claim == unorderedClaim, p.wake
 		x := exchange{store: store, settlement: testSettlement, claim: &claim}
 		args, err := x.args(p)
 		require.NoError(t, err)
@@ -60,7 +72,7 @@ func TestGolden(t *testing.T) {
 	texts, _ := batches(t, "app.outbox")
 	for file, wanted := range map[string]func(name string) bool{
 		"exchange.golden.sql": func(name string) bool {
-			return name == "exchange published=true other=true claim=1" || name == "exchange published=false other=false claim=2"
+			return name == "exchange published=true other=true claim=1 wake=true" || name == "exchange published=false other=false claim=2 wake=false"
 		},
 		"others.golden.sql": func(name string) bool { return !strings.HasPrefix(name, "exchange") },
 	} {
@@ -75,7 +87,7 @@ func TestGolden(t *testing.T) {
 	steps, err := Migrations("app.outbox")
 	require.NoError(t, err)
 	for _, step := range steps {
-		golden(t, stepName(step)+".golden.sql", step.SQL)
+		golden(t, step.String()+".golden.sql", step.SQL)
 	}
 }
 
@@ -94,7 +106,7 @@ func golden(t *testing.T, name, got string) {
 var (
 	literal  = regexp.MustCompile(`'(?:[^']|'')*'`)
 	variable = regexp.MustCompile(`@?@(\w+)`)
-	declared = regexp.MustCompile(`(?i)[,\s]@(\w+)\s+(?:bit|int|bigint|datetime2|nvarchar|table)\b`)
+	declared = regexp.MustCompile(`(?i)[,\s]@(\w+)\s+(?:bit|int|bigint|binary|datetime2|nvarchar|table)\b`)
 	argument = regexp.MustCompile(`@(Resource|LockMode|LockOwner|LockTimeout)\s*=`)
 )
 
@@ -159,12 +171,15 @@ func TestClaimTexts(t *testing.T) {
 		assert.Contains(t, update, "(m.locked_until IS NULL OR m.locked_until <= @now)")
 		assert.Equal(t, p.published, strings.Contains(text, "@published"))
 		assert.Equal(t, p.other, strings.Contains(text, "@other"))
-		assert.Equal(t, p.claim == orderedClaim, strings.Contains(text, "@claim_lock"))
+		assert.Equal(t, p.claim == orderedClaim || p.wake, strings.Contains(text, "@claim_lock"))
+		assert.Equal(t, p.wake, strings.Contains(text, "@due"))
 		inOrder(t, text, "SELECT @published_rows AS fanout_published", "SELECT @other_rows AS fanout_other", "AS fanout_busy", "AS fanout_id")
 		if p.claim == orderedClaim {
 			_, claim, _ := strings.Cut(text, "DECLARE @busy")
-			inOrder(t, claim, "sp_getapplock", "SET @now = SYSUTCDATETIME()", "READPAST", "NOLOCK", "UPDATE m", "COMMIT TRANSACTION", "AS fanout_busy", "m.payload")
-			assert.Equal(t, 1, strings.Count(claim, "READPAST"), "what is passed over must be found again by the dirty read")
+			inOrder(t, claim, "sp_getapplock", "SET @now = SYSUTCDATETIME()", "@due", "@gates", "INSERT INTO @ready", "@gated =", "INSERT INTO @win", "COMMIT TRANSACTION", "AS fanout_busy", "m.payload")
+			_, choice, _ := strings.Cut(claim, "INSERT INTO @ready")
+			inOrder(t, choice, "READPAST", "NOLOCK", "@mixed = 1", "@ahead = id", "INSERT INTO @win", "UPDATE m", "THROW 50123", "COMMIT TRANSACTION")
+			assert.Equal(t, 1, strings.Count(choice, "READPAST"), "what is passed over must be found again by the dirty read")
 		}
 	}
 }
@@ -183,7 +198,7 @@ func inOrder(t *testing.T, text string, parts ...string) {
 
 func TestLanes(t *testing.T) {
 	t.Parallel()
-	lanes := make([]string, outbox.Lanes)
+	lanes := make([]string, outbox.Classes*outbox.Lanes)
 	for lane := range lanes {
 		lanes[lane] = fmt.Sprintf("(%d)", lane)
 	}
@@ -193,6 +208,13 @@ func TestLanes(t *testing.T) {
 	steps, err := Migrations("outbox_messages")
 	require.NoError(t, err)
 	assert.Contains(t, steps[0].SQL, fmt.Sprintf("& %d)", outbox.Lanes-1))
+	backfill, urgent := int(outbox.ClassBackfill)*outbox.Lanes, int(outbox.ClassUrgent)*outbox.Lanes
+	assert.Contains(t, steps[0].SQL, fmt.Sprintf("+ CASE WHEN priority < 0 THEN %d WHEN priority > 0 AND ordering_key IS NULL THEN %d ELSE 0 END", backfill, urgent))
+	claim := store.sql.exchange[parts{claim: orderedClaim}]
+	assert.Contains(t, claim, fmt.Sprintf("IF @lane < %d AND", backfill))
+	assert.Contains(t, claim, fmt.Sprintf("lane = @lane + %d AND", backfill))
+	assert.Contains(t, claim, fmt.Sprintf("IF @lane BETWEEN %d AND %d\n", backfill, backfill+outbox.Lanes-1))
+	assert.Contains(t, claim, fmt.Sprintf("lane = @lane - %d AND", backfill))
 }
 
 // A step is one batch: GO is a word of the tools, not of the server.

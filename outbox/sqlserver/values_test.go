@@ -86,5 +86,8 @@ func TestLockNames(t *testing.T) {
 	}
 	same, err := New(nil, "dbo."+strings.Repeat("t", 48))
 	require.NoError(t, err)
+	for _, lane := range []int{4, 8} {
+		assert.Equal(t, store.laneLock("a", 0), store.laneLock("a", lane), "lanes of the same keys share their lock")
+	}
 	assert.Equal(t, store.laneLock("a", 0), same.laneLock("a", 0), "the server puts the table's id in front")
 }

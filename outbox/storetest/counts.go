@@ -12,6 +12,7 @@ import (
 var countsTests = []test{
 	{name: "PerBrokerAndStatus", run: testCounts},
 	{name: "LastError", run: testLastError},
+	{name: "Backlog", run: testBacklog},
 }
 
 func (t *table) counts() []outbox.BrokerCounts {
@@ -71,4 +72,39 @@ func testLastError(t *table) {
 	assert.Equal(t, at("09"), t.counts()[0].LastError)
 	t.exec("DELETE FROM {t} WHERE id IN (?, ?)", ids[0], ids[1])
 	assert.Equal(t, "written by hand", t.counts()[0].LastError)
+}
+
+func (t *table) backlog() []outbox.Backlog {
+	t.Helper()
+	backlog, err := t.Store.Backlog(t.Context())
+	require.NoError(t, err)
+	return backlog
+}
+
+func testBacklog(t *table) {
+	assert.Empty(t, t.backlog())
+	t.finish(2)
+	assert.Empty(t, t.backlog(), "finished rows are none")
+	k := t.keys(2)
+	ids := t.add(k...)
+	row := newRow("x")
+	row.TargetBroker = "another"
+	t.insert(row)
+	t.age(ids[1], "created_at", 2*time.Hour)
+	backlog := t.backlog()
+	require.Len(t, backlog, 2)
+	assert.Equal(t, "another", backlog[0].Broker)
+	assert.Less(t, backlog[0].Lag, time.Hour)
+	assert.Equal(t, broker, backlog[1].Broker)
+	assert.Less(t, backlog[1].Lag, time.Hour, "the first row of the lane counts")
+
+	t.age(ids[0], "created_at", 3*time.Hour)
+	assert.InDelta(t, 3*time.Hour.Seconds(), t.backlog()[1].Lag.Seconds(), 60)
+	batch := t.claim()
+	require.Equal(t, ids, taken(batch))
+	assert.Zero(t, t.backlog()[1].Lag, "all are in hand")
+	require.Zero(t, t.settle(retryLater(batch, ids...)).Lost)
+	assert.Zero(t, t.backlog()[1].Lag, "all must wait")
+	t.age(ids[0], "locked_until", 11*time.Minute)
+	assert.InDelta(t, 10*time.Minute.Seconds(), t.backlog()[1].Lag.Seconds(), 60, "since the end of its backoff")
 }

@@ -17,14 +17,14 @@ type dialect struct {
 	fromNow func(column string) string
 	// text is a uuid as lower-case text.
 	text func(column string) string
+	// time is a point in time as a parameter.
+	time func(time.Time) any
 	// no and yes are the literals for a flag.
 	no, yes string
 	// bytes is the SQL literal of a payload.
 	bytes func(ascii string) string
 	// refuseWorker makes the database refuse every claim by the worker "refused".
 	refuseWorker []string
-	// dropIndex removes {t}'s index of that name.
-	dropIndex func(name string) string
 	// impatient makes a transaction wait for no lock; empty where there are none.
 	impatient string
 }
@@ -41,6 +41,7 @@ var dialects = map[outbox.Dialect]dialect{
 			return "coalesce((extract(epoch FROM " + column + " - clock_timestamp()) * 1000000)::bigint, 0)"
 		},
 		text:  func(column string) string { return column + "::text" },
+		time:  func(at time.Time) any { return at },
 		no:    "false",
 		yes:   "true",
 		bytes: func(ascii string) string { return "'" + ascii + "'" },
@@ -48,7 +49,6 @@ var dialects = map[outbox.Dialect]dialect{
 			"CREATE FUNCTION refuse_{f}() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN RAISE 'refused by the test'; END $f$",
 			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} FOR EACH ROW WHEN (NEW.locked_by = 'refused') EXECUTE FUNCTION refuse_{f}()",
 		},
-		dropIndex: func(name string) string { return "DROP INDEX " + name },
 		impatient: "SET LOCAL lock_timeout = '1ms'",
 	},
 	outbox.SQLite: {
@@ -60,13 +60,13 @@ var dialects = map[outbox.Dialect]dialect{
 			return "coalesce(" + column + " - CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), 0)"
 		},
 		text:  same,
+		time:  func(at time.Time) any { return at.UnixMicro() },
 		no:    "0",
 		yes:   "1",
 		bytes: func(ascii string) string { return "'" + ascii + "'" },
 		refuseWorker: []string{
 			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} WHEN NEW.locked_by = 'refused' BEGIN SELECT RAISE(ABORT, 'refused by the test'); END",
 		},
-		dropIndex: func(name string) string { return "DROP INDEX " + name },
 	},
 	outbox.SQLServer: {
 		placeholder: func(n int) string { return fmt.Sprintf("@p%d", n) },
@@ -78,13 +78,13 @@ var dialects = map[outbox.Dialect]dialect{
 			return "coalesce(DATEDIFF_BIG(MICROSECOND, SYSUTCDATETIME(), " + column + "), 0)"
 		},
 		text:  func(column string) string { return "lower(CONVERT(char(36), " + column + "))" },
+		time:  func(at time.Time) any { return at.UTC() },
 		no:    "0",
 		yes:   "1",
 		bytes: func(ascii string) string { return "CAST('" + ascii + "' AS varbinary(max))" },
 		refuseWorker: []string{
 			"CREATE TRIGGER refuse_{f} ON {t} AFTER UPDATE AS IF EXISTS (SELECT 1 FROM inserted WHERE locked_by = N'refused') THROW 50000, N'refused by the test', 1",
 		},
-		dropIndex: func(name string) string { return "DROP INDEX " + name + " ON {t}" },
 		impatient: "SET LOCK_TIMEOUT 0",
 	},
 }

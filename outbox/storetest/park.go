@@ -19,6 +19,8 @@ var parkTests = []test{
 	{name: "OnlyWhatWaits", run: testParkOnlyWaiting},
 	{name: "LooksNoFurtherThanTold", run: testParkWindow},
 	{name: "Unordered", run: testParkUnordered},
+	{name: "OrderSwitchedOn", run: testParkSwitchedOn},
+	{name: "OrderSwitchedOff", run: testParkSwitchedOff},
 	{name: "OnAbandon", run: testParkOnAbandon},
 	{name: "OnAbandonBehindAGate", run: testParkOnAbandonBehindGate},
 	{name: "OtherBrokers", run: testParkOtherBrokers},
@@ -233,21 +235,6 @@ func testParkWindow(t *table) {
 	assert.Equal(t, 3, t.park(limit(1), window(3)))
 	assert.Equal(t, 1, t.park(limit(1), window(3)), "the rest moves up")
 	assert.Equal(t, 1, t.gates())
-}
-
-func testParkUnordered(t *table) {
-	k := t.keys(1)[0]
-	ids := t.add(k, k, k)
-	batch := t.claim(limit(2), unordered)
-	require.Equal(t, ids[:2], taken(batch))
-	require.Zero(t, t.settle(retryLater(batch, ids[:2]...)).Lost)
-	assert.Equal(t, 2, t.park(unordered), "each waits for itself")
-	batch = t.claim(unordered, wake)
-	assert.Equal(t, ids[2:], taken(batch))
-	assert.True(t, batch.Gated)
-	t.pass()
-	assert.Equal(t, ids[:2], taken(t.claim(unordered, wake)))
-	assert.Zero(t, t.gates())
 }
 
 func testParkOnAbandon(t *table) {

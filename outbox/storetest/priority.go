@@ -12,6 +12,9 @@ var priorityTests = []test{
 	{name: "NoKeyIsReordered", run: testPriorityKeepsOrder},
 	{name: "BackfillWaitsForEarlierRows", run: testPriorityBackfillWaits},
 	{name: "BackfillIsNotStarvedByWaitingRows", run: testPriorityBackfillGoesOn},
+	{name: "BackfillIsNotStarvedByRowsBehindAGate", run: testPriorityAheadBehindGate},
+	{name: "BackfillIsNotStarvedByItsOwnKind", run: testPriorityAheadOfLow},
+	{name: "NormalLaneFullOfRowsBehindALowOne", run: testPriorityBehindLow},
 	{name: "GatesHoldEveryClass", run: testPriorityGates},
 }
 
@@ -135,4 +138,71 @@ func testPriorityGates(t *table) {
 	require.Equal(t, normal, taken(batch))
 	t.publish(batch)
 	assert.Equal(t, again, taken(t.claim(backfill(t), wake)))
+}
+
+// The first row of the normal lane stands behind a gate, perhaps one that only an operator opens.
+func testPriorityAheadBehindGate(t *table) {
+	k := t.keys(2)
+	gate := t.add(k[0])
+	t.failHead(gate[0])
+	require.Equal(t, 1, t.park())
+	late := t.add(k[0])
+	low := t.addWith(-1, k[1])
+	batch := t.claim(backfill(t))
+	assert.Empty(t, batch.Messages)
+	assert.True(t, batch.AheadWaits)
+	assert.Equal(t, 1, t.park())
+	batch = t.claim(backfill(t))
+	assert.Equal(t, low, taken(batch))
+	assert.False(t, batch.AheadWaits)
+	t.pass()
+	t.publish(t.claim(wake))
+	assert.Equal(t, late, taken(t.claim(wake)))
+}
+
+// The first row of the normal lane waits for one of low priority, and that one for its time.
+func testPriorityAheadOfLow(t *table) {
+	k := t.keys(2)
+	low := t.addWith(-1, k[0])
+	batch := t.claim(backfill(t))
+	require.Equal(t, low, taken(batch))
+	require.Zero(t, t.settle(retryLater(batch, low...)).Lost)
+	normal := t.add(k[0])
+	other := t.addWith(-1, k[1])
+	assert.True(t, t.claim().AheadWaits, "rows of the normal lane wait for it, too")
+	batch = t.claim(backfill(t))
+	assert.Empty(t, batch.Messages)
+	assert.True(t, batch.AheadWaits)
+	assert.Equal(t, 1, t.park(backfill(t)))
+	assert.Equal(t, 1, t.park())
+	assert.Equal(t, other, taken(t.claim(backfill(t))))
+	assert.False(t, t.claim(wake).AheadWaits)
+	t.pass()
+	batch = t.claim(backfill(t), wake)
+	require.Equal(t, low, taken(batch))
+	t.publish(batch)
+	assert.Empty(t, t.claim(backfill(t), wake).Messages)
+	assert.Equal(t, normal, taken(t.claim()))
+}
+
+// However many rows of the normal lane wait for one of low priority, they do not hold up other keys.
+func testPriorityBehindLow(t *table) {
+	k := t.keys(2)
+	low := t.addWith(-1, k[0])
+	batch := t.claim(backfill(t))
+	require.Equal(t, low, taken(batch))
+	require.Zero(t, t.settle(retryLater(batch, low...)).Lost)
+	held := t.add(k[0], k[0], k[0])
+	other := t.add(k[1])
+	batch = t.claim(limit(3), window(3))
+	assert.Empty(t, batch.Messages)
+	assert.Equal(t, 3, batch.Waiting)
+	assert.True(t, batch.AheadWaits)
+	assert.Equal(t, 1, t.park(backfill(t)))
+	assert.Equal(t, 3, t.park())
+	assert.Equal(t, other, taken(t.claim(limit(3), window(3))))
+	t.pass()
+	t.publish(t.claim(backfill(t), wake))
+	t.claim(backfill(t), wake)
+	assert.Equal(t, held, taken(t.claim()))
 }

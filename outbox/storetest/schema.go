@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +15,7 @@ var schemaTests = []test{
 	{name: "MigrateIsIdempotent", run: testMigrate, bare: true},
 	{name: "MigrateConcurrently", run: testMigrateConcurrently, bare: true},
 	{name: "CheckNamesWhatIsMissing", run: testCheck, bare: true},
+	{name: "CheckNamesWhatIsWrong", run: testSpoils},
 	{name: "WithoutTable", run: testWithoutTable, bare: true},
 	{name: "TableNames", run: testTableNames},
 }
@@ -55,16 +58,53 @@ func testCheck(t *table) {
 	err := t.Store.Check(t.Context())
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	require.ErrorContains(t, err, t.Table)
+	require.ErrorContains(t, err, `run "fanout migrate"`)
+	for _, difference := range differences(t) {
+		assert.Regexp(t, "^table .*: missing$", difference, "nothing is said of what belongs to a missing table")
+	}
 	_, err = t.Store.Migrate(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, t.Store.Check(t.Context()))
 
-	t.exec(t.sql.dropIndex("{t}_open"))
-	t.exec("ALTER TABLE {t} DROP COLUMN tenant_id")
-	err = t.Store.Check(t.Context())
-	require.ErrorIs(t, err, outbox.ErrSchema)
-	require.ErrorContains(t, err, "tenant_id", "each difference is named")
-	require.ErrorContains(t, err, t.Table+"_open")
+	t.exec("DROP TABLE {t}_waiting")
+	require.Equal(t, []string{"table " + t.Table + "_waiting: missing"}, differences(t))
+	require.ErrorContains(t, t.Store.Check(t.Context()), "changed by hand")
+	t.exec("DROP TABLE {t}_migrations")
+	require.ErrorContains(t, t.Store.Check(t.Context()), "another tool")
+}
+
+// differences is what a check finds.
+func differences(t *table) []string {
+	t.Helper()
+	err := t.Store.Check(t.Context())
+	if err == nil {
+		return nil
+	}
+	var schema *outbox.SchemaError
+	require.ErrorAs(t, err, &schema)
+	return schema.Differences
+}
+
+// Whatever somebody makes wrong by hand is named, and what is none of our business is not.
+func testSpoils(t *table) {
+	var known []string
+	for _, spoil := range spoils[t.Store.Dialect()] {
+		for i, statement := range spoil.statements {
+			err := t.try(statement)
+			require.Equal(t, spoil.fails && i == len(spoil.statements)-1, err != nil, "%s: %v", statement, err)
+		}
+		for _, want := range spoil.wants {
+			known = append(known, t.render(want))
+		}
+		found := differences(t)
+		slices.Sort(known)
+		slices.Sort(found)
+		require.Len(t, found, len(known), "after %s: %q", spoil.statements, found)
+		for i, begins := range known {
+			require.Truef(t, strings.HasPrefix(found[i], begins), "after %s: want %s, got %s", spoil.statements, begins, found[i])
+		}
+	}
+	require.ErrorIs(t, t.Store.Check(t.Context()), outbox.ErrSchema)
 }
 
 // Before the migration every verb says what to do.

@@ -52,8 +52,11 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Ready", readyTests},
 		{"Race", raceTests},
 		{"Purge", purgeTests},
+		{"Operate", operateTests},
+		{"Registry", registryTests},
 		{"Counts", countsTests},
 		{"Schema", schemaTests},
+		{"Diagnose", diagnoseTests},
 		{"Model", modelTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -25,11 +25,21 @@ WITH gate AS MATERIALIZED (
                           LIMIT $4) AS follower
 ), through AS (
     UPDATE {{table}} SET parked = false WHERE ctid = ANY (ARRAY(SELECT row FROM chunk))
+), loners AS (
+    -- A follower may have waited alone, before order was switched on. It does so no more.
+    DELETE FROM {{table}}_waiting
+     WHERE gate_message_id = ANY (ARRAY(SELECT message_id FROM chunk)) AND target_broker = $1 AND ordering_key IS NULL
+    RETURNING gate_id
+), reopened AS (
+    INSERT INTO {{table}}_lanes AS l (target_broker, lane, reopened)
+    SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM chunk)
+        ON CONFLICT (target_broker, lane) DO UPDATE SET reopened = l.reopened + 1
 ), moved AS (
     UPDATE {{table}}_waiting AS w
        SET gate_id = chunk.id, gate_message_id = chunk.message_id, lane = chunk.lane
       FROM chunk
      WHERE w.ctid = chunk.tid AND chunk.place = $4
+       AND (SELECT count(*) FROM loners) >= 0 -- they go first
 ), rests AS (
     UPDATE {{table}} SET parked = true WHERE ctid = ANY (ARRAY(SELECT row FROM gate WHERE rests_until > statement_timestamp()))
 ), resting AS (

@@ -1,21 +1,41 @@
 -- Claim the head of a lane, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
--- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds
+-- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
+-- $8 id below which nothing is open in the lane, $9 the same of its sibling, $10 as of which count of reopenings
 -- Plan: one range scan of {{name}}_open for the window, one sort of the window by key, one TID scan for the update.
 -- There is no join, so that no wrong estimate can make the choice quadratic.
-WITH lane AS MATERIALIZED (
+WITH known AS MATERIALIZED (
+    -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned.
+    SELECT now.reopened
+         , CASE WHEN now.reopened = $10 THEN $8 ELSE -9223372036854775808 END AS floor
+         , CASE WHEN now.reopened = $10 THEN $9 ELSE -9223372036854775808 END AS sibling_floor
+      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_lanes WHERE target_broker = $1 AND lane = $2 % 4), 0) AS reopened) AS now
+), lane AS MATERIALIZED (
     -- Does any key of the broker wait behind a gate? Has the lane's sibling of low priority work, or, for that one, from
     -- which row on has the lane itself?
-    SELECT EXISTS (SELECT FROM {{table}}_waiting WHERE target_broker = $1) AS gated
-         , $2 < 4 AND EXISTS (SELECT FROM {{table}} WHERE target_broker = $1 AND lane = $2 + 4 AND finished_at IS NULL AND NOT parked) AS mixed
+    SELECT EXISTS (SELECT FROM (SELECT FROM {{table}}_waiting WHERE target_broker = $1 ORDER BY lane LIMIT 1) AS gate) AS gated
+         , $2 < 4 AND EXISTS (SELECT FROM {{table}} WHERE target_broker = $1 AND lane = $2 + 4 AND finished_at IS NULL AND NOT parked
+                                       AND id >= (SELECT sibling_floor FROM known)) AS mixed
          , ahead.id AS ahead
          , coalesce(ahead.waits, false) AS ahead_waits
       FROM (SELECT) AS one
-      LEFT JOIN LATERAL (SELECT id
-                              , status <> 'processing' AND greatest(locked_until, available_at) > statement_timestamp() AS waits
-                           FROM {{table}}
+      LEFT JOIN LATERAL (SELECT head.id
+                                -- For a time, behind a gate, or for an earlier row of low priority that waits for a time.
+                              , head.status <> 'processing' AND greatest(head.locked_until, head.available_at) > statement_timestamp()
+                                OR EXISTS (SELECT FROM {{table}}_waiting AS w
+                                            WHERE w.target_broker = $1 AND w.ordering_key = head.ordering_key AND w.gate_id < head.id)
+                                OR EXISTS (SELECT FROM (SELECT status, locked_until, available_at
+                                                          FROM {{table}} AS low
+                                                         WHERE low.target_broker = $1 AND low.ordering_key = head.ordering_key
+                                                           AND low.id < head.id AND low.priority < 0 AND low.finished_at IS NULL
+                                                         ORDER BY low.id
+                                                         LIMIT 1) AS first
+                                            WHERE status <> 'processing'
+                                              AND greatest(locked_until, available_at) > statement_timestamp()) AS waits
+                           FROM {{table}} AS head
                           WHERE $2 BETWEEN 4 AND 7
-                            AND target_broker = $1 AND lane = $2 - 4 AND finished_at IS NULL AND NOT parked
-                          ORDER BY id
+                            AND head.target_broker = $1 AND head.lane = $2 - 4 AND head.finished_at IS NULL AND NOT head.parked
+                            AND head.id >= (SELECT sibling_floor FROM known)
+                          ORDER BY head.id
                           LIMIT 1) AS ahead ON true
 ), win AS MATERIALIZED (
     -- The first open rows in order, held ones included: of each key it sees, it sees every earlier open row.
@@ -27,28 +47,34 @@ WITH lane AS MATERIALIZED (
                     THEN EXISTS (SELECT FROM {{table}}_waiting AS w
                                   WHERE w.target_broker = $1 AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
                     ELSE false END AS parkable
-         , ordering_key IS NOT NULL
-           AND (coalesce(id > (SELECT ahead FROM lane), false)
-                OR CASE WHEN (SELECT mixed FROM lane)
-                        THEN EXISTS (SELECT FROM {{table}} AS low
-                                      WHERE low.target_broker = $1 AND low.ordering_key = m.ordering_key AND low.id < m.id
-                                        AND low.priority < 0 AND low.finished_at IS NULL)
-                        ELSE false END) AS outranked
+           -- 2 where the first such row of another priority waits for a time.
+         , CASE WHEN ordering_key IS NULL THEN 0
+                WHEN id > (SELECT ahead FROM lane) THEN 1
+                WHEN (SELECT mixed FROM lane)
+                THEN coalesce((SELECT CASE WHEN low.status <> 'processing'
+                                            AND greatest(low.locked_until, low.available_at) > statement_timestamp()
+                                           THEN 2 ELSE 1 END
+                                 FROM {{table}} AS low
+                                WHERE low.target_broker = $1 AND low.ordering_key = m.ordering_key AND low.id < m.id
+                                  AND low.priority < 0 AND low.finished_at IS NULL
+                                ORDER BY low.id
+                                LIMIT 1), 0)
+                ELSE 0 END AS outranked
          , CASE WHEN ordering_key IS NULL THEN id END AS loner -- a row without a key is a key of its own
          , status = 'processing' AS leased
          , crashes + (status = 'processing')::int AS suspicion
          , (locked_until IS NULL OR locked_until <= statement_timestamp())
            AND (available_at IS NULL OR available_at <= statement_timestamp()) AS ready
       FROM {{table}} AS m
-     WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked
+     WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
        AND current_setting('fanout.lane') = 'held'
      ORDER BY id
      LIMIT $3
 ), judged AS MATERIALIZED (
     SELECT tid, id
-         , bool_and(ready AND NOT parkable AND NOT outranked) OVER so_far AS clear
+         , bool_and(ready AND NOT parkable AND outranked = 0) OVER so_far AS clear
          , bool_or(leased AND NOT ready) OVER whole AS in_hand
-         , bool_or(parkable OR NOT leased AND NOT ready) OVER so_far AS waits
+         , bool_or(parkable OR outranked = 2 OR NOT leased AND NOT ready) OVER so_far AS waits
          , min(suspicion) OVER so_far AS lowest
          , max(suspicion) OVER so_far AS highest
       FROM win
@@ -85,7 +111,9 @@ SELECT current_setting('fanout.lane') = 'busy'
      , (SELECT count(*) FROM win)
      , (SELECT count(*) FROM judged WHERE waits)
      , (SELECT gated FROM lane)
-     , (SELECT ahead_waits FROM lane)
+     , (SELECT ahead_waits FROM lane) OR EXISTS (SELECT FROM win WHERE outranked = 2)
+     , (SELECT min(id) FROM win)
+     , (SELECT reopened FROM known)
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
        -- A row that somebody changed meanwhile without the lane's lock was passed over, and the rows behind it must not go

@@ -1,11 +1,17 @@
 -- Claim the head of a lane where order is off: locked rows are passed over and nothing waits for anything. What was
 -- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see try_lock.sql.
--- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds
+-- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
+-- $8 id below which nothing is open in the lane, $9 as of which count of reopenings, $10 whether to look for the first open row
 -- Plan: one range scan of {{name}}_open, one TID scan for the update.
-WITH free AS MATERIALIZED (
+WITH known AS MATERIALIZED (
+    -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned.
+    SELECT now.reopened
+         , CASE WHEN now.reopened = $9 THEN $8 ELSE -9223372036854775808 END AS floor
+      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_lanes WHERE target_broker = $1 AND lane = $2 % 4), 0) AS reopened) AS now
+), free AS MATERIALIZED (
     SELECT ctid AS tid, id, crashes + (status = 'processing')::int AS suspicion
       FROM {{table}}
-     WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked
+     WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
        AND (locked_until IS NULL OR locked_until <= statement_timestamp())
        AND (available_at IS NULL OR available_at <= statement_timestamp())
      ORDER BY id
@@ -40,13 +46,21 @@ SELECT false
             THEN (SELECT count(*)
                     FROM (SELECT status, locked_until, available_at
                             FROM {{table}}
-                           WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked
+                           WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
                            ORDER BY id
                            LIMIT 20000) AS head
                    WHERE status <> 'processing' AND greatest(locked_until, available_at) > statement_timestamp())
             ELSE 0 END
-     , EXISTS (SELECT FROM {{table}}_waiting WHERE target_broker = $1)
+     , EXISTS (SELECT FROM (SELECT FROM {{table}}_waiting WHERE target_broker = $1 ORDER BY lane LIMIT 1) AS gate)
      , false
+     , CASE WHEN $10::boolean
+            THEN (SELECT id
+                    FROM {{table}}
+                   WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
+                   ORDER BY id
+                   LIMIT 1)
+            END
+     , (SELECT reopened FROM known)
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
      , set_config('synchronous_commit', 'off', true)

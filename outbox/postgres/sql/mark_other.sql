@@ -42,5 +42,10 @@ RETURNING m.lane, m.ordering_key, m.id, m.message_id, m.status
        AND m.ordering_key = ANY (ARRAY(SELECT ordering_key FROM stopped))
        AND m.id < (SELECT max(id) FROM stopped)
        AND m.id < (SELECT id FROM stopped WHERE stopped.ordering_key = m.ordering_key)
+    RETURNING m.id
+), reopened AS (
+    INSERT INTO {{table}}_lanes AS l (target_broker, lane, reopened)
+    SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM back)
+        ON CONFLICT (target_broker, lane) DO UPDATE SET reopened = l.reopened + 1
 )
 SELECT count(*) FROM marked

@@ -1,7 +1,7 @@
 -- Remove one batch of finished rows. $1 broker, $2 retention in microseconds, $3 limit. The status and the column that
 -- holds its end, published_at or finished_at, are filled in. The status is tested again on the outer statement: a row that
 -- was requeued meanwhile stays.
--- Plan: one range scan of {{name}}_published or {{name}}_abandoned, one TID scan for the removal.
+-- Plan, with purge_settings.sql: one range scan of {{name}}_published or {{name}}_abandoned, one TID scan for the removal.
 WITH victims AS MATERIALIZED (
     SELECT ctid AS tid
       FROM {{table}}

@@ -12,8 +12,10 @@ CREATE TABLE {{table}} (
     attempts          INTEGER NOT NULL DEFAULT 0,    -- attempts spent
     crashes           INTEGER NOT NULL DEFAULT 0,    -- leases that ran out
     priority          INTEGER NOT NULL DEFAULT 0,
-    lane              INTEGER NOT NULL DEFAULT 0,    -- there is one writer, so one lane
-    parked            INTEGER NOT NULL DEFAULT 0,    -- taken out of the claim's way
+    -- There is one writer, so one lane for each class of priority: 0 normal, 1 backfill, 2 urgent rows without a key.
+    lane              INTEGER NOT NULL GENERATED ALWAYS AS
+                          (CASE WHEN priority < 0 THEN 1 WHEN priority > 0 AND ordering_key IS NULL THEN 2 ELSE 0 END) VIRTUAL,
+    parked            INTEGER NOT NULL DEFAULT 0,    -- taken out of the claim's way: see {{table}}_waiting
     isolated          INTEGER NOT NULL DEFAULT 0,    -- claimed alone: a crash is its own
     message_id        TEXT    NOT NULL COLLATE NOCASE, -- a UUID in its text form of 36 characters
     status            TEXT    NOT NULL DEFAULT 'pending',
@@ -34,7 +36,7 @@ CREATE TABLE {{table}} (
     payload           BLOB    NOT NULL,
     CONSTRAINT {{name}}_once UNIQUE (message_id, target_broker),
     CONSTRAINT {{name}}_message_id CHECK (length(message_id) = 36),
-    CONSTRAINT {{name}}_lane CHECK (lane = 0),
+    CONSTRAINT {{name}}_parked CHECK (parked IN (0, 1)),
     CONSTRAINT {{name}}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned')),
     CONSTRAINT {{name}}_finished CHECK ((status IN ('published', 'abandoned')) = (finished_at IS NOT NULL)),
     CONSTRAINT {{name}}_published CHECK ((status = 'published') = (published_at IS NOT NULL)),
@@ -44,8 +46,39 @@ CREATE TABLE {{table}} (
 -- Claims, retries, lease recovery and renewals.
 CREATE INDEX {{name}}_open ON {{name}} (target_broker, lane, id) WHERE finished_at IS NULL AND parked = 0;
 
+-- The rows of a key that stand behind its gate, and whether a key has an earlier row of low priority. Few rows are in them.
+CREATE INDEX {{name}}_parked ON {{name}} (target_broker, ordering_key, id) WHERE parked = 1 AND finished_at IS NULL;
+CREATE INDEX {{name}}_backfill ON {{name}} (target_broker, ordering_key, id) WHERE priority < 0 AND finished_at IS NULL;
+
+-- What waits for long, and so is taken out of the claim's way. A row here is a gate: the message that waits, and with a key
+-- also what holds back every later row of that key, parked or not, until it is finished.
+CREATE TABLE {{table}}_waiting (
+    gate_id         INTEGER NOT NULL PRIMARY KEY,
+    gate_message_id TEXT    NOT NULL COLLATE NOCASE,
+    target_broker   TEXT    NOT NULL,
+    lane            INTEGER NOT NULL,                -- of the gate
+    ordering_key    TEXT,                            -- NULL: the row waits alone
+    wake_at         INTEGER,                         -- NULL: the gate is back in the claim's way; 2^63-1: an operator must act
+    reason          TEXT    NOT NULL,                -- retry, scheduled, abandoned
+    since           INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX {{name}}_waiting_key ON {{name}}_waiting (target_broker, ordering_key); -- NULLs differ from each other
+CREATE INDEX {{name}}_waiting_wake ON {{name}}_waiting (target_broker, lane, wake_at);
+
 -- Purge and the history of a broker.
 CREATE INDEX {{name}}_finished ON {{name}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
+
+-- The processes that run a relay on this table, and what they work on.
+CREATE TABLE {{table}}_instances (
+    instance_id TEXT    NOT NULL PRIMARY KEY,        -- made anew at each start
+    name        TEXT    NOT NULL,
+    host        TEXT    NOT NULL,
+    pid         INTEGER NOT NULL,
+    version     TEXT    NOT NULL,
+    started_at  INTEGER NOT NULL,
+    seen_at     INTEGER NOT NULL,
+    work        TEXT    NOT NULL DEFAULT '[]'        -- JSON list of {worker, broker, lane, rows, since}
+);
 
 -- Who alone may do something, such as purging, and until when.
 CREATE TABLE {{table}}_locks (

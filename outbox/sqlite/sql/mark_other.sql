@@ -14,3 +14,4 @@ UPDATE {{table}}
              , value ->> 'error' AS error
           FROM json_each(:rows)) AS o
  WHERE {{name}}.id = o.id AND lock_token = :token AND {{name}}.status = 'processing'
+RETURNING id

@@ -1,9 +1,30 @@
--- Is there a row that could be claimed? Named parameters: broker, now. Stops at the first row found, and in any case
--- where no claim's window reaches.
-SELECT EXISTS (SELECT 1
+-- Which lanes have work? Named parameters: broker, now.
+-- Plan: per lane, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_waiting_wake.
+SELECT value
+  FROM json_each('[0, 1, 2]') AS lane
+ WHERE EXISTS (SELECT 1
                  FROM (SELECT locked_until, available_at
-                         FROM {{table}} INDEXED BY {{name}}_open
-                        WHERE target_broker = :broker AND lane = 0 AND finished_at IS NULL AND parked = 0
-                        ORDER BY id
-                        LIMIT 128000)
+                         FROM {{table}} AS m INDEXED BY {{name}}_open
+                        WHERE m.target_broker = :broker AND m.lane = lane.value AND m.finished_at IS NULL AND m.parked = 0
+                        ORDER BY m.id
+                        LIMIT 20000)
                 WHERE coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now)
+       -- A head that holds nothing but waiting rows hides what is behind it: they have to be parked.
+    OR (SELECT count(*)
+          FROM (SELECT 1
+                  FROM {{table}} AS m INDEXED BY {{name}}_open
+                 WHERE m.target_broker = :broker AND m.lane = lane.value AND m.finished_at IS NULL AND m.parked = 0
+                 LIMIT 20000)) = 20000
+    OR EXISTS (SELECT 1
+                 FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_wake
+                WHERE w.target_broker = :broker AND w.lane = lane.value AND w.wake_at <= :now)
+       -- A gate that is back in the claim's way and done lets its followers through.
+    OR EXISTS (SELECT 1
+                 FROM (SELECT gate_id
+                         FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_wake
+                        WHERE w.target_broker = :broker AND w.lane = lane.value AND w.wake_at IS NULL
+                        ORDER BY gate_id
+                        LIMIT 500) AS gate
+                 LEFT JOIN {{table}} AS m ON m.id = gate.gate_id
+                WHERE m.id IS NULL OR m.finished_at IS NOT NULL)
+ ORDER BY value

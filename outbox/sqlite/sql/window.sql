@@ -1,29 +1,59 @@
 -- Choose what to claim from the head of the lane, keeping the order of each key. Runs inside BEGIN IMMEDIATE, which is
 -- the lane's lock. Named parameters: broker, lane, window, limit, now.
--- Plan: one range scan of {{name}}_open; INDEXED BY, for "ORDER BY id" alone would tempt the planner to walk the table.
-WITH win AS MATERIALIZED (
-    -- The first open rows in order, held ones included: of each key it sees, it sees every earlier open row.
+-- Plan: one range scan of {{name}}_open; INDEXED BY, for "ORDER BY id" alone would tempt the planner to walk the table. Where
+-- there are gates or rows of low priority, a probe for each row of the window that has a key.
+WITH lane AS MATERIALIZED (
+    -- Does any key of the broker wait behind a gate? Has the normal lane (0) a sibling of low priority (1) with work, or, for
+    -- that one, from which row on has the normal lane?
+    SELECT EXISTS (SELECT 1 FROM {{table}}_waiting INDEXED BY {{name}}_waiting_key WHERE target_broker = :broker) AS gated
+         , :lane = 0 AND EXISTS (SELECT 1 FROM {{table}} INDEXED BY {{name}}_open
+                                  WHERE target_broker = :broker AND lane = 1 AND finished_at IS NULL AND parked = 0) AS mixed
+         , CASE WHEN :lane = 1
+                THEN (SELECT id FROM {{table}} INDEXED BY {{name}}_open
+                       WHERE target_broker = :broker AND lane = 0 AND finished_at IS NULL AND parked = 0
+                       ORDER BY id
+                       LIMIT 1)
+                END AS ahead
+), win AS MATERIALIZED (
+    -- The first open rows in order, held ones included: of each key it sees, it sees every earlier open row of the lane.
     SELECT id, ordering_key
+           -- An earlier row of the key stands outside of the window: behind a gate, or in the lane of another priority.
+         , CASE WHEN ordering_key IS NOT NULL AND (SELECT gated FROM lane)
+                THEN EXISTS (SELECT 1 FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_key
+                              WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
+                ELSE 0 END AS behind
+           -- 2 where the first such row of another priority waits for a time.
+         , CASE WHEN ordering_key IS NULL THEN 0
+                WHEN id > (SELECT ahead FROM lane) THEN 1
+                WHEN (SELECT mixed FROM lane)
+                THEN coalesce((SELECT 1 + (low.status <> 'processing' AND max(coalesce(low.locked_until, 0), coalesce(low.available_at, 0)) > :now)
+                                 FROM {{table}} AS low INDEXED BY {{name}}_backfill
+                                WHERE low.target_broker = :broker AND low.ordering_key = m.ordering_key AND low.id < m.id
+                                  AND low.priority < 0 AND low.finished_at IS NULL
+                                ORDER BY low.id
+                                LIMIT 1), 0)
+                ELSE 0 END AS outranked
          , CASE WHEN ordering_key IS NULL THEN id END AS loner -- a row without a key is a key of its own
          , status = 'processing' AS leased
          , crashes + (status = 'processing') AS suspicion
          , coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now AS ready
-      FROM {{table}} INDEXED BY {{name}}_open
+      FROM {{table}} AS m INDEXED BY {{name}}_open
      WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
      ORDER BY id
      LIMIT :window
+), judged AS MATERIALIZED (
+    SELECT id
+         , min(ready AND NOT behind AND outranked = 0) OVER so_far AS clear
+         , max(leased AND NOT ready) OVER whole AS in_hand
+         , max(behind OR outranked = 2 OR NOT leased AND NOT ready) OVER so_far AS waits
+         , min(suspicion) OVER so_far AS lowest
+         , max(suspicion) OVER so_far AS highest
+      FROM win
+    WINDOW so_far AS (PARTITION BY ordering_key, loner ORDER BY id ROWS UNBOUNDED PRECEDING)
+         , whole AS (PARTITION BY ordering_key, loner)
 ), free AS (
     -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
-    SELECT id, lowest, highest
-      FROM (SELECT id
-                 , min(ready) OVER so_far AS clear
-                 , max(leased AND NOT ready) OVER whole AS in_hand
-                 , min(suspicion) OVER so_far AS lowest
-                 , max(suspicion) OVER so_far AS highest
-              FROM win
-            WINDOW so_far AS (PARTITION BY ordering_key, loner ORDER BY id ROWS UNBOUNDED PRECEDING)
-                 , whole AS (PARTITION BY ordering_key, loner))
-     WHERE clear AND NOT in_hand
+    SELECT id, lowest, highest FROM judged WHERE clear AND NOT in_hand
 ), lead AS (
     -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one
     -- that kills its process stands alone.
@@ -35,4 +65,20 @@ WITH win AS MATERIALIZED (
      ORDER BY id
      LIMIT coalesce((SELECT max(1, :limit >> min(suspicion, 30)) FROM lead), 0)
 )
-SELECT (SELECT count(*) FROM win), coalesce((SELECT json_group_array(id) FROM chosen), '[]')
+SELECT (SELECT count(*) FROM win)
+     , (SELECT count(*) FROM judged WHERE waits)
+     , (SELECT gated FROM lane)
+       -- Does the row ahead wait for a time, behind a gate, or for an earlier row of low priority that waits for a time?
+     , coalesce((SELECT m.status <> 'processing' AND max(coalesce(m.locked_until, 0), coalesce(m.available_at, 0)) > :now
+                        OR EXISTS (SELECT 1 FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_key
+                                    WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
+                        OR coalesce((SELECT low.status <> 'processing' AND max(coalesce(low.locked_until, 0), coalesce(low.available_at, 0)) > :now
+                                       FROM {{table}} AS low INDEXED BY {{name}}_backfill
+                                      WHERE low.target_broker = :broker AND low.ordering_key = m.ordering_key AND low.id < m.id
+                                        AND low.priority < 0 AND low.finished_at IS NULL
+                                      ORDER BY low.id
+                                      LIMIT 1), 0)
+                   FROM {{table}} AS m
+                  WHERE m.id = (SELECT ahead FROM lane)), 0)
+       OR EXISTS (SELECT 1 FROM win WHERE outranked = 2)
+     , coalesce((SELECT json_group_array(id) FROM chosen), '[]')

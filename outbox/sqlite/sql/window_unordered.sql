@@ -16,4 +16,16 @@ WITH free AS MATERIALIZED (
      ORDER BY id
      LIMIT coalesce((SELECT max(1, :limit >> min(suspicion, 30)) FROM lead), 0)
 )
-SELECT (SELECT count(*) FROM free), coalesce((SELECT json_group_array(id) FROM chosen), '[]')
+SELECT (SELECT count(*) FROM free)
+     , CASE WHEN (SELECT count(*) FROM free) < min(:window, :limit) -- waiting rows that were read in vain
+            THEN (SELECT count(*)
+                    FROM (SELECT status, locked_until, available_at
+                            FROM {{table}} INDEXED BY {{name}}_open
+                           WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
+                           ORDER BY id
+                           LIMIT 20000)
+                   WHERE status <> 'processing' AND max(coalesce(locked_until, 0), coalesce(available_at, 0)) > :now)
+            ELSE 0 END
+     , EXISTS (SELECT 1 FROM {{table}}_waiting INDEXED BY {{name}}_waiting_key WHERE target_broker = :broker)
+     , 0
+     , coalesce((SELECT json_group_array(id) FROM chosen), '[]')

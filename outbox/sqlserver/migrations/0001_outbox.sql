@@ -25,11 +25,13 @@ CREATE TABLE {{table}} (
     attempts          int              NOT NULL CONSTRAINT {{name}}_default_attempts DEFAULT 0, -- attempts spent
     crashes           int              NOT NULL CONSTRAINT {{name}}_default_crashes DEFAULT 0,  -- leases that ran out
     priority          int              NOT NULL CONSTRAINT {{name}}_default_priority DEFAULT 0,
-    -- A lane is a quarter of the keys. Rows without a key are spread by their message id. Both branches are nvarchar, so
-    -- that a key's lane depends on its own bytes alone; every part is deterministic and precise, as an index demands.
-    lane              AS (CONVERT(int, SUBSTRING(HASHBYTES('MD5', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 3)
+    -- Lanes 0 to 3: a quarter of the keys each; rows without a key are spread by their message id. Rows of low priority have
+    -- the lanes 4 to 7, urgent rows without a key the lanes 8 to 11. Both branches of COALESCE are nvarchar, so that a key's
+    -- lane depends on its own bytes alone; every part is deterministic and precise, as an index demands.
+    lane              AS ((CONVERT(int, SUBSTRING(HASHBYTES('MD5', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 3)
+                          + CASE WHEN priority < 0 THEN 4 WHEN priority > 0 AND ordering_key IS NULL THEN 8 ELSE 0 END)
                           PERSISTED NOT NULL,
-    parked            bit              NOT NULL CONSTRAINT {{name}}_default_parked DEFAULT 0,   -- taken out of the claim's way
+    parked            bit              NOT NULL CONSTRAINT {{name}}_default_parked DEFAULT 0,   -- out of the claim's way: see {{table}}_waiting
     isolated          bit              NOT NULL CONSTRAINT {{name}}_default_isolated DEFAULT 0, -- claimed alone: a crash is its own
     message_id        uniqueidentifier NOT NULL,
     status            nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT {{name}}_default_status DEFAULT N'pending',
@@ -48,6 +50,9 @@ CREATE TABLE {{table}} (
     headers           nvarchar(max)    NULL, -- JSON object of strings
     last_error        nvarchar(max)    NULL, -- JSON {class, message, at, attempt}
     payload           varbinary(max)   NOT NULL,
+    -- What a key is looked up by in an index: a key may have 2,048 bytes and an index key no more than 1,700, and = ignores
+    -- trailing spaces. It is stored in those indexes only.
+    key_hash          AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
     -- Clustered by id: rows are written at the end, and the rows of a claim, which were written together, lie together.
     -- Message ids would scatter them: SQL Server sorts a uniqueidentifier by its last bytes first, which are random also
     -- in version 7. The price is a hot last page, and an order that the planner could follow through all published rows;
@@ -69,10 +74,47 @@ ALTER TABLE {{table}} SET (LOCK_ESCALATION = DISABLE);
 
 -- Claims and probes read this index and no other; the included columns are all that the choice looks at. Its key
 -- and its predicate do not change when a row is claimed, so an entry never moves: a scan in order meets each row once.
--- The ordering key is included, not a key column: it may have 2,048 bytes and a key no more than 1,700.
+-- The ordering key is included, not a key column: see key_hash.
 CREATE INDEX {{name}}_open ON {{table}} (target_broker, lane, id)
     INCLUDE (status, locked_until, available_at, ordering_key, crashes)
     WHERE finished_at IS NULL AND parked = 0;
 
+-- The rows of a key that stand behind its gate, and the open rows of a key that have low priority.
+CREATE INDEX {{name}}_parked ON {{table}} (target_broker, key_hash, id)
+    INCLUDE (message_id, lane)
+    WHERE parked = 1 AND finished_at IS NULL;
+CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, key_hash, id) WHERE priority < 0 AND finished_at IS NULL;
+
 -- Purge and the history of a broker.
 CREATE INDEX {{name}}_finished ON {{table}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
+
+-- What waits for long, and so is taken out of the claim's way. A row here is a gate: the message that waits, and with a key
+-- also what holds back every later row of that key, parked or not, until it is finished.
+CREATE TABLE {{table}}_waiting (
+    target_broker   nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
+    lane            int              NOT NULL, -- of the gate
+    ordering_key    nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NULL, -- NULL: the row waits alone
+    gate_id         bigint           NOT NULL,
+    gate_message_id uniqueidentifier NOT NULL,
+    wake_at         datetime2(6)     NULL, -- NULL: the gate is back in the claim's way; in the year 9999: an operator must act
+    reason          nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL, -- retry, scheduled, abandoned
+    since           datetime2(6)     NOT NULL CONSTRAINT {{name}}_waiting_default_since DEFAULT SYSUTCDATETIME(),
+    key_hash        AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
+    CONSTRAINT {{name}}_waiting_pkey PRIMARY KEY CLUSTERED (gate_id)
+);
+ALTER TABLE {{table}}_waiting SET (LOCK_ESCALATION = DISABLE);
+CREATE UNIQUE INDEX {{name}}_waiting_key ON {{table}}_waiting (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
+CREATE INDEX {{name}}_waiting_wake ON {{table}}_waiting (target_broker, lane, wake_at);
+
+-- The processes that run a relay on this table, and what they work on.
+CREATE TABLE {{table}}_instances (
+    instance_id uniqueidentifier NOT NULL, -- made anew at each start
+    name        nvarchar(max)    NOT NULL,
+    host        nvarchar(max)    NOT NULL,
+    pid         int              NOT NULL,
+    version     nvarchar(max)    NOT NULL,
+    started_at  datetime2(6)     NOT NULL CONSTRAINT {{name}}_instances_default_started_at DEFAULT SYSUTCDATETIME(),
+    seen_at     datetime2(6)     NOT NULL CONSTRAINT {{name}}_instances_default_seen_at DEFAULT SYSUTCDATETIME(),
+    work        nvarchar(max)    NOT NULL CONSTRAINT {{name}}_instances_default_work DEFAULT N'[]', -- JSON list of {worker, broker, lane, rows, since}
+    CONSTRAINT {{name}}_instances_pkey PRIMARY KEY CLUSTERED (instance_id)
+);

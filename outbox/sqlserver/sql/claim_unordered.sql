@@ -1,14 +1,16 @@
 -- Claim the head of a lane where order is off: locked rows are passed over and nothing waits for anything. What was
 -- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see claim_ordered.sql.
--- @broker, @lane, @window, @limit, @worker, @token, @lease_seconds, @lease_micros
+-- @broker, @lane, @window, @limit, @worker, @token, @lease_seconds, @lease_micros; to bring parked rows back @claim_lock
 -- Plan: one range scan of {{name}}_open, covered; one seek of {{name}}_pkey per claimed row. UPDLOCK keeps other claims off
--- the chosen rows; READCOMMITTEDLOCK, because READPAST passes over nothing where READ_COMMITTED_SNAPSHOT reads versions.
-DECLARE @seen int = 0, @suspicion int, @take bigint, @alone bit = 0;
+-- the chosen rows; READCOMMITTEDLOCK, because READPAST passes over nothing where READ_COMMITTED_SNAPSHOT reads versions. It
+-- stands at the update, too: who changes a column that the index has not locks the row elsewhere.
+DECLARE @seen int = 0, @waiting int = 0, @gated bit, @suspicion int, @take bigint, @alone bit = 0;
 DECLARE @free TABLE (id bigint NOT NULL PRIMARY KEY, suspicion int NOT NULL);
 DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @claimed TABLE (id bigint NOT NULL PRIMARY KEY);
 BEGIN TRY
     BEGIN TRANSACTION;
+{{wake}}
     SET @now = SYSUTCDATETIME();
     SET @take = CASE WHEN @window < @limit THEN @window ELSE @limit END;
     INSERT INTO @free (id, suspicion)
@@ -20,6 +22,16 @@ BEGIN TRY
        AND (available_at IS NULL OR available_at <= @now)
      ORDER BY id;
     SET @seen = @@ROWCOUNT;
+    IF @seen < @take -- waiting rows were read in vain
+        SET @waiting = (SELECT COUNT(*)
+                          FROM (SELECT TOP (20000) status, locked_until, available_at
+                                  FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
+                                 WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+                                 ORDER BY id) AS head
+                         WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now));
+    SET @gated = CASE WHEN EXISTS (SELECT 1
+                                     FROM {{table}}_waiting WITH (INDEX({{name}}_waiting_wake), NOLOCK)
+                                    WHERE target_broker = @broker) THEN 1 ELSE 0 END;
 
     -- As in claim_ordered.sql: suspects are claimed apart, and fewer at a time after each crash.
     SET @suspicion = (SELECT TOP (1) suspicion FROM @free ORDER BY id);
@@ -46,7 +58,7 @@ BEGIN TRY
              , isolated     = @alone
         OUTPUT inserted.id INTO @claimed
           FROM @chosen AS c
-         INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
+         INNER JOIN {{table}} AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = c.id
          WHERE m.status IN (N'pending', N'failed', N'processing') AND m.parked = 0
            AND (m.locked_until IS NULL OR m.locked_until <= @now);
     END;
@@ -57,4 +69,8 @@ BEGIN CATCH
         ROLLBACK TRANSACTION;
     THROW;
 END CATCH;
-SELECT CONVERT(bit, 0) AS fanout_busy, @seen AS fanout_seen;
+SELECT CONVERT(bit, 0) AS fanout_busy
+     , @seen AS seen
+     , @waiting AS waiting
+     , @gated AS gated
+     , CONVERT(bit, 0) AS ahead_waits;

@@ -1,8 +1,8 @@
 -- Retry, abandon or release rows, if they are still ours. Runs under the lane's lock, waiting for it: the place of a
 -- failed head and of its released followers must change in one step for the next claim.
--- @settled_token, @settled_lock the lane's lock,
+-- @settled_token, @settled_lock the lane's lock, @park_abandoned: the key of an abandoned row waits until an operator acts,
 -- @other [{"i": id, "s": new status, "a": attempts spent, "d": delay in seconds, "u": and microseconds, "e": error}]
--- Plan: as in mark_published.sql.
+-- Plan: as in mark_published.sql; one seek of {{name}}_waiting_key per row that parks its key.
 DECLARE @outcomes TABLE (
     id            bigint        NOT NULL,
     status        nvarchar(16)  COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -11,6 +11,7 @@ DECLARE @outcomes TABLE (
     delay_micros  int           NOT NULL,
     error         nvarchar(max) NULL
 );
+DECLARE @parking TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
 INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error)
 SELECT id, status, spent, delay_seconds, delay_micros, error
@@ -24,6 +25,14 @@ BEGIN TRY
     IF @granted < 0
         THROW 50122, N'the lock of a lane of {{table}} was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
+    IF @park_abandoned = 1 -- the first of each key becomes its gate
+        INSERT INTO @parking (id)
+        SELECT MIN(m.id)
+          FROM @outcomes AS o
+         INNER JOIN {{table}} AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
+         WHERE o.status = N'abandoned' AND m.ordering_key IS NOT NULL
+           AND m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing'
+         GROUP BY m.target_broker, m.key_hash;
     UPDATE m
        SET status       = o.status
          , finished_at  = CASE WHEN o.status = N'abandoned' THEN @now END
@@ -39,6 +48,26 @@ BEGIN TRY
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = o.id
      WHERE m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing';
     SET @other_rows = @@ROWCOUNT;
+    IF @park_abandoned = 1
+    BEGIN
+        -- In place of the gate that the key may have: whatever that one holds is behind this.
+        UPDATE w
+           SET lane            = m.lane
+             , gate_id         = m.id
+             , gate_message_id = m.message_id
+             , wake_at         = '9999-12-31'
+             , reason          = N'abandoned'
+             , since           = @now
+          FROM @parking AS p
+         INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
+         INNER JOIN {{table}}_waiting AS w WITH (ROWLOCK, INDEX({{name}}_waiting_key), FORCESEEK)
+            ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
+        INSERT INTO {{table}}_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason, since)
+        SELECT m.target_broker, m.lane, m.ordering_key, m.id, m.message_id, '9999-12-31', N'abandoned', @now
+          FROM @parking AS p
+         INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
+         WHERE NOT EXISTS (SELECT 1 FROM {{table}}_waiting AS w WITH (FORCESEEK) WHERE w.gate_id = m.id);
+    END;
     COMMIT TRANSACTION;
 END TRY
 BEGIN CATCH

@@ -1,15 +1,30 @@
--- Which lanes hold a row that could be claimed? @broker
--- Rows that somebody is writing are passed over; the next look finds them.
--- Plan: per lane, one range scan of {{name}}_open that stops at the first ready row, and in any case where no claim's
--- window reaches.
+-- Which lanes have work? @broker
+-- It waits for nobody: rows that somebody is writing are passed over, and gates are read dirty. The next look finds them.
+-- Plan: per lane, one range scan of {{name}}_open that stops at the first ready row; a few seeks of {{name}}_waiting_wake.
 SET @now = SYSUTCDATETIME();
 SELECT lanes.lane AS fanout_lane
-  FROM (VALUES (0), (1), (2), (3)) AS lanes (lane)
+  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
  WHERE EXISTS (SELECT 1
-                 FROM (SELECT TOP (128000) m.locked_until, m.available_at
+                 FROM (SELECT TOP (20000) m.locked_until, m.available_at
                          FROM {{table}} AS m WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                         WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
                         ORDER BY m.id) AS head
                 WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
                   AND (head.available_at IS NULL OR head.available_at <= @now))
+       -- A head that holds nothing but waiting rows hides what is behind it: they have to be parked.
+    OR (SELECT COUNT(*)
+          FROM (SELECT TOP (20000) m.id
+                  FROM {{table}} AS m WITH (INDEX({{name}}_open), NOLOCK)
+                 WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0) AS head) = 20000
+    OR EXISTS (SELECT 1
+                 FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_wake), NOLOCK)
+                WHERE w.target_broker = @broker AND w.lane = lanes.lane AND w.wake_at <= @now)
+       -- A gate that is back in the claim's way and done lets its followers through.
+    OR EXISTS (SELECT 1
+                 FROM (SELECT TOP (500) w.gate_id
+                         FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_wake), NOLOCK)
+                        WHERE w.target_broker = @broker AND w.lane = lanes.lane AND w.wake_at IS NULL
+                        ORDER BY w.gate_id) AS gate
+                 LEFT JOIN {{table}} AS m WITH (NOLOCK, FORCESEEK) ON m.id = gate.gate_id
+                WHERE m.id IS NULL OR m.finished_at IS NOT NULL)
  ORDER BY lanes.lane;

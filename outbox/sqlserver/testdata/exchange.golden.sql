@@ -1,10 +1,10 @@
--- exchange published=false other=false claim=2
+-- exchange published=false other=false claim=2 wake=false
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @seen int = 0, @suspicion int, @take bigint, @alone bit = 0;
+DECLARE @seen int = 0, @waiting int = 0, @gated bit, @suspicion int, @take bigint, @alone bit = 0;
 DECLARE @free TABLE (id bigint NOT NULL PRIMARY KEY, suspicion int NOT NULL);
 DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @claimed TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -21,6 +21,16 @@ BEGIN TRY
        AND (available_at IS NULL OR available_at <= @now)
      ORDER BY id;
     SET @seen = @@ROWCOUNT;
+    IF @seen < @take
+        SET @waiting = (SELECT COUNT(*)
+                          FROM (SELECT TOP (20000) status, locked_until, available_at
+                                  FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
+                                 WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+                                 ORDER BY id) AS head
+                         WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now));
+    SET @gated = CASE WHEN EXISTS (SELECT 1
+                                     FROM app.outbox_waiting WITH (INDEX(outbox_waiting_wake), NOLOCK)
+                                    WHERE target_broker = @broker) THEN 1 ELSE 0 END;
     SET @suspicion = (SELECT TOP (1) suspicion FROM @free ORDER BY id);
     IF @suspicion IS NOT NULL
     BEGIN
@@ -44,7 +54,7 @@ BEGIN TRY
              , isolated     = @alone
         OUTPUT inserted.id INTO @claimed
           FROM @chosen AS c
-         INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
+         INNER JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = c.id
          WHERE m.status IN (N'pending', N'failed', N'processing') AND m.parked = 0
            AND (m.locked_until IS NULL OR m.locked_until <= @now);
     END;
@@ -55,7 +65,11 @@ BEGIN CATCH
         ROLLBACK TRANSACTION;
     THROW;
 END CATCH;
-SELECT CONVERT(bit, 0) AS fanout_busy, @seen AS fanout_seen;
+SELECT CONVERT(bit, 0) AS fanout_busy
+     , @seen AS seen
+     , @waiting AS waiting
+     , @gated AS gated
+     , CONVERT(bit, 0) AS ahead_waits;
 SELECT m.id AS fanout_id
      , LOWER(CONVERT(char(36), m.message_id)) AS message_id
      , m.stream
@@ -75,7 +89,7 @@ SELECT m.id AS fanout_id
  WHERE m.lock_token = CONVERT(uniqueidentifier, @token)
  ORDER BY m.id;
 
--- exchange published=true other=true claim=1
+-- exchange published=true other=true claim=1 wake=true
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
@@ -118,6 +132,7 @@ DECLARE @outcomes TABLE (
     delay_micros  int           NOT NULL,
     error         nvarchar(max) NULL
 );
+DECLARE @parking TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
 INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error)
 SELECT id, status, spent, delay_seconds, delay_micros, error
@@ -131,6 +146,14 @@ BEGIN TRY
     IF @granted < 0
         THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
+    IF @park_abandoned = 1
+        INSERT INTO @parking (id)
+        SELECT MIN(m.id)
+          FROM @outcomes AS o
+         INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
+         WHERE o.status = N'abandoned' AND m.ordering_key IS NOT NULL
+           AND m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing'
+         GROUP BY m.target_broker, m.key_hash;
     UPDATE m
        SET status       = o.status
          , finished_at  = CASE WHEN o.status = N'abandoned' THEN @now END
@@ -146,6 +169,25 @@ BEGIN TRY
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = o.id
      WHERE m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing';
     SET @other_rows = @@ROWCOUNT;
+    IF @park_abandoned = 1
+    BEGIN
+        UPDATE w
+           SET lane            = m.lane
+             , gate_id         = m.id
+             , gate_message_id = m.message_id
+             , wake_at         = '9999-12-31'
+             , reason          = N'abandoned'
+             , since           = @now
+          FROM @parking AS p
+         INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
+         INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, INDEX(outbox_waiting_key), FORCESEEK)
+            ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
+        INSERT INTO app.outbox_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason, since)
+        SELECT m.target_broker, m.lane, m.ordering_key, m.id, m.message_id, '9999-12-31', N'abandoned', @now
+          FROM @parking AS p
+         INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
+         WHERE NOT EXISTS (SELECT 1 FROM app.outbox_waiting AS w WITH (FORCESEEK) WHERE w.gate_id = m.id);
+    END;
     COMMIT TRANSACTION;
 END TRY
 BEGIN CATCH
@@ -154,17 +196,22 @@ BEGIN CATCH
     THROW;
 END CATCH;
 SELECT @other_rows AS fanout_other;
-DECLARE @busy bit = 0, @seen int = 0, @suspicion int, @take bigint, @alone bit = 0;
+DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @gated bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
+DECLARE @ahead_hash binary(32);
+DECLARE @suspicion int, @take bigint, @chosen_rows int, @alone bit = 0;
 DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
     id           bigint         NOT NULL,
     ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL,
     apart        bigint         NOT NULL,
-    ready        int            NOT NULL,
+    key_hash     binary(32)     NULL,
+    clear        int            NOT NULL,
+    rests        int            NOT NULL,
+    low_rests    int            NOT NULL,
     in_hand      int            NOT NULL,
     suspicion    int            NOT NULL
 );
-DECLARE @free TABLE (id bigint NOT NULL, lowest int NOT NULL, highest int NOT NULL);
+DECLARE @judged TABLE (id bigint NOT NULL, free int NOT NULL, waits int NOT NULL, lowest int NOT NULL, highest int NOT NULL);
 DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @claimed TABLE (id bigint NOT NULL PRIMARY KEY);
 BEGIN TRY
@@ -178,6 +225,106 @@ BEGIN TRY
     ELSE
     BEGIN
         SET @now = SYSUTCDATETIME();
+DECLARE @due TABLE (gate_id bigint NOT NULL PRIMARY KEY, alone bit NOT NULL);
+INSERT INTO @due (gate_id, alone)
+SELECT TOP (500) gate_id, CASE WHEN ordering_key IS NULL THEN 1 ELSE 0 END
+  FROM app.outbox_waiting WITH (INDEX(outbox_waiting_wake))
+ WHERE target_broker = @broker AND lane = @lane AND wake_at <= @now
+ ORDER BY wake_at;
+IF @@ROWCOUNT > 0
+BEGIN
+    UPDATE m
+       SET parked = 0
+      FROM @due AS d
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = d.gate_id
+     WHERE m.parked = 1;
+    UPDATE w
+       SET wake_at = NULL
+      FROM @due AS d
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = d.gate_id
+     WHERE d.alone = 0;
+    DELETE w
+      FROM @due AS d
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = d.gate_id
+     WHERE d.alone = 1;
+END;
+DECLARE @gates TABLE (
+    gate_id     bigint       NOT NULL PRIMARY KEY,
+    key_hash    binary(32)   NULL,
+    found       bit          NOT NULL,
+    done        bit          NOT NULL,
+    rests_until datetime2(6) NULL
+);
+DECLARE @through TABLE (
+    id         bigint           NOT NULL PRIMARY KEY,
+    gate_id    bigint           NOT NULL,
+    message_id uniqueidentifier NOT NULL,
+    lane       int              NOT NULL,
+    place      int              NOT NULL
+);
+DECLARE @resting TABLE (id bigint NOT NULL PRIMARY KEY);
+INSERT INTO @gates (gate_id, key_hash, found, done)
+SELECT TOP (500) gate_id, key_hash, 0, 0
+  FROM app.outbox_waiting WITH (INDEX(outbox_waiting_wake))
+ WHERE target_broker = @broker AND lane = @lane AND wake_at IS NULL
+ ORDER BY gate_id;
+IF @@ROWCOUNT > 0
+BEGIN
+    UPDATE g
+       SET found       = 1
+         , done        = CASE WHEN m.finished_at IS NULL THEN 0 ELSE 1 END
+         , rests_until = CASE WHEN m.status NOT IN (N'pending', N'failed') THEN NULL
+                              WHEN m.available_at IS NULL OR m.locked_until >= m.available_at THEN m.locked_until
+                              ELSE m.available_at END
+      FROM @gates AS g
+     INNER JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = g.gate_id;
+    UPDATE g
+       SET found = 1
+      FROM @gates AS g
+     INNER JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = g.gate_id
+     WHERE g.found = 0;
+    UPDATE g
+       SET done = 1
+      FROM @gates AS g
+     WHERE g.found = 0
+       AND NOT EXISTS (SELECT 1 FROM app.outbox AS m WITH (READCOMMITTEDLOCK, FORCESEEK) WHERE m.id = g.gate_id);
+    INSERT INTO @through (id, gate_id, message_id, lane, place)
+    SELECT follower.id, done.gate_id, follower.message_id, follower.lane
+         , ROW_NUMBER() OVER (PARTITION BY done.gate_id ORDER BY follower.id)
+      FROM (SELECT TOP (10) gate_id, key_hash FROM @gates WHERE done = 1 ORDER BY gate_id) AS done
+     CROSS APPLY (SELECT TOP (400) m.id, m.message_id, m.lane
+                    FROM app.outbox AS m WITH (INDEX(outbox_parked))
+                   WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.parked = 1 AND m.finished_at IS NULL
+                   ORDER BY m.id) AS follower;
+    UPDATE m
+       SET parked = 0
+      FROM @through AS t
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = t.id
+     WHERE m.parked = 1;
+    DELETE w
+      FROM @through AS t
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = t.id
+     WHERE w.ordering_key IS NULL;
+    UPDATE w
+       SET gate_id = t.id, gate_message_id = t.message_id, lane = t.lane
+      FROM @through AS t
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = t.gate_id
+     WHERE t.place = 400;
+    DELETE w
+      FROM (SELECT TOP (10) gate_id FROM @gates WHERE done = 1 ORDER BY gate_id) AS done
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = done.gate_id;
+    UPDATE m
+       SET parked = 1
+    OUTPUT inserted.id INTO @resting
+      FROM @gates AS g
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, READCOMMITTEDLOCK, READPAST, FORCESEEK) ON m.id = g.gate_id
+     WHERE g.rests_until > @now AND m.status IN (N'pending', N'failed');
+    UPDATE w
+       SET wake_at = g.rests_until
+      FROM @resting AS r
+     INNER JOIN @gates AS g ON g.gate_id = r.id
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = r.id;
+END;
         INSERT INTO @ready (id)
         SELECT id
           FROM (SELECT TOP (@window) id, locked_until, available_at
@@ -186,11 +333,42 @@ BEGIN TRY
                  ORDER BY id) AS head
          WHERE (locked_until IS NULL OR locked_until <= @now)
            AND (available_at IS NULL OR available_at <= @now);
-        INSERT INTO @win (id, ordering_key, apart, ready, in_hand, suspicion)
+        SET @gated = CASE WHEN EXISTS (SELECT 1
+                                         FROM app.outbox_waiting WITH (INDEX(outbox_waiting_wake), NOLOCK)
+                                        WHERE target_broker = @broker) THEN 1 ELSE 0 END;
+        IF @lane < 4 AND EXISTS (SELECT 1
+                                   FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
+                                  WHERE target_broker = @broker AND lane = @lane + 4 AND finished_at IS NULL AND parked = 0)
+            SET @mixed = 1;
+        IF @lane BETWEEN 4 AND 7
+            SELECT TOP (1) @ahead = id
+                         , @ahead_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key))
+                         , @ahead_waits = CASE WHEN status <> N'processing' AND (locked_until > @now OR available_at > @now)
+                                               THEN 1 ELSE 0 END
+              FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
+             WHERE target_broker = @broker AND lane = @lane - 4 AND finished_at IS NULL AND parked = 0
+             ORDER BY id;
+        IF EXISTS (SELECT 1
+                     FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+                    WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+                      AND w.key_hash = @ahead_hash AND w.gate_id < @ahead)
+            SET @ahead_waits = 1;
+        IF EXISTS (SELECT 1
+                     FROM (SELECT TOP (1) low.status, low.locked_until, low.available_at
+                             FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
+                            WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
+                              AND low.key_hash = @ahead_hash AND low.id < @ahead
+                            ORDER BY low.id) AS earliest
+                    WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now))
+            SET @ahead_waits = 1;
+        INSERT INTO @win (id, ordering_key, apart, key_hash, clear, rests, low_rests, in_hand, suspicion)
         SELECT TOP (@window) m.id
              , m.ordering_key
              , CASE WHEN m.ordering_key IS NULL THEN m.id ELSE DATALENGTH(m.ordering_key) END
-             , CASE WHEN r.id IS NULL THEN 0 ELSE 1 END
+             , CASE WHEN @gated = 1 OR @mixed = 1 THEN CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) END
+             , CASE WHEN r.id IS NULL OR (m.ordering_key IS NOT NULL AND m.id > @ahead) THEN 0 ELSE 1 END
+             , CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END
+             , 0
              , CASE WHEN m.status = N'processing' AND m.locked_until > @now THEN 1 ELSE 0 END
              , m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
           FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
@@ -198,16 +376,39 @@ BEGIN TRY
          WHERE m.target_broker = @broker AND m.lane = @lane AND m.finished_at IS NULL AND m.parked = 0
          ORDER BY m.id;
         SET @seen = @@ROWCOUNT;
-        INSERT INTO @free (id, lowest, highest)
-        SELECT id, lowest, highest
+        IF @gated = 1
+            UPDATE win
+               SET clear = 0, rests = 1
+              FROM @win AS win
+             WHERE EXISTS (SELECT 1
+                             FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+                            WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+                              AND w.key_hash = win.key_hash AND w.gate_id < win.id);
+        IF @mixed = 1
+        BEGIN
+            UPDATE win
+               SET clear = 0, low_rests = low.rests
+              FROM @win AS win
+             CROSS APPLY (SELECT TOP (1) CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now)
+                                              THEN 1 ELSE 0 END AS rests
+                            FROM app.outbox AS m WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
+                           WHERE m.target_broker = @broker AND m.priority < 0 AND m.finished_at IS NULL
+                             AND m.key_hash = win.key_hash AND m.id < win.id
+                           ORDER BY m.id) AS low;
+            IF EXISTS (SELECT 1 FROM @win WHERE low_rests = 1)
+                SET @ahead_waits = 1;
+        END;
+        INSERT INTO @judged (id, free, waits, lowest, highest)
+        SELECT id, CASE WHEN clear = 1 AND in_hand = 0 THEN 1 ELSE 0 END, waits, lowest, highest
           FROM (SELECT id
-                     , MIN(ready) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS clear
+                     , MIN(clear) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS clear
+                     , MAX(rests | low_rests) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS waits
                      , MAX(in_hand) OVER (PARTITION BY ordering_key, apart) AS in_hand
                      , MIN(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS lowest
                      , MAX(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS highest
-                  FROM @win) AS judged
-         WHERE clear = 1 AND in_hand = 0;
-        SET @suspicion = (SELECT TOP (1) lowest FROM @free ORDER BY id);
+                  FROM @win) AS partition_of_key;
+        SET @waiting = (SELECT COUNT(*) FROM @judged WHERE waits = 1);
+        SET @suspicion = (SELECT TOP (1) lowest FROM @judged WHERE free = 1 ORDER BY id);
         IF @suspicion IS NOT NULL
         BEGIN
             SET @take = @limit / POWER(2, CASE WHEN @suspicion > 30 THEN 30 ELSE @suspicion END);
@@ -215,10 +416,11 @@ BEGIN TRY
                 SET @take = 1;
             INSERT INTO @chosen (id)
             SELECT TOP (@take) id
-              FROM @free
-             WHERE lowest = @suspicion AND highest = @suspicion
+              FROM @judged
+             WHERE free = 1 AND lowest = @suspicion AND highest = @suspicion
              ORDER BY id;
-            IF @@ROWCOUNT = 1
+            SET @chosen_rows = @@ROWCOUNT;
+            IF @chosen_rows = 1
                 SET @alone = 1;
             UPDATE m
                SET status       = N'processing'
@@ -233,6 +435,8 @@ BEGIN TRY
              INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
              WHERE m.status IN (N'pending', N'failed', N'processing') AND m.parked = 0
                AND (m.locked_until IS NULL OR m.locked_until <= @now);
+            IF (SELECT COUNT(*) FROM @claimed) <> @chosen_rows
+                THROW 50123, N'a row of app.outbox was changed while it was being claimed', 1;
         END;
     END;
     COMMIT TRANSACTION WITH (DELAYED_DURABILITY = ON);
@@ -242,7 +446,11 @@ BEGIN CATCH
         ROLLBACK TRANSACTION;
     THROW;
 END CATCH;
-SELECT @busy AS fanout_busy, @seen AS fanout_seen;
+SELECT @busy AS fanout_busy
+     , @seen AS seen
+     , @waiting AS waiting
+     , @gated AS gated
+     , @ahead_waits AS ahead_waits;
 SELECT m.id AS fanout_id
      , LOWER(CONVERT(char(36), m.message_id)) AS message_id
      , m.stream

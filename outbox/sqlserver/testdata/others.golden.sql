@@ -9,37 +9,150 @@ IF OBJECT_ID(N'app.outbox_migrations') IS NULL
 ELSE
     SELECT version AS fanout_version FROM app.outbox_migrations ORDER BY version;
 
--- check
+-- backlog
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-SELECT what AS fanout_missing
-  FROM (SELECT 1 AS kind, N'table app.outbox' AS what
-         WHERE OBJECT_ID(N'app.outbox') IS NULL
-         UNION ALL
-        SELECT 2, CONCAT(N'column ', needed.name)
-          FROM OPENJSON(N'["id", "created_at", "available_at", "expires_at", "locked_until", "published_at", "finished_at",
-                           "lock_token", "attempts", "crashes", "priority", "lane", "parked", "isolated", "message_id",
-                           "status", "locked_by", "target_broker", "stream", "type", "ordering_key", "content_type",
-                           "aggregate_type", "aggregate_id", "correlation_id", "causation_id", "tenant_id",
-                           "broker_message_id", "headers", "last_error", "payload"]')
-               WITH (name nvarchar(128) '$') AS needed
-         WHERE OBJECT_ID(N'app.outbox') IS NOT NULL
-           AND NOT EXISTS (SELECT 1
-                             FROM sys.columns AS c
-                            WHERE c.object_id = OBJECT_ID(N'app.outbox')
-                              AND c.name = needed.name COLLATE Latin1_General_100_BIN2)
-         UNION ALL
-        SELECT 3, CONCAT(N'index ', needed.name)
-          FROM (VALUES (N'outbox_pkey'), (N'outbox_once'), (N'outbox_open'), (N'outbox_finished')) AS needed (name)
-         WHERE OBJECT_ID(N'app.outbox') IS NOT NULL
-           AND NOT EXISTS (SELECT 1
-                             FROM sys.indexes AS i
-                            WHERE i.object_id = OBJECT_ID(N'app.outbox') AND i.name = needed.name AND i.is_disabled = 0)
-       ) AS missing
- ORDER BY kind, what;
+DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
+DECLARE @name nvarchar(128) = N'';
+SET @now = SYSUTCDATETIME();
+WHILE @name IS NOT NULL
+BEGIN
+    SET @name = (SELECT MIN(target_broker)
+                   FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                  WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name);
+    IF @name IS NOT NULL
+        INSERT INTO @behind (name, since)
+        SELECT @name, MIN(waiting.since)
+          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+         OUTER APPLY (SELECT TOP (1) (SELECT MAX(times.at) FROM (VALUES (head.created_at), (head.available_at), (head.locked_until)) AS times (at)) AS since
+                        FROM (SELECT TOP (1000) m.id, m.created_at, m.available_at, m.locked_until
+                                FROM app.outbox AS m WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                               WHERE m.target_broker = @name AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                               ORDER BY m.id) AS head
+                       WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
+                         AND (head.available_at IS NULL OR head.available_at <= @now)
+                       ORDER BY head.id) AS waiting;
+END;
+SELECT name AS fanout_behind, CASE WHEN since < @now THEN DATEDIFF_BIG(MICROSECOND, since, @now) ELSE 0 END
+  FROM @behind
+ ORDER BY name;
+
+-- bring back
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @first TABLE (
+    id            bigint           NOT NULL PRIMARY KEY,
+    target_broker nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
+    key_hash      binary(32)       NOT NULL
+);
+DECLARE @operated_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @lanes TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @lane_lock nvarchar(255);
+INSERT INTO @lanes (lock)
+SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
+SET @lane_lock = (SELECT MIN(lock) FROM @lanes);
+WHILE @lane_lock IS NOT NULL
+BEGIN
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lane_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+    SET @lane_lock = (SELECT MIN(lock) FROM @lanes WHERE lock > @lane_lock);
+END;
+DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
+INSERT INTO @listed (id)
+SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+SET @now = SYSUTCDATETIME();
+INSERT INTO @picked (id)
+SELECT m.id
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now);
+DELETE w
+  FROM @picked AS p
+ INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id
+ WHERE w.ordering_key IS NULL;
+    INSERT INTO @first (id, target_broker, key_hash)
+    SELECT MIN(m.id), m.target_broker, m.key_hash
+      FROM @picked AS p
+     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
+     WHERE m.ordering_key IS NOT NULL
+     GROUP BY m.target_broker, m.key_hash;
+    UPDATE w
+       SET gate_id         = m.id
+         , gate_message_id = m.message_id
+         , lane            = m.lane
+         , wake_at         = NULL
+         , reason          = N'retry'
+      FROM @first AS f
+     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = f.id
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, INDEX(outbox_waiting_key), FORCESEEK)
+        ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.ordering_key IS NOT NULL
+     WHERE f.id <= w.gate_id
+       AND (w.reason <> N'abandoned' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
+            OR EXISTS (SELECT 1 FROM @picked AS p WHERE p.id = w.gate_id));
+    UPDATE m
+       SET status       = N'pending'
+         , published_at = NULL
+         , finished_at  = NULL
+         , available_at = NULL
+         , locked_until = NULL
+         , locked_by    = NULL
+         , lock_token   = NULL
+         , attempts     = 0
+         , crashes      = 0
+         , isolated     = 0
+         , parked       = CASE WHEN EXISTS (SELECT 1
+                                              FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+                                             WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
+                                               AND w.ordering_key IS NOT NULL AND w.gate_id < m.id) THEN 1 ELSE 0 END
+      FROM @picked AS p
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
+    SET @operated_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @operated_rows AS fanout_operated;
+
+-- clock
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT SYSUTCDATETIME() AS fanout_clock;
+
+-- compare
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT COUNT(*) AS fanout_different
+  FROM (VALUES (CONVERT(nvarchar(1024), NULL)), (N'order-1'), (N'order-2'), (N'order-3'), (N'order-4'), (N'order-5'), (N'order-6'), (N'order-7')
+             , (N'order-8'), (N'Order-1'), (N'order-1 '), (N''), (N'Größe'), (N'注文')) AS k (ordering_key)
+ CROSS JOIN (VALUES (CONVERT(uniqueidentifier, N'01a1fd9d-d6b8-7eca-9afc-e5aa4aba856a')), (N'6f9619ff-8b86-d011-b42d-00c04fc964ff')
+                  , (N'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'), (N'123e4567-e89b-12d3-a456-426614174000'), (N'00000000-0000-0000-0000-000000000000')) AS i (message_id)
+ CROSS JOIN (VALUES (-2147483647), (-1), (0), (1), (2147483647)) AS p (priority)
+ CROSS APPLY (VALUES (CONVERT(varbinary(64), 1), CONVERT(varbinary(64), 2))) AS e (live, want)
+ WHERE e.live <> e.want OR (e.live IS NULL AND e.want IS NOT NULL) OR (e.live IS NOT NULL AND e.want IS NULL);
 
 -- counts
 SET NOCOUNT ON;
@@ -55,6 +168,148 @@ SELECT target_broker AS fanout_counted
   FROM app.outbox WITH (NOLOCK)
  GROUP BY target_broker, status
  ORDER BY target_broker, status;
+
+-- diagnose
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT CONVERT(nvarchar(128), SERVERPROPERTY(N'ProductVersion')) AS fanout_version
+     , CONVERT(int, SERVERPROPERTY(N'EngineEdition'))
+     , CONVERT(int, d.compatibility_level)
+     , CONVERT(nvarchar(128), DATABASEPROPERTYEX(d.name, N'Updateability'))
+     , d.is_read_committed_snapshot_on
+     , d.delayed_durability_desc
+  FROM sys.databases AS d
+ WHERE d.database_id = DB_ID();
+
+-- facts
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @named TABLE (name nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL, owner nvarchar(300) COLLATE Latin1_General_100_BIN2 NOT NULL);
+INSERT INTO @named (name, owner) SELECT [value], CASE [key] WHEN N'0' THEN N'' ELSE CONCAT(N' of ', [value]) END FROM OPENJSON(@tables);
+SELECT CONCAT(N'table ', t.name) AS fanout_object, p.property, p.value
+  FROM @named AS t
+  JOIN sys.objects AS o ON o.object_id = OBJECT_ID(t.name)
+  LEFT JOIN sys.tables AS d ON d.object_id = o.object_id
+ CROSS APPLY (VALUES (N'kind', CASE o.type WHEN 'U' THEN N'table' ELSE o.type_desc COLLATE Latin1_General_100_BIN2 END)
+                   , (N'lock escalation', d.lock_escalation_desc COLLATE Latin1_General_100_BIN2)
+                   , (N'definitions', CASE HAS_PERMS_BY_NAME(t.name, N'OBJECT', N'VIEW DEFINITION') WHEN 0 THEN N'hidden' END)
+             ) AS p (property, value)
+ WHERE p.value IS NOT NULL;
+SELECT CONCAT(N'column ', c.name COLLATE Latin1_General_100_BIN2, t.owner) AS fanout_object, p.property, p.value
+  FROM @named AS t
+  JOIN sys.columns AS c ON c.object_id = OBJECT_ID(t.name)
+  JOIN sys.types AS y ON y.user_type_id = c.user_type_id
+  LEFT JOIN sys.default_constraints AS d ON d.object_id = c.default_object_id
+  LEFT JOIN sys.identity_columns AS i ON i.object_id = c.object_id AND i.column_id = c.column_id
+  LEFT JOIN sys.computed_columns AS x ON x.object_id = c.object_id AND x.column_id = c.column_id
+ CROSS APPLY (SELECT CASE WHEN c.max_length = -1 THEN N'(max)'
+                          WHEN y.name LIKE N'n%char' THEN CONCAT(N'(', c.max_length / 2, N')')
+                          WHEN y.name LIKE N'%char' OR y.name LIKE N'%binary' THEN CONCAT(N'(', c.max_length, N')')
+                          WHEN y.name LIKE N'datetime2' OR y.name LIKE N'datetimeoffset' OR y.name LIKE N'time' THEN CONCAT(N'(', c.scale, N')')
+                          ELSE N'' END) AS l (length)
+ CROSS APPLY (VALUES (N'type', CASE c.is_computed WHEN 0 THEN CONCAT(y.name COLLATE Latin1_General_100_BIN2, l.length) END)
+                   , (N'collation', CASE c.is_computed WHEN 0 THEN c.collation_name COLLATE Latin1_General_100_BIN2 END)
+                   , (N'nullable', CASE c.is_nullable WHEN 1 THEN N'yes' ELSE N'no' END)
+                   , (N'identity', CASE c.is_identity WHEN 1 THEN CONCAT(N'by ', CONVERT(bigint, i.increment_value)) END)
+                   , (N'default', CASE WHEN c.default_object_id <> 0 THEN COALESCE(d.definition COLLATE Latin1_General_100_BIN2, NCHAR(63)) END)
+                   , (N'computed', CASE c.is_computed WHEN 1 THEN COALESCE(x.definition COLLATE Latin1_General_100_BIN2, NCHAR(63)) END)
+                   , (N'persisted', CASE x.is_persisted WHEN 1 THEN N'yes' WHEN 0 THEN N'no' END)
+             ) AS p (property, value)
+ WHERE p.value IS NOT NULL;
+SELECT CONCAT(N'constraint ', k.name COLLATE Latin1_General_100_BIN2) AS fanout_object, p.property, p.value
+  FROM @named AS t
+  JOIN sys.check_constraints AS k ON k.parent_object_id = OBJECT_ID(t.name)
+ CROSS APPLY (VALUES (N'enabled', CASE k.is_disabled WHEN 0 THEN N'yes' ELSE N'no' END)
+                   , (N'trusted', CASE k.is_not_trusted WHEN 0 THEN N'yes' ELSE N'no' END)
+             ) AS p (property, value);
+SELECT CONCAT(N'index ', i.name COLLATE Latin1_General_100_BIN2) AS fanout_object, p.property, p.value
+  FROM @named AS t
+  JOIN sys.indexes AS i ON i.object_id = OBJECT_ID(t.name) AND i.name IS NOT NULL
+ CROSS APPLY (VALUES (N'kind', i.type_desc COLLATE Latin1_General_100_BIN2)
+                   , (N'unique', CASE i.is_unique WHEN 1 THEN N'yes' ELSE N'no' END)
+                   , (N'columns', STUFF((SELECT CONCAT(N', ', c.name COLLATE Latin1_General_100_BIN2, CASE x.is_descending_key WHEN 1 THEN N' DESC' END)
+                                           FROM sys.index_columns AS x
+                                           JOIN sys.columns AS c ON c.object_id = x.object_id AND c.column_id = x.column_id
+                                          WHERE x.object_id = i.object_id AND x.index_id = i.index_id AND x.key_ordinal > 0
+                                          ORDER BY x.key_ordinal
+                                            FOR XML PATH(N'')), 1, 2, N''))
+                   , (N'included', STUFF((SELECT CONCAT(N', ', c.name COLLATE Latin1_General_100_BIN2)
+                                            FROM sys.index_columns AS x
+                                            JOIN sys.columns AS c ON c.object_id = x.object_id AND c.column_id = x.column_id
+                                           WHERE x.object_id = i.object_id AND x.index_id = i.index_id AND x.is_included_column = 1
+                                           ORDER BY c.name COLLATE Latin1_General_100_BIN2
+                                             FOR XML PATH(N'')), 1, 2, N''))
+                   , (N'predicate', CASE i.has_filter WHEN 1 THEN COALESCE(i.filter_definition COLLATE Latin1_General_100_BIN2, NCHAR(63)) END)
+                   , (N'enabled', CASE i.is_disabled WHEN 0 THEN N'yes' ELSE N'no' END)
+             ) AS p (property, value)
+ WHERE p.value IS NOT NULL;
+
+-- find
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @ids TABLE (message_id uniqueidentifier NOT NULL PRIMARY KEY);
+DECLARE @by_id bit = 0, @open bit = 0, @published bit = 0, @abandoned bit = 0;
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+IF EXISTS (SELECT 1 FROM @wanted WHERE status IN (N'pending', N'processing', N'failed'))
+    SET @open = 1;
+IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'published')
+    SET @published = 1;
+IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'abandoned')
+    SET @abandoned = 1;
+IF @message_ids <> N''
+BEGIN
+    SELECT @by_id = 1, @open = 0, @published = 0, @abandoned = 0;
+    INSERT INTO @ids (message_id)
+    SELECT DISTINCT CONVERT(uniqueidentifier, message_id) FROM OPENJSON(@message_ids) WITH (message_id nvarchar(36) '$');
+END;
+SET @now = SYSUTCDATETIME();
+INSERT INTO @found (id, target_broker)
+SELECT TOP (@limit) m.id, m.target_broker
+  FROM (SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND parked = 0 AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND parked = 1 AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT t.id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
+          FROM @ids AS i
+         INNER JOIN app.outbox AS t WITH (INDEX(outbox_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+            ON t.message_id = i.message_id
+         WHERE @by_id = 1 AND (@broker = N'' OR t.target_broker = @broker)) AS m
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+   AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+ ORDER BY m.id
+OPTION (RECOMPILE);
+SELECT id AS fanout_found, target_broker FROM @found ORDER BY id;
 
 -- finished brokers
 SET NOCOUNT ON;
@@ -73,6 +328,106 @@ BEGIN
         INSERT INTO @names (name) VALUES (@name);
 END;
 SELECT name AS fanout_broker FROM @names ORDER BY name;
+
+-- give up
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @operated_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @lanes TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @lane_lock nvarchar(255);
+INSERT INTO @lanes (lock)
+SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
+SET @lane_lock = (SELECT MIN(lock) FROM @lanes);
+WHILE @lane_lock IS NOT NULL
+BEGIN
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lane_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+    SET @lane_lock = (SELECT MIN(lock) FROM @lanes WHERE lock > @lane_lock);
+END;
+DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
+INSERT INTO @listed (id)
+SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+SET @now = SYSUTCDATETIME();
+INSERT INTO @picked (id)
+SELECT m.id
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now);
+DELETE w
+  FROM @picked AS p
+ INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id
+ WHERE w.ordering_key IS NULL;
+    UPDATE w
+       SET wake_at = NULL
+         , reason  = N'retry'
+      FROM @picked AS p
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id;
+    SET @error = CONCAT(@error, N'"', REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z","attempt":');
+    UPDATE m
+       SET status       = N'abandoned'
+         , finished_at  = @now
+         , locked_until = NULL
+         , locked_by    = NULL
+         , lock_token   = NULL
+         , isolated     = 0
+         , parked       = 0
+         , last_error   = CONCAT(@error, m.attempts, N'}')
+      FROM @picked AS p
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
+    SET @operated_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @operated_rows AS fanout_operated;
+
+-- heartbeat
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+UPDATE i
+   SET name = @name, host = @host, pid = @pid, version = @version, work = @work, seen_at = SYSUTCDATETIME()
+  FROM app.outbox_instances AS i WITH (ROWLOCK, FORCESEEK)
+ WHERE i.instance_id = CONVERT(uniqueidentifier, @instance_id);
+IF @@ROWCOUNT = 0
+    INSERT INTO app.outbox_instances (instance_id, name, host, pid, version, work)
+    VALUES (CONVERT(uniqueidentifier, @instance_id), @name, @host, @pid, @version, @work);
+SELECT 1 AS fanout_seen;
+
+-- instances
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DELETE FROM app.outbox_instances WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE seen_at < DATEADD(DAY, -1, SYSUTCDATETIME());
+SELECT LOWER(CONVERT(char(36), instance_id)) AS fanout_instance
+     , name
+     , host
+     , pid
+     , version
+     , started_at
+     , seen_at
+     , work
+  FROM app.outbox_instances
+ ORDER BY started_at, instance_id;
 
 -- last errors
 SET NOCOUNT ON;
@@ -93,6 +448,76 @@ SELECT m.target_broker AS fanout_failed
  WHERE ranked.place = 1 AND m.last_error IS NOT NULL
  ORDER BY m.target_broker;
 
+-- leave
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DELETE FROM app.outbox_instances WHERE instance_id = CONVERT(uniqueidentifier, @instance_id);
+SELECT 1 AS fanout_left;
+
+-- matches
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @ids TABLE (message_id uniqueidentifier NOT NULL PRIMARY KEY);
+DECLARE @by_id bit = 0, @open bit = 0, @published bit = 0, @abandoned bit = 0;
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+IF EXISTS (SELECT 1 FROM @wanted WHERE status IN (N'pending', N'processing', N'failed'))
+    SET @open = 1;
+IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'published')
+    SET @published = 1;
+IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'abandoned')
+    SET @abandoned = 1;
+IF @message_ids <> N''
+BEGIN
+    SELECT @by_id = 1, @open = 0, @published = 0, @abandoned = 0;
+    INSERT INTO @ids (message_id)
+    SELECT DISTINCT CONVERT(uniqueidentifier, message_id) FROM OPENJSON(@message_ids) WITH (message_id nvarchar(36) '$');
+END;
+SET @now = SYSUTCDATETIME();
+INSERT INTO @found (id, target_broker)
+SELECT TOP (@limit) m.id, m.target_broker
+  FROM (SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND parked = 0 AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND parked = 1 AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT t.id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
+          FROM @ids AS i
+         INNER JOIN app.outbox AS t WITH (INDEX(outbox_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+            ON t.message_id = i.message_id
+         WHERE @by_id = 1 AND (@broker = N'' OR t.target_broker = @broker)) AS m
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+   AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+ ORDER BY m.id
+OPTION (RECOMPILE);
+SELECT COUNT(*) AS fanout_matches FROM @found;
+
 -- migrate
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -108,6 +533,110 @@ IF OBJECT_ID(N'app.outbox_migrations') IS NULL
         name       nvarchar(128) NOT NULL,
         applied_at datetime2(6)  NOT NULL CONSTRAINT outbox_migrations_default_applied_at DEFAULT SYSUTCDATETIME()
     );
+
+-- park
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @head TABLE (
+    id           bigint         NOT NULL PRIMARY KEY,
+    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL,
+    apart        bigint         NOT NULL,
+    leased       bit            NOT NULL,
+    until        datetime2(6)   NULL,
+    scheduled    bit            NOT NULL,
+    gate_id      bigint         NULL
+);
+DECLARE @gates TABLE (
+    id           bigint         NOT NULL PRIMARY KEY,
+    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL,
+    until        datetime2(6)   NOT NULL,
+    reason       nvarchar(16)   NOT NULL
+);
+DECLARE @behind TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @parked_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @claim_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+    SET @now = SYSUTCDATETIME();
+    INSERT INTO @head (id, ordering_key, apart, leased, until, scheduled)
+    SELECT TOP (@window) id
+         , CASE WHEN @unordered = 0 THEN ordering_key END
+         , CASE WHEN @unordered = 1 OR ordering_key IS NULL THEN id ELSE DATALENGTH(ordering_key) END
+         , CASE WHEN status = N'processing' THEN 1 ELSE 0 END
+         , CASE WHEN status = N'processing' THEN NULL
+                WHEN locked_until > @now AND (available_at IS NULL OR available_at <= locked_until) THEN locked_until
+                WHEN available_at > @now THEN available_at END
+         , CASE WHEN available_at > @now THEN 1 ELSE 0 END
+      FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+     ORDER BY id;
+    IF @unordered = 0 AND EXISTS (SELECT 1
+                                    FROM app.outbox_waiting WITH (INDEX(outbox_waiting_wake), NOLOCK)
+                                   WHERE target_broker = @broker)
+        UPDATE h
+           SET gate_id = w.gate_id
+          FROM @head AS h
+         INNER JOIN app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+            ON w.target_broker = @broker AND w.ordering_key IS NOT NULL
+           AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', h.ordering_key));
+    INSERT INTO @gates (id, ordering_key, until, reason)
+    SELECT id, ordering_key, until, CASE WHEN scheduled = 1 THEN N'scheduled' ELSE N'retry' END
+      FROM (SELECT id, ordering_key, until, scheduled, ROW_NUMBER() OVER (PARTITION BY ordering_key, apart ORDER BY id) AS place
+              FROM @head
+             WHERE until IS NOT NULL AND (gate_id IS NULL OR gate_id = id)) AS resting
+     WHERE place = 1;
+    UPDATE w
+       SET wake_at = g.until, reason = g.reason, ordering_key = COALESCE(w.ordering_key, g.ordering_key)
+      FROM @gates AS g
+     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = g.id;
+    INSERT INTO app.outbox_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
+    SELECT @broker, @lane, g.ordering_key, g.id, COALESCE(m.message_id, CONVERT(uniqueidentifier, N'00000000-0000-0000-0000-000000000000')), g.until, g.reason
+      FROM @gates AS g
+      LEFT JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = g.id
+     WHERE NOT EXISTS (SELECT 1 FROM app.outbox_waiting AS w WITH (FORCESEEK) WHERE w.gate_id = g.id);
+    INSERT INTO @behind (id)
+    SELECT id
+      FROM (SELECT h.id
+                 , h.leased
+                 , h.gate_id
+                 , MIN(COALESCE(g.id, CONVERT(bigint, 9223372036854775807))) OVER (PARTITION BY h.ordering_key, h.apart) AS new_gate_id
+              FROM @head AS h
+              LEFT JOIN @gates AS g ON g.id = h.id) AS placed
+     WHERE leased = 0 AND (id > gate_id OR id >= new_gate_id);
+    UPDATE m
+       SET parked = 1
+      FROM @behind AS b
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, READCOMMITTEDLOCK, READPAST, FORCESEEK) ON m.id = b.id
+     WHERE m.status IN (N'pending', N'failed') AND m.parked = 0;
+    SET @parked_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @parked_rows AS fanout_parked;
+
+-- parked keys
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT TOP (@limit) target_broker AS fanout_parked_key
+     , ordering_key
+     , LOWER(CONVERT(char(36), gate_message_id)) AS gate_message_id
+     , since
+  FROM app.outbox_waiting WITH (NOLOCK)
+ WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'abandoned' AND wake_at = '9999-12-31'
+ ORDER BY since, gate_id;
 
 -- purge abandoned
 SET NOCOUNT ON;
@@ -155,14 +684,28 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 SET @now = SYSUTCDATETIME();
 SELECT lanes.lane AS fanout_lane
-  FROM (VALUES (0), (1), (2), (3)) AS lanes (lane)
+  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
  WHERE EXISTS (SELECT 1
-                 FROM (SELECT TOP (128000) m.locked_until, m.available_at
+                 FROM (SELECT TOP (20000) m.locked_until, m.available_at
                          FROM app.outbox AS m WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                         WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
                         ORDER BY m.id) AS head
                 WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
                   AND (head.available_at IS NULL OR head.available_at <= @now))
+    OR (SELECT COUNT(*)
+          FROM (SELECT TOP (20000) m.id
+                  FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
+                 WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0) AS head) = 20000
+    OR EXISTS (SELECT 1
+                 FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_wake), NOLOCK)
+                WHERE w.target_broker = @broker AND w.lane = lanes.lane AND w.wake_at <= @now)
+    OR EXISTS (SELECT 1
+                 FROM (SELECT TOP (500) w.gate_id
+                         FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_wake), NOLOCK)
+                        WHERE w.target_broker = @broker AND w.lane = lanes.lane AND w.wake_at IS NULL
+                        ORDER BY w.gate_id) AS gate
+                 LEFT JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = gate.gate_id
+                WHERE m.id IS NULL OR m.finished_at IS NOT NULL)
  ORDER BY lanes.lane;
 
 -- record
@@ -182,6 +725,46 @@ DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
 EXEC @granted = sp_releaseapplock @Resource = @resource, @LockOwner = 'Session';
 SELECT @granted AS fanout_granted;
+
+-- release key
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @released_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @lanes TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @lane_lock nvarchar(255);
+INSERT INTO @lanes (lock)
+SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
+SET @lane_lock = (SELECT MIN(lock) FROM @lanes);
+WHILE @lane_lock IS NOT NULL
+BEGIN
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lane_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+    SET @lane_lock = (SELECT MIN(lock) FROM @lanes WHERE lock > @lane_lock);
+END;
+    UPDATE w
+       SET wake_at = NULL
+         , reason  = N'retry'
+      FROM app.outbox_waiting AS w WITH (ROWLOCK, INDEX(outbox_waiting_key), FORCESEEK)
+     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+       AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
+       AND DATALENGTH(w.ordering_key) = DATALENGTH(@key)
+       AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31';
+    SET @released_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @released_rows AS fanout_released;
 
 -- renew
 SET NOCOUNT ON;
@@ -226,6 +809,18 @@ SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS fanout_updateability;
+
+-- rights
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT CONCAT(needs.wanted, N' ON ', t.[value]) AS fanout_forbidden
+  FROM OPENJSON(@tables) AS t
+ CROSS JOIN (VALUES (1, N'SELECT'), (2, N'INSERT'), (3, N'UPDATE'), (4, N'DELETE')) AS needs (n, wanted)
+ WHERE OBJECT_ID(t.[value]) IS NOT NULL AND HAS_PERMS_BY_NAME(t.[value], N'OBJECT', needs.wanted) = 0
+ ORDER BY CONVERT(int, t.[key]), needs.n;
 
 -- take
 SET NOCOUNT ON;

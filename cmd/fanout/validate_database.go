@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// checkDatabase looks at how one database is set up, at its schema, and for rows that nobody delivers. Warnings are printed;
+// the error says why a relay cannot work with it.
+func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
+	defer cancel()
+	store, err := fanout.OpenStore(ctx, cfg, name)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	diagnosis, err := store.Diagnose(ctx)
+	if err != nil {
+		return fmt.Errorf("database %s: %w", name, err)
+	}
+	cmd.Printf("database %s: %s\n", name, describe(&diagnosis))
+	for _, finding := range diagnosis.Warnings() {
+		cmd.PrintErrf("warning: database %s: %s\n", name, finding.Message)
+	}
+	if err := diagnosis.Err(); err != nil {
+		return fmt.Errorf("database %s: %w", name, err)
+	}
+	if err := store.Check(ctx); err != nil {
+		return fmt.Errorf("database %s: %w", name, spellOut(err))
+	}
+	cmd.Printf("database %s: the schema is up to date\n", name)
+	unknown, err := outbox.UnknownBrokers(ctx, store, cfg.BrokerNames())
+	for _, broker := range unknown {
+		cmd.PrintErrf("warning: database %s: rows wait for broker %q, which is not configured: nobody delivers them\n", name, broker)
+	}
+	return err
+}
+
+// describe says in a line what the database is and how it is set up.
+func describe(d *outbox.Diagnosis) string {
+	settings := make([]string, len(d.Settings))
+	for i, setting := range d.Settings {
+		settings[i] = setting.Name + " " + setting.Value
+	}
+	return fmt.Sprintf("%s; %s; clock %s (±%s)", d.Server, strings.Join(settings, ", "), offset(d.ClockOffset), d.ClockError.Round(time.Microsecond))
+}
+
+// offset shows how far the database's clock is from ours.
+func offset(by time.Duration) string {
+	if by >= 0 {
+		return "+" + by.Round(time.Microsecond).String()
+	}
+	return by.Round(time.Microsecond).String()
+}
+
+// spellOut gives each difference of a schema a line of its own.
+func spellOut(err error) error {
+	var schema *outbox.SchemaError
+	if !errors.As(err, &schema) {
+		return err
+	}
+	lines := strings.Join(append([]string{schema.Remedy + ":"}, schema.Differences...), "\n  ")
+	return errors.New(strings.Replace(err.Error(), schema.Error(), "the outbox schema is not up to date: "+lines, 1))
+}

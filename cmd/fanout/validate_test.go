@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	// A library that Pub/Sub links starts a goroutine when it is loaded.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
+
+// place is a configuration in a folder of its own, with what commands say about it.
+type place struct {
+	*testing.T
+	config string
+}
+
+// newPlace has one database, of which the DSN is given, and one broker in memory.
+func newPlace(t *testing.T, driver, dsn string) *place {
+	t.Helper()
+	p := &place{T: t, config: filepath.Join(t.TempDir(), "fanout.yaml")}
+	require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: "+driver+", dsn: '"+dsn+"'}}\nbrokers: {default: {type: memory}}\n"), 0o600))
+	return p
+}
+
+// run runs a command in this process.
+func (p *place) run(args ...string) (code int, stdout, stderr string) {
+	p.Helper()
+	var out, err bytes.Buffer
+	code = run(append(args, "--config", p.config), &out, &err)
+	return code, out.String(), err.String()
+}
+
+// good expects a validation without a word of warning.
+func (p *place) good() {
+	p.Helper()
+	code, stdout, stderr := p.run("validate")
+	assert.Zero(p, code)
+	assert.NotContains(p, stderr, "warning: database")
+	assert.Contains(p, stdout, "database main: the schema is up to date\n")
+	assert.Contains(p, stdout, "broker default: reached\n")
+}
+
+func (p *place) migrate() {
+	p.Helper()
+	code, _, stderr := p.run("migrate")
+	require.Zero(p, code, stderr)
+}
+
+func open(t *testing.T, driver, dsn string) func(statements ...string) {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return func(statements ...string) {
+		t.Helper()
+		for _, statement := range statements {
+			_, err := db.ExecContext(t.Context(), statement)
+			require.NoError(t, err, statement)
+		}
+	}
+}
+
+func TestValidateSchema(t *testing.T) {
+	t.Parallel()
+	dsn := filepath.Join(t.TempDir(), "outbox.db")
+	p, exec := newPlace(t, "sqlite", dsn), open(t, "sqlite", dsn)
+
+	code, _, stderr := p.run("validate")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, `fanout: database main: sqlite: check outbox_messages: the outbox schema is not up to date: run "fanout migrate":`)
+	assert.Contains(t, stderr, "\n  table outbox_messages: missing\n  table outbox_messages_waiting: missing\n")
+
+	p.migrate()
+	p.good()
+
+	exec("ALTER TABLE outbox_messages DROP COLUMN tenant_id", "DROP INDEX outbox_messages_finished", "ALTER TABLE outbox_messages ADD COLUMN note TEXT")
+	code, stdout, stderr := p.run("validate")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, "shows:\n  column tenant_id: missing\n  index outbox_messages_finished: missing\n")
+	assert.NotContains(t, stderr, "note")
+	assert.Contains(t, stdout, "database main: SQLite 3.")
+	assert.Contains(t, stdout, "journal_mode wal, synchronous 2, busy_timeout 10000; clock ")
+	assert.Contains(t, stdout, "broker default: reached", "a problem of one is no excuse for the others")
+
+	code, _, stderr = p.run("relay")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, "column tenant_id: missing; index outbox_messages_finished: missing")
+}
+
+func TestValidateWarnings(t *testing.T) {
+	t.Parallel()
+	dsn := filepath.Join(t.TempDir(), "outbox.db")
+	p, exec := newPlace(t, "sqlite", dsn+"?_pragma=busy_timeout(0)"), open(t, "sqlite", dsn)
+	p.migrate()
+	exec(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
+	      VALUES ('01a1fd9d-d6b8-7eca-9afc-e5aa4aba856a', 'removed', 's', 't', '{}')`)
+	code, stdout, stderr := p.run("validate")
+	assert.Zero(t, code, "a relay works in spite of it")
+	assert.Contains(t, stderr, "warning: database main: busy_timeout is 0: ")
+	assert.Contains(t, stderr, `warning: database main: rows wait for broker "removed", which is not configured: nobody delivers them`)
+	assert.Contains(t, stdout, "the schema is up to date")
+}
+
+// TestValidateReadOnly: a relay on a read replica is refused before it has started.
+func TestValidateReadOnly(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	p := newPlace(t, "postgres", dsn)
+	p.migrate()
+	code, stdout, stderr := p.run("validate")
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "database main: PostgreSQL ")
+	assert.Contains(t, stdout, "default_transaction_isolation read committed")
+
+	readOnly, err := url.Parse(dsn)
+	require.NoError(t, err)
+	readOnly.RawQuery += "&default_transaction_read_only=on&default_transaction_isolation=serializable"
+	p = newPlace(t, "postgres", readOnly.String())
+	for _, command := range []string{"validate", "relay"} {
+		code, stdout, stderr = p.run(command)
+		assert.Equal(t, exitFailed, code, command)
+		assert.Contains(t, stderr, "default_transaction_read_only is on, so nothing can be claimed", command)
+		assert.Contains(t, stderr, `default_transaction_isolation is `, command)
+		assert.NotContains(t, stdout, "up to date", command)
+	}
+}
+
+func TestValidateOffline(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "postgres", "postgres://127.0.0.1:1/nowhere?connect_timeout=5")
+	code, stdout, _ := p.run("validate", "--offline")
+	assert.Zero(t, code)
+	assert.Contains(t, stdout, "the configuration is valid")
+	code, _, stderr := p.run("validate")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, `fanout: database "main": postgres: cannot reach the database`)
+}

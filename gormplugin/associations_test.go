@@ -1,0 +1,219 @@
+package gormplugin_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+func TestAssociations(t *testing.T) {
+	t.Parallel()
+	runCases(t, map[string]func(b *bench){
+		"has many, once and in raise order": func(b *bench) {
+			o := order("o", "first")
+			o.Lines = []Line{{SKU: "x"}, {SKU: "y"}}
+			raising(&o.Lines[1], "second")
+			raising(&o.Lines[0], "third")
+			raising(o, "fourth")
+			b.ok(b.db.Create(o).Error)
+			b.want("o: first", "2: second", "1: third", "o: fourth")
+			b.pending(&o.Lines[0])
+		},
+		"has one": func(b *bench) {
+			buyer := &Buyer{ID: "b", Card: raising(&Card{ID: "c"}, "child")}
+			b.ok(b.db.Create(raising(buyer, "parent")).Error)
+			b.want("c: child", "b: parent")
+		},
+		"belongs to": func(b *bench) {
+			invoice := &Invoice{ID: "i", Buyer: raising(&Buyer{ID: "b"}, "owner")}
+			b.ok(b.db.Create(raising(invoice, "owned")).Error)
+			b.want("b: owner", "i: owned")
+		},
+		"many to many": func(b *bench) {
+			invoice := &Invoice{ID: "i", Tags: []*Tag{raising(&Tag{ID: "x"}, "a"), raising(&Tag{ID: "y"}, "b")}}
+			b.ok(b.db.Create(raising(invoice, "c")).Error)
+			b.want("x: a", "y: b", "i: c")
+			assert.Equal(b.t, 2, b.count(&InvoiceTag{}))
+		},
+		"polymorphic": func(b *bench) {
+			invoice := &Invoice{ID: "i", Notes: []Note{*raising(&Note{ID: "n"}, "a")}}
+			b.ok(b.db.Create(raising(invoice, "b")).Error)
+			b.want("n: a", "i: b")
+			b.pending(&invoice.Notes[0])
+		},
+		"a child that stands in two places": func(b *bench) {
+			tag := raising(&Tag{ID: "x"}, "a")
+			invoices := []*Invoice{{ID: "1", Tags: []*Tag{tag}}, {ID: "2", Tags: []*Tag{tag}}}
+			b.ok(b.db.Create(invoices).Error)
+			b.want("x: a")
+			assert.Equal(b.t, 2, b.count(&InvoiceTag{}))
+		},
+		"three levels": func(b *bench) {
+			buyer := &Buyer{ID: "b", Invoices: []*Invoice{{ID: "i", Notes: []Note{{ID: "n"}}}}}
+			raising(&buyer.Invoices[0].Notes[0], "leaf")
+			raising(buyer.Invoices[0], "middle")
+			raising(buyer, "root")
+			b.ok(b.db.Create(buyer).Error)
+			b.want("n: leaf", "i: middle", "b: root")
+		},
+		"a child that was there before and only changes hands": func(b *bench) {
+			card := &Card{ID: "c"}
+			b.ok(b.db.Create(card).Error)
+			buyer := &Buyer{ID: "b", Card: raising(card, "taken")}
+			b.ok(b.db.Create(buyer).Error)
+			b.want("c: taken") // an upsert that sets the foreign key
+		},
+		"a child that was there before and nothing of it changes": func(b *bench) {
+			owner := &Buyer{ID: "b"}
+			b.ok(b.db.Create(owner).Error)
+			b.ok(b.db.Create(raising(&Invoice{ID: "i", Buyer: raising(owner, "kept")}, "a")).Error)
+			b.want("i: a") // the conflict on the owner does nothing
+			b.pending(owner, "kept")
+		},
+		"save with children": func(b *bench) {
+			o := b.stored("o", "parent")
+			o.Lines = []Line{*raising(&Line{SKU: "x"}, "child")}
+			b.ok(b.db.Save(o).Error)
+			b.want("o: parent", "1: child")
+		},
+		"children omitted": func(b *bench) {
+			o := order("o", "parent")
+			o.Lines = []Line{*raising(&Line{SKU: "x"}, "child")}
+			b.ok(b.db.Omit(clause.Associations).Create(o).Error)
+			b.want("o: parent")
+			b.pending(&o.Lines[0], "child")
+		},
+		"one association omitted": func(b *bench) {
+			buyer := &Buyer{ID: "b", Card: raising(&Card{ID: "c"}, "card"), Invoices: []*Invoice{raising(&Invoice{ID: "i"}, "invoice")}}
+			b.ok(b.db.Omit("Card").Create(buyer).Error)
+			b.want("i: invoice")
+			b.pending(buyer.Card, "card")
+		},
+		"one association selected": func(b *bench) {
+			buyer := &Buyer{ID: "b", Card: raising(&Card{ID: "c"}, "card"), Invoices: []*Invoice{raising(&Invoice{ID: "i"}, "invoice")}}
+			b.ok(b.db.Select("ID", "Card").Create(raising(buyer, "parent")).Error)
+			b.want("c: card", "b: parent")
+			b.pending(buyer.Invoices[0], "invoice")
+		},
+		"only children selected in an update": func(b *bench) {
+			o := b.stored("o", "parent")
+			o.Lines = []Line{*raising(&Line{SKU: "x"}, "child")}
+			b.ok(b.db.Model(o).Select("Lines").Updates(o).Error)
+			b.want("o: parent", "1: child")
+		},
+		"children are saved in full": func(b *bench) {
+			buyer := &Buyer{ID: "b", Card: &Card{ID: "c", Number: "1"}}
+			b.ok(b.db.Create(buyer).Error)
+			buyer.Card.Number = "2"
+			raising(buyer.Card, "changed")
+			b.ok(b.db.Session(&gorm.Session{FullSaveAssociations: true}).Save(raising(buyer, "saved")).Error)
+			b.want("c: changed", "b: saved")
+			var card Card
+			b.ok(b.db.First(&card).Error)
+			assert.Equal(b.t, "2", card.Number)
+		},
+		"a child that fails takes its parent with it": func(b *bench) {
+			b.ok(b.db.Create(&Ticket{Name: "x"}).Error)
+			o := order("o", "parent")
+			o.Lines = []Line{*raising(&Line{SKU: "x"}, "child")}
+			o.Lines[0].Raise(Unregistered{})
+			require.ErrorContains(b.t, b.db.Create(o).Error, "Unregistered")
+			b.want()
+			assert.Zero(b.t, b.orders())
+			assert.Zero(b.t, b.count(&Line{}))
+			b.pending(o, "parent")
+		},
+	})
+}
+
+func TestAssociationMode(t *testing.T) {
+	t.Parallel()
+	runCases(t, map[string]func(b *bench){
+		"append writes the children and counts as a write of the parent": func(b *bench) {
+			o := b.stored("o", "parent")
+			b.ok(b.db.Model(o).Association("Lines").Append(raising(&Line{SKU: "x"}, "child")))
+			b.want("o: parent", "1: child")
+			b.pending(o)
+			assert.Equal(b.t, 1, b.count(&Line{}))
+		},
+		"append inside a transaction that fails": func(b *bench) {
+			o := b.stored("o", "parent")
+			line := raising(&Line{SKU: "x"}, "child")
+			require.ErrorIs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Model(o).Association("Lines").Append(line))
+				return errRefused
+			}), errRefused)
+			b.want()
+			b.pending(o, "parent")
+			b.pending(line, "child")
+		},
+		"append to many to many": func(b *bench) {
+			invoice := &Invoice{ID: "i"}
+			b.ok(b.db.Create(invoice).Error)
+			b.ok(b.db.Model(invoice).Association("Tags").Append(raising(&Tag{ID: "x"}, "a")))
+			b.want("x: a")
+			assert.Equal(b.t, 1, b.count(&InvoiceTag{}))
+		},
+		"append of an owner": func(b *bench) {
+			invoice := &Invoice{ID: "i"}
+			b.ok(b.db.Create(invoice).Error)
+			b.ok(b.db.Model(raising(invoice, "owned")).Association("Buyer").Append(raising(&Buyer{ID: "b"}, "owner")))
+			b.want("i: owned", "b: owner")
+		},
+		"replace": func(b *bench) {
+			invoice := &Invoice{ID: "i", Tags: []*Tag{{ID: "x"}}}
+			b.ok(b.db.Create(invoice).Error)
+			old := invoice.Tags[0]
+			raising(old, "not written")
+			b.ok(b.db.Model(raising(invoice, "replaced")).Association("Tags").Replace(raising(&Tag{ID: "y"}, "new")))
+			b.want("i: replaced", "y: new")
+			b.pending(old, "not written")
+			assert.Equal(b.t, 1, b.count(&InvoiceTag{}))
+		},
+		"delete unlinks many to many without writing either side": func(b *bench) {
+			tag := &Tag{ID: "x"}
+			invoice := &Invoice{ID: "i", Tags: []*Tag{tag}}
+			b.ok(b.db.Create(invoice).Error)
+			b.ok(b.db.Model(raising(invoice, "a")).Association("Tags").Delete(raising(tag, "b")))
+			b.want()
+			b.pending(invoice, "a")
+			b.pending(tag, "b")
+			assert.Zero(b.t, b.count(&InvoiceTag{}))
+		},
+		"clear sets the children's keys by condition": func(b *bench) {
+			buyer := &Buyer{ID: "b", Invoices: []*Invoice{{ID: "i"}}}
+			b.ok(b.db.Create(buyer).Error)
+			child := buyer.Invoices[0]
+			raising(child, "child")
+			b.ok(b.db.Model(raising(buyer, "parent")).Association("Invoices").Clear())
+			b.want()
+			b.pending(child, "child")
+			b.pending(buyer, "parent")
+			var found Invoice
+			b.ok(b.db.First(&found).Error)
+			assert.Nil(b.t, found.BuyerID)
+		},
+		"clear unscoped deletes the children by condition": func(b *bench) {
+			buyer := &Buyer{ID: "b", Invoices: []*Invoice{{ID: "i"}}}
+			b.ok(b.db.Create(buyer).Error)
+			child := raising(buyer.Invoices[0], "child")
+			b.ok(b.db.Model(buyer).Association("Invoices").Unscoped().Clear())
+			b.want()
+			b.pending(child, "child")
+			assert.Zero(b.t, b.count(&Invoice{}))
+		},
+		"a join table of one's own": func(b *bench) {
+			b.ok(b.db.SetupJoinTable(&Team{}, "Members", &Membership{}))
+			b.ok(b.db.Create(raising(&Team{ID: "t", Members: []*Buyer{raising(&Buyer{ID: "b"}, "member")}}, "team")).Error)
+			b.want("b: member", "t: team")
+			assert.Equal(b.t, 1, b.count(&Membership{}))
+		},
+		"an entry of a join table that is an aggregate": func(b *bench) {
+			b.ok(b.db.Create(raising(&Membership{TeamID: "t", BuyerID: "b"}, "joined")).Error)
+			b.want("t,b: joined")
+		},
+	})
+}

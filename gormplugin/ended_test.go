@@ -1,0 +1,115 @@
+package gormplugin_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// What is asked of a transaction that has ended, by what runs after its commit or by whoever kept the handle.
+func TestTransactionsThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	runCases(t, map[string]func(b *bench){
+		"a function after the commit ends the transaction once more": func(b *bench) {
+			tx := b.db.Begin()
+			b.ok(tx.Create(order("1", "a")).Error)
+			b.ok(b.plugin.AfterCommit(tx, func() {
+				assert.ErrorIs(b.t, tx.Session(&gorm.Session{}).Rollback().Error, sql.ErrTxDone)
+				assert.ErrorIs(b.t, tx.Session(&gorm.Session{}).Commit().Error, sql.ErrTxDone)
+			}))
+			b.ok(tx.Commit().Error)
+			b.want("1: a")
+		},
+		"a listener ends the transaction once more": func(b *bench) {
+			tx := b.db.Begin()
+			b.plugin.OnCommit(func([]string) { assert.ErrorIs(b.t, tx.Session(&gorm.Session{}).Rollback().Error, sql.ErrTxDone) })
+			b.ok(tx.Create(order("1", "a")).Error)
+			b.ok(tx.Commit().Error)
+			b.want("1: a")
+		},
+		"everything after the commit": func(b *bench) {
+			tx := b.db.Begin()
+			b.ok(tx.Commit().Error)
+			b.nothingGoesInto(tx)
+		},
+		"everything after the rollback": func(b *bench) {
+			tx := b.db.Begin()
+			b.ok(tx.Rollback().Error)
+			b.nothingGoesInto(tx)
+		},
+		"everything in a function after the commit": func(b *bench) {
+			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+				return u.AfterCommit(func() { b.nothingGoesInto(u.DB) })
+			}))
+		},
+		"a statement that rolls back":                          func(b *bench) { b.endedBy(b.db, "ROLLBACK") },
+		"a statement that commits":                             func(b *bench) { b.endedBy(b.db, "COMMIT") },
+		"a statement that rolls back, where they are prepared": func(b *bench) { b.endedBy(b.db.Session(&gorm.Session{PrepareStmt: true}), "rollback;") },
+		"a statement that rolls back a transaction without events": func(b *bench) {
+			b.not(outbox.SQLite, "its driver minds by itself")
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Exec("ROLLBACK").Error }))
+		},
+		"a function after the commit panics": func(b *bench) {
+			var ran []string
+			o := order("1", "a")
+			require.PanicsWithValue(b.t, "boom", func() {
+				_ = uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+					b.ok(u.AfterCommit(func() { ran = append(ran, "first") }))
+					b.ok(u.AfterCommit(func() { panic("boom") }))
+					b.ok(u.AfterCommit(func() { ran = append(ran, "third") }))
+					return u.DB.Create(o).Error
+				})
+			})
+			assert.Equal(b.t, []string{"first", "third"}, ran)
+			b.settled()
+			b.want("1: a")
+			b.pending(o)
+		},
+		"a listener panics": func(b *bench) {
+			ran := false
+			o := order("1", "a")
+			b.plugin.OnCommit(func([]string) { panic("boom") })
+			require.PanicsWithValue(b.t, "boom", func() {
+				_ = uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+					b.ok(u.AfterCommit(func() { ran = true }))
+					return u.DB.Create(o).Error
+				})
+			})
+			assert.True(b.t, ran)
+			b.settled()
+			b.want("1: a")
+			b.pending(o)
+		},
+	})
+}
+
+// nothingGoesInto wants an error for all that would be lost without a word in a transaction that has ended.
+func (b *bench) nothingGoesInto(tx *gorm.DB) {
+	b.t.Helper()
+	o := order("1", "a")
+	require.ErrorIs(b.t, uow.Publish(tx, Happened{"late"}), uow.ErrNoTransaction)
+	require.ErrorIs(b.t, uow.Track(tx, o), uow.ErrNoTransaction)
+	require.ErrorIs(b.t, b.plugin.AfterCommit(tx, func() { b.t.Error("run") }), uow.ErrNoTransaction)
+	require.Error(b.t, tx.Session(&gorm.Session{}).Create(o).Error)
+	b.pending(o, "a")
+	b.want()
+}
+
+// endedBy ends a transaction by a statement. Its events must not be written outside of it.
+func (b *bench) endedBy(db *gorm.DB, statement string) {
+	b.t.Helper()
+	b.not(outbox.SQLServer, "its driver refuses a transaction that ends so")
+	o := order("1", "a")
+	require.ErrorContains(b.t, db.Transaction(func(tx *gorm.DB) error {
+		b.ok(tx.Create(o).Error)
+		return tx.Exec(statement).Error
+	}), "ended by an SQL statement")
+	b.want()
+	b.pending(o, "a")
+}

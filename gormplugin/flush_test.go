@@ -1,0 +1,160 @@
+package gormplugin
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+type flushed struct {
+	OrderID string `json:"order_id"`
+}
+
+// counted counts in package variables how often it was encoded: tests with it are not parallel.
+type counted struct{ N int }
+
+var encoded int
+
+func (c counted) MarshalJSON() ([]byte, error) {
+	encoded++
+	return strconv.AppendInt(nil, int64(c.N), 10), nil
+}
+
+type flushOrder struct{ uow.Aggregate }
+
+func newFlushPlugin(t testing.TB) *Plugin {
+	t.Helper()
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[flushed](events, envelope.Published())
+	envelope.Register[counted](events, envelope.Published())
+	p := New(events, outbox.Routing{External: []outbox.Route{{Broker: "partner"}}})
+	require.NoError(t, p.check())
+	return p
+}
+
+// inserts takes statements, as a database does.
+type inserts struct {
+	each func(args []any)
+}
+
+func (i *inserts) ExecContext(_ context.Context, _ string, args ...any) (sql.Result, error) {
+	if i.each != nil {
+		i.each(args)
+	}
+	return driver.RowsAffected(1), nil
+}
+
+// commitOf does what a commit does, without GORM and without a database: n aggregates with one event each.
+func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrder, raise func(i int) any, database outbox.Execer) {
+	t.Helper()
+	inserter, err := p.inserter(dialect)
+	require.NoError(t, err)
+	var (
+		journal   uow.Journal
+		inherited envelope.Context
+	)
+	for i := range orders {
+		orders[i].Raise(raise(i))
+		recorder, _ := uow.RecorderOf(reflect.ValueOf(&orders[i]).Elem())
+		require.NoError(t, journal.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-" + strconv.Itoa(i)}, &inherited))
+	}
+	flush := journal.Collect()
+	require.Len(t, flush, len(orders))
+	brokers, err := p.write(t.Context(), inserter, database, flush)
+	require.NoError(t, err)
+	require.Equal(t, []string{"default", "partner"}, brokers)
+	journal.Committed(flush)
+}
+
+// Every statement keeps within what its database takes, and none is shorter than it must be.
+func TestStatementsKeepTheLimits(t *testing.T) {
+	t.Parallel()
+	const columns = 16
+	for dialect, limit := range map[outbox.Dialect]struct{ parameters, rows int }{
+		outbox.Postgres:  {65535, 500},
+		outbox.SQLite:    {32766, 500},
+		outbox.SQLServer: {2098, 125},
+	} {
+		for _, events := range []int{1, 62, 63, 250, 251, 500, 501, 1250} {
+			t.Run(fmt.Sprintf("%s/%d", dialect, events), func(t *testing.T) {
+				t.Parallel()
+				var rows []int
+				database := &inserts{each: func(args []any) {
+					require.LessOrEqual(t, len(args), limit.parameters)
+					rows = append(rows, len(args)/columns)
+				}}
+				commitOf(t, newFlushPlugin(t), dialect, make([]flushOrder, events), func(int) any { return flushed{"1"} }, database)
+				require.LessOrEqual(t, slices.Max(rows), limit.rows)
+				total := 0
+				for _, n := range rows {
+					total += n
+				}
+				require.Equal(t, 2*events, total, "one row per broker")
+				require.Len(t, rows, (2*events+limit.rows-1)/limit.rows, "as few statements as the limits allow")
+			})
+		}
+	}
+}
+
+// A flush encodes as it goes: no more than 1,000 rows are held.
+func TestAFlushHoldsFewRows(t *testing.T) { // not parallel: see counted
+	const events = 5000
+	encoded = 0
+	written, most := 0, 0
+	database := &inserts{each: func(args []any) {
+		most = max(most, 2*encoded-written)
+		written += len(args) / 16
+	}}
+	commitOf(t, newFlushPlugin(t), outbox.Postgres, make([]flushOrder, events), func(i int) any { return counted{i} }, database)
+	require.Equal(t, 2*events, written)
+	require.Equal(t, 1000, most)
+}
+
+// What is allocated to write one event for two brokers, up to the statement: message, JSON in two forms, rows, and the
+// arguments of the statement.
+func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests would be counted too
+	NeedExactAllocations(t)
+	p := newFlushPlugin(t)
+	inserter, err := p.inserter(outbox.Postgres)
+	require.NoError(t, err)
+	var (
+		order   flushOrder
+		journal uow.Journal
+		ctx     = t.Context()
+	)
+	order.Raise(flushed{"1"})
+	recorder, _ := uow.RecorderOf(reflect.ValueOf(&order).Elem())
+	require.NoError(t, journal.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{}))
+	allocations := testing.AllocsPerRun(1000, func() {
+		if _, err := p.write(ctx, inserter, &inserts{}, journal.Collect()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	require.Equal(t, 34, int(allocations))
+}
+
+// A transaction of 100,000 aggregates costs of each what one of 1,000 does.
+func TestAllocationsAreLinear(t *testing.T) { // not parallel, as other tests would be counted too
+	NeedExactAllocations(t)
+	p := newFlushPlugin(t)
+	perAggregate := func(n int) float64 {
+		total := testing.AllocsPerRun(1, func() {
+			commitOf(t, p, outbox.Postgres, make([]flushOrder, n), func(int) any { return flushed{"1"} }, &inserts{})
+		})
+		return total / float64(n)
+	}
+	few, many := perAggregate(1000), perAggregate(100_000)
+	t.Logf("allocations per aggregate: %.3f and %.3f", few, many)
+	require.InEpsilon(t, few, many, 0.01)
+}

@@ -1,0 +1,210 @@
+package gormplugin_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// hooked is an aggregate that does act at one hook.
+func hooked(id, at string, act func(h *Hooked, tx *gorm.DB) error) *Hooked {
+	h := &Hooked{ID: id}
+	h.Act = func(stage string, tx *gorm.DB) error {
+		if stage == at {
+			return act(h, tx)
+		}
+		return nil
+	}
+	return h
+}
+
+// writes are the statements and the hooks that each of them runs.
+var writes = map[string]struct {
+	hooks []string
+	write func(db *gorm.DB, h *Hooked) *gorm.DB
+}{
+	"create": {[]string{"BeforeSave", "BeforeCreate", "AfterCreate", "AfterSave"}, func(db *gorm.DB, h *Hooked) *gorm.DB {
+		return db.Create(h)
+	}},
+	"update": {[]string{"BeforeSave", "BeforeUpdate", "AfterUpdate", "AfterSave"}, func(db *gorm.DB, h *Hooked) *gorm.DB {
+		return db.Model(h).Update("note", "x")
+	}},
+	"delete": {[]string{"BeforeDelete", "AfterDelete"}, func(db *gorm.DB, h *Hooked) *gorm.DB { return db.Delete(h) }},
+}
+
+// There is a row to update or delete.
+func (b *bench) prepare(write, id string) {
+	b.t.Helper()
+	if write != "create" {
+		b.ok(b.db.Create(&Hooked{ID: id}).Error)
+	}
+}
+
+// Whatever a hook of any statement does: raise, fail, panic, and with or without a transaction of GORM's.
+func TestEveryHook(t *testing.T) {
+	t.Parallel()
+	cases := map[string]func(b *bench){}
+	for write, w := range writes {
+		for _, hook := range w.hooks {
+			at := hook + " of a " + write
+			for suffix, session := range map[string]*gorm.Session{"": {}, ", no default transaction": {SkipDefaultTransaction: true}} {
+				cases[at+" raises"+suffix] = func(b *bench) {
+					b.prepare(write, "1")
+					h := hooked("1", hook, func(h *Hooked, _ *gorm.DB) error {
+						raising(h, "hook")
+						return nil
+					})
+					b.ok(w.write(b.db.Session(session), raising(h, "before")).Error)
+					b.want("1: before", "1: hook")
+					b.pending(h)
+				}
+				cases[at+" fails"+suffix] = func(b *bench) {
+					b.prepare(write, "1")
+					h := hooked("1", hook, func(h *Hooked, _ *gorm.DB) error {
+						raising(h, "hook")
+						return errRefused
+					})
+					before := b.count(&Hooked{})
+					require.ErrorIs(b.t, w.write(b.db.Session(session), raising(h, "before")).Error, errRefused)
+					b.want()
+					b.pending(h, "before", "hook")
+					assert.Equal(b.t, before, b.count(&Hooked{}))
+				}
+				cases[at+" panics"+suffix] = func(b *bench) {
+					b.prepare(write, "1")
+					h := raising(hooked("1", hook, func(*Hooked, *gorm.DB) error { panic("boom") }), "before")
+					before := b.count(&Hooked{})
+					assert.PanicsWithValue(b.t, "boom", func() {
+						if session.SkipDefaultTransaction {
+							w.write(b.db.Session(session), h)
+							return
+						}
+						// In a transaction of GORM's own making such a panic leaks the connection, with the plugin or without.
+						_ = b.db.Transaction(func(tx *gorm.DB) error { return w.write(tx, h).Error })
+					})
+					b.settled() // first, for what follows would wait for the connection
+					b.want()
+					b.pending(h, "before")
+					assert.Equal(b.t, before, b.count(&Hooked{}))
+				}
+			}
+		}
+	}
+	runCases(t, cases)
+}
+
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	runCases(t, map[string]func(b *bench){
+		"a hook publishes": func(b *bench) {
+			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error { return uow.Publish(tx, Happened{"published"}) })
+			b.ok(b.db.Create(raising(h, "raised")).Error)
+			b.want("1: raised", ": published")
+		},
+		"a hook before the statement publishes": func(b *bench) {
+			h := hooked("1", "BeforeCreate", func(_ *Hooked, tx *gorm.DB) error { return uow.Publish(tx, Happened{"published"}) })
+			b.ok(b.db.Create(raising(h, "raised")).Error)
+			b.want("1: raised", ": published")
+		},
+		"a hook publishes without a default transaction": func(b *bench) {
+			h := hooked("1", "BeforeCreate", func(_ *Hooked, tx *gorm.DB) error { return uow.Publish(tx, Happened{"published"}) })
+			b.ok(b.db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(h).Error)
+			b.want(": published")
+		},
+		"a hook publishes and then the statement fails": func(b *bench) {
+			b.ok(b.db.Create(&Hooked{ID: "1"}).Error)
+			h := hooked("1", "BeforeCreate", func(_ *Hooked, tx *gorm.DB) error { return uow.Publish(tx, Happened{"published"}) })
+			require.Error(b.t, b.db.Create(h).Error)
+			b.want()
+		},
+		"a hook writes another aggregate": func(b *bench) {
+			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error { return tx.Create(order("2", "other")).Error })
+			b.ok(b.db.Create(raising(h, "own")).Error)
+			b.want("1: own", "2: other")
+		},
+		"a hook writes another aggregate before the statement": func(b *bench) {
+			h := hooked("1", "BeforeSave", func(_ *Hooked, tx *gorm.DB) error { return tx.Create(order("2", "other")).Error })
+			b.ok(b.db.Save(raising(h, "own")).Error)
+			// Save tries an UPDATE with hooks, then inserts without them.
+			b.want("2: other", "1: own")
+		},
+		"a hook writes another aggregate that fails": func(b *bench) {
+			b.stored("2")
+			twin := order("2", "other")
+			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error { return tx.Create(twin).Error })
+			require.Error(b.t, b.db.Create(raising(h, "own")).Error)
+			b.want()
+			b.pending(h, "own")
+			b.pending(twin, "other")
+			assert.Zero(b.t, b.count(&Hooked{}))
+		},
+		"a hook writes another aggregate in a nested transaction that fails": func(b *bench) {
+			other := order("2", "other")
+			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error {
+				require.ErrorIs(b.t, tx.Transaction(func(tx *gorm.DB) error {
+					b.ok(tx.Create(other).Error)
+					return errRefused
+				}), errRefused)
+				return nil
+			})
+			b.ok(b.db.Create(raising(h, "own")).Error)
+			b.want("1: own")
+			b.pending(other, "other")
+		},
+		"a hook writes without a default transaction": func(b *bench) {
+			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error { return tx.Create(order("2", "other")).Error })
+			b.ok(b.db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(raising(h, "own")).Error)
+			b.want("1: own", "2: other")
+		},
+		"a hook writes and fails without a default transaction": func(b *bench) {
+			h := hooked("1", "AfterCreate", func(_ *Hooked, tx *gorm.DB) error {
+				b.ok(tx.Create(order("2", "other")).Error)
+				return errRefused
+			})
+			require.ErrorIs(b.t, b.db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(raising(h, "own")).Error, errRefused)
+			b.want()
+			assert.Zero(b.t, b.orders())
+			b.pending(h, "own")
+		},
+		"a hook updates its own aggregate": func(b *bench) {
+			h := hooked("1", "AfterCreate", func(h *Hooked, tx *gorm.DB) error {
+				return tx.Model(raising(h, "hook")).UpdateColumn("note", "x").Error
+			})
+			b.ok(b.db.Create(raising(h, "own")).Error)
+			b.want("1: own", "1: hook")
+		},
+		"a hook with a function for after the commit": func(b *bench) {
+			var ran []string
+			h := hooked("1", "AfterSave", func(_ *Hooked, tx *gorm.DB) error {
+				return b.plugin.AfterCommit(tx, func() { ran = append(ran, "committed") })
+			})
+			b.ok(b.db.Create(raising(h, "own")).Error)
+			assert.Equal(b.t, []string{"committed"}, ran)
+			b.want("1: own")
+		},
+		"hooks of a slice, one of which fails": func(b *bench) {
+			batch := []*Hooked{
+				hooked("1", "AfterCreate", func(h *Hooked, _ *gorm.DB) error { raising(h, "a"); return nil }),
+				hooked("2", "AfterCreate", func(*Hooked, *gorm.DB) error { return errRefused }),
+			}
+			require.ErrorIs(b.t, b.db.Create(batch).Error, errRefused)
+			b.want()
+			b.pending(batch[0], "a")
+			assert.Zero(b.t, b.count(&Hooked{}))
+		},
+		"hooks of a slice that all raise": func(b *bench) {
+			raise := func(h *Hooked, _ *gorm.DB) error { raising(h, "hook"); return nil }
+			b.ok(b.db.Create([]*Hooked{hooked("1", "AfterCreate", raise), hooked("2", "AfterCreate", raise)}).Error)
+			b.want("1: hook", "2: hook")
+		},
+		"hooks skipped, capture not": func(b *bench) {
+			h := hooked("1", "AfterCreate", func(h *Hooked, _ *gorm.DB) error { raising(h, "hook"); return nil })
+			b.ok(b.db.Session(&gorm.Session{SkipHooks: true}).Create(raising(h, "own")).Error)
+			b.want("1: own")
+		},
+	})
+}

@@ -1,0 +1,85 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// ClassOperator is the class in [LastError] of a row that an operator has abandoned.
+const ClassOperator = "operator"
+
+// For makes a filter ready for an action of an [Operator], which its store calls by the given name: it fills in the
+// statuses where the filter names none, and brings message ids to their canonical form. It refuses what cannot be meant:
+// a limit below 1, a status that the action is not for, a message id that is no UUID, a time range that is empty, and text
+// that no row can hold.
+func (f Filter) For(action string, limit int, statuses ...Status) (Filter, error) {
+	var problems []error
+	refuse := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf(action+": "+format, args...))
+	}
+	if limit < 1 {
+		refuse("the limit is %d: it must be at least 1", limit)
+	}
+	for _, status := range f.Statuses {
+		switch {
+		case !status.Valid():
+			refuse("there is no status %q: the statuses are %q", status, Statuses())
+		case !slices.Contains(statuses, status):
+			refuse("rows that are %s are not for it: only rows that are %s", status, words(statuses))
+		}
+	}
+	ids := make([]string, len(f.MessageIDs))
+	for i, text := range f.MessageIDs {
+		id, err := uuid.Parse(text)
+		if err != nil {
+			refuse("message id %q is no UUID", text)
+		}
+		ids[i] = id.String()
+	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		refuse("nothing lies between since %s and until %s", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339))
+	}
+	for _, field := range []struct{ name, value string }{
+		{"broker", f.Broker}, {"type", f.Type}, {"key", f.Key}, {"error class", f.ErrorClass},
+	} {
+		if strings.ContainsRune(field.value, 0) || !utf8.ValidString(field.value) {
+			refuse("the %s %q is no text that a row can hold", field.name, field.value)
+		}
+	}
+	if len(f.Statuses) == 0 {
+		f.Statuses = statuses
+	}
+	f.MessageIDs = ids
+	return f, errors.Join(problems...)
+}
+
+func words(statuses []Status) string {
+	names := make([]string, len(statuses))
+	for i, status := range statuses {
+		names[i] = string(status)
+	}
+	return strings.Join(names, ", ")
+}
+
+// TypePattern splits Type: exact is the type itself, or prefix the beginning when it ends with "*". Both are empty where
+// every type matches.
+func (f Filter) TypePattern() (exact, prefix string) {
+	if prefix, ok := strings.CutSuffix(f.Type, "*"); ok {
+		return "", prefix
+	}
+	return f.Type, ""
+}
+
+// OperatorError is the last_error of a row that an operator abandons: why, when, and after how many attempts.
+func OperatorError(reason string, at time.Time, attempts int) string {
+	if reason == "" {
+		reason = "abandoned by an operator, who gave no reason"
+	}
+	return LastError{Class: ClassOperator, Message: reason, At: at.UTC(), Attempt: attempts}.encode()
+}

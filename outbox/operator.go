@@ -1,0 +1,64 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// A Filter selects rows for an operator. Its conditions are joined by AND; a zero field matches everything. Broker, status
+// and message id are looked up; every other condition is tried on each row that these leave, and for published rows that
+// may be most of the table. Rows are looked for before any lock is taken, so a slow search holds up no delivery.
+type Filter struct {
+	// Broker that the rows are for.
+	Broker string
+	// Statuses of the rows. Empty: those that the action is for.
+	Statuses []Status
+	// Type is an event type on the wire, or the beginning of some when it ends with "*". Nothing else in it is a wildcard.
+	Type string
+	// Key is an ordering key.
+	Key string
+	// MessageIDs of the rows, in text form. Empty: any.
+	MessageIDs []string
+	// ErrorClass is the class in last_error.
+	ErrorClass string
+	// Since and Until bound created_at: from Since on, before Until.
+	Since, Until time.Time
+}
+
+// An Operator repairs by hand. Each call changes a bounded number of rows, oldest first, in transactions that keep clear of
+// claims, and returns how many; call it again until it returns less than limit. Rows that a worker has in hand are left
+// alone, also when their lease has run out: the next claim recovers those.
+//
+// What comes back takes its old place: a row that is requeued or replayed holds the later open rows of its ordering key
+// until it is done, and is itself held by the earlier ones. What was delivered meanwhile stays delivered, and what a worker
+// has in hand at that moment may be delivered beside it.
+//
+// An error names what was refused: a limit below 1, a status that the action is not for, a message id that is no UUID.
+type Operator interface {
+	// Requeue makes failed and abandoned rows, and pending ones that wait for a time, claimable at once with a fresh budget of
+	// attempts: it resets attempts, crashes, the backoff and available_at. last_error stays until the next failure, and
+	// expires_at stays: a row whose time to live has passed is abandoned again. A key that parked behind an abandoned row goes
+	// on when that row is requeued and done; one that parked behind another row stays parked.
+	Requeue(ctx context.Context, filter Filter, limit int) (int, error)
+	// Replay makes published rows pending again, with a fresh budget of attempts. They are delivered under the same message id.
+	// broker_message_id stays until the next delivery.
+	Replay(ctx context.Context, filter Filter, limit int) (int, error)
+	// Abandon gives up pending and failed rows. reason goes into last_error, with the class "operator". Their keys go on, also
+	// where an abandoned row would park them.
+	Abandon(ctx context.Context, filter Filter, reason string, limit int) (int, error)
+	// Matches counts the rows that a filter selects, of any status where it names none, up to limit. An action changes no more
+	// than those: it leaves out rows in hand, and Requeue pending rows that wait for nothing.
+	Matches(ctx context.Context, filter Filter, limit int) (int, error)
+	// ReleaseKey lets a key go on that parked behind an abandoned row, without that row. ok is false when it did not park.
+	ReleaseKey(ctx context.Context, broker, key string) (ok bool, err error)
+	// ParkedKeys lists the keys that wait for an operator, oldest first, up to limit; of all brokers where broker is empty.
+	ParkedKeys(ctx context.Context, broker string, limit int) ([]ParkedKey, error)
+}
+
+// A ParkedKey waits behind an abandoned row.
+type ParkedKey struct {
+	Broker, Key string
+	// MessageID of the abandoned row.
+	MessageID string
+	Since     time.Time
+}

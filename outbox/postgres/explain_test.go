@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// planNode is one node of a plan, as EXPLAIN (FORMAT JSON) prints it.
+type planNode struct {
+	Type       string  `json:"Node Type"`
+	Relation   string  `json:"Relation Name"`
+	Index      string  `json:"Index Name"`
+	Rows       float64 `json:"Actual Rows"`
+	Loops      float64 `json:"Actual Loops"`
+	Filtered   float64 `json:"Rows Removed by Filter"`
+	Rechecked  float64 `json:"Rows Removed by Index Recheck"`
+	HeapReads  float64 `json:"Heap Fetches"`
+	WALRecords int     `json:"WAL Records"`
+	WALImages  int     `json:"WAL FPI"`
+	WALBytes   int     `json:"WAL Bytes"`
+	Plans      []planNode
+}
+
+// walk calls f for a node and all below it.
+func (n *planNode) walk(f func(*planNode)) {
+	f(n)
+	for i := range n.Plans {
+		n.Plans[i].walk(f)
+	}
+}
+
+// indexes lists the indexes that a plan reads, sorted.
+func (n *planNode) indexes() []string {
+	var names []string
+	n.walk(func(n *planNode) {
+		if n.Index != "" {
+			names = append(names, n.Index)
+		}
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// read is how many rows of a table a plan has read, thrown away ones included.
+func (n *planNode) read(table string) int {
+	var rows float64
+	n.walk(func(n *planNode) {
+		if n.Relation == table && strings.HasSuffix(n.Type, "Scan") {
+			rows += (n.Rows + n.Filtered + n.Rechecked) * n.Loops
+		}
+	})
+	return int(rows)
+}
+
+// whole lists the nodes that read a table from end to end.
+func (n *planNode) whole() []string {
+	var tables []string
+	n.walk(func(n *planNode) {
+		if n.Type == "Seq Scan" {
+			tables = append(tables, n.Relation)
+		}
+	})
+	return tables
+}
+
+// quadratic reports whether a plan goes through one list for each entry of another: the inner side of a nested loop has no
+// index.
+func (n *planNode) quadratic() bool {
+	found := false
+	n.walk(func(n *planNode) {
+		if n.Type == "Nested Loop" && len(n.Plans) > 1 {
+			inner := n.Plans[1]
+			for (inner.Type == "Materialize" || inner.Type == "Memoize") && len(inner.Plans) > 0 {
+				inner = inner.Plans[0]
+			}
+			found = found || slices.Contains([]string{"CTE Scan", "Seq Scan", "Function Scan", "Subquery Scan"}, inner.Type)
+		}
+	})
+	return found
+}
+
+// explainAnalyze executes a statement within the transaction under way and takes back what it did. Its arguments are SQL
+// literals, so that the plan does not depend on a driver.
+func explainAnalyze(t *testing.T, conn *pgx.Conn, text, args, settings string) *planNode {
+	t.Helper()
+	exec(t, conn, "PREPARE planned AS "+text)
+	defer exec(t, conn, "DEALLOCATE planned")
+	exec(t, conn, "SAVEPOINT explained")
+	defer exec(t, conn, "ROLLBACK TO explained")
+	if settings != "" {
+		exec(t, conn, readSQL(settings, ""))
+	}
+	return explainExecute(t, conn, args)
+}
+
+// explainExecute executes the prepared statement "planned".
+func explainExecute(t *testing.T, conn *pgx.Conn, args string) *planNode {
+	t.Helper()
+	if args != "" {
+		args = "(" + args + ")"
+	}
+	var text string
+	require.NoError(t, conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, WAL, COSTS OFF, TIMING OFF, FORMAT JSON) EXECUTE planned"+args,
+		pgx.QueryExecModeSimpleProtocol).Scan(&text))
+	var plans []struct{ Plan planNode }
+	require.NoError(t, json.Unmarshal([]byte(text), &plans))
+	require.Len(t, plans, 1)
+	return &plans[0].Plan
+}
+
+// repeated is an array literal.
+func repeated(value string, n int) string {
+	return "ARRAY[" + strings.TrimSuffix(strings.Repeat(value+", ", n), ", ") + "]"
+}

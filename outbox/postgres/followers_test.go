@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// A million rows wait behind one that failed, and vacuum never comes. Once they are out of the way, a claim of another key in
+// the same lane reads its own rows and no more, dead entries of the index included.
+func TestMillionFollowers(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("writes a million rows")
+	}
+	const followers, batch = 1_000_000, 500
+	store := openStore(t, testenv.Postgres(t), "followers")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	exec := func(text string, args ...any) {
+		t.Helper()
+		_, err := store.pool.Exec(t.Context(), text, args...)
+		require.NoError(t, err, text)
+	}
+	exec("ALTER TABLE followers SET UNLOGGED")
+	exec("ALTER TABLE followers SET (autovacuum_enabled = false)")
+	exec(`INSERT INTO followers (message_id, target_broker, stream, type, ordering_key, payload)
+		SELECT lpad(to_hex(i), 32, '0')::uuid, 'b', 's', 't', 'head', '' FROM generate_series(0, $1::int) AS i`, followers)
+	claim := &outbox.Claim{Broker: "b", Limit: 1, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
+	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM followers LIMIT 1").Scan(&claim.Lane))
+	exchanged, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	require.Len(t, exchanged.Batch.Messages, 1)
+	_, err = store.Exchange(t.Context(), &outbox.Settlement{Lease: exchanged.Batch.Lease, Other: []outbox.Outcome{
+		{ID: exchanged.Batch.Lease.FirstID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
+	}}, nil)
+	require.NoError(t, err)
+
+	claim.Limit = batch
+	parked := 0
+	for range 1000 { // as a worker does that finds nothing but waiting rows
+		exchanged, err := store.Exchange(t.Context(), nil, claim)
+		require.NoError(t, err)
+		require.Empty(t, exchanged.Batch.Messages)
+		n, err := store.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: claim.Lane, Window: 4000})
+		require.NoError(t, err)
+		if n == 0 && exchanged.Batch.Seen == 0 {
+			break
+		}
+		parked += n
+	}
+	require.Equal(t, followers+1, parked)
+
+	// Rows of other keys, in the same lane.
+	exec(`INSERT INTO followers (message_id, target_broker, stream, type, ordering_key, payload)
+		SELECT gen_random_uuid(), 'b', 's', 't', 'other-' || i, convert_to(repeat('x', 500), 'UTF8') FROM generate_series(1, 20000) AS i
+		 WHERE get_byte(decode(md5('other-' || i), 'hex'), 0) & 3 = $1 LIMIT 2 * $2`, claim.Lane, batch)
+	tx, err := store.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(t.Context())
+	bearings := store.water.take("b", claim.Lane, time.Now())
+	_, err = tx.Exec(t.Context(), store.sql.tryLock, laneLock("b", claim.Lane))
+	require.NoError(t, err)
+	counted := func() (n [3]int) { // what this session has done and not reported yet
+		t.Helper()
+		require.NoError(t, tx.QueryRow(t.Context(), `SELECT pg_stat_get_xact_tuples_updated('followers'::regclass)
+			, pg_stat_get_xact_tuples_returned('followers_open'::regclass), pg_stat_get_xact_blocks_fetched('followers_open'::regclass)`).
+			Scan(&n[0], &n[1], &n[2]))
+		return n
+	}
+	before := counted()
+	_, err = tx.Exec(t.Context(), store.sql.claimOrdered, "b", claim.Lane, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6),
+		bearings.floor, bearings.sibling, bearings.reopened)
+	require.NoError(t, err)
+	after := counted()
+	assert.Equal(t, batch, after[0]-before[0], "rows claimed")
+	assert.LessOrEqual(t, after[1]-before[1], 2*batch, "entries of the index that were read")
+	assert.LessOrEqual(t, after[2]-before[2], 100, "pages of the index that were read")
+	t.Logf("entries of the index read: %d, pages: %d", after[1]-before[1], after[2]-before[2])
+}

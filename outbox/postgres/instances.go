@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var _ outbox.Registry = (*Store)(nil)
+
+// Heartbeat implements outbox.Registry.
+func (s *Store) Heartbeat(ctx context.Context, instance outbox.Instance) error {
+	work, err := json.Marshal(append([]outbox.Work{}, instance.Work...)) // none is an empty list, not null
+	if err != nil {
+		return fmt.Errorf("postgres: encode the work of instance %q: %w", instance.Name, err)
+	}
+	if err := s.instance(ctx, s.sql.heartbeat, instance.ID.String(), storable(instance.Name), storable(instance.Host),
+		instance.PID, storable(instance.Version), string(work)); err != nil {
+		return fmt.Errorf("postgres: enter instance %q in %s_instances: %w", instance.Name, s.table, err)
+	}
+	return nil
+}
+
+// Leave implements outbox.Registry.
+func (s *Store) Leave(ctx context.Context, id uuid.UUID) error {
+	if err := s.instance(ctx, s.sql.leave, id.String()); err != nil {
+		return fmt.Errorf("postgres: remove an instance from %s_instances: %w", s.table, err)
+	}
+	return nil
+}
+
+func (s *Store) instance(ctx context.Context, text string, args ...any) error {
+	return s.transaction(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, text, args...)
+		return err
+	})
+}
+
+// Instances implements outbox.Registry.
+func (s *Store) Instances(ctx context.Context) ([]outbox.Instance, error) {
+	var instances []outbox.Instance
+	err := s.transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, s.sql.forgetInstances); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, s.sql.instances)
+		if err != nil {
+			return err
+		}
+		instances, err = pgx.CollectRows(rows, readInstance)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("postgres: list %s_instances: %w", s.table, err)
+	}
+	return instances, nil
+}
+
+func readInstance(row pgx.CollectableRow) (outbox.Instance, error) {
+	var (
+		i        outbox.Instance
+		id, work string
+	)
+	err := row.Scan(&id, &i.Name, &i.Host, &i.PID, &i.Version, &i.StartedAt, &i.SeenAt, &work)
+	if err != nil {
+		return i, err
+	}
+	if i.ID, err = uuid.Parse(id); err != nil {
+		return i, err
+	}
+	if err := json.Unmarshal([]byte(work), &i.Work); err != nil {
+		return i, fmt.Errorf("the work of instance %q (%s) cannot be read: %w", i.Name, id, err)
+	}
+	if len(i.Work) == 0 {
+		i.Work = nil
+	}
+	i.StartedAt, i.SeenAt = i.StartedAt.UTC(), i.SeenAt.UTC()
+	return i, nil
+}

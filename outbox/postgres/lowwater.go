@@ -1,0 +1,243 @@
+package postgres
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// lowWater remembers below which id a lane holds nothing open, so that claims begin there. Finished rows leave entries in the
+// claim's index that only vacuum removes; while some old transaction holds vacuum back, a claim that began at the lane's
+// first id would go through all of them, more from second to second.
+//
+// A mark must never stand above a row that is open or can become so. What stands below it, by claims A, B and C in this order:
+//
+//   - A sees x as the first open row of the lane. Then the transactions are listed that may have taken an id and are under
+//     way. Ids are handed out in ascending order, and x is there: who holds an id below x has taken it before, and is on the
+//     list or has ended.
+//   - B lists them again, and none of the first list is there: all rows below x are visible from now on, or will never be.
+//     (B is not needed where the first list is empty.)
+//   - C sees y as the first open row. The mark is the lower one of x and y: of the rows below it none can come, and none is open.
+//   - Whoever makes a row open again counts that in the same transaction. A claim compares the count with the one under which
+//     the mark was learned, in the same snapshot in which it reads rows, and does without the mark when they differ.
+//
+// Rows that somebody makes open without counting, or inserts with an id of the past, are found by a full look now and then.
+type lowWater struct {
+	mu    sync.Mutex
+	lanes map[laneKey]*waterLine
+	look  map[string]time.Time // by broker: when the next look for ready lanes must be a full one
+	every int                  // marksEvery, but for tests
+}
+
+// laneKey names the lanes of all classes that hold the same keys.
+type laneKey struct {
+	broker string
+	lane   int
+}
+
+// waterLine is what is known of a lane. The parts for each class are independent of each other.
+type waterLine struct {
+	reopened int64
+	class    [outbox.Classes]waterMark
+}
+
+type waterMark struct {
+	floor     int64 // nothing is open below
+	last      int64 // the highest id that was claimed
+	claims    int
+	parked    bool      // many entries have just become useless
+	full      time.Time // when the next claim must look at the whole lane
+	candidate *candidate
+}
+
+// candidate is a mark in the making.
+type candidate struct {
+	id      int64
+	writers []string // that must end before
+	settled bool     // they have
+}
+
+const (
+	// noFloor is below every id.
+	noFloor = math.MinInt64
+	// marksEvery is how many claims pass between two lists of writers.
+	marksEvery = 16
+	// fullEvery is the time between two full looks; more where they take long, so that they stay a fiftieth of the time.
+	fullEvery     = 10 * time.Second
+	fullLookShare = 50
+)
+
+// bearings are what a claim knows before it is made.
+type bearings struct {
+	reopened       int64
+	floor, sibling int64
+	full           bool
+	list           bool // writers afterwards
+	last           int64
+	candidate      *candidate
+	settled        bool // the candidate was, before the claim
+	began          time.Time
+}
+
+// sighting is what a claim has seen.
+type sighting struct {
+	busy     bool // somebody else had the lane, nothing was seen
+	reopened int64
+	first    *int64 // the first open row; nil = there is none
+	told     bool   // first means something
+	last     int64  // the highest id that was claimed
+	listed   bool
+	writers  []string
+}
+
+func (w *lowWater) line(broker string, lane int) *waterLine {
+	key := laneKey{broker, lane % outbox.Lanes}
+	line := w.lanes[key]
+	if line == nil {
+		if w.lanes == nil {
+			w.lanes, w.look = map[laneKey]*waterLine{}, map[string]time.Time{}
+		}
+		line = &waterLine{}
+		line.forget(0)
+		w.lanes[key] = line
+	}
+	return line
+}
+
+// forget drops all marks.
+func (l *waterLine) forget(reopened int64) {
+	l.reopened = reopened
+	for class := range l.class {
+		l.class[class].floor, l.class[class].candidate = noFloor, nil
+	}
+}
+
+// take is called before a claim.
+func (w *lowWater) take(broker string, lane int, now time.Time) bearings {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := w.line(broker, lane)
+	class := outbox.Class(lane / outbox.Lanes)
+	mark := &line.class[class]
+	mark.claims++
+	every := w.every
+	if every == 0 {
+		every = marksEvery
+	}
+	if mark.full.IsZero() {
+		mark.full = now.Add(fullEvery)
+	}
+	b := bearings{
+		reopened: line.reopened, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.parked,
+		candidate: mark.candidate, settled: mark.candidate != nil && mark.candidate.settled, began: now,
+	}
+	mark.parked = false
+	switch class {
+	case outbox.ClassNormal:
+		b.sibling = line.class[outbox.ClassBackfill].floor
+	case outbox.ClassBackfill:
+		b.sibling = line.class[outbox.ClassNormal].floor
+	default:
+	}
+	if b.full {
+		b.floor, b.sibling = noFloor, noFloor
+	}
+	return b
+}
+
+// learn is called after a claim.
+func (w *lowWater) learn(broker string, lane int, b bearings, s sighting, now time.Time) {
+	if s.busy {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := w.line(broker, lane)
+	mark := &line.class[lane/outbox.Lanes]
+	mark.last = max(mark.last, s.last)
+	if b.full {
+		mark.full = nextFull(b.began, now)
+	}
+	if s.reopened != line.reopened {
+		line.forget(s.reopened)
+		return
+	}
+	if !s.told {
+		return
+	}
+	first := max(b.last, s.last) + 1 // of those that were there before the list was made
+	if s.first != nil {
+		first = *s.first
+	} else if first == 1 {
+		return
+	}
+	if first < mark.floor && b.full {
+		line.forget(s.reopened)
+		return
+	}
+	if c := mark.candidate; c != nil && c == b.candidate && b.settled {
+		mark.floor, mark.candidate = max(mark.floor, min(c.id, first)), nil
+	}
+	if s.listed {
+		mark.await(b, first, s.writers)
+	}
+}
+
+// await begins a mark, or looks whether the one in the making waits for anybody still.
+func (m *waterMark) await(b bearings, first int64, writers []string) {
+	prepared := slices.ContainsFunc(writers, func(name string) bool { return strings.HasPrefix(name, "-1/") })
+	switch c := m.candidate; {
+	case c == nil:
+		m.candidate = &candidate{id: first, writers: writers, settled: len(writers) == 0}
+	case c == b.candidate && !prepared: // else one that was on the list may have become this one
+		c.writers = slices.DeleteFunc(c.writers, func(name string) bool { return !slices.Contains(writers, name) })
+		c.settled = len(c.writers) == 0
+	}
+}
+
+// nextFull is when the next full look is due.
+func nextFull(began, now time.Time) time.Time {
+	return now.Add(max(fullEvery, fullLookShare*now.Sub(began)))
+}
+
+// parked is called when rows of a lane were taken out of the claim's way: many at a time, so that it is worth to move on soon.
+func (w *lowWater) parked(broker string, lane int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.line(broker, lane).class[lane/outbox.Lanes].parked = true
+}
+
+// floors are the marks of all lanes of a broker, for a look without a claim; full says that this one goes without them.
+func (w *lowWater) floors(broker string, now time.Time) (floors, reopened []int64, full bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	floors, reopened = make([]int64, outbox.Classes*outbox.Lanes), make([]int64, outbox.Classes*outbox.Lanes)
+	for lane := range floors {
+		line := w.line(broker, lane)
+		floors[lane], reopened[lane] = line.class[lane/outbox.Lanes].floor, line.reopened
+	}
+	due, known := w.look[broker]
+	if full = known && now.After(due); full {
+		for lane := range floors {
+			floors[lane] = noFloor
+		}
+	}
+	if !known {
+		w.look[broker] = now.Add(fullEvery)
+	}
+	return floors, reopened, full
+}
+
+// looked is called after a full look: the next claim of each lane that has work looks at all of it, too.
+func (w *lowWater) looked(broker string, lanes []int, began, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look[broker] = nextFull(began, now)
+	for _, lane := range lanes {
+		w.line(broker, lane).class[lane/outbox.Lanes].full = began
+	}
+}

@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// TestFindPlans: an operator's search reads no more than the indexes that its broker and statuses call for.
+func TestFindPlans(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	store := openStore(t, dsn, "searched")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	exec(t, conn, fill("searched", 40000, "published"))
+	exec(t, conn, fill("searched", 4000, "pending"))
+	exec(t, conn, "UPDATE searched SET parked = true WHERE id % 10 = 0 AND status = 'pending'")
+	exec(t, conn, "UPDATE searched SET status = 'abandoned', finished_at = created_at WHERE id % 10 = 1 AND status = 'pending'")
+	exec(t, conn, "ANALYZE searched")
+	exec(t, conn, "SET plan_cache_mode = force_custom_plan")
+	for name, c := range map[string]struct {
+		args string
+		want []string
+	}{
+		"requeue":     {"'b', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100", []string{"searched_abandoned", "searched_open", "searched_parked"}},
+		"requeue all": {"'', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100", []string{"searched_abandoned", "searched_open", "searched_parked"}},
+		"abandoned":   {"'b', '{abandoned}', 't', '', 'key-1', '{}', 'permanent', '2026-01-01', '2026-02-01', true, 100", []string{"searched_abandoned"}},
+		"failed":      {"'b', '{failed}', '', 't', '', '{}', '', NULL, null, true, 100", []string{"searched_open", "searched_parked"}},
+		"ids": {
+			"'', '{published}', '', '', '', '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}', '', NULL, null, false, 100", []string{"searched_pkey"},
+		},
+	} {
+		for _, text := range []string{store.sql.find, store.sql.matches} {
+			plan := explainOnly(t, conn, text, c.args)
+			assert.NotContains(t, plan, "Seq Scan", name)
+			used := indexes.FindAllString(plan, -1)
+			slices.Sort(used)
+			assert.Equal(t, c.want, slices.Compact(used), "%s\n%s", name, plan)
+		}
+	}
+	const row = "'{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}', '{b}', '{failed}'"
+	for text, args := range map[string]string{
+		store.sql.pick: row + ", false", store.sql.bringBack: row, store.sql.giveUp: row + ", '{x}'",
+	} {
+		assert.Contains(t, explainOnly(t, conn, text, args), "searched_pkey")
+	}
+}
+
+// indexes finds the names of indexes in a plan.
+var indexes = regexp.MustCompile(`searched_(open|parked|backfill|published|abandoned|pkey)`)
+
+func explainOnly(t *testing.T, conn *pgx.Conn, text, args string) string {
+	t.Helper()
+	exec(t, conn, "PREPARE asked AS "+text)
+	defer exec(t, conn, "DEALLOCATE asked")
+	rows, err := conn.Query(t.Context(), "EXPLAIN (COSTS OFF) EXECUTE asked("+args+")", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return strings.Join(lines, "\n")
+}
+
+// TestOperateInChunks: more rows than one transaction may hold.
+func TestOperateInChunks(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, testenv.Postgres(t), "chunks")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	const total = 2*operateRows + operateRows/2
+	_, err = store.pool.Exec(t.Context(), fill("chunks", total, "published"), pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	n, err := store.Replay(t.Context(), outbox.Filter{}, operateRows+1)
+	require.NoError(t, err)
+	assert.Equal(t, operateRows+1, n)
+	n, err = store.Replay(t.Context(), outbox.Filter{}, total)
+	require.NoError(t, err)
+	assert.Equal(t, total-operateRows-1, n)
+	n, err = store.Abandon(t.Context(), outbox.Filter{}, "enough", 10*total)
+	require.NoError(t, err)
+	assert.Equal(t, total, n)
+}
+
+// TestOperatorWaitsForClaims: what an operator does waits for the lock of each lane, and gives up in the end.
+func TestOperatorWaitsForClaims(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	store := openStore(t, dsn, "waits")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	_, err = store.pool.Exec(t.Context(), fill("waits", 30, "pending")+"; UPDATE waits SET status = 'failed'", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	impatient := strings.ReplaceAll(store.sql.lock, "10s", "1ms")
+	for lane := range outbox.Lanes {
+		conn, err := pgx.Connect(t.Context(), dsn)
+		require.NoError(t, err)
+		exec(t, conn, "BEGIN")
+		exec(t, conn, store.sql.lock, laneLock("b", lane))
+		hasty, err := New(store.pool, "waits")
+		require.NoError(t, err)
+		hasty.sql.lock = impatient
+		for _, broker := range []string{"b", ""} {
+			n, err := hasty.Requeue(t.Context(), outbox.Filter{Broker: broker}, 100)
+			require.ErrorContains(t, err, "lock timeout", "lane %d", lane)
+			assert.Zero(t, n)
+		}
+		_, err = hasty.ReleaseKey(t.Context(), "b", "key-1")
+		require.ErrorContains(t, err, "lock timeout")
+		n, err := hasty.Requeue(t.Context(), outbox.Filter{Broker: "a"}, 1)
+		require.NoError(t, err)
+		assert.Equal(t, 1, n, "other brokers have locks of their own")
+		n, err = hasty.Matches(t.Context(), outbox.Filter{Broker: "b"}, 100)
+		require.NoError(t, err)
+		assert.Equal(t, 10, n, "looking takes no lock")
+		exec(t, conn, "COMMIT")
+		require.NoError(t, conn.Close(t.Context()))
+	}
+	n, err := store.Requeue(t.Context(), outbox.Filter{Broker: "b"}, 100)
+	require.NoError(t, err)
+	assert.Equal(t, 10, n)
+}

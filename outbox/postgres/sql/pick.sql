@@ -1,0 +1,9 @@
+-- Lock the rows that an operator is about to change, if they still are what was looked for. Runs under the lanes' locks.
+-- $1 message ids, $2 their brokers, $3 statuses, $4 whether pending rows count only when they wait for a time
+-- Plan: the rows by primary key.
+SELECT m.message_id::text, m.target_broker, m.attempts, statement_timestamp()
+  FROM unnest($1::text[]::uuid[], $2::text[]) AS found (message_id, target_broker)
+  JOIN {{table}} AS m ON m.message_id = found.message_id AND m.target_broker = found.target_broker
+ WHERE m.message_id = ANY ($1::text[]::uuid[]) AND m.status = ANY ($3::text[])
+   AND (NOT $4::boolean OR m.status <> 'pending' OR greatest(m.locked_until, m.available_at) > statement_timestamp())
+   FOR UPDATE OF m

@@ -1,0 +1,99 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+)
+
+// byHand is what one would write for this table without leases to recover, order, or anything but a claim and a mark; it is
+// what ours is compared with. $1 lane, $2 token, $3 worker or ids.
+const (
+	claimByHand = `UPDATE wal SET status = 'processing', locked_by = $3, lock_token = $2, locked_until = now() + interval '1 minute'
+		WHERE ctid = ANY (ARRAY(SELECT ctid FROM wal WHERE target_broker = 'b' AND lane = $1 AND finished_at IS NULL AND NOT parked
+			AND status = 'pending' ORDER BY id LIMIT 500 FOR UPDATE SKIP LOCKED))`
+	markByHand = `UPDATE wal SET status = 'published', published_at = now(), finished_at = now(), attempts = attempts + 1,
+		locked_by = NULL, lock_token = NULL, locked_until = NULL
+		WHERE target_broker = 'b' AND lane = $1 AND finished_at IS NULL AND NOT parked AND lock_token = $2 AND id = ANY ($3::bigint[])`
+)
+
+// TestWAL bounds what a message costs in the log, from its claim to its mark. EXPLAIN counts what the statement itself has
+// written, exactly; whole pages, of which the first change after a checkpoint logs one, are left out.
+func TestWAL(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	_, err := openStore(t, dsn, "wal").Migrate(t.Context())
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	exec(t, conn, "ALTER TABLE wal SET (autovacuum_enabled = false)")
+	exec(t, conn, "SELECT set_config('fanout.lane', 'held', false)")
+
+	const batch, rounds = 500, 12
+	total := map[bool]int{} // by whether it is done by hand
+	for round := 0; round < rounds; {
+		exec(t, conn, `INSERT INTO wal (message_id, target_broker, stream, type, ordering_key, headers, payload)
+			SELECT lpad(to_hex($2 * 100000 + i), 32, '0')::uuid, 'b', 'ordering::order', 'Ordering.OrderPlaced.v1', 'ordering::order-' || i % 977
+			     , '{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}', convert_to(repeat('x', 500), 'UTF8')
+			  FROM generate_series(1, 8 * $1::int) AS i`, batch, round)
+		images, bytes := 0, map[bool]int{}
+		for _, hand := range []bool{true, false} {
+			n, more := walOfBatch(t, conn, round, batch, hand)
+			bytes[hand], images = n, images+more
+		}
+		exec(t, conn, "DELETE FROM wal WHERE finished_at IS NOT NULL")
+		if images > 0 { // a checkpoint has passed, again
+			continue
+		}
+		t.Logf("bytes of log per message: %d, by hand %d", bytes[false]/batch, bytes[true]/batch)
+		total[true] += bytes[true]
+		total[false] += bytes[false]
+		round++
+	}
+	ours, byHand := total[false]/batch/rounds, total[true]/batch/rounds
+	t.Logf("bytes of log per message: %d, by hand %d", ours, byHand)
+	assert.LessOrEqual(t, ours, 600)
+	assert.LessOrEqual(t, float64(ours), 1.05*float64(byHand))
+}
+
+// walOfBatch claims and marks one batch, and returns what the log got.
+func walOfBatch(t *testing.T, conn *pgx.Conn, round, batch int, hand bool) (bytes, images int) {
+	t.Helper()
+	lane, token := fmt.Sprint(round%4), "'"+uuid.NewString()+"'"
+	worker := "'relay-7f9c5d/1/default/default/0" + strings.Repeat("x", round/4) + "'" // of any length
+	claim, args := readSQL("claim_ordered", "wal"), fmt.Sprintf("'b', %s, %d, %d, %s, %s, 60000000, 0, 0, 0", lane, batch, batch, worker, token)
+	if hand {
+		claim, args = claimByHand, strings.Join([]string{lane, token, worker}, ", ")
+	}
+	claimed, images := walOf(t, conn, claim, args)
+	var first, last int64
+	var ids []int64
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT min(id), max(id), array_agg(id ORDER BY id) FROM wal WHERE lock_token = "+token).
+		Scan(&first, &last, &ids))
+	require.Len(t, ids, batch)
+	list := "ARRAY" + strings.ReplaceAll(fmt.Sprint(ids), " ", ", ")
+	mark, args := readSQL("mark_published", "wal"), fmt.Sprintf("'b', %s, %s, %d, %d, %s, %s", lane, token, first, last, list, repeated("'1780000000000-0'", batch))
+	if hand {
+		mark, args = markByHand, strings.Join([]string{lane, token, list}, ", ")
+	}
+	marked, more := walOf(t, conn, mark, args)
+	return claimed + marked, images + more
+}
+
+// walOf executes a statement and returns the bytes that it has logged, and how many whole pages are among them.
+func walOf(t *testing.T, conn *pgx.Conn, text, args string) (bytes, images int) {
+	t.Helper()
+	exec(t, conn, "PREPARE planned AS "+text)
+	defer exec(t, conn, "DEALLOCATE planned")
+	plan := explainExecute(t, conn, args)
+	plan.walk(func(n *planNode) { bytes, images = max(bytes, n.WALBytes), max(images, n.WALImages) }) // of a node and all below it
+	return bytes, images
+}

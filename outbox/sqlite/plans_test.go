@@ -1,0 +1,185 @@
+package sqlite
+
+import (
+	"database/sql"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// planned are the statements that run while messages flow, and the indexes that each of them must use.
+var planned = map[string][]string{
+	"look": {"_open"}, "look_unordered": {"_open"}, "look_gates": {"_waiting_key", "_waiting_wake", "m USING INTEGER PRIMARY KEY"},
+	"window": {"_open", "_waiting_key", "_backfill"}, "window_unordered": {"_open", "_waiting_key"}, "claim": {"INTEGER PRIMARY KEY"},
+	"wake": {"_waiting_wake", "INTEGER PRIMARY KEY"}, "set_parked": {"INTEGER PRIMARY KEY"}, "drop_loners": {"INTEGER PRIMARY KEY"},
+	"gates": {"_waiting_wake", "m USING INTEGER PRIMARY KEY"}, "rest_gates": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
+	"let_through": {"_parked", "INTEGER PRIMARY KEY"}, "move_gate": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
+	"drop_gate": {"INTEGER PRIMARY KEY"}, "park": {"_open", "_waiting_key"}, "park_gates": {"INTEGER PRIMARY KEY"},
+	"park_abandoned": {"INTEGER PRIMARY KEY"}, "unpark_before": {"w USING INTEGER PRIMARY KEY", "_parked"},
+	"mark_published": {"INTEGER PRIMARY KEY"}, "mark_other": {"INTEGER PRIMARY KEY"}, "renew": {"_open"},
+	"ready": {"_open", "_waiting_wake", "m USING INTEGER PRIMARY KEY"}, "purge": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open"},
+	"pick": {"INTEGER PRIMARY KEY"}, "turn_back_gates": {"INTEGER PRIMARY KEY", "_waiting_key"}, "bring_back": {"INTEGER PRIMARY KEY", "_waiting_key"},
+	"open_gates": {"INTEGER PRIMARY KEY"}, "give_up": {"INTEGER PRIMARY KEY"}, "release_key": {"_waiting_key"},
+}
+
+// TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs. No statement walks a table or an
+// index from its beginning, whatever there is.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	store, _ := newStore(t)
+	walk := regexp.MustCompile(`SCAN (outbox_messages\w*|m|w|low)\b`)
+	for name, indexes := range planned {
+		plan := explainPlan(t, store, readSQL(name, store.table))
+		for _, index := range indexes {
+			assert.Contains(t, plan, index, name)
+		}
+		assert.NotRegexp(t, walk, plan, name)
+	}
+	for name, c := range map[string]struct {
+		filter  outbox.Filter
+		indexes []string
+	}{
+		"a broker": {outbox.Filter{Broker: "b"}, []string{
+			"_open (target_broker=?", "_parked (target_broker=?", "_finished (target_broker=? AND status=?",
+		}},
+		"every broker": {outbox.Filter{}, []string{"_open", "_parked", "_finished"}},
+		"message ids":  {outbox.Filter{Broker: "b", MessageIDs: []string{"x"}}, []string{"(message_id=?"}},
+	} {
+		plan := explainPlan(t, store, store.findSQL(c.filter)+" ORDER BY m.id LIMIT :limit")
+		for _, index := range c.indexes {
+			assert.Contains(t, plan, index, name)
+		}
+		assert.NotContains(t, plan, "SCAN outbox_messages\n", name)
+	}
+}
+
+func explainPlan(t *testing.T, store *Store, text string) (plan string) {
+	t.Helper()
+	var args []any
+	seen := map[string]bool{}
+	for _, found := range regexp.MustCompile(`:[a-z]+`).FindAllString(text, -1) {
+		if !seen[found] {
+			seen[found] = true
+			args = append(args, sql.Named(found[1:], "[]"))
+		}
+	}
+	require.NoError(t, store.read(t.Context(), func(rows *sql.Rows) error {
+		var a, b, c int
+		var detail string
+		err := rows.Scan(&a, &b, &c, &detail)
+		plan += detail + "\n"
+		return err
+	}, "EXPLAIN QUERY PLAN "+text, args...), text)
+	return plan
+}
+
+// TestManyFollowers: what waits behind one key costs the claims of the others nothing. The window sees none of it, the plans
+// above read nothing else, and what a claim brings back is bounded.
+func TestManyFollowers(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	store, claim := newStore(t, WithClock(func() time.Time { return now }))
+	const rows = 3_000 // more would change nothing of what is counted here
+	fill := func(key string, n, parked int) {
+		_, err := store.db.ExecContext(t.Context(), `
+			WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?)
+			INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, parked, payload)
+			SELECT printf('%s-%d-%0*d', ?, ?, 33 - length(?), n), 'b', 's', 'T', ?, ?, x'7b7d' FROM i`, n, key, parked, key, key, parked)
+		require.NoError(t, err)
+	}
+	number := func(text string) (n int) {
+		require.NoError(t, store.db.QueryRowContext(t.Context(), text).Scan(&n), text)
+		return n
+	}
+	exchange := func(settlement *outbox.Settlement) outbox.Batch {
+		result, err := store.Exchange(t.Context(), settlement, claim)
+		require.NoError(t, err)
+		return result.Batch
+	}
+	claim.Wake = true
+	fill("slow", 1, 0)
+	claim.Limit = 1
+	batch := exchange(nil)
+	require.Len(t, batch.Messages, 1)
+	_, err := store.Exchange(t.Context(), &outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{
+		{ID: batch.Messages[0].ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
+	}}, nil)
+	require.NoError(t, err)
+	parked, err := store.Park(t.Context(), &outbox.Claim{Broker: "b", Window: 100})
+	require.NoError(t, err)
+	require.Equal(t, 1, parked)
+	fill("slow", rows, 1)
+
+	fill("quick", 10, 0)
+	claim.Limit, claim.Window = 100, 200
+	batch = exchange(nil)
+	require.Len(t, batch.Messages, 10)
+	assert.Equal(t, 10, batch.Seen, "no row of the other key is in sight")
+	now = now.Add(2 * time.Hour) // the gate is due, and the lease is over
+	open := func() int {
+		return number("SELECT count(*) FROM outbox_messages INDEXED BY outbox_messages_open WHERE finished_at IS NULL AND parked = 0")
+	}
+	for range 14 { // some more than it takes to deliver what the first two gates let through
+		rest := open() - len(batch.Messages)
+		batch = exchange(published(batch))
+		require.NotEmpty(t, batch.Messages)
+		assert.LessOrEqual(t, batch.Seen, claim.Window)
+		assert.LessOrEqual(t, open()-rest, advanceRows, "they come back by and by")
+	}
+	assert.Equal(t, rows-3*advanceRows, number("SELECT count(*) FROM outbox_messages WHERE parked"))
+}
+
+func published(batch outbox.Batch) *outbox.Settlement {
+	settlement := &outbox.Settlement{Lease: batch.Lease}
+	for i := range batch.Messages {
+		settlement.Published = append(settlement.Published, outbox.Delivered{ID: batch.Messages[i].ID})
+	}
+	return settlement
+}
+
+// TestIdleGatesTakeNoLock: keys that wait leave the writers alone until something is due.
+func TestIdleGatesTakeNoLock(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	store, claim := newStore(t, WithClock(func() time.Time { return now }))
+	insert(t, store)
+	insert(t, store)
+	claim.Limit, claim.Wake = 1, true
+	result, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	require.Len(t, result.Batch.Messages, 1)
+	settlement := &outbox.Settlement{Lease: result.Batch.Lease, Other: []outbox.Outcome{
+		{ID: result.Batch.Messages[0].ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
+	}}
+	_, err = store.Exchange(t.Context(), settlement, nil)
+	require.NoError(t, err)
+	parked, err := store.Park(t.Context(), claim)
+	require.NoError(t, err)
+	require.Equal(t, 2, parked)
+
+	release := lock(t, store)
+	for range 2 {
+		for _, unordered := range []bool{false, true} {
+			claim.Unordered = unordered
+			result, err = store.Exchange(t.Context(), nil, claim)
+			require.NoError(t, err)
+			assert.Empty(t, result.Batch.Messages)
+			assert.True(t, result.Batch.Gated, "a worker that starts now must learn of it")
+		}
+		claim.Wake = false // and later, when the gate is due
+		now = now.Add(2 * time.Hour)
+	}
+	lanes, err := store.Ready(t.Context(), "b")
+	require.NoError(t, err)
+	assert.Equal(t, []int{0}, lanes)
+	release()
+	claim.Wake, claim.Unordered = true, false
+	result, err = store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	assert.Len(t, result.Batch.Messages, 1)
+}

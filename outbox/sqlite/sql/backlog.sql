@@ -1,0 +1,24 @@
+-- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
+-- Named parameter: now.
+-- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its lanes.
+WITH RECURSIVE hop (broker) AS (
+    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_open WHERE finished_at IS NULL AND parked = 0
+    UNION ALL
+    SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_open
+             WHERE m.finished_at IS NULL AND m.parked = 0 AND m.target_broker > hop.broker)
+      FROM hop WHERE hop.broker IS NOT NULL
+), head AS (
+    SELECT hop.broker
+         , (SELECT max(created_at, coalesce(available_at, 0), coalesce(locked_until, 0))
+              FROM (SELECT m.created_at, m.available_at, m.locked_until
+                      FROM {{table}} AS m INDEXED BY {{name}}_open
+                     WHERE m.target_broker = hop.broker AND m.lane = lane.value AND m.finished_at IS NULL AND m.parked = 0
+                     ORDER BY m.id
+                     LIMIT 1000)
+             WHERE coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now
+             LIMIT 1) AS since
+      FROM hop
+     CROSS JOIN json_each('[0, 1, 2]') AS lane
+     WHERE hop.broker IS NOT NULL
+)
+SELECT broker, max(0, coalesce(:now - min(since), 0)) FROM head GROUP BY broker ORDER BY broker

@@ -1,0 +1,17 @@
+-- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the gate of their key. last_error,
+-- broker_message_id and expires_at stay. Runs when the gates are in their places. Named parameter: ids (JSON).
+-- Plan: the rows by primary key, the gates by {{name}}_waiting_key.
+UPDATE {{table}} AS m
+   SET status       = 'pending'
+     , published_at = NULL
+     , finished_at  = NULL
+     , available_at = NULL
+     , locked_until = NULL
+     , locked_by    = NULL
+     , lock_token   = NULL
+     , attempts     = 0
+     , crashes      = 0
+     , isolated     = 0
+     , parked       = EXISTS (SELECT 1 FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_key
+                               WHERE w.target_broker = m.target_broker AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
+ WHERE m.id IN (SELECT value FROM json_each(:ids))

@@ -1,0 +1,91 @@
+-- Move on the gates that are back in the claim's way. One whose message is finished lets a bounded number of followers
+-- through, the last of which is the next gate; when none is left behind, the key is free. One that must wait again leaves.
+-- A part of a claim's transaction, under the lane's lock, behind wake.sql. @broker, @lane
+-- 10 gates x 400 followers: the statements stay below the 5,000 locks at which SQL Server thinks of locking the table.
+--
+-- What became of a gate's message is read past locks, as a claim reads: one that somebody is writing is looked at the next
+-- time. But a message that is not there at all may be one whose removal is not committed; there is no way but to wait for
+-- that, as for a follower that somebody has locked: passing over it would let the ones behind it overtake.
+--
+-- Plan: one range scan of {{name}}_waiting_wake, the gates' rows by {{name}}_pkey, per gate one range scan of
+-- {{name}}_parked, covered.
+DECLARE @gates TABLE (
+    gate_id     bigint       NOT NULL PRIMARY KEY,
+    key_hash    binary(32)   NULL,
+    found       bit          NOT NULL,
+    done        bit          NOT NULL,
+    rests_until datetime2(6) NULL
+);
+DECLARE @through TABLE (
+    id         bigint           NOT NULL PRIMARY KEY,
+    gate_id    bigint           NOT NULL,
+    message_id uniqueidentifier NOT NULL,
+    lane       int              NOT NULL,
+    place      int              NOT NULL
+);
+DECLARE @resting TABLE (id bigint NOT NULL PRIMARY KEY);
+INSERT INTO @gates (gate_id, key_hash, found, done)
+SELECT TOP (500) gate_id, key_hash, 0, 0
+  FROM {{table}}_waiting WITH (INDEX({{name}}_waiting_wake))
+ WHERE target_broker = @broker AND lane = @lane AND wake_at IS NULL
+ ORDER BY gate_id;
+IF @@ROWCOUNT > 0
+BEGIN
+    UPDATE g
+       SET found       = 1
+         , done        = CASE WHEN m.finished_at IS NULL THEN 0 ELSE 1 END
+         , rests_until = CASE WHEN m.status NOT IN (N'pending', N'failed') THEN NULL
+                              WHEN m.available_at IS NULL OR m.locked_until >= m.available_at THEN m.locked_until
+                              ELSE m.available_at END
+      FROM @gates AS g
+     INNER JOIN {{table}} AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = g.gate_id;
+    UPDATE g
+       SET found = 1
+      FROM @gates AS g
+     INNER JOIN {{table}} AS m WITH (NOLOCK, FORCESEEK) ON m.id = g.gate_id
+     WHERE g.found = 0;
+    UPDATE g
+       SET done = 1
+      FROM @gates AS g
+     WHERE g.found = 0
+       AND NOT EXISTS (SELECT 1 FROM {{table}} AS m WITH (READCOMMITTEDLOCK, FORCESEEK) WHERE m.id = g.gate_id);
+
+    INSERT INTO @through (id, gate_id, message_id, lane, place)
+    SELECT follower.id, done.gate_id, follower.message_id, follower.lane
+         , ROW_NUMBER() OVER (PARTITION BY done.gate_id ORDER BY follower.id)
+      FROM (SELECT TOP (10) gate_id, key_hash FROM @gates WHERE done = 1 ORDER BY gate_id) AS done
+     CROSS APPLY (SELECT TOP (400) m.id, m.message_id, m.lane
+                    FROM {{table}} AS m WITH (INDEX({{name}}_parked))
+                   WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.parked = 1 AND m.finished_at IS NULL
+                   ORDER BY m.id) AS follower;
+    UPDATE m
+       SET parked = 0
+      FROM @through AS t
+     INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = t.id
+     WHERE m.parked = 1;
+    -- A follower may have waited alone, before order was switched on. It does so no more.
+    DELETE w
+      FROM @through AS t
+     INNER JOIN {{table}}_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = t.id
+     WHERE w.ordering_key IS NULL;
+    UPDATE w
+       SET gate_id = t.id, gate_message_id = t.message_id, lane = t.lane
+      FROM @through AS t
+     INNER JOIN {{table}}_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = t.gate_id
+     WHERE t.place = 400;
+    DELETE w
+      FROM (SELECT TOP (10) gate_id FROM @gates WHERE done = 1 ORDER BY gate_id) AS done
+     INNER JOIN {{table}}_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = done.gate_id;
+
+    UPDATE m
+       SET parked = 1
+    OUTPUT inserted.id INTO @resting
+      FROM @gates AS g
+     INNER JOIN {{table}} AS m WITH (ROWLOCK, READCOMMITTEDLOCK, READPAST, FORCESEEK) ON m.id = g.gate_id
+     WHERE g.rests_until > @now AND m.status IN (N'pending', N'failed');
+    UPDATE w
+       SET wake_at = g.rests_until
+      FROM @resting AS r
+     INNER JOIN @gates AS g ON g.gate_id = r.id
+     INNER JOIN {{table}}_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = r.id;
+END;

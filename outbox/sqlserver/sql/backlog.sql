@@ -1,0 +1,27 @@
+-- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
+-- It waits for nobody: rows that somebody is writing are passed over.
+-- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its lanes.
+DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
+DECLARE @name nvarchar(128) = N'';
+SET @now = SYSUTCDATETIME();
+WHILE @name IS NOT NULL
+BEGIN
+    SET @name = (SELECT MIN(target_broker)
+                   FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                  WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name);
+    IF @name IS NOT NULL
+        INSERT INTO @behind (name, since)
+        SELECT @name, MIN(waiting.since)
+          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+         OUTER APPLY (SELECT TOP (1) (SELECT MAX(times.at) FROM (VALUES (head.created_at), (head.available_at), (head.locked_until)) AS times (at)) AS since
+                        FROM (SELECT TOP (1000) m.id, m.created_at, m.available_at, m.locked_until
+                                FROM {{table}} AS m WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                               WHERE m.target_broker = @name AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                               ORDER BY m.id) AS head
+                       WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
+                         AND (head.available_at IS NULL OR head.available_at <= @now)
+                       ORDER BY head.id) AS waiting;
+END;
+SELECT name AS fanout_behind, CASE WHEN since < @now THEN DATEDIFF_BIG(MICROSECOND, since, @now) ELSE 0 END
+  FROM @behind
+ ORDER BY name;

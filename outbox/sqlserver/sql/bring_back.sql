@@ -1,0 +1,61 @@
+-- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the gate of their key. last_error,
+-- broker_message_id and expires_at stay. Runs under the lanes' locks.
+-- @locks, @ids, @statuses, @waiting: see lock_lanes.sql and pick.sql
+-- Plan: the rows by {{name}}_pkey, the gates by {{name}}_waiting_key.
+DECLARE @first TABLE (
+    id            bigint           NOT NULL PRIMARY KEY,
+    target_broker nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
+    key_hash      binary(32)       NOT NULL
+);
+DECLARE @operated_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+{{locked}}
+    -- Rows of keys that have a gate are about to come back. The first of them, where it stands at the gate or before it,
+    -- becomes the gate and is let into the claim's way; so what comes later waits for it, and can be parked while it waits. A
+    -- key that waits for an operator stays as it is, unless the row that it waits behind is among those that come back.
+    INSERT INTO @first (id, target_broker, key_hash)
+    SELECT MIN(m.id), m.target_broker, m.key_hash
+      FROM @picked AS p
+     INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
+     WHERE m.ordering_key IS NOT NULL
+     GROUP BY m.target_broker, m.key_hash;
+    UPDATE w
+       SET gate_id         = m.id
+         , gate_message_id = m.message_id
+         , lane            = m.lane
+         , wake_at         = NULL
+         , reason          = N'retry'
+      FROM @first AS f
+     INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = f.id
+     INNER JOIN {{table}}_waiting AS w WITH (ROWLOCK, INDEX({{name}}_waiting_key), FORCESEEK)
+        ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.ordering_key IS NOT NULL
+     WHERE f.id <= w.gate_id
+       AND (w.reason <> N'abandoned' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
+            OR EXISTS (SELECT 1 FROM @picked AS p WHERE p.id = w.gate_id));
+    UPDATE m
+       SET status       = N'pending'
+         , published_at = NULL
+         , finished_at  = NULL
+         , available_at = NULL
+         , locked_until = NULL
+         , locked_by    = NULL
+         , lock_token   = NULL
+         , attempts     = 0
+         , crashes      = 0
+         , isolated     = 0
+         , parked       = CASE WHEN EXISTS (SELECT 1
+                                              FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_key), FORCESEEK)
+                                             WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
+                                               AND w.ordering_key IS NOT NULL AND w.gate_id < m.id) THEN 1 ELSE 0 END
+      FROM @picked AS p
+     INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
+    SET @operated_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @operated_rows AS fanout_operated;

@@ -1,0 +1,299 @@
+package storetest
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var operateTests = []test{
+	{name: "RequeueEveryState", run: testRequeueStates},
+	{name: "ReplayEveryState", run: testReplayStates},
+	{name: "AbandonEveryState", run: testAbandonStates},
+	{name: "Reason", run: testAbandonReason},
+	{name: "OldestFirst", run: testOperateOldestFirst},
+	{name: "Matches", run: testMatches},
+	{name: "WrongArguments", run: testOperateWrong},
+	{name: "WithoutTable", run: testOperateWithoutTable, bare: true},
+	{name: "TableNames", run: testOperateTableNames},
+	{name: "Filters", run: testFilters},
+	{name: "FiltersCombined", run: testFiltersCombined},
+	{name: "FilterByTime", run: testFilterByTime},
+	{name: "RequeueAGate", run: testRequeueGate},
+	{name: "RequeueAScheduledGate", run: testRequeueScheduled},
+	{name: "RequeueAFollower", run: testRequeueFollower},
+	{name: "RequeueBeforeAGate", run: testRequeueBeforeGate},
+	{name: "RequeueBeforeAGateInTheWay", run: testRequeueBeforeActiveGate},
+	{name: "RequeueBehindAGate", run: testRequeueBehindGate},
+	{name: "RequeueLooseRows", run: testRequeueLoose},
+	{name: "RequeueUnordered", run: testRequeueUnordered},
+	{name: "RequeueOtherClasses", run: testRequeueClasses},
+	{name: "RequeueOtherBrokers", run: testRequeueOtherBrokers},
+	{name: "SameMessageOfAnotherBroker", run: testSameMessage},
+	{name: "SameLooseMessageOfAnotherBroker", run: testSameLooseMessage},
+	{name: "ReplayBeforeAGate", run: testReplayBeforeGate},
+	{name: "AbandonAGate", run: testAbandonGate},
+	{name: "AbandonAFollower", run: testAbandonFollower},
+	{name: "AbandonAWholeKey", run: testAbandonKey},
+	{name: "ParkedRequeue", run: testParkedRequeue},
+	{name: "ParkedRequeueOfOthers", run: testParkedRequeueOthers},
+	{name: "ParkedRequeueOfAll", run: testParkedRequeueAll},
+	{name: "ParkedSeveral", run: testParkedSeveral},
+	{name: "ParkedRelease", run: testParkedRelease},
+	{name: "ParkedReleaseOfMany", run: testParkedReleaseMany},
+	{name: "ParkedReleaseAfterPurge", run: testParkedReleasePurged},
+	{name: "ParkedKeys", run: testParkedKeys},
+	{name: "ByHand", run: testByHand},
+	{name: "WhileClaimsRun", run: testOperateRace},
+	{name: "OfSeveralBrokersAtOnce", run: testOperateBrokersRace},
+	{name: "PurgedMeanwhile", run: testOperatePurgeRace},
+	{name: "AnySchedule", run: testOperateModel},
+}
+
+func (t *table) operator() outbox.Operator {
+	t.Helper()
+	operator, ok := t.Store.(outbox.Operator)
+	require.True(t, ok, "%T is no outbox.Operator", t.Store)
+	return operator
+}
+
+const many = 1000
+
+func (t *table) requeue(filter outbox.Filter) int {
+	t.Helper()
+	n, err := t.operator().Requeue(t.Context(), filter, many)
+	require.NoError(t, err)
+	return n
+}
+
+func (t *table) replay(filter outbox.Filter) int {
+	t.Helper()
+	n, err := t.operator().Replay(t.Context(), filter, many)
+	require.NoError(t, err)
+	return n
+}
+
+func (t *table) giveUp(filter outbox.Filter) int {
+	t.Helper()
+	n, err := t.operator().Abandon(t.Context(), filter, "not wanted", many)
+	require.NoError(t, err)
+	return n
+}
+
+// these selects rows by their ids.
+func (t *table) these(ids ...int64) outbox.Filter {
+	t.Helper()
+	filter := outbox.Filter{Broker: broker}
+	for _, id := range ids {
+		filter.MessageIDs = append(filter.MessageIDs, t.messageID(id))
+	}
+	return filter
+}
+
+func (t *table) messageID(id int64) string {
+	t.Helper()
+	var text string
+	query := t.render("SELECT " + t.sql.text("message_id") + " FROM {t} WHERE id = ?")
+	require.NoError(t, t.DB.QueryRowContext(t.Context(), query, id).Scan(&text))
+	return text
+}
+
+// everyState writes one row in each state that the lifecycle knows, of a key of its own each.
+func (t *table) everyState() map[string]int64 {
+	t.Helper()
+	k := t.keys(9)
+	ids := t.add(k[:2]...)
+	batch := t.claim()
+	require.Equal(t, ids, taken(batch))
+	t.expire(ids[1])
+	rows := map[string]int64{"leased": ids[0], "expired": ids[1]}
+	later, earlier := t.sql.minus("created_at", -lease), t.sql.minus("created_at", time.Minute) // no clock is so coarse
+	const spent = ", attempts = 3, crashes = 2, last_error = '{\"class\":\"retryable\"}'"
+	for i, state := range []struct{ name, set string }{
+		{"ready", "status = 'pending'"},
+		{"scheduled", "status = 'pending', available_at = " + later},
+		{"outage", "status = 'pending', locked_until = " + later},
+		{"failed", "status = 'failed', locked_until = " + later + spent},
+		{"due", "status = 'failed', locked_until = " + earlier + spent},
+		{"published", "status = 'published', published_at = " + earlier + ", finished_at = " + earlier + ", broker_message_id = 'theirs'" + spent},
+		{"abandoned", "status = 'abandoned', finished_at = " + earlier + spent},
+	} {
+		rows[state.name] = t.add(k[2+i])[0]
+		t.exec("UPDATE {t} SET "+state.set+" WHERE id = ?", rows[state.name])
+	}
+	return rows
+}
+
+// outline is a row without the exact times.
+func (t *table) outline(id int64) state {
+	t.Helper()
+	s := t.state(id)
+	for _, at := range []*time.Duration{&s.LockedFor, &s.PublishedAgo, &s.FinishedAgo} {
+		if *at != 0 {
+			*at = 1
+		}
+	}
+	return s
+}
+
+func (t *table) outlines(rows map[string]int64) map[string]state {
+	t.Helper()
+	all := map[string]state{}
+	for name, id := range rows {
+		all[name] = t.outline(id)
+	}
+	return all
+}
+
+// checkStates compares all rows with what they were, but for those that an action has changed.
+func (t *table) checkStates(rows map[string]int64, before, changed map[string]state) {
+	t.Helper()
+	for name, id := range rows {
+		want, ok := changed[name]
+		if !ok {
+			want = before[name]
+		}
+		assert.Equal(t, want, t.outline(id), name)
+	}
+}
+
+func testRequeueStates(t *table) {
+	rows := t.everyState()
+	before := t.outlines(rows)
+	const why = `{"class":"retryable"}`
+	assert.Equal(t, 5, t.requeue(outbox.Filter{Broker: broker}))
+	t.checkStates(rows, before, map[string]state{
+		"scheduled": {Status: "pending"}, "outage": {Status: "pending"},
+		"failed": {Status: "pending", LastError: why}, "due": {Status: "pending", LastError: why}, "abandoned": {Status: "pending", LastError: why},
+	})
+	assert.Zero(t, t.number("SELECT count(*) FROM {t} WHERE available_at IS NOT NULL OR isolated <> "+t.sql.no))
+	assert.Zero(t, t.requeue(outbox.Filter{Broker: broker}), "nothing is left")
+	batch := t.claim()
+	assert.Equal(t, []int64{rows["expired"]}, taken(batch), "suspects are claimed apart")
+	assert.Equal(t, []int64{rows["ready"], rows["scheduled"], rows["outage"], rows["failed"], rows["due"], rows["abandoned"]}, taken(t.claim()))
+}
+
+func testReplayStates(t *table) {
+	rows := t.everyState()
+	before := t.outlines(rows)
+	message := t.messageID(rows["published"])
+	assert.Equal(t, 1, t.replay(outbox.Filter{Broker: broker}))
+	t.checkStates(rows, before, map[string]state{
+		"published": {Status: "pending", LastError: `{"class":"retryable"}`, BrokerMessageID: "theirs"},
+	})
+	assert.Zero(t, t.replay(outbox.Filter{Broker: broker}))
+	t.expire(rows["expired"])
+	require.Len(t, t.claim().Messages, 1) // the suspect
+	batch := t.claim()
+	require.Equal(t, []int64{rows["ready"], rows["published"]}, taken(batch), "one of the failed ones is a suspect, too")
+	assert.Equal(t, message, batch.Messages[1].MessageID)
+	t.publish(batch)
+	assert.Equal(t, state{Status: "published", Attempts: 1, LastError: `{"class":"retryable"}`, PublishedAgo: 1, FinishedAgo: 1},
+		t.outline(rows["published"]))
+}
+
+func testAbandonStates(t *table) {
+	rows := t.everyState()
+	before := t.outlines(rows)
+	assert.Equal(t, 5, t.giveUp(outbox.Filter{Broker: broker}))
+	changed := map[string]state{}
+	for _, name := range []string{"ready", "scheduled", "outage", "failed", "due"} {
+		changed[name] = state{Status: "abandoned", FinishedAgo: 1, Attempts: before[name].Attempts, Crashes: before[name].Crashes, LastError: t.state(rows[name]).LastError}
+		var last outbox.LastError
+		require.NoError(t, json.Unmarshal([]byte(changed[name].LastError), &last), name)
+		assert.WithinDuration(t, time.Now(), last.At, time.Minute)
+		last.At = time.Time{}
+		assert.Equal(t, outbox.LastError{Class: outbox.ClassOperator, Message: "not wanted", Attempt: before[name].Attempts}, last)
+		assert.Less(t, t.state(rows[name]).FinishedAgo, time.Minute)
+	}
+	t.checkStates(rows, before, changed)
+	assert.Zero(t, t.giveUp(outbox.Filter{Broker: broker}))
+	assert.Equal(t, 5, t.requeue(outbox.Filter{Broker: broker, ErrorClass: outbox.ClassOperator}), "and back")
+}
+
+func testAbandonReason(t *table) {
+	for _, reason := range []string{
+		"", `quotes " ' \ and {"class":"permanent"}`, "schlüssel 鍵 🔑", "nul \x00 inside", "no utf-8: \xff", strings.Repeat("lang ✓ ", 5000), "$1 ? @p1 {{table}}",
+	} {
+		id := t.add("key")[0]
+		n, err := t.operator().Abandon(t.Context(), t.these(id), reason, 1)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		var last outbox.LastError
+		require.NoError(t, json.Unmarshal([]byte(t.state(id).LastError), &last))
+		assert.Equal(t, outbox.ClassOperator, last.Class)
+		if reason == "" {
+			assert.NotEmpty(t, last.Message)
+		} else {
+			assert.Equal(t, reason[:4], last.Message[:4])
+		}
+		n, err = t.operator().Matches(t.Context(), outbox.Filter{MessageIDs: t.these(id).MessageIDs, ErrorClass: "permanent"}, 1)
+		require.NoError(t, err)
+		assert.Zero(t, n, "a class is not to be found in a message")
+	}
+}
+
+func testOperateOldestFirst(t *table) {
+	k := t.keys(5)
+	ids := t.add(k...)
+	t.exec("UPDATE {t} SET created_at = " + t.sql.minus("created_at", -lease) + " WHERE id = " + "(SELECT min(id) FROM {t})") // ids count, not clocks
+	operator := t.operator()
+	for _, action := range []struct {
+		name      string
+		into, out string
+		run       func(limit int) (int, error)
+	}{
+		{"requeue", "status = 'failed', finished_at = NULL, published_at = NULL", "pending", func(limit int) (int, error) {
+			return operator.Requeue(t.Context(), outbox.Filter{Broker: broker}, limit)
+		}},
+		{"replay", "status = 'published', published_at = created_at, finished_at = created_at", "pending", func(limit int) (int, error) {
+			return operator.Replay(t.Context(), outbox.Filter{Broker: broker}, limit)
+		}},
+		{"abandon", "status = 'pending', finished_at = NULL, published_at = NULL", "abandoned", func(limit int) (int, error) {
+			return operator.Abandon(t.Context(), outbox.Filter{}, "because", limit)
+		}},
+		{"requeue what was abandoned", "priority = 0", "pending", func(limit int) (int, error) {
+			return operator.Requeue(t.Context(), outbox.Filter{}, limit)
+		}},
+	} {
+		t.exec("UPDATE {t} SET " + action.into)
+		for _, want := range []int{2, 2, 1, 0} {
+			n, err := action.run(2)
+			require.NoError(t, err, action.name)
+			assert.Equal(t, want, n, action.name)
+			done := t.ids("SELECT id FROM {t} WHERE status = ? ORDER BY id", action.out)
+			assert.Equal(t, ids[:len(done)], done, action.name)
+		}
+		assert.Equal(t, 5, t.count(outbox.Status(action.out)))
+	}
+}
+
+func testMatches(t *table) {
+	rows := t.everyState()
+	before := t.outlines(rows)
+	for _, c := range []struct {
+		filter      outbox.Filter
+		limit, want int
+	}{
+		{outbox.Filter{}, many, 9},
+		{outbox.Filter{}, 8, 8},
+		{outbox.Filter{}, 1, 1},
+		{outbox.Filter{Broker: broker}, 9, 9},
+		{outbox.Filter{Broker: "nobody"}, many, 0},
+		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusPending}}, many, 3},
+		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusProcessing}}, many, 2},
+		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusPublished, outbox.StatusAbandoned}}, many, 2},
+		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusFailed, outbox.StatusFailed}}, many, 2},
+		{outbox.Filter{Statuses: outbox.Statuses()}, many, 9},
+	} {
+		n, err := t.operator().Matches(t.Context(), c.filter, c.limit)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, n, "%+v", c)
+	}
+	t.checkStates(rows, before, nil)
+}

@@ -1,0 +1,256 @@
+package storetest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// A call is one action with what it needs to be refused or to find nothing.
+type call struct {
+	name string
+	run  func(outbox.Filter, int) (int, error)
+}
+
+func (t *table) calls() []call {
+	t.Helper()
+	operator := t.operator()
+	return []call{
+		{"requeue", func(f outbox.Filter, limit int) (int, error) { return operator.Requeue(t.Context(), f, limit) }},
+		{"replay", func(f outbox.Filter, limit int) (int, error) { return operator.Replay(t.Context(), f, limit) }},
+		{"abandon", func(f outbox.Filter, limit int) (int, error) {
+			return operator.Abandon(t.Context(), f, "because", limit)
+		}},
+		{"matches", func(f outbox.Filter, limit int) (int, error) { return operator.Matches(t.Context(), f, limit) }},
+	}
+}
+
+func testOperateWrong(t *table) {
+	rows := t.everyState()
+	before := t.outlines(rows)
+	now := time.Now()
+	refused := map[string]map[outbox.Status]bool{
+		"requeue": {outbox.StatusProcessing: true, outbox.StatusPublished: true},
+		"replay":  {outbox.StatusPending: true, outbox.StatusProcessing: true, outbox.StatusFailed: true, outbox.StatusAbandoned: true},
+		"abandon": {outbox.StatusProcessing: true, outbox.StatusPublished: true, outbox.StatusAbandoned: true},
+	}
+	for _, action := range t.calls() {
+		for _, c := range []struct {
+			filter outbox.Filter
+			limit  int
+			want   string
+		}{
+			{outbox.Filter{}, 0, "limit is 0"},
+			{outbox.Filter{}, -1, "limit is -1"},
+			{outbox.Filter{MessageIDs: []string{uuid.NewString(), "42"}}, 1, `"42"`},
+			{outbox.Filter{MessageIDs: []string{""}}, 1, `""`},
+			{outbox.Filter{Statuses: []outbox.Status{"done"}}, 1, `"done"`},
+			{outbox.Filter{Since: now, Until: now}, 1, "since"},
+			{outbox.Filter{Since: now, Until: now.Add(-time.Hour)}, 1, "since"},
+			{outbox.Filter{Broker: "a\x00b"}, 1, "broker"},
+			{outbox.Filter{Key: "\xff"}, 1, "key"},
+			{outbox.Filter{Type: "\x00*"}, 1, "type"},
+			{outbox.Filter{ErrorClass: "\x00"}, 1, "error class"},
+		} {
+			n, err := action.run(c.filter, c.limit)
+			require.ErrorContains(t, err, c.want, action.name)
+			assert.ErrorContains(t, err, action.name)
+			assert.Zero(t, n)
+		}
+		for status := range refused[action.name] {
+			_, err := action.run(outbox.Filter{Statuses: []outbox.Status{status}}, 1)
+			assert.ErrorContains(t, err, string(status), action.name)
+		}
+		n, err := action.run(outbox.Filter{Broker: "nobody"}, 1)
+		require.NoError(t, err)
+		assert.Zero(t, n, "%s for a broker that nobody knows", action.name)
+	}
+	operator := t.operator()
+	_, err := operator.ReleaseKey(t.Context(), broker, "")
+	require.ErrorContains(t, err, "key")
+	_, err = operator.ReleaseKey(t.Context(), "", "key")
+	require.ErrorContains(t, err, "broker")
+	_, err = operator.ParkedKeys(t.Context(), broker, 0)
+	require.ErrorContains(t, err, "limit is 0")
+	t.checkStates(rows, before, nil)
+}
+
+func testOperateWithoutTable(t *table) {
+	for _, action := range t.calls() {
+		for _, name := range []string{broker, ""} {
+			_, err := action.run(outbox.Filter{Broker: name}, 1)
+			require.ErrorIs(t, err, outbox.ErrSchema, action.name)
+		}
+	}
+	_, err := t.operator().ReleaseKey(t.Context(), broker, "key")
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	_, err = t.operator().ParkedKeys(t.Context(), broker, 1)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+}
+
+func testOperateTableNames(t *table) {
+	ids := t.add("key")
+	for _, name := range t.Tables {
+		store := t.Open(t.T, name)
+		_, err := store.Migrate(t.Context())
+		require.NoError(t, err, name)
+		other := newTable(t.T, Bundle{Store: store, DB: t.DB, Table: name})
+		k := other.keys(1)[0]
+		rows := other.add(k, k)
+		other.failHead(rows[0])
+		assert.Equal(t, 2, other.park())
+		assert.Equal(t, 1, other.requeue(outbox.Filter{}), name)
+		batch := other.claim(wake)
+		assert.Equal(t, rows[:1], taken(batch))
+		other.publish(batch)
+		assert.Equal(t, 1, other.replay(outbox.Filter{}), name)
+		assert.Equal(t, 2, other.giveUp(outbox.Filter{}), name)
+		parked, err := other.operator().ParkedKeys(t.Context(), "", 1)
+		require.NoError(t, err)
+		assert.Empty(t, parked)
+	}
+	assert.Equal(t, "pending", t.state(ids[0]).Status)
+}
+
+// oddRows writes failed rows that differ in what filters look at.
+func (t *table) oddRows() []int64 {
+	t.Helper()
+	rows := make([]outbox.Row, 10)
+	for i := range rows {
+		rows[i] = newRow("key-" + string(rune('a'+i)))
+	}
+	for i, name := range []string{
+		"Ordering.OrderPlaced.v1", "Ordering.OrderPlaced.v2", "Ordering.Order%laced.v1", "Ordering_OrderPlaced.v1", "ordering.orderplaced.v1",
+		`Ordering\.OrderPlaced`, "Ordering.*", "Ordering", "Ordering.[O]rderPlaced.v1", "Ördering.✓",
+	} {
+		rows[i].Type = name
+	}
+	rows[1].OrderingKey, rows[2].OrderingKey = "", "schlüssel % _ '\"🔑"
+	rows[3].TargetBroker, rows[4].TargetBroker = "another", "Broker"
+	ids := t.insert(rows...)
+	t.exec("UPDATE {t} SET status = 'failed', last_error = '{\"class\":\"retryable\",\"message\":\"\\\"class\\\":\\\"permanent\\\"\"}'")
+	t.exec(`UPDATE {t} SET last_error = '{"class":"permanent","message":"x","at":"2026-01-02T03:04:05Z","attempt":1}' WHERE id = ?`, ids[5])
+	t.exec("UPDATE {t} SET last_error = 'permanent, written by hand' WHERE id = ?", ids[6])
+	t.exec("UPDATE {t} SET last_error = NULL WHERE id = ?", ids[7])
+	return ids
+}
+
+// select runs a filter through Matches and through an action, and returns the positions of what it has changed.
+func (t *table) selected(ids []int64, filter outbox.Filter) []int {
+	t.Helper()
+	matches, err := t.operator().Matches(t.Context(), filter, many)
+	require.NoError(t, err, "%+v", filter)
+	assert.Equal(t, matches, t.requeue(filter), "%+v", filter)
+	got := []int{}
+	for i, id := range ids {
+		if t.state(id).Status == "pending" {
+			got = append(got, i)
+		}
+	}
+	t.exec("UPDATE {t} SET status = 'failed'")
+	assert.Len(t, got, matches)
+	return got
+}
+
+func testFilters(t *table) {
+	ids := t.oddRows()
+	id := func(i int) string { return t.messageID(ids[i]) }
+	for _, c := range []struct {
+		filter outbox.Filter
+		want   []int
+	}{
+		{outbox.Filter{}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{outbox.Filter{Broker: broker}, []int{0, 1, 2, 5, 6, 7, 8, 9}},
+		{outbox.Filter{Broker: "another"}, []int{3}},
+		{outbox.Filter{Broker: "Broker"}, []int{4}},
+		{outbox.Filter{Broker: "broke"}, []int{}},
+		{outbox.Filter{Broker: "%"}, []int{}},
+		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusFailed}}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusAbandoned, outbox.StatusPending}}, []int{}},
+		{outbox.Filter{Type: "Ordering.OrderPlaced.v1"}, []int{0}},
+		{outbox.Filter{Type: "Ordering.OrderPlaced"}, []int{}},
+		{outbox.Filter{Type: "Ordering.OrderPlaced*"}, []int{0, 1}},
+		{outbox.Filter{Type: "Ordering.OrderPlaced.v1*"}, []int{0}},
+		{outbox.Filter{Type: "Ordering.Order%*"}, []int{2}},
+		{outbox.Filter{Type: "Ordering_*"}, []int{3}},
+		{outbox.Filter{Type: "Ordering%"}, []int{}},
+		{outbox.Filter{Type: "Ordering.[O]*"}, []int{8}},
+		{outbox.Filter{Type: "[O]rdering*"}, []int{}},
+		{outbox.Filter{Type: `Ordering\*`}, []int{5}},
+		{outbox.Filter{Type: `Ordering\.OrderPlaced`}, []int{5}},
+		{outbox.Filter{Type: "Ordering.*"}, []int{0, 1, 2, 6, 8}},
+		{outbox.Filter{Type: "Ordering.**"}, []int{6}},
+		{outbox.Filter{Type: "Ordering*"}, []int{0, 1, 2, 3, 5, 6, 7, 8}},
+		{outbox.Filter{Type: "*.v1"}, []int{}},
+		{outbox.Filter{Type: "*"}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{outbox.Filter{Type: "Ör*"}, []int{9}},
+		{outbox.Filter{Type: strings.Repeat("x", 3000) + "*"}, []int{}},
+		{outbox.Filter{Key: "key-a"}, []int{0}},
+		{outbox.Filter{Key: "key-*"}, []int{}},
+		{outbox.Filter{Key: "KEY-A"}, []int{}},
+		{outbox.Filter{Key: "schlüssel % _ '\"🔑"}, []int{2}},
+		{outbox.Filter{MessageIDs: []string{id(1)}}, []int{1}},
+		{outbox.Filter{MessageIDs: []string{id(8), strings.ToUpper(id(1)), "{" + id(1) + "}", uuid.NewString()}}, []int{1, 8}},
+		{outbox.Filter{MessageIDs: []string{uuid.NewString()}}, []int{}},
+		{outbox.Filter{MessageIDs: []string{}}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{outbox.Filter{ErrorClass: "retryable"}, []int{0, 1, 2, 3, 4, 8, 9}},
+		{outbox.Filter{ErrorClass: "permanent"}, []int{5}},
+		{outbox.Filter{ErrorClass: "per"}, []int{}},
+		{outbox.Filter{ErrorClass: "%"}, []int{}},
+	} {
+		assert.Equal(t, c.want, t.selected(ids, c.filter), "%+v", c.filter)
+	}
+}
+
+func testFiltersCombined(t *table) {
+	ids := t.oddRows()
+	all := outbox.Filter{
+		Broker: broker, Statuses: []outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned}, Type: "Ordering.*", Key: "key-a",
+		MessageIDs: []string{t.messageID(ids[0]), t.messageID(ids[5])}, ErrorClass: "retryable",
+		Since: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour),
+	}
+	assert.Equal(t, []int{0}, t.selected(ids, all))
+	for name, change := range map[string]func(*outbox.Filter){
+		"broker": func(f *outbox.Filter) { f.Broker = "another" },
+		"status": func(f *outbox.Filter) { f.Statuses = f.Statuses[1:] },
+		"type":   func(f *outbox.Filter) { f.Type = "Ordering.OrderPlaced.v2" },
+		"key":    func(f *outbox.Filter) { f.Key = "key-b" },
+		"ids":    func(f *outbox.Filter) { f.MessageIDs = f.MessageIDs[1:] },
+		"class":  func(f *outbox.Filter) { f.ErrorClass = "permanent" },
+		"since":  func(f *outbox.Filter) { f.Since = time.Now().Add(time.Minute) },
+		"until":  func(f *outbox.Filter) { f.Until = time.Now().Add(-time.Minute) },
+	} {
+		filter := all
+		change(&filter)
+		assert.Empty(t, t.selected(ids, filter), name)
+	}
+}
+
+// Since is the first instant that counts, Until the first that does not.
+func testFilterByTime(t *table) {
+	ids := t.add("a", "b", "c")
+	at := time.Now().UTC().Truncate(time.Second)
+	for i, id := range ids {
+		t.exec("UPDATE {t} SET status = 'failed', created_at = ? WHERE id = ?", t.sql.time(at.Add(time.Duration(i)*time.Minute)), id)
+	}
+	berlin := time.FixedZone("elsewhere", 2*3600)
+	for _, c := range []struct {
+		since, until time.Time
+		want         []int
+	}{
+		{since: at, want: []int{0, 1, 2}},
+		{since: at.Add(time.Microsecond), want: []int{1, 2}},
+		{until: at, want: []int{}},
+		{until: at.Add(time.Microsecond), want: []int{0}},
+		{since: at.Add(time.Minute), until: at.Add(2 * time.Minute), want: []int{1}},
+		{since: at.Add(time.Minute).In(berlin), until: at.Add(2 * time.Minute).In(berlin), want: []int{1}},
+		{since: at.Add(3 * time.Minute), want: []int{}},
+	} {
+		assert.Equal(t, c.want, t.selected(ids, outbox.Filter{Since: c.since, Until: c.until}), "%v %v", c.since, c.until)
+	}
+}

@@ -1,0 +1,200 @@
+package storetest
+
+import (
+	"strings"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// A spoil is one way to make a schema wrong by hand.
+type spoil struct {
+	// statements that do it; the table is a fresh one, and each spoil comes after those before it.
+	statements []string
+	// fails is true when the last statement is meant to fail, and what it leaves behind is the point.
+	fails bool
+	// wants is how what a check then says, beyond what it said before, begins. Without any, the spoil is harmless.
+	wants []string
+}
+
+// spoils in the order in which they are done to one table.
+var spoils = map[outbox.Dialect][]spoil{
+	outbox.Postgres: {
+		{statements: []string{
+			"ALTER TABLE {t} ADD COLUMN note text NOT NULL DEFAULT ''", "CREATE INDEX note_{f} ON {t} (status, note)",
+			"ALTER TABLE {t} ADD CONSTRAINT note_{f} CHECK (note <> 'bad')", "CREATE TABLE {t}_notes (note text)",
+			"ALTER TABLE {t} SET (fillfactor = 90)", "ALTER INDEX {t}_open SET (fillfactor = 80)",
+		}},
+		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing"}},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN attempts TYPE bigint"}, wants: []string{"column attempts: type is bigint, want integer"}},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN stream DROP NOT NULL"}, wants: []string{"column stream: nullable is yes, want no"}},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN headers SET NOT NULL"}, wants: []string{"column headers: nullable is no, want yes"}},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN status SET DEFAULT 'failed'"}, wants: []string{"column status: default is 'failed'::text, want 'pending'::text"}},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN crashes DROP DEFAULT"}, wants: []string{"column crashes: default is none, want 0"}},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN expires_at SET DEFAULT now()"}, wants: []string{"column expires_at: default is now(), want none"}},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN id DROP IDENTITY"}, wants: []string{"column id: identity is none, want by default"}},
+		{
+			statements: []string{
+				"CREATE COLLATION blind_{f} (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+				"ALTER TABLE {t} ALTER COLUMN correlation_id TYPE text COLLATE blind_{f}",
+			},
+			wants: []string{"column correlation_id: collation is blind_{f}, want none"},
+		},
+		{statements: []string{"DROP INDEX {t}_parked"}, wants: []string{"index {t}_parked: missing"}},
+		{
+			statements: []string{"DROP INDEX {t}_published", "CREATE INDEX {t}_published ON {t} (published_at, target_broker) WHERE published_at IS NOT NULL"},
+			wants:      []string{"index {t}_published: columns is btree (published_at, target_broker), want btree (target_broker, published_at)"},
+		},
+		{
+			statements: []string{"DROP INDEX {t}_abandoned", "CREATE INDEX {t}_abandoned ON {t} (target_broker, finished_at) WHERE finished_at IS NOT NULL"},
+			wants: []string{"index {t}_abandoned: predicate is (finished_at IS NOT NULL), " +
+				"want ((finished_at IS NOT NULL) AND (published_at IS NULL))"},
+		},
+		{
+			statements: []string{
+				"DROP INDEX {t}_waiting_key",
+				"CREATE INDEX {t}_waiting_key ON {t}_waiting (target_broker, ordering_key) WHERE ordering_key IS NOT NULL",
+			},
+			wants: []string{"index {t}_waiting_key: unique is no, want yes"},
+		},
+		{
+			statements: []string{
+				"DROP INDEX {t}_waiting_wake",
+				`INSERT INTO {t}_waiting (target_broker, lane, gate_id, gate_message_id, wake_at, reason)
+				 SELECT 'b', 1, n, gen_random_uuid(), 'infinity', 'retry' FROM generate_series(1, 2) AS n`,
+				"CREATE UNIQUE INDEX CONCURRENTLY {t}_waiting_wake ON {t}_waiting (target_broker, lane, wake_at)",
+			},
+			fails: true,
+			wants: []string{"index {t}_waiting_wake: unique is yes, want no", "index {t}_waiting_wake: valid is no, want yes"},
+		},
+		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease"}, wants: []string{"constraint {t}_lease: missing"}},
+		{
+			statements: []string{
+				"ALTER TABLE {t} DROP CONSTRAINT {t}_published",
+				"ALTER TABLE {t} ADD CONSTRAINT {t}_published CHECK (published_at IS NULL OR status = 'published')",
+			},
+			wants: []string{"constraint {t}_published: definition is CHECK (((published_at IS NULL) OR (status = 'published'::text))), " +
+				"want CHECK (((status = 'published'::text) = (published_at IS NOT NULL)))"},
+		},
+		{
+			statements: []string{
+				"ALTER TABLE {t} DROP CONSTRAINT {t}_pkey",
+				"ALTER TABLE {t} ADD CONSTRAINT {t}_pkey PRIMARY KEY (message_id, target_broker) DEFERRABLE",
+			},
+			wants: []string{"constraint {t}_pkey: definition is PRIMARY KEY (message_id, target_broker) DEFERRABLE, want PRIMARY KEY (message_id, target_broker)"},
+		},
+		{
+			statements: []string{
+				"ALTER TABLE {t} DROP COLUMN lane", // and with it the index of open rows
+				`ALTER TABLE {t} ADD COLUMN lane integer NOT NULL GENERATED ALWAYS AS
+					(get_byte(decode(md5(coalesce(ordering_key, message_id::text)), 'hex'), 0) & 3) STORED`,
+				"CREATE INDEX {t}_open ON {t} (target_broker, lane, id) WHERE finished_at IS NULL AND NOT parked",
+			},
+			wants: []string{
+				"column lane: type is integer, want smallint",
+				"column lane: generated is (get_byte(decode(md5(COALESCE(ordering_key, (message_id)::text)), 'hex'::text), 0) & 3), " +
+					"want ((get_byte(decode(md5(COALESCE(ordering_key, (message_id)::text)), 'hex'::text), 0) & 3) " +
+					"+ CASE WHEN (priority < 0) THEN 4 WHEN ((priority > 0) AND (ordering_key IS NULL)) THEN 8 ELSE 0 END)",
+			},
+		},
+		{statements: []string{"ALTER TABLE {t} SET UNLOGGED"}, wants: []string{"table {t}: kind is unlogged table, want table"}},
+	},
+	outbox.SQLite: {
+		{statements: []string{
+			"ALTER TABLE {t} ADD COLUMN note TEXT NOT NULL DEFAULT '' CHECK (note <> 'bad')", "CREATE INDEX note_{f} ON {t} (status, note)",
+			"CREATE TABLE {t}_notes (note TEXT)",
+		}},
+		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing"}},
+		{statements: []string{reword("attempts          INTEGER", "attempts TEXT")}, wants: []string{"column attempts: type is TEXT, want INTEGER"}},
+		{statements: []string{reword("stream            TEXT    NOT NULL", "stream TEXT")}, wants: []string{"column stream: nullable is yes, want no"}},
+		{statements: []string{reword("'pending'", "'failed'")}, wants: []string{
+			"column status: default is 'failed', want 'pending'",
+			"constraint {t}_status: definition is CHECK (status IN ('failed', 'processing', 'published', 'failed', 'abandoned')), " +
+				"want CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned'))",
+		}},
+		{
+			statements: []string{reword("crashes           INTEGER NOT NULL DEFAULT 0", "crashes INTEGER NOT NULL")},
+			wants:      []string{"column crashes: default is none, want 0"},
+		},
+		{statements: []string{reword(" AUTOINCREMENT", "")}, wants: []string{"column id: autoincrement is none, want yes"}},
+		{statements: []string{reword(" COLLATE NOCASE", " /* COLLATE NOCASE */")}, wants: []string{"column message_id: collation is none, want NOCASE"}},
+		{
+			statements: []string{reword("priority < 0 THEN 1", "priority < -9 THEN 1")},
+			wants: []string{"column lane: generated is CASE WHEN priority < -9 THEN 1 WHEN priority > 0 AND ordering_key IS NULL THEN 2 ELSE 0 END, " +
+				"want CASE WHEN priority < 0 THEN 1 WHEN priority > 0 AND ordering_key IS NULL THEN 2 ELSE 0 END"},
+		},
+		{statements: []string{reword("CONSTRAINT {t}_lease CHECK", "CHECK")}, wants: []string{"constraint {t}_lease: missing"}},
+		{
+			statements: []string{reword("UNIQUE (message_id, target_broker)", "UNIQUE (target_broker, message_id)")},
+			wants:      []string{"constraint {t}_once: definition is UNIQUE (target_broker, message_id), want UNIQUE (message_id, target_broker)"},
+		},
+		{statements: []string{"DROP INDEX {t}_parked"}, wants: []string{"index {t}_parked: missing"}},
+		{
+			statements: []string{"DROP INDEX {t}_open", "CREATE INDEX {t}_open ON {t} (target_broker, id) WHERE finished_at IS NULL AND parked = 0"},
+			wants:      []string{"index {t}_open: columns is target_broker, id, want target_broker, lane, id"},
+		},
+		{
+			statements: []string{"DROP INDEX {t}_finished", "CREATE INDEX {t}_finished ON {t} (target_broker, status, finished_at)"},
+			wants:      []string{"index {t}_finished: predicate is none, want finished_at IS NOT NULL"},
+		},
+		{
+			statements: []string{"DROP INDEX {t}_waiting_key", "CREATE INDEX {t}_waiting_key ON {t}_waiting (target_broker, ordering_key)"},
+			wants:      []string{"index {t}_waiting_key: unique is no, want yes"},
+		},
+	},
+	outbox.SQLServer: {
+		{statements: []string{
+			"ALTER TABLE {t} ADD note nvarchar(10) NOT NULL CONSTRAINT note_{f} DEFAULT N''", "CREATE INDEX note_{f} ON {t} (status, note)",
+			"ALTER TABLE {t} ADD CONSTRAINT good_note_{f} CHECK (note <> N'bad')",
+		}},
+		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing"}},
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN headers nvarchar(100) NULL"}, wants: []string{"column headers: type is nvarchar(100), want nvarchar(max)"}},
+		{
+			statements: []string{"ALTER TABLE {t} ALTER COLUMN stream nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL"},
+			wants:      []string{"column stream: nullable is yes, want no"},
+		},
+		{
+			statements: []string{"ALTER TABLE {t} ALTER COLUMN correlation_id nvarchar(512) COLLATE Latin1_General_100_CI_AS NULL"},
+			wants:      []string{"column correlation_id: collation is Latin1_General_100_CI_AS, want Latin1_General_100_BIN2"},
+		},
+		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_default_crashes"}, wants: []string{"column crashes: default is none, want 0"}},
+		{statements: []string{"ALTER TABLE {t} ADD CONSTRAINT more_{f} DEFAULT N'none' FOR last_error"}, wants: []string{"column last_error: default is "}},
+		{
+			statements: []string{
+				"DROP INDEX {t}_open ON {t}", "ALTER TABLE {t} DROP COLUMN lane",
+				"ALTER TABLE {t} ADD lane AS (CONVERT(int, SUBSTRING(HASHBYTES('MD5', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 7) PERSISTED NOT NULL",
+				"CREATE INDEX {t}_open ON {t} (target_broker, lane, id) INCLUDE (status, locked_until, available_at, ordering_key, crashes) " +
+					"WHERE finished_at IS NULL AND parked = 0",
+			},
+			wants: []string{"column lane: computed is "},
+		},
+		{
+			statements: []string{"DROP INDEX {t}_finished ON {t}", "CREATE INDEX {t}_finished ON {t} (target_broker, finished_at) WHERE finished_at IS NOT NULL"},
+			wants:      []string{"index {t}_finished: columns is target_broker, finished_at, want target_broker, status, finished_at"},
+		},
+		{
+			statements: []string{"DROP INDEX {t}_backfill ON {t}", "CREATE INDEX {t}_backfill ON {t} (target_broker, key_hash, id) WHERE finished_at IS NULL"},
+			wants:      []string{"index {t}_backfill: predicate is "},
+		},
+		{
+			statements: []string{
+				"DROP INDEX {t}_waiting_key ON {t}_waiting",
+				"CREATE INDEX {t}_waiting_key ON {t}_waiting (target_broker, key_hash) WHERE ordering_key IS NOT NULL",
+			},
+			wants: []string{"index {t}_waiting_key: unique is no, want yes"},
+		},
+		{statements: []string{"ALTER INDEX {t}_waiting_wake ON {t}_waiting DISABLE"}, wants: []string{"index {t}_waiting_wake: enabled is no, want yes"}},
+		{statements: []string{"DROP INDEX {t}_parked ON {t}"}, wants: []string{"index {t}_parked: missing"}},
+		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease"}, wants: []string{"constraint {t}_lease: missing"}},
+		{
+			statements: []string{"ALTER TABLE {t} NOCHECK CONSTRAINT {t}_status"},
+			wants:      []string{"constraint {t}_status: enabled is no, want yes", "constraint {t}_status: trusted is no, want yes"},
+		},
+	},
+}
+
+// reword changes the text by which SQLite knows a table, in one statement because the permission is the connection's.
+func reword(old, text string) string {
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+	return "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, " + quote(old) + ", " + quote(text) +
+		") WHERE name = '{t}'; CREATE TABLE reread (x); DROP TABLE reread; PRAGMA writable_schema = RESET"
+}

@@ -1,0 +1,124 @@
+package uow
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// Flush is one event that a commit is to write.
+type Flush struct {
+	*Raised
+	Source  envelope.Source
+	Context *envelope.Context // shared; read it only
+
+	recorder *Recorder
+}
+
+// Collect returns what a commit is to flush now, in the order in which it was raised. It changes nothing: should the
+// commit fail, everything is still pending.
+func (j *Journal) Collect() []Flush {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.entries) == 0 {
+		return nil
+	}
+	var (
+		flush []Flush
+		seen  map[*Recorder]*entry
+		mixed map[*Recorder]bool
+	)
+	if len(j.entries) > 1 { // most transactions write one aggregate and need no map
+		seen = make(map[*Recorder]*entry, len(j.entries))
+	}
+	for i := len(j.entries) - 1; i >= 0; i-- { // the last write of an aggregate counts
+		e := &j.entries[i]
+		if e.event != nil {
+			flush = append(flush, Flush{Raised: e.event, Context: e.context})
+			continue
+		}
+		if last := seen[e.recorder]; last != nil {
+			if last.instance() != e.instance() {
+				if mixed == nil {
+					mixed = make(map[*Recorder]bool)
+				}
+				mixed[e.recorder] = true
+			}
+			continue
+		}
+		if seen != nil {
+			seen[e.recorder] = e
+		}
+		flush = j.collect(flush, e)
+	}
+	if mixed != nil {
+		j.attribute(flush, mixed)
+	}
+	InOrder(flush)
+	return flush
+}
+
+// InOrder sorts events into the order in which they were raised.
+func InOrder(flush []Flush) {
+	slices.SortFunc(flush, func(a, b Flush) int { return cmp.Compare(a.raisedAt, b.raisedAt) })
+}
+
+// collect appends the events of one aggregate that belong to the transaction.
+func (j *Journal) collect(flush []Flush, e *entry) []Flush {
+	e.recorder.mu.Lock()
+	defer e.recorder.mu.Unlock()
+	for _, event := range e.recorder.events {
+		if j.isUndone(event.raisedAt, e.at) {
+			continue
+		}
+		f := Flush{Raised: event, Source: e.source, Context: e.context, recorder: e.recorder}
+		f.Source.Sequence = event.Sequence
+		flush = append(flush, f)
+	}
+	return flush
+}
+
+// instance is the row that an entry stands for.
+type instance struct {
+	recorder      *Recorder
+	aggregate, id string
+}
+
+func (e *entry) instance() instance {
+	return instance{recorder: e.recorder, aggregate: e.source.Aggregate, id: e.source.ID}
+}
+
+// attribute is for one list of events that the transaction wrote as several rows: a variable, or a copy, that got another
+// key and was saved again. An event belongs to the row that was written next after it was raised.
+func (j *Journal) attribute(flush []Flush, mixed map[*Recorder]bool) {
+	writes := make(map[*Recorder][]*entry)
+	last := make(map[instance]*entry) // the last write of a row counts
+	for i := range j.entries {
+		if e := &j.entries[i]; mixed[e.recorder] && e.source.ID != "" {
+			writes[e.recorder] = append(writes[e.recorder], e)
+			last[e.instance()] = e
+		}
+	}
+	for i := range flush {
+		f := &flush[i]
+		after := writes[f.recorder]
+		next, _ := slices.BinarySearchFunc(after, f.raisedAt, func(e *entry, raisedAt uint64) int { return cmp.Compare(e.at, raisedAt) })
+		if next < len(after) {
+			e := last[after[next].instance()]
+			f.Source, f.Context = e.source, e.context
+			f.Source.Sequence = f.Sequence
+		}
+	}
+}
+
+// isUndone reports whether an event was raised inside a savepoint that was rolled back, with no write of its aggregate
+// after that.
+func (j *Journal) isUndone(raisedAt, trackedAt uint64) bool {
+	for _, s := range j.undone {
+		if s.from < raisedAt && raisedAt < s.to && trackedAt < s.to {
+			return true
+		}
+	}
+	return false
+}
