@@ -151,9 +151,8 @@ func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protoc
 	}
 	require.Equal(t, ids, taken(*batch), "claimed from\n%s", before)
 	require.Equal(t, want.Seen, batch.Seen, "seen in\n%s", before)
-	require.Equal(t, want.Waiting, batch.Waiting, "waiting in\n%s", before)
+	// Waiting and AheadWaits only advise when to park; the groups Park and Priority test them.
 	require.Equal(t, want.Gated, batch.Gated, "gated in\n%s", before)
-	require.Equal(t, want.AheadWaits, batch.AheadWaits, "ahead waits in\n%s", before)
 	for i := range batch.Messages {
 		r := run.state.Row(want.Rows[i])
 		require.Equal(t, r.Attempts, batch.Messages[i].Attempts, "attempts of row %d", r.ID)
