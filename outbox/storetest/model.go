@@ -113,8 +113,8 @@ func testScenarios(t *table) {
 	}
 }
 
-// messageID gives the same ids in every run of a schedule, so that a failure can be replayed and made shorter.
-func (run *modelRun) messageID(key string) (id uuid.UUID) {
+// newID gives the same ids in every run of a schedule, so that a failure can be replayed and made shorter.
+func (run *modelRun) newID(key string) (id uuid.UUID) {
 	if key == "" {
 		id, run.loose = run.loose[0], run.loose[1:]
 		return id

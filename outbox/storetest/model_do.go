@@ -45,12 +45,14 @@ func (run *modelRun) do(t modelT, a *protocol.Action) (reply protocol.Reply, ok 
 		parked, err := run.Store.Park(run.Context(), run.claimOf(a.Request))
 		require.NoError(t, err)
 		require.Equal(t, reply.Parked, parked)
-	case protocol.Requeue, protocol.Replay:
-		run.requeueByHand(a.ID)
+	case protocol.Requeue:
+		require.Equal(t, 1, run.requeue(run.these(int64(a.ID))))
+	case protocol.Replay:
+		require.Equal(t, 1, run.replay(run.these(int64(a.ID))))
 	case protocol.Drop:
-		run.dropByHand(a.ID)
+		require.Equal(t, 1, run.giveUp(run.these(int64(a.ID))))
 	case protocol.ReleaseKey:
-		run.releaseByHand(run.keyName(a.Key))
+		require.True(t, run.release(run.keyName(a.Key)))
 	case protocol.Remove:
 		for _, column := range []string{"finished_at", "published_at"} {
 			run.exec("UPDATE {t} SET " + column + " = " + run.sql.minus(column, 2*lease) + " WHERE " + column + " IS NOT NULL")
@@ -81,7 +83,7 @@ func (run *modelRun) insertNew(t modelT, a *protocol.Action) {
 	rows := make([]outbox.Row, len(a.Rows))
 	for i, n := range a.Rows {
 		rows[i] = newRow(run.keyName(n.Key))
-		rows[i].MessageID = run.messageID(rows[i].OrderingKey)
+		rows[i].MessageID = run.newID(rows[i].OrderingKey)
 		rows[i].Priority = map[protocol.Class]int{protocol.Normal: 0, protocol.Backfill: -1, protocol.Urgent: 1}[n.Class]
 	}
 	for i, id := range run.insert(rows...) {

@@ -10,7 +10,7 @@ import (
 // compare looks at the whole table from outside.
 func (run *modelRun) compare(t modelT) {
 	require.Equal(t, run.wantRows(), run.lines("SELECT id, status, attempts, crashes, coalesce("+run.sql.text("lock_token")+", '')"+
-		", CASE WHEN "+run.sql.fromNow("locked_until")+" > 0 OR "+run.sql.fromNow("available_at")+" > 0 THEN 1 ELSE 0 END"+
+		", CASE WHEN finished_at IS NULL AND ("+run.sql.fromNow("locked_until")+" > 0 OR "+run.sql.fromNow("available_at")+" > 0) THEN 1 ELSE 0 END"+
 		", CASE WHEN parked <> "+run.sql.no+" THEN 1 ELSE 0 END FROM {t} ORDER BY id", 7))
 	require.Equal(t, run.wantGates(), run.lines("SELECT gate_id, lane, coalesce(ordering_key, '')"+
 		", CASE WHEN wake_at IS NULL THEN 'back' WHEN reason = 'abandoned' THEN 'operator' WHEN "+run.sql.fromNow("wake_at")+" > 0 THEN 'rests' ELSE 'due' END"+

@@ -16,7 +16,12 @@ func checkChange(old, now *Row, before *State, a *Action, report report) {
 	if old.Status.Terminal() && now.Status != old.Status && a.Kind != Requeue && a.Kind != Replay {
 		report(FinalStates, "row %d was %s and is %s", old.ID, old.Status, now.Status)
 	}
-	// A row that changes hands must be free; one that is settled must be the settler's.
+	checkHolder(old, now, before, a, report)
+	checkAttempts(old, now, before, a, report)
+}
+
+// checkHolder: a row that changes hands must be free, and one that is settled must be the settler's.
+func checkHolder(old, now *Row, before *State, a *Action, report report) {
 	taken := now.leased() && (now.Token != old.Token || !old.leased())
 	if taken && old.leased() && old.Waits {
 		report(OneClaim, "row %d was taken from an unexpired claim", old.ID)
@@ -25,7 +30,6 @@ func checkChange(old, now *Row, before *State, a *Action, report report) {
 		(!old.leased() || old.Token != before.Workers[a.Worker].Token) {
 		report(Fence, "row %d was marked by worker %d, who does not hold it", old.ID, a.Worker+1)
 	}
-	checkAttempts(old, now, before, a, report)
 }
 
 // checkAttempts looks at what a step charged to a row.
@@ -66,12 +70,16 @@ func checkClaim(before *State, a *Action, reply *Reply, report report) {
 	for _, id := range reply.Rows {
 		r := before.Row(id)
 		for i := range before.Rows {
-			earlier := &before.Rows[i] // or later
-			if r.Key != 0 && earlier.Key == r.Key && earlier.ID < id && earlier.open() && !slices.Contains(reply.Rows, earlier.ID) {
-				report(Prefix, "a claim took row %d and not row %d before it, which is %s", id, earlier.ID, earlier.Status)
+			other := &before.Rows[i]
+			if r.Key == 0 || other.Key != r.Key {
+				continue
 			}
-			// Whatever operators do: a claim sees what is leased inside of its window, and this one sees everything.
-			if other := earlier; r.Key != 0 && other.Key == r.Key && other.Class == r.Class && other.leased() && other.Waits && request.Window >= len(before.Rows) {
+			if other.ID < id && other.open() && !slices.Contains(reply.Rows, other.ID) {
+				report(Prefix, "a claim took row %d and not row %d before it, which is %s", id, other.ID, other.Status)
+			}
+			// Whatever operators do: a claim sees what is leased inside of its window.
+			seen := other.Class == r.Class && request.Window >= len(before.Rows)
+			if seen && other.leased() && other.Waits {
 				report(OneHand, "a claim took row %d while row %d of its key is with somebody else", id, other.ID)
 			}
 		}

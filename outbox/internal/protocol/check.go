@@ -72,17 +72,25 @@ func (p *Protocol) Check(before *State, a *Action, reply *Reply, after *State) (
 
 type report = func(name, format string, args ...any)
 
-// checkRows looks at each row of a state.
-func checkRows(s *State, report report) {
+// checkLedger compares what was committed and purged with what is there.
+func checkLedger(s *State, report report) {
 	for i := range s.Ledger {
 		e := &s.Ledger[i]
-		r := s.Row(e.ID)
+		if there := s.Row(e.ID) != nil; there == e.Gone {
+			report(NothingLost, "row %d was committed; that it is there is %t, that it was purged is %t", e.ID, there, e.Gone)
+		}
+	}
+}
+
+// checkRows looks at each row of a state.
+func checkRows(s *State, report report) {
+	checkLedger(s, report)
+	for i := range s.Rows {
+		r := &s.Rows[i]
+		e := s.Entry(r.ID)
 		switch {
-		case r == nil && !e.Gone:
-			report(NothingLost, "row %d was committed and is not there", e.ID)
-		case r == nil:
-		case e.Gone:
-			report(NothingLost, "row %d is there although it was purged", e.ID)
+		case e == nil:
+			report(NoPhantom, "row %d was never committed", r.ID)
 		case r.Parked && !r.open():
 			report(NothingLost, "row %d is parked and %s", e.ID, r.Status)
 		case r.Parked && s.gate(e.ID) == nil && !s.behindGate(r):
@@ -95,11 +103,6 @@ func checkRows(s *State, report report) {
 			report(OneClaim, "row %d is %s with token %d", e.ID, r.Status, r.Token)
 		}
 	}
-	for i := range s.Rows {
-		if s.Entry(s.Rows[i].ID) == nil {
-			report(NoPhantom, "row %d was never committed", s.Rows[i].ID)
-		}
-	}
 }
 
 // checkHands looks for rows and keys that are with two workers.
@@ -107,7 +110,7 @@ func checkHands(s *State, report report) {
 	for i := range s.Workers {
 		for k := range i {
 			a, b := &s.Workers[i], &s.Workers[k]
-			if a.Phase != Working || b.Phase != Working || a.Late || b.Late || a.Undone || b.Undone || a.Request.Unordered || b.Request.Unordered {
+			if !a.holdsKeys() || !b.holdsKeys() {
 				continue
 			}
 			for _, h := range a.Batch {
@@ -118,6 +121,11 @@ func checkHands(s *State, report report) {
 			}
 		}
 	}
+}
+
+// holdsKeys reports whether a worker has a batch in order and its lease stands.
+func (w *Worker) holdsKeys() bool {
+	return w.Phase == Working && !w.Late && !w.Undone && !w.Request.Unordered
 }
 
 func (s *State) broughtBack(key int) bool {

@@ -55,30 +55,31 @@ func isolate(limit, suspicion int) int { return max(1, limit>>min(suspicion, 30)
 // judge looks at the window of a claim.
 func (p *Protocol) judge(t *Table, c Request, reply *Reply) []judged {
 	rows := p.window(t, c)
-	before := p.outside(t, c.Lane, reply)
+	elsewhere := p.elsewhere(t, c.Lane, reply)
 	window := make([]judged, len(rows))
 	for i, r := range rows {
-		j := judged{row: r, clear: true, lowest: r.suspicion(), highest: r.suspicion()}
-		parkable, outranked := before(r)
-		j.waits = parkable || !r.leased() && r.Waits
-		j.clear = !r.Waits && !parkable && !outranked
-		if p.is(recoversNothing) {
-			j.clear = j.clear && !r.leased()
+		held, rests := elsewhere(r)
+		lost := p.is(recoversNothing) && r.leased()
+		window[i] = judged{
+			row: r, lowest: r.suspicion(), highest: r.suspicion(), waits: rests || r.rests(), clear: !r.Waits && !held && !lost,
 		}
 		for k, other := range rows {
-			if other.Key == 0 || other.Key != r.Key {
-				continue
-			}
-			j.inHand = j.inHand || other.leased() && other.Waits && !p.is(ignoresInHand)
-			if k < i && !p.is(leavesGaps) {
-				j.clear = j.clear && window[k].clear
-				j.waits = j.waits || window[k].waits
-				j.lowest, j.highest = min(j.lowest, other.suspicion()), max(j.highest, other.suspicion())
+			if other.Key != 0 && other.Key == r.Key {
+				p.join(&window[i], &window[k], other, k < i)
 			}
 		}
-		window[i] = j
 	}
 	return window
+}
+
+// join lets a row's verdict depend on another row of its key, and on that one's verdict where it stands before.
+func (p *Protocol) join(j, of *judged, other *Row, before bool) {
+	j.inHand = j.inHand || other.leased() && other.Waits && !p.is(ignoresInHand)
+	if before && !p.is(leavesGaps) {
+		j.clear = j.clear && of.clear
+		j.waits = j.waits || of.waits
+		j.lowest, j.highest = min(j.lowest, of.lowest), max(j.highest, of.highest)
+	}
 }
 
 // window lists the first open rows of the lane, held ones included: of each key it sees, it sees every earlier open row.
@@ -96,32 +97,42 @@ func (p *Protocol) window(t *Table, c Request) []*Row {
 	return t.lane(c.Lane, c.Window)
 }
 
-// outside returns a function that says whether an earlier row of a row's key stands where the window does not see it: behind
-// a gate, or in the lane of another class.
-func (p *Protocol) outside(t *Table, lane Class, reply *Reply) func(*Row) (parkable, outranked bool) {
+// elsewhere returns a function about the earlier rows of a row's key that the window does not show, being behind a gate or in
+// the lane of another class: held says that there are some, rests that the row can be parked until they have come.
+func (p *Protocol) elsewhere(t *Table, lane Class, reply *Reply) func(*Row) (held, rests bool) {
 	var ahead *Row // the first open row of the normal lane, for the backfill
 	mixed := lane == Normal && len(t.lane(Backfill, 1)) > 0
-	if lane == Backfill {
-		if first := t.lane(Normal, 1); len(first) > 0 {
-			ahead = first[0]
-			reply.AheadWaits = !ahead.leased() && ahead.Waits
-		}
+	if first := t.lane(Normal, 1); lane == Backfill && len(first) > 0 {
+		ahead = first[0]
+		low := t.firstLow(ahead)
+		reply.AheadWaits = ahead.rests() || t.behindGate(ahead) || low != nil && low.rests()
 	}
-	return func(r *Row) (parkable, outranked bool) {
+	return func(r *Row) (held, rests bool) {
 		if r.Key == 0 {
 			return false, false
 		}
-		parkable = t.behindGate(r) && !p.is(ignoresGates)
+		gated := t.behindGate(r) && !p.is(ignoresGates)
 		if p.is(ignoresClasses) {
-			return parkable, false
+			return gated, gated
 		}
-		outranked = ahead != nil && r.ID > ahead.ID
-		for i := range t.Rows {
-			low := &t.Rows[i]
-			outranked = outranked || mixed && low.Key == r.Key && low.ID < r.ID && low.Class == Backfill && low.open()
+		var low *Row
+		if mixed {
+			low = t.firstLow(r)
 		}
-		return parkable, outranked
+		lowRests := low != nil && low.rests()
+		reply.AheadWaits = reply.AheadWaits || lowRests
+		return gated || low != nil || ahead != nil && r.ID > ahead.ID, gated || lowRests
 	}
+}
+
+// firstLow returns the first open row of low priority before a row of its key, parked or not.
+func (t *Table) firstLow(r *Row) *Row {
+	for i := range t.Rows {
+		if low := &t.Rows[i]; r.Key != 0 && low.Key == r.Key && low.ID < r.ID && low.Class == Backfill && low.open() {
+			return low
+		}
+	}
+	return nil
 }
 
 // chooseUnordered is the choice where order is off (claim_unordered.sql).
@@ -133,7 +144,7 @@ func (p *Protocol) chooseUnordered(t *Table, c Request, reply *Reply) []*Row {
 		if !r.Waits && len(free) < limit {
 			free = append(free, r)
 		}
-		waiting += btoi(r.Waits && !r.leased())
+		waiting += btoi(r.rests())
 	}
 	reply.Seen = len(free)
 	if len(free) < limit {

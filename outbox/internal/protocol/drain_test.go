@@ -18,16 +18,16 @@ type drain struct {
 // maxDrain is more actions than any small world needs to end.
 const maxDrain = 2000
 
-func (d *drain) run(s State, print fingerprint) *finding {
+func (d *drain) run(s State, at fingerprint) *finding {
 	var (
 		way   []fingerprint
 		trace []ScenarioStep
 	)
 	for range maxDrain {
-		if d.good[print] {
+		if d.good[at] {
 			break
 		}
-		way = append(way, print)
+		way = append(way, at)
 		a, ok := d.next(&s)
 		if !ok {
 			if stuck := d.unfinished(&s); stuck != "" {
@@ -43,13 +43,13 @@ func (d *drain) run(s State, print fingerprint) *finding {
 		step.Text = "no more faults: " + step.Text
 		trace = append(trace, step)
 		s = next
-		print = (&node{State: s}).fingerprint()
+		at = (&node{State: s}).fingerprint()
 		if len(way) == maxDrain-1 {
 			return &finding{Violation{Progress, "the world runs on for ever"}, trace[:30]}
 		}
 	}
-	for _, print := range way {
-		d.good[print] = true
+	for _, at := range way {
+		d.good[at] = true
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (d *drain) unfinished(s *State) string {
 		r := &s.Rows[i]
 		g := s.gateOf(r.Key)
 		switch {
-		case r.open() && !(g != nil && g.Wake == Operator && g.Row < r.ID && waitsForOperator(s, g.Row)):
+		case r.open() && (g == nil || g.Wake != Operator || g.Row >= r.ID || !waitsForOperator(s, g.Row)):
 			return fmt.Sprintf("row %d stays %s for ever, nothing more happens", r.ID, r.Status)
 		case r.ID == d.poison && r.Status == Published:
 			return fmt.Sprintf("row %d is published although nobody survives to send it", r.ID)
@@ -127,12 +127,15 @@ func (d *drain) visit(s *State, lane Class) (a Action, ok bool) {
 		}
 		full := reply.Seen >= window && 2*reply.Waiting >= reply.Seen
 		if full || reply.AheadWaits {
-			park := Action{Kind: Park, Request: Request{Lane: lane, Window: len(s.Rows)}}
+			lanes := []Class{lane}
 			if reply.AheadWaits {
-				park.Request.Lane = Normal
+				lanes = []Class{Backfill, Normal}
 			}
-			if _, reply, err := d.protocol.Step(s, &park); err == nil && reply.Parked > 0 {
-				return park, true
+			for _, lane := range lanes {
+				park := Action{Kind: Park, Request: Request{Lane: lane, Window: len(s.Rows)}}
+				if _, reply, err := d.protocol.Step(s, &park); err == nil && reply.Parked > 0 {
+					return park, true
+				}
 			}
 		}
 		if reply.Seen < window {

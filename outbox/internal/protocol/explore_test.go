@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -71,7 +72,7 @@ func (x *exploration) expand(from *frontierState) (found *finding, next []fronti
 	for i, option := range x.options(&from.node) {
 		to, reply, err := x.take(&from.node, &option)
 		if err != nil {
-			panic(fmt.Sprintf("%v: %s\n%s", err, Describe(&option.Action, &reply), from.State.String()))
+			panic(fmt.Sprintf("%v: %s\n%s", err, Describe(&option.Action, &reply), from.String()))
 		}
 		x.steps++
 		for _, violation := range x.protocol.Check(&from.State, &option.Action, &reply, &to.State) {
@@ -80,12 +81,12 @@ func (x *exploration) expand(from *frontierState) (found *finding, next []fronti
 				return &finding{violation, trace}, nil
 			}
 		}
-		print := to.fingerprint()
-		if _, seen := x.known[print]; seen {
+		reached := to.fingerprint()
+		if _, seen := x.known[reached]; seen {
 			continue
 		}
 		index := int32(len(x.origins))
-		x.known[print] = index
+		x.known[reached] = index
 		x.origins = append(x.origins, origin{from.index, int16(i)})
 		if x.only == "" || x.only == Progress {
 			if stuck := x.drain.run(to.State, (&node{State: to.State}).fingerprint()); stuck != nil {
@@ -115,8 +116,8 @@ func (x *exploration) trace(index int32) (steps []ScenarioStep) {
 		path = append(path, x.origins[at].option)
 	}
 	n := node{State: NewState(x.workers)}
-	for i := len(path) - 1; i >= 0; i-- {
-		option := x.options(&n)[path[i]]
+	for _, i := range slices.Backward(path) {
+		option := x.options(&n)[i]
 		next, reply, err := x.take(&n, &option)
 		if err != nil {
 			panic(err)

@@ -4,23 +4,16 @@ import "slices"
 
 // park takes what waits at the head of a lane out of the claim's way (park.sql) and returns how many rows that are.
 func (p *Protocol) park(t *Table, c Request) (parked int) {
-	gated := len(t.Gates) > 0
 	window := t.lane(c.Lane, c.Window)
-	// first[i] is the first row of the key of window[i] that must wait and can be the key's gate.
-	gate, first := make([]*Gate, len(window)), make([]*Row, len(window))
+	// The gates as they are before this: gateOf of each key, and the row that is to be its gate.
+	gates, first := make([]int, len(window)), make([]*Row, len(window))
 	for i, r := range window {
-		if g := t.gateOf(r.Key); g != nil && gated && !c.Unordered {
-			copied := *g // gates that are made below do not count
-			gate[i] = &copied
+		if g := t.gateOf(r.Key); g != nil && !c.Unordered {
+			gates[i] = g.Row
 		}
 	}
 	for i, r := range window {
-		for k, other := range window {
-			same := k == i || !c.Unordered && r.Key != 0 && other.Key == r.Key
-			if same && first[i] == nil && !other.leased() && other.Waits && (gate[k] == nil || gate[k].Row == other.ID) {
-				first[i] = other
-			}
-		}
+		first[i] = firstToRest(window, gates, i, c.Unordered || r.Key == 0)
 	}
 	for i, r := range window {
 		if first[i] == r {
@@ -28,7 +21,7 @@ func (p *Protocol) park(t *Table, c Request) (parked int) {
 		}
 	}
 	for i, r := range window {
-		behind := gate[i] != nil && r.ID > gate[i].Row || first[i] != nil && r.ID >= first[i].ID
+		behind := gates[i] != 0 && r.ID > gates[i] || first[i] != nil && r.ID >= first[i].ID
 		if behind && (!r.leased() || p.is(parksLeased)) {
 			r.Parked = true
 			parked++
@@ -37,10 +30,24 @@ func (p *Protocol) park(t *Table, c Request) (parked int) {
 	return parked
 }
 
+// firstToRest returns the first row of a key that must wait, if it can be the key's gate; of a row that waits alone, itself.
+func firstToRest(window []*Row, gates []int, of int, alone bool) *Row {
+	for i, r := range window {
+		mine := i == of || !alone && r.Key == window[of].Key
+		if mine && r.rests() && (gates[i] == 0 || gates[i] == r.ID) {
+			return r
+		}
+	}
+	return nil
+}
+
 // rest makes a waiting row a gate, or a gate that is back in the claim's way wait again.
 func (*Protocol) rest(t *Table, r *Row, unordered bool) {
 	if g := t.gate(r.ID); g != nil {
 		g.Wake = Rests
+		if !unordered {
+			g.Key = r.Key
+		}
 		return
 	}
 	g := Gate{Row: r.ID, Key: r.Key, Lane: r.Class}
@@ -85,7 +92,7 @@ func (p *Protocol) advance(t *Table, lane Class) {
 				gates--
 				p.letThrough(t, g)
 			}
-		case !r.leased() && r.Waits:
+		case r.rests():
 			r.Parked = true
 			t.gate(g.Row).Wake = Rests
 		}
@@ -101,6 +108,7 @@ func (p *Protocol) letThrough(t *Table, g Gate) {
 			continue
 		}
 		r.Parked = false
+		t.removeGate(r.ID) // it may have waited alone, before order was switched on
 		limit--
 		if limit == 0 {
 			t.addGate(Gate{Row: r.ID, Key: r.Key, Lane: r.Class, Wake: Back})

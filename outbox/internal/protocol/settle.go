@@ -64,7 +64,7 @@ func (*Protocol) renew(t *Table, token int) (kept int) {
 // Ready lists the lanes that have work, as outbox.Store does.
 func (t *Table) Ready() []Class {
 	var lanes []Class
-	for lane := range Class(Classes) {
+	for lane := range Classes {
 		ready := false
 		for i := range t.Rows {
 			ready = ready || t.Rows[i].Class == lane && t.Rows[i].inLane() && !t.Rows[i].Waits

@@ -30,11 +30,11 @@ const (
 	Normal Class = iota
 	Backfill
 	Urgent
-	Classes = 3
+	Classes // their number
 )
 
 // String names a class in a trace.
-func (c Class) String() string { return [...]string{"normal", "backfill", "urgent"}[c] }
+func (c Class) String() string { return [Classes]string{"normal", "backfill", "urgent"}[c] }
 
 // A Row is one row of the table.
 type Row struct {
@@ -59,6 +59,7 @@ type Row struct {
 
 func (r *Row) open() bool     { return !r.Status.Terminal() }
 func (r *Row) leased() bool   { return r.Status == Processing }
+func (r *Row) rests() bool    { return !r.leased() && r.Waits } // for a time
 func (r *Row) inLane() bool   { return r.open() && !r.Parked }
 func (r *Row) suspicion() int { return r.Crashes + btoi(r.leased()) }
 

@@ -7,10 +7,32 @@ import (
 
 // Describe says in a line what an action did, for people.
 func Describe(a *Action, reply *Reply) string {
-	who := fmt.Sprintf("worker %d", a.Worker+1)
 	switch a.Kind {
 	case Write:
 		return "a transaction commits " + newRows(a.Rows)
+	case Expire:
+		return fmt.Sprintf("the lease of claim %d runs out", a.Token)
+	case Pass:
+		return fmt.Sprintf("the time that row %d waits for comes", a.ID)
+	case Park:
+		return fmt.Sprintf("waiting rows in the %s lane are parked, looking at %d: %d rows", a.Request.Lane, a.Request.Window, reply.Parked)
+	case Mark:
+		return fmt.Sprintf("a purge looks for rows that are %s", a.Status)
+	case Remove:
+		return "the purge removes " + rowList(reply.Rows)
+	case ReleaseKey:
+		return "an operator lets key " + keyName(a.Key) + " go on"
+	case Requeue, Replay, Drop:
+		verb := map[Kind]string{Requeue: "requeues", Replay: "replays", Drop: "abandons"}[a.Kind]
+		return fmt.Sprintf("an operator %s row %d", verb, a.ID)
+	default:
+		return describeWorker(a, reply)
+	}
+}
+
+func describeWorker(a *Action, reply *Reply) string {
+	who := fmt.Sprintf("worker %d", a.Worker+1)
+	switch a.Kind {
 	case Claim, Look:
 		return describeClaim(who, a, reply)
 	case Take:
@@ -27,24 +49,6 @@ func Describe(a *Action, reply *Reply) string {
 		return who + " gives up its settlement"
 	case Crash:
 		return who + " crashes"
-	case Expire:
-		return fmt.Sprintf("the lease of claim %d runs out", a.Token)
-	case Pass:
-		return fmt.Sprintf("the time that row %d waits for comes", a.ID)
-	case Park:
-		return fmt.Sprintf("waiting rows in the %s lane are parked, looking at %d: %d rows", a.Request.Lane, a.Request.Window, reply.Parked)
-	case Requeue:
-		return fmt.Sprintf("an operator requeues row %d", a.ID)
-	case Replay:
-		return fmt.Sprintf("an operator replays row %d", a.ID)
-	case Drop:
-		return fmt.Sprintf("an operator abandons row %d", a.ID)
-	case ReleaseKey:
-		return "an operator lets key " + keyName(a.Key) + " go on"
-	case Mark:
-		return fmt.Sprintf("a purge looks for rows that are %s", a.Status)
-	case Remove:
-		return "the purge removes " + rowList(reply.Rows)
 	default:
 		return "something unknown happens"
 	}

@@ -120,11 +120,22 @@ func (p *Protocol) stepSend(s *State, a *Action) (Reply, error) {
 	if w.Phase != Working || len(w.Flying()) > 0 || !w.Undecided() || w.Late && !p.is(sendsLate) {
 		return Reply{}, errPhase
 	}
-	var chunk []*Held
+	for _, h := range p.chunk(w, a.Limit) {
+		if p.holds(w, h) {
+			h.Decided, h.Outcome = true, h.release()
+		} else {
+			h.Sent = true
+		}
+	}
+	return Reply{Rows: w.Flying()}, nil
+}
+
+// chunk collects what can be sent, and abandons on its way what never can.
+func (p *Protocol) chunk(w *Worker, limit int) (chunk []*Held) {
 	for i := range w.Batch {
 		h := &w.Batch[i]
 		switch {
-		case h.Sent || h.Decided || len(chunk) == a.Limit:
+		case h.Sent || h.Decided || len(chunk) == limit:
 		case h.Dead || h.Attempts >= p.MaxAttempts && !p.is(neverGivesUp):
 			o := Outcome{ID: h.ID, Status: Abandoned}
 			if p.ParkAbandoned && p.holds(w, h) {
@@ -135,14 +146,7 @@ func (p *Protocol) stepSend(s *State, a *Action) (Reply, error) {
 			chunk = append(chunk, h)
 		}
 	}
-	for _, h := range chunk {
-		if p.holds(w, h) {
-			h.Decided, h.Outcome = true, h.release()
-		} else {
-			h.Sent = true
-		}
-	}
-	return Reply{Rows: w.Flying()}, nil
+	return chunk
 }
 
 // holds reports whether a row must wait for the outcome of another one of its key, which is to be written first.
@@ -180,21 +184,17 @@ func (p *Protocol) stepAnswer(s *State, a *Action) (Reply, error) {
 			other.Decided, other.Outcome = true, other.release()
 		}
 	}
-	if p.is(guessesPublished) && !w.Undecided() {
-		for i := range w.Batch {
-			if w.Batch[i].Outcome.Status != Abandoned {
-				w.Batch[i].Outcome = Outcome{ID: w.Batch[i].ID, Status: Published}
-			}
-		}
-	}
 	return Reply{}, nil
 }
 
 // decide is the outcome of a row that was sent.
 func (p *Protocol) decide(h *Held, result Result) Outcome {
 	o := h.release()
-	if result == Accepted && p.is(forgetsDelivered) {
+	switch {
+	case result == Accepted && p.is(forgetsDelivered):
 		return o
+	case result != Refused && p.is(guessesPublished):
+		return Outcome{ID: h.ID, Status: Published, Spent: true}
 	}
 	switch result {
 	case Accepted:
@@ -245,7 +245,8 @@ func (s *State) noteAbandoned(before *State, park bool) {
 	for i := range s.Rows {
 		r := &s.Rows[i]
 		g := s.gateOf(r.Key)
-		if r.Status == Abandoned && before.Rows[i].Status != Abandoned && !(park && g != nil && g.Row <= r.ID) {
+		held := park && g != nil && g.Row <= r.ID
+		if r.Status == Abandoned && before.Rows[i].Status != Abandoned && !held {
 			s.Entry(r.ID).LetGo = true
 		}
 	}
