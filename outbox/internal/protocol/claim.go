@@ -99,7 +99,7 @@ func (p *Protocol) window(t *Table, c Request) []*Row {
 
 // elsewhere returns a function about the earlier rows of a row's key that the window does not show, being behind a gate or in
 // the lane of another class: held says that there are some, rests that the row can be parked until they have come.
-func (p *Protocol) elsewhere(t *Table, lane Class, reply *Reply) func(*Row) (held, rests bool) {
+func (p *Protocol) elsewhere(t *Table, lane Class, reply *Reply) func(*Row) (held, rests bool) { //nolint:cyclop // the reasons to wait, one after the other
 	var ahead *Row // the first open row of the normal lane, for the backfill
 	mixed := lane == Normal && len(t.lane(Backfill, 1)) > 0
 	if first := t.lane(Normal, 1); lane == Backfill && len(first) > 0 {
