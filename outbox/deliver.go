@@ -33,6 +33,14 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 	d.settlement.Published = make([]Delivered, 0, len(batch.Messages))
 	sending, d.lease = guardLease(sending, w, batch, claimedAt)
 	defer d.lease.stop()
+	if m := &batch.Messages[0]; len(batch.Messages) == 1 && m.Crashes > 0 {
+		if !w.isolate(sending, min(isolationTime, w.policy.Lease/4)) {
+			w.gate.leave()
+			d.settlement.Other = []Outcome{w.decide.Release(m)}
+			return d.settlement
+		}
+		defer w.rejoin()
+	}
 
 	chunk := make([]*Message, 0, publishChunk)
 	outgoing := make([]brokers.Message, 0, publishChunk)

@@ -53,7 +53,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		engine   Engine
 		problems []error
 	)
-	id := uuid.New() // the same in all databases
+	id, process := uuid.New(), newSolitude() // the same in all databases
 	for _, database := range slices.Sorted(maps.Keys(cfg.Stores)) {
 		var here *presence
 		if registry, ok := cfg.Stores[database].(Registry); ok {
@@ -70,7 +70,9 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 			})
 			if err != nil {
 				problems = append(problems, fmt.Errorf("outbox: database %q: %w", database, err))
+				continue
 			}
+			processor.process = process
 			engine.processors = append(engine.processors, processor)
 			if here != nil {
 				here.processors = append(here.processors, processor)

@@ -30,6 +30,7 @@ type Processor struct {
 	wake     chan struct{}
 	counters counters
 	inHand   inHand
+	process  *solitude // shared by all processors of an engine
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
 }
@@ -63,7 +64,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 		log:    cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
 		lanes:  newLaneBoard(cfg.Store.Lanes()),
 		gate:   newGate(policy.OutageMin, policy.OutageMax),
-		wake:   make(chan struct{}, 1),
+		wake:   make(chan struct{}, 1), process: newSolitude(),
 	}, nil
 }
 
@@ -90,6 +91,7 @@ func (p *Processor) Run(ctx context.Context) error {
 			lane:      n*p.store.Lanes()/p.policy.Workers - 1,
 			window:    p.policy.BatchSize,
 			gated:     true, // it does not know yet
+			company:   company{solitude: p.process},
 		}
 		group.Go(func() error { w.run(ctx, sending, settling); return nil })
 	}

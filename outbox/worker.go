@@ -12,6 +12,7 @@ type worker struct {
 	lane   int // the last one worked on
 	window int
 	gated  bool // the broker has parked rows, as far as this worker knows
+	company
 }
 
 const (
@@ -46,16 +47,17 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 	var settlement *Settlement
 	nothing := &Batch{}
 	defer w.inHand.hold(w.name, w.broker, nothing, time.Time{})
+	defer w.leave()
 	for n := range maxBatchesPerLane {
 		if n > 0 && w.lanes.outranked(lane) {
 			break
 		}
-		if settlement != nil && w.gate.closed() { // rows must not stay leased while nobody sends them
+		if settlement != nil && (w.gate.closed() || w.wanted()) { // rows must not stay leased while nobody sends them
 			_, _ = w.exchange(settling, settlement, nil)
 			settlement = nil
 			w.inHand.hold(w.name, w.broker, nothing, time.Time{})
 		}
-		probe, err := w.gate.enter(ctx)
+		probe, err := w.enter(ctx, settlement != nil)
 		if err != nil { // shutting down
 			break
 		}
@@ -86,6 +88,18 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		_, _ = w.exchange(settling, settlement, nil) // logged there; the leases return what could not be settled
 	}
 	return true
+}
+
+// enter waits until rows may be claimed.
+func (w *worker) enter(ctx context.Context, inHand bool) (probe bool, err error) {
+	if !inHand {
+		w.leave()
+	}
+	probe, err = w.gate.enter(ctx)
+	if err == nil {
+		err = w.join(ctx)
+	}
+	return probe, err
 }
 
 // nothing says what follows a claim that took nothing: another one at once, or none for now.
