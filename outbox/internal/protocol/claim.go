@@ -99,14 +99,9 @@ func (p *Protocol) window(t *Table, c Request) []*Row {
 
 // elsewhere returns a function about the earlier rows of a row's key that the window does not show, being behind a gate or in
 // the lane of another class: held says that there are some, rests that the row can be parked until they have come.
-func (p *Protocol) elsewhere(t *Table, lane Class, reply *Reply) func(*Row) (held, rests bool) { //nolint:cyclop // the reasons to wait, one after the other
-	var ahead *Row // the first open row of the normal lane, for the backfill
+func (p *Protocol) elsewhere(t *Table, lane Class, reply *Reply) func(*Row) (held, rests bool) {
 	mixed := lane == Normal && len(t.lane(Backfill, 1)) > 0
-	if first := t.lane(Normal, 1); lane == Backfill && len(first) > 0 {
-		ahead = first[0]
-		low := t.firstLow(ahead)
-		reply.AheadWaits = ahead.rests() || t.behindGate(ahead) || low != nil && low.rests()
-	}
+	ahead := t.ahead(lane, reply)
 	return func(r *Row) (held, rests bool) {
 		if r.Key == 0 {
 			return false, false
@@ -123,6 +118,17 @@ func (p *Protocol) elsewhere(t *Table, lane Class, reply *Reply) func(*Row) (hel
 		reply.AheadWaits = reply.AheadWaits || lowRests
 		return gated || low != nil || ahead != nil && r.ID > ahead.ID, gated || lowRests
 	}
+}
+
+// ahead returns the first open row of the normal lane, for the backfill; nil for the others.
+func (t *Table) ahead(lane Class, reply *Reply) *Row {
+	first := t.lane(Normal, 1)
+	if lane != Backfill || len(first) == 0 {
+		return nil
+	}
+	low := t.firstLow(first[0])
+	reply.AheadWaits = first[0].rests() || t.behindGate(first[0]) || low != nil && low.rests()
+	return first[0]
 }
 
 // firstLow returns the first open row of low priority before a row of its key, parked or not.

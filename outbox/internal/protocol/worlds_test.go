@@ -62,14 +62,14 @@ var worlds = []struct {
 	}, [sizes]bound{{1, 1, 0}, {1, 1, 0}, {3, 1, 0}}},
 	{world{ // whatever a broker can answer, and workers that stop before they are through
 		name: "failures", rows: keyed(1, 1, 2), chunk: 1, results: []Result{AnswerLost, Retryable, Refused, Unavailable, Closed}, stops: true,
-	}, [sizes]bound{{0, 2, 0}, {1, 1, 0}, {2, 3, 0}}},
+	}, [sizes]bound{{0, 2, 0}, {1, 1, 0}, {1, 2, 0}}},
 	{world{ // rows in backoff leave the claim's way, and followers come back one by one
 		name: "gates", rows: keyed(1, 1, 1, 2), chunk: 1, results: []Result{Retryable, Refused}, parks: true,
-	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 2, 0}}},
+	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 1, 0}}},
 	{world{ // rows with a schedule, and rows without a key
 		name: "scheduled", chunk: 1, results: []Result{Retryable}, parks: true,
 		rows: []NewRow{{ID: 1, Key: 1, Scheduled: true}, {ID: 2, Key: 1}, {ID: 3, Key: 2}, {ID: 4, Scheduled: true}},
-	}, [sizes]bound{{0, 1, 0}, {0, 1, 0}, {1, 2, 0}}},
+	}, [sizes]bound{{0, 1, 0}, {0, 1, 0}, {1, 1, 0}}},
 	{world{ // an abandoned row parks its key, and operators act
 		name: "on_abandon: park", protocol: parking(), rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable, Refused}, parks: true,
 		repair: []Kind{Requeue, ReleaseKey, Drop},
@@ -77,14 +77,14 @@ var worlds = []struct {
 	{world{ // the same with a row that cannot be sent at all
 		name: "on_abandon: park, malformed", protocol: parking(), chunk: 2, results: []Result{Retryable}, parks: true,
 		rows: []NewRow{{ID: 1, Key: 1, Dead: true}, {ID: 2, Key: 1, Dead: true}, {ID: 3, Key: 2}}, repair: []Kind{Requeue, ReleaseKey},
-	}, [sizes]bound{{0, 1, 0}, {1, 1, 1}, {2, 2, 2}}},
+	}, [sizes]bound{{0, 1, 0}, {1, 1, 1}, {1, 2, 1}}},
 	{world{ // late marks of abandoned rows beside gates
 		name: "late words", protocol: parking(), rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable, Refused}, parks: true,
-	}, [sizes]bound{{1, 1, 0}, {1, 2, 0}, {2, 3, 0}}},
+	}, [sizes]bound{{1, 1, 0}, {1, 2, 0}, {2, 2, 0}}},
 	{world{ // one key in two classes of priority
 		name: "classes", lanes: []Class{Normal, Backfill}, chunk: 1, results: []Result{Retryable, Refused}, parks: true,
 		rows: []NewRow{{ID: 1, Key: 1, Class: Backfill}, {ID: 2, Key: 1}, {ID: 3, Key: 2}, {ID: 4, Key: 1, Class: Backfill}},
-	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 2, 0}}},
+	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {1, 2, 0}}},
 	{world{ // operators and the purge, at any moment
 		name: "operators", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Refused}, purges: true, parks: true, repair: []Kind{Requeue, Replay, Drop},
 	}, [sizes]bound{{0, 1, 1}, {0, 1, 1}, {1, 1, 2}}},
