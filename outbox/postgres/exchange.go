@@ -60,7 +60,7 @@ func (s *Store) exchange(ctx context.Context, settlement *outbox.Settlement, cla
 		return answers.Close()
 	})
 	if err == nil && claim != nil {
-		x.sighting.busy, x.sighting.last = x.result.Batch.Busy, x.result.Batch.Lease.LastID
+		x.sighting.busy = x.result.Batch.Busy
 		s.water.learn(claim.Broker, claim.Lane, x.bearings, x.sighting, time.Now())
 	}
 	return x.result, err

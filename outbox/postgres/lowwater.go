@@ -47,7 +47,7 @@ type waterLine struct {
 
 type waterMark struct {
 	floor     int64 // nothing is open below
-	last      int64 // the highest id that was claimed
+	last      int64 // the highest id that was seen
 	claims    int
 	parked    bool      // many entries have just become useless
 	full      time.Time // when the next claim must look at the whole lane
@@ -89,7 +89,7 @@ type sighting struct {
 	reopened int64
 	first    *int64 // the first open row; nil = there is none
 	told     bool   // first means something
-	last     int64  // the highest id that was claimed
+	last     int64  // the highest id that was seen
 	listed   bool
 	writers  []string
 }

@@ -25,7 +25,7 @@ var planned = []plannedSQL{
 	{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true", indexes: []string{"open"}, rows: 2*500 + 1},
 	{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_published", args: "'b', 1, %token, 600000, 605000, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
-	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, true", settings: "settings", indexes: []string{"open"}, rows: 1000},
+	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, true", settings: "settings", indexes: []string{"open", "parked"}, rows: 1000},
 	{text: "renew", args: "'b', 1, %token, 600000, 605000, 60000000", indexes: []string{"open"}, rows: 1000},
 	{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: lanes + 500},
 	{text: "backlog", indexes: []string{"open"}, rows: 2 * lanes * 1001},

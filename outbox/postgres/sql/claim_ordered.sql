@@ -113,6 +113,7 @@ SELECT current_setting('fanout.lane') = 'busy'
      , (SELECT gated FROM lane)
      , (SELECT ahead_waits FROM lane) OR EXISTS (SELECT FROM win WHERE outranked = 2)
      , (SELECT min(id) FROM win)
+     , (SELECT coalesce(max(id), 0) FROM win)
      , (SELECT reopened FROM known)
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)

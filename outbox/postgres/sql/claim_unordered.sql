@@ -60,6 +60,7 @@ SELECT false
                    ORDER BY id
                    LIMIT 1)
             END
+     , (SELECT coalesce(max(id), 0) FROM free)
      , (SELECT reopened FROM known)
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
