@@ -142,6 +142,7 @@ func (run *modelRun) exchange(t modelT, settle, claim *protocol.Action) (reply p
 	require.Equal(t, settled, result.Settled)
 	if claim != nil {
 		run.compareBatch(t, &before, &reply, &result.Batch)
+		run.compareAdvice(t, claim.Request, &reply, &result.Batch)
 	}
 	return reply, true
 }
@@ -153,7 +154,6 @@ func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protoc
 	}
 	require.Equal(t, ids, taken(*batch), "claimed from\n%s", before)
 	require.Equal(t, want.Seen, batch.Seen, "seen in\n%s", before)
-	// Waiting and AheadWaits only advise when to park; the groups Park and Priority test them.
 	require.Equal(t, want.Gated, batch.Gated, "gated in\n%s", before)
 	for i := range batch.Messages {
 		r := run.state.Row(want.Rows[i])
@@ -163,6 +163,29 @@ func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protoc
 	if want.Token != 0 {
 		run.leases[want.Token] = batch.Lease
 	}
+}
+
+// compareAdvice looks at what a claim says about parking. Where no row of the window could be claimed but for its time or its
+// holder, a store may answer from a glance: it tells of rows that wait for a time, and of nothing else.
+func (run *modelRun) compareAdvice(t modelT, r protocol.Request, want *protocol.Reply, batch *outbox.Batch) {
+	ready, held, seen := len(want.Rows) > 0, 0, 0
+	for i := range run.state.Rows {
+		row := &run.state.Rows[i]
+		if row.Class != r.Lane || row.Status.Terminal() || row.Parked || seen == r.Window {
+			continue
+		}
+		seen++
+		ready = ready || !row.Waits
+		held += digit(leased(row))
+	}
+	if ready {
+		require.Equal(t, want.Waiting, batch.Waiting, "waiting in\n%s", &run.state)
+		require.Equal(t, want.AheadWaits, batch.AheadWaits, "ahead waits in\n%s", &run.state)
+		return
+	}
+	require.LessOrEqual(t, batch.Waiting, want.Waiting, "waiting in\n%s", &run.state)
+	require.GreaterOrEqual(t, batch.Waiting, want.Waiting-held, "waiting in\n%s", &run.state)
+	require.True(t, want.AheadWaits || !batch.AheadWaits, "ahead waits in\n%s", &run.state)
 }
 
 // claimOf is a request in the store's terms.
