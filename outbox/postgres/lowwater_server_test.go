@@ -1,0 +1,173 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// tide is a store whose marks rise with every few claims.
+type tide struct {
+	*testing.T
+
+	store *Store
+	lane  int
+}
+
+func newTide(t *testing.T) *tide {
+	t.Helper()
+	store := openStore(t, testenv.Postgres(t), "tide")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	store.water.every = 1
+	d := &tide{T: t, store: store}
+	d.insert(1)
+	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM tide").Scan(&d.lane))
+	return d
+}
+
+func (d *tide) insert(n int) {
+	d.Helper()
+	_, err := d.store.pool.Exec(d.Context(), insertTide, n)
+	require.NoError(d, err)
+}
+
+func (d *tide) exec(text string, args ...any) {
+	d.Helper()
+	_, err := d.store.pool.Exec(d.Context(), text, args...)
+	require.NoError(d, err)
+}
+
+// deliver claims and publishes what there is, and returns its ids.
+func (d *tide) deliver(unordered bool) (ids []int64) {
+	d.Helper()
+	exchanged, err := d.store.Exchange(d.Context(), nil, &outbox.Claim{
+		Broker: "b", Lane: d.lane, Limit: 100, Window: 100, Lease: time.Hour, Worker: "w", Unordered: unordered, Wake: true,
+	})
+	require.NoError(d, err)
+	s := &outbox.Settlement{Lease: exchanged.Batch.Lease}
+	for _, m := range exchanged.Batch.Messages {
+		ids = append(ids, m.ID)
+		s.Published = append(s.Published, outbox.Delivered{ID: m.ID})
+	}
+	_, err = d.store.Exchange(d.Context(), s, nil)
+	require.NoError(d, err)
+	return ids
+}
+
+func (d *tide) floor() int64 {
+	d.store.water.mu.Lock()
+	defer d.store.water.mu.Unlock()
+	return d.store.water.line("b", d.lane).class[d.lane/outbox.Lanes].floor
+}
+
+// rise delivers rows one by one until the mark stands behind the first of them, or, when it must not rise, often enough.
+func (d *tide) rise(unordered, rises bool) {
+	d.Helper()
+	before := d.floor()
+	for range 10 {
+		d.insert(1)
+		require.Len(d, d.deliver(unordered), 1)
+	}
+	if rises {
+		require.Greater(d, d.floor(), before)
+	} else {
+		require.Equal(d, before, d.floor())
+	}
+}
+
+// A writer that commits late is waited for: its row comes with the next claim, in its place.
+func TestLowWaterWaitsForWriters(t *testing.T) {
+	t.Parallel()
+	for name, unordered := range map[string]bool{"ordered": false, "unordered": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newTide(t)
+			require.Equal(t, []int64{1}, d.deliver(unordered))
+			d.rise(unordered, true)
+			writer, err := d.store.pool.Begin(t.Context())
+			require.NoError(t, err)
+			defer writer.Rollback(t.Context())
+			_, err = writer.Exec(t.Context(), insertTide, 2)
+			require.NoError(t, err)
+			var last int64
+			require.NoError(t, writer.QueryRow(t.Context(), "SELECT max(id) FROM tide").Scan(&last))
+			d.insert(1) // of the claim that sees it first, all later ones are
+			require.Equal(t, []int64{last + 1}, d.deliver(unordered))
+			for range 2 { // what was on its way may still arrive
+				d.insert(1)
+				d.deliver(unordered)
+			}
+			d.rise(unordered, false)
+			require.LessOrEqual(t, d.floor(), last-1)
+			d.insert(1)
+			require.NoError(t, writer.Commit(t.Context()))
+			assert.Equal(t, []int64{last - 1, last, last + 14}, d.deliver(unordered))
+			d.rise(unordered, true)
+			assert.Greater(t, d.floor(), last)
+		})
+	}
+}
+
+// Rows that an operator brings back, and those that come back from where they were parked, are seen at once.
+func TestLowWaterAfterReopening(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	other := openStore(t, d.store.pool.Config().ConnString(), "tide")
+	require.Equal(t, []int64{1}, d.deliver(false))
+	d.rise(false, true)
+	n, err := other.Replay(t.Context(), outbox.Filter{Broker: "b"}, 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	ready, err := d.store.Ready(t.Context(), "b")
+	require.NoError(t, err)
+	assert.Equal(t, []int{d.lane}, ready)
+	d.insert(1)
+	assert.Equal(t, []int64{1, 12}, d.deliver(false))
+	d.rise(false, true)
+
+	// Ids 23 and 24 wait for their time, and others of another key pass them by meanwhile.
+	d.insert(2)
+	d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE id = 23")
+	parked, err := other.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: d.lane, Window: 100})
+	require.NoError(t, err)
+	require.Equal(t, 2, parked)
+	for range 10 {
+		d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)
+			SELECT $1, 'b', 's', 't', 'key-' || i, '' FROM generate_series(1, 100) AS i
+			 WHERE get_byte(decode(md5('key-' || i), 'hex'), 0) & 3 = $2 LIMIT 1`, uuid.New(), d.lane)
+		require.Len(t, d.deliver(false), 1)
+	}
+	require.Greater(t, d.floor(), int64(24))
+	d.exec("UPDATE tide SET available_at = NULL WHERE id = 23")
+	d.exec("UPDATE tide_waiting SET wake_at = now()")
+	assert.Equal(t, []int64{23}, d.deliver(false))
+	assert.Equal(t, []int64{24}, d.deliver(false))
+}
+
+// Rows that somebody opens by hand are found by the full look, and by the claim that follows it.
+func TestLowWaterFullLook(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	require.Equal(t, []int64{1}, d.deliver(false))
+	d.rise(false, true)
+	look := func() []int {
+		ready, err := d.store.Ready(t.Context(), "b")
+		require.NoError(t, err)
+		return ready
+	}
+	assert.Empty(t, look())
+	d.exec("UPDATE tide SET status = 'pending', published_at = NULL, finished_at = NULL WHERE id = 1")
+	assert.Empty(t, look())
+	d.store.water.look["b"] = time.Now().Add(-time.Second)
+	assert.Equal(t, []int{d.lane}, look())
+	assert.Equal(t, []int64{1}, d.deliver(false))
+	assert.Empty(t, look())
+	d.rise(false, true)
+}
