@@ -184,6 +184,29 @@ func TestClaimTexts(t *testing.T) {
 	}
 }
 
+// A row that parks its key becomes the gate in place of any other, and what is parked before it comes back, in one transaction.
+func TestParkAbandonedTexts(t *testing.T) {
+	t.Parallel()
+	for p, text := range exchangeTexts("outbox_messages") {
+		if !p.other {
+			assert.NotContains(t, text, "@back")
+			continue
+		}
+		_, text, _ = strings.Cut(text, "INSERT INTO @parking")
+		text, _, found := strings.Cut(text, "COMMIT TRANSACTION;")
+		require.True(t, found)
+		for _, part := range []string{
+			"status = N'processing'\n         GROUP BY m.target_broker, m.key_hash", // before the rows change
+			"UPDATE m\n       SET status ", "UPDATE w\n", "INSERT INTO outbox_messages_waiting", "INSERT INTO @back",
+			"INDEX(outbox_messages_parked)", "earlier.id < g.id", "earlier.parked = 1 AND earlier.finished_at IS NULL", "SET parked = 0",
+		} {
+			_, rest, found := strings.Cut(text, part)
+			require.True(t, found, "%q is missing, or not in its place", part)
+			text = rest
+		}
+	}
+}
+
 // inOrder checks that those of the parts that the text has stand in it in this order.
 func inOrder(t *testing.T, text string, parts ...string) {
 	t.Helper()

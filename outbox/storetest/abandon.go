@@ -10,7 +10,7 @@ import (
 // Keys that park behind an abandoned row, in the company of other rows of the key.
 var abandonTests = []test{
 	{name: "TwoRowsOfAKey", run: testAbandonTwo},
-	{name: "LateWordBehindAnotherGate", run: testAbandonLate},
+	{name: "LateWordGivesBackTheGateOfBefore", run: testAbandonLate},
 }
 
 // Two rows of one key are abandoned at once. The first of them is the gate.

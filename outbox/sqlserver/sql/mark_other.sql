@@ -2,7 +2,7 @@
 -- failed head and of its released followers must change in one step for the next claim.
 -- @settled_token, @settled_lock the lane's lock, @park_abandoned: the key of an abandoned row waits until an operator acts,
 -- @other [{"i": id, "s": new status, "a": attempts spent, "d": delay in seconds, "u": and microseconds, "e": error}]
--- Plan: as in mark_published.sql; one seek of {{name}}_waiting_key per row that parks its key.
+-- Plan: as in mark_published.sql; one seek of {{name}}_waiting_key and one range scan of {{name}}_parked per row that parks its key.
 DECLARE @outcomes TABLE (
     id            bigint        NOT NULL,
     status        nvarchar(16)  COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -12,6 +12,7 @@ DECLARE @outcomes TABLE (
     error         nvarchar(max) NULL
 );
 DECLARE @parking TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @back TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
 INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error)
 SELECT id, status, spent, delay_seconds, delay_micros, error
@@ -50,7 +51,7 @@ BEGIN TRY
     SET @other_rows = @@ROWCOUNT;
     IF @park_abandoned = 1
     BEGIN
-        -- In place of the gate that the key may have: whatever that one holds is behind this.
+        -- In place of the gate that the key may have.
         UPDATE w
            SET lane            = m.lane
              , gate_id         = m.id
@@ -67,6 +68,21 @@ BEGIN TRY
           FROM @parking AS p
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
          WHERE NOT EXISTS (SELECT 1 FROM {{table}}_waiting AS w WITH (FORCESEEK) WHERE w.gate_id = m.id);
+        -- A gate of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its
+        -- key, which somebody else took over, is parked. What is parked before the new gate has nothing to wait for but its
+        -- own time.
+        INSERT INTO @back (id)
+        SELECT earlier.id
+          FROM @parking AS p
+         INNER JOIN {{table}} AS g WITH (FORCESEEK) ON g.id = p.id
+         INNER JOIN {{table}} AS earlier WITH (INDEX({{name}}_parked), FORCESEEK)
+            ON earlier.target_broker = g.target_broker AND earlier.key_hash = g.key_hash AND earlier.id < g.id
+         WHERE earlier.parked = 1 AND earlier.finished_at IS NULL;
+        UPDATE m
+           SET parked = 0
+          FROM @back AS b
+         INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = b.id
+         WHERE m.parked = 1;
     END;
     COMMIT TRANSACTION;
 END TRY

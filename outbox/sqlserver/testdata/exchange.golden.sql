@@ -133,6 +133,7 @@ DECLARE @outcomes TABLE (
     error         nvarchar(max) NULL
 );
 DECLARE @parking TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @back TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
 INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error)
 SELECT id, status, spent, delay_seconds, delay_micros, error
@@ -187,6 +188,18 @@ BEGIN TRY
           FROM @parking AS p
          INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
          WHERE NOT EXISTS (SELECT 1 FROM app.outbox_waiting AS w WITH (FORCESEEK) WHERE w.gate_id = m.id);
+        INSERT INTO @back (id)
+        SELECT earlier.id
+          FROM @parking AS p
+         INNER JOIN app.outbox AS g WITH (FORCESEEK) ON g.id = p.id
+         INNER JOIN app.outbox AS earlier WITH (INDEX(outbox_parked), FORCESEEK)
+            ON earlier.target_broker = g.target_broker AND earlier.key_hash = g.key_hash AND earlier.id < g.id
+         WHERE earlier.parked = 1 AND earlier.finished_at IS NULL;
+        UPDATE m
+           SET parked = 0
+          FROM @back AS b
+         INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = b.id
+         WHERE m.parked = 1;
     END;
     COMMIT TRANSACTION;
 END TRY
