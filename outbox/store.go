@@ -197,15 +197,15 @@ type BrokerCounts struct {
 // Backlog is how far the delivery to one broker is behind.
 type Backlog struct {
 	Broker string
-	// Lag is how long the first rows of its lanes that could be claimed have been waiting; 0 when all open rows are in hand
-	// or must wait.
+	// Lag is how long the first rows of its lanes that could be claimed have been waiting, parked ones since they were due; 0
+	// when all open rows are in hand or must wait.
 	Lag time.Duration
 }
 
 // An Inspector answers questions about the table.
 type Inspector interface {
-	// Backlog lists the brokers that have open rows, known to the configuration or not, sorted by name. It reads the heads of
-	// the lanes only, whatever the size of the table.
+	// Backlog lists the brokers that have open rows, parked ones included, known to the configuration or not, sorted by name. It
+	// reads the heads of the lanes only, whatever the size of the table.
 	Backlog(ctx context.Context) ([]Backlog, error)
 	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted by name.
 	Counts(ctx context.Context) ([]BrokerCounts, error)

@@ -13,6 +13,7 @@ var countsTests = []test{
 	{name: "PerBrokerAndStatus", run: testCounts},
 	{name: "LastError", run: testLastError},
 	{name: "Backlog", run: testBacklog},
+	{name: "BacklogOfParkedRows", run: testBacklogParked},
 }
 
 func (t *table) counts() []outbox.BrokerCounts {
@@ -107,4 +108,32 @@ func testBacklog(t *table) {
 	assert.Zero(t, t.backlog()[1].Lag, "all must wait")
 	t.age(ids[0], "locked_until", 11*time.Minute)
 	assert.InDelta(t, 10*time.Minute.Seconds(), t.backlog()[1].Lag.Seconds(), 60, "since the end of its backoff")
+}
+
+// A broker all of whose open rows are parked is listed. They are behind from the time on at which they are due.
+func testBacklogParked(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0])
+	t.failHead(ids[0])
+	require.Equal(t, 2, t.park())
+	later := newRow("")
+	later.TargetBroker, later.AvailableAt = "another", time.Now().Add(time.Hour)
+	alone := t.insert(later)[0]
+	require.Equal(t, 1, t.park(func(c *outbox.Claim) { c.Broker, c.Lane = "another", t.laneOf(alone) }))
+	assert.Equal(t, []outbox.Backlog{{Broker: "another"}, {Broker: broker}}, t.backlog(), "those that merely wait are not behind")
+
+	t.exec("UPDATE {t}_waiting SET wake_at = " + t.sql.minus("wake_at", time.Hour+10*time.Minute) + " WHERE target_broker = 'another'")
+	backlog := t.backlog()
+	assert.InDelta(t, 10*time.Minute.Seconds(), backlog[0].Lag.Seconds(), 60, "since it was due")
+	assert.Zero(t, backlog[1].Lag)
+	t.age(t.add(k[1])[0], "created_at", 20*time.Minute)
+	t.pass()
+	assert.Greater(t, t.backlog()[1].Lag, 21*time.Minute, "the gate has been due for longer than the open row waits")
+
+	batch := t.claim(wake)
+	require.Len(t, batch.Messages, 2)
+	require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
+	assert.Len(t, t.backlog(), 2, "what stands behind the gate is open")
+	t.publish(t.claim(wake))
+	assert.Len(t, t.backlog(), 1)
 }

@@ -1,5 +1,7 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
--- Plan: hops from one pair of broker and lane to the next in {{name}}_open, and reads a bounded number of rows of each.
+-- Parked rows count from the time on at which they are due; those that merely wait only put their broker on the list.
+-- Plan: hops from one pair of broker and lane to the next in {{name}}_open, and reads a bounded number of rows of each; hops from
+-- one broker to the next in {{name}}_parked, and reads the first entry of each lane in {{name}}_waiting_wake.
 WITH RECURSIVE head AS (
     (SELECT target_broker, lane FROM {{table}} WHERE finished_at IS NULL AND NOT parked ORDER BY target_broker, lane LIMIT 1)
     UNION ALL
@@ -10,18 +12,39 @@ WITH RECURSIVE head AS (
                           WHERE m.finished_at IS NULL AND NOT m.parked AND (m.target_broker, m.lane) > (head.target_broker, head.lane)
                           ORDER BY m.target_broker, m.lane
                           LIMIT 1) AS next
+), aside AS (
+    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND parked ORDER BY target_broker LIMIT 1)
+    UNION ALL
+    SELECT next.target_broker
+      FROM aside
+     CROSS JOIN LATERAL (SELECT m.target_broker
+                           FROM {{table}} AS m
+                          WHERE m.finished_at IS NULL AND m.parked AND m.target_broker > aside.target_broker
+                          ORDER BY m.target_broker
+                          LIMIT 1) AS next
+), waiting AS (
+    SELECT head.target_broker, ready.since
+      FROM head
+      LEFT JOIN LATERAL (SELECT greatest(first.created_at, first.available_at, first.locked_until) AS since
+                           FROM (SELECT m.created_at, m.available_at, m.locked_until
+                                   FROM {{table}} AS m
+                                  WHERE m.target_broker = head.target_broker AND m.lane = head.lane AND m.finished_at IS NULL AND NOT m.parked
+                                  ORDER BY m.id
+                                  LIMIT 1000) AS first
+                          WHERE (first.locked_until IS NULL OR first.locked_until <= statement_timestamp())
+                            AND (first.available_at IS NULL OR first.available_at <= statement_timestamp())
+                          LIMIT 1) AS ready ON true
+     UNION ALL
+    SELECT aside.target_broker, due.wake_at
+      FROM (SELECT target_broker, generate_series(0, 11) AS lane FROM aside) AS aside
+      LEFT JOIN LATERAL (SELECT w.wake_at
+                           FROM {{table}}_waiting AS w
+                          WHERE w.target_broker = aside.target_broker AND w.lane = aside.lane AND w.wake_at <= statement_timestamp()
+                          ORDER BY w.target_broker, w.lane, w.wake_at
+                          LIMIT 1) AS due ON true
 )
 SELECT target_broker
-     , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - min(waiting.since)) * 1000000)::bigint, 0))
-  FROM head
-  LEFT JOIN LATERAL (SELECT greatest(first.created_at, first.available_at, first.locked_until) AS since
-                       FROM (SELECT m.created_at, m.available_at, m.locked_until
-                               FROM {{table}} AS m
-                              WHERE m.target_broker = head.target_broker AND m.lane = head.lane AND m.finished_at IS NULL AND NOT m.parked
-                              ORDER BY m.id
-                              LIMIT 1000) AS first
-                      WHERE (first.locked_until IS NULL OR first.locked_until <= statement_timestamp())
-                        AND (first.available_at IS NULL OR first.available_at <= statement_timestamp())
-                      LIMIT 1) AS waiting ON true
+     , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - min(since)) * 1000000)::bigint, 0))
+  FROM waiting
  GROUP BY target_broker
  ORDER BY target_broker

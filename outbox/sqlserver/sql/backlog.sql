@@ -1,14 +1,21 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
+-- Parked rows count from the time on at which they are due; those that merely wait only put their broker on the list.
 -- It waits for nobody: rows that somebody is writing are passed over.
--- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its lanes.
+-- Plan: hops from one broker to the next in {{name}}_open and {{name}}_parked, reads a bounded number of rows of each of its
+-- lanes, and the first entry of each lane in {{name}}_waiting_wake.
 DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
 DECLARE @name nvarchar(128) = N'';
 SET @now = SYSUTCDATETIME();
 WHILE @name IS NOT NULL
 BEGIN
-    SET @name = (SELECT MIN(target_broker)
-                   FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                  WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name);
+    SET @name = (SELECT MIN(later.target_broker)
+                   FROM (SELECT MIN(target_broker) AS target_broker
+                           FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                          WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name
+                          UNION ALL
+                         SELECT MIN(target_broker)
+                           FROM {{table}} WITH (INDEX({{name}}_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                          WHERE finished_at IS NULL AND parked = 1 AND target_broker > @name) AS later);
     IF @name IS NOT NULL
         INSERT INTO @behind (name, since)
         SELECT @name, MIN(waiting.since)
@@ -20,7 +27,12 @@ BEGIN
                                ORDER BY m.id) AS head
                        WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
                          AND (head.available_at IS NULL OR head.available_at <= @now)
-                       ORDER BY head.id) AS waiting;
+                       ORDER BY head.id) AS claimable
+         OUTER APPLY (SELECT TOP (1) w.wake_at
+                        FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                       WHERE w.target_broker = @name AND w.lane = lanes.lane AND w.wake_at <= @now
+                       ORDER BY w.wake_at) AS due
+         CROSS APPLY (VALUES (claimable.since), (due.wake_at)) AS waiting (since);
 END;
 SELECT name AS fanout_behind, CASE WHEN since < @now THEN DATEDIFF_BIG(MICROSECOND, since, @now) ELSE 0 END
   FROM @behind

@@ -20,9 +20,14 @@ DECLARE @name nvarchar(128) = N'';
 SET @now = SYSUTCDATETIME();
 WHILE @name IS NOT NULL
 BEGIN
-    SET @name = (SELECT MIN(target_broker)
-                   FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                  WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name);
+    SET @name = (SELECT MIN(later.target_broker)
+                   FROM (SELECT MIN(target_broker) AS target_broker
+                           FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                          WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name
+                          UNION ALL
+                         SELECT MIN(target_broker)
+                           FROM app.outbox WITH (INDEX(outbox_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                          WHERE finished_at IS NULL AND parked = 1 AND target_broker > @name) AS later);
     IF @name IS NOT NULL
         INSERT INTO @behind (name, since)
         SELECT @name, MIN(waiting.since)
@@ -34,7 +39,12 @@ BEGIN
                                ORDER BY m.id) AS head
                        WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
                          AND (head.available_at IS NULL OR head.available_at <= @now)
-                       ORDER BY head.id) AS waiting;
+                       ORDER BY head.id) AS claimable
+         OUTER APPLY (SELECT TOP (1) w.wake_at
+                        FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                       WHERE w.target_broker = @name AND w.lane = lanes.lane AND w.wake_at <= @now
+                       ORDER BY w.wake_at) AS due
+         CROSS APPLY (VALUES (claimable.since), (due.wake_at)) AS waiting (since);
 END;
 SELECT name AS fanout_behind, CASE WHEN since < @now THEN DATEDIFF_BIG(MICROSECOND, since, @now) ELSE 0 END
   FROM @behind
