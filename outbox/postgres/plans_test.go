@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,27 +19,28 @@ import (
 // planned are the statements that run while messages flow and while somebody looks, with arguments as SQL literals, the
 // indexes of the outbox table that each may read, the first of which it must read, and how many rows of that table at most.
 var planned = []plannedSQL{
-	{text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 2*500 + 2},
-	{name: "wide window", text: "claim_ordered", args: "'b', 1, 8000, 500, 'w', %token, 60000000, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 8000 + 500 + 2},
-	{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 2*500 + 2},
-	{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 700000, 700000, 0", indexes: []string{"open", "backfill"}, rows: 2*500 + 2},
-	{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true", indexes: []string{"open"}, rows: 2*500 + 1},
+	{text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 500},
+	{name: "wide window", text: "claim_ordered", args: "'b', 1, 8000, 500, 'w', %token, 60000000, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 8000 + 500 + 2, gates: 1 + 8000},
+	{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 501},
+	{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 700000, 700000, 0", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 500},
+	{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true", indexes: []string{"open"}, rows: 2*500 + 1, gates: 1},
 	{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_published", args: "'b', 1, %token, 600000, 605000, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, true", settings: "settings", indexes: []string{"open", "parked"}, rows: 1000},
 	{text: "renew", args: "'b', 1, %token, 600000, 605000, 60000000", indexes: []string{"open"}, rows: 1000},
-	{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: lanes + 500},
-	{text: "backlog", indexes: []string{"open"}, rows: 2 * lanes * 1001},
-	{text: "park", args: "'b', 1, 4000, false, 0, 0", indexes: []string{"open"}, rows: 2 * 4000},
-	{name: "without order", text: "park", args: "'b', 1, 4000, true, 0, 0", indexes: []string{"open"}, rows: 2 * 4000},
-	{text: "wake", args: "'b', 1, 500", indexes: []string{"pkey"}, rows: 500},
-	{text: "advance", args: "'b', 1, 10, 500", indexes: []string{"parked", "pkey"}, rows: 500 + 2*10*500},
+	{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: lanes + lanes*500, gates: lanes * (1 + 500)},
+	{text: "backlog", indexes: []string{"open", "parked"}, rows: 2*lanes*1001 + 10, gates: 2 * lanes},
+	{text: "park", args: "'b', 1, 4000, false, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, gates: 1 + 4000},
+	{name: "without order", text: "park", args: "'b', 1, 4000, true, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, gates: 1},
+	{text: "wake", args: "'b', 1, 500", indexes: []string{"pkey"}, rows: 500, gates: 2 * 500},
+	{text: "advance", args: "'b', 1, 10, 500", indexes: []string{"parked", "pkey"}, rows: 500 + 2*10*500, gates: 2 * 500},
 	{text: "pick", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed,abandoned}', true", indexes: []string{"pkey"}, rows: 1000},
-	{text: "move_gates", settings: "operate_settings", args: "%messages, %brokers", indexes: []string{"pkey"}, rows: 1000},
-	{text: "bring_back", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}'", indexes: []string{"pkey"}, rows: 1000},
+	{text: "move_gates", settings: "operate_settings", args: "%messages, %brokers", indexes: []string{"pkey"}, rows: 1000, gates: 1000},
+	{text: "bring_back", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}'", indexes: []string{"pkey"}, rows: 1000, gates: 1000},
 	{text: "give_up", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', %brokers", indexes: []string{"pkey"}, rows: 1000},
-	{text: "open_gates", settings: "operate_settings", args: "%messages, %brokers"},
-	{text: "unpark_alone", settings: "operate_settings", args: "%messages, %brokers"},
+	{text: "open_gates", settings: "operate_settings", args: "%messages, %brokers", gates: 1000},
+	{text: "unpark_alone", settings: "operate_settings", args: "%messages, %brokers", gates: 1000},
+	{text: "release_key", settings: "operate_settings", args: "'b', 'later-1'", gates: 1},
 	{text: "finished_brokers", indexes: []string{"published", "abandoned"}, rows: 10},
 	{text: "purge published", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"published"}, rows: 2 * 5000},
 	{text: "purge abandoned", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"abandoned"}, rows: 2 * 5000},
@@ -54,6 +56,7 @@ type plannedSQL struct {
 	settings         string // of the transaction in which it runs
 	indexes          []string
 	rows             int
+	gates            int // of the table of what waits, at most so many rows
 }
 
 func (p plannedSQL) render(table string) string {
@@ -63,12 +66,15 @@ func (p plannedSQL) render(table string) string {
 	return readSQL(p.text, table)
 }
 
+func (p plannedSQL) literals() string {
+	return strings.NewReplacer("%token", "gen_random_uuid()", "%ids", repeated("601000", 500), "%texts", repeated("'x'", 500),
+		"%messages", messageIDs(600000, 500, 880001, 500), "%brokers", repeated("'b'", 1000),
+		"%ints", repeated("1", 500)).Replace(p.args)
+}
+
 func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {
 	t.Helper()
-	args := strings.NewReplacer("%token", "gen_random_uuid()", "%ids", repeated("601000", 500), "%texts", repeated("'x'", 500),
-		"%messages", messageIDs(600000, 1000), "%brokers", repeated("'b'", 1000),
-		"%ints", repeated("1", 500)).Replace(p.args)
-	plan := explainAnalyze(t, conn, p.render(table), args, p.settings)
+	plan := explainAnalyze(t, conn, p.render(table), p.literals(), p.settings)
 	state = fmt.Sprintf("%s %s, %s", p.text, p.name, state)
 	var ours []string
 	for _, index := range plan.indexes() {
@@ -82,6 +88,7 @@ func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {
 	assert.Subset(t, p.indexes, ours, state)
 	assert.Subset(t, []string{table + "_lanes"}, plan.whole(), "%s: reads a whole table", state)
 	assert.LessOrEqual(t, plan.read(table), p.rows, "%s: rows read", state)
+	assert.LessOrEqual(t, plan.read(table+"_waiting"), p.gates, "%s: gates read", state)
 	assert.False(t, plan.quadratic(), "%s: goes through one list for each entry of another", state)
 }
 
@@ -126,6 +133,48 @@ func TestPlans(t *testing.T) {
 	exec(t, conn, "COMMIT")
 }
 
+// TestPlansOfAnEmptyTable: a connection keeps a plan that it made while the table was empty until the table is analysed. What runs
+// under the lock of a lane reads no table from end to end by then, and finds gates by their keys.
+func TestPlansOfAnEmptyTable(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	_, err := openStore(t, dsn, "empty").Migrate(t.Context())
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	const operator, claim, settlement = "operate_settings", "try_lock", "settings"
+	exec(t, conn, "SELECT set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
+	for _, analysed := range []bool{false, true} {
+		if analysed {
+			exec(t, conn, "VACUUM (ANALYZE) empty, empty_waiting, empty_lanes")
+		}
+		for text, run := range map[string]string{
+			"claim_ordered": claim, "wake": claim, "advance": claim, "park": "", "renew": "", "fetch": "", "ready": "", "mark_published": settlement, "claim_unordered": "", "mark_other": settlement,
+			"pick": operator, "move_gates": operator, "bring_back": operator, "give_up": operator, "open_gates": operator,
+			"unpark_alone": operator, "release_key": operator,
+		} {
+			exec(t, conn, "BEGIN")
+			exec(t, conn, "SET LOCAL plan_cache_mode = force_generic_plan")
+			switch run {
+			case claim:
+				exec(t, conn, readSQL(run, "empty"), 1)
+			default:
+				exec(t, conn, readSQL("lock", "empty"), 1)
+				if run != "" {
+					exec(t, conn, readSQL(run, "empty"))
+				}
+			}
+			p := planned[slices.IndexFunc(planned, func(p plannedSQL) bool { return p.text == text })]
+			plan := explainOnly(t, conn, p.render("empty"), p.literals())
+			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
+			gated := map[string]int{"claim_ordered": 1, "claim_unordered": 1, "park": 1}[text] // where the first entry of a broker tells
+			assert.Equal(t, gated, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
+			exec(t, conn, "ROLLBACK")
+		}
+	}
+}
+
 func exec(t *testing.T, conn *pgx.Conn, text string, args ...any) {
 	t.Helper()
 	if len(args) == 0 {
@@ -159,11 +208,13 @@ func TestClaimIsHOT(t *testing.T) {
 	}
 }
 
-// messageIDs is an array literal of ids that follow each other, as the files in testdata number them.
-func messageIDs(first, n int) string {
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("%032x", first+i)
+// messageIDs is an array literal of ids, as the files in testdata number them: of each pair the first and how many that follow.
+func messageIDs(ranges ...int) string {
+	var ids []string
+	for pair := range slices.Chunk(ranges, 2) {
+		for i := range pair[1] {
+			ids = append(ids, fmt.Sprintf("%032x", pair[0]+i))
+		}
 	}
 	return "'{" + strings.Join(ids, ",") + "}'"
 }

@@ -68,7 +68,10 @@ CREATE TABLE {{table}}_waiting (
     since           timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT {{name}}_waiting_pkey PRIMARY KEY (gate_message_id, target_broker)
 );
-CREATE UNIQUE INDEX {{name}}_waiting_key ON {{table}}_waiting (target_broker, ordering_key) WHERE ordering_key IS NOT NULL;
+-- The key comes first: a broker can have 100,000 gates, a key has one for each broker. Whoever looks for a gate by its key or its
+-- message compares the broker in a way that no index serves (target_broker || '' = ...): while statistics say that there are no
+-- gates, all indexes cost the same, and the planner may read all gates of the broker by the other one, for each row of a claim.
+CREATE UNIQUE INDEX {{name}}_waiting_key ON {{table}}_waiting (ordering_key, target_broker) WHERE ordering_key IS NOT NULL;
 CREATE INDEX {{name}}_waiting_wake ON {{table}}_waiting (target_broker, lane, wake_at);
 
 -- How often rows of a lane, of whatever class, have become open again: a gate was woken, followers were let through, an

@@ -2,16 +2,21 @@
 -- through, the last of which is the next gate; when none is left behind, the key is free. One that must wait again leaves.
 -- Runs under the lane's lock, before a claim. $1 broker, $2 lane, $3 gates, $4 followers of each
 -- Plan: one range scan of {{name}}_waiting_wake, the gates' rows by primary key, per gate one range scan of {{name}}_parked.
-WITH gate AS MATERIALIZED (
-    SELECT w.ctid AS tid, w.ordering_key, w.gate_id
+WITH back AS MATERIALIZED (
+    -- The order is that of the index: without it the planner may read all gates of the broker by another one.
+    SELECT ctid AS tid, target_broker, ordering_key, gate_id, gate_message_id
+      FROM {{table}}_waiting
+     WHERE target_broker = $1 AND lane = $2 AND wake_at IS NULL
+       AND current_setting('fanout.lane') = 'held'
+     ORDER BY target_broker, lane, wake_at
+     LIMIT 500
+), gate AS MATERIALIZED (
+    SELECT w.tid, w.ordering_key, w.gate_id
          , m.message_id IS NULL OR m.finished_at IS NOT NULL AS done
          , m.ctid AS row
          , CASE WHEN m.status IN ('pending', 'failed') THEN greatest(m.locked_until, m.available_at) END AS rests_until
-      FROM {{table}}_waiting AS w
+      FROM back AS w
       LEFT JOIN {{table}} AS m ON m.message_id = w.gate_message_id AND m.target_broker = w.target_broker
-     WHERE w.target_broker = $1 AND w.lane = $2 AND w.wake_at IS NULL
-       AND current_setting('fanout.lane') = 'held'
-     LIMIT 500
 ), done AS MATERIALIZED (
     SELECT tid, ordering_key, gate_id FROM gate WHERE done ORDER BY gate_id LIMIT $3
 ), chunk AS MATERIALIZED (
@@ -28,7 +33,7 @@ WITH gate AS MATERIALIZED (
 ), loners AS (
     -- A follower may have waited alone, before order was switched on. It does so no more.
     DELETE FROM {{table}}_waiting
-     WHERE gate_message_id = ANY (ARRAY(SELECT message_id FROM chunk)) AND target_broker = $1 AND ordering_key IS NULL
+     WHERE gate_message_id = ANY (ARRAY(SELECT message_id FROM chunk)) AND target_broker || '' = $1 AND ordering_key IS NULL
     RETURNING gate_id
 ), reopened AS (
     INSERT INTO {{table}}_lanes AS l (target_broker, lane, reopened)

@@ -15,7 +15,7 @@ UPDATE {{table}} AS m
      , crashes      = 0
      , isolated     = false
      , parked       = EXISTS (SELECT FROM {{table}}_waiting AS w
-                               WHERE w.target_broker = m.target_broker AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
+                               WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = m.target_broker AND w.gate_id < m.id)
   FROM unnest($1::text[]::uuid[], $2::text[]) AS picked (message_id, target_broker)
  WHERE m.message_id = ANY ($1::text[]::uuid[]) AND m.message_id = picked.message_id AND m.target_broker = picked.target_broker AND m.status = ANY ($3::text[])
 RETURNING m.target_broker, m.lane

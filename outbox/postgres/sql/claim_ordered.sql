@@ -1,7 +1,8 @@
 -- Claim the head of a lane, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
 -- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
 -- $8 id below which nothing is open in the lane, $9 the same of its sibling, $10 as of which count of reopenings
--- Plan: one range scan of {{name}}_open for the window, one sort of the window by key, one TID scan for the update.
+-- Plan: one range scan of {{name}}_open for the window, one sort of the window by key, one TID scan for the update; where keys
+-- wait, the gate of each row's key by {{name}}_waiting_key.
 -- There is no join, so that no wrong estimate can make the choice quadratic.
 WITH known AS MATERIALIZED (
     -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned.
@@ -11,10 +12,14 @@ WITH known AS MATERIALIZED (
       FROM (SELECT coalesce((SELECT reopened FROM {{table}}_lanes WHERE target_broker = $1 AND lane = $2 % 4), 0) AS reopened) AS now
 ), lane AS MATERIALIZED (
     -- Does any key of the broker wait behind a gate? Has the lane's sibling of low priority work, or, for that one, from
-    -- which row on has the lane itself?
+    -- which row on has the lane itself? (Each in the order of its index, which a planner that knows of no rows has no other
+    -- reason to choose.)
     SELECT EXISTS (SELECT FROM (SELECT FROM {{table}}_waiting WHERE target_broker = $1 ORDER BY lane LIMIT 1) AS gate) AS gated
-         , $2 < 4 AND EXISTS (SELECT FROM {{table}} WHERE target_broker = $1 AND lane = $2 + 4 AND finished_at IS NULL AND NOT parked
-                                       AND id >= (SELECT sibling_floor FROM known)) AS mixed
+         , $2 < 4 AND EXISTS (SELECT FROM (SELECT FROM {{table}}
+                                            WHERE target_broker = $1 AND lane = $2 + 4 AND finished_at IS NULL AND NOT parked
+                                              AND id >= (SELECT sibling_floor FROM known)
+                                            ORDER BY id
+                                            LIMIT 1) AS sibling) AS mixed
          , ahead.id AS ahead
          , coalesce(ahead.waits, false) AS ahead_waits
       FROM (SELECT) AS one
@@ -22,7 +27,7 @@ WITH known AS MATERIALIZED (
                                 -- For a time, behind a gate, or for an earlier row of low priority that waits for a time.
                               , head.status <> 'processing' AND greatest(head.locked_until, head.available_at) > statement_timestamp()
                                 OR EXISTS (SELECT FROM {{table}}_waiting AS w
-                                            WHERE w.target_broker = $1 AND w.ordering_key = head.ordering_key AND w.gate_id < head.id)
+                                            WHERE w.ordering_key = head.ordering_key AND w.target_broker || '' = $1 AND w.gate_id < head.id)
                                 OR EXISTS (SELECT FROM (SELECT status, locked_until, available_at
                                                           FROM {{table}} AS low
                                                          WHERE low.target_broker = $1 AND low.ordering_key = head.ordering_key
@@ -45,7 +50,7 @@ WITH known AS MATERIALIZED (
          , ordering_key IS NOT NULL
            AND CASE WHEN (SELECT gated FROM lane)
                     THEN EXISTS (SELECT FROM {{table}}_waiting AS w
-                                  WHERE w.target_broker = $1 AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
+                                  WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1 AND w.gate_id < m.id)
                     ELSE false END AS parkable
            -- 2 where the first such row of another priority waits for a time.
          , CASE WHEN ordering_key IS NULL THEN 0

@@ -3,18 +3,22 @@
 -- waits for an operator stays as it is, unless the row that it waits behind is among those that come back.
 -- Runs under the lanes' locks. $1 message ids, $2 their brokers
 -- Plan: the rows by primary key, the gates by {{name}}_waiting_key.
+WITH first AS MATERIALIZED (
+    SELECT DISTINCT ON (m.target_broker, m.ordering_key) m.target_broker, m.ordering_key, m.id, m.message_id, m.lane
+      FROM unnest($1::text[]::uuid[], $2::text[]) AS picked (message_id, target_broker)
+      JOIN {{table}} AS m ON m.message_id = picked.message_id AND m.target_broker = picked.target_broker
+     WHERE m.message_id = ANY ($1::text[]::uuid[]) AND m.ordering_key IS NOT NULL
+     ORDER BY m.target_broker, m.ordering_key, m.id
+)
 UPDATE {{table}}_waiting AS w
    SET gate_id         = first.id
      , gate_message_id = first.message_id
      , lane            = first.lane
      , wake_at         = NULL
      , reason          = 'retry'
-  FROM (SELECT DISTINCT ON (m.target_broker, m.ordering_key) m.target_broker, m.ordering_key, m.id, m.message_id, m.lane
-          FROM unnest($1::text[]::uuid[], $2::text[]) AS picked (message_id, target_broker)
-          JOIN {{table}} AS m ON m.message_id = picked.message_id AND m.target_broker = picked.target_broker
-         WHERE m.message_id = ANY ($1::text[]::uuid[]) AND m.ordering_key IS NOT NULL
-         ORDER BY m.target_broker, m.ordering_key, m.id) AS first
- WHERE w.target_broker = first.target_broker AND w.ordering_key = first.ordering_key AND first.id <= w.gate_id
+  FROM first
+ WHERE w.ordering_key = ANY (ARRAY(SELECT ordering_key FROM first))
+   AND w.ordering_key = first.ordering_key AND w.target_broker || '' = first.target_broker AND first.id <= w.gate_id
    AND (w.reason <> 'abandoned' OR w.wake_at IS DISTINCT FROM 'infinity'
         OR EXISTS (SELECT FROM unnest($1::text[]::uuid[], $2::text[]) AS picked (message_id, target_broker)
                     WHERE picked.message_id = w.gate_message_id AND picked.target_broker = w.target_broker))

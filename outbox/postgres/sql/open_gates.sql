@@ -5,4 +5,4 @@ UPDATE {{table}}_waiting AS w
    SET wake_at = NULL
      , reason  = 'retry'
   FROM unnest($1::text[]::uuid[], $2::text[]) AS picked (message_id, target_broker)
- WHERE w.gate_message_id = ANY ($1::text[]::uuid[]) AND w.gate_message_id = picked.message_id AND w.target_broker = picked.target_broker
+ WHERE w.gate_message_id = ANY ($1::text[]::uuid[]) AND w.gate_message_id = picked.message_id AND w.target_broker || '' = picked.target_broker

@@ -2,7 +2,7 @@
 -- behind them in their key. Rows in somebody's hands stay: they are soon done. Runs under the lane's lock.
 -- $1 broker, $2 lane, $3 how many open rows to look at, $4 unordered: every row waits alone,
 -- $5 id below which nothing is open in the lane, $6 as of which count of reopenings
--- Plan: one range scan of {{name}}_open, one sort by key, one TID scan for the update.
+-- Plan: one range scan of {{name}}_open, gates by {{name}}_waiting_key, one sort by key, one TID scan for the update.
 WITH known AS MATERIALIZED (
     -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned.
     SELECT now.reopened
@@ -19,7 +19,7 @@ WITH known AS MATERIALIZED (
          , m.available_at > statement_timestamp() AS scheduled
            -- The key's gate, where it has one.
          , CASE WHEN m.ordering_key IS NOT NULL AND NOT $4 AND (SELECT gated FROM lane)
-                THEN (SELECT w.gate_id FROM {{table}}_waiting AS w WHERE w.target_broker = $1 AND w.ordering_key = m.ordering_key)
+                THEN (SELECT w.gate_id FROM {{table}}_waiting AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1)
                 END AS gate_id
       FROM {{table}} AS m
      WHERE m.target_broker = $1 AND m.lane = $2 AND m.finished_at IS NULL AND NOT m.parked AND m.id >= (SELECT floor FROM known)

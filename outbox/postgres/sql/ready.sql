@@ -18,12 +18,18 @@ SELECT known.lane
     OR (SELECT count(*) FROM (SELECT FROM {{table}} AS m
                                WHERE m.target_broker = $1 AND m.lane = known.lane AND m.finished_at IS NULL AND NOT m.parked AND m.id >= known.floor
                                LIMIT 20000) AS head) = 20000
-    OR EXISTS (SELECT FROM {{table}}_waiting AS w
-                WHERE w.target_broker = $1 AND w.lane = known.lane AND w.wake_at <= statement_timestamp())
+       -- The order, here and below, is that of the index: without it the planner may read all gates of the broker by another one.
+    OR EXISTS (SELECT
+                 FROM (SELECT FROM {{table}}_waiting AS w
+                        WHERE w.target_broker = $1 AND w.lane = known.lane AND w.wake_at <= statement_timestamp()
+                        ORDER BY w.target_broker, w.lane, w.wake_at
+                        LIMIT 1) AS due)
        -- A gate that is back in the claim's way and done lets its followers through.
     OR EXISTS (SELECT
                  FROM (SELECT gate_message_id FROM {{table}}_waiting AS w
-                        WHERE w.target_broker = $1 AND w.lane = known.lane AND w.wake_at IS NULL LIMIT 500) AS gate
+                        WHERE w.target_broker = $1 AND w.lane = known.lane AND w.wake_at IS NULL
+                        ORDER BY w.target_broker, w.lane, w.wake_at
+                        LIMIT 500) AS gate
                  LEFT JOIN {{table}} AS m ON m.message_id = gate.gate_message_id AND m.target_broker = $1
                 WHERE m.message_id IS NULL OR m.finished_at IS NOT NULL)
  ORDER BY lane

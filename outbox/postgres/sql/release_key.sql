@@ -4,4 +4,4 @@
 UPDATE {{table}}_waiting
    SET wake_at = NULL
      , reason  = 'retry'
- WHERE target_broker = $1 AND ordering_key = $2 AND reason = 'abandoned' AND wake_at = 'infinity'
+ WHERE ordering_key = $2 AND target_broker || '' = $1 AND reason = 'abandoned' AND wake_at = 'infinity'

@@ -8,10 +8,10 @@ WITH due AS MATERIALIZED (
      ORDER BY wake_at
      LIMIT $3
 ), back AS (
-    UPDATE {{table}} AS m
+    -- No index serves this comparison of the broker: one that does would be as good to a planner that knows of no rows.
+    UPDATE {{table}}
        SET parked = false
-      FROM due
-     WHERE m.message_id = due.gate_message_id AND m.target_broker = $1 AND m.parked
+     WHERE message_id = ANY (ARRAY(SELECT gate_message_id FROM due)) AND target_broker || '' = $1 AND parked
 ), reopened AS (
     INSERT INTO {{table}}_lanes AS l (target_broker, lane, reopened)
     SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM due)
