@@ -94,7 +94,7 @@ func (g *gate) report(p pass, available bool) (news bool) {
 	defer g.end(p)
 	closed := g.failures > 0
 	switch {
-	case closed != p.probe, p.closings != g.closings: // it began before the gate closed
+	case p.closings != g.closings: // it began before the gate closed
 		return false
 	case available:
 		g.failures = 0
