@@ -18,6 +18,7 @@ type delivery struct {
 	batch       *Batch
 	settlement  *Settlement
 	lease       *leaseGuard
+	began       time.Time
 	failedKeys  map[string]bool // keys that give no further message in this batch
 	closedTo    map[string]bool // destinations that are unavailable
 	unavailable error           // the broker as a whole
@@ -27,7 +28,7 @@ type delivery struct {
 // deliver publishes a batch in chunks and returns the outcome of each of its rows.
 func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt time.Time) *Settlement {
 	d := &delivery{
-		worker: w, batch: batch, settlement: &Settlement{Lease: batch.Lease, ParkAbandoned: w.policy.ParkAbandoned && !w.policy.Unordered},
+		worker: w, batch: batch, began: claimedAt, settlement: &Settlement{Lease: batch.Lease, ParkAbandoned: w.policy.ParkAbandoned && !w.policy.Unordered},
 		failedKeys: map[string]bool{}, closedTo: map[string]bool{},
 	}
 	d.settlement.Published = make([]Delivered, 0, len(batch.Messages))
@@ -105,6 +106,7 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 	if result.Err == nil {
 		d.reached = true
 		d.suspects.clear(m.ID)
+		d.detours.works(m.Stream)
 		d.settlement.Published = append(d.settlement.Published, Delivered{ID: m.ID, BrokerMessageID: result.BrokerMessageID})
 		return
 	}
@@ -118,10 +120,11 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 			d.closedTo[m.Stream] = true
 			d.log.Warn("destination unavailable: its messages wait, no attempt is spent", "destination", m.Stream, "error", result.Err)
 		}
+		delay = d.detour(m)
 	case class == brokers.ClassUnavailable:
 		delay, result.Err = d.judge(m, result.Err)
 	case class == brokers.ClassNotSent && d.closedTo[m.Stream]: // held up by its destination, not by its key
-		delay = d.decide.OutageDelay
+		delay = d.detour(m)
 	case class != brokers.ClassNotSent:
 		d.reached = true
 	}
@@ -135,6 +138,11 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 	}
 	outcome.Delay = max(outcome.Delay, delay)
 	d.settlement.Other = append(d.settlement.Other, outcome)
+}
+
+// detour is when a message comes back whose destination is unavailable.
+func (d *delivery) detour(m *Message) time.Duration {
+	return d.detours.delay(m.Stream, d.decide.OutageDelay, time.Since(d.began)/time.Duration(len(d.batch.Messages)))
 }
 
 func isRetryable(err error) bool {

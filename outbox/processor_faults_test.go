@@ -2,8 +2,10 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,4 +161,83 @@ func TestEngineSuspectsOfABrokerThatHangs(t *testing.T) {
 		stop()
 		require.NoError(t, <-done)
 	})
+}
+
+// Messages of a destination that is missing are tried again and again. However many they are, they leave time for the others.
+func TestProcessorManyMessagesOfAMissingDestination(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		missing := true
+		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+			if m.Destination == "missing" && missing {
+				time.Sleep(5 * time.Millisecond)
+				return brokers.Unavailable(brokers.ScopeDestination, errors.New("no such topic"))
+			}
+			return nil
+		}}
+		r := newRig(t, path, broker, outbox.Policy{Workers: 1, BatchSize: 10, OutageMin: 100 * time.Millisecond, OutageMax: 150 * time.Millisecond})
+		t.Cleanup(func() { _ = r.db.Close() })
+		r.fill("lost", "", 150, 0, 0) // a round of tries takes 0.75 s
+		_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET stream = 'missing'")
+		require.NoError(t, err)
+		r.start()
+		time.Sleep(3 * time.Second)
+		for i := range 5 {
+			name := "good-" + strconv.Itoa(i)
+			r.insert("", name)
+			r.until(2*time.Second, func() bool { return r.status(name) == "published 1" })
+			time.Sleep(time.Second)
+		}
+		assert.False(t, r.proc.Stats().Unavailable)
+		assert.Equal(t, "150", r.query("SELECT count(*) FROM outbox_messages WHERE stream = 'missing' AND attempts = 0 AND finished_at IS NULL"))
+		missing = false
+		r.until(time.Minute, func() bool { return r.open() == "0" })
+		r.stop()
+	})
+}
+
+// A database that is silent does not keep a stopping processor for longer than it may take.
+func TestProcessorStopsWhileTheDatabaseHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		r := newRig(t, path, memory.New(), outbox.Policy{})
+		t.Cleanup(func() { _ = r.db.Close() })
+		store := &silent{Store: r.store}
+		proc, err := outbox.NewProcessor(outbox.ProcessorConfig{
+			Database: "d", Broker: "b", Store: store, Policy: outbox.Policy{ShutdownTimeout: 10 * time.Second}, Log: slog.New(slog.DiscardHandler),
+			Target: &fake{publish: func(context.Context, brokers.Message) error { store.hangs.Store(true); return nil }},
+		})
+		require.NoError(t, err)
+		r.insert("", "x")
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- proc.Run(ctx) }()
+		time.Sleep(time.Minute)
+		require.True(t, store.hangs.Load())
+		stop()
+		began := time.Now()
+		require.NoError(t, <-done)
+		assert.LessOrEqual(t, time.Since(began), 15*time.Second)
+	})
+}
+
+// silent is a store whose database does not answer when it is told to hang.
+type silent struct {
+	outbox.Store
+
+	hangs atomic.Bool
+}
+
+func (s *silent) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+	if s.hangs.Load() {
+		<-ctx.Done()
+		return outbox.Exchanged{}, ctx.Err()
+	}
+	return s.Store.Exchange(ctx, settlement, claim)
+}
+
+func (s *silent) Ready(ctx context.Context, broker string) ([]int, error) {
+	if s.hangs.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Store.Ready(ctx, broker)
 }
