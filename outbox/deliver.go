@@ -19,6 +19,7 @@ type delivery struct {
 	settlement  *Settlement
 	lease       *leaseGuard
 	began       time.Time
+	sent        time.Time       // the chunk under way
 	failedKeys  map[string]bool // keys that give no further message in this batch
 	closedTo    map[string]bool // destinations that are unavailable
 	unavailable error           // the broker as a whole
@@ -80,6 +81,7 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 		return
 	}
 	chunk, outgoing = chunk[:kept], outgoing[:kept]
+	d.sent = time.Now()
 	results := d.publish(sending, outgoing)
 	if sending.Err() != nil {
 		excuse(results)
@@ -105,7 +107,7 @@ func excuse(results []brokers.Result) {
 func (d *delivery) settle(m *Message, result brokers.Result) {
 	if result.Err == nil {
 		d.reached = true
-		d.suspects.clear(m.ID)
+		d.suspects.clear(m.ID, d.sent)
 		d.detours.works(m.Stream)
 		d.settlement.Published = append(d.settlement.Published, Delivered{ID: m.ID, BrokerMessageID: result.BrokerMessageID})
 		return
@@ -154,7 +156,7 @@ func isRetryable(err error) bool {
 // the next probe, which so uses others; when those pass and it fails again, the fault is its own and costs an attempt.
 func (d *delivery) judge(m *Message, err error) (delay time.Duration, verdict error) {
 	first := d.unavailable == nil
-	if (first || d.suspects.suspected(m.ID)) && d.suspects.accuse(m.ID, d.counters.published.Load()) {
+	if (first || d.suspects.suspected(m.ID)) && d.suspects.accuse(m.ID) {
 		d.log.Warn("a message meets an outage that others do not: it is charged with the attempt", "message_id", m.MessageID, "type", m.Type, "error", err)
 		d.reached = true
 		return 0, brokers.Retryable(err)

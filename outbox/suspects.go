@@ -1,35 +1,36 @@
 package outbox
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // suspects are the messages at which an outage of the broker was noticed. An outage is nobody's fault; but a message that
 // meets one again and again, while others get through in between, makes it itself: it resets the connection, say, or
 // takes longer than any timeout. Were it spared like the others, it would stand at the head of every probe for ever.
 type suspects struct {
-	mu   sync.Mutex
-	seen map[int64]int64 // row id -> how many messages had been published by then; convicted = guilty without more evidence
+	mu     sync.Mutex
+	seen   map[int64]time.Time // row id -> when it met an outage first; the zero time = guilty without more evidence
+	passed time.Time           // when the last call began in which a message got through
 }
 
-const (
-	// maxSuspects bounds the memory for them. Who is forgotten is noticed again.
-	maxSuspects = 1000
-	convicted   = -1
-)
+// maxSuspects bounds the memory for them. Who is forgotten is noticed again.
+const maxSuspects = 1000
 
-// accuse notes that the message of a row met an outage after so many published messages. guilty is true when it did so
-// before, and others have got through since.
-func (s *suspects) accuse(id, published int64) (guilty bool) {
+// accuse notes that the message of a row met an outage. guilty is true when it did so before, and others have got through
+// since, in a call that began afterwards: one that was under way tells nothing about an outage.
+func (s *suspects) accuse(id int64) (guilty bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since, known := s.seen[id]
-	if known && published > since {
-		if since != convicted {
+	if known && s.passed.After(since) {
+		if !since.IsZero() {
 			delete(s.seen, id)
 		}
 		return true
 	}
 	if !known {
-		s.note(id, published)
+		s.note(id, time.Now())
 	}
 	return false
 }
@@ -38,14 +39,14 @@ func (s *suspects) accuse(id, published int64) (guilty bool) {
 func (s *suspects) convict(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note(id, convicted)
+	s.note(id, time.Time{})
 }
 
-func (s *suspects) note(id, published int64) {
+func (s *suspects) note(id int64, at time.Time) {
 	if s.seen == nil || len(s.seen) >= maxSuspects {
-		s.seen = make(map[int64]int64)
+		s.seen = make(map[int64]time.Time)
 	}
-	s.seen[id] = published
+	s.seen[id] = at
 }
 
 // suspected reports whether the message of a row has met an outage before.
@@ -56,9 +57,12 @@ func (s *suspects) suspected(id int64) bool {
 	return ok
 }
 
-// clear forgets a message that got through.
-func (s *suspects) clear(id int64) {
+// clear forgets a message that got through, in a call that began at this time.
+func (s *suspects) clear(id int64, began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.seen, id)
+	if began.After(s.passed) {
+		s.passed = began
+	}
 }
