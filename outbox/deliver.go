@@ -18,6 +18,8 @@ type delivery struct {
 	batch       *Batch
 	settlement  *Settlement
 	lease       *leaseGuard
+	began       time.Time
+	sent        time.Time       // the chunk under way
 	failedKeys  map[string]bool // keys that give no further message in this batch
 	closedTo    map[string]bool // destinations that are unavailable
 	unavailable error           // the broker as a whole
@@ -27,21 +29,12 @@ type delivery struct {
 // deliver publishes a batch in chunks and returns the outcome of each of its rows.
 func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt time.Time) *Settlement {
 	d := &delivery{
-		worker: w, batch: batch, settlement: &Settlement{Lease: batch.Lease, ParkAbandoned: w.policy.ParkAbandoned && !w.policy.Unordered},
+		worker: w, batch: batch, began: claimedAt, settlement: &Settlement{Lease: batch.Lease, ParkAbandoned: w.policy.ParkAbandoned && !w.policy.Unordered},
 		failedKeys: map[string]bool{}, closedTo: map[string]bool{},
 	}
 	d.settlement.Published = make([]Delivered, 0, len(batch.Messages))
 	sending, d.lease = guardLease(sending, w, batch, claimedAt)
 	defer d.lease.stop()
-	if m := &batch.Messages[0]; len(batch.Messages) == 1 && m.Crashes > 0 {
-		if !w.isolate(sending, min(isolationTime, w.policy.Lease/4)) {
-			w.gate.leave()
-			d.settlement.Other = []Outcome{w.decide.Release(m)}
-			return d.settlement
-		}
-		defer w.rejoin()
-	}
-
 	chunk := make([]*Message, 0, publishChunk)
 	outgoing := make([]brokers.Message, 0, publishChunk)
 	for i := range batch.Messages {
@@ -88,9 +81,25 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 		return
 	}
 	chunk, outgoing = chunk[:kept], outgoing[:kept]
+	d.sent = time.Now()
 	results := d.publish(sending, outgoing)
+	if sending.Err() != nil {
+		excuse(results)
+	}
 	for i, m := range chunk {
 		d.settle(m, results[i])
+	}
+}
+
+// excuse makes unsent of what failed because we stopped waiting, at the end of a shutdown or of the lease: neither the message
+// nor the broker is to blame. Should it have arrived all the same, it is sent again under the same id.
+func excuse(results []brokers.Result) {
+	for i := range results {
+		switch class, _ := brokers.Classify(results[i].Err); class {
+		case brokers.ClassRetryable, brokers.ClassUnavailable:
+			results[i].Err = brokers.NotSentBecause(results[i].Err)
+		default:
+		}
 	}
 }
 
@@ -98,7 +107,8 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 func (d *delivery) settle(m *Message, result brokers.Result) {
 	if result.Err == nil {
 		d.reached = true
-		d.suspects.clear(m.ID)
+		d.suspects.clear(m.ID, d.sent)
+		d.detours.works(m.Stream)
 		d.settlement.Published = append(d.settlement.Published, Delivered{ID: m.ID, BrokerMessageID: result.BrokerMessageID})
 		return
 	}
@@ -112,12 +122,16 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 			d.closedTo[m.Stream] = true
 			d.log.Warn("destination unavailable: its messages wait, no attempt is spent", "destination", m.Stream, "error", result.Err)
 		}
+		delay = d.detour(m)
 	case class == brokers.ClassUnavailable:
 		delay, result.Err = d.judge(m, result.Err)
 	case class == brokers.ClassNotSent && d.closedTo[m.Stream]: // held up by its destination, not by its key
-		delay = d.decide.OutageDelay
+		delay = d.detour(m)
 	case class != brokers.ClassNotSent:
 		d.reached = true
+	}
+	if broken := (*breakdown)(nil); errors.As(result.Err, &broken) && isRetryable(result.Err) {
+		d.suspects.convict(m.ID) // the implementation works with others
 	}
 	outcome := d.decide.AfterSend(m, result.Err, time.Now())
 	if outcome.Status == StatusAbandoned {
@@ -128,11 +142,21 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 	d.settlement.Other = append(d.settlement.Other, outcome)
 }
 
+// detour is when a message comes back whose destination is unavailable.
+func (d *delivery) detour(m *Message) time.Duration {
+	return d.detours.delay(m.Stream, d.decide.OutageDelay, time.Since(d.began)/time.Duration(len(d.batch.Messages)))
+}
+
+func isRetryable(err error) bool {
+	class, _ := brokers.Classify(err)
+	return class == brokers.ClassRetryable
+}
+
 // judge tells an outage from a message that makes one. The first message to meet an outage is set aside for longer than
 // the next probe, which so uses others; when those pass and it fails again, the fault is its own and costs an attempt.
 func (d *delivery) judge(m *Message, err error) (delay time.Duration, verdict error) {
 	first := d.unavailable == nil
-	if (first || d.suspects.suspected(m.ID)) && d.suspects.accuse(m.ID, d.counters.published.Load()) {
+	if (first || d.suspects.suspected(m.ID)) && d.suspects.accuse(m.ID) {
 		d.log.Warn("a message meets an outage that others do not: it is charged with the attempt", "message_id", m.MessageID, "type", m.Type, "error", err)
 		d.reached = true
 		return 0, brokers.Retryable(err)
@@ -172,69 +196,78 @@ var errNothingTaken = errors.New("none of the messages was sent")
 func (d *delivery) report(ctx context.Context) {
 	abandoned := func(o Outcome) bool { return o.Status == StatusAbandoned } // those are done: the next claim gets further
 	released := func(o Outcome) bool { return !o.Spent && !abandoned(o) }
-	if d.unavailable == nil && !d.reached && ctx.Err() == nil && slices.ContainsFunc(d.settlement.Other, released) &&
+	if d.unavailable == nil && !d.reached && ctx.Err() == nil && !d.lease.over() && slices.ContainsFunc(d.settlement.Other, released) &&
 		!slices.ContainsFunc(d.settlement.Other, abandoned) {
 		d.unavailable = errNothingTaken
 	}
 	switch {
 	case d.unavailable != nil:
-		if d.gate.report(false) {
+		if d.gate.report(d.pass, false) {
 			d.log.WarnContext(ctx, "broker unavailable: its messages wait, no attempt is spent", "error", d.unavailable)
 		}
 	case d.reached:
-		if d.gate.report(true) {
+		if d.gate.report(d.pass, true) {
 			d.log.InfoContext(ctx, "broker available again")
 		}
 	default:
-		d.gate.leave()
+		d.gate.leave(d.pass)
 	}
 }
 
-// publish calls the broker within the publish timeout. One that panics is asked again message by message, so that only
-// the message that made it panic is to blame.
+// publish calls the broker within the publish timeout. Where its implementation breaks down it is asked again message by
+// message, so that only those at which it does so are to blame; and not even they where it does so with every message: then
+// it counts as an outage.
 func (d *delivery) publish(ctx context.Context, outgoing []brokers.Message) []brokers.Result {
 	ctx, cancel := context.WithTimeout(ctx, d.policy.PublishTimeout)
 	defer cancel()
-	results, panicked := d.call(ctx, outgoing)
-	if panicked == nil {
+	results, broken := d.call(ctx, outgoing)
+	if broken == nil {
 		return results
 	}
+	d.log.ErrorContext(ctx, "the broker's implementation broke down", "messages", len(outgoing), "error", broken, "stack", broken.stack)
 	if len(outgoing) == 1 {
-		return []brokers.Result{{Err: brokers.Permanent(panicked)}}
+		return []brokers.Result{{Err: brokers.Unavailable(brokers.ScopeBroker, broken)}}
 	}
 	results = make([]brokers.Result, len(outgoing))
-	failed := map[string]bool{}
+	works, failed, culprits := d.reached, map[string]bool{}, map[int]error{}
 	for i := range outgoing {
-		if key := outgoing[i].OrderingKey; key != "" && failed[key] {
+		key := outgoing[i].OrderingKey
+		if failed[key] || ctx.Err() != nil || d.lease.over() {
 			results[i].Err = brokers.ErrNotSent
 			continue
 		}
-		one, panicked := d.call(ctx, outgoing[i:i+1])
-		if panicked != nil {
-			one = []brokers.Result{{Err: brokers.Permanent(panicked)}}
+		one, broken := d.call(ctx, outgoing[i:i+1])
+		if broken != nil {
+			culprits[i] = broken
+			one = []brokers.Result{{Err: brokers.Unavailable(brokers.ScopeBroker, broken)}}
 		}
 		results[i] = one[0]
-		failed[outgoing[i].OrderingKey] = one[0].Err != nil
+		class, scope := brokers.Classify(one[0].Err)
+		works = works || class != brokers.ClassNotSent && scope != brokers.ScopeBroker
+		failed[key] = key != "" && one[0].Err != nil
+	}
+	if works {
+		for i, broken := range culprits {
+			results[i].Err = brokers.Retryable(broken)
+		}
 	}
 	return results
 }
 
-var errResults = errors.New("the broker's implementation broke its contract")
+// breakdown is how a broker's implementation does not do what a broker must.
+type breakdown struct{ what, stack string }
 
-func (d *delivery) call(ctx context.Context, outgoing []brokers.Message) (results []brokers.Result, panicked error) {
+func (b *breakdown) Error() string { return "the broker's implementation " + b.what }
+
+func (d *delivery) call(ctx context.Context, outgoing []brokers.Message) (results []brokers.Result, broken *breakdown) {
 	defer func() {
 		if r := recover(); r != nil {
-			panicked = fmt.Errorf("the broker's implementation panicked: %v", r)
-			d.log.ErrorContext(ctx, "panic in a broker's Publish", "panic", r, "messages", len(outgoing), "stack", string(debug.Stack()))
+			broken = &breakdown{what: fmt.Sprintf("panicked: %v", r), stack: string(debug.Stack())}
 		}
 	}()
 	results = d.target.Publish(ctx, outgoing)
 	if len(results) != len(outgoing) {
-		err := fmt.Errorf("%w: %d results for %d messages", errResults, len(results), len(outgoing))
-		results = make([]brokers.Result, len(outgoing))
-		for i := range results {
-			results[i].Err = err
-		}
+		return nil, &breakdown{what: fmt.Sprintf("broke its contract: %d results for %d messages", len(results), len(outgoing))}
 	}
 	return results, nil
 }

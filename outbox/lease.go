@@ -28,7 +28,7 @@ func guardLease(ctx context.Context, w *worker, batch *Batch, claimedAt time.Tim
 	return ctx, g
 }
 
-// lastSend is when sending must stop: at 80 % of the lease, counted by our own clock from before the database was asked,
+// lastSend is when sending must stop: at 80 % of the lease, counted by our own clocks from before the database was asked,
 // so that neither clocks nor a slow answer can make us send what others may own.
 func lastSend(asked time.Time, lease time.Duration) time.Time { return asked.Add(lease * 4 / 5) }
 
@@ -76,7 +76,13 @@ func renewOnce(ctx context.Context, w *worker, batch *Batch) (int, error) {
 func (g *leaseGuard) over() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !time.Now().Before(g.deadline)
+	return past(g.deadline, time.Now())
+}
+
+// past reports whether a deadline is over by either clock of this process. The monotonic one cannot be set, but stands still
+// while the machine sleeps, and the leases go on meanwhile; the other one does not.
+func past(deadline, now time.Time) bool {
+	return !now.Before(deadline) || !now.Round(0).Before(deadline) // Round takes the monotonic reading away
 }
 
 func (g *leaseGuard) lose() {

@@ -27,6 +27,7 @@ type Processor struct {
 	lanes    *laneBoard
 	gate     *gate
 	suspects suspects
+	detours  destinations
 	wake     chan struct{}
 	counters counters
 	inHand   inHand

@@ -85,7 +85,7 @@ func TestProcessorSurvivesABrokerThatPanics(t *testing.T) {
 			}
 			return nil
 		}}
-		r := newRig(t, path, broker, outbox.Policy{})
+		r := newRig(t, path, broker, outbox.Policy{Retry: outbox.Retry{BaseDelay: time.Second}})
 		t.Cleanup(func() { _ = r.db.Close() })
 		for i := range 50 {
 			r.insert("", strconv.Itoa(i))
@@ -94,7 +94,8 @@ func TestProcessorSurvivesABrokerThatPanics(t *testing.T) {
 		r.start()
 		r.until(time.Minute, func() bool { return r.open() == "0" })
 		r.stop()
-		assert.Equal(t, "abandoned 1", r.status("bomb"))
+		assert.Equal(t, "abandoned 5", r.status("bomb"))
+		assert.Contains(t, r.query(`SELECT last_error FROM outbox_messages WHERE status = 'abandoned'`), "panicked: boom")
 		assert.Equal(t, "50", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published'"))
 	})
 }

@@ -11,14 +11,21 @@ import (
 // sending at that moment.
 type solitude struct {
 	mu      sync.Mutex
-	busy    int  // workers that have rows in hand, or are about to
-	alone   bool // somebody is alone, or waits for it; nobody else may begin
+	busy    int       // workers that have rows in hand, or are about to
+	alone   *company  // who is alone, or waits for it; nobody else may begin
+	rest    time.Time // until then nobody waits to be alone
 	changed chan struct{}
 }
 
-// isolationTime bounds how long a message waits for the other workers to finish what they have in hand. A broker that hangs
-// must not stop the others for longer; then the message goes out beside it.
-const isolationTime = 2 * time.Second
+const (
+	// isolationTime bounds how long nobody may begin: while a worker that is to be alone waits for the others to finish what
+	// they have in hand, and while it is alone. A broker that hangs, theirs or its own, must not stop the others for longer;
+	// then they go on beside each other.
+	isolationTime = 2 * time.Second
+	// restShare is how many times as long as it took nobody waits to be alone, once the bound was met: a broker that hangs
+	// will do so again.
+	restShare = 9
+)
 
 func newSolitude() *solitude { return &solitude{changed: make(chan struct{})} }
 
@@ -26,7 +33,7 @@ func newSolitude() *solitude { return &solitude{changed: make(chan struct{})} }
 func (s *solitude) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.alone
+	return s.alone != nil
 }
 
 // wait waits for a condition and then changes something, both under the lock. It returns false when ctx ended before.
@@ -57,17 +64,18 @@ func (s *solitude) change(what func()) {
 	s.changed = make(chan struct{})
 }
 
-// company is one worker's part in it. It belongs to that worker alone.
+// company is one worker's part in it. It belongs to that worker.
 type company struct {
 	*solitude
 
-	joined, isolated bool
+	joined bool
+	over   *time.Timer // ends what isolate began
 }
 
 // join must be called before rows are claimed. It waits while somebody is alone, and fails when ctx has ended.
 func (c *company) join(ctx context.Context) error {
 	if !c.joined {
-		c.joined = c.wait(ctx, func() bool { return !c.alone }, func() { c.busy++ })
+		c.joined = c.wait(ctx, func() bool { return c.alone == nil }, func() { c.busy++ })
 	}
 	if !c.joined {
 		return ctx.Err()
@@ -83,29 +91,46 @@ func (c *company) leave() {
 	}
 }
 
-// isolate waits until the worker, which has joined, is the only one that has. ok is false when another one is, or waits for
-// it: then what is in hand must be given back. Where the others do not finish in time the worker goes on beside them.
-func (c *company) isolate(ctx context.Context, limit time.Duration) (ok bool) {
-	c.mu.Lock()
-	taken := c.alone
-	c.alone = true
-	c.mu.Unlock()
-	if taken {
-		return false
+// isolate is join for a worker that is to be alone. Until then it has nothing in hand: should the process die of what others
+// have, it loses nothing. Where the others do not finish within the limit, the worker joins beside them. Isolation must be ended by
+// rejoin; it ends by itself when the limit is reached.
+func (c *company) isolate(ctx context.Context, limit time.Duration) error {
+	c.leave()
+	rests := false
+	if !c.wait(ctx, func() bool { return c.alone == nil }, func() {
+		if rests = time.Now().Before(c.rest); !rests {
+			c.alone = c
+		}
+	}) {
+		return ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	if rests {
+		return c.join(ctx)
+	}
+	began := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c.isolated = c.wait(ctx, func() bool { return c.busy == 1 }, func() {})
-	if !c.isolated {
-		c.change(func() { c.alone = false })
+	if c.joined = c.wait(bounded, func() bool { return c.busy == 0 }, func() { c.busy++ }); !c.joined {
+		c.end(restShare * time.Since(began))
+		return c.join(ctx)
 	}
-	return true
+	c.over = time.AfterFunc(limit-time.Since(began), func() { c.end(restShare * time.Since(began)) })
+	return nil
 }
 
-// rejoin ends what isolate began.
+// rejoin ends what isolate began: the others may begin, too.
 func (c *company) rejoin() {
-	if c.isolated {
-		c.isolated = false
-		c.change(func() { c.alone = false })
+	if c.over != nil {
+		c.over.Stop()
+		c.over = nil
+		c.end(0)
 	}
+}
+
+func (c *company) end(rest time.Duration) {
+	c.change(func() {
+		if c.alone == c {
+			c.alone, c.rest = nil, time.Now().Add(rest)
+		}
+	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who wants to be alone waits for those who have something in hand, and nobody begins meanwhile.
+// Who wants to be alone waits, with nothing in hand, for those who have something, and nobody begins meanwhile.
 func TestSolitude(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -19,54 +19,106 @@ func TestSolitude(t *testing.T) {
 		require.NoError(t, first.join(t.Context()))
 		require.NoError(t, first.join(t.Context()), "twice is once")
 		require.NoError(t, second.join(t.Context()))
+		require.NoError(t, third.join(t.Context()))
 		var events []string
 		note := func(what string) func() { return func() { events = append(events, what) } }
 		done := make(chan func(), 3)
-		go func() { assert.True(t, first.isolate(t.Context(), time.Hour)); done <- note("alone") }()
+		go func() { assert.NoError(t, first.isolate(t.Context(), time.Hour)); done <- note("alone") }()
 		synctest.Wait()
 		assert.True(t, s.wanted())
-		assert.False(t, second.isolate(t.Context(), time.Hour), "one at a time")
-		go func() { assert.NoError(t, third.join(t.Context())); done <- note("joined") }()
+		assert.Equal(t, 2, s.busy)
+		go func() { assert.NoError(t, third.isolate(t.Context(), time.Hour)); done <- note("alone, too") }()
 		synctest.Wait()
+		assert.Equal(t, 1, s.busy)
 		assert.Empty(t, done)
 		second.leave()
 		(<-done)()
+		go func() { assert.NoError(t, second.join(t.Context())); done <- note("joined") }()
 		synctest.Wait()
-		assert.Empty(t, done)
-		first.rejoin()
-		(<-done)()
-		assert.Equal(t, []string{"alone", "joined"}, events)
-		assert.False(t, s.wanted())
+		assert.Empty(t, done, "one at a time")
+		assert.Equal(t, 1, s.busy)
 		first.leave()
-		third.leave()
+		first.rejoin()
+		for range 2 {
+			(<-done)()
+			third.rejoin()
+			second.leave()
+			third.leave()
+		}
+		assert.ElementsMatch(t, []string{"alone", "alone, too", "joined"}, events)
+		assert.Equal(t, "alone", events[0])
+		assert.False(t, s.wanted())
 		third.leave()
 		assert.Zero(t, s.busy)
 	})
 }
 
-// A worker that hangs does not stop the others for ever, and a shutdown ends every wait.
+// A worker that hangs stops neither who wants to be alone nor, by that, the others for longer than the limit; and for a
+// while nobody waits for it again.
 func TestSolitudeIsNotWaitedForWithoutEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSolitude()
 		hangs, first, other := company{solitude: s}, company{solitude: s}, company{solitude: s}
 		require.NoError(t, hangs.join(t.Context()))
-		require.NoError(t, first.join(t.Context()))
 		began := time.Now()
-		assert.True(t, first.isolate(t.Context(), time.Minute))
+		require.NoError(t, first.isolate(t.Context(), time.Minute))
 		assert.Equal(t, time.Minute, time.Since(began))
 		require.NoError(t, other.join(t.Context()), "goes on beside the one that hangs")
 		first.rejoin()
+		for range 10 {
+			require.NoError(t, first.isolate(t.Context(), time.Minute))
+			first.rejoin()
+		}
+		assert.Equal(t, time.Minute, time.Since(began))
 		other.leave()
 
-		go func() { assert.True(t, first.isolate(t.Context(), time.Hour)) }()
+		time.Sleep(restShare * time.Minute)
+		go func() { assert.NoError(t, first.isolate(t.Context(), time.Hour)) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, other.join(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, other.join(ctx), context.DeadlineExceeded, "a shutdown ends every wait")
+		require.ErrorIs(t, other.isolate(ctx, time.Hour), context.DeadlineExceeded)
 		other.leave()
 		hangs.leave()
 		synctest.Wait()
-		assert.True(t, first.isolated)
+		assert.Equal(t, 1, s.busy)
+		assert.True(t, s.wanted())
+		first.rejoin()
+	})
+}
+
+// Nor does a worker that hangs while it is alone, and what ended by itself is not ended twice.
+func TestSolitudeEndsByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSolitude()
+		hangs, other, third := company{solitude: s}, company{solitude: s}, company{solitude: s}
+		require.NoError(t, third.join(t.Context()))
+		go func() { time.Sleep(time.Second); third.leave() }()
+		began := time.Now()
+		require.NoError(t, hangs.isolate(t.Context(), time.Minute))
+		assert.Equal(t, time.Second, time.Since(began))
+		require.NoError(t, other.join(t.Context()))
+		assert.Equal(t, time.Minute, time.Since(began), "from the moment on in which the others had to wait")
+		other.leave()
+		require.NoError(t, other.isolate(t.Context(), time.Minute))
+		assert.False(t, s.wanted(), "rests")
+
+		other.leave()
+		hangs.leave()
+		time.Sleep(restShare * time.Minute)
+		require.NoError(t, other.isolate(t.Context(), time.Minute))
+		hangs.rejoin()
+		assert.True(t, s.wanted(), "somebody else's")
+		other.rejoin()
+		other.leave()
+		assert.False(t, s.wanted())
+		require.NoError(t, hangs.isolate(t.Context(), time.Minute), "what ended in time needs no rest")
+		assert.True(t, s.wanted())
+		hangs.rejoin()
+		hangs.leave()
+		assert.Zero(t, s.busy)
 	})
 }

@@ -63,6 +63,9 @@ type Claim struct {
 	// Wake first brings back a bounded number of parked rows of the lane: those whose time has come, and the followers of
 	// those that are done. It is needed while Batch.Gated is true.
 	Wake bool
+	// Shared is true while other workers of the process may have rows in hand. Should the process die, a row that came alone
+	// is then not charged an attempt: it may not have been its fault.
+	Shared bool
 }
 
 // A Class of rows by their priority. Each class has lanes of its own, so that a backlog of one does not hold up the others.

@@ -11,6 +11,7 @@ type worker struct {
 	name   string
 	window int
 	gated  bool // the broker has parked rows, as far as this worker knows
+	pass   pass // of the claim in hand
 	company
 }
 
@@ -50,25 +51,20 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		if n > 0 && w.lanes.outranked(lane) {
 			break
 		}
-		if settlement != nil && (w.gate.closed() || w.wanted()) { // rows must not stay leased while nobody sends them
+		var open bool
+		if w.pass, open = w.gate.stay(); settlement != nil && (!open || w.wanted()) { // rows must not stay leased while nobody sends them
 			_, _ = w.exchange(settling, settlement, nil)
 			settlement = nil
 			w.inHand.hold(w.name, w.broker, nothing, time.Time{})
 		}
-		probe, err := w.enter(ctx, settlement != nil)
-		if err != nil { // shutting down
+		if settlement == nil && w.enter(ctx) != nil || ctx.Err() != nil { // shutting down
 			break
 		}
-		claim := w.claim(lane, probe)
-		claimedAt := time.Now()
-		exchanged, err := w.exchange(settling, settlement, claim)
+		claim := w.claim(lane)
+		batch, claimedAt, err := w.next(ctx, settling, settlement, claim)
 		settlement = nil
-		batch := &exchanged.Batch
 		w.inHand.hold(w.name, w.broker, batch, claimedAt)
 		if err != nil || len(batch.Messages) == 0 {
-			if probe {
-				w.gate.leave()
-			}
 			again, more := w.nothing(ctx, settling, batch, claim, err)
 			if again {
 				continue
@@ -81,6 +77,7 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 			w.widen(batch, claim)
 		}
 		settlement = w.deliver(ctx, sending, batch, claimedAt)
+		w.rejoin()
 	}
 	if settlement != nil {
 		_, _ = w.exchange(settling, settlement, nil) // logged there; the leases return what could not be settled
@@ -88,20 +85,42 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 	return true
 }
 
-// enter waits until rows may be claimed.
-func (w *worker) enter(ctx context.Context, inHand bool) (probe bool, err error) {
-	if !inHand {
-		w.leave()
+// enter waits, with nothing in hand, until rows may be claimed.
+func (w *worker) enter(ctx context.Context) (err error) {
+	w.leave()
+	if w.pass, err = w.gate.enter(ctx); err != nil {
+		return err
 	}
-	probe, err = w.gate.enter(ctx)
-	if err == nil {
-		err = w.join(ctx)
-	}
-	return probe, err
+	return w.join(ctx)
 }
 
-// nothing says what follows a claim that took nothing: another one at once, or none for now.
+// next settles and claims the next batch, from a moment on that it returns. A message by which a process may have died is given
+// back and claimed again when no other worker of this one has anything in hand: from then on a crash is its own. Before, while
+// it waits for the others, theirs could be the message that kills.
+func (w *worker) next(ctx, settling context.Context, settlement *Settlement, claim *Claim) (batch *Batch, claimedAt time.Time, err error) {
+	claimedAt = time.Now()
+	exchanged, err := w.exchange(settling, settlement, claim)
+	batch = &exchanged.Batch
+	if len(batch.Messages) != 1 || batch.Messages[0].Crashes == 0 {
+		return batch, claimedAt, err
+	}
+	_, err = w.exchange(settling, &Settlement{Lease: batch.Lease, Other: []Outcome{w.decide.Release(&batch.Messages[0])}}, nil)
+	if err == nil {
+		err = w.isolate(ctx, min(isolationTime, w.policy.Lease/4))
+	}
+	if err != nil {
+		return &Batch{}, claimedAt, err
+	}
+	claim.Shared = false
+	claimedAt = time.Now()
+	exchanged, err = w.exchange(settling, nil, claim)
+	return &exchanged.Batch, claimedAt, err
+}
+
+// nothing ends a claim that took nothing, and says what follows it: another one at once, or none for now.
 func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Claim, err error) (again, more bool) {
+	w.rejoin()
+	w.gate.leave(w.pass)
 	switch {
 	case err != nil:
 		return false, false // the poller finds the lane again when the database answers
@@ -114,12 +133,12 @@ func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Cla
 	return news || w.park(settling, batch, claim) || w.widen(batch, claim), false
 }
 
-func (w *worker) claim(lane int, probe bool) *Claim {
+func (w *worker) claim(lane int) *Claim {
 	claim := &Claim{
 		Broker: w.broker, Lane: lane, Limit: w.policy.BatchSize, Window: w.window, Lease: w.policy.Lease, Worker: w.name,
-		Unordered: w.policy.Unordered, Wake: w.gated,
+		Unordered: w.policy.Unordered, Wake: w.gated, Shared: true,
 	}
-	if probe {
+	if w.pass.probe {
 		claim.Limit = min(claim.Limit, probeLimit)
 	}
 	return claim

@@ -50,9 +50,9 @@ func (x *exchange) claimRows() error {
 	x.bearings, x.sighting.told = b, true
 	if c.Unordered {
 		x.sighting.told = b.list || b.settled
-		args = append(args, b.reopened, x.sighting.told)
+		args = append(args, b.reopened, x.sighting.told, c.Shared)
 	} else {
-		args = append(args, b.sibling, b.reopened)
+		args = append(args, b.sibling, b.reopened, c.Shared)
 	}
 	x.send(x.readWindow, text, args...)
 	x.send(nil, "COMMIT")

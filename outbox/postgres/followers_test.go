@@ -76,7 +76,7 @@ func TestMillionFollowers(t *testing.T) {
 	}
 	before := counted()
 	_, err = tx.Exec(t.Context(), store.sql.claimOrdered, "b", claim.Lane, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6),
-		bearings.floor, bearings.sibling, bearings.reopened)
+		bearings.floor, bearings.sibling, bearings.reopened, true)
 	require.NoError(t, err)
 	after := counted()
 	assert.Equal(t, batch, after[0]-before[0], "rows claimed")

@@ -70,7 +70,7 @@ func walOfBatch(t *testing.T, conn *pgx.Conn, round, batch int, hand bool) (byte
 	t.Helper()
 	lane, token := fmt.Sprint(round%4), "'"+uuid.NewString()+"'"
 	worker := "'relay-7f9c5d/1/default/default/0" + strings.Repeat("x", round/4) + "'" // of any length
-	claim, args := readSQL("claim_ordered", "wal"), fmt.Sprintf("'b', %s, %d, %d, %s, %s, 60000000, 0, 0, 0", lane, batch, batch, worker, token)
+	claim, args := readSQL("claim_ordered", "wal"), fmt.Sprintf("'b', %s, %d, %d, %s, %s, 60000000, 0, 0, 0, true", lane, batch, batch, worker, token)
 	if hand {
 		claim, args = claimByHand, strings.Join([]string{lane, token, worker}, ", ")
 	}

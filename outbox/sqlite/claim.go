@@ -46,7 +46,7 @@ func (s *Store) claim(ctx context.Context, c *outbox.Claim) (outbox.Batch, error
 			return nil
 		}
 		rows, err := conn.QueryContext(ctx, s.sql.claim, sql.Named("ids", ids), sql.Named("worker", c.Worker),
-			sql.Named("token", token.String()), sql.Named("now", now), sql.Named("lease", c.Lease.Microseconds()))
+			sql.Named("token", token.String()), sql.Named("now", now), sql.Named("lease", c.Lease.Microseconds()), sql.Named("shared", c.Shared))
 		if err != nil {
 			return err
 		}

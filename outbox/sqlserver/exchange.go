@@ -208,7 +208,7 @@ func (x *exchange) args(p parts) ([]any, error) {
 	return append(append(args,
 		sql.Named("broker", c.Broker), sql.Named("lane", int32(c.Lane)), //nolint:gosec // a few
 		sql.Named("window", int64(c.Window)), sql.Named("limit", int64(c.Limit)),
-		sql.Named("worker", mssql.NVarCharMax(storable(c.Worker))), sql.Named("token", token.String()),
+		sql.Named("worker", mssql.NVarCharMax(storable(c.Worker))), sql.Named("token", token.String()), sql.Named("shared", c.Shared),
 	), durationArgs("lease", c.Lease)...), nil
 }
 

@@ -79,7 +79,7 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 		"other":         mssql.NVarCharMax(`[{"i":2,"s":"failed","a":1,"d":60,"u":0,"e":"{}"}]`),
 		"settled_lock":  store.laneLock("partner", 2), "park_abandoned": false,
 		"claim_lock": store.laneLock("partner", 3),
-		"broker":     "partner", "lane": int32(3), "window": int64(20), "limit": int64(10),
+		"broker":     "partner", "lane": int32(3), "window": int64(20), "limit": int64(10), "shared": false,
 		"worker": mssql.NVarCharMax("w"), "token": token.String(), "lease_seconds": int32(90), "lease_micros": int32(0),
 	}, server.requests[0].args)
 }

@@ -13,6 +13,7 @@ import (
 var crashTests = []test{
 	{name: "ExpiredLeaseIsRecovered", run: testRecovered},
 	{name: "AloneIsCharged", run: testAlone},
+	{name: "AloneBesideOthersIsNotCharged", run: testAloneBesideOthers},
 	{name: "SuspectsAreClaimedApart", run: testSuspectsApart},
 	{name: "SuspectsKeepTheOrderOfTheirKey", run: testSuspectsInOrder},
 	{name: "OnlyThePoisonIsCharged", run: func(t *table) { testPoison(t, false) }},
@@ -49,6 +50,24 @@ func testAlone(t *table) {
 		assert.Equal(t, crash, batch.Messages[0].Crashes)
 		assert.Equal(t, crash, batch.Messages[0].Attempts)
 		t.expire(id)
+	}
+}
+
+// Where others of the process may have rows in hand, one of theirs can be to blame.
+func testAloneBesideOthers(t *table) {
+	for _, isUnordered := range []bool{false, true} {
+		id := t.add(t.keys(1)...)[0]
+		for crash, c := range []struct {
+			shared   bool
+			attempts int // that the claims before have cost
+		}{{true, 0}, {true, 0}, {false, 0}, {true, 1}, {false, 1}, {true, 2}} {
+			batch := t.claim(func(claim *outbox.Claim) { claim.Shared, claim.Unordered = c.shared, isUnordered })
+			require.Equal(t, []int64{id}, taken(batch))
+			assert.Equal(t, crash, batch.Messages[0].Crashes)
+			assert.Equal(t, c.attempts, batch.Messages[0].Attempts, "after %d crashes, unordered %t", crash, isUnordered)
+			t.expire(id)
+		}
+		t.publish(t.claim())
 	}
 }
 

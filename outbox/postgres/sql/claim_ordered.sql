@@ -1,6 +1,7 @@
 -- Claim the head of a lane, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
 -- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
--- $8 id below which nothing is open in the lane, $9 the same of its sibling, $10 as of which count of reopenings
+-- $8 id below which nothing is open in the lane, $9 the same of its sibling, $10 as of which count of reopenings,
+-- $11 whether others of the process have rows in hand
 -- Plan: one range scan of {{name}}_open for the window, one sort of the window by key, one TID scan for the update; where keys
 -- wait, the gate of each row's key by {{name}}_waiting_key.
 -- There is no join, so that no wrong estimate can make the choice quadratic.
@@ -106,7 +107,7 @@ WITH known AS MATERIALIZED (
          , locked_until = statement_timestamp() + $7::bigint * interval '1 microsecond'
          , attempts     = m.attempts + (m.status = 'processing' AND m.isolated)::int
          , crashes      = m.crashes + (m.status = 'processing')::int
-         , isolated     = (SELECT count(*) = 1 FROM chosen)
+         , isolated     = NOT $11::boolean AND (SELECT count(*) = 1 FROM chosen)
      WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
        AND m.status IN ('pending', 'failed', 'processing')
        AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())

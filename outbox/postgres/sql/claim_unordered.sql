@@ -1,7 +1,8 @@
 -- Claim the head of a lane where order is off: locked rows are passed over and nothing waits for anything. What was
 -- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see try_lock.sql.
 -- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
--- $8 id below which nothing is open in the lane, $9 as of which count of reopenings, $10 whether to look for the first open row
+-- $8 id below which nothing is open in the lane, $9 as of which count of reopenings, $10 whether to look for the first open row,
+-- $11 whether others of the process have rows in hand
 -- Plan: one range scan of {{name}}_open, one TID scan for the update.
 WITH known AS MATERIALIZED (
     -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned.
@@ -34,7 +35,7 @@ WITH known AS MATERIALIZED (
          , locked_until = statement_timestamp() + $7::bigint * interval '1 microsecond'
          , attempts     = m.attempts + (m.status = 'processing' AND m.isolated)::int
          , crashes      = m.crashes + (m.status = 'processing')::int
-         , isolated     = (SELECT count(*) = 1 FROM chosen)
+         , isolated     = NOT $11::boolean AND (SELECT count(*) = 1 FROM chosen)
      WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
        AND m.status IN ('pending', 'failed', 'processing')
        AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())

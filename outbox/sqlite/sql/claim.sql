@@ -1,4 +1,5 @@
--- Claim the chosen rows. Named parameters: ids (JSON), worker, token, now, lease in microseconds.
+-- Claim the chosen rows. Named parameters: ids (JSON), worker, token, now, lease in microseconds, shared
+-- (others of the process have rows in hand).
 UPDATE {{table}}
    SET status       = 'processing'
      , locked_by    = :worker
@@ -6,7 +7,7 @@ UPDATE {{table}}
      , locked_until = :now + :lease
      , attempts     = attempts + (status = 'processing' AND isolated)
      , crashes      = crashes + (status = 'processing')
-     , isolated     = json_array_length(:ids) = 1
+     , isolated     = NOT :shared AND json_array_length(:ids) = 1
  WHERE id IN (SELECT value FROM json_each(:ids))
    AND status IN ('pending', 'failed', 'processing') AND coalesce(locked_until, 0) <= :now
 RETURNING id, message_id, stream, type, coalesce(ordering_key, ''), priority, content_type, payload, coalesce(headers, '')

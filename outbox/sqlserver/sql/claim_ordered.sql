@@ -1,5 +1,5 @@
 -- Claim the head of a lane, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
--- @broker, @lane, @claim_lock the lane's lock, @window, @limit, @worker, @token, @lease_seconds, @lease_micros
+-- @broker, @lane, @claim_lock the lane's lock, @window, @limit, @worker, @token, @lease_seconds, @lease_micros, @shared
 --
 -- The claim must see of each key every earlier open row, and no single read of SQL Server promises that. READ COMMITTED
 -- reads row by row: a transaction that writes two rows of a key while the scan stands between them shows the second
@@ -161,7 +161,7 @@ BEGIN TRY
              WHERE free = 1 AND lowest = @suspicion AND highest = @suspicion
              ORDER BY id;
             SET @chosen_rows = @@ROWCOUNT;
-            IF @chosen_rows = 1
+            IF @chosen_rows = 1 AND @shared = 0 -- else others of the process have rows in hand
                 SET @alone = 1;
 
             -- INTO, because OUTPUT alone is refused (error 334) on a table that has triggers.

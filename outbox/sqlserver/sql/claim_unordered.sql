@@ -1,6 +1,6 @@
 -- Claim the head of a lane where order is off: locked rows are passed over and nothing waits for anything. What was
 -- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see claim_ordered.sql.
--- @broker, @lane, @window, @limit, @worker, @token, @lease_seconds, @lease_micros; to bring parked rows back @claim_lock
+-- @broker, @lane, @window, @limit, @worker, @token, @lease_seconds, @lease_micros, @shared; to bring parked rows back @claim_lock
 -- Plan: one range scan of {{name}}_open, covered; one seek of {{name}}_pkey per claimed row. UPDLOCK keeps other claims off
 -- the chosen rows; READCOMMITTEDLOCK, because READPAST passes over nothing where READ_COMMITTED_SNAPSHOT reads versions. It
 -- stands at the update, too: who changes a column that the index has not locks the row elsewhere.
@@ -45,7 +45,7 @@ BEGIN TRY
           FROM @free
          WHERE suspicion = @suspicion
          ORDER BY id;
-        IF @@ROWCOUNT = 1
+        IF @@ROWCOUNT = 1 AND @shared = 0 -- else others of the process have rows in hand
             SET @alone = 1;
 
         UPDATE m

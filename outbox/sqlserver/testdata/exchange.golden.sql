@@ -42,7 +42,7 @@ BEGIN TRY
           FROM @free
          WHERE suspicion = @suspicion
          ORDER BY id;
-        IF @@ROWCOUNT = 1
+        IF @@ROWCOUNT = 1 AND @shared = 0
             SET @alone = 1;
         UPDATE m
            SET status       = N'processing'
@@ -433,7 +433,7 @@ END;
              WHERE free = 1 AND lowest = @suspicion AND highest = @suspicion
              ORDER BY id;
             SET @chosen_rows = @@ROWCOUNT;
-            IF @chosen_rows = 1
+            IF @chosen_rows = 1 AND @shared = 0
                 SET @alone = 1;
             UPDATE m
                SET status       = N'processing'
