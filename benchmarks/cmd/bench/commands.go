@@ -100,6 +100,7 @@ func followersCommand(s *settings) *cobra.Command {
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
 	flags.IntVar(&sizes.Exchanges, "exchanges", sizes.Exchanges, "claims of other keys to measure, before and afterwards")
+	flags.BoolVar(&sizes.Held, "held", sizes.Held, "leave a transaction open that holds vacuum back")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {
 			sizes = scenario.ShortFollowers()
