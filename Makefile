@@ -15,13 +15,13 @@ BUILD       := .build
 WITHSERVERS := $(BUILD)/withservers
 
 .DEFAULT_GOAL := help
-.PHONY: help test cover allocations bench-commit fuzz lint fmt tidy-check demo ci FORCE
+.PHONY: help test cover allocations bench bench-short bench-commit fuzz lint fmt tidy-check demo ci FORCE
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  PKG=./outbox/...      only these packages (test, cover, fuzz)'
-	@echo '  ARGS="-run TestClaim" more arguments (test, cover, demo)'
+	@echo '  ARGS="-run TestClaim" more arguments (test, cover, demo, bench)'
 	@echo '  FANOUT_TEST_POSTGRES=postgres://... FANOUT_TEST_REDIS=redis://...  test with these servers'
 	@echo '  FANOUT_TEST_SQLSERVER=sqlserver://...  test the SQL Server store too'
 	@echo '  FANOUT_TEST_INSTALL=0 never install a missing server'
@@ -53,6 +53,13 @@ bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and 
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
 	    $(GO) test -run='^$$' -bench=CommitPath -benchtime=500x -count=3 -timeout=20m $(ARGS) ./gormplugin
 
+bench: $(WITHSERVERS) ## Run a benchmark: make bench ARGS="claims", see benchmarks/README.md
+	@$(GO) -C benchmarks build -o ../$(BUILD)/bench ./cmd/bench
+	@exec $(WITHSERVERS) -- $(BUILD)/bench $(ARGS)
+
+bench-short: $(WITHSERVERS) ## Test the benchmarks' harness in small sizes
+	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- $(GO) -C benchmarks test -count=1 -timeout=5m ./...
+
 fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	@list=$$($(GO) test -list '^Fuzz' $(PKG)) || { echo "$$list"; exit 1; }; \
 	echo "$$list" | awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, names[i]; n = 0 }' | \
@@ -63,9 +70,11 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 
 lint: ## Run the linters
 	@$(GOLANGCI) run
+	@cd benchmarks && $(GOLANGCI) run
 
 fmt: ## Format the Go files
 	@$(GOLANGCI) fmt
+	@cd benchmarks && $(GOLANGCI) fmt
 
 tidy-check: ## Check that go.mod and go.sum hold what the code needs, and nothing else
 	@for mod in go.mod */go.mod; do \

@@ -73,7 +73,10 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 	for rows.Next() {
 		targets := make([]any, len(rows.FieldDescriptions())) // the rest is for the server
 		batch := &x.result.Batch
-		for i, field := range []any{&batch.Busy, &batch.Seen, &batch.Waiting, &batch.Gated, &batch.AheadWaits, &x.sighting.first, &x.sighting.last, &x.sighting.reopened} {
+		for i, field := range []any{
+			&batch.Busy, &batch.Seen, &batch.Waiting, &batch.Gated, &batch.AheadWaits,
+			&x.sighting.first, &x.sighting.last, &x.sighting.reopened, &x.sighting.own, &x.sighting.lowest,
+		} {
 			targets[i] = field
 		}
 		if err := rows.Scan(targets...); err != nil {

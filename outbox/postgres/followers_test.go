@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -83,4 +84,108 @@ func TestMillionFollowers(t *testing.T) {
 	assert.LessOrEqual(t, after[1]-before[1], 2*batch, "entries of the index that were read")
 	assert.LessOrEqual(t, after[2]-before[2], 100, "pages of the index that were read")
 	t.Logf("entries of the index read: %d, pages: %d", after[1]-before[1], after[2]-before[2])
+}
+
+// Followers come back a chunk at a time while an old transaction keeps every dead entry in the indexes. The last chunks cost what
+// the first do: neither the search for followers nor the claim goes through all that was let through before.
+func TestFollowersComeBackWithoutVacuum(t *testing.T) {
+	t.Parallel()
+	const followers, batch = 10_000, 500
+	store := openStore(t, testenv.Postgres(t), "back")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	store.water.every = 1
+	exec := func(text string, args ...any) {
+		t.Helper()
+		_, err := store.pool.Exec(t.Context(), text, args...)
+		require.NoError(t, err, text)
+	}
+	exec("ALTER TABLE back SET (autovacuum_enabled = false)")
+	exec(`INSERT INTO back (message_id, target_broker, stream, type, ordering_key, payload, available_at)
+		SELECT lpad(to_hex(i), 32, '0')::uuid, 'b', 's', 't', 'head', '', CASE WHEN i = 0 THEN now() + interval '1 hour' END
+		  FROM generate_series(0, $1::int) AS i`, followers)
+	claim := &outbox.Claim{Broker: "b", Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
+	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM back LIMIT 1").Scan(&claim.Lane))
+	store.water.line("b", claim.Lane).class[outbox.ClassNormal].full = time.Now().Add(time.Hour) // whatever the time this takes
+	for parked := 0; parked <= followers; {
+		n, err := store.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: claim.Lane, Window: 4000})
+		require.NoError(t, err)
+		require.Positive(t, n)
+		parked += n
+	}
+	old, err := store.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	defer old.Rollback(t.Context())
+	_, err = old.Exec(t.Context(), "SELECT count(*) FROM back_lanes")
+	require.NoError(t, err)
+	exec("UPDATE back SET available_at = NULL WHERE available_at IS NOT NULL")
+	exec("UPDATE back_waiting SET wake_at = now()")
+
+	// read is how many entries of the two indexes the next claim goes through.
+	read := func(settlement *outbox.Settlement) (parked, open int) {
+		t.Helper()
+		_, err := store.Exchange(t.Context(), settlement, nil)
+		require.NoError(t, err)
+		tx, err := store.pool.Begin(t.Context())
+		require.NoError(t, err)
+		defer tx.Rollback(t.Context())
+		store.water.mu.Lock()
+		line := store.water.line("b", claim.Lane)
+		floor, reopened := line.class[outbox.ClassNormal].floor, line.reopened
+		store.water.mu.Unlock()
+		counted := func() (parked, open int) { // what this session has done and not reported yet
+			t.Helper()
+			require.NoError(t, tx.QueryRow(t.Context(),
+				"SELECT pg_stat_get_xact_tuples_returned('back_parked'::regclass), pg_stat_get_xact_tuples_returned('back_open'::regclass)").Scan(&parked, &open))
+			return parked, open
+		}
+		parkedBefore, openBefore := counted()
+		for _, statement := range []struct {
+			text string
+			args []any
+		}{
+			{store.sql.tryLock, []any{laneLock("b", claim.Lane)}},
+			{store.sql.wake, []any{"b", claim.Lane, wakeLimit}},
+			{store.sql.advance, []any{"b", claim.Lane, advanceGates, advanceRows}},
+			{store.sql.claimOrdered, []any{"b", claim.Lane, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), reopened}},
+		} {
+			_, err := tx.Exec(t.Context(), statement.text, statement.args...)
+			require.NoError(t, err)
+		}
+		parked, open = counted()
+		return parked - parkedBefore, open - openBefore
+	}
+
+	var settlement *outbox.Settlement
+	for delivered := 0; delivered <= followers-4*batch; {
+		exchanged, err := store.Exchange(t.Context(), settlement, claim)
+		require.NoError(t, err)
+		require.NotEmpty(t, exchanged.Batch.Messages)
+		settlement = &outbox.Settlement{Lease: exchanged.Batch.Lease}
+		for _, m := range exchanged.Batch.Messages {
+			require.Equal(t, int64(delivered+1), m.ID, "in order")
+			settlement.Published = append(settlement.Published, outbox.Delivered{ID: m.ID})
+			delivered++
+		}
+	}
+	parked, open := read(settlement)
+	t.Logf("entries read: %d of what is parked, %d of what is open", parked, open)
+	assert.LessOrEqual(t, parked, 3*batch)
+	assert.LessOrEqual(t, open, 12*batch)
+}
+
+// A row that is parked before its gate, which should not be, is not forgotten: it comes back with the last of the key.
+func TestFollowersBeforeTheirGate(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	require.Equal(t, []int64{1}, d.deliver(false))
+	d.insert(2)
+	d.exec("UPDATE tide SET parked = true WHERE id = 2")
+	d.exec("UPDATE tide SET status = 'published', published_at = now(), finished_at = now() WHERE id = 3")
+	d.exec(`INSERT INTO tide_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, reason)
+		SELECT target_broker, lane, ordering_key, id, message_id, 'retry' FROM tide WHERE id = 3`)
+	require.Equal(t, []int64{2}, d.deliver(false))
+	var gates int
+	require.NoError(t, d.store.pool.QueryRow(t.Context(), "SELECT count(*) FROM tide_waiting").Scan(&gates))
+	require.Zero(t, gates)
 }

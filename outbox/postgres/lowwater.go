@@ -23,7 +23,8 @@ import (
 //     (B is not needed where the first list is empty.)
 //   - C sees y as the first open row. The mark is the lower one of x and y: of the rows below it none can come, and none is open.
 //   - Whoever makes a row open again counts that in the same transaction. A claim compares the count with the one under which
-//     the mark was learned, in the same snapshot in which it reads rows, and does without the mark when they differ.
+//     the mark was learned, in the same snapshot in which it reads rows, and does without the mark when they differ. What a claim
+//     brings back itself, in its own transaction and under the lane's lock, lowers the mark to the lowest of these rows instead.
 //
 // Rows that somebody makes open without counting, or inserts with an id of the past, are found by a full look now and then.
 type lowWater struct {
@@ -87,6 +88,8 @@ type bearings struct {
 type sighting struct {
 	busy     bool // somebody else had the lane, nothing was seen
 	reopened int64
+	own      int64  // how often the claim itself has counted that rows came back
+	lowest   *int64 // the lowest id of these
 	first    *int64 // the first open row; nil = there is none
 	told     bool   // first means something
 	last     int64  // the highest id that was seen
@@ -113,6 +116,17 @@ func (l *waterLine) forget(reopened int64) {
 	l.reopened = reopened
 	for class := range l.class {
 		l.class[class].floor, l.class[class].candidate = noFloor, nil
+	}
+}
+
+// lower is called when rows have come back that are known. A mark in the making stays: it is about which rows can be seen, and
+// which of them are open is looked at again when it is made.
+func (l *waterLine) lower(reopened int64, lowest *int64) {
+	l.reopened = reopened
+	for class := range l.class {
+		if lowest != nil {
+			l.class[class].floor = min(l.class[class].floor, *lowest)
+		}
 	}
 }
 
@@ -161,6 +175,9 @@ func (w *lowWater) learn(broker string, lane int, b bearings, s sighting, now ti
 	mark.last = max(mark.last, s.last)
 	if b.full {
 		mark.full = nextFull(b.began, now)
+	}
+	if s.own > 0 && s.reopened == line.reopened+s.own {
+		line.lower(s.reopened, s.lowest)
 	}
 	if s.reopened != line.reopened {
 		line.forget(s.reopened)

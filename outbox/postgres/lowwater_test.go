@@ -122,9 +122,18 @@ func (s *sea) claim() {
 // look is the claim's snapshot, in which its mark must hold.
 func (s *sea) look(c *seaClaim) {
 	s.Helper()
+	if id, ok := pick(s, s.finished); ok && s.random.IntN(10) == 0 { // the claim brings a row back itself
+		delete(s.finished, id)
+		s.open[id] = true
+		s.reopened++
+		c.sighting.own, c.sighting.lowest = 1, &id
+	}
 	floor := int64(noFloor)
-	if c.bearings.reopened == s.reopened {
+	if c.bearings.reopened+c.sighting.own == s.reopened {
 		floor = c.bearings.floor
+		if c.sighting.own > 0 {
+			floor = min(floor, *c.sighting.lowest)
+		}
 	}
 	c.sighting.told, c.sighting.reopened = true, s.reopened
 	for _, id := range slices.Sorted(maps.Keys(s.open)) {

@@ -33,7 +33,7 @@ var planned = []plannedSQL{
 	{text: "park", args: "'b', 1, 4000, false, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, gates: 1 + 4000},
 	{name: "without order", text: "park", args: "'b', 1, 4000, true, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, gates: 1},
 	{text: "wake", args: "'b', 1, 500", indexes: []string{"pkey"}, rows: 500, gates: 2 * 500},
-	{text: "advance", args: "'b', 1, 10, 500", indexes: []string{"parked", "pkey"}, rows: 500 + 2*10*500, gates: 2 * 500},
+	{text: "advance", args: "'b', 1, 10, 500", indexes: []string{"parked", "pkey"}, rows: 500 + 3*10*500, gates: 2 * 500},
 	{text: "pick", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed,abandoned}', true", indexes: []string{"pkey"}, rows: 1000},
 	{text: "move_gates", settings: "operate_settings", args: "%messages, %brokers", indexes: []string{"pkey"}, rows: 1000, gates: 1000},
 	{text: "bring_back", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}'", indexes: []string{"pkey"}, rows: 1000, gates: 1000},
@@ -122,7 +122,7 @@ func TestPlans(t *testing.T) {
 	exec(t, conn, readTestdata(t, "published.sql"))
 	exec(t, conn, "BEGIN")
 	exec(t, conn, readTestdata(t, "open.sql"))
-	exec(t, conn, "SELECT set_config('fanout.lane', 'held', false), set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
+	exec(t, conn, "SELECT set_config('fanout.lane', 'held', false), set_config('fanout.own', '0', false), set_config('fanout.from', '', false), set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
 	check("never analysed")
 	exec(t, other, "ANALYZE plans, plans_waiting") // sees nothing of what is open
 	check("analysed when nothing was open")

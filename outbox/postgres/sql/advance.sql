@@ -1,7 +1,7 @@
 -- Move on the gates that are back in the claim's way. One whose message is finished lets a bounded number of followers
 -- through, the last of which is the next gate; when none is left behind, the key is free. One that must wait again leaves.
 -- Runs under the lane's lock, before a claim. $1 broker, $2 lane, $3 gates, $4 followers of each
--- Plan: one range scan of {{name}}_waiting_wake, the gates' rows by primary key, per gate one range scan of {{name}}_parked.
+-- Plan: one range scan of {{name}}_waiting_wake, the gates' rows by primary key, per gate two range scans of {{name}}_parked.
 WITH back AS MATERIALIZED (
     -- The order is that of the index: without it the planner may read all gates of the broker by another one.
     SELECT ctid AS tid, target_broker, ordering_key, gate_id, gate_message_id
@@ -18,7 +18,17 @@ WITH back AS MATERIALIZED (
       FROM back AS w
       LEFT JOIN {{table}} AS m ON m.message_id = w.gate_message_id AND m.target_broker = w.target_broker
 ), done AS MATERIALIZED (
-    SELECT tid, ordering_key, gate_id FROM gate WHERE done ORDER BY gate_id LIMIT $3
+    -- Followers stand behind their gate. While there are enough of them the search begins there, past all that was let through
+    -- before, of which the index keeps entries for as long as vacuum is held back. The last search looks at the whole key.
+    SELECT tid, ordering_key, gate_id
+         , CASE WHEN EXISTS (SELECT FROM (SELECT FROM {{table}} AS m
+                                           WHERE m.target_broker = $1 AND m.ordering_key = d.ordering_key AND m.parked AND m.finished_at IS NULL
+                                             AND m.id > d.gate_id
+                                           ORDER BY m.id
+                                          OFFSET $4 - 1
+                                           LIMIT 1) AS last)
+                THEN gate_id ELSE -9223372036854775808 END AS after
+      FROM (SELECT tid, ordering_key, gate_id FROM gate WHERE done ORDER BY gate_id LIMIT $3) AS d
 ), chunk AS MATERIALIZED (
     SELECT done.tid, follower.row, follower.id, follower.message_id, follower.lane
          , row_number() OVER (PARTITION BY done.tid ORDER BY follower.id) AS place
@@ -26,6 +36,7 @@ WITH back AS MATERIALIZED (
      CROSS JOIN LATERAL (SELECT ctid AS row, id, message_id, lane
                            FROM {{table}} AS m
                           WHERE m.target_broker = $1 AND m.ordering_key = done.ordering_key AND m.parked AND m.finished_at IS NULL
+                            AND m.id > done.after
                           ORDER BY m.id
                           LIMIT $4) AS follower
 ), through AS (
@@ -52,6 +63,9 @@ WITH back AS MATERIALIZED (
        SET wake_at = gate.rests_until
       FROM gate
      WHERE w.ctid = gate.tid AND gate.rests_until > statement_timestamp()
+), gone AS (
+    DELETE FROM {{table}}_waiting
+     WHERE ctid = ANY (ARRAY(SELECT tid FROM done EXCEPT SELECT tid FROM chunk WHERE place = $4))
 )
-DELETE FROM {{table}}_waiting
- WHERE ctid = ANY (ARRAY(SELECT tid FROM done EXCEPT SELECT tid FROM chunk WHERE place = $4))
+SELECT set_config('fanout.own', (current_setting('fanout.own')::bigint + (EXISTS (SELECT FROM chunk))::int)::text, true)
+     , set_config('fanout.from', coalesce(least(nullif(current_setting('fanout.from'), '')::bigint, (SELECT min(id) FROM chunk))::text, ''), true)

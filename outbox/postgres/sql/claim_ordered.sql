@@ -6,11 +6,14 @@
 -- wait, the gate of each row's key by {{name}}_waiting_key.
 -- There is no join, so that no wrong estimate can make the choice quadratic.
 WITH known AS MATERIALIZED (
-    -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned.
-    SELECT now.reopened
-         , CASE WHEN now.reopened = $10 THEN $8 ELSE -9223372036854775808 END AS floor
-         , CASE WHEN now.reopened = $10 THEN $9 ELSE -9223372036854775808 END AS sibling_floor
-      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_lanes WHERE target_broker = $1 AND lane = $2 % 4), 0) AS reopened) AS now
+    -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned. Of those that this
+    -- transaction has brought back itself, the lowest id is known.
+    SELECT now.reopened, now.own, now.lowest
+         , CASE WHEN now.reopened = $10 + now.own THEN least($8, now.lowest) ELSE -9223372036854775808 END AS floor
+         , CASE WHEN now.reopened = $10 + now.own THEN least($9, now.lowest) ELSE -9223372036854775808 END AS sibling_floor
+      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_lanes WHERE target_broker = $1 AND lane = $2 % 4), 0) AS reopened
+                 , coalesce(nullif(current_setting('fanout.own', true), '')::bigint, 0) AS own
+                 , nullif(current_setting('fanout.from', true), '')::bigint AS lowest) AS now
 ), lane AS MATERIALIZED (
     -- Does any key of the broker wait behind a gate? Has the lane's sibling of low priority work, or, for that one, from
     -- which row on has the lane itself? (Each in the order of its index, which a planner that knows of no rows has no other
@@ -121,6 +124,8 @@ SELECT current_setting('fanout.lane') = 'busy'
      , (SELECT min(id) FROM win)
      , (SELECT coalesce(max(id), 0) FROM win)
      , (SELECT reopened FROM known)
+     , (SELECT own FROM known)
+     , (SELECT lowest FROM known)
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
        -- A row that somebody changed meanwhile without the lane's lock was passed over, and the rows behind it must not go

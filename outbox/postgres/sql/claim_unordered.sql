@@ -5,10 +5,13 @@
 -- $11 whether others of the process have rows in hand
 -- Plan: one range scan of {{name}}_open, one TID scan for the update.
 WITH known AS MATERIALIZED (
-    -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned.
-    SELECT now.reopened
-         , CASE WHEN now.reopened = $9 THEN $8 ELSE -9223372036854775808 END AS floor
-      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_lanes WHERE target_broker = $1 AND lane = $2 % 4), 0) AS reopened) AS now
+    -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned. Of those that this
+    -- transaction has brought back itself, the lowest id is known.
+    SELECT now.reopened, now.own, now.lowest
+         , CASE WHEN now.reopened = $9 + now.own THEN least($8, now.lowest) ELSE -9223372036854775808 END AS floor
+      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_lanes WHERE target_broker = $1 AND lane = $2 % 4), 0) AS reopened
+                 , coalesce(nullif(current_setting('fanout.own', true), '')::bigint, 0) AS own
+                 , nullif(current_setting('fanout.from', true), '')::bigint AS lowest) AS now
 ), free AS MATERIALIZED (
     SELECT ctid AS tid, id, crashes + (status = 'processing')::int AS suspicion
       FROM {{table}}
@@ -63,6 +66,8 @@ SELECT false
             END
      , (SELECT coalesce(max(id), 0) FROM free)
      , (SELECT reopened FROM known)
+     , (SELECT own FROM known)
+     , (SELECT lowest FROM known)
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
      , set_config('synchronous_commit', 'off', true)

@@ -12,11 +12,15 @@ WITH due AS MATERIALIZED (
     UPDATE {{table}}
        SET parked = false
      WHERE message_id = ANY (ARRAY(SELECT gate_message_id FROM due)) AND target_broker || '' = $1 AND parked
+    RETURNING id
 ), reopened AS (
     INSERT INTO {{table}}_lanes AS l (target_broker, lane, reopened)
     SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM due)
         ON CONFLICT (target_broker, lane) DO UPDATE SET reopened = l.reopened + 1
 ), gates AS (
     UPDATE {{table}}_waiting SET wake_at = NULL WHERE ctid = ANY (ARRAY(SELECT tid FROM due WHERE ordering_key IS NOT NULL))
+), gone AS (
+    DELETE FROM {{table}}_waiting WHERE ctid = ANY (ARRAY(SELECT tid FROM due WHERE ordering_key IS NULL))
 )
-DELETE FROM {{table}}_waiting WHERE ctid = ANY (ARRAY(SELECT tid FROM due WHERE ordering_key IS NULL))
+SELECT set_config('fanout.own', (EXISTS (SELECT FROM due))::int::text, true)
+     , set_config('fanout.from', coalesce((SELECT min(id) FROM back)::text, ''), true)

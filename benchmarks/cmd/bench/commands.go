@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/scenario"
+	"github.com/gorm-fanout/fanout/internal/testservers"
+)
+
+// settings are the flags of all scenarios.
+type settings struct {
+	short bool
+	runs  int
+	seed  uint64
+	json  string
+	args  []string
+}
+
+const (
+	defaultRuns = 3
+	defaultSeed = 1
+)
+
+func rootCommand(args []string) *cobra.Command {
+	s := &settings{args: args}
+	root := &cobra.Command{
+		Use:           "bench",
+		Short:         "Measure the outbox: see benchmarks/README.md for what each scenario shows",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	flags := root.PersistentFlags()
+	flags.BoolVar(&s.short, "short", false, "try out the harness with small sizes; the times mean nothing")
+	flags.IntVar(&s.runs, "runs", defaultRuns, "measure so many times, and print medians")
+	flags.Uint64Var(&s.seed, "seed", defaultSeed, "seed of what is left to chance")
+	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), allCommand(s))
+	return root
+}
+
+// noArgs refuses words that no command wants.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown argument %q for %q: see \"%s --help\"", args[0], cmd.CommandPath(), cmd.CommandPath())}
+	}
+	return nil
+}
+
+func claimsCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultClaims()
+	cmd := &cobra.Command{Use: "claims", Short: "Claims in a large table against claims in a small one", Args: noArgs}
+	flags := cmd.Flags()
+	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "rows of the large table, half of them published")
+	flags.Int64Var(&sizes.Small, "small", sizes.Small, "rows of the small table, all pending")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
+	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
+	flags.IntVar(&sizes.Exchanges, "exchanges", sizes.Exchanges, "claims to measure in each run, for each number of keys and each table")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.short {
+			sizes = scenario.ShortClaims()
+		}
+		return s.measure(cmd, sizes)
+	}
+	return cmd
+}
+
+func idleCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultIdle()
+	cmd := &cobra.Command{Use: "idle-transaction", Short: "Claims while an open transaction holds vacuum back, against claims without it", Args: noArgs}
+	flags := cmd.Flags()
+	seconds := flags.Float64("seconds", sizes.For.Seconds(), "how long messages are written, in seconds")
+	flags.IntVar(&sizes.Rate, "rate", sizes.Rate, "messages per second")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		sizes.For = time.Duration(*seconds * float64(time.Second))
+		if s.short {
+			sizes = scenario.ShortIdle()
+		}
+		return s.measure(cmd, sizes)
+	}
+	return cmd
+}
+
+func followersCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultFollowers()
+	cmd := &cobra.Command{Use: "followers", Short: "Very many messages behind one of their key that is in backoff", Args: noArgs}
+	flags := cmd.Flags()
+	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "followers behind the head")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
+	flags.IntVar(&sizes.Exchanges, "exchanges", sizes.Exchanges, "claims of other keys to measure, before and afterwards")
+	flags.BoolVar(&sizes.Held, "held", sizes.Held, "leave a transaction open that holds vacuum back")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.short {
+			sizes = scenario.ShortFollowers()
+		}
+		return s.measure(cmd, sizes)
+	}
+	return cmd
+}
+
+func allCommand(s *settings) *cobra.Command {
+	cmd := &cobra.Command{Use: "all", Short: "All scenarios, one after the other, in their own sizes", Args: noArgs}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.short {
+			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers())
+		}
+		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers())
+	}
+	return cmd
+}
+
+// measure runs scenarios with a server at hand, and prints what it found.
+func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (err error) {
+	if s.runs < 1 {
+		return usageError{fmt.Errorf("--runs is %d: use at least 1", s.runs)}
+	}
+	for _, scenario := range scenarios {
+		if err := scenario.Check(s.runs); err != nil {
+			return usageError{err}
+		}
+	}
+	ctx := cmd.Context()
+	options := &scenario.Options{
+		Postgres: os.Getenv(testservers.PostgresVariable), Runs: s.runs, Seed: s.seed,
+		Report: report.New(s.args, s.seed, s.short), Log: cmd.ErrOrStderr(),
+	}
+	if options.Postgres == "" {
+		servers, startErr := testservers.Start(ctx, cmd.ErrOrStderr())
+		if startErr != nil {
+			return startErr
+		}
+		defer func() { err = errors.Join(err, servers.Stop()) }()
+		options.Postgres = servers.Postgres.URL
+	}
+	for _, scenario := range scenarios {
+		if err := scenario.Run(ctx, options); err != nil {
+			return err
+		}
+	}
+	if s.json != "" {
+		if err := writeJSON(s.json, options.Report); err != nil {
+			return err
+		}
+	}
+	return options.Report.WriteText(cmd.OutOrStdout())
+}
+
+func writeJSON(path string, r *report.Report) (err error) {
+	file, err := os.Create(path) //nolint:gosec // the file that the caller asks for
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return r.WriteJSON(file)
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Every scenario runs to its end in small sizes, fills in every figure in every run, and judges no time. The scenarios
+// themselves fail when a row is lost, out of order or not parked.
+func TestShort(t *testing.T) {
+	t.Setenv(testservers.PostgresVariable, testenv.Postgres(t))
+	const runs = 2
+	for scenario, figures := range map[string][]string{
+		"claims": {
+			"1 key: p50 small", "1 key: p99 large", "1 key: p99 ratio", "1 key: peak heap ratio", "100 keys: p50 ratio", "100 keys: p99 ratio",
+		},
+		"idle-transaction": {
+			"whole run: p50 without", "whole run: p50 with", "whole run: p50 ratio", "last third: p50 with", "last third: p50 ratio",
+			"after: delivered with", "after: dead after VACUUM with",
+		},
+		"followers": {
+			"claim before: p50", "claim before: index entries read", "parking: calls of Park", "parking: WAL per row parked",
+			"claim meanwhile: index entries read", "claim afterwards: pages looked at", "coming back: until the last",
+		},
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "report.json")
+			var stdout, stderr bytes.Buffer
+			require.Equal(t, exitDone, run([]string{scenario, "--short", "--runs=2", "--seed=7", "--json=" + path}, &stdout, &stderr), stderr.String())
+			encoded, err := os.ReadFile(path)
+			require.NoError(t, err)
+			var r report.Report
+			require.NoError(t, json.Unmarshal(encoded, &r))
+			assert.True(t, r.Short)
+			assert.Equal(t, uint64(7), r.Seed)
+			assert.NotEmpty(t, r.Servers["PostgreSQL"])
+			found := map[string]bool{}
+			for _, figure := range r.Figures {
+				name := figure.Case + ": " + figure.Name
+				found[name] = true
+				assert.Equal(t, scenario, figure.Scenario, name)
+				assert.Len(t, figure.Runs, runs, name)
+				assert.Nil(t, figure.Met, name)
+				assert.Contains(t, stdout.String(), figure.Name)
+			}
+			for _, name := range figures {
+				assert.Contains(t, found, name)
+			}
+		})
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"flag":     {"claims", "--fast"},
+		"argument": {"claims", "twice"},
+		"scenario": {"magic"},
+		"runs":     {"claims", "--runs=0"},
+		// Sizes are refused before a server is looked for.
+		"claims":           {"claims", "--small=1000"},
+		"many runs":        {"claims", "--runs=1000"},
+		"keys":             {"claims", "--keys=0"},
+		"idle-transaction": {"idle-transaction", "--seconds=0"},
+		"followers":        {"followers", "--rows=500"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stdout, stderr bytes.Buffer
+			assert.Equal(t, exitUsage, run(args, &stdout, &stderr))
+			assert.Contains(t, stderr.String(), "bench: ")
+			assert.Empty(t, stdout.String())
+		})
+	}
+}

@@ -1,0 +1,137 @@
+// Package bed sets up what a benchmark runs on: a database of its own, filled tables, and the server's counters.
+package bed
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/postgres"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// Database is an empty PostgreSQL database for one benchmark.
+type Database struct {
+	// URL of the database.
+	URL string
+	// Admin are connections beside those of the stores.
+	Admin *pgxpool.Pool
+
+	server, name string
+	stores       []*Table
+}
+
+// dropTimeout bounds the removal of a database, which waits for the disk.
+const dropTimeout = 5 * time.Minute
+
+// Create makes a database on a server, which is told as a URL of a user who may create databases. The caller drops it.
+func Create(ctx context.Context, server, label string) (*Database, error) {
+	dsn, err := url.Parse(server)
+	if err != nil || (dsn.Scheme != "postgres" && dsn.Scheme != "postgresql") {
+		return nil, errors.New("bed: the server is not told as a URL like postgres://user@host:port/database")
+	}
+	name := "fanout_bench_" + label + "_" + strings.ToLower(rand.Text()[:8])
+	if err := administer(ctx, server, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"); err != nil {
+		return nil, fmt.Errorf("bed: create a database: %w", err)
+	}
+	dsn.Path = "/" + name
+	d := &Database{URL: dsn.String(), server: server, name: name}
+	if d.Admin, err = pgxpool.New(ctx, d.URL); err != nil {
+		return nil, errors.Join(err, d.Drop()) //nolint:contextcheck // the context may be what has ended
+	}
+	return d, nil
+}
+
+// Drop closes all connections and removes the database, whoever else is connected. It has a time of its own, because it also
+// cleans up after a benchmark that was interrupted.
+func (d *Database) Drop() error {
+	for _, table := range d.stores {
+		table.pool.Close()
+	}
+	if d.Admin != nil {
+		d.Admin.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+	defer cancel()
+	return administer(ctx, d.server, "DROP DATABASE IF EXISTS "+d.name+" WITH (FORCE)")
+}
+
+// Version of the server.
+func (d *Database) Version(ctx context.Context) (version string, err error) {
+	err = d.Admin.QueryRow(ctx, "SELECT split_part(current_setting('server_version'), ' ', 1)").Scan(&version)
+	return version, err
+}
+
+func administer(ctx context.Context, server, statement string) error {
+	conn, err := pgx.Connect(ctx, server)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, statement)
+	return err
+}
+
+// Table is one outbox table with its store.
+type Table struct {
+	// Store has connections of its own.
+	Store *postgres.Store
+
+	name   string
+	pool   *pgxpool.Pool
+	admin  *pgxpool.Pool
+	nextID int64
+}
+
+// Table migrates an outbox table and opens its store, with at most the given number of connections.
+func (d *Database) Table(ctx context.Context, name string, connections int32) (*Table, error) {
+	config, err := pgxpool.ParseConfig(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = connections
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	table := &Table{name: name, pool: pool, admin: d.Admin}
+	d.stores = append(d.stores, table) // closed with the database from here on
+	if table.Store, err = postgres.New(pool, name); err != nil {
+		return nil, err
+	}
+	if _, err = table.Store.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	return table, nil
+}
+
+// Exec executes a statement in which {{table}} stands for the table's name.
+func (t *Table) Exec(ctx context.Context, text string, args ...any) error {
+	_, err := t.admin.Exec(ctx, outbox.RenderSQL(text, t.name), args...)
+	return err
+}
+
+// Get reads one value by a statement in which {{table}} stands for the table's name.
+func Get[T any](ctx context.Context, t *Table, text string, args ...any) (value T, err error) {
+	err = t.admin.QueryRow(ctx, outbox.RenderSQL(text, t.name), args...).Scan(&value)
+	return value, err
+}
+
+func readSQL(name string) string {
+	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil { // the files are part of the program
+		panic(err)
+	}
+	return string(text)
+}
