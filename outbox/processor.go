@@ -60,10 +60,10 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	policy := cfg.Policy.WithDefaults()
 	return &Processor{
 		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
-		decide: Decider{Retry: policy.Retry, OutageDelay: policy.OutageMax},
+		decide: Decider{Retry: policy.Retry, OutageDelay: policy.Breaker.MaxDelay},
 		log:    cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
 		lanes:  newLaneBoard(cfg.Store.Lanes()),
-		gate:   newGate(policy.OutageMin, policy.OutageMax),
+		gate:   newGate(policy.Breaker.MinDelay, policy.Breaker.MaxDelay),
 		wake:   make(chan struct{}, 1), process: newSolitude(),
 	}, nil
 }
