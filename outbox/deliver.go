@@ -19,23 +19,24 @@ type delivery struct {
 	settlement  *Settlement
 	lease       *leaseGuard
 	failedKeys  map[string]bool // keys that give no further message in this batch
-	closedTo    map[string]bool // destinations that are unavailable
-	unavailable error           // the broker as a whole
-	reached     bool            // the broker has confirmed or judged something
+	calls       map[string]*call
+	pass        pass
+	unavailable error // the broker as a whole
+	reached     bool  // the broker has confirmed or judged something
 }
 
 // deliver publishes a batch in chunks and returns the outcome of each of its rows.
-func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt time.Time) *Settlement {
+func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt time.Time, p pass) *Settlement {
 	d := &delivery{
 		worker: w, batch: batch, settlement: &Settlement{Lease: batch.Lease, ParkAbandoned: w.policy.ParkAbandoned && !w.policy.Unordered},
-		failedKeys: map[string]bool{}, closedTo: map[string]bool{},
+		failedKeys: map[string]bool{}, calls: map[string]*call{}, pass: p,
 	}
 	d.settlement.Published = make([]Delivered, 0, len(batch.Messages))
 	sending, d.lease = guardLease(sending, w, batch, claimedAt)
 	defer d.lease.stop()
 	if m := &batch.Messages[0]; len(batch.Messages) == 1 && m.Crashes > 0 {
 		if !w.isolate(sending, min(isolationTime, w.policy.Lease/4)) {
-			w.gate.leave()
+			d.pass.end(errNoOutcome)
 			d.settlement.Other = []Outcome{w.decide.Release(m)}
 			return d.settlement
 		}
@@ -58,7 +59,7 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 			continue
 		}
 		chunk, outgoing = append(chunk, m), append(outgoing, out)
-		if len(chunk) == publishChunk {
+		if len(chunk) >= d.chunk() {
 			d.send(ctx, sending, chunk, outgoing)
 			chunk, outgoing = chunk[:0], outgoing[:0]
 		}
@@ -71,14 +72,18 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 
 // send publishes one chunk, but for what must wait for an earlier failure, the end of the lease or a shutdown.
 func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing []brokers.Message) {
+	throttled := d.throttle.take(sending, len(chunk)) != nil
 	kept := 0
 	for i, m := range chunk {
 		switch {
-		case ctx.Err() != nil, d.unavailable != nil, d.lease.over(), d.holds(m):
+		case throttled, ctx.Err() != nil, d.unavailable != nil, d.paused.Load(), d.lease.over(), d.holds(m):
 			d.settlement.Other = append(d.settlement.Other, d.decide.Release(m))
 			d.hold(m)
-		case d.closedTo[m.Stream]:
-			d.settle(m, brokers.Result{Err: brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("destination %q is unavailable", m.Stream))})
+		case !d.to(m.Stream).admit():
+			outcome := d.decide.Release(m)
+			outcome.Delay = d.to(m.Stream).pause()
+			d.settlement.Other = append(d.settlement.Other, outcome)
+			d.hold(m)
 		default:
 			chunk[kept], outgoing[kept] = m, outgoing[i]
 			kept++
@@ -92,12 +97,27 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 	for i, m := range chunk {
 		d.settle(m, results[i])
 	}
+	d.caution.learn(d.unavailable == nil)
+}
+
+// chunk is how many messages go to the broker at once.
+func (d *delivery) chunk() int { return d.throttle.most(d.caution.chunk()) }
+
+// to is what this delivery sends to a destination.
+func (d *delivery) to(stream string) *call {
+	c := d.calls[stream]
+	if c == nil {
+		c = d.streams.call(stream)
+		d.calls[stream] = c
+	}
+	return c
 }
 
 // settle records the outcome of one message that was handed to the broker.
 func (d *delivery) settle(m *Message, result brokers.Result) {
+	to := d.to(m.Stream)
 	if result.Err == nil {
-		d.reached = true
+		d.reached, to.reached = true, true
 		d.suspects.clear(m.ID)
 		d.settlement.Published = append(d.settlement.Published, Delivered{ID: m.ID, BrokerMessageID: result.BrokerMessageID})
 		return
@@ -108,16 +128,16 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 	switch {
 	case class == brokers.ClassUnavailable && scope == brokers.ScopeDestination:
 		d.reached = true
-		if !d.closedTo[m.Stream] {
-			d.closedTo[m.Stream] = true
+		if to.fail() {
 			d.log.Warn("destination unavailable: its messages wait, no attempt is spent", "destination", m.Stream, "error", result.Err)
 		}
+		delay = to.pause()
 	case class == brokers.ClassUnavailable:
 		delay, result.Err = d.judge(m, result.Err)
-	case class == brokers.ClassNotSent && d.closedTo[m.Stream]: // held up by its destination, not by its key
-		delay = d.decide.OutageDelay
+	case class == brokers.ClassNotSent && to.out: // held up by its destination, not by its key
+		delay = to.pause()
 	case class != brokers.ClassNotSent:
-		d.reached = true
+		d.reached, to.reached = true, true
 	}
 	outcome := d.decide.AfterSend(m, result.Err, time.Now())
 	if outcome.Status == StatusAbandoned {
@@ -139,7 +159,7 @@ func (d *delivery) judge(m *Message, err error) (delay time.Duration, verdict er
 	}
 	d.unavailable = err
 	if first {
-		delay = 2 * d.gate.nextDelay()
+		delay = d.breaker.setAside()
 	}
 	return delay, err
 }
@@ -168,25 +188,30 @@ func (d *delivery) holds(m *Message) bool {
 // claimed and released again and again.
 var errNothingTaken = errors.New("none of the messages was sent")
 
-// report opens or closes the gate and says so once.
+// report tells the breakers how it went, and says once what has changed by that.
 func (d *delivery) report(ctx context.Context) {
 	abandoned := func(o Outcome) bool { return o.Status == StatusAbandoned } // those are done: the next claim gets further
 	released := func(o Outcome) bool { return !o.Spent && !abandoned(o) }
-	if d.unavailable == nil && !d.reached && ctx.Err() == nil && slices.ContainsFunc(d.settlement.Other, released) &&
+	if d.unavailable == nil && !d.reached && ctx.Err() == nil && !d.paused.Load() && slices.ContainsFunc(d.settlement.Other, released) &&
 		!slices.ContainsFunc(d.settlement.Other, abandoned) {
 		d.unavailable = errNothingTaken
 	}
+	for name, c := range d.calls {
+		if c.end() {
+			d.log.InfoContext(ctx, "destination available again", "destination", name)
+		}
+	}
 	switch {
-	case d.unavailable != nil:
-		if d.gate.report(false) {
+	case d.unavailable != nil && !d.reached:
+		if d.pass.end(errOutage) {
 			d.log.WarnContext(ctx, "broker unavailable: its messages wait, no attempt is spent", "error", d.unavailable)
 		}
 	case d.reached:
-		if d.gate.report(true) {
+		if d.pass.end(nil) {
 			d.log.InfoContext(ctx, "broker available again")
 		}
 	default:
-		d.gate.leave()
+		d.pass.end(errNoOutcome)
 	}
 }
 

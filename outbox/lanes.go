@@ -14,6 +14,7 @@ type laneBoard struct {
 	dirty   []bool // by lane: may hold work
 	taken   []bool // by lane of a class: in a worker's hands
 	turn    int
+	stopped bool // nobody gets a lane
 	changed chan struct{}
 }
 
@@ -63,6 +64,9 @@ func (b *laneBoard) take(ctx context.Context, last int) (lane int, ok bool) {
 }
 
 func (b *laneBoard) next(last int) (lane int, ok bool) {
+	if b.stopped {
+		return 0, false
+	}
 	order := [...]Class{ClassUrgent, ClassNormal, ClassBackfill}
 	if b.turn%backfillTurn == backfillTurn-1 {
 		order = [...]Class{ClassBackfill, ClassUrgent, ClassNormal}
@@ -89,6 +93,14 @@ func (b *laneBoard) outranked(lane int) bool {
 		}
 	}
 	return false
+}
+
+// stop keeps lanes back from workers that ask for one, or ends that.
+func (b *laneBoard) stop(stopped bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = stopped
+	b.broadcast()
 }
 
 // put gives a lane back; more says that it may still hold work.

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -49,28 +50,26 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 	defer w.inHand.hold(w.name, w.broker, nothing, time.Time{})
 	defer w.leave()
 	for n := range maxBatchesPerLane {
-		if n > 0 && w.lanes.outranked(lane) {
+		if n > 0 && (w.lanes.outranked(lane) || w.paused.Load()) {
 			break
 		}
-		if settlement != nil && (w.gate.closed() || w.wanted()) { // rows must not stay leased while nobody sends them
+		if settlement != nil && (!w.breaker.closed() || w.wanted() || w.throttled()) { // outcomes must not wait to be written
 			_, _ = w.exchange(settling, settlement, nil)
 			settlement = nil
 			w.inHand.hold(w.name, w.broker, nothing, time.Time{})
 		}
-		probe, err := w.enter(ctx, settlement != nil)
-		if err != nil { // shutting down
+		p, limit, err := w.enter(ctx, settlement != nil)
+		if err != nil { // shutting down, or paused
 			break
 		}
-		claim := w.claim(lane, probe)
+		claim := w.claim(lane, limit)
 		claimedAt := time.Now()
 		exchanged, err := w.exchange(settling, settlement, claim)
 		settlement = nil
 		batch := &exchanged.Batch
 		w.inHand.hold(w.name, w.broker, batch, claimedAt)
 		if err != nil || len(batch.Messages) == 0 {
-			if probe {
-				w.gate.leave()
-			}
+			p.end(errNoOutcome)
 			again, more := w.nothing(ctx, settling, batch, claim, err)
 			if again {
 				continue
@@ -82,7 +81,7 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		if !w.park(settling, batch, claim) {
 			w.widen(batch, claim)
 		}
-		settlement = w.deliver(ctx, sending, batch, claimedAt)
+		settlement = w.deliver(ctx, sending, batch, claimedAt, p)
 	}
 	if settlement != nil {
 		_, _ = w.exchange(settling, settlement, nil) // logged there; the leases return what could not be settled
@@ -90,16 +89,58 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 	return true
 }
 
-// enter waits until rows may be claimed.
-func (w *worker) enter(ctx context.Context, inHand bool) (probe bool, err error) {
+// enter waits until rows may be claimed, and says how many.
+func (w *worker) enter(ctx context.Context, inHand bool) (p pass, limit int, err error) {
 	if !inHand {
 		w.leave()
 	}
-	probe, err = w.gate.enter(ctx)
-	if err == nil {
-		err = w.join(ctx)
+	if limit, err = w.wait(ctx); err != nil {
+		return pass{}, 0, err
 	}
-	return probe, err
+	if p, err = w.breaker.enter(ctx); err != nil {
+		return pass{}, 0, err
+	}
+	if err = w.join(ctx); err == nil && w.paused.Load() {
+		err = errPaused
+	}
+	if err != nil {
+		p.end(errNoOutcome)
+	}
+	if p.probe {
+		limit = min(limit, probeLimit)
+	}
+	return p, limit, err
+}
+
+var errPaused = errors.New("outbox: the broker is paused")
+
+// throttled reports whether the rate lets nothing through at the moment.
+func (w *worker) throttled() bool {
+	if w.throttle == nil {
+		return false
+	}
+	_, wait := w.throttle.allowance()
+	return wait > 0
+}
+
+// wait waits until the rate lets something through, so that nothing is claimed that has to lie about, and says how much.
+func (w *worker) wait(ctx context.Context) (limit int, err error) {
+	limit = w.policy.BatchSize
+	if w.throttle == nil {
+		return limit, ctx.Err()
+	}
+	for {
+		n, wait := w.throttle.allowance()
+		if wait <= 0 || ctx.Err() != nil {
+			return min(n, limit), ctx.Err()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
 }
 
 // nothing says what follows a claim that took nothing: another one at once, or none for now.
@@ -116,15 +157,11 @@ func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Cla
 	return news || w.park(settling, batch, claim) || w.widen(batch, claim), false
 }
 
-func (w *worker) claim(lane int, probe bool) *Claim {
-	claim := &Claim{
-		Broker: w.broker, Lane: lane, Limit: w.policy.BatchSize, Window: w.window, Lease: w.policy.Lease, Worker: w.name,
+func (w *worker) claim(lane, limit int) *Claim {
+	return &Claim{
+		Broker: w.broker, Lane: lane, Limit: limit, Window: w.window, Lease: w.policy.Lease, Worker: w.name,
 		Unordered: w.policy.Unordered, Wake: w.gated,
 	}
-	if probe {
-		claim.Limit = min(claim.Limit, probeLimit)
-	}
-	return claim
 }
 
 // park takes rows that wait out of the way where they fill the head of the lane, or hold back the backfill. done is true
