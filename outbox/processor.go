@@ -92,7 +92,6 @@ func (p *Processor) Run(ctx context.Context) error {
 		w := &worker{
 			Processor: p,
 			name:      fmt.Sprintf("%s/%d/%s/%s/%d", host, os.Getpid(), p.database, p.broker, n),
-			lane:      n*p.store.Lanes()/p.policy.Workers - 1,
 			window:    p.policy.BatchSize,
 			gated:     true, // it does not know yet
 			company:   company{solitude: p.process},

@@ -127,6 +127,23 @@ func TestProcessorBackfillGivesWay(t *testing.T) {
 	})
 }
 
+// Urgent work without end comes first, and leaves the other classes their share.
+func TestProcessorUrgentWorkStarvesNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		broker := &fake{publish: func(context.Context, brokers.Message) error { time.Sleep(time.Millisecond); return nil }}
+		r := newRig(t, path, broker, outbox.Policy{BatchSize: 10, Workers: 1})
+		t.Cleanup(func() { _ = r.db.Close() })
+		r.fill("urgent", "", 3000, 1, 0)
+		r.fill("low", "b", 2000, -1, 0)
+		r.fill("normal", "a", 2000, 0, 0)
+		r.start()
+		r.until(time.Minute, func() bool { return len(of(broker.delivered(), "urgent")) == 3000 })
+		r.stop()
+		assert.InDelta(t, 3000*192/693, len(of(broker.delivered(), "normal")), 160, "its share, give or take two turns")
+		assert.InDelta(t, 3000*115/693, len(of(broker.delivered(), "low")), 160)
+	})
+}
+
 func TestProcessorParksTheKeyOfAnAbandonedMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broken := true

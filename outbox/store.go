@@ -66,6 +66,8 @@ type Claim struct {
 }
 
 // A Class of rows by their priority. Each class has lanes of its own, so that a backlog of one does not hold up the others.
+// Lanes of a higher class go first, and those of a lower one keep a share: where urgent, normal and backfill rows wait all the
+// time, they get about 65, 22 and 13 of 100 turns, of up to 8 batches each. A lane that waits is never passed over for good.
 type Class int
 
 const (

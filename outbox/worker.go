@@ -10,7 +10,6 @@ import (
 type worker struct {
 	*Processor
 	name   string
-	lane   int // the last one worked on
 	window int
 	gated  bool // the broker has parked rows, as far as this worker knows
 	company
@@ -33,11 +32,10 @@ const (
 // run works until ctx ends; what is in hand then is published while sending lasts, and settled while settling does.
 func (w *worker) run(ctx, sending, settling context.Context) {
 	for {
-		lane, ok := w.lanes.take(ctx, w.lane)
+		lane, ok := w.lanes.take(ctx)
 		if !ok {
 			return
 		}
-		w.lane = lane
 		more := w.drain(ctx, sending, settling, lane)
 		w.lanes.put(lane, more)
 	}
