@@ -21,7 +21,9 @@ type delivery struct {
 	failedKeys  map[string]bool // keys that give no further message in this batch
 	calls       map[string]*call
 	pass        pass
+	outages     int   // messages of the last call that met an outage of the broker
 	unavailable error // the broker as a whole
+	asked       bool  // the broker was handed something
 	reached     bool  // the broker has confirmed or judged something
 }
 
@@ -58,8 +60,13 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 			d.hold(m)
 			continue
 		}
+		suspect := d.suspects.suspected(m.ID) // it gets a call of its own
+		if len(chunk) >= d.chunk() || suspect {
+			d.send(ctx, sending, chunk, outgoing)
+			chunk, outgoing = chunk[:0], outgoing[:0]
+		}
 		chunk, outgoing = append(chunk, m), append(outgoing, out)
-		if len(chunk) >= d.chunk() {
+		if suspect {
 			d.send(ctx, sending, chunk, outgoing)
 			chunk, outgoing = chunk[:0], outgoing[:0]
 		}
@@ -93,7 +100,14 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 		return
 	}
 	chunk, outgoing = chunk[:kept], outgoing[:kept]
+	d.asked = true
 	results := d.publish(sending, outgoing)
+	d.outages = 0
+	for i := range results {
+		if class, scope := brokers.Classify(results[i].Err); class == brokers.ClassUnavailable && scope == brokers.ScopeBroker {
+			d.outages++
+		}
+	}
 	for i, m := range chunk {
 		d.settle(m, results[i])
 	}
@@ -148,17 +162,18 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 	d.settlement.Other = append(d.settlement.Other, outcome)
 }
 
-// judge tells an outage from a message that makes one. The first message to meet an outage is set aside for longer than
-// the next probe, which so uses others; when those pass and it fails again, the fault is its own and costs an attempt.
+// judge tells an outage from a message that makes one. The only message of a call to meet an outage is set aside for longer than
+// the next probe, which so uses others; when those pass and it fails again, the fault is its own and costs an attempt. Where
+// several meet it at once, nobody is to blame: the next calls are smaller, until one stands alone.
 func (d *delivery) judge(m *Message, err error) (delay time.Duration, verdict error) {
-	first := d.unavailable == nil
-	if (first || d.suspects.suspected(m.ID)) && d.suspects.accuse(m.ID, d.counters.published.Load()) {
+	alone := d.outages == 1
+	if alone && d.suspects.accuse(m.ID, d.counters.published.Load()) {
 		d.log.Warn("a message meets an outage that others do not: it is charged with the attempt", "message_id", m.MessageID, "type", m.Type, "error", err)
 		d.reached = true
 		return 0, brokers.Retryable(err)
 	}
 	d.unavailable = err
-	if first {
+	if alone {
 		delay = d.breaker.setAside()
 	}
 	return delay, err
@@ -192,7 +207,7 @@ var errNothingTaken = errors.New("none of the messages was sent")
 func (d *delivery) report(ctx context.Context) {
 	abandoned := func(o Outcome) bool { return o.Status == StatusAbandoned } // those are done: the next claim gets further
 	released := func(o Outcome) bool { return !o.Spent && !abandoned(o) }
-	if d.unavailable == nil && !d.reached && ctx.Err() == nil && !d.paused.Load() && slices.ContainsFunc(d.settlement.Other, released) &&
+	if d.unavailable == nil && d.asked && !d.reached && ctx.Err() == nil && slices.ContainsFunc(d.settlement.Other, released) &&
 		!slices.ContainsFunc(d.settlement.Other, abandoned) {
 		d.unavailable = errNothingTaken
 	}

@@ -122,8 +122,10 @@ func (b *laneBoard) outranked(lane int) bool {
 func (b *laneBoard) stop(stopped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.stopped = stopped
-	b.broadcast()
+	if b.stopped != stopped {
+		b.stopped = stopped
+		b.broadcast()
+	}
 }
 
 // put gives a lane back; more says that it may still hold work.

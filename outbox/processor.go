@@ -86,7 +86,8 @@ func (p *Processor) Run(ctx context.Context) error {
 		host = "unknown"
 	}
 	var group errgroup.Group
-	p.lanes.mark() // rows may wait from before
+	p.lanes.mark()     // rows may wait from before
+	p.lanes.stop(true) // until the first look: the broker may be paused
 	group.Go(func() error { p.poll(ctx); return nil })
 	for n := range min(p.policy.Workers, p.store.Lanes()) {
 		w := &worker{
@@ -136,7 +137,7 @@ func (p *Processor) Stats() Stats {
 // poll looks for lanes with ready rows: after a wake-up at once, else at an interval that follows the work.
 func (p *Processor) poll(ctx context.Context) {
 	interval, claimed := p.policy.PollMin, int64(-1)
-	timer := time.NewTimer(interval)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
@@ -168,13 +169,11 @@ func (p *Processor) poll(ctx context.Context) {
 
 // pause stops the workers, or lets them go on. What they have in hand is given back.
 func (p *Processor) pause(paused bool) {
-	if p.paused.Swap(paused) == paused {
-		return
-	}
 	p.lanes.stop(paused)
-	if paused {
+	switch before := p.paused.Swap(paused); {
+	case paused && !before:
 		p.log.Info("broker paused by an operator: its messages wait until it is resumed")
-	} else {
+	case before && !paused:
 		p.log.Info("broker resumed")
 	}
 }

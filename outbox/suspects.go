@@ -1,13 +1,17 @@
 package outbox
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // suspects are the messages at which an outage of the broker was noticed. An outage is nobody's fault; but a message that
 // meets one again and again, while others get through in between, makes it itself: it resets the connection, say, or
 // takes longer than any timeout. Were it spared like the others, it would stand at the head of every probe for ever.
 type suspects struct {
-	mu   sync.Mutex
-	seen map[int64]int64 // row id -> how many messages had been published by then
+	count atomic.Int64 // of seen: as a rule there are none, and that costs no lock to know
+	mu    sync.Mutex
+	seen  map[int64]int64 // row id -> how many messages had been published by then
 }
 
 // maxSuspects bounds the memory for them. Who is forgotten is noticed again.
@@ -18,6 +22,7 @@ const maxSuspects = 1000
 func (s *suspects) accuse(id, published int64) (guilty bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() { s.count.Store(int64(len(s.seen))) }()
 	since, known := s.seen[id]
 	if known && published > since {
 		delete(s.seen, id)
@@ -34,6 +39,9 @@ func (s *suspects) accuse(id, published int64) (guilty bool) {
 
 // suspected reports whether the message of a row has met an outage before.
 func (s *suspects) suspected(id int64) bool {
+	if s.count.Load() == 0 {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.seen[id]
@@ -42,7 +50,11 @@ func (s *suspects) suspected(id int64) bool {
 
 // clear forgets a message that got through.
 func (s *suspects) clear(id int64) {
+	if s.count.Load() == 0 {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.seen, id)
+	s.count.Store(int64(len(s.seen)))
 }
