@@ -36,6 +36,13 @@ func (r *reader) checkDelays(section *object, first string, least, most time.Dur
 	}
 }
 
+// checkOverride compares delays of which a broker has at least one, and the outbox may have the other.
+func (r *reader) checkOverride(own, shared *object, first string, least, most time.Duration) {
+	if (own.has("max_delay") || own.has(first)) && shared.sound("max_delay", first) {
+		r.checkDelays(own, first, least, most)
+	}
+}
+
 // checkReferences looks up the brokers that the outbox section names.
 func (r *reader) checkReferences(cfg *Config, section *outboxSection, brokers *object, targets []*target) {
 	var names, proper []string // messages repeat proper names alone
@@ -85,7 +92,8 @@ func (r *reader) checkStreams(cfg *Config, targets []*target) {
 		destination := cmp.Or(broker.Destination, "{stream}")
 		place := [5]string{broker.Type, broker.URL.Reveal(), broker.Project, broker.Endpoint, destination}
 		if first := seen[place]; first != nil {
-			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another server, database or project, or a destination such as partner.{stream}", first.name)
+			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another server, database or project, "+
+				"or a destination such as partner.{stream}", first.name)
 			continue
 		}
 		seen[place] = target
@@ -98,12 +106,8 @@ func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target
 	if target.has("publish_timeout") && target.sound("publish_timeout") && section.sound("lease") && policy.PublishTimeout >= policy.Lease {
 		r.problemf(target.where("publish_timeout"), target.path+".publish_timeout", timeoutOverLease, short(policy.PublishTimeout), short(policy.Lease))
 	}
-	if (target.retry.has("max_delay") || target.retry.has("base_delay")) && section.retry.sound("max_delay", "base_delay") {
-		r.checkDelays(target.retry, "base_delay", policy.Retry.BaseDelay, policy.Retry.MaxDelay)
-	}
-	if (target.breaker.has("max_delay") || target.breaker.has("min_delay")) && section.breaker.sound("max_delay", "min_delay") {
-		r.checkDelays(target.breaker, "min_delay", policy.Breaker.MinDelay, policy.Breaker.MaxDelay)
-	}
+	r.checkOverride(target.retry, section.retry, "base_delay", policy.Retry.BaseDelay, policy.Retry.MaxDelay)
+	r.checkOverride(target.breaker, section.breaker, "min_delay", policy.Breaker.MinDelay, policy.Breaker.MaxDelay)
 	if target.name == cfg.Outbox.InternalBroker && section.sound("internal_broker") {
 		for _, name := range []string{"format", "source", "filter"} {
 			if f := target.find(name); f != nil {

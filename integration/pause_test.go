@@ -53,9 +53,9 @@ func TestPauseAndResume(t *testing.T) {
 	assert.Equal(t, rows+100, b.count("status = 'published' AND attempts = 1"))
 	assert.Equal(t, rows+100, b.arrived(), "once each")
 
-	wrong := b.run("broker", "pause", "defualt")
+	wrong := b.run("broker", "pause", "nobody")
 	assert.Equal(t, 2, wrong.code)
-	assert.Contains(t, wrong.stderr, `no broker "defualt": it has ["default"]`)
+	assert.Contains(t, wrong.stderr, `no broker "nobody": it has ["default"]`)
 	assert.Equal(t, 2, b.run("broker", "resume").code)
 	assert.Equal(t, 2, b.run("broker", "resume", "default", "--database", "x").code)
 }

@@ -54,6 +54,7 @@ func TestProcessorOutlivesADaysOutage(t *testing.T) {
 // A message that the broker never answers, while others pass, is charged with its attempts in the end; the breaker stays closed,
 // and what stands beside it in a call is neither charged nor lost.
 func TestProcessorChargesAMessageThatTimesOut(t *testing.T) {
+	t.Parallel()
 	for _, bulk := range []bool{false, true} {
 		t.Run(fmt.Sprintf("bulk=%t", bulk), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, path string) {
@@ -205,6 +206,7 @@ func TestProcessorStartsPaused(t *testing.T) {
 
 // The rate is kept, by all workers together, and evenly: a claim takes no more than can go out.
 func TestProcessorRate(t *testing.T) {
+	t.Parallel()
 	for _, rate := range []float64{0.5, 20, 3000} {
 		t.Run(fmt.Sprintf("%g", rate), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, path string) {
