@@ -15,8 +15,8 @@ import (
 type target struct {
 	*object
 
-	name  string
-	retry *object
+	name           string
+	retry, breaker *object
 }
 
 func (r *reader) readBrokers(section *object, cfg *Config) []*target {
@@ -29,20 +29,23 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 		broker.Format = envelope.Format(format)
 		entry.text("source", &broker.Source)
 		broker.Filter = entry.filter()
+		entry.overrides(&broker.Overrides)
 
 		entry.integer("workers", &broker.Workers, math.MaxInt32)
 		entry.integer("batch_size", &broker.BatchSize, outbox.MaxBatchSize)
 		entry.duration("publish_timeout", &broker.PublishTimeout, 0)
+		entry.number("rate", &broker.Rate, leastRate, math.MaxFloat64)
+		breaker := entry.breaker(&broker.Breaker)
 		broker.Ordering = entry.ordering()
 		retry := entry.retry(&broker.Retry)
 		retention := entry.object("retention")
 		retention.duration("published", &broker.Retention.Published, 0)
 		retention.duration("abandoned", &broker.Retention.Abandoned, 0)
 		retention.close()
-		entry.close("rate", "destination")
+		entry.close()
 
 		cfg.Brokers[name] = broker
-		targets = append(targets, &target{object: entry, name: name, retry: retry})
+		targets = append(targets, &target{object: entry, name: name, retry: retry, breaker: breaker})
 	})
 	return targets
 }
@@ -120,6 +123,42 @@ func (r *reader) checkRedisURL(entry *object, secret Secret) {
 func (r *reader) require(entry *object, name, example string) {
 	if !entry.has(name) {
 		r.problemf(entry.at, entry.path, "%s is missing: use %s", name, example)
+	}
+}
+
+// leastRate is one message in a thousand seconds, beyond which a typing error is likelier.
+const leastRate = 0.001
+
+// overrides reads what a broker's rows have in place of what an event says.
+func (o *object) overrides(dst *outbox.Overrides) {
+	if f := o.text("destination", &dst.Destination); f != nil {
+		o.check(f, outbox.CheckDestination(dst.Destination))
+	}
+	o.duration("ttl", &dst.TTL, 0)
+	if f := o.text("content_type", &dst.ContentType); f != nil {
+		o.check(f, outbox.CheckContentType(dst.ContentType))
+	}
+	attributes := o.object("attributes")
+	for _, f := range attributes.fields {
+		var value string
+		if attributes.text(f.name, &value) == nil {
+			continue
+		}
+		o.check(f, outbox.CheckAttribute(f.name, value))
+		if dst.Attributes == nil {
+			dst.Attributes = map[string]string{}
+		}
+		dst.Attributes[f.name] = value
+	}
+	if f := o.find("attributes"); f != nil && !f.bad && len(dst.Attributes) > outbox.MaxAttributes {
+		o.rejectf(f, "has %d entries: use at most %d", len(dst.Attributes), outbox.MaxAttributes)
+	}
+}
+
+// check reports the error of a value.
+func (o *object) check(f *field, err error) {
+	if err != nil && !f.bad {
+		o.rejectf(f, "%s", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -17,20 +18,28 @@ func (r *reader) checkShared(section *outboxSection, cfg *Config) {
 	if poll := section.poll; poll.sound("min", "max") && policy.PollMax < policy.PollMin {
 		r.problemf(poll.where("max"), poll.path+".max", "is %s, below poll.min (%s)", short(policy.PollMax), short(policy.PollMin))
 	}
-	r.checkDelays(section.retry, policy.Retry)
+	r.checkDelays(section.retry, "base_delay", policy.Retry.BaseDelay, policy.Retry.MaxDelay)
+	r.checkDelays(section.breaker, "min_delay", policy.Breaker.MinDelay, policy.Breaker.MaxDelay)
 }
 
 const timeoutOverLease = "is %s, but must be below outbox.lease (%s): a publish must end before others can claim its rows"
 
-// checkDelays reports at the retry section that is to blame. It has at least one of the two delays.
-func (r *reader) checkDelays(section *object, retry outbox.Retry) {
-	if !section.sound("max_delay", "base_delay") || retry.MaxDelay >= retry.BaseDelay {
+// checkDelays reports a first delay above max_delay at the section that is to blame. It has at least one of the two.
+func (r *reader) checkDelays(section *object, first string, least, most time.Duration) {
+	if !section.sound("max_delay", first) || most >= least {
 		return
 	}
 	if section.has("max_delay") {
-		r.problemf(section.where("max_delay"), section.path+".max_delay", "is %s, below base_delay (%s)", short(retry.MaxDelay), short(retry.BaseDelay))
+		r.problemf(section.where("max_delay"), section.path+".max_delay", "is %s, below %s (%s)", short(most), first, short(least))
 	} else {
-		r.problemf(section.where("base_delay"), section.path+".base_delay", "is %s, above max_delay (%s)", short(retry.BaseDelay), short(retry.MaxDelay))
+		r.problemf(section.where(first), section.path+"."+first, "is %s, above max_delay (%s)", short(least), short(most))
+	}
+}
+
+// checkOverride compares delays of which a broker has at least one, and the outbox may have the other.
+func (r *reader) checkOverride(own, shared *object, first string, least, most time.Duration) {
+	if (own.has("max_delay") || own.has(first)) && shared.sound("max_delay", first) {
+		r.checkDelays(own, first, least, most)
 	}
 }
 
@@ -68,21 +77,23 @@ func (r *reader) checkReferences(cfg *Config, section *outboxSection, brokers *o
 	}
 }
 
-// checkStreams refuses two brokers that are one and the same place: the internal and the stripped form of an event, or two
-// copies of it, would stand in the same streams.
+// checkStreams refuses two brokers that are one and the same place, unless they name their destinations differently: the internal
+// and the stripped form of an event, or two copies of it, would stand in the same streams.
 func (r *reader) checkStreams(cfg *Config, targets []*target) {
-	seen := map[[4]string]*target{}
+	seen := map[[5]string]*target{}
 	for _, target := range targets {
 		broker := cfg.Brokers[target.name]
 		if !slices.Contains(cfg.BrokerNames(), target.name) || broker.Type != TypeRedis && broker.Type != TypePubSub {
 			continue
 		}
-		place := [4]string{broker.Type, broker.URL.Reveal(), broker.Project, broker.Endpoint}
-		if place == [4]string{broker.Type} { // its own problem was reported
+		if broker.URL == "" && broker.Project == "" { // its own problem was reported
 			continue
 		}
+		destination := cmp.Or(broker.Destination, "{stream}")
+		place := [5]string{broker.Type, broker.URL.Reveal(), broker.Project, broker.Endpoint, destination}
 		if first := seen[place]; first != nil {
-			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another server, database or project", first.name)
+			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another server, database or project, "+
+				"or a destination such as partner.{stream}", first.name)
 			continue
 		}
 		seen[place] = target
@@ -95,9 +106,8 @@ func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target
 	if target.has("publish_timeout") && target.sound("publish_timeout") && section.sound("lease") && policy.PublishTimeout >= policy.Lease {
 		r.problemf(target.where("publish_timeout"), target.path+".publish_timeout", timeoutOverLease, short(policy.PublishTimeout), short(policy.Lease))
 	}
-	if (target.retry.has("max_delay") || target.retry.has("base_delay")) && section.retry.sound("max_delay", "base_delay") {
-		r.checkDelays(target.retry, policy.Retry)
-	}
+	r.checkOverride(target.retry, section.retry, "base_delay", policy.Retry.BaseDelay, policy.Retry.MaxDelay)
+	r.checkOverride(target.breaker, section.breaker, "min_delay", policy.Breaker.MinDelay, policy.Breaker.MaxDelay)
 	if target.name == cfg.Outbox.InternalBroker && section.sound("internal_broker") {
 		for _, name := range []string{"format", "source", "filter"} {
 			if f := target.find(name); f != nil {
@@ -105,6 +115,9 @@ func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target
 			}
 		}
 		return
+	}
+	if f := target.find("content_type"); f != nil && target.sound("format", "content_type") && broker.Format == envelope.FormatCloudEvents {
+		r.problemf(f.key, f.path, "does not go together with format: cloudevents, whose messages are %s: remove it", envelope.FormatCloudEvents.ContentType())
 	}
 	if f := target.find("source"); f != nil && target.sound("format", "source") && broker.Format != envelope.FormatCloudEvents {
 		r.problemf(f.key, f.path, "does nothing without format: cloudevents")

@@ -84,7 +84,13 @@ type Broker struct {
 	// Filter limits the broker to event types that match one of these patterns, in the form of path.Match, such as
 	// "Ordering.*". Default: none, which lets all pass. External brokers only.
 	Filter []string
+	// Destination, TTL, ContentType and Attributes replace what an event says by itself.
+	outbox.Overrides
 
+	// Rate is the most messages in a second that one process publishes. Default: 0, as many as the broker takes.
+	Rate float64
+	// Breaker overrides the outbox's, field by field.
+	Breaker outbox.Breaker
 	// Workers, BatchSize, PublishTimeout and Ordering override those of the outbox.
 	Workers, BatchSize int
 	PublishTimeout     time.Duration

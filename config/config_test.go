@@ -128,7 +128,7 @@ func TestPolicyAddsOverridesAndDefaults(t *testing.T) {
 		Workers: 3, BatchSize: 100, Lease: time.Minute, PublishTimeout: 20 * time.Second, Unordered: true,
 		Retry:           outbox.Retry{MaxAttempts: 7, BaseDelay: 2 * time.Second, Multiplier: 3, MaxDelay: time.Minute, Jitter: -1},
 		ShutdownTimeout: 3 * time.Second, PollMin: 50 * time.Millisecond, PollMax: 2 * time.Second,
-		OutageMin: 250 * time.Millisecond, OutageMax: 15 * time.Second,
+		Breaker: outbox.Breaker{TripAfter: 3, MinDelay: 250 * time.Millisecond, MaxDelay: 15 * time.Second},
 	}
 	assert.Equal(t, shared, cfg.Policy("plain"))
 	assert.Equal(t, shared, cfg.Policy("not declared"))

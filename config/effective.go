@@ -14,10 +14,13 @@ func (c *Config) Routing() outbox.Routing {
 		Table: c.Outbox.Table, InternalBroker: c.Outbox.InternalBroker, MaxPayloadBytes: c.Outbox.MaxPayloadBytes,
 		SerializeKeys: c.Outbox.SerializeKeys,
 	}
+	routing = routing.WithDefaults()
+	routing.Internal = c.Brokers[routing.InternalBroker].Overrides
 	for _, name := range c.Outbox.ExternalBrokers {
 		broker := c.Brokers[name]
 		routing.External = append(routing.External, outbox.Route{
 			Broker: name, Format: cmp.Or(broker.Format, envelope.FormatNative), Types: broker.Filter, Source: broker.Source,
+			Overrides: broker.Overrides,
 		})
 	}
 	return routing.WithDefaults()
@@ -31,6 +34,12 @@ func (c *Config) Policy(broker string) outbox.Policy {
 	policy.Workers = cmp.Or(overrides.Workers, policy.Workers)
 	policy.BatchSize = cmp.Or(overrides.BatchSize, policy.BatchSize)
 	policy.PublishTimeout = cmp.Or(overrides.PublishTimeout, policy.PublishTimeout)
+	policy.Rate = overrides.Rate
+	policy.Breaker = outbox.Breaker{
+		TripAfter: cmp.Or(overrides.Breaker.TripAfter, policy.Breaker.TripAfter),
+		MinDelay:  cmp.Or(overrides.Breaker.MinDelay, policy.Breaker.MinDelay),
+		MaxDelay:  cmp.Or(overrides.Breaker.MaxDelay, policy.Breaker.MaxDelay),
+	}
 	if overrides.Ordering != "" {
 		policy.Unordered = overrides.Ordering == OrderingNone
 	}

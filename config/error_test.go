@@ -53,4 +53,8 @@ func TestConnectionStrings(t *testing.T) {
 	require.ErrorContains(t, err, `brokers.x: is the same place as broker "default"`)
 	assert.NotContains(t, err.Error(), "s3cr")
 	assert.NotContains(t, err.Error(), "databases.b")
+
+	apart := strings.Replace(strings.ReplaceAll(source, "cr%et", ""), `x: {type: redis,`, `x: {type: redis, destination: "partner.{stream}",`, 1)
+	_, err = config.Parse([]byte(apart), "fanout.yaml")
+	require.NoError(t, err, "other streams on the same server")
 }

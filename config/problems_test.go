@@ -126,7 +126,7 @@ monitor: {listen: x}
 			"21:3: outbox.handoff: is not supported by this version",
 			`22:3: outbox: unknown key "leese": did you mean "lease"?`,
 			`23:3: outbox: unknown key "frequency": use table, internal_broker, external_brokers, max_payload_bytes, ordering, workers, ` +
-				"batch_size, lease, publish_timeout, shutdown_timeout, poll, retry, on_abandon or serialize_keys",
+				"batch_size, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon or serialize_keys",
 			"24:1: monitor: is not supported by this version",
 		}},
 		{"wrong types", `outbox:
@@ -196,7 +196,7 @@ func TestProblemsInBrokers(t *testing.T) {
 	t.Parallel()
 	checkBadInputs(t, []badInput{
 		{"wrong values", `brokers:
-  default: {type: redis, format: native, source: x, filter: [], rate: 5, destination: x, url: "http://u:hunter2@x"}
+  default: {type: redis, format: native, source: x, filter: [], rate: 0, destination: "{x", url: "http://u:hunter2@x"}
   a: {}
   A: {type: rdis}
   b: {type: pubsub, url: redis://x, options: {}, format: xml, source: s, filter: ['[', 5, '']}
@@ -214,9 +214,9 @@ func TestProblemsInBrokers(t *testing.T) {
 			"2:42: brokers.default.source: does nothing for the internal broker, which gets every event in its internal form: remove it",
 			"2:53: brokers.default.filter: does nothing for the internal broker, which gets every event in its internal form: remove it",
 			"2:61: brokers.default.filter: is empty: name a pattern, or remove it to let every event pass",
-			"2:65: brokers.default.rate: is not supported by this version",
-			"2:74: brokers.default.destination: is not supported by this version",
-			"2:95: brokers.default.url: must begin with redis://, rediss:// or unix://",
+			`2:71: brokers.default.rate: is "0": use at least 0.001`,
+			"2:87: brokers.default.destination: { is no placeholder: use {stream}, {context}, {aggregate}, {type}",
+			"2:98: brokers.default.url: must begin with redis://, rediss:// or unix://",
 			"3:3: brokers.a: type is missing: use redis, pubsub, memory, nats or kafka",
 			`4:3: brokers.A: differs from "a" in line 3 only in capitals, which some databases do not tell apart`,
 			`4:13: brokers.A.type: "rdis" is not known: did you mean "redis"?`,
@@ -237,8 +237,8 @@ func TestProblemsInBrokers(t *testing.T) {
 			`7:96: brokers.c.retention: unknown key "abandon": did you mean "abandoned"?`,
 			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, pubsub, memory, nats or kafka, or register it in Go",
 			"9:21: brokers.e.endpoint: does nothing for a broker of type memory: remove it",
-			`9:34: brokers.e: unknown key "topic": use type, url, project, endpoint, options, format, source, filter, workers, batch_size, ` +
-				"publish_timeout, ordering, retry or retention",
+			`9:34: brokers.e: unknown key "topic": use type, url, project, endpoint, options, format, source, filter, destination, ttl, ` +
+				"content_type, attributes, workers, batch_size, publish_timeout, rate, breaker, ordering, retry or retention",
 			`9:53: brokers.e.workers: is "0": use at least 1`,
 			`9:68: brokers.e.batch_size: is "0": use 1 to 2000`,
 			"10:6: brokers.f: must be a mapping of keys, but is a number",
@@ -255,6 +255,24 @@ func TestProblemsInBrokers(t *testing.T) {
 		{"overrides against the outbox", "outbox: {retry: {max_delay: 2m}, lease: 20s}\nbrokers: {default: {type: memory, publish_timeout: 20s, retry: {base_delay: 3m}}}\n", []string{
 			"2:52: brokers.default.publish_timeout: is 20s, but must be below outbox.lease (20s): a publish must end before others can claim its rows",
 			"2:77: brokers.default.retry.base_delay: is 3m, above max_delay (2m)",
+		}},
+		{"what messages have", `outbox: {breaker: {max_delay: 2s}}
+brokers:
+  default: {type: memory, attributes: {id: "1", googx: y, ok: z, "": a, n: 5, l: [1]}, ttl: 0s, content_type: json, breaker: {min_delay: 3s}}
+  x: {type: memory, format: cloudevents, content_type: a/b, destination: "{tenant}-{stream}", breaker: {trip_after: 0, min_delay: 2s, max_delay: 1s}}
+`, []string{
+			`3:44: brokers.default.attributes.id: "id" is a field that each message has by itself: choose another name`,
+			`3:56: brokers.default.attributes.googx: "googx" begins with goog, which Google Cloud Pub/Sub keeps for itself`,
+			"3:70: brokers.default.attributes.: has an empty name",
+			"3:76: brokers.default.attributes.n: is a number: put it in quotes to use it as text",
+			"3:82: brokers.default.attributes.l: must be a single value, but is a list",
+			`3:93: brokers.default.ttl: is "0s": use a positive duration`,
+			`3:111: brokers.default.content_type: "json" is not a media type such as application/json`,
+			"3:138: brokers.default.breaker.min_delay: is 3s, above max_delay (2s)",
+			"4:42: brokers.x.content_type: does not go together with format: cloudevents, whose messages are application/cloudevents+json: remove it",
+			"4:74: brokers.x.destination: {tenant} is no placeholder: use {stream}, {context}, {aggregate}, {type}",
+			`4:117: brokers.x.breaker.trip_after: is "0": use at least 1`,
+			"4:146: brokers.x.breaker.max_delay: is 1s, below min_delay (2s)",
 		}},
 		{"an alias within itself", "brokers: {default: {type: kafka, options: &x {a: *x}}}\n", []string{
 			"1:43: brokers.default.options: is too large or too deep: 10000 values in 100 levels are the most",

@@ -34,7 +34,8 @@ func TestReferenceLoads(t *testing.T) {
 			Policy: outbox.Policy{
 				Workers: 2, BatchSize: 500, Lease: 5 * time.Minute, PublishTimeout: 30 * time.Second,
 				ShutdownTimeout: 20 * time.Second, PollMin: 20 * time.Millisecond, PollMax: time.Second,
-				Retry: outbox.Retry{MaxAttempts: 5, BaseDelay: time.Minute, Multiplier: 2, MaxDelay: time.Hour, Jitter: 0.25},
+				Retry:   outbox.Retry{MaxAttempts: 5, BaseDelay: time.Minute, Multiplier: 2, MaxDelay: time.Hour, Jitter: 0.25},
+				Breaker: outbox.Breaker{TripAfter: 3, MinDelay: 250 * time.Millisecond, MaxDelay: 15 * time.Second},
 			},
 		},
 		Brokers: map[string]config.Broker{
@@ -42,11 +43,15 @@ func TestReferenceLoads(t *testing.T) {
 			"partner": {
 				Type: config.TypePubSub, Project: "acme-production", Endpoint: "us-east1-pubsub.googleapis.com:443",
 				Format: envelope.FormatCloudEvents, Source: "/acme/ordering", Filter: []string{"Ordering.*"},
+				Overrides: outbox.Overrides{
+					Destination: "shop.{aggregate}", TTL: 24 * time.Hour, Attributes: map[string]string{"environment": "production"},
+				},
+				Rate: 200, Breaker: outbox.Breaker{TripAfter: 5, MinDelay: time.Second, MaxDelay: time.Minute},
 				Workers: 1, BatchSize: 100, PublishTimeout: 10 * time.Second, Ordering: config.OrderingPerKey,
 				Retry:     outbox.Retry{MaxAttempts: 20, BaseDelay: 10 * time.Second, Multiplier: 1.5, MaxDelay: 30 * time.Minute, Jitter: 0.5},
 				Retention: cleanup.Retention{Published: 30 * 24 * time.Hour, Abandoned: 90 * 24 * time.Hour},
 			},
-			"audit": {Type: config.TypeRedis, URL: "rediss://audit.internal:6380/2"},
+			"audit": {Type: config.TypeRedis, URL: "rediss://audit.internal:6380/2", Overrides: outbox.Overrides{ContentType: "application/vnd.acme.audit+json"}},
 		},
 		Cleanup: config.DefaultCleanup(),
 	}, cfg)
@@ -66,7 +71,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 23)
+	assert.Len(t, lines, 26)
 
 	cfg := parse(t, config.Reference(), referenceEnv)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
@@ -81,15 +86,17 @@ var contract = map[string][]string{
 	"databases": {"driver", "dsn"},
 	"outbox": {
 		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "max_payload_bytes",
-		"workers", "batch_size", "lease", "publish_timeout", "shutdown_timeout", "poll", "retry",
+		"workers", "batch_size", "lease", "publish_timeout", "shutdown_timeout", "poll", "retry", "breaker",
 	},
 	"outbox.poll":  {"min", "max"},
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
 		"type", "url", "project", "endpoint", "options", "format", "source", "filter", "workers", "batch_size",
-		"publish_timeout", "ordering", "retry", "retention",
+		"publish_timeout", "ordering", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
 	},
 	"brokers.retry":     {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
+	"outbox.breaker":    {"trip_after", "min_delay", "max_delay"},
+	"brokers.breaker":   {"trip_after", "min_delay", "max_delay"},
 	"brokers.retention": {"published", "abandoned"},
 	"cleanup":           {"interval", "published_retention", "abandoned_retention", "batch_size"},
 }

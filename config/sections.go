@@ -52,8 +52,8 @@ func (r *reader) readDatabases(section *object, cfg *Config) {
 type outboxSection struct {
 	*object
 
-	poll, retry *object
-	external    []*field
+	poll, retry, breaker *object
+	external             []*field
 }
 
 func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
@@ -84,6 +84,7 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 	section.poll.duration("max", &policy.PollMax, 0)
 	section.poll.close()
 	section.retry = o.retry(&policy.Retry)
+	section.breaker = o.breaker(&policy.Breaker)
 
 	policy.ParkAbandoned = o.choice("on_abandon", "continue", "park") == "park"
 	o.boolean("serialize_keys", &out.SerializeKeys)
@@ -108,6 +109,16 @@ func (o *object) retry(dst *outbox.Retry) *object {
 	}
 	retry.close()
 	return retry
+}
+
+// breaker reads the section of that name, which outbox and brokers have in common.
+func (o *object) breaker(dst *outbox.Breaker) *object {
+	breaker := o.object("breaker")
+	breaker.integer("trip_after", &dst.TripAfter, math.MaxInt32)
+	breaker.duration("min_delay", &dst.MinDelay, 0)
+	breaker.duration("max_delay", &dst.MaxDelay, 0)
+	breaker.close()
+	return breaker
 }
 
 func (r *reader) readCleanup(o *object, cfg *Config) {

@@ -48,8 +48,6 @@ func (e LastError) encode() string {
 // jitter of Retry.
 type Decider struct {
 	Retry Retry
-	// OutageDelay holds back a row whose destination is unavailable, so that it is not claimed again at once.
-	OutageDelay time.Duration
 }
 
 // BeforeSend decides about rows that must not be sent: malformed, expired, or out of attempts because their owners
@@ -75,7 +73,7 @@ func (d Decider) BeforeSend(m *Message, now time.Time) (outgoing brokers.Message
 
 // AfterSend decides about a row whose publish failed with err.
 func (d Decider) AfterSend(m *Message, err error, now time.Time) Outcome {
-	class, scope := brokers.Classify(err)
+	class, _ := brokers.Classify(err)
 	last := LastError{Class: string(class), Message: err.Error(), At: now.UTC(), Attempt: m.Attempts + 1}
 	outcome := Outcome{ID: m.ID, LastError: last.encode()}
 	switch class {
@@ -85,9 +83,6 @@ func (d Decider) AfterSend(m *Message, err error, now time.Time) Outcome {
 		return d.Release(m) // nothing happened to it: what its last error was still stands
 	case brokers.ClassUnavailable:
 		outcome.Status = released(m)
-		if scope == brokers.ScopeDestination {
-			outcome.Delay = d.OutageDelay
-		}
 	default: // retryable
 		outcome.Spent = true
 		if m.Attempts+1 >= d.Retry.MaxAttempts {

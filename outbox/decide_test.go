@@ -21,7 +21,7 @@ var (
 
 func decider() outbox.Decider {
 	retry := outbox.Retry{MaxAttempts: 3, BaseDelay: time.Minute, Jitter: -1}.WithDefaults()
-	return outbox.Decider{Retry: retry, OutageDelay: 15 * time.Second}
+	return outbox.Decider{Retry: retry}
 }
 
 func good() outbox.Message {
@@ -50,7 +50,7 @@ func TestAfterSend(t *testing.T) {
 		"the last attempt":        {2, errPlain, outbox.StatusAbandoned, true, 0, "retryable"},
 		"permanent":               {0, brokers.Permanent(errPlain), outbox.StatusAbandoned, true, 0, "permanent"},
 		"broker unavailable":      {0, brokers.Unavailable(brokers.ScopeBroker, errPlain), outbox.StatusPending, false, 0, "unavailable"},
-		"destination unavailable": {1, brokers.Unavailable(brokers.ScopeDestination, errPlain), outbox.StatusFailed, false, 15 * time.Second, "unavailable"},
+		"destination unavailable": {1, brokers.Unavailable(brokers.ScopeDestination, errPlain), outbox.StatusFailed, false, 0, "unavailable"},
 		"closed":                  {0, brokers.ErrClosed, outbox.StatusPending, false, 0, "unavailable"},
 		"not sent":                {0, brokers.NotSentBecause(brokers.Permanent(errPlain)), outbox.StatusPending, false, 0, ""},
 		"not sent, tried before":  {1, brokers.ErrNotSent, outbox.StatusFailed, false, 0, ""},

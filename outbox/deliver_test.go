@@ -29,11 +29,11 @@ func deliverBatch(t *testing.T, policy Policy, expired ...bool) *Settlement {
 	}
 	policy = policy.WithDefaults()
 	w := &worker{Processor: &Processor{
-		target: accepting{}, policy: policy, decide: Decider{Retry: policy.Retry}, gate: newGate(time.Second, time.Second),
+		target: accepting{}, policy: policy, decide: Decider{Retry: policy.Retry}, breaker: newBreaker(policy.Breaker),
 		log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
 	s := w.deliver(t.Context(), t.Context(), &batch, time.Now())
-	assert.False(t, w.gate.closed(), "the broker was not even asked")
+	assert.True(t, w.breaker.closed(), "the broker was not even asked")
 	return s
 }
 

@@ -1,48 +1,131 @@
 package outbox
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
-// destinations spreads the next tries of messages whose destination is unavailable. Were they all tried again after the same
-// delay, many of them would keep the workers from everything else for good: they are older than what has come since.
+// destinations has a breaker for each destination of a broker that is unavailable, or was when it was last tried. The others
+// have none: there may be many.
 type destinations struct {
-	mu   sync.Mutex
-	next map[string]time.Time // by destination: when the last of its messages is tried again
+	policy  Breaker
+	detours detours
+
+	mu       sync.Mutex
+	breakers map[string]*breaker
 }
 
-const (
-	// spread is how many times as long as the last try took lies between two tries, all messages of a destination together.
-	spread = 4
-	// maxDetour bounds the delay of a message, and so how late it arrives when its destination is back.
-	maxDetour = time.Hour
-	// maxDestinations bounds the memory for them. What is forgotten is tried again too early once.
-	maxDestinations = 1000
-)
-
-// delay of one more message, at least the given time; took is its share of the time of the try.
-func (d *destinations) delay(name string, least, took time.Duration) time.Duration {
-	now := time.Now()
+// of returns the breaker of a destination, nil = it has none.
+func (d *destinations) of(name string) *breaker {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.next == nil || len(d.next) >= maxDestinations {
-		d.next = map[string]time.Time{}
-	}
-	next, earliest := d.next[name].Add(spread*took), now.Add(least)
-	if next.Before(earliest) {
-		next = earliest
-	}
-	if latest := now.Add(max(maxDetour, least)); next.After(latest) {
-		next = latest
-	}
-	d.next[name] = next
-	return next.Sub(now)
+	return d.breakers[name]
 }
 
-// works forgets a destination that is available again.
-func (d *destinations) works(name string) {
+// add returns the breaker of a destination that has proved unavailable.
+func (d *destinations) add(name string) *breaker {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.next, name)
+	b := d.breakers[name]
+	if b == nil {
+		if d.breakers == nil {
+			d.breakers = map[string]*breaker{}
+		}
+		b = newBreaker(d.policy)
+		d.breakers[name] = b
+	}
+	return b
+}
+
+// forget removes the breaker of a destination that works again.
+func (d *destinations) forget(name string) {
+	d.detours.works(name)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.breakers, name)
+}
+
+// unavailable lists the destinations whose breaker is not closed.
+func (d *destinations) unavailable() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var names []string
+	for name, b := range d.breakers {
+		if !b.closed() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A call is what one delivery sends to one destination.
+type call struct {
+	*destinations
+
+	name    string
+	breaker *breaker // nil while the destination has none
+	pass    pass
+	left    int  // messages that may still be sent; negative = any number
+	out     bool // it has proved unavailable, or may not be tried now
+	reached bool // it has taken or judged a message
+}
+
+// call begins to send to a destination.
+func (d *destinations) call(name string) *call {
+	c := &call{destinations: d, name: name, breaker: d.of(name), left: -1}
+	if c.breaker == nil {
+		return c
+	}
+	var ok bool
+	if c.pass, ok = c.breaker.try(); !ok {
+		c.out = true
+	} else if c.pass.probe {
+		c.left = probeLimit
+	}
+	return c
+}
+
+// admit says whether another message may be sent.
+func (c *call) admit() bool {
+	if c.out || c.left == 0 {
+		return false
+	}
+	c.left--
+	return true
+}
+
+// fail notes that the destination is unavailable, and returns true when that is news.
+func (c *call) fail() (news bool) {
+	if c.out {
+		return false
+	}
+	c.out = true
+	if c.breaker == nil {
+		c.breaker = c.add(c.name)
+		c.pass, _ = c.breaker.try() // without one somebody else has just found the same
+	}
+	return c.pass.end(errOutage)
+}
+
+// detour is how long one of its messages waits that is not sent now. took is its share of the time that it took to find out.
+func (c *call) detour(took time.Duration) time.Duration {
+	if c.breaker == nil {
+		return 0
+	}
+	return c.detours.delay(c.name, c.breaker.pause(), took)
+}
+
+// end returns true when the destination works again, which it did not before.
+func (c *call) end() (news bool) {
+	if !c.reached || c.out {
+		c.pass.end(errNoOutcome)
+		return false
+	}
+	news = c.pass.end(nil)
+	if c.breaker != nil && c.breaker.closed() {
+		c.forget(c.name)
+	}
+	return news
 }

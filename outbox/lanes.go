@@ -19,6 +19,7 @@ type laneBoard struct {
 	taken   []bool // by lane of a class: in a worker's hands
 	held    []int  // by lane of a class: the place of the one that was handed out last
 	turn    int    // how many lanes were handed out
+	stopped bool   // nobody gets a lane
 	changed chan struct{}
 }
 
@@ -83,6 +84,9 @@ func (b *laneBoard) take(ctx context.Context) (lane int, ok bool) {
 
 // next is the lane with the earliest place among those that can be handed out; of two with the same, the higher class.
 func (b *laneBoard) next() (lane int, ok bool) {
+	if b.stopped {
+		return 0, false
+	}
 	for other := range b.dirty {
 		if !b.dirty[other] || b.taken[other%b.lanes] {
 			continue
@@ -112,6 +116,16 @@ func (b *laneBoard) outranked(lane int) bool {
 		}
 	}
 	return false
+}
+
+// stop keeps lanes back from workers that ask for one, or ends that.
+func (b *laneBoard) stop(stopped bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped != stopped {
+		b.stopped = stopped
+		b.broadcast()
+	}
 }
 
 // put gives a lane back; more says that it may still hold work.

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"mime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -62,8 +60,8 @@ func (m *Message) Outgoing() (brokers.Message, error) {
 		return out, &MalformedError{"type", "is empty: it names the event type, e.g. \"Ordering.OrderPlaced.v1\""}
 	}
 	if m.ContentType != "application/json" { // the common case needs no parsing
-		if name, _, err := mime.ParseMediaType(m.ContentType); err != nil || !strings.Contains(name, "/") {
-			return out, &MalformedError{"content_type", fmt.Sprintf("%q is not a media type such as application/json", m.ContentType)}
+		if err := CheckContentType(m.ContentType); err != nil {
+			return out, &MalformedError{"content_type", err.Error()}
 		}
 	}
 	if m.Headers != "" {

@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
@@ -30,9 +31,11 @@ type Policy struct {
 	// PollMin and PollMax bound the time between two looks at the table: the shortest follows work, and it doubles while
 	// nothing is found. Defaults 20 ms and 1 s.
 	PollMin, PollMax time.Duration
-	// OutageMin and OutageMax bound the time between two tries while the broker, or a destination, is unavailable.
-	// Defaults 250 ms and 15 s.
-	OutageMin, OutageMax time.Duration
+	// Breaker stops sending while the broker, or one of its destinations, is unavailable.
+	Breaker Breaker
+	// Rate is the most messages that this processor publishes in a second, evenly spread. Each process, and in a process each
+	// database, counts by itself. Default: 0, no limit.
+	Rate float64
 	// ShutdownTimeout is how long a publish under way may still take once the processor is told to stop. Default 20 s.
 	ShutdownTimeout time.Duration
 }
@@ -49,11 +52,28 @@ func (p Policy) WithDefaults() Policy {
 	setDefault(&p.PublishTimeout, min(brokers.DefaultPublishTimeout, p.Lease/2))
 	setDefault(&p.PollMin, 20*time.Millisecond)
 	setDefault(&p.PollMax, max(time.Second, p.PollMin))
-	setDefault(&p.OutageMin, 250*time.Millisecond)
-	setDefault(&p.OutageMax, max(15*time.Second, p.OutageMin))
+	p.Breaker = p.Breaker.withDefaults()
 	setDefault(&p.ShutdownTimeout, 20*time.Second)
 	p.Retry = p.Retry.WithDefaults()
 	return p
+}
+
+// A Breaker stops sending to a broker, or to one of its destinations, that is unavailable, and tries it out with a few messages
+// now and then. No message loses an attempt meanwhile. Zero values take the defaults.
+type Breaker struct {
+	// TripAfter is after how many publishes in a row that met an outage the breaker opens. One message that looks like an
+	// outage by itself, between others that pass, so never stops them. Default 3.
+	TripAfter int
+	// MinDelay and MaxDelay bound the time between two tries: it begins with MinDelay, doubles up to MaxDelay, and is shortened at
+	// random by up to a quarter. Defaults 250 ms and 15 s.
+	MinDelay, MaxDelay time.Duration
+}
+
+func (b Breaker) withDefaults() Breaker {
+	setDefault(&b.TripAfter, 3)
+	setDefault(&b.MinDelay, 250*time.Millisecond)
+	setDefault(&b.MaxDelay, max(15*time.Second, b.MinDelay))
+	return b
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -82,7 +102,9 @@ func (p Policy) Validate() error {
 	check(p.PublishTimeout < p.Lease, "publish_timeout (%s) must be below lease (%s): a publish must end before its rows can be claimed by others", p.PublishTimeout, p.Lease)
 	check(p.PollMin > 0, "poll.min is %s: use a positive duration", p.PollMin)
 	check(p.PollMax >= p.PollMin, "poll.max (%s) is below poll.min (%s)", p.PollMax, p.PollMin)
-	check(p.OutageMin > 0 && p.OutageMax >= p.OutageMin, "the outage delays (%s to %s) are not in order", p.OutageMin, p.OutageMax)
+	check(p.Breaker.TripAfter >= 1, "breaker.trip_after is %d: use at least 1", p.Breaker.TripAfter)
+	check(p.Breaker.MinDelay > 0 && p.Breaker.MaxDelay >= p.Breaker.MinDelay, "breaker.max_delay (%s) is below breaker.min_delay (%s)", p.Breaker.MaxDelay, p.Breaker.MinDelay)
+	check(p.Rate >= 0 && !math.IsInf(p.Rate, 0) && !math.IsNaN(p.Rate), "rate is %g: use a positive number of messages per second, or 0 for no limit", p.Rate)
 	check(p.ShutdownTimeout > 0, "shutdown_timeout is %s: use a positive duration", p.ShutdownTimeout)
 	return errors.Join(append(problems, p.Retry.Validate())...)
 }

@@ -42,12 +42,12 @@ func (l *lobby) Exchange(_ context.Context, settlement *Settlement, claim *Claim
 	return result, nil
 }
 
-func (l *lobby) Renew(context.Context, Lease) (int, error)     { return 2, nil }
-func (l *lobby) Ready(context.Context, string) ([]int, error)  { return nil, nil }
-func (l *lobby) Park(context.Context, *Claim) (int, error)     { return 0, nil }
-func (l *lobby) Lanes() int                                    { return 1 }
-func (l *lobby) Close() error                                  { return nil }
-func (l *lobby) Instances(context.Context) ([]Instance, error) { return nil, nil }
+func (l *lobby) Renew(context.Context, Lease) (int, error)        { return 2, nil }
+func (l *lobby) Ready(context.Context, string) (Readiness, error) { return Readiness{}, nil }
+func (l *lobby) Park(context.Context, *Claim) (int, error)        { return 0, nil }
+func (l *lobby) Lanes() int                                       { return 1 }
+func (l *lobby) Close() error                                     { return nil }
+func (l *lobby) Instances(context.Context) ([]Instance, error)    { return nil, nil }
 func (l *lobby) Heartbeat(ctx context.Context, now Instance) error {
 	return l.hear(ctx, &now, uuid.Nil)
 }

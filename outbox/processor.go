@@ -25,13 +25,16 @@ type Processor struct {
 	log              *slog.Logger
 
 	lanes    *laneBoard
-	gate     *gate
+	breaker  *breaker
+	streams  destinations
+	throttle *throttle // nil: no limit
+	caution  caution
 	suspects suspects
-	detours  destinations
 	wake     chan struct{}
 	counters counters
 	inHand   inHand
-	process  *solitude // shared by all processors of an engine
+	paused   atomic.Bool // as the last look found it
+	process  *solitude   // shared by all processors of an engine
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
 }
@@ -61,11 +64,11 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	policy := cfg.Policy.WithDefaults()
 	return &Processor{
 		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
-		decide: Decider{Retry: policy.Retry, OutageDelay: policy.OutageMax},
-		log:    cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
-		lanes:  newLaneBoard(cfg.Store.Lanes()),
-		gate:   newGate(policy.OutageMin, policy.OutageMax),
-		wake:   make(chan struct{}, 1), process: newSolitude(),
+		decide:  Decider{Retry: policy.Retry},
+		log:     cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
+		lanes:   newLaneBoard(cfg.Store.Lanes()),
+		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
+		wake: make(chan struct{}, 1), process: newSolitude(),
 	}, nil
 }
 
@@ -83,7 +86,8 @@ func (p *Processor) Run(ctx context.Context) error {
 		host = "unknown"
 	}
 	var group errgroup.Group
-	p.lanes.mark() // rows may wait from before
+	p.lanes.mark()     // rows may wait from before
+	p.lanes.stop(true) // until the first look: the broker may be paused
 	group.Go(func() error { p.poll(ctx); return nil })
 	for n := range min(p.policy.Workers, p.store.Lanes()) {
 		w := &worker{
@@ -125,14 +129,15 @@ func (p *Processor) Stats() Stats {
 	return Stats{
 		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
-		LeaseLost: c.leaseLost.Load(), Unavailable: p.gate.closed(),
+		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.streams.unavailable(),
+		Paused: p.paused.Load(),
 	}
 }
 
 // poll looks for lanes with ready rows: after a wake-up at once, else at an interval that follows the work.
 func (p *Processor) poll(ctx context.Context) {
 	interval, claimed := p.policy.PollMin, int64(-1)
-	timer := time.NewTimer(interval)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
@@ -141,13 +146,16 @@ func (p *Processor) poll(ctx context.Context) {
 		case <-p.wake:
 		case <-timer.C:
 		}
-		lanes, err := p.look(ctx)
+		ready, err := p.look(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		p.heard(&p.lookFailing, "look for rows to deliver", err)
-		if len(lanes) > 0 {
-			p.lanes.mark(lanes...)
+		if err == nil {
+			p.pause(ready.Paused)
+		}
+		if len(ready.Lanes) > 0 {
+			p.lanes.mark(ready.Lanes...)
 		}
 		// A row may look ready and still have to wait for one before it: only claimed rows count as work.
 		if now := p.counters.claimed.Load(); now != claimed && err == nil {
@@ -159,8 +167,19 @@ func (p *Processor) poll(ctx context.Context) {
 	}
 }
 
-// look asks which lanes hold something that is ready.
-func (p *Processor) look(ctx context.Context) ([]int, error) {
+// pause stops the workers, or lets them go on. What they have in hand is given back.
+func (p *Processor) pause(paused bool) {
+	p.lanes.stop(paused)
+	switch before := p.paused.Swap(paused); {
+	case paused && !before:
+		p.log.Info("broker paused by an operator: its messages wait until it is resumed")
+	case before && !paused:
+		p.log.Info("broker resumed")
+	}
+}
+
+// look asks which lanes hold something that is ready, or whether the broker is paused.
+func (p *Processor) look(ctx context.Context) (Readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.databaseTimeout())
 	defer cancel()
 	return p.store.Ready(ctx, p.broker)

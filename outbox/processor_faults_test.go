@@ -174,7 +174,7 @@ func TestProcessorManyMessagesOfAMissingDestination(t *testing.T) {
 			}
 			return nil
 		}}
-		r := newRig(t, path, broker, outbox.Policy{Workers: 1, BatchSize: 10, OutageMin: 100 * time.Millisecond, OutageMax: 150 * time.Millisecond})
+		r := newRig(t, path, broker, outbox.Policy{Workers: 1, BatchSize: 10, Breaker: outbox.Breaker{MinDelay: 100 * time.Millisecond, MaxDelay: 150 * time.Millisecond}})
 		t.Cleanup(func() { _ = r.db.Close() })
 		r.fill("lost", "", 150, 0, 0) // a round of tries takes 0.75 s
 		_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET stream = 'missing'")
@@ -234,10 +234,10 @@ func (s *silent) Exchange(ctx context.Context, settlement *outbox.Settlement, cl
 	return s.Store.Exchange(ctx, settlement, claim)
 }
 
-func (s *silent) Ready(ctx context.Context, broker string) ([]int, error) {
+func (s *silent) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
 	if s.hangs.Load() {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return outbox.Readiness{}, ctx.Err()
 	}
 	return s.Store.Ready(ctx, broker)
 }

@@ -75,7 +75,7 @@ func TestRetryFromTheFileToTheRow(t *testing.T) {
 databases: {default: {driver: sqlite, dsn: unused.db}}
 outbox:
   external_brokers: [b]
-  poll: {min: 1s, max: 1s}
+  poll: {min: 5s, max: 5s}
   retry: {max_attempts: 5, base_delay: 20s, multiplier: 3, max_delay: 4m, jitter: 0.2}
 brokers:
   default: {type: memory}
@@ -94,7 +94,7 @@ brokers:
 		for i, middle := range []time.Duration{20 * time.Second, time.Minute, 3 * time.Minute, longest} {
 			delays, capped := map[string]time.Duration{}, 0
 			for len(delays) < rows {
-				time.Sleep(time.Second)
+				time.Sleep(5 * time.Second)
 				delays = r.delays(i + 1)
 			}
 			sum, different := 0.0, map[time.Duration]bool{}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -25,6 +26,8 @@ type Routing struct {
 	Table string
 	// InternalBroker gets every event in its full internal form. Default: DefaultInternalBroker.
 	InternalBroker string
+	// Internal is what the rows of the internal broker have in place of what an event says.
+	Internal Overrides
 	// External brokers get the events that are marked as published, stripped of what is internal.
 	External []Route
 	// MaxPayloadBytes bounds one payload as it goes on the wire. Default: DefaultMaxPayloadBytes.
@@ -48,6 +51,8 @@ type Route struct {
 	Types []string
 	// Source is the CloudEvents source; empty = "/<context>/<aggregate>".
 	Source string
+
+	Overrides
 }
 
 // WithDefaults returns the routing with every default filled in.
@@ -77,6 +82,7 @@ func (r Routing) Validate() error {
 	if r.MaxPayloadBytes < 0 {
 		problems = append(problems, fmt.Errorf("outbox: max_payload_bytes is %d: use a positive number of bytes", r.MaxPayloadBytes))
 	}
+	problems = append(problems, r.Internal.validate(r.InternalBroker, envelope.FormatNative))
 	seen := make(map[string]bool, len(r.External))
 	for i, route := range r.External {
 		switch {
@@ -95,6 +101,7 @@ func (r Routing) Validate() error {
 		if err := (envelope.CloudEventOptions{Source: route.Source}).Validate(); err != nil {
 			problems = append(problems, fmt.Errorf("outbox: external broker %q: %w", route.Broker, err))
 		}
+		problems = append(problems, route.validate(route.Broker, route.Format))
 		for _, pattern := range route.Types {
 			if _, err := path.Match(pattern, "x"); err != nil {
 				problems = append(problems, fmt.Errorf("outbox: external broker %q has filter %q, which is not a pattern such as \"Ordering.*\"", route.Broker, pattern))
@@ -136,25 +143,23 @@ func (e *OversizeError) Error() string {
 // envelope's own.
 func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 	facts := &m.Routing
-	headers, err := headersOf(facts)
+	headers, err := headersOf(facts, nil)
 	if err != nil {
 		return rows, err
 	}
-	row := Row{
+	plain := Row{
 		MessageID: m.Metadata.Headers.ID, TargetBroker: r.InternalBroker, Stream: facts.Destination,
 		Type: m.Metadata.Headers.Type, OrderingKey: facts.OrderingKey, Priority: facts.Priority, Headers: headers,
 		AggregateType: facts.AggregateType, AggregateID: facts.AggregateID, CorrelationID: facts.CorrelationID,
 		CausationID: facts.CausationID, TenantID: facts.TenantID, AvailableAt: facts.NotBefore, ExpiresAt: facts.ExpiresAt,
 	}
+	row := plain
 	row.Payload, err = m.MarshalInternal()
 	if err != nil {
 		return rows, err
 	}
 	row.ContentType = envelope.FormatNative.ContentType()
-	if err := r.checkSize(&row); err != nil {
-		return rows, err
-	}
-	if err := r.checkTo(m); err != nil {
+	if err := errors.Join(r.Internal.apply(&row, m), r.checkSize(&row), r.checkTo(m)); err != nil {
 		return rows, err
 	}
 	rows = append(rows, row)
@@ -168,6 +173,7 @@ func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 		if !route.wants(m) {
 			continue
 		}
+		row := plain
 		row.TargetBroker = route.Broker
 		switch route.Format {
 		case envelope.FormatCloudEvents: // the source may differ from broker to broker
@@ -182,7 +188,7 @@ func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 			return rows, err
 		}
 		row.ContentType = route.Format.ContentType()
-		if err := r.checkSize(&row); err != nil {
+		if err := errors.Join(route.apply(&row, m), r.checkSize(&row)); err != nil {
 			return rows, err
 		}
 		rows = append(rows, row)
@@ -223,11 +229,15 @@ func (route *Route) wants(m *envelope.Message) bool {
 }
 
 // headersOf is the headers column: what a broker sends as flat fields beside those that have columns of their own.
-func headersOf(facts *envelope.Routing) (string, error) {
-	if facts.TraceParent == "" {
+func headersOf(facts *envelope.Routing, static map[string]string) (string, error) {
+	if facts.TraceParent == "" && len(static) == 0 {
 		return "", nil
 	}
-	headers := map[string]string{brokers.FieldTraceParent: facts.TraceParent}
+	headers := make(map[string]string, len(static)+2)
+	maps.Copy(headers, static)
+	if facts.TraceParent != "" {
+		headers[brokers.FieldTraceParent] = facts.TraceParent
+	}
 	if facts.TraceState != "" {
 		headers[brokers.FieldTraceState] = facts.TraceState
 	}

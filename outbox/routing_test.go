@@ -2,7 +2,10 @@ package outbox_test
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,8 +15,9 @@ import (
 )
 
 type (
-	placed  struct{ ID string }
-	audited struct{ ID string }
+	placed   struct{ ID string }
+	audited  struct{ ID string }
+	expiring struct{ ID string }
 )
 
 func seal(t *testing.T, data any, options ...envelope.Option) *envelope.Message {
@@ -21,6 +25,7 @@ func seal(t *testing.T, data any, options ...envelope.Option) *envelope.Message 
 	events := envelope.NewCatalog("ordering")
 	envelope.Register[placed](events, envelope.Published(), envelope.Name("Placed"))
 	envelope.Register[audited](events, envelope.Name("Audited"))
+	envelope.Register[expiring](events, envelope.Published(), envelope.TTL(time.Minute))
 	require.NoError(t, events.Err())
 	message, err := events.Seal(envelope.NewEvent(data, options...), envelope.Source{Aggregate: "Order", ID: "1", Sequence: 1}, envelope.Context{})
 	require.NoError(t, err)
@@ -95,5 +100,73 @@ func TestCheckTable(t *testing.T) {
 	}
 	for _, name := range []string{"", "a b", "a.b.c", "1a", `"x"`, "x;--", "a.", "tabel\n", string(make([]byte, 60))} {
 		require.Error(t, outbox.CheckTable(name), "%q", name)
+	}
+}
+
+func TestOverrides(t *testing.T) {
+	t.Parallel()
+	routing := outbox.Routing{
+		Internal: outbox.Overrides{Destination: "all", ContentType: "application/vnd.acme+json"},
+		External: []outbox.Route{
+			{Broker: "plain"},
+			{Broker: "topics", Overrides: outbox.Overrides{
+				Destination: "{context}.{aggregate}/{type}?{stream}", TTL: time.Hour, Attributes: map[string]string{"environment": "production", "a": `"`},
+			}},
+			{Broker: "events", Format: envelope.FormatCloudEvents, Overrides: outbox.Overrides{Destination: "e"}},
+		},
+	}.WithDefaults()
+	require.NoError(t, routing.Validate())
+
+	message := seal(t, placed{"1"})
+	rows, err := routing.AppendRows(nil, message)
+	require.NoError(t, err)
+	assert.Equal(t, "all", rows[0].Stream)
+	assert.Equal(t, "application/vnd.acme+json", rows[0].ContentType)
+	assert.Equal(t, outbox.Row{
+		MessageID: rows[1].MessageID, TargetBroker: "plain", Stream: "ordering::order", Type: "Ordering.Placed.v1", OrderingKey: "ordering::order-1",
+		Payload: rows[1].Payload, ContentType: "application/json", AggregateType: "Order", AggregateID: "1",
+	}, rows[1], "what one broker has concerns no other")
+	assert.Equal(t, "ordering.order/Ordering.Placed.v1?ordering::order", rows[2].Stream)
+	assert.Equal(t, message.Metadata.Headers.Time.Add(time.Hour), rows[2].ExpiresAt)
+	assert.JSONEq(t, `{"a":"\"","environment":"production"}`, rows[2].Headers)
+	assert.Same(t, &rows[1].Payload[0], &rows[2].Payload[0])
+	assert.Equal(t, "application/cloudevents+json", rows[3].ContentType)
+	for _, row := range rows {
+		assert.Equal(t, "ordering::order-1", row.OrderingKey, "another destination is no other key")
+	}
+
+	rows, err = routing.AppendRows(nil, seal(t, expiring{"1"}))
+	require.NoError(t, err)
+	assert.Equal(t, rows[0].ExpiresAt, rows[2].ExpiresAt, "the shorter TTL holds")
+
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[placed](events, envelope.Published())
+	message, err = events.Seal(envelope.NewEvent(placed{"1"}), envelope.Source{}, envelope.Context{TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
+	require.NoError(t, err)
+	rows, err = routing.AppendRows(nil, message)
+	require.NoError(t, err)
+	assert.Equal(t, "ordering.ordering/Ordering.placed.v1?ordering", rows[2].Stream, "an event without an aggregate")
+	assert.JSONEq(t, `{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, rows[1].Headers)
+	assert.JSONEq(t, `{"a":"\"","environment":"production","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, rows[2].Headers)
+}
+
+func TestOverridesValidate(t *testing.T) {
+	t.Parallel()
+	many := map[string]string{}
+	for i := range outbox.MaxAttributes + 1 {
+		many[strconv.Itoa(i)] = ""
+	}
+	err := outbox.Routing{
+		Internal: outbox.Overrides{Destination: "{streem}", TTL: -1, ContentType: "json", Attributes: many},
+		External: []outbox.Route{{Broker: "e", Format: envelope.FormatCloudEvents, Overrides: outbox.Overrides{
+			ContentType: "a/b", Attributes: map[string]string{"traceparent": "x", "": "x", "googtopic": "x", "long": strings.Repeat("x", 1025)},
+		}}},
+	}.Validate()
+	for _, text := range []string{
+		`broker "default": destination: {streem} is no placeholder`, `broker "default": ttl: is -1ns`, `broker "default": content_type: "json" is not a media type`,
+		`broker "default": attributes: there are 51: use at most 50`, `broker "e": content_type: does not go together with format cloudevents`,
+		`"traceparent" is a field`, "has an empty name", `"googtopic" begins with goog`, `"long" is too long`,
+	} {
+		require.ErrorContains(t, err, text)
 	}
 }

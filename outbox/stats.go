@@ -11,6 +11,12 @@ type Stats struct {
 	LeaseLost int64
 	// Unavailable is true while the broker counts as unavailable.
 	Unavailable bool
+	// Breaker of the broker as a whole.
+	Breaker BreakerState
+	// UnavailableDestinations are those whose own breaker is not closed, sorted by name.
+	UnavailableDestinations []string
+	// Paused is true while an operator has paused the broker, as far as this processor knows.
+	Paused bool
 }
 
 type counters struct {

@@ -26,9 +26,9 @@ type Store interface {
 	// Renew extends the lease of a claim from now on and returns the number of rows that still belong to it.
 	Renew(ctx context.Context, lease Lease) (int, error)
 
-	// Ready returns the lanes of a broker that have work: a row is ready to be claimed, a gate is due or done, or waiting
-	// rows fill the head of the lane. It takes no lock.
-	Ready(ctx context.Context, broker string) ([]int, error)
+	// Ready tells which lanes of a broker have work: a row is ready to be claimed, a gate is due or done, or waiting
+	// rows fill the head of the lane; or that the broker is paused. It takes no lock.
+	Ready(ctx context.Context, broker string) (Readiness, error)
 
 	// Park looks at the first rows of a lane, no more than the claim's Window, and takes out of the way of claims what has
 	// to wait there for its time: rows in backoff or scheduled for later, and with them the followers of their key. Parked
@@ -232,6 +232,7 @@ type FullStore interface {
 	Purger
 	Inspector
 	Operator
+	Pauser
 	Registry
 	Schema
 	Diagnoser

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -9,6 +10,7 @@ import (
 // meets one again and again, while others get through in between, makes it itself: it resets the connection, say, or
 // takes longer than any timeout. Were it spared like the others, it would stand at the head of every probe for ever.
 type suspects struct {
+	count  atomic.Int64 // of seen: as a rule there are none, and that costs no lock to know
 	mu     sync.Mutex
 	seen   map[int64]time.Time // row id -> when it met an outage first; the zero time = guilty without more evidence
 	passed time.Time           // when the last call began in which a message got through
@@ -25,7 +27,7 @@ func (s *suspects) accuse(id int64) (guilty bool) {
 	since, known := s.seen[id]
 	if known && s.passed.After(since) {
 		if !since.IsZero() {
-			delete(s.seen, id)
+			s.forget(id)
 		}
 		return true
 	}
@@ -42,27 +44,45 @@ func (s *suspects) convict(id int64) {
 	s.note(id, time.Time{})
 }
 
-func (s *suspects) note(id int64, at time.Time) {
-	if s.seen == nil || len(s.seen) >= maxSuspects {
-		s.seen = make(map[int64]time.Time)
-	}
-	s.seen[id] = at
-}
-
 // suspected reports whether the message of a row has met an outage before.
 func (s *suspects) suspected(id int64) bool {
+	if s.count.Load() == 0 {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.seen[id]
 	return ok
 }
 
-// clear forgets a message that got through, in a call that began at this time.
-func (s *suspects) clear(id int64, began time.Time) {
+// pass notes that messages got through in a call that began at this time.
+func (s *suspects) pass(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.seen, id)
 	if began.After(s.passed) {
 		s.passed = began
 	}
+}
+
+// clear forgets a message that got through.
+func (s *suspects) clear(id int64) {
+	if s.count.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(id)
+}
+
+func (s *suspects) note(id int64, at time.Time) {
+	if s.seen == nil || len(s.seen) >= maxSuspects {
+		s.seen = make(map[int64]time.Time)
+	}
+	s.seen[id] = at
+	s.count.Store(int64(len(s.seen)))
+}
+
+func (s *suspects) forget(id int64) {
+	delete(s.seen, id)
+	s.count.Store(int64(len(s.seen)))
 }

@@ -19,10 +19,10 @@ func TestSuspects(t *testing.T) {
 		assert.True(t, s.suspected(1))
 		time.Sleep(time.Second)
 		assert.False(t, s.accuse(1), "nothing has got through since")
-		s.clear(2, early)
+		s.pass(early)
 		assert.False(t, s.accuse(1), "sent before the outage")
-		s.clear(3, time.Now())
-		s.clear(2, early)
+		s.pass(time.Now())
+		s.pass(early)
 		assert.True(t, s.accuse(1))
 		assert.False(t, s.suspected(1))
 		assert.False(t, s.accuse(1), "it begins anew")
@@ -30,7 +30,7 @@ func TestSuspects(t *testing.T) {
 		s.convict(1)
 		assert.True(t, s.accuse(1))
 		assert.True(t, s.accuse(1))
-		s.clear(1, time.Now())
+		s.clear(1)
 		assert.False(t, s.accuse(1))
 
 		for id := range int64(3 * maxSuspects) {

@@ -51,13 +51,13 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		if n > 0 && w.lanes.outranked(lane) {
 			break
 		}
-		var open bool
-		if w.pass, open = w.gate.stay(); settlement != nil && (!open || w.wanted()) { // rows must not stay leased while nobody sends them
+		if settlement != nil && !w.stay() { // outcomes must not wait to be written
 			_, _ = w.exchange(settling, settlement, nil)
 			settlement = nil
 			w.inHand.hold(w.name, w.broker, nothing, time.Time{})
 		}
-		if settlement == nil && w.enter(ctx) != nil || ctx.Err() != nil { // shutting down
+		if settlement == nil && w.enter(ctx) != nil || ctx.Err() != nil || w.paused.Load() { // shutting down, or paused
+			w.pass.end(errNoOutcome)
 			break
 		}
 		claim := w.claim(lane)
@@ -85,10 +85,22 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 	return true
 }
 
+// stay asks, with outcomes in hand, whether the next rows may be claimed without waiting.
+func (w *worker) stay() (ok bool) {
+	if w.wanted() || w.throttle.exhausted() {
+		return false
+	}
+	w.pass, ok = w.breaker.try()
+	return ok
+}
+
 // enter waits, with nothing in hand, until rows may be claimed.
 func (w *worker) enter(ctx context.Context) (err error) {
 	w.leave()
-	if w.pass, err = w.gate.enter(ctx); err != nil {
+	if err = w.throttle.wait(ctx); err != nil {
+		return err
+	}
+	if w.pass, err = w.breaker.enter(ctx); err != nil {
 		return err
 	}
 	return w.join(ctx)
@@ -120,7 +132,7 @@ func (w *worker) next(ctx, settling context.Context, settlement *Settlement, cla
 // nothing ends a claim that took nothing, and says what follows it: another one at once, or none for now.
 func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Claim, err error) (again, more bool) {
 	w.rejoin()
-	w.gate.leave(w.pass)
+	w.pass.end(errNoOutcome)
 	switch {
 	case err != nil:
 		return false, false // the poller finds the lane again when the database answers
@@ -135,7 +147,7 @@ func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Cla
 
 func (w *worker) claim(lane int) *Claim {
 	claim := &Claim{
-		Broker: w.broker, Lane: lane, Limit: w.policy.BatchSize, Window: w.window, Lease: w.policy.Lease, Worker: w.name,
+		Broker: w.broker, Lane: lane, Limit: w.throttle.allows(w.policy.BatchSize), Window: w.window, Lease: w.policy.Lease, Worker: w.name,
 		Unordered: w.policy.Unordered, Wake: w.gated, Shared: true,
 	}
 	if w.pass.probe {

@@ -67,7 +67,7 @@ func rootCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(demoCommand(), migrateCommand(), validateCommand(), relayCommand(), statusCommand())
+	root.AddCommand(demoCommand(), migrateCommand(), validateCommand(), relayCommand(), statusCommand(), brokerCommand())
 	return root
 }
 

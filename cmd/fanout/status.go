@@ -29,8 +29,17 @@ type brokerStatus struct {
 	Counts               map[outbox.Status]int64 `json:"counts"`
 	OldestPendingSeconds float64                 `json:"oldest_pending_seconds"`
 	LastError            string                  `json:"last_error,omitempty"`
+	// Paused is set while an operator has paused the broker.
+	Paused *pauseStatus `json:"paused,omitempty"`
 	// Unknown is true for rows of a broker that the configuration does not have: nobody delivers them.
 	Unknown bool `json:"unknown,omitempty"`
+}
+
+// pauseStatus is why nothing is delivered to a broker.
+type pauseStatus struct {
+	Since  time.Time `json:"since"`
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 func statusCommand() *cobra.Command {
@@ -72,32 +81,41 @@ func collect(ctx context.Context, cfg *config.Config) (map[string]databaseStatus
 	result := make(map[string]databaseStatus, len(cfg.Databases))
 	var problems []error
 	for name := range cfg.Databases {
-		counts, err := counts(ctx, cfg, name)
+		counts, pauses, err := ask(ctx, cfg, name)
 		if err != nil {
 			problems = append(problems, err)
 			result[name] = databaseStatus{Status: "error", Error: err.Error()}
 			continue
 		}
-		result[name] = summarise(cfg, counts)
+		result[name] = summarise(cfg, counts, pauses)
 	}
 	return result, errors.Join(problems...)
 }
 
-func counts(ctx context.Context, cfg *config.Config, name string) ([]outbox.BrokerCounts, error) {
+func ask(ctx context.Context, cfg *config.Config, name string) ([]outbox.BrokerCounts, []outbox.Pause, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	store, err := fanout.OpenStore(ctx, cfg, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer store.Close()
-	return store.Counts(ctx)
+	counts, err := store.Counts(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	pauses, err := store.Pauses(ctx)
+	return counts, pauses, err
 }
 
-func summarise(cfg *config.Config, counts []outbox.BrokerCounts) databaseStatus {
-	tally := outbox.Tally{}
+func summarise(cfg *config.Config, counts []outbox.BrokerCounts, pauses []outbox.Pause) databaseStatus {
+	tally, paused := outbox.Tally{}, map[string]*pauseStatus{}
+	for _, p := range pauses {
+		tally.Add(p.Broker, outbox.StatusPending, 0, 0) // a broker without rows is shown, too
+		paused[p.Broker] = &pauseStatus{Since: p.Since, By: p.By, Reason: p.Reason}
+	}
 	for _, broker := range cfg.BrokerNames() {
-		tally.Add(broker, outbox.StatusPending, 0, 0) // a broker without rows is shown, too
+		tally.Add(broker, outbox.StatusPending, 0, 0)
 	}
 	status := databaseStatus{Status: "ok", Counts: map[outbox.Status]int64{}, Brokers: map[string]brokerStatus{}}
 	for _, s := range outbox.Statuses() {
@@ -108,7 +126,7 @@ func summarise(cfg *config.Config, counts []outbox.BrokerCounts) databaseStatus 
 			status.Counts[s] += n
 		}
 		status.Brokers[entry.Broker] = brokerStatus{
-			Counts: entry.Counts, OldestPendingSeconds: entry.OldestPending.Seconds(), LastError: entry.LastError,
+			Counts: entry.Counts, OldestPendingSeconds: entry.OldestPending.Seconds(), LastError: entry.LastError, Paused: paused[entry.Broker],
 			Unknown: !slices.Contains(cfg.BrokerNames(), entry.Broker),
 		}
 	}
@@ -134,6 +152,9 @@ func printTable(cmd *cobra.Command, status map[string]databaseStatus) error {
 			label := broker
 			if b.Unknown {
 				label += " (not configured!)"
+			}
+			if b.Paused != nil {
+				label += " (paused)"
 			}
 			_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", name, label, b.Counts[outbox.StatusPending], b.Counts[outbox.StatusProcessing],
 				b.Counts[outbox.StatusFailed], b.Counts[outbox.StatusPublished], b.Counts[outbox.StatusAbandoned],

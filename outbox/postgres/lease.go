@@ -25,7 +25,7 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 }
 
 // Ready implements outbox.Store.
-func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
+func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
 	var lanes []int
 	began := time.Now()
 	floors, reopened, full := s.water.floors(broker, began)
@@ -38,12 +38,13 @@ func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("postgres: look for ready rows in %s: %w", s.table, err)
+		return outbox.Readiness{}, fmt.Errorf("postgres: look for ready rows in %s: %w", s.table, err)
 	}
-	if full {
+	ready := outbox.NewReadiness(lanes)
+	if full && !ready.Paused { // of a broker that is paused nothing was looked at
 		s.water.looked(broker, lanes, began, time.Now())
 	}
-	return lanes, nil
+	return ready, nil
 }
 
 // affected runs a batch in one round trip and returns the number of rows that one of its statements has changed.

@@ -127,7 +127,7 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	require.Equal(t, 1, n)
 	ready, err := d.store.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	assert.Equal(t, []int{d.lane}, ready)
+	assert.Equal(t, []int{d.lane}, ready.Lanes)
 	d.insert(1)
 	assert.Equal(t, []int64{1, 12}, d.deliver(false))
 	d.rise(false, true)
@@ -160,7 +160,7 @@ func TestLowWaterFullLook(t *testing.T) {
 	look := func() []int {
 		ready, err := d.store.Ready(t.Context(), "b")
 		require.NoError(t, err)
-		return ready
+		return ready.Lanes
 	}
 	assert.Empty(t, look())
 	d.exec("UPDATE tide SET status = 'pending', published_at = NULL, finished_at = NULL WHERE id = 1")

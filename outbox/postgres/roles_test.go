@@ -59,9 +59,9 @@ func TestRoles(t *testing.T) {
 
 	relay := openStore(t, with(t, dsn, "role", relayRole(t, owner)), "outbox_messages")
 	require.NoError(t, relay.Check(t.Context()))
-	lanes, err := relay.Ready(t.Context(), "b")
+	ready, err := relay.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	claim := &outbox.Claim{Broker: "b", Lane: lanes[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}
+	claim := &outbox.Claim{Broker: "b", Lane: ready.Lanes[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}
 	claimed, err := relay.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, claimed.Batch.Messages, 1)

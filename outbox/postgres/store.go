@@ -47,6 +47,7 @@ type statements struct {
 	moveGates, bringBack, openGates, giveUp            string
 	releaseKey, parkedKeys                             string
 	heartbeat, leave, forgetInstances, instances       string
+	pause, resume, pauses                              string
 }
 
 // Config of a store.
@@ -120,6 +121,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
 		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
+		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
 	} {
 		*text = readSQL(name, table)
 	}

@@ -83,9 +83,9 @@ func TestDeadlock(t *testing.T) {
 		_, err := store.pool.Exec(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}
-	lanes, err := store.Ready(t.Context(), "b")
+	ready, err := store.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	claim := &outbox.Claim{Broker: "b", Lane: lanes[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"}
+	claim := &outbox.Claim{Broker: "b", Lane: ready.Lanes[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"}
 	result, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, result.Batch.Messages, 1)

@@ -49,7 +49,7 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 }
 
 // Ready implements outbox.Store.
-func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
+func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
 	var lanes []int
 	err := s.read(ctx, func(rows *sql.Rows) error {
 		var lane int
@@ -58,7 +58,7 @@ func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
 		return err
 	}, s.sql.ready, sql.Named("broker", broker), sql.Named("now", s.micros()))
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: look for ready rows in %s: %w", s.table, err)
+		return outbox.Readiness{}, fmt.Errorf("sqlite: look for ready rows in %s: %w", s.table, err)
 	}
-	return lanes, nil
+	return outbox.NewReadiness(lanes), nil
 }

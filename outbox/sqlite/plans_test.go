@@ -174,9 +174,9 @@ func TestIdleGatesTakeNoLock(t *testing.T) {
 		claim.Wake = false // and later, when the gate is due
 		now = now.Add(2 * time.Hour)
 	}
-	lanes, err := store.Ready(t.Context(), "b")
+	ready, err := store.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	assert.Equal(t, []int{0}, lanes)
+	assert.Equal(t, []int{0}, ready.Lanes)
 	release()
 	claim.Wake, claim.Unordered = true, false
 	result, err = store.Exchange(t.Context(), nil, claim)

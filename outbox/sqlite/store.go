@@ -43,6 +43,7 @@ type statements struct {
 	find, findRows, findIDs, pick, turnBackGates, bringBack                 string
 	openGates, giveUp, releaseKey, parkedKeys                               string
 	heartbeat, leave, forgetInstances, instances                            string
+	pause, resume, pauses                                                   string
 	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
 	facts, diagnose                                                         string
 }
@@ -76,6 +77,7 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"turn_back_gates": &s.sql.turnBackGates, "bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
 		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
+		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
 		"purge": &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,

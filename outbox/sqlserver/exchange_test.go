@@ -290,7 +290,7 @@ func TestReady(t *testing.T) {
 	))
 	got, err := store.Ready(t.Context(), "partner")
 	require.NoError(t, err)
-	assert.Equal(t, []int{0, 3}, got)
+	assert.Equal(t, outbox.Readiness{Lanes: []int{0, 3}}, got)
 	_, err = store.Ready(t.Context(), "partner")
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }

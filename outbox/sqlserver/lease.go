@@ -31,7 +31,7 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 }
 
 // Ready implements outbox.Store.
-func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
+func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
 	var lanes []int
 	err := retry(func() error {
 		lanes = nil
@@ -45,7 +45,7 @@ func (s *Store) Ready(ctx context.Context, broker string) ([]int, error) {
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("sqlserver: look for ready rows in %s: %w", s.table, explain(err))
+		return outbox.Readiness{}, fmt.Errorf("sqlserver: look for ready rows in %s: %w", s.table, explain(err))
 	}
-	return lanes, nil
+	return outbox.NewReadiness(lanes), nil
 }

@@ -82,9 +82,10 @@ func testRenewLate(t *table) {
 
 func (t *table) ready() []int {
 	t.Helper()
-	lanes, err := t.Store.Ready(t.Context(), broker)
+	ready, err := t.Store.Ready(t.Context(), broker)
 	require.NoError(t, err)
-	return lanes
+	assert.False(t, ready.Paused)
+	return ready.Lanes
 }
 
 func testReady(t *table) {
@@ -128,7 +129,7 @@ func testReadyBroker(t *table) {
 	row.TargetBroker = "another"
 	t.insert(row)
 	assert.Empty(t, t.ready())
-	lanes, err := t.Store.Ready(t.Context(), "another")
+	ready, err := t.Store.Ready(t.Context(), "another")
 	require.NoError(t, err)
-	assert.Len(t, lanes, 1)
+	assert.Len(t, ready.Lanes, 1)
 }

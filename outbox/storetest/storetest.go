@@ -53,6 +53,7 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Race", raceTests},
 		{"Purge", purgeTests},
 		{"Operate", operateTests},
+		{"Pause", pauseTests},
 		{"Registry", registryTests},
 		{"Counts", countsTests},
 		{"Schema", schemaTests},

@@ -89,6 +89,15 @@ CREATE TABLE {{table}}_lanes (
 CREATE INDEX {{name}}_published ON {{table}} (target_broker, published_at) WHERE published_at IS NOT NULL;
 CREATE INDEX {{name}}_abandoned ON {{table}} (target_broker, finished_at) WHERE finished_at IS NOT NULL AND published_at IS NULL;
 
+-- Brokers to which nothing is delivered until somebody takes the row away.
+CREATE TABLE {{table}}_pauses (
+    target_broker text        NOT NULL,
+    since         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    paused_by     text        NOT NULL DEFAULT '',
+    reason        text        NOT NULL DEFAULT '',
+    CONSTRAINT {{name}}_pauses_pkey PRIMARY KEY (target_broker)
+);
+
 -- The processes that run a relay on this table, and what they work on.
 CREATE TABLE {{table}}_instances (
     instance_id uuid        NOT NULL,                      -- made anew at each start

@@ -1,12 +1,18 @@
--- Which lanes have work? $1 broker, $2 per lane: id below which nothing is open, $3 as of which count of reopenings
+-- Which lanes have work? Lane -1 alone says that the broker is paused. $1 broker, $2 per lane: id below which nothing is open, $3 as of which count of reopenings
 -- Plan: per lane, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_waiting_wake.
+WITH broker AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM {{table}}_pauses WHERE target_broker = $1) AS paused
+)
+SELECT -1 AS lane FROM broker WHERE paused
+ UNION ALL
 SELECT known.lane
   FROM (SELECT lane
              , CASE WHEN coalesce((SELECT reopened FROM {{table}}_lanes WHERE target_broker = $1 AND lane = n.lane % 4), 0) = ($3::bigint[])[lane + 1]
                     THEN ($2::bigint[])[lane + 1] ELSE -9223372036854775808 END AS floor
           FROM generate_series(0, 11) AS n (lane)
         OFFSET 0) AS known
- WHERE EXISTS (SELECT
+ WHERE NOT (SELECT paused FROM broker)
+   AND (EXISTS (SELECT
                  FROM (SELECT locked_until, available_at
                          FROM {{table}} AS m
                         WHERE m.target_broker = $1 AND m.lane = known.lane AND m.finished_at IS NULL AND NOT m.parked AND m.id >= known.floor
@@ -31,5 +37,5 @@ SELECT known.lane
                         ORDER BY w.target_broker, w.lane, w.wake_at
                         LIMIT 500) AS gate
                  LEFT JOIN {{table}} AS m ON m.message_id = gate.gate_message_id AND m.target_broker = $1
-                WHERE m.message_id IS NULL OR m.finished_at IS NOT NULL)
+                WHERE m.message_id IS NULL OR m.finished_at IS NOT NULL))
  ORDER BY lane

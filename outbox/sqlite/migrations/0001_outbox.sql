@@ -68,6 +68,14 @@ CREATE INDEX {{name}}_waiting_wake ON {{name}}_waiting (target_broker, lane, wak
 -- Purge and the history of a broker.
 CREATE INDEX {{name}}_finished ON {{name}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
 
+-- Brokers to which nothing is delivered until somebody takes the row away.
+CREATE TABLE {{table}}_pauses (
+    target_broker TEXT    NOT NULL PRIMARY KEY,
+    since         INTEGER NOT NULL,
+    paused_by     TEXT    NOT NULL DEFAULT '',
+    reason        TEXT    NOT NULL DEFAULT ''
+);
+
 -- The processes that run a relay on this table, and what they work on.
 CREATE TABLE {{table}}_instances (
     instance_id TEXT    NOT NULL PRIMARY KEY,        -- made anew at each start

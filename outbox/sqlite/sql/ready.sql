@@ -1,8 +1,14 @@
--- Which lanes have work? Named parameters: broker, now.
+-- Which lanes have work? Lane -1 alone says that the broker is paused. Named parameters: broker, now.
 -- Plan: per lane, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_waiting_wake.
+WITH broker AS MATERIALIZED (
+    SELECT EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = :broker) AS paused
+)
+SELECT -1 AS value FROM broker WHERE paused
+ UNION ALL
 SELECT value
   FROM json_each('[0, 1, 2]') AS lane
- WHERE EXISTS (SELECT 1
+ WHERE NOT (SELECT paused FROM broker)
+   AND (EXISTS (SELECT 1
                  FROM (SELECT locked_until, available_at
                          FROM {{table}} AS m INDEXED BY {{name}}_open
                         WHERE m.target_broker = :broker AND m.lane = lane.value AND m.finished_at IS NULL AND m.parked = 0
@@ -26,5 +32,5 @@ SELECT value
                         ORDER BY gate_id
                         LIMIT 500) AS gate
                  LEFT JOIN {{table}} AS m ON m.id = gate.gate_id
-                WHERE m.id IS NULL OR m.finished_at IS NOT NULL)
+                WHERE m.id IS NULL OR m.finished_at IS NOT NULL))
  ORDER BY value

@@ -106,6 +106,15 @@ ALTER TABLE {{table}}_waiting SET (LOCK_ESCALATION = DISABLE);
 CREATE UNIQUE INDEX {{name}}_waiting_key ON {{table}}_waiting (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
 CREATE INDEX {{name}}_waiting_wake ON {{table}}_waiting (target_broker, lane, wake_at);
 
+-- Brokers to which nothing is delivered until somebody takes the row away.
+CREATE TABLE {{table}}_pauses (
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    since         datetime2(6)  NOT NULL CONSTRAINT {{name}}_pauses_default_since DEFAULT SYSUTCDATETIME(),
+    paused_by     nvarchar(max) NOT NULL CONSTRAINT {{name}}_pauses_default_paused_by DEFAULT N'',
+    reason        nvarchar(max) NOT NULL CONSTRAINT {{name}}_pauses_default_reason DEFAULT N'',
+    CONSTRAINT {{name}}_pauses_pkey PRIMARY KEY CLUSTERED (target_broker)
+);
+
 -- The processes that run a relay on this table, and what they work on.
 CREATE TABLE {{table}}_instances (
     instance_id uniqueidentifier NOT NULL, -- made anew at each start

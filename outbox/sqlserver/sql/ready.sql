@@ -1,7 +1,10 @@
--- Which lanes have work? @broker
+-- Which lanes have work? Lane -1 alone says that the broker is paused. @broker
 -- It waits for nobody: rows that somebody is writing are passed over, and gates are read dirty. The next look finds them.
 -- Plan: per lane, one range scan of {{name}}_open that stops at the first ready row; a few seeks of {{name}}_waiting_wake.
 SET @now = SYSUTCDATETIME();
+IF EXISTS (SELECT 1 FROM {{table}}_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE target_broker = @broker)
+    SELECT -1 AS fanout_lane;
+ELSE
 SELECT lanes.lane AS fanout_lane
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
  WHERE EXISTS (SELECT 1

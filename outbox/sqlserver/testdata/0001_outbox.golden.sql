@@ -106,6 +106,15 @@ ALTER TABLE app.outbox_waiting SET (LOCK_ESCALATION = DISABLE);
 CREATE UNIQUE INDEX outbox_waiting_key ON app.outbox_waiting (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
 CREATE INDEX outbox_waiting_wake ON app.outbox_waiting (target_broker, lane, wake_at);
 
+-- Brokers to which nothing is delivered until somebody takes the row away.
+CREATE TABLE app.outbox_pauses (
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    since         datetime2(6)  NOT NULL CONSTRAINT outbox_pauses_default_since DEFAULT SYSUTCDATETIME(),
+    paused_by     nvarchar(max) NOT NULL CONSTRAINT outbox_pauses_default_paused_by DEFAULT N'',
+    reason        nvarchar(max) NOT NULL CONSTRAINT outbox_pauses_default_reason DEFAULT N'',
+    CONSTRAINT outbox_pauses_pkey PRIMARY KEY CLUSTERED (target_broker)
+);
+
 -- The processes that run a relay on this table, and what they work on.
 CREATE TABLE app.outbox_instances (
     instance_id uniqueidentifier NOT NULL, -- made anew at each start

@@ -648,6 +648,27 @@ SELECT TOP (@limit) target_broker AS fanout_parked_key
  WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'abandoned' AND wake_at = '9999-12-31'
  ORDER BY since, gate_id;
 
+-- pause
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+INSERT INTO app.outbox_pauses (target_broker, paused_by, reason)
+SELECT @broker, @by, @reason
+ WHERE NOT EXISTS (SELECT 1 FROM app.outbox_pauses WITH (UPDLOCK, HOLDLOCK, ROWLOCK) WHERE target_broker = @broker);
+SELECT @@ROWCOUNT AS fanout_paused;
+
+-- pauses
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT target_broker AS fanout_pause, since, paused_by, reason
+  FROM app.outbox_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK)
+ ORDER BY target_broker;
+
 -- purge abandoned
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -693,6 +714,9 @@ SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 SET @now = SYSUTCDATETIME();
+IF EXISTS (SELECT 1 FROM app.outbox_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE target_broker = @broker)
+    SELECT -1 AS fanout_lane;
+ELSE
 SELECT lanes.lane AS fanout_lane
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
  WHERE EXISTS (SELECT 1
@@ -819,6 +843,15 @@ SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS fanout_updateability;
+
+-- resume
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DELETE FROM app.outbox_pauses WITH (ROWLOCK) WHERE target_broker = @broker;
+SELECT @@ROWCOUNT AS fanout_resumed;
 
 -- rights
 SET NOCOUNT ON;

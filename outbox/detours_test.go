@@ -10,10 +10,10 @@ import (
 )
 
 // The messages of a destination that is unavailable come back one after the other, and no later than after an hour.
-func TestDestinations(t *testing.T) {
+func TestDetours(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d destinations
+		var d detours
 		delay := func(name string) time.Duration { return d.delay(name, time.Minute, time.Second) }
 		assert.Equal(t, time.Minute, delay("a"))
 		assert.Equal(t, time.Minute+spread*time.Second, delay("a"))

@@ -1,0 +1,183 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// BreakerState says whether messages are sent.
+type BreakerState string
+
+// The states of a breaker.
+const (
+	BreakerClosed   BreakerState = "closed"    // all are
+	BreakerOpen     BreakerState = "open"      // none is
+	BreakerHalfOpen BreakerState = "half-open" // a few are, to try
+)
+
+// breaker is the circuit breaker of one scope: of a broker as a whole, or of one of its destinations. When it opens and closes,
+// that one worker at a time tries, and that what began before an outage says nothing about its end, is gobreaker's; how long to
+// wait, and the waiting, is ours.
+type breaker struct {
+	policy  Breaker
+	machine *gobreaker.TwoStepCircuitBreaker[struct{}] // never called with mu held
+
+	mu       sync.Mutex
+	openings int       // without a success in between
+	until    time.Time // nobody tries before
+	open     bool      // or half-open
+	news     bool      // it opened or closed, and nobody has said so yet
+	changed  chan struct{}
+}
+
+var (
+	errOutage    = errors.New("outbox: unavailable")
+	errNoOutcome = errors.New("outbox: nothing was tried")
+)
+
+func newBreaker(policy Breaker) *breaker {
+	b := &breaker{policy: policy, changed: make(chan struct{})}
+	b.machine = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:   1,
+		Timeout:       1, // at once: until says when
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(policy.TripAfter) },
+		IsExcluded:    func(err error) bool { return errors.Is(err, errNoOutcome) },
+		OnStateChange: b.turn,
+	})
+	return b
+}
+
+// turn follows the machine, which holds its lock.
+func (b *breaker) turn(_ string, from, to gobreaker.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch to {
+	case gobreaker.StateOpen:
+		delay := b.delay()
+		b.openings++
+		b.open, b.until = true, time.Now().Add(delay-time.Duration(rand.Int64N(int64(delay)/4+1)))
+		b.news = b.news || from == gobreaker.StateClosed
+	case gobreaker.StateClosed:
+		b.openings, b.open, b.until, b.news = 0, false, time.Time{}, true
+	case gobreaker.StateHalfOpen:
+	}
+	b.broadcast()
+}
+
+// delay is how long the next opening lasts.
+func (b *breaker) delay() time.Duration {
+	if b.openings >= 40 || b.policy.MinDelay > b.policy.MaxDelay>>b.openings {
+		return b.policy.MaxDelay
+	}
+	return b.policy.MinDelay << b.openings
+}
+
+// A pass allows one try. Its zero value is one that nobody waits for the outcome of.
+type pass struct {
+	breaker *breaker
+	done    func(error)
+	// probe is true where the breaker is half-open: send a few messages only.
+	probe bool
+}
+
+// try asks for a pass without waiting.
+func (b *breaker) try() (p pass, ok bool) {
+	b.mu.Lock()
+	early, open := time.Now().Before(b.until), b.open
+	b.mu.Unlock()
+	if early {
+		return pass{}, false
+	}
+	done, err := b.machine.Allow()
+	if err != nil {
+		return pass{}, false
+	}
+	return pass{breaker: b, done: done, probe: open}, true
+}
+
+// enter waits for a pass. Its end must be told. The error is that of ctx.
+func (b *breaker) enter(ctx context.Context) (pass, error) {
+	for {
+		b.mu.Lock()
+		wait, changed := time.Until(b.until), b.changed
+		b.mu.Unlock()
+		if err := ctx.Err(); err != nil {
+			return pass{}, err
+		}
+		if wait <= 0 {
+			if p, ok := b.try(); ok {
+				return p, nil
+			}
+			wait = b.policy.MaxDelay // somebody is trying; its answer wakes us
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// end tells how a try ended: nil, errOutage or errNoOutcome. It returns true when the breaker has opened or closed by that.
+// Ending a pass twice does nothing.
+func (p *pass) end(outcome error) (news bool) {
+	if p.done == nil {
+		return false
+	}
+	p.done(outcome)
+	p.done = nil
+	b := p.breaker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	news, b.news = b.news, false
+	b.broadcast()
+	return news
+}
+
+// closed reports whether messages are sent without restraint.
+func (b *breaker) closed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.open
+}
+
+func (b *breaker) state() BreakerState {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !b.open:
+		return BreakerClosed
+	case time.Now().Before(b.until):
+		return BreakerOpen
+	default:
+		return BreakerHalfOpen
+	}
+}
+
+// pause is how long messages wait that cannot be sent now: until the next try, and some of them a little longer, so that they do
+// not all come back for it.
+func (b *breaker) pause() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wait := max(time.Until(b.until), b.policy.MinDelay)
+	return wait + time.Duration(rand.Int64N(int64(wait)/4+1))
+}
+
+// setAside is how long a message waits that may be to blame for an outage: longer than the next try, which so uses others.
+func (b *breaker) setAside() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return 2 * b.delay()
+}
+
+func (b *breaker) broadcast() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}

@@ -1,0 +1,213 @@
+package outbox
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// outage trips a breaker.
+func outage(t *testing.T, b *breaker) {
+	t.Helper()
+	for b.closed() {
+		p, err := b.enter(t.Context())
+		require.NoError(t, err)
+		p.end(errOutage)
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(Breaker{TripAfter: 2, MinDelay: time.Second, MaxDelay: 8 * time.Second})
+		enter := func() pass {
+			p, err := b.enter(t.Context())
+			require.NoError(t, err)
+			return p
+		}
+		late := enter() // under way until much later
+		p := enter()
+		assert.False(t, p.probe)
+		assert.False(t, p.end(errOutage), "one alone does not trip it")
+		assert.Equal(t, BreakerClosed, b.state())
+		p = enter()
+		assert.False(t, p.end(nil))
+		p = enter()
+		assert.False(t, p.end(errOutage), "a success came in between")
+		p = enter()
+		assert.False(t, p.end(errNoOutcome))
+		p = enter()
+		assert.True(t, p.end(errOutage), "the outage is news")
+		assert.False(t, p.end(errOutage), "a pass ends once")
+		assert.Equal(t, BreakerOpen, b.state())
+
+		assert.False(t, late.end(nil))
+		assert.False(t, b.closed(), "what began before the outage says nothing about its end")
+
+		// Delays double, one worker at a time tries, and a failure is no news.
+		for _, want := range []time.Duration{1, 2, 4, 8, 8} {
+			began := time.Now()
+			_, ok := b.try()
+			assert.False(t, ok)
+			p := enter()
+			assert.True(t, p.probe)
+			assert.Equal(t, BreakerHalfOpen, b.state())
+			assert.LessOrEqual(t, time.Since(began), want*time.Second)
+			assert.GreaterOrEqual(t, time.Since(began), want*time.Second*3/4-time.Nanosecond)
+			_, ok = b.try()
+			assert.False(t, ok, "one at a time")
+			assert.Equal(t, min(2*want, 8)*time.Second*2, b.setAside()/min(want, 1), "longer than the next try takes to come")
+			assert.False(t, p.end(errOutage))
+		}
+
+		// Somebody who had nothing to try with lets the next one try.
+		p = enter()
+		next := make(chan pass)
+		go func() { next <- enter() }()
+		synctest.Wait()
+		select {
+		case <-next:
+			t.Error("a second worker tries while the first does")
+		default:
+		}
+		assert.False(t, p.end(errNoOutcome))
+		p = <-next
+		assert.True(t, p.probe)
+
+		// A success opens it for all who wait, and the delays begin anew.
+		go func() { next <- enter() }()
+		synctest.Wait()
+		assert.True(t, p.end(nil), "that it works again is news")
+		p = <-next
+		assert.False(t, p.probe)
+		p.end(nil)
+		outage(t, b)
+		began := time.Now()
+		p = enter()
+		assert.LessOrEqual(t, time.Since(began), time.Second)
+		p.end(nil)
+		assert.Equal(t, BreakerClosed, b.state())
+	})
+}
+
+func TestBreakerIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(Breaker{}.withDefaults())
+		ctx, cancel := context.WithCancel(t.Context())
+		outage(t, b)
+		done := make(chan error)
+		go func() { _, err := b.enter(ctx); done <- err }()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+		_, err := b.enter(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+// Of many workers one at a time tries, however they come and go.
+func TestBreakerBoundsProbes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(Breaker{}.withDefaults())
+		outage(t, b)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var (
+			all           sync.WaitGroup
+			mu            sync.Mutex
+			trying, tries int
+		)
+		for n := range 16 {
+			all.Go(func() {
+				for {
+					p, err := b.enter(ctx)
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					trying++
+					tries++
+					assert.Equal(t, 1, trying)
+					mu.Unlock()
+					time.Sleep(time.Duration(n) * 10 * time.Millisecond)
+					mu.Lock()
+					trying--
+					mu.Unlock()
+					p.end([]error{errOutage, errNoOutcome}[n%2])
+				}
+			})
+		}
+		all.Wait()
+		assert.Greater(t, tries, int(time.Hour/(15*time.Second)))
+	})
+}
+
+func TestBreakerDelayNeverOverflows(t *testing.T) {
+	t.Parallel()
+	b := newBreaker(Breaker{TripAfter: 1, MinDelay: time.Nanosecond, MaxDelay: 1 << 62})
+	for b.openings = range 200 {
+		assert.Positive(t, b.delay(), b.openings)
+		assert.LessOrEqual(t, b.delay(), b.policy.MaxDelay)
+	}
+}
+
+func TestDestinations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &destinations{policy: Breaker{TripAfter: 2, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
+		c := d.call("a")
+		for range 1000 {
+			assert.True(t, c.admit())
+		}
+		c.reached = true
+		assert.False(t, c.end())
+		assert.Empty(t, d.breakers, "most destinations never need one")
+
+		c = d.call("a")
+		assert.False(t, c.fail(), "the first time it might be chance")
+		assert.False(t, c.admit(), "but in this batch it gets no more")
+		assert.False(t, c.fail())
+		assert.GreaterOrEqual(t, c.detour(0), time.Second)
+		assert.False(t, c.end())
+		assert.Empty(t, d.unavailable())
+		c = d.call("a")
+		assert.True(t, c.fail())
+		assert.False(t, c.end())
+		assert.Equal(t, []string{"a"}, d.unavailable())
+		assert.False(t, d.call("a").admit())
+		assert.True(t, d.call("b").admit(), "the others go on")
+
+		time.Sleep(time.Second)
+		c = d.call("a")
+		for range probeLimit {
+			assert.True(t, c.admit())
+		}
+		assert.False(t, c.admit(), "a few try")
+		assert.False(t, d.call("a").admit(), "of one worker")
+		c.reached = true
+		assert.True(t, c.end())
+		assert.Empty(t, d.breakers)
+	})
+}
+
+func TestCaution(t *testing.T) {
+	t.Parallel()
+	var c caution
+	var sizes []int
+	for range 9 {
+		sizes = append(sizes, c.chunk())
+		c.learn(false)
+	}
+	assert.Equal(t, []int{100, 50, 25, 12, 6, 3, 1, 1, 1}, sizes)
+	for range 8 {
+		c.learn(true)
+	}
+	assert.Equal(t, 100, c.chunk())
+}

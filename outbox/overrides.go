@@ -1,0 +1,138 @@
+package outbox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// Overrides replace, in the rows of one broker, what an event says by itself. They apply when the row is written, so a change
+// concerns the events that are captured after it. Zero values leave the event's own.
+type Overrides struct {
+	// Destination is a template for the name of the stream or topic. {stream} stands for the event's own destination, such as
+	// "ordering::order", {context} and {aggregate} for its first and its last part, {type} for the event type on the wire, such as
+	// "Ordering.OrderPlaced.v1". An event without an aggregate has the context for {aggregate}. Keys keep their order within the
+	// broker, whatever the destination.
+	Destination string
+	// TTL is how long a message is worth delivering to this broker, counted from the event's time; where the event has a TTL of
+	// its own, the shorter one holds. It abandons rows; the deadline in the envelope stays the event's own.
+	TTL time.Duration
+	// ContentType of the messages, in place of application/json, such as "application/vnd.acme+json". Not for CloudEvents.
+	ContentType string
+	// Attributes are sent with each message as flat fields beside those of the event, whose names are refused here.
+	Attributes map[string]string
+}
+
+// placeholders of a destination template.
+var placeholders = []string{"{stream}", "{context}", "{aggregate}", "{type}"}
+
+var anyPlaceholder = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
+
+// CheckDestination says what is wrong with a destination template.
+func CheckDestination(template string) error {
+	for _, found := range anyPlaceholder.FindAllString(template, -1) {
+		if !slices.Contains(placeholders, found) {
+			return fmt.Errorf("%s is no placeholder: use %s", found, strings.Join(placeholders, ", "))
+		}
+	}
+	return nil
+}
+
+// CheckContentType says what is wrong with a content type.
+func CheckContentType(contentType string) error {
+	name, _, err := mime.ParseMediaType(contentType)
+	if err != nil || !strings.Contains(name, "/") {
+		return fmt.Errorf("%q is not a media type such as application/json", contentType)
+	}
+	return nil
+}
+
+// MaxAttributes is the most static attributes that a broker's messages can have: half of what Google Cloud Pub/Sub, which has
+// the lowest limits, takes.
+const MaxAttributes = 50
+
+const (
+	maxAttributeName  = 256
+	maxAttributeValue = 1024
+)
+
+// own names of the flat fields that messages have by themselves, which no static attribute may replace. The payload of a Redis
+// stream entry is a field, too.
+var ownFields = append([]string{brokers.FieldTraceParent, brokers.FieldTraceState, "data"}, reserved...)
+
+// CheckAttribute says what is wrong with a static attribute.
+func CheckAttribute(name, value string) error {
+	switch {
+	case name == "":
+		return errors.New("has an empty name")
+	case slices.Contains(ownFields, name):
+		return fmt.Errorf("%q is a field that each message has by itself: choose another name", name)
+	case strings.HasPrefix(name, "goog"):
+		return fmt.Errorf("%q begins with goog, which Google Cloud Pub/Sub keeps for itself", name)
+	case len(name) > maxAttributeName || len(value) > maxAttributeValue:
+		return fmt.Errorf("%.40q is too long: names have at most %d bytes, values %d", name, maxAttributeName, maxAttributeValue)
+	}
+	return nil
+}
+
+func (o *Overrides) validate(broker string, format envelope.Format) error {
+	var problems []error
+	check := func(err error, key string) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("outbox: broker %q: %s: %w", broker, key, err))
+		}
+	}
+	check(CheckDestination(o.Destination), "destination")
+	if o.TTL < 0 {
+		check(fmt.Errorf("is %s: use a positive duration", o.TTL), "ttl")
+	}
+	if o.ContentType != "" {
+		check(CheckContentType(o.ContentType), "content_type")
+		if format == envelope.FormatCloudEvents {
+			check(fmt.Errorf("does not go together with format cloudevents, whose messages are %s", envelope.FormatCloudEvents.ContentType()), "content_type")
+		}
+	}
+	if len(o.Attributes) > MaxAttributes {
+		check(fmt.Errorf("there are %d: use at most %d", len(o.Attributes), MaxAttributes), "attributes")
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Attributes)) {
+		check(CheckAttribute(name, o.Attributes[name]), "attributes")
+	}
+	return errors.Join(problems...)
+}
+
+// apply puts the overrides on a row that stands as the event says. raised is the event's time.
+func (o *Overrides) apply(row *Row, m *envelope.Message) error {
+	if o.Destination != "" {
+		row.Stream = o.destination(row)
+	}
+	if o.TTL > 0 {
+		if until := m.Metadata.Headers.Time.Add(o.TTL); row.ExpiresAt.IsZero() || until.Before(row.ExpiresAt) {
+			row.ExpiresAt = until
+		}
+	}
+	row.ContentType = cmp.Or(o.ContentType, row.ContentType)
+	if len(o.Attributes) > 0 {
+		headers, err := headersOf(&m.Routing, o.Attributes)
+		if err != nil {
+			return err
+		}
+		row.Headers = headers
+	}
+	return nil
+}
+
+func (o *Overrides) destination(row *Row) string {
+	first, _, _ := strings.Cut(row.Stream, "::")
+	last := row.Stream[strings.LastIndex(row.Stream, ":")+1:]
+	return strings.NewReplacer("{stream}", row.Stream, "{context}", first, "{aggregate}", last, "{type}", row.Type).Replace(o.Destination)
+}

@@ -1,0 +1,60 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Pause stops the delivery to one broker in one database, for all processes, until somebody resumes it.
+type Pause struct {
+	Broker string
+	// Since when, by the database's clock; set by the store.
+	Since time.Time
+	// By says who, and Reason why; for people. Either may be empty.
+	By, Reason string
+}
+
+// A Pauser pauses brokers. The database keeps the pauses, so they hold for all processes and outlive them. A processor learns of
+// a pause when it looks for rows next, which is within poll.max, or poll.min while it delivers; it then sends nothing more, and
+// what it has in hand is given back with its attempts. Rows go on being written, and time goes on for a TTL.
+type Pauser interface {
+	// Pause pauses a broker. changed is false when it was paused already: then the first pause stays as it is.
+	Pause(ctx context.Context, pause Pause) (changed bool, err error)
+	// Resume ends a pause. changed is false when the broker was not paused.
+	Resume(ctx context.Context, broker string) (changed bool, err error)
+	// Pauses lists the paused brokers, by name.
+	Pauses(ctx context.Context) ([]Pause, error)
+}
+
+// Check says what is wrong with a pause. Stores call it.
+func (p Pause) Check() error {
+	switch {
+	case p.Broker == "":
+		return errors.New("the name of the broker to be paused is empty")
+	case strings.ContainsRune(p.Broker+p.By+p.Reason, 0):
+		return fmt.Errorf("the pause of broker %q contains a zero byte", p.Broker)
+	}
+	return nil
+}
+
+// Readiness is what a look for work found.
+type Readiness struct {
+	// Lanes that have work; none while the broker is paused.
+	Lanes []int
+	// Paused is true while the broker is paused; see Pauser.
+	Paused bool
+}
+
+// PausedLane is what the SQL of a store returns in place of lanes while the broker is paused.
+const PausedLane = -1
+
+// NewReadiness reads the lanes as the SQL of a store returns them.
+func NewReadiness(lanes []int) Readiness {
+	if len(lanes) == 1 && lanes[0] == PausedLane {
+		return Readiness{Paused: true}
+	}
+	return Readiness{Lanes: lanes}
+}
