@@ -133,14 +133,14 @@ func TestProcessorUrgentWorkStarvesNobody(t *testing.T) {
 		broker := &fake{publish: func(context.Context, brokers.Message) error { time.Sleep(time.Millisecond); return nil }}
 		r := newRig(t, path, broker, outbox.Policy{BatchSize: 10, Workers: 1})
 		t.Cleanup(func() { _ = r.db.Close() })
-		r.fill("urgent", "", 3000, 1, 0)
-		r.fill("low", "b", 2000, -1, 0)
-		r.fill("normal", "a", 2000, 0, 0)
+		r.fill("urgent", "", 1500, 1, 0)
+		r.fill("low", "b", 1000, -1, 0)
+		r.fill("normal", "a", 1000, 0, 0)
 		r.start()
-		r.until(time.Minute, func() bool { return len(of(broker.delivered(), "urgent")) == 3000 })
+		r.until(time.Minute, func() bool { return len(of(broker.delivered(), "urgent")) == 1500 })
 		r.stop()
-		assert.InDelta(t, 3000*192/693, len(of(broker.delivered(), "normal")), 160, "its share, give or take two turns")
-		assert.InDelta(t, 3000*115/693, len(of(broker.delivered(), "low")), 160)
+		assert.InDelta(t, 1500*192/693, len(of(broker.delivered(), "normal")), 160, "its share, give or take two turns")
+		assert.InDelta(t, 1500*115/693, len(of(broker.delivered(), "low")), 160)
 	})
 }
 

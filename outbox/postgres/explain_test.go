@@ -13,6 +13,7 @@ import (
 // planNode is one node of a plan, as EXPLAIN (FORMAT JSON) prints it.
 type planNode struct {
 	Type       string  `json:"Node Type"`
+	Role       string  `json:"Parent Relationship"`
 	Relation   string  `json:"Relation Name"`
 	Index      string  `json:"Index Name"`
 	Rows       float64 `json:"Actual Rows"`
@@ -73,8 +74,8 @@ func (n *planNode) whole() []string {
 func (n *planNode) quadratic() bool {
 	found := false
 	n.walk(func(n *planNode) {
-		if n.Type == "Nested Loop" && len(n.Plans) > 1 {
-			inner := n.Plans[1]
+		if at := slices.IndexFunc(n.Plans, func(n planNode) bool { return n.Role == "Inner" }); n.Type == "Nested Loop" && at >= 0 {
+			inner := n.Plans[at]
 			for (inner.Type == "Materialize" || inner.Type == "Memoize") && len(inner.Plans) > 0 {
 				inner = inner.Plans[0]
 			}

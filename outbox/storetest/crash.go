@@ -16,6 +16,7 @@ var crashTests = []test{
 	{name: "AloneBesideOthersIsNotCharged", run: testAloneBesideOthers},
 	{name: "SuspectsAreClaimedApart", run: testSuspectsApart},
 	{name: "SuspectsKeepTheOrderOfTheirKey", run: testSuspectsInOrder},
+	{name: "SuspectsBehindAnInnocentRow", run: testSuspectBehind},
 	{name: "OnlyThePoisonIsCharged", run: func(t *table) { testPoison(t, false) }},
 	{name: "OnlyThePoisonIsChargedUnordered", run: func(t *table) { testPoison(t, true) }},
 	{name: "OutcomeEndsSuspicion", run: testOutcomeEndsSuspicion},
@@ -80,6 +81,23 @@ func testSuspectsApart(t *table) {
 	assert.Equal(t, ids[:1], taken(t.claim(limit(2))), "suspects first, they are older, and by half")
 	assert.Equal(t, ids[1:], taken(t.claim(limit(2))))
 	assert.Equal(t, fresh, taken(t.claim(limit(2))))
+}
+
+// A row of a key that was lost is not claimed in the company of an earlier one that was not.
+func testSuspectBehind(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0], k[1])
+	batch := t.claim(limit(2))
+	require.Equal(t, ids[:2], taken(batch))
+	s := &outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true}}}
+	require.Zero(t, t.settle(s).Lost)
+	t.expire(ids[1])
+	batch = t.claim()
+	assert.Equal(t, []int64{ids[0], ids[2]}, taken(batch), "the second row is a suspect")
+	t.publish(batch)
+	batch = t.claim()
+	assert.Equal(t, ids[1:2], taken(batch))
+	assert.Equal(t, 1, batch.Messages[0].Crashes)
 }
 
 // Rows of one key can differ in how often they were lost. The order of the key comes first.

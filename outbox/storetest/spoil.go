@@ -52,7 +52,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		{
 			statements: []string{
 				"DROP INDEX {t}_waiting_key",
-				"CREATE INDEX {t}_waiting_key ON {t}_waiting (target_broker, ordering_key) WHERE ordering_key IS NOT NULL",
+				"CREATE INDEX {t}_waiting_key ON {t}_waiting (ordering_key, target_broker) WHERE ordering_key IS NOT NULL",
 			},
 			wants: []string{"index {t}_waiting_key: unique is no, want yes"},
 		},

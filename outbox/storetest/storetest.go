@@ -44,6 +44,7 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Claim", claimTests},
 		{"Order", orderTests},
 		{"Park", parkTests},
+		{"ParkAgain", parkAgainTests},
 		{"Abandon", abandonTests},
 		{"Priority", priorityTests},
 		{"Crash", crashTests},

@@ -37,13 +37,13 @@ WITH known AS MATERIALIZED (
         ON CONFLICT (gate_message_id, target_broker)
         DO UPDATE SET wake_at = excluded.wake_at, reason = excluded.reason, ordering_key = coalesce(excluded.ordering_key, w.ordering_key)
 ), behind AS (
-    -- Behind a gate of before, or behind one of those above.
+    -- Behind a gate of before, or behind one of those above. Which of them are in somebody's hands, the update tests.
     SELECT win.tid
-      FROM (SELECT tid, id, leased, gate_id
+      FROM (SELECT tid, id, gate_id
                  , min(id) FILTER (WHERE NOT leased AND until > statement_timestamp() AND (gate_id IS NULL OR gate_id = id))
                    OVER (PARTITION BY key, loner) AS first
               FROM win) AS win
-     WHERE NOT win.leased AND (win.id > win.gate_id OR win.id >= win.first)
+     WHERE win.id > win.gate_id OR win.id >= win.first
 )
 UPDATE {{table}}
    SET parked = true
