@@ -146,7 +146,7 @@ func TestEngineSuspectsOfABrokerThatHangs(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- engine.Run(ctx) }()
 		late := 0
-		for i := range 300 {
+		for i := range 80 {
 			name := "good" + strconv.Itoa(i)
 			r.insert("", name)
 			inserted := time.Now()
@@ -157,7 +157,7 @@ func TestEngineSuspectsOfABrokerThatHangs(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		assert.Less(t, late, 12, "of 300 in half a minute or more")
+		assert.Less(t, late, 8, "of 80 in ten seconds or more")
 		stop()
 		require.NoError(t, <-done)
 	})
@@ -174,21 +174,21 @@ func TestProcessorManyMessagesOfAMissingDestination(t *testing.T) {
 			}
 			return nil
 		}}
-		r := newRig(t, path, broker, outbox.Policy{Workers: 1, BatchSize: 10, Breaker: outbox.Breaker{MinDelay: 100 * time.Millisecond, MaxDelay: 150 * time.Millisecond}})
+		r := newRig(t, path, broker, outbox.Policy{Workers: 1, BatchSize: 10, Breaker: outbox.Breaker{MinDelay: 50 * time.Millisecond, MaxDelay: 100 * time.Millisecond}})
 		t.Cleanup(func() { _ = r.db.Close() })
-		r.fill("lost", "", 150, 0, 0) // a round of tries takes 0.75 s
+		r.fill("lost", "", 100, 0, 0) // a round of tries takes half a second
 		_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET stream = 'missing'")
 		require.NoError(t, err)
 		r.start()
-		time.Sleep(3 * time.Second)
-		for i := range 5 {
+		time.Sleep(2 * time.Second)
+		for i := range 3 {
 			name := "good-" + strconv.Itoa(i)
 			r.insert("", name)
 			r.until(2*time.Second, func() bool { return r.status(name) == "published 1" })
 			time.Sleep(time.Second)
 		}
 		assert.False(t, r.proc.Stats().Unavailable)
-		assert.Equal(t, "150", r.query("SELECT count(*) FROM outbox_messages WHERE stream = 'missing' AND attempts = 0 AND finished_at IS NULL"))
+		assert.Equal(t, "100", r.query("SELECT count(*) FROM outbox_messages WHERE stream = 'missing' AND attempts = 0 AND finished_at IS NULL"))
 		missing = false
 		r.until(time.Minute, func() bool { return r.open() == "0" })
 		r.stop()

@@ -40,6 +40,7 @@ func TestSolitude(t *testing.T) {
 		first.leave()
 		first.rejoin()
 		for range 2 {
+			synctest.Wait()
 			(<-done)()
 			third.rejoin()
 			second.leave()
