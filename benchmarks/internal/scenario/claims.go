@@ -38,7 +38,7 @@ func DefaultClaims() Claims {
 
 // ShortClaims are sizes that only show whether the harness works.
 func ShortClaims() Claims {
-	return Claims{Rows: 6000, Small: 1000, Payload: 100, Keys: []int64{1, 100}, Batch: 20, Exchanges: 5}
+	return Claims{Rows: 4000, Small: 500, Payload: 100, Keys: []int64{1, 100}, Batch: 20, Exchanges: 5}
 }
 
 const (

@@ -33,7 +33,7 @@ func DefaultFollowers() Followers {
 }
 
 // ShortFollowers are sizes that only show whether the harness works.
-func ShortFollowers() Followers { return Followers{Rows: 3000, Payload: 50, Batch: 100, Exchanges: 3} }
+func ShortFollowers() Followers { return Followers{Rows: 1000, Payload: 50, Batch: 50, Exchanges: 3} }
 
 const (
 	followersBroker = "default"
