@@ -84,7 +84,7 @@ func TestSDKReadsCloudEvents(t *testing.T) {
 		}
 		own := map[string]any{} // as the SDK reads them
 		for name, value := range rapid.MapOfN(rapid.StringMatching(`x[a-z0-9]{0,19}`), attribute(), 0, 5).Draw(t, "extensions") {
-			ctx = envelope.WithExtension(ctx, name, value)
+			ctx = envelope.WithExtension(ctx, name, value) //nolint:fatcontext // five at most
 			if value != nil {
 				own[name] = attributeOf(t, value)
 			}

@@ -1,4 +1,4 @@
-package watermill_test
+package watermill_test //nolint:testableexamples // it needs a server; TestNATSSubscriber runs it
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 // NATS JetStream. The tests of this package run with just these settings.
-func Example_nats() { //nolint:testableexamples // it needs a server; TestNATSSubscriber runs it
+func Example_nats() {
 	broker, err := openNATS("nats://localhost:4222")
 	if err != nil {
 		return
