@@ -285,6 +285,11 @@ func TestCloseAndHang(t *testing.T) {
 			close(release)
 		})
 	})
+	t.Run("the publisher panics", func(t *testing.T) {
+		t.Parallel()
+		b := watermill.New(&publisher{close: func() error { panic("no logger") }})
+		require.EqualError(t, b.Close(t.Context()), "watermill: close: the publisher panicked: no logger")
+	})
 	t.Run("an ended context", func(t *testing.T) {
 		t.Parallel()
 		ended, cancel := context.WithCancel(t.Context())
