@@ -1,0 +1,326 @@
+package watermill_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/watermill"
+)
+
+// hangs is a publisher whose calls for these messages return when the channel is closed.
+func hangs(until <-chan struct{}, ids ...string) *publisher {
+	return &publisher{publish: func(_ string, m *message.Message) error {
+		if slices.Contains(ids, m.UUID) {
+			<-until
+		}
+		return nil
+	}}
+}
+
+// within publishes with a deadline of so many seconds and tells how long it took.
+func within(t *testing.T, seconds int, b brokers.Broker, msgs ...brokers.Message) (results []brokers.Result, took time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
+	defer cancel()
+	began := time.Now()
+	results = b.Publish(ctx, msgs)
+	return results, time.Since(began)
+}
+
+// TestHangingPublisher: Publish returns when its context ends; the key of the message that hangs stays closed until the publisher
+// has returned, and others go on.
+func TestHangingPublisher(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := hangs(release, "id-1")
+		b := watermill.New(p)
+		head, next, other := numbered("orders", "a", 1), numbered("orders", "a", 2), numbered("orders", "b", 3)
+
+		results, took := within(t, 10, b, head, next, other)
+		assert.Equal(t, 10*time.Second, took)
+		class, scope := brokers.Classify(results[0].Err)
+		assert.Equal(t, brokers.ClassUnavailable, class, "%v", results[0].Err)
+		assert.Equal(t, brokers.ScopeBroker, scope)
+		require.ErrorIs(t, results[0].Err, context.DeadlineExceeded)
+		require.ErrorIs(t, results[1].Err, brokers.ErrNotSent)
+		require.NoError(t, results[2].Err)
+
+		// The next call waits for a moment only, and the one after it not at all.
+		for _, patience := range []time.Duration{time.Second, 0} {
+			results, took = within(t, 10, b, head, next, numbered("orders", "c", 4))
+			assert.Equal(t, patience, took)
+			require.ErrorIs(t, results[0].Err, brokers.ErrNotSent)
+			assert.ErrorContains(t, results[0].Err, "hangs")
+			require.ErrorIs(t, results[1].Err, brokers.ErrNotSent)
+			require.NoError(t, results[2].Err)
+		}
+		assert.NotContains(t, p.ids(), "id-2", "nothing overtakes what hangs")
+
+		close(release)
+		synctest.Wait()
+		results, took = within(t, 10, b, head, next)
+		assert.Equal(t, map[string]int{"": 2}, verdicts(results))
+		assert.Zero(t, took)
+		require.NoError(t, b.Close(t.Context()))
+	})
+}
+
+// TestHangEndsInTime: a publish that ends soon after its call did costs the next call of its key nothing but the wait.
+func TestHangEndsInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := hangs(release, "id-1")
+		b := watermill.New(p)
+		within(t, 1, b, numbered("orders", "a", 1))
+		time.AfterFunc(900*time.Millisecond, func() { close(release) })
+		results, took := within(t, 10, b, numbered("orders", "a", 2))
+		require.NoError(t, results[0].Err)
+		assert.Equal(t, 900*time.Millisecond, took)
+		require.NoError(t, b.Close(t.Context()))
+	})
+}
+
+// TestCancelledWhileUnderWay: whoever stops waiting learns that nothing is known.
+func TestCancelledWhileUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		b := watermill.New(hangs(release, "id-0"), watermill.WithConcurrency(1))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		assert.Equal(t, map[string]int{"retryable": 1, "not_sent": 4}, verdicts(b.Publish(ctx, many("orders", 5, 0))))
+		close(release)
+		require.NoError(t, b.Close(t.Context()))
+	})
+}
+
+// TestEverythingHangs: the number of goroutines is bounded, and the broker is out at once, until one of them returns.
+func TestEverythingHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var under atomic.Int64
+		p := &publisher{publish: func(string, *message.Message) error {
+			under.Add(1)
+			<-release
+			return nil
+		}}
+		b := watermill.New(p, watermill.WithConcurrency(3))
+		results, _ := within(t, 10, b, many("orders", 10, 0)...)
+		assert.Equal(t, map[string]int{"unavailable broker": 3, "not_sent": 7}, verdicts(results))
+		for range 5 {
+			results, took := within(t, 10, b, many("orders", 10, 0)...)
+			assert.Zero(t, took)
+			count := verdicts(results)
+			assert.Positive(t, count["unavailable broker"], "somebody has to say that the broker is out: %v", count)
+			assert.Equal(t, 10, count["unavailable broker"]+count["not_sent"])
+			assert.EqualValues(t, 3, under.Load())
+		}
+		close(release)
+		synctest.Wait()
+		results, _ = within(t, 10, b, many("orders", 10, 0)...)
+		assert.Equal(t, map[string]int{"": 10}, verdicts(results))
+
+		// From now on those under way do not hang: others wait for them.
+		release = make(chan struct{})
+		done := make(chan map[string]int)
+		go func() { done <- verdicts(b.Publish(t.Context(), many("orders", 3, 0))) }()
+		synctest.Wait()
+		time.AfterFunc(time.Second, func() { close(release) })
+		results, took := within(t, 10, b, many("orders", 10, 0)...)
+		assert.Equal(t, map[string]int{"": 10}, verdicts(results))
+		assert.Equal(t, time.Second, took)
+		assert.Equal(t, map[string]int{"": 3}, <-done)
+		require.NoError(t, b.Close(t.Context()))
+	})
+}
+
+// TestKeyIsSharedByCalls: while one call has a message of a key under way, another waits for it.
+func TestKeyIsSharedByCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := hangs(release, "id-1")
+		b := watermill.New(p)
+		done := make(chan []brokers.Result, 2)
+		go func() { done <- b.Publish(t.Context(), []brokers.Message{numbered("orders", "a", 1)}) }()
+		synctest.Wait()
+		go func() { done <- b.Publish(t.Context(), []brokers.Message{numbered("orders", "a", 2)}) }()
+		synctest.Wait()
+		results, took := within(t, 5, b, numbered("orders", "a", 3))
+		require.ErrorIs(t, results[0].Err, brokers.ErrNotSent)
+		assert.Equal(t, 5*time.Second, took, "as long as the other call waits, so does this one")
+		assert.Equal(t, "id-1", p.ids())
+		close(release)
+		assert.Equal(t, map[string]int{"": 1}, verdicts(<-done))
+		assert.Equal(t, map[string]int{"": 1}, verdicts(<-done))
+		assert.Equal(t, "id-1 id-2", p.ids())
+		require.NoError(t, b.Close(t.Context()))
+	})
+}
+
+// TestMessagesAreNotShared: what hangs has a copy of its message. (The race detector would find the rest.)
+func TestMessagesAreNotShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release, got := make(chan struct{}), make(chan string, 1)
+		b := watermill.New(&publisher{publish: func(_ string, m *message.Message) error {
+			<-release
+			got <- m.UUID + string(m.Payload) + m.Metadata["tenant_id"]
+			m.Payload[0] = 'x'
+			return nil
+		}})
+		msgs := many("orders", 1, 1)
+		msgs[0].Attributes = []brokers.Attribute{{Name: "tenant_id", Value: "acme"}}
+		payload := msgs[0].Payload
+		within(t, 1, b, msgs...)
+		payload[0], msgs[0].Attributes[0].Value, msgs[0] = 'y', "other", brokers.Message{}
+		close(release)
+		assert.Equal(t, "id-00acme", <-got)
+		require.NoError(t, b.Close(t.Context()))
+		assert.Equal(t, "y", string(payload))
+	})
+}
+
+// TestContextTravels: a publisher that looks at the message's context can end with it.
+func TestContextTravels(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := watermill.New(&publisher{publish: func(_ string, m *message.Message) error {
+			<-m.Context().Done()
+			return m.Context().Err()
+		}})
+		results, took := within(t, 3, b, many("orders", 2, 1)...)
+		assert.Equal(t, map[string]int{"unavailable broker": 1, "not_sent": 1}, verdicts(results))
+		assert.Equal(t, 3*time.Second, took)
+		results, took = within(t, 3, b, many("orders", 1, 1)...)
+		assert.Equal(t, map[string]int{"unavailable broker": 1}, verdicts(results), "the key was open again")
+		assert.Equal(t, 3*time.Second, took)
+		require.NoError(t, b.Close(t.Context()))
+	})
+}
+
+// TestErrorOfACancelledCall: what a publisher says after its context was cancelled is not held against the broker, whoever is faster.
+func TestErrorOfACancelledCall(t *testing.T) {
+	t.Parallel()
+	for _, said := range []error{errors.New("aborted"), context.Canceled} {
+		for range 100 {
+			ctx, cancel := context.WithCancel(t.Context())
+			b := watermill.New(&publisher{publish: func(string, *message.Message) error {
+				cancel()
+				return said
+			}})
+			require.Equal(t, map[string]int{"retryable": 1, "not_sent": 1}, verdicts(b.Publish(ctx, many("orders", 2, 1))))
+			require.NoError(t, b.Close(t.Context()))
+		}
+	}
+}
+
+func TestConcurrencyIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int64
+		p := &publisher{publish: func(string, *message.Message) error {
+			n := now.Add(1)
+			defer now.Add(-1)
+			for {
+				if seen := most.Load(); n <= seen || most.CompareAndSwap(seen, n) {
+					break
+				}
+			}
+			time.Sleep(time.Millisecond) // in the bubble's time
+			return nil
+		}}
+		b := watermill.New(p, watermill.WithConcurrency(3), watermill.WithConcurrency(0))
+		done := make(chan map[string]int, 2)
+		for range 2 { // calls share the limit
+			go func() { done <- verdicts(b.Publish(t.Context(), many("orders", 100, 0))) }()
+		}
+		assert.Equal(t, map[string]int{"": 100}, <-done)
+		assert.Equal(t, map[string]int{"": 100}, <-done)
+		assert.EqualValues(t, 3, most.Load(), "as many as may, and no more")
+		require.NoError(t, b.Close(t.Context()))
+	})
+}
+
+// TestCloseAndHang: Close waits for what hangs, closes the publisher in any case, and once.
+func TestCloseAndHang(t *testing.T) {
+	t.Parallel()
+	t.Run("in time", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			p := hangs(release, "id-1")
+			b := watermill.New(p)
+			within(t, 1, b, numbered("orders", "a", 1))
+			closed := make(chan error, 1)
+			go func() { closed <- b.Close(t.Context()) }()
+			synctest.Wait()
+			assert.Empty(t, closed)
+			assert.Zero(t, p.closed)
+			close(release)
+			require.NoError(t, <-closed)
+			require.NoError(t, b.Close(t.Context()))
+			assert.Equal(t, 1, p.closed)
+		})
+	})
+	t.Run("not in time", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			p := hangs(release, "id-1")
+			p.close = func() error { // as many do
+				close(release)
+				return errors.New("with messages under way")
+			}
+			b := watermill.New(p)
+			within(t, 1, b, numbered("orders", "a", 1))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			err := b.Close(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorContains(t, err, "1 publish calls still under way")
+			assert.ErrorContains(t, err, "with messages under way")
+			assert.Equal(t, 1, p.closed)
+		})
+	})
+	t.Run("the publisher does not close", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			b := watermill.New(&publisher{close: func() error {
+				<-release
+				return nil
+			}})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			require.ErrorContains(t, b.Close(ctx), "watermill: close: the publisher does not come to an end")
+			assert.Equal(t, 2*time.Second, time.Since(began))
+			close(release)
+		})
+	})
+	t.Run("the publisher panics", func(t *testing.T) {
+		t.Parallel()
+		b := watermill.New(&publisher{close: func() error { panic("no logger") }})
+		require.EqualError(t, b.Close(t.Context()), "watermill: close: the publisher panicked: no logger")
+	})
+	t.Run("an ended context", func(t *testing.T) {
+		t.Parallel()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.NoError(t, watermill.New(&publisher{}).Close(ended), "there is nothing to wait for")
+	})
+}

@@ -1,0 +1,192 @@
+package watermill_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/watermill"
+)
+
+// fails is a publisher that answers some messages with an error.
+func fails(err error, ids ...string) *publisher {
+	return &publisher{publish: func(_ string, m *message.Message) error {
+		for _, id := range ids {
+			if id == m.UUID || id == "*" {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func open(t *testing.T, p message.Publisher, opts ...watermill.Option) *watermill.Broker {
+	t.Helper()
+	b := watermill.New(p, opts...)
+	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
+	return b
+}
+
+func class(err error) string {
+	c, scope := brokers.Classify(err)
+	return strings.TrimSpace(string(c) + " " + string(scope))
+}
+
+// root is the innermost error of a chain.
+func root(err error) error {
+	for below := errors.Unwrap(err); below != nil; below = errors.Unwrap(err) {
+		err = below
+	}
+	return err
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err            error
+		alone, company string
+	}{
+		"unknown":            {errors.New("queue full"), "unavailable broker", "retryable"},
+		"network":            {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "unavailable broker", "unavailable broker"},
+		"name":               {&net.DNSError{Name: "kafka"}, "unavailable broker", "unavailable broker"},
+		"reset":              {syscall.ECONNRESET, "unavailable broker", "unavailable broker"},
+		"closed":             {net.ErrClosed, "unavailable broker", "unavailable broker"},
+		"end of connection":  {io.EOF, "unavailable broker", "unavailable broker"},
+		"within a message":   {io.ErrUnexpectedEOF, "unavailable broker", "unavailable broker"},
+		"closed pipe":        {io.ErrClosedPipe, "unavailable broker", "unavailable broker"},
+		"a timeout":          {context.DeadlineExceeded, "unavailable broker", "unavailable broker"},
+		"an I/O timeout":     {os.ErrDeadlineExceeded, "unavailable broker", "unavailable broker"},
+		"the publisher ends": {context.Canceled, "unavailable broker", "unavailable broker"},
+		"a class":            {brokers.Permanent(errors.New("never")), "permanent", "permanent"},
+		"another class":      {brokers.Retryable(io.EOF), "retryable", "retryable"},
+		"a scope":            {brokers.Unavailable(brokers.ScopeDestination, io.EOF), "unavailable destination", "unavailable destination"},
+		"a class below":      {fmt.Errorf("schema: %w", brokers.Permanent(errors.New("never"))), "permanent", "permanent"},
+		"not sent":           {brokers.ErrNotSent, "not_sent", "not_sent"},
+		"closed, ours":       {brokers.ErrClosed, "unavailable broker", "unavailable broker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, wrapped := range []error{c.err, fmt.Errorf("send: %w", c.err)} {
+				b := open(t, fails(wrapped, "id-1"))
+				results := b.Publish(t.Context(), []brokers.Message{numbered("orders", "a", 1), numbered("orders", "a", 2)})
+				assert.Equal(t, c.alone, class(results[0].Err), "%v", results[0].Err)
+				assert.Equal(t, "not_sent", class(results[1].Err))
+				assert.ErrorContains(t, results[0].Err, `watermill: publish to "orders": `)
+				require.ErrorIs(t, results[0].Err, root(wrapped))
+
+				// In company of one that gets through, before it or after it.
+				b = open(t, fails(wrapped, "id-1"))
+				results = b.Publish(t.Context(), []brokers.Message{numbered("orders", "b", 0), numbered("orders", "b", 1)})
+				assert.Equal(t, c.company, class(results[1].Err))
+				if c.company == "retryable" {
+					b = open(t, fails(wrapped, "id-1"), watermill.WithConcurrency(1))
+					results = b.Publish(t.Context(), []brokers.Message{numbered("orders", "a", 1), numbered("orders", "b", 2)})
+					assert.Equal(t, []string{c.company, ""}, []string{class(results[0].Err), class(results[1].Err)})
+				}
+			}
+		})
+	}
+}
+
+// TestErrorsKeepTheirText: a class is named once, at the front.
+func TestErrorsKeepTheirText(t *testing.T) {
+	t.Parallel()
+	b := open(t, fails(brokers.Permanent(errors.New("too large")), "*"))
+	assert.EqualError(t, b.Publish(t.Context(), many("orders", 1, 1))[0].Err, `permanent: watermill: publish to "orders": too large`)
+	b = open(t, fails(errors.New("not connected"), "*"))
+	assert.EqualError(t, b.Publish(t.Context(), many("orders", 1, 1))[0].Err, `broker unavailable: watermill: publish to "orders": not connected`)
+}
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	full, gone := errors.New("full"), errors.New("gone")
+	b := open(t, &publisher{publish: func(_ string, m *message.Message) error {
+		return map[string]error{"id-0": full, "id-1": gone, "id-2": io.EOF}[m.UUID]
+	}}, watermill.WithConcurrency(1), watermill.WithClassify(nil), watermill.WithClassify(func(err error) error {
+		switch {
+		case errors.Is(err, full):
+			return brokers.Permanent(fmt.Errorf("%w: buy more", err))
+		case errors.Is(err, gone):
+			return nil // as good as the error itself
+		default:
+			return err
+		}
+	}))
+	results := b.Publish(t.Context(), many("orders", 4, 4))
+	assert.EqualError(t, results[0].Err, `permanent: watermill: publish to "orders": full: buy more`)
+	assert.EqualError(t, results[1].Err, `retryable: watermill: publish to "orders": gone`, "the broker has judged another one")
+	assert.Equal(t, "unavailable broker", class(results[2].Err))
+	assert.Equal(t, "not_sent", class(results[3].Err), "nothing is sent to a broker that is out")
+}
+
+// TestDoubts: a publisher that reports an outage in words of its own is not asked for each message of a large call.
+func TestDoubts(t *testing.T) {
+	t.Parallel()
+	p := fails(errors.New("not connected"), "*")
+	results := open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), many("orders", 100, 0))
+	assert.Equal(t, map[string]int{"unavailable broker": 5, "not_sent": 95}, verdicts(results))
+	assert.Len(t, p.sent, 5)
+
+	// Where somebody has got through, each is on its own.
+	p.publish = func(_ string, m *message.Message) error {
+		if m.UUID == "id-0" {
+			return nil
+		}
+		return errors.New("refused")
+	}
+	results = open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), many("orders", 100, 0))
+	assert.Equal(t, map[string]int{"": 1, "retryable": 99}, verdicts(results))
+}
+
+// TestOutageOfOneTopic: the others go on, and so does the key of a topic that is out, but for its followers in the call.
+func TestOutageOfOneTopic(t *testing.T) {
+	t.Parallel()
+	p := &publisher{publish: func(topic string, _ *message.Message) error {
+		if topic == "missing" {
+			return brokers.Unavailable(brokers.ScopeDestination, errors.New("unknown topic"))
+		}
+		return nil
+	}}
+	msgs := []brokers.Message{
+		numbered("missing", "a", 0), numbered("there", "a", 1), numbered("there", "b", 2), numbered("missing", "c", 3), numbered("there", "c", 4),
+		numbered("there", "", 5),
+	}
+	results := open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), msgs)
+	var got []string
+	for _, result := range results {
+		got = append(got, class(result.Err))
+	}
+	assert.Equal(t, []string{"unavailable destination", "not_sent", "", "not_sent", "not_sent", ""}, got)
+	assert.Equal(t, "id-0 id-2 id-5", p.ids())
+}
+
+// TestPanic: it happens on a goroutine where nobody else would catch it.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	p := &publisher{publish: func(_ string, m *message.Message) error {
+		if m.UUID == "id-1" {
+			panic("no such partition")
+		}
+		return nil
+	}}
+	b := open(t, p)
+	results := b.Publish(t.Context(), many("orders", 6, 2))
+	assert.Equal(t, map[string]int{"": 3, "permanent": 1, "not_sent": 2}, verdicts(results))
+	assert.EqualError(t, results[1].Err, `permanent: watermill: publish to "orders": the publisher panicked: no such partition`)
+	assert.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), []brokers.Message{numbered("orders", "key-1", 3)})), "the key is open")
+
+	results = b.Publish(t.Context(), []brokers.Message{numbered("orders", "", 1)})
+	assert.Equal(t, map[string]int{"unavailable broker": 1}, verdicts(results), "alone it may be the publisher that is not set up right")
+	require.ErrorContains(t, results[0].Err, "panicked")
+}
