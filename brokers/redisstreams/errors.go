@@ -34,6 +34,10 @@ func (o *options) check(m *brokers.Message) error {
 	return nil
 }
 
+const cluster = "the server is a node of a cluster; use New with a cluster client (which sees this only while slots move)"
+
+const needs = "the user needs XADD, EVALSHA and EVAL on this stream (with WithMaxAge TIME, with WithReplicas WAIT)"
+
 // A rule says what an error of the server means.
 type rule struct {
 	prefix string
@@ -58,11 +62,11 @@ var rules = []rule{
 	{"ERR AUTH", brokers.ScopeBroker, "check user and password"},             // a password where none is configured
 	{"ERR invalid password", brokers.ScopeBroker, "check user and password"}, // up to Redis 5
 	{"ERR max number of clients", brokers.ScopeBroker, "raise maxclients, or lower pool_size"},
-	{"NOPERM", brokers.ScopeDestination, "the user needs EVALSHA, EVAL and XADD on this key"},
-	{"ERR The user executing the script", brokers.ScopeDestination, "the user needs EVALSHA, EVAL and XADD on this key"}, // Redis 7
+	{"NOPERM", brokers.ScopeDestination, needs},
+	{"ERR The user executing the script", brokers.ScopeDestination, needs}, // Redis 7
 	{"WRONGTYPE", brokers.ScopeDestination, "the key holds something else than a stream; rename the destination or the key"},
-	{"MOVED", brokers.ScopeDestination, "the server is a node of a cluster; use New with a cluster client"},
-	{"ASK", brokers.ScopeDestination, "the server is a node of a cluster; use New with a cluster client"},
+	{"MOVED", brokers.ScopeDestination, cluster},
+	{"ASK", brokers.ScopeDestination, cluster},
 }
 
 // A serverError is what the server said about a message or a call.
