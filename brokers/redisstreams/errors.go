@@ -1,6 +1,7 @@
 package redisstreams
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -61,6 +62,7 @@ var rules = []rule{
 	{"WRONGPASS", brokers.ScopeBroker, "check user and password"},
 	{"ERR AUTH", brokers.ScopeBroker, "check user and password"},             // a password where none is configured
 	{"ERR invalid password", brokers.ScopeBroker, "check user and password"}, // up to Redis 5
+	{"ERR DB index", brokers.ScopeBroker, "check the number of the database at the end of the URL"},
 	{"ERR max number of clients", brokers.ScopeBroker, "raise maxclients, or lower pool_size"},
 	{"NOPERM", brokers.ScopeDestination, needs},
 	{"ERR The user executing the script", brokers.ScopeDestination, needs}, // Redis 7
@@ -96,8 +98,14 @@ func isServerError(err error) bool {
 
 // explained adds what can be done about an error that did not come from the server.
 func explained(err error) error {
-	var refusal *net.OpError
+	var (
+		refusal   *net.OpError
+		untrusted *tls.CertificateVerificationError
+	)
 	switch {
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("%w: check the host of the URL, and name the server's certificate authority with WithTLS, or in the file "+
+			"that the environment variable SSL_CERT_FILE names", err)
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return fmt.Errorf("%w: all connections are busy; raise pool_size", err)
 	case errors.Is(err, redis.ErrClosed):
