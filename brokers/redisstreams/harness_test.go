@@ -18,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
@@ -47,6 +48,7 @@ func TestConformance(t *testing.T) {
 		h := harness(t, server.url(), "")
 		h.Stop = server.kill
 		h.Start = server.start
+		h.Network, h.OpenThroughNetwork = network(t, server.addr())
 		brokertest.Run(t, h)
 	})
 }
@@ -80,6 +82,17 @@ func harness(t *testing.T, url, prefix string, opts ...redisstreams.Option) brok
 			refusal.ids.Store(id, struct{}{})
 			return func() { refusal.ids.Delete(id) }
 		},
+	}
+}
+
+// network returns a network in front of the server at an address, and what opens brokers behind it.
+func network(t *testing.T, addr string, opts ...redisstreams.Option) (brokertest.Network, func(*testing.T) brokers.Broker) {
+	t.Helper()
+	proxy := toxic.Start(t, addr)
+	return proxy, func(t *testing.T) brokers.Broker {
+		b, err := redisstreams.Open("redis://"+proxy.Addr(), opts...)
+		require.NoError(t, err)
+		return b
 	}
 }
 
