@@ -92,8 +92,11 @@ func (r *reader) checkRedis(entry *object) {
 }
 
 // checkReplicas compares what replicas have time for with what a publish has.
-func (r *reader) checkReplicas(cfg *Config, target *target) {
+func (r *reader) checkReplicas(cfg *Config, section *outboxSection, target *target) {
 	f := target.find("replicas")
+	if !target.sound("publish_timeout") || !section.sound("publish_timeout") {
+		return
+	}
 	timeout, publish := cfg.Brokers[target.name].Redis.ReplicaTimeout, cfg.Policy(target.name).PublishTimeout
 	if f == nil || f.bad || timeout < publish {
 		return
@@ -102,8 +105,8 @@ func (r *reader) checkReplicas(cfg *Config, target *target) {
 }
 
 // checkBackfill refuses a backfill where consumers do not know of it.
-func (r *reader) checkBackfill(cfg *Config, target *target) {
-	if f := target.find("backfill"); f != nil && !f.bad && target.name != cfg.Outbox.InternalBroker {
+func (r *reader) checkBackfill(cfg *Config, section *outboxSection, target *target) {
+	if f := target.find("backfill"); f != nil && !f.bad && section.sound("internal_broker") && target.name != cfg.Outbox.InternalBroker {
 		r.problemf(f.key, f.path, "is for the internal broker alone: consumers outside know one stream for each destination; remove it")
 	}
 }

@@ -50,6 +50,7 @@ func TestSlotMigration(t *testing.T) {
 		"plain": nil, "with replicas": {redisstreams.WithReplicas(1, 10*time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			client := c.client(t)
 			stream, other := c.streamOn(t, c.nodes[0], name), c.streamOn(t, c.nodes[1], name)
 			f := feed(t, redisstreams.New(client, opts...), stream, other)

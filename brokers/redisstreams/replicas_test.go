@@ -88,7 +88,9 @@ func TestConformanceWithReplicas(t *testing.T) {
 	t.Parallel()
 	primary := startServer(t)
 	startReplica(t, primary)
-	brokertest.Run(t, harness(t, primary.url(), "", redisstreams.WithReplicas(1, 20*time.Second)))
+	h := harness(t, primary.url(), "", redisstreams.WithReplicas(1, 20*time.Second))
+	h.Network, h.OpenThroughNetwork = network(t, primary.addr(), redisstreams.WithReplicas(1, 20*time.Second))
+	brokertest.Run(t, h)
 }
 
 // The primary dies, Sentinel promotes the replica, and nothing is lost that was confirmed: it was on the replica.
