@@ -22,12 +22,13 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(m, append(toxic.Leaks(),
 		// Started by the import of a metrics library that Google's clients use, for the life of the process.
-		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))...)
 }
 
 func TestConformance(t *testing.T) {
@@ -44,6 +45,7 @@ func TestConformance(t *testing.T) {
 		}
 		return nil
 	})
+	proxy := toxic.Start(t, s.addr)
 	brokertest.Run(t, brokertest.Harness{
 		Open: func(t *testing.T) brokers.Broker { return s.open(t) },
 		Destination: func(t *testing.T) string {
@@ -58,6 +60,9 @@ func TestConformance(t *testing.T) {
 		},
 		Stop:  func(*testing.T) { s.stop() },
 		Start: s.start,
+
+		OpenThroughNetwork: func(t *testing.T) brokers.Broker { return openAt(t, proxy.Addr()) },
+		Network:            proxy,
 	})
 }
 
@@ -143,16 +148,21 @@ func (s *server) stop() {
 	}
 }
 
-func (s *server) clientOptions() []option.ClientOption {
+func clientOptions(addr string) []option.ClientOption {
 	return []option.ClientOption{
-		option.WithEndpoint(s.addr), option.WithoutAuthentication(), option.WithTelemetryDisabled(),
+		option.WithEndpoint(addr), option.WithoutAuthentication(), option.WithTelemetryDisabled(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
 	}
 }
 
 func (s *server) open(t *testing.T, opts ...gcppubsub.Option) *gcppubsub.Broker {
 	t.Helper()
-	opts = append([]gcppubsub.Option{gcppubsub.WithClientOptions(s.clientOptions()...)}, opts...)
+	return openAt(t, s.addr, opts...)
+}
+
+func openAt(t *testing.T, addr string, opts ...gcppubsub.Option) *gcppubsub.Broker {
+	t.Helper()
+	opts = append([]gcppubsub.Option{gcppubsub.WithClientOptions(clientOptions(addr)...)}, opts...)
 	b, err := gcppubsub.Open(t.Context(), project, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })

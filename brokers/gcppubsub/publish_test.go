@@ -161,7 +161,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 func TestNewLeavesTheClientOpen(t *testing.T) {
 	s := newServer(t)
 	s.createTopic(t, "orders")
-	client, err := pubsub.NewClient(t.Context(), project, append(gcppubsub.ClientOptions(), s.clientOptions()...)...)
+	client, err := pubsub.NewClient(t.Context(), project, append(gcppubsub.ClientOptions(), clientOptions(s.addr)...)...)
 	require.NoError(t, err)
 	b := gcppubsub.New(client)
 	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
