@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 // binary is the command under test, built once.
@@ -41,7 +42,8 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	// A library that Pub/Sub links starts a goroutine when it is loaded.
-	goleak.VerifyTestMain(m, goleak.Cleanup(cleanup), goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+	options := append(toxic.Leaks(), goleak.Cleanup(cleanup), goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+	goleak.VerifyTestMain(m, options...)
 }
 
 // outcome is what a finished command left behind.
@@ -73,12 +75,13 @@ type bench struct {
 	db     *sql.DB
 	redis  *redis.Client
 	stream string
+	dsn    string
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	dsn, redisURL := testenv.Postgres(t), testenv.Redis(t)
-	b := &bench{t: t, stream: testenv.RedisPrefix(t) + "ordering::order", config: filepath.Join(t.TempDir(), "fanout.yaml")}
+	b := &bench{t: t, dsn: dsn, stream: testenv.RedisPrefix(t) + "ordering::order", config: filepath.Join(t.TempDir(), "fanout.yaml")}
 	b.write(`
 databases:
   default: {driver: postgres, dsn: "` + dsn + `"}

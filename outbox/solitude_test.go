@@ -27,7 +27,12 @@ func TestSolitude(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, s.wanted())
 		assert.Equal(t, 2, s.busy)
-		go func() { assert.NoError(t, third.isolate(t.Context(), time.Hour)); third.rejoin(); third.leave(); done <- note("alone, too") }()
+		go func() {
+			assert.NoError(t, third.isolate(t.Context(), time.Hour))
+			third.rejoin()
+			third.leave()
+			done <- note("alone, too")
+		}()
 		synctest.Wait()
 		assert.Equal(t, 1, s.busy)
 		assert.Empty(t, done)

@@ -25,18 +25,23 @@ facts AS (
                                 (6, 'generated', CASE WHEN a.attgenerated <> '' THEN pg_get_expr(d.adbin, d.adrelid) END),
                                 (7, 'storage', CASE a.attgenerated WHEN 's' THEN 'stored' WHEN 'v' THEN 'virtual' END)) AS p (m, property, value)
      UNION ALL
-    SELECT t.n, 3, c.conname, 'constraint ' || c.conname, p.*
-      FROM tables AS t
-      JOIN pg_constraint AS c ON c.conrelid = t.oid AND c.contype IN ('c', 'p', 'u', 'x')
+    SELECT c.n, 3, c.conname, 'constraint ' || c.conname, p.*
+           -- OFFSET 0: only what is ours is described. Of others, which may be dropped at this moment, the server might know nothing.
+      FROM (SELECT t.n, c.oid, c.conname
+              FROM tables AS t
+              JOIN pg_constraint AS c ON c.conrelid = t.oid AND c.contype IN ('c', 'p', 'u', 'x')
+            OFFSET 0) AS c
      CROSS JOIN LATERAL (VALUES (1, 'definition', pg_get_constraintdef(c.oid))) AS p (m, property, value)
      UNION ALL
     -- Of the server's own definition, without the options behind WITH: those are the owner's to choose.
-    SELECT t.n, 4, c.relname, 'index ' || c.relname, p.*
-      FROM tables AS t
-      JOIN pg_index AS i ON i.indrelid = t.oid AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = i.indexrelid AND contype IN ('p', 'u', 'x'))
-      JOIN pg_class AS c ON c.oid = i.indexrelid
+    SELECT i.n, 4, i.relname, 'index ' || i.relname, p.*
+      FROM (SELECT t.n, i.*, c.relname
+              FROM tables AS t
+              JOIN pg_index AS i ON i.indrelid = t.oid AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = i.indexrelid AND contype IN ('p', 'u', 'x'))
+              JOIN pg_class AS c ON c.oid = i.indexrelid
+            OFFSET 0) AS i
      CROSS JOIN LATERAL (VALUES (1, 'unique', CASE WHEN i.indisunique THEN 'yes' ELSE 'no' END),
-                                (2, 'columns', regexp_replace(substring(pg_get_indexdef(c.oid) FROM ' USING (.*)$'),
+                                (2, 'columns', regexp_replace(substring(pg_get_indexdef(i.indexrelid) FROM ' USING (.*)$'),
                                                               '( WITH \([^)]*\))?( WHERE .*)?$', '')),
                                 (3, 'predicate', pg_get_expr(i.indpred, i.indrelid)),
                                 (4, 'valid', CASE WHEN i.indisvalid AND i.indisready THEN 'yes' ELSE 'no' END)) AS p (m, property, value)

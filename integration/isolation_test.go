@@ -1,0 +1,115 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+// neighbours are four brokers of one relay, on one Redis server: three of them behind a network of their own.
+type neighbours struct {
+	*bench
+
+	networks map[string]*toxic.Proxy
+	rows     int
+}
+
+func newNeighbours(t *testing.T) *neighbours {
+	t.Helper()
+	n := &neighbours{bench: newBench(t), networks: map[string]*toxic.Proxy{}}
+	server, err := url.Parse(testenv.Redis(t))
+	require.NoError(t, err)
+	brokers := ""
+	for _, name := range []string{"hung", "broken", "slow"} {
+		proxy := toxic.Start(t, server.Host)
+		n.networks[name] = proxy
+		behind := *server
+		behind.Host = proxy.Addr()
+		brokers += fmt.Sprintf("  %s: {type: redis, url: %q, publish_timeout: 2s, breaker: {max_delay: 1s}}\n", name, &behind)
+	}
+	n.write(fmt.Sprintf("databases:\n  default: {driver: postgres, dsn: %q}\noutbox: {external_brokers: [hung, broken, slow], poll: {max: 200ms}}\nbrokers:\n"+
+		"  default: {type: redis, url: %q}\n", n.dsn, server) + brokers)
+	return n
+}
+
+// names lists all brokers.
+func (n *neighbours) names() []string { return []string{"default", "hung", "broken", "slow"} }
+
+// insert adds messages for each broker.
+func (n *neighbours) insert(count int) {
+	n.t.Helper()
+	for _, broker := range n.names() {
+		_, err := n.db.ExecContext(n.t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
+			SELECT gen_random_uuid(), $1::text, $2::text, 'Ordering.OrderPlaced.v1', 'order-' || (n % 31), convert_to(json_build_object('key', n % 31, 'n', n)::text, 'UTF8')
+			  FROM generate_series($3::int + 1, $4::int) AS n`, broker, n.stream+":"+broker, n.rows, n.rows+count)
+		require.NoError(n.t, err)
+	}
+	n.rows += count
+}
+
+func (n *neighbours) published(broker string) int {
+	n.t.Helper()
+	return n.count("status = 'published' AND target_broker = '" + broker + "'")
+}
+
+// ledger compares what a broker was given with what consumers see: everything, and of each key the first deliveries in order. It
+// returns the number of second copies.
+func (n *neighbours) ledger(broker string) (duplicates int) {
+	n.t.Helper()
+	entries, err := n.redis.XRange(n.t.Context(), n.stream+":"+broker, "-", "+").Result()
+	require.NoError(n.t, err)
+	last, seen := map[int]int{}, map[int]bool{}
+	for _, entry := range entries {
+		var payload struct{ Key, N int }
+		data, _ := entry.Values["data"].(string)
+		require.NoError(n.t, json.Unmarshal([]byte(data), &payload))
+		if seen[payload.N] {
+			duplicates++
+			continue
+		}
+		seen[payload.N] = true
+		require.Greater(n.t, payload.N, last[payload.Key], "order of key %d at broker %s", payload.Key, broker)
+		last[payload.Key] = payload.N
+	}
+	assert.Len(n.t, seen, n.rows, broker)
+	return duplicates
+}
+
+// A broker that hangs, one whose connections break and one that is slow delay no other: it delivers all that is there, and what
+// comes while they are ill. They lose no message, order or attempt, and catch up by themselves.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	n := newNeighbours(t)
+	require.Zero(t, n.run("migrate").code)
+	n.networks["hung"].BlackHole(t)
+	n.networks["broken"].Reset(t)
+	n.networks["slow"].Bandwidth(t, 20) // kilobytes per second
+	r := n.relay()
+	for range 5 {
+		n.insert(1000)
+		eventually(t, func() bool { return n.published("default") == n.rows })
+		assert.Zero(t, n.published("hung"))
+		assert.Zero(t, n.published("broken"))
+	}
+	assert.Less(t, n.published("slow"), n.rows, "slow enough to tell something")
+	assert.Zero(t, n.count("attempts > 0 AND status <> 'published' OR status = 'abandoned'"), "an outage costs no attempt")
+	assert.Zero(t, n.ledger("default"), "duplicates")
+
+	for _, network := range n.networks {
+		network.Heal(t)
+	}
+	eventually(t, func() bool { return n.count("finished_at IS NULL") == 0 })
+	code, _ := r.stop()
+	assert.Zero(t, code)
+	assert.Zero(t, n.count("status <> 'published'"))
+	for _, broker := range n.names() {
+		t.Logf("%s: %d messages, %d second copies", broker, n.rows, n.ledger(broker))
+	}
+}
