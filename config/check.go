@@ -120,10 +120,15 @@ func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target
 		}
 		return
 	}
-	if f := target.find("content_type"); f != nil && target.sound("format", "content_type") && broker.Format == envelope.FormatCloudEvents {
+	r.checkForm(target, broker.Format)
+}
+
+// checkForm compares what an external broker's messages are with their format.
+func (r *reader) checkForm(target *target, format envelope.Format) {
+	if f := target.find("content_type"); f != nil && target.sound("format", "content_type") && format == envelope.FormatCloudEvents {
 		r.problemf(f.key, f.path, "does not go together with format: cloudevents, whose messages are %s: remove it", envelope.FormatCloudEvents.ContentType())
 	}
-	if f := target.find("source"); f != nil && target.sound("format", "source") && broker.Format != envelope.FormatCloudEvents {
+	if f := target.find("source"); f != nil && target.sound("format", "source") && format != envelope.FormatCloudEvents {
 		r.problemf(f.key, f.path, "does nothing without format: cloudevents")
 	}
 }
