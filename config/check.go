@@ -108,10 +108,8 @@ func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target
 	}
 	r.checkOverride(target.retry, section.retry, "base_delay", policy.Retry.BaseDelay, policy.Retry.MaxDelay)
 	r.checkOverride(target.breaker, section.breaker, "min_delay", policy.Breaker.MinDelay, policy.Breaker.MaxDelay)
-	if broker.Type == TypeRedis {
-		r.checkReplicas(cfg, section, target)
-		r.checkBackfill(cfg, section, target)
-	}
+	r.checkReplicas(cfg, section, target)
+	r.checkBackfill(cfg, section, target)
 	if target.name == cfg.Outbox.InternalBroker && section.sound("internal_broker") {
 		for _, name := range []string{"format", "source", "filter"} {
 			if f := target.find(name); f != nil {
