@@ -43,7 +43,7 @@ func rootCommand(args []string) *cobra.Command {
 	flags.IntVar(&s.runs, "runs", defaultRuns, "measure so many times, and print medians")
 	flags.Uint64Var(&s.seed, "seed", defaultSeed, "seed of what is left to chance")
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), allCommand(s))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), allCommand(s))
 	return root
 }
 
@@ -110,13 +110,32 @@ func followersCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+func hungCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultHung()
+	cmd := &cobra.Command{Use: "hung", Short: "Two brokers beside one that never answers", Args: noArgs}
+	flags := cmd.Flags()
+	seconds := flags.Float64("seconds", sizes.For.Seconds(), "how long messages are written, in seconds")
+	flags.IntVar(&sizes.Rate, "rate", sizes.Rate, "messages per second, to each broker")
+	flags.Int64Var(&sizes.Backlog, "backlog", sizes.Backlog, "messages of each broker to drain")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		sizes.For = time.Duration(*seconds * float64(time.Second))
+		if s.short {
+			sizes = scenario.ShortHung()
+		}
+		return s.measure(cmd, sizes)
+	}
+	return cmd
+}
+
 func allCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "all", Short: "All scenarios, one after the other, in their own sizes", Args: noArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {
-			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers())
+			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung())
 		}
-		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers())
+		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung())
 	}
 	return cmd
 }

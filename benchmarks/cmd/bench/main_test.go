@@ -31,6 +31,7 @@ func TestShort(t *testing.T) {
 			"whole run: p50 without", "whole run: p50 with", "whole run: p50 ratio", "last third: p50 with", "last third: p50 ratio",
 			"after: delivered with", "after: dead after VACUUM with",
 		},
+		"hung": {"latency: p50 without", "latency: p50 with", "latency: p50 ratio", "latency: p99 ratio", "drain: without", "drain: with", "drain: time ratio"},
 		"followers": {
 			"claim before: p50", "claim before: index entries read", "parking: calls of Park", "parking: WAL per row parked",
 			"claim meanwhile: index entries read", "claim afterwards: pages looked at", "coming back: until the last",
@@ -38,7 +39,7 @@ func TestShort(t *testing.T) {
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			runs := 2
-			if scenario == "idle-transaction" { // it takes its time
+			if scenario == "idle-transaction" || scenario == "hung" { // it takes its time
 				runs = 1
 			}
 			path := filepath.Join(t.TempDir(), "report.json")

@@ -77,14 +77,14 @@ type drain struct {
 
 // newDrain looks which lanes have work.
 func newDrain(ctx context.Context, store outbox.Store, broker string, batch int) (*drain, error) {
-	lanes, err := store.Ready(ctx, broker)
+	ready, err := store.Ready(ctx, broker)
 	if err != nil {
 		return nil, err
 	}
-	if len(lanes) == 0 {
+	if len(ready.Lanes) == 0 {
 		return nil, fmt.Errorf("scenario: broker %s has nothing to claim", broker)
 	}
-	return &drain{store: store, broker: broker, batch: batch, lanes: lanes, open: map[int]*outbox.Settlement{}}, nil
+	return &drain{store: store, broker: broker, batch: batch, lanes: ready.Lanes, open: map[int]*outbox.Settlement{}}, nil
 }
 
 // step makes one exchange and returns how long it took.
