@@ -4,8 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"log"
-	"os"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,8 +18,12 @@ func ExampleNew_sentinel() {
 		MasterName: "main", SentinelAddrs: []string{"sentinel-1:26379", "sentinel-2:26379", "sentinel-3:26379"},
 		MaxRetries: -1, ContextTimeoutEnabled: true, ReadTimeout: 10 * time.Second,
 	})
+	defer client.Close()
 	broker := redisstreams.New(client, redisstreams.WithReplicas(1, time.Second), redisstreams.WithMaxAge(7*24*time.Hour, true))
 	defer broker.Close(context.Background())
+
+	fmt.Println("keeps the order of a key:", broker.Capabilities().Ordering)
+	// Output: keeps the order of a key: true
 }
 
 // A cluster: streams are spread over its nodes, and one node's outage is not the others'.
@@ -28,24 +31,21 @@ func ExampleNew_cluster() {
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: []string{"node-1:6379", "node-2:6379"}, MaxRetries: -1, ContextTimeoutEnabled: true, ReadTimeout: 10 * time.Second,
 	})
+	defer client.Close()
 	broker := redisstreams.New(client)
 	defer broker.Close(context.Background())
+
+	fmt.Println("likes bulks of", broker.Capabilities().MaxBatch)
+	// Output: likes bulks of 500
 }
 
-// A server with a certificate of an authority of its own.
+// A server with a certificate of an authority of its own. TLS is a matter of the URL.
 func ExampleWithTLS() {
-	authority, err := os.ReadFile("/etc/redis/ca.pem")
-	if err != nil {
-		log.Print(err)
-		return
-	}
+	authority := []byte("-----BEGIN CERTIFICATE----- ...")
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	broker, err := redisstreams.Open("rediss://user:password@redis.internal:6380/0",
+	_, err := redisstreams.Open("redis://user:password@redis.internal:6380/0",
 		redisstreams.WithTLS(&tls.Config{RootCAs: roots}), redisstreams.WithMaxLen(1_000_000, true))
-	if err != nil {
-		log.Print(err)
-		return
-	}
-	defer broker.Close(context.Background())
+	fmt.Println(err)
+	// Output: redisstreams: open: WithTLS needs a URL that begins with rediss://
 }
