@@ -47,8 +47,8 @@ func defaults() options { return options{chunk: defaultChunk, maxBytes: MaxMessa
 // An Option changes a broker. Options that have no sensible meaning (a negative length) count as not given.
 type Option func(*options)
 
-// WithChunk sets how many messages one script call adds, at most 1,000. Default 100. Smaller chunks let other clients of the
-// server in between; what a stopped publisher has under way is one chunk.
+// WithChunk sets how many messages go in one round trip, and so at most in one run of the script; at most 1,000. Default 100.
+// Smaller chunks let other clients of the server in between, and leave fewer messages in doubt when a connection breaks.
 func WithChunk(n int) Option {
 	return func(o *options) {
 		if n > 0 {
