@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,14 +30,14 @@ const defectVariable = "FANOUT_BROKERTEST_DEFECT"
 type defect struct {
 	name    string
 	foundBy []string
-	publish func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result
+	publish func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result
 }
 
 var defects = []defect{
 	{
 		"followers of a failed message are published",
 		[]string{"HeadFails", "HeadFailsForAnotherDestination"},
-		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) (all []brokers.Result) {
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) (all []brokers.Result) {
 			for i := range msgs {
 				all = append(all, next.Publish(ctx, msgs[i:i+1])...)
 			}
@@ -46,7 +47,7 @@ var defects = []defect{
 	{
 		"one message in a thousand is lost",
 		[]string{"TenThousand"},
-		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) (all []brokers.Result) {
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) (all []brokers.Result) {
 			if len(msgs) < 500 {
 				return next.Publish(ctx, msgs)
 			}
@@ -58,7 +59,7 @@ var defects = []defect{
 	{
 		"two messages of a key change places",
 		[]string{"Order"},
-		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			if len(msgs) < 200 {
 				return next.Publish(ctx, msgs)
 			}
@@ -72,14 +73,14 @@ var defects = []defect{
 	{
 		"a result is missing",
 		[]string{"Bulk"},
-		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			return next.Publish(ctx, msgs)[:len(msgs)/2]
 		},
 	},
 	{
 		"success is claimed after the context ended",
 		[]string{"ContextEndedBefore", "ContextEndsMeanwhile"},
-		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			results := next.Publish(ctx, msgs)
 			if ctx.Err() != nil {
 				clear(results)
@@ -90,7 +91,7 @@ var defects = []defect{
 	{
 		"a failure is shared with the whole bulk",
 		[]string{"PartialFailure", "Oversize"},
-		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			results := next.Publish(ctx, msgs)
 			for i := range results {
 				if class, _ := brokers.Classify(results[i].Err); class == brokers.ClassPermanent || class == brokers.ClassRetryable {
@@ -103,7 +104,7 @@ var defects = []defect{
 	{
 		"an outage is the messages' fault",
 		[]string{"Outage"},
-		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			results := next.Publish(ctx, msgs)
 			for i := range results {
 				if class, _ := brokers.Classify(results[i].Err); class == brokers.ClassUnavailable {
@@ -116,7 +117,7 @@ var defects = []defect{
 	{
 		"payloads are taken for text",
 		[]string{"TextAndBytes"},
-		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			msgs = slices.Clone(msgs)
 			for i := range msgs {
 				msgs[i].Payload = []byte(string([]rune(string(msgs[i].Payload))))
@@ -127,7 +128,7 @@ var defects = []defect{
 	{
 		"messages are modified",
 		[]string{"Bulk"},
-		func(next *memory.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
 			defer func() {
 				for i := range msgs {
 					clear(msgs[i].Payload)
@@ -136,10 +137,89 @@ var defects = []defect{
 			return next.Publish(ctx, msgs)
 		},
 	},
+	{
+		"a bulk ends after ten thousand messages",
+		[]string{"VeryLargeBulk"},
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+			end := min(len(msgs), 10_000)
+			return append(next.Publish(ctx, msgs[:end]), make([]brokers.Result, len(msgs)-end)...)
+		},
+	},
+	{
+		"large payloads are cut off",
+		[]string{"VeryLargeBulk", "TextAndBytes"},
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+			msgs = slices.Clone(msgs)
+			for i := range msgs {
+				msgs[i].Payload = msgs[i].Payload[:min(len(msgs[i].Payload), 1<<16)]
+			}
+			return next.Publish(ctx, msgs)
+		},
+	},
+	{
+		"the deadline is not kept",
+		[]string{"SlowServer"},
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+			return next.Publish(context.WithoutCancel(ctx), msgs)
+		},
+	},
+	{
+		"slow is taken for broken",
+		[]string{"SlowServer", "Network/Latency"},
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			defer cancel()
+			return next.Publish(short, msgs)
+		},
+	},
+	{
+		"a broken connection is success",
+		[]string{"Network/Reset", "Network/CutRequest"},
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+			return replaced(next.Publish(ctx, msgs), nil)
+		},
+	},
+	{
+		"a broken connection is the messages' fault",
+		[]string{"Network/Reset", "Network/CutAnswer"},
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+			return replaced(next.Publish(ctx, msgs), brokers.Retryable(errors.New("reset")))
+		},
+	},
+	{
+		"what has no answer was not sent",
+		[]string{"Network/CutAnswer", "Network/BlackHole"},
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+			return replaced(next.Publish(ctx, msgs), brokers.ErrNotSent)
+		},
+	},
+	{
+		"what was cut off goes again from its end",
+		[]string{"Network/CutRequest"},
+		func(next brokers.Broker, ctx context.Context, msgs []brokers.Message) []brokers.Result {
+			results := next.Publish(ctx, msgs)
+			if class, _ := brokers.Classify(results[0].Err); class == brokers.ClassUnavailable {
+				again := slices.Clone(msgs)
+				slices.Reverse(again)
+				next.Publish(ctx, again)
+			}
+			return results
+		},
+	},
+}
+
+// replaced gives each message of an outage another error.
+func replaced(results []brokers.Result, err error) []brokers.Result {
+	for i := range results {
+		if class, _ := brokers.Classify(results[i].Err); class == brokers.ClassUnavailable {
+			results[i].Err = err
+		}
+	}
+	return results
 }
 
 type defective struct {
-	*memory.Broker
+	brokers.Broker
 
 	defect defect
 }
@@ -155,6 +235,17 @@ func TestDefective(t *testing.T) {
 	if at < 0 {
 		t.Skip("only as a child of TestSuiteFindsDefects")
 	}
+	brokertest.Run(t, model(func(b brokers.Broker) brokers.Broker { return defective{b, defects[at]} }))
+}
+
+// TestModel runs the suite over the same broker without a defect.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	brokertest.Run(t, model(func(b brokers.Broker) brokers.Broker { return b }))
+}
+
+// model is a harness of brokers in memory, some of them behind a wire; wrap may spoil each.
+func model(wrap func(brokers.Broker) brokers.Broker) brokertest.Harness {
 	var (
 		mu      sync.Mutex
 		opened  []*memory.Broker
@@ -168,22 +259,26 @@ func TestDefective(t *testing.T) {
 			do(b)
 		}
 	}
-	brokertest.Run(t, brokertest.Harness{
-		Open: func(*testing.T) brokers.Broker {
-			b := memory.New(memory.WithMaxMessageBytes(1 << 20))
-			b.Fail = func(m brokers.Message) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if refused[m.ID] {
-					return errors.New("refused")
-				}
-				return nil
-			}
+	create := func() *memory.Broker {
+		b := memory.New(memory.WithMaxMessageBytes(1 << 20))
+		b.Fail = func(m brokers.Message) error {
 			mu.Lock()
 			defer mu.Unlock()
-			opened = append(opened, b)
-			return defective{b, defects[at]}
-		},
+			if refused[m.ID] {
+				return errors.New("refused")
+			}
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		opened = append(opened, b)
+		return b
+	}
+	line := &wire{}
+	return brokertest.Harness{
+		Open:               func(*testing.T) brokers.Broker { return wrap(create()) },
+		OpenThroughNetwork: func(*testing.T) brokers.Broker { return wrap(wired{create(), line}) },
+		Network:            line,
 		Destination: func(*testing.T) string {
 			names++
 			return fmt.Sprint("brokertest::", names)
@@ -204,8 +299,8 @@ func TestDefective(t *testing.T) {
 		Stop:  func(*testing.T) { each(func(b *memory.Broker) { b.Outage(errors.New("down")) }) },
 		Start: func(*testing.T) { each(func(b *memory.Broker) { b.Outage(nil) }) },
 
-		Patience: 2 * time.Second,
-	})
+		Patience: 4 * time.Second,
+	}
 }
 
 // TestSuiteFindsDefects: a suite that everybody passes proves nothing.
@@ -215,7 +310,8 @@ func TestSuiteFindsDefects(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			for _, name := range d.foundBy {
-				child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDefective$/^"+name+"$", "-test.v")
+				pattern := "^TestDefective$/^" + strings.ReplaceAll(name, "/", "$/^") + "$"
+				child := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+pattern, "-test.v")
 				child.Env = append(os.Environ(), defectVariable+"="+d.name)
 				output, err := child.CombinedOutput()
 				var exit *exec.ExitError

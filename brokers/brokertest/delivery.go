@@ -127,3 +127,28 @@ func (s *suite) tenThousand(t *testing.T) {
 	assert.Len(t, received, len(all), "each message once")
 	inOrder(t, all, received)
 }
+
+// veryLargeBulk: one call with far more, and far larger, messages than any broker takes at once.
+func (s *suite) veryLargeBulk(t *testing.T) {
+	const n, large = 12_000, 60
+	b, destination := s.open(t), s.Destination(t)
+	msgs := messages(destination, n, append(keys(500), "", "")...)
+	size := 200_000
+	if limit := b.Capabilities().MaxMessageBytes; limit > 0 {
+		size = min(size, limit)
+	}
+	for i := 0; i < n; i += n / large {
+		msgs[i].Payload = bytes.Repeat([]byte{byte(i)}, size)
+	}
+	s.succeed(t, b, msgs)
+	received := s.arrived(t, destination, n)
+	assert.Len(t, received, n, "each message once")
+	inOrder(t, msgs, received)
+	place := make(map[string]int, n)
+	for i, m := range msgs {
+		place[m.ID] = i
+	}
+	for _, m := range received {
+		require.True(t, bytes.Equal(msgs[place[m.ID]].Payload, m.Payload), "message %d arrives as it was", place[m.ID])
+	}
+}

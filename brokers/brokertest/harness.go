@@ -35,6 +35,11 @@ type Harness struct {
 	// messages that it had confirmed.
 	Stop, Start func(t *testing.T)
 
+	// OpenThroughNetwork returns a new broker like Open, but one that reaches the server through Network alone. What it sends is
+	// seen by Received as soon as it was confirmed. Faults of the network are nobody's fault: their class is unavailable.
+	OpenThroughNetwork func(t *testing.T) brokers.Broker
+	Network            Network
+
 	// Patience bounds every wait for something that has to happen; it matters only where something is broken. Default 30 s.
 	Patience time.Duration
 }
@@ -57,6 +62,7 @@ func Run(t *testing.T, harness Harness) {
 		{"TextAndBytes", s.textAndBytes},
 		{"DuplicateID", s.duplicateID},
 		{"TenThousand", s.tenThousand},
+		{"VeryLargeBulk", s.veryLargeBulk},
 		{"Order", s.order},
 		{"OrderAcrossDestinations", s.orderAcrossDestinations},
 		{"HeadFails", s.headFails},
@@ -71,6 +77,8 @@ func Run(t *testing.T, harness Harness) {
 		{"Ping", s.ping},
 		{"Outage", s.outage},
 		{"OutageWhilePublishing", s.outageWhilePublishing},
+		{"SlowServer", s.slowServer},
+		{"Network", s.network},
 	} {
 		t.Run(c.name, c.run)
 	}

@@ -3,6 +3,7 @@ package redisstreams_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/google/uuid"
@@ -14,7 +15,7 @@ import (
 )
 
 // BenchmarkPublish compares Publish, which stops a key at its first failure, with the fastest way that does not: one pipeline of
-// plain XADDs. 500 bytes, bulks of 500.
+// plain XADDs. 500 bytes, bulks of 500. A key occurs once in a chunk (cold), or ten times (hot), or half of the messages each.
 //
 //	FANOUT_TEST_REDIS=redis://... go test ./brokers/redisstreams -run '^$' -bench Publish -count 6
 func BenchmarkPublish(b *testing.B) {
@@ -22,32 +23,47 @@ func BenchmarkPublish(b *testing.B) {
 	prefix := testenv.RedisPrefix(b)
 	broker := open(b, testenv.Redis(b))
 	client := broker.Client()
-	msgs := many(prefix+"order", bulk, 100)
-	for i := range msgs {
-		msgs[i].ID = uuid.NewString()
-		msgs[i].Type = "Ordering.OrderPlaced.v1"
-		msgs[i].CorrelationID = uuid.NewString()
-		msgs[i].Payload = bytes.Repeat([]byte("x"), 500)
-		msgs[i].Attributes = []brokers.Attribute{{Name: "traceparent", Value: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
-	}
+	stream := prefix + "order"
 	measure := func(b *testing.B, publish func()) {
 		b.ReportAllocs()
 		for n := 0; b.Loop(); n++ {
 			publish()
 			if n%100 == 99 { // the same for both, and rare: memory stays bounded
-				require.NoError(b, client.Unlink(b.Context(), msgs[0].Destination).Err())
+				require.NoError(b, client.Unlink(b.Context(), stream).Err())
 			}
 		}
 		b.ReportMetric(float64(b.N*bulk)/b.Elapsed().Seconds(), "msgs/s")
 	}
-
-	b.Run("script", func(b *testing.B) {
-		measure(b, func() {
-			for _, result := range broker.Publish(b.Context(), msgs) {
-				require.NoError(b, result.Err)
+	for _, c := range []struct {
+		name string
+		key  func(i int) int
+	}{
+		{"cold", func(i int) int { return i % 100 }},
+		{"mixed", func(i int) int {
+			if i%2 == 0 {
+				return 100 + i%10
 			}
+			return i % 100
+		}},
+		{"hot", func(i int) int { return i % 10 }},
+	} {
+		msgs := many(stream, bulk, 100)
+		for i := range msgs {
+			msgs[i].OrderingKey = fmt.Sprint("key-", c.key(i))
+			likeRealOnes(&msgs[i])
+		}
+		b.Run(c.name, func(b *testing.B) {
+			measure(b, func() {
+				for _, result := range broker.Publish(b.Context(), msgs) {
+					require.NoError(b, result.Err)
+				}
+			})
 		})
-	})
+	}
+	msgs := many(stream, bulk, 100)
+	for i := range msgs {
+		likeRealOnes(&msgs[i])
+	}
 	b.Run("pipeline", func(b *testing.B) {
 		measure(b, func() {
 			_, err := client.Pipelined(context.Background(), func(p redis.Pipeliner) error {
@@ -65,4 +81,12 @@ func BenchmarkPublish(b *testing.B) {
 			require.NoError(b, err)
 		})
 	})
+}
+
+func likeRealOnes(m *brokers.Message) {
+	m.ID = uuid.NewString()
+	m.Type = "Ordering.OrderPlaced.v1"
+	m.CorrelationID = uuid.NewString()
+	m.Payload = bytes.Repeat([]byte("x"), 500)
+	m.Attributes = []brokers.Attribute{{Name: "traceparent", Value: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
 }

@@ -15,6 +15,7 @@ package redisstreams
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -32,6 +33,7 @@ type Broker struct {
 	owned   bool // Close closes the client
 	// sharded clients reach several servers, each of which can be out while the others work.
 	sharded bool
+	short   sync.Map // clients of servers that lacked replicas the last time
 	gate    gate.Gate
 }
 
@@ -58,13 +60,17 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxBytes, MaxBatch: preferredBatch}
 }
 
-// Ping implements [brokers.Broker].
+// Ping implements [brokers.Broker]. With [WithReplicas] it also asks, on a single server, for the replicas.
 func (b *Broker) Ping(ctx context.Context) error {
 	if !b.gate.Enter() {
 		return brokers.ErrClosed
 	}
 	defer b.gate.Leave()
-	if err := b.client.Ping(ctx).Err(); err != nil {
+	err := b.client.Ping(ctx).Err()
+	if err == nil && b.options.replicas > 0 && !b.sharded {
+		err = b.askReplicas(ctx, b.client)
+	}
+	if err != nil {
 		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("redisstreams: ping: %w", explained(err)))
 	}
 	return nil

@@ -1,6 +1,7 @@
 package redisstreams
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -34,6 +35,10 @@ func (o *options) check(m *brokers.Message) error {
 	return nil
 }
 
+const cluster = "the server is a node of a cluster; use New with a cluster client (which sees this only while slots move)"
+
+const needs = "the user needs XADD, EVALSHA and EVAL on this stream (with WithMaxAge TIME, with WithReplicas WAIT)"
+
 // A rule says what an error of the server means.
 type rule struct {
 	prefix string
@@ -57,12 +62,13 @@ var rules = []rule{
 	{"WRONGPASS", brokers.ScopeBroker, "check user and password"},
 	{"ERR AUTH", brokers.ScopeBroker, "check user and password"},             // a password where none is configured
 	{"ERR invalid password", brokers.ScopeBroker, "check user and password"}, // up to Redis 5
+	{"ERR DB index", brokers.ScopeBroker, "check the number of the database at the end of the URL"},
 	{"ERR max number of clients", brokers.ScopeBroker, "raise maxclients, or lower pool_size"},
-	{"NOPERM", brokers.ScopeDestination, "the user needs EVALSHA, EVAL and XADD on this key"},
-	{"ERR The user executing the script", brokers.ScopeDestination, "the user needs EVALSHA, EVAL and XADD on this key"}, // Redis 7
+	{"NOPERM", brokers.ScopeDestination, needs},
+	{"ERR The user executing the script", brokers.ScopeDestination, needs}, // Redis 7
 	{"WRONGTYPE", brokers.ScopeDestination, "the key holds something else than a stream; rename the destination or the key"},
-	{"MOVED", brokers.ScopeDestination, "the server is a node of a cluster; use New with a cluster client"},
-	{"ASK", brokers.ScopeDestination, "the server is a node of a cluster; use New with a cluster client"},
+	{"MOVED", brokers.ScopeDestination, cluster},
+	{"ASK", brokers.ScopeDestination, cluster},
 }
 
 // A serverError is what the server said about a message or a call.
@@ -92,8 +98,14 @@ func isServerError(err error) bool {
 
 // explained adds what can be done about an error that did not come from the server.
 func explained(err error) error {
-	var refusal *net.OpError
+	var (
+		refusal   *net.OpError
+		untrusted *tls.CertificateVerificationError
+	)
 	switch {
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("%w: check the host of the URL, and name the server's certificate authority with WithTLS, or in the file "+
+			"that the environment variable SSL_CERT_FILE names", err)
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return fmt.Errorf("%w: all connections are busy; raise pool_size", err)
 	case errors.Is(err, redis.ErrClosed):

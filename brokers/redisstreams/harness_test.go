@@ -18,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/brokertest"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
@@ -47,6 +48,7 @@ func TestConformance(t *testing.T) {
 		h := harness(t, server.url(), "")
 		h.Stop = server.kill
 		h.Start = server.start
+		h.Network, h.OpenThroughNetwork = network(t, server.addr())
 		brokertest.Run(t, h)
 	})
 }
@@ -80,6 +82,17 @@ func harness(t *testing.T, url, prefix string, opts ...redisstreams.Option) brok
 			refusal.ids.Store(id, struct{}{})
 			return func() { refusal.ids.Delete(id) }
 		},
+	}
+}
+
+// network returns a network in front of the server at an address, and what opens brokers behind it.
+func network(t *testing.T, addr string, opts ...redisstreams.Option) (brokertest.Network, func(*testing.T) brokers.Broker) {
+	t.Helper()
+	proxy := toxic.Start(t, addr)
+	return proxy, func(t *testing.T) brokers.Broker {
+		b, err := redisstreams.Open("redis://"+proxy.Addr(), opts...)
+		require.NoError(t, err)
+		return b
 	}
 }
 
@@ -143,24 +156,45 @@ func (r *refusal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 // spoil returns the command to send instead of cmd; restore brings its answer into cmd.
 func (r *refusal) spoil(ctx context.Context, cmd redis.Cmder) (spoilt redis.Cmder, restore func()) {
-	call, ok := cmd.(*redis.StringSliceCmd)
-	if !ok || !strings.HasPrefix(cmd.Name(), "eval") {
+	switch call := cmd.(type) {
+	case *redis.StringCmd: // one XADD: it names the id behind *, data and the payload
+		args := call.Args()
+		star := slices.Index(args, any("*"))
+		if cmd.Name() != "xadd" || star < 0 || !r.refuses(args[star+4]) {
+			return cmd, func() {}
+		}
+		instead := redis.NewStringCmd(ctx, args[:len(args)-1]...)
+		return instead, func() { call.SetErr(instead.Err()) }
+	case *redis.StringSliceCmd:
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return cmd, func() {}
+		}
+		instead := redis.NewStringSliceCmd(ctx, r.spoilScript(call.Args())...)
+		return instead, func() {
+			call.SetVal(instead.Val())
+			call.SetErr(instead.Err())
+		}
+	default:
 		return cmd, func() {}
 	}
-	const header = 6 // as xadd.lua documents, behind EVALSHA, the digest, 1 and the stream
-	args := slices.Clone(call.Args()[:header])
-	for rest := call.Args()[header:]; len(rest) > 0; {
+}
+
+func (r *refusal) refuses(id any) bool {
+	_, refused := r.ids.Load(id)
+	return refused
+}
+
+func (r *refusal) spoilScript(whole []any) []any {
+	const header = 7 // as xadd.lua documents, behind EVALSHA, the digest, 1 and the stream
+	args := slices.Clone(whole[:header])
+	for rest := whole[header:]; len(rest) > 0; {
 		count := rest[1].(int)
 		one := slices.Clone(rest[:2+count])
-		if _, refused := r.ids.Load(one[5]); refused { // data, payload, id, <id>
+		if r.refuses(one[5]) { // data, payload, id, <id>
 			one = one[:len(one)-1]
 			one[1] = count - 1
 		}
 		args, rest = append(args, one...), rest[2+count:]
 	}
-	instead := redis.NewStringSliceCmd(ctx, args...)
-	return instead, func() {
-		call.SetVal(instead.Val())
-		call.SetErr(instead.Err())
-	}
+	return args
 }

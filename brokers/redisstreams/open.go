@@ -42,6 +42,22 @@ func Open(url string, opts ...Option) (*Broker, error) {
 	// handled anyway.
 	settings.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 
+	o := defaults()
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.tls != nil {
+		if settings.TLSConfig == nil {
+			return nil, errors.New("redisstreams: open: WithTLS needs a URL that begins with rediss://")
+		}
+		name := settings.TLSConfig.ServerName
+		settings.TLSConfig = o.tls.Clone()
+		settings.TLSConfig.ServerName = cmp.Or(settings.TLSConfig.ServerName, name)
+	}
+	if settings.ReadTimeout > 0 { // negative means none
+		settings.ReadTimeout += o.replicaTimeout // WAIT takes that long before it answers
+	}
+
 	b := New(redis.NewClient(settings), opts...)
 	b.owned = true
 	return b, nil

@@ -1,5 +1,16 @@
 package redisstreams
 
+import (
+	"crypto/tls"
+	"time"
+)
+
+// What a stream is trimmed by, as XADD has it.
+const (
+	trimLength = "MAXLEN"
+	trimAge    = "MINID"
+)
+
 const (
 	// defaultChunk is where a larger one brings no more speed (measured); a smaller one holds the server, which runs one
 	// script at a time, for less time.
@@ -18,9 +29,14 @@ type options struct {
 	chunk    int
 	maxBytes int
 
-	// trim is the operator of MAXLEN: "" = streams are not trimmed.
-	trim   string
-	maxLen int64
+	// trim is what streams are trimmed by, "" = they are not. operator is "=" or "~", limit a length or milliseconds.
+	trim, operator string
+	limit          int64
+
+	replicas       int // 0 = none are asked
+	replicaTimeout time.Duration
+
+	tls *tls.Config
 
 	backfill      bool
 	backfillBelow int
@@ -49,12 +65,57 @@ func WithMaxLen(n int64, approx bool) Option {
 		if n <= 0 {
 			return
 		}
-		o.maxLen, o.trim = n, "="
-		if approx {
-			o.trim = "~"
+		o.trim, o.limit, o.operator = trimLength, n, operator(approx)
+	}
+}
+
+// WithMaxAge trims each stream to the entries of the last d, as messages are added: nothing is removed from a stream that gets
+// none. The age is reckoned by the server's clock alone, which also gives entries their ids. approx trims when whole nodes can go
+// (MINID ~), which costs far less and keeps somewhat more. Needs Redis 6.2, and runs every message through the script, because
+// no other command can read the server's clock: about two thirds of the speed. The least is one second.
+//
+// Redis trims by one of the two, length or age: of WithMaxLen and WithMaxAge the last one given holds. What was said there about
+// consumer groups holds here.
+func WithMaxAge(d time.Duration, approx bool) Option {
+	return func(o *options) {
+		if d < time.Second {
+			return
+		}
+		o.trim, o.limit, o.operator = trimAge, d.Milliseconds(), operator(approx)
+	}
+}
+
+func operator(approx bool) string {
+	if approx {
+		return "~"
+	}
+	return "="
+}
+
+// WithReplicas has each chunk acknowledged by n replicas of its server, within timeout, before its messages count as published
+// (WAIT, on the same connection). Where fewer do, the broker is unavailable (on a cluster the destination), no message loses an
+// attempt, and all are sent again later: the stream then holds them twice, once for the outage and not once per attempt, because
+// after such a failure nothing is added until enough replicas have caught up. Default: none, the server's own word is enough.
+//
+// What is confirmed this way survives the loss of the primary if a replica that has it is promoted. That is certain only where n
+// is the number of all replicas that may be promoted; with fewer, Sentinel and Cluster prefer the replica that is furthest, but
+// do not promise it. Replicas acknowledge what they hold in memory, not on disk. And a primary that is cut off goes on confirming
+// nothing, since its replicas no longer answer.
+//
+// timeout is at least a millisecond and must stay below the publish timeout; the read timeout of a client given to [New] must
+// be longer. An ACL user needs WAIT and PING too. One second is a good start.
+func WithReplicas(n int, timeout time.Duration) Option {
+	return func(o *options) {
+		if n > 0 && timeout >= time.Millisecond {
+			o.replicas, o.replicaTimeout = n, timeout
 		}
 	}
 }
+
+// WithTLS sets how [Open] talks TLS, with a URL that begins with rediss://: a certificate authority of one's own (RootCAs), a
+// client certificate (Certificates). An empty ServerName means the URL's host. It does nothing for [New], whose client has its
+// own settings. The configuration must not be changed afterwards.
+func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
 
 // WithBackfill sends messages with a priority lower than below to a stream of their own, the destination with ":backfill" at
 // its end, so that consumers can read it when there is nothing better to do. Off by default; meant for internal brokers.

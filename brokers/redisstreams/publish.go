@@ -43,7 +43,7 @@ type publication struct {
 	results []brokers.Result
 
 	held    map[string]error // keys whose first failure has happened, and what it was
-	numbers map[string]int   // keys of the call that is being put together
+	numbers map[string]int   // how often each key occurs in the call that is being put together
 	out     error            // set when the broker as a whole is out
 }
 
@@ -59,8 +59,7 @@ func (p *publication) work(ctx context.Context, lanes round, chunk int) {
 		if len(calls) == 0 {
 			return
 		}
-		p.execute(ctx, calls)
-		for _, c := range calls {
+		for _, c := range p.execute(ctx, calls) {
 			p.settle(ctx, c)
 		}
 	}
@@ -68,7 +67,7 @@ func (p *publication) work(ctx context.Context, lanes round, chunk int) {
 
 // next takes the next chunk off a lane, or returns nil when nothing is left. Messages that must not be sent get their result.
 func (p *publication) next(ctx context.Context, l *lane, chunk int) *call {
-	var c *call
+	c := &call{lane: l}
 	clear(p.numbers)
 	for bytes := 0; len(l.waiting) > 0; l.waiting = l.waiting[1:] {
 		i := l.waiting[0]
@@ -82,14 +81,19 @@ func (p *publication) next(ctx context.Context, l *lane, chunk int) *call {
 			continue
 		}
 		bytes += len(m.Payload)
-		switch {
-		case c == nil:
-			c = p.newCall(l, min(chunk, len(l.waiting)))
-		case len(c.indexes) == chunk || bytes > maxChunkBytes:
-			return c
+		if len(c.indexes) == chunk || len(c.indexes) > 0 && bytes > maxChunkBytes {
+			break
 		}
-		c.add(i, p.number(m.OrderingKey), m)
+		if c.indexes == nil {
+			c.indexes = make([]int, 0, min(chunk, len(l.waiting)))
+		}
+		c.indexes = append(c.indexes, i)
+		p.numbers[m.OrderingKey]++
 	}
+	if len(c.indexes) == 0 {
+		return nil
+	}
+	p.build(ctx, c, p.numbers)
 	return c
 }
 
@@ -105,17 +109,6 @@ func (p *publication) obstacle(ctx context.Context, l *lane, m *brokers.Message)
 	default:
 		return ctx.Err()
 	}
-}
-
-// number gives each key of a call a number of its own: shorter than the key, and 0 for messages without one.
-func (p *publication) number(key string) int {
-	if key == "" {
-		return 0
-	}
-	if p.numbers[key] == 0 {
-		p.numbers[key] = len(p.numbers) + 1
-	}
-	return p.numbers[key]
 }
 
 // fail records the failure of a message: its key is held, and an outage is noted in its scope.
@@ -135,49 +128,84 @@ func (p *publication) fail(i int, l *lane, err error) {
 
 // settle gives the messages of a call their results.
 func (p *publication) settle(ctx context.Context, c *call) {
-	answers, err := c.cmd.Result()
+	if c.err != nil {
+		for _, i := range c.indexes {
+			p.fail(i, c.lane, c.err)
+		}
+		return
+	}
+	var short error // the messages were added, but are not known to be replicated
+	if c.wait != nil {
+		if err := p.tooFew(c.wait); err != nil {
+			short = p.unreplicated(ctx, c.lane.stream, err)
+		}
+	}
+	for n, i := range c.plain {
+		if id, err := c.adds[n].Result(); err != nil {
+			p.fail(i, c.lane, p.failed(ctx, c.lane.stream, err))
+		} else {
+			p.confirm(i, c.lane, id, short)
+		}
+	}
+	if c.script != nil {
+		p.settleScript(ctx, c, short)
+	}
+}
+
+// confirm records that a message was added.
+func (p *publication) confirm(i int, l *lane, id string, short error) {
+	if short != nil {
+		p.fail(i, l, short)
+		return
+	}
+	p.results[i].BrokerMessageID = id
+}
+
+// settleScript gives the messages of a call's script their results.
+func (p *publication) settleScript(ctx context.Context, c *call, short error) {
+	answers, err := c.script.Result()
 	switch {
 	case err != nil:
 		p.settleFailed(ctx, c, err)
-	case len(answers) != len(c.indexes):
-		for _, i := range c.indexes {
+	case len(answers) != len(c.keyed):
+		for _, i := range c.keyed {
 			p.fail(i, c.lane, brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %d answers for %d messages",
-				c.lane.stream, len(answers), len(c.indexes))))
+				c.lane.stream, len(answers), len(c.keyed))))
 		}
 	default:
-		for n, i := range c.indexes {
+		for n, i := range c.keyed {
 			switch answer := answers[n]; {
 			case answer == "":
 				p.results[i].Err = brokers.NotSentBecause(p.held[p.msgs[i].OrderingKey])
 			case strings.HasPrefix(answer, "!"):
 				p.fail(i, c.lane, refused(c.lane.stream, answer[1:]))
 			default:
-				p.results[i].BrokerMessageID = answer
+				p.confirm(i, c.lane, answer, short)
 			}
 		}
 	}
 }
 
-// settleFailed handles a call that failed as a whole.
+// settleFailed handles a script that failed as a whole.
 func (p *publication) settleFailed(ctx context.Context, c *call, err error) {
 	err = p.failed(ctx, c.lane.stream, err)
 	class, _ := brokers.Classify(err)
-	if class == brokers.ClassRetryable && len(c.indexes) > 1 && isServerError(err) {
+	if class == brokers.ClassRetryable && len(c.keyed) > 1 && isServerError(err) {
 		// The server did not like the call, and does not say which message it was (a payload above proto-max-bulk-len, for
 		// one). A message of its own kind must not cost its neighbours their attempts: they go one by one. Should the script
 		// have added some before it failed, they are delivered twice, and still in order.
-		single := &lane{stream: c.lane.stream, waiting: c.indexes}
+		single := &lane{stream: c.lane.stream, waiting: c.keyed, blocked: c.lane.blocked}
 		p.work(ctx, round{single}, 1)
 		c.lane.blocked = single.blocked
 		return
 	}
-	for _, i := range c.indexes {
+	for _, i := range c.keyed {
 		p.fail(i, c.lane, err)
 	}
 }
 
-// failed classifies the error of a whole call.
-func (p *publication) failed(ctx context.Context, stream string, err error) error {
+// failed classifies the error of a command.
+func (b *Broker) failed(ctx context.Context, stream string, err error) error {
 	if said := redis.Error(nil); errors.As(err, &said) {
 		return refused(stream, said.Error())
 	}
@@ -186,10 +214,14 @@ func (p *publication) failed(ctx context.Context, stream string, err error) erro
 		// Somebody stopped waiting. Whether the messages arrived is unknown, and the broker need not be ill.
 		return brokers.Retryable(err)
 	}
-	// Refused, reset, closed, timed out: whatever it is, it does not name a message. On a cluster it is one node's trouble.
-	scope := brokers.ScopeBroker
-	if p.sharded {
-		scope = brokers.ScopeDestination
+	// Refused, reset, closed, timed out: whatever it is, it does not name a message.
+	return brokers.Unavailable(b.wholeScope(), err)
+}
+
+// wholeScope is the scope of an outage of one server: on a cluster it is one node's trouble.
+func (b *Broker) wholeScope() brokers.Scope {
+	if b.sharded {
+		return brokers.ScopeDestination
 	}
-	return brokers.Unavailable(scope, err)
+	return brokers.ScopeBroker
 }

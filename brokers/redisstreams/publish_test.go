@@ -70,7 +70,7 @@ func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[0].Name() == "evalsha" { // not those that set up a connection
+		if name := cmds[0].Name(); name == "evalsha" || name == "xadd" { // not those that set up a connection
 			c.pipelines++
 			c.commands += len(cmds)
 		}
@@ -97,11 +97,11 @@ func TestEntry(t *testing.T) {
 	}, entries[0].Values)
 }
 
-// One call per chunk and destination, and one round trip for the destinations together.
+// One round trip per chunk, for all destinations together. The script adds what has more than one message of its key in the chunk.
 func TestRoundTrips(t *testing.T) {
 	server := miniredis.RunT(t)
 	b := open(t, "redis://"+server.Addr())
-	require.NoError(t, b.Publish(t.Context(), many("s", 1, 1))[0].Err) // the script is known from here on
+	require.NoError(t, b.Publish(t.Context(), many("s", 2, 1))[0].Err) // the script is known from here on
 	var sent counter
 	b.Client().AddHook(&sent)
 
@@ -118,7 +118,11 @@ func TestRoundTrips(t *testing.T) {
 		unkeyed[i].OrderingKey = ""
 	}
 	assert.Equal(t, map[string]int{"": 270}, verdicts(b.Publish(t.Context(), unkeyed)))
-	assert.Equal(t, counter{pipelines: 2, commands: 4}, sent, "two chunks of each, side by side")
+	assert.Equal(t, counter{pipelines: 2, commands: 270}, sent, "two chunks of each, side by side, by plain commands")
+
+	sent = counter{}
+	assert.Equal(t, map[string]int{"": 100}, verdicts(b.Publish(t.Context(), append(many("u", 60, 60), many("u", 40, 50)...))))
+	assert.Equal(t, counter{pipelines: 1, commands: 20 + 1}, sent, "the script for 40 keys, plain commands for the other 20")
 }
 
 // A server that was restarted or had its scripts flushed learns the script again.
@@ -159,7 +163,7 @@ func TestOptions(t *testing.T) {
 func TestChunksAreBoundedInBytes(t *testing.T) {
 	server := miniredis.RunT(t)
 	b := open(t, "redis://"+server.Addr())
-	require.NoError(t, b.Publish(t.Context(), many("s", 1, 1))[0].Err)
+	require.NoError(t, b.Publish(t.Context(), many("s", 2, 1))[0].Err) // the script is known from here on
 	var sent counter
 	b.Client().AddHook(&sent)
 	msgs := many("s", 9, 1)

@@ -2,9 +2,13 @@ package redisstreams_test
 
 import (
 	"context"
+	"crypto/tls"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,24 +20,30 @@ import (
 // server is a redis-server process of one test's own, which may be killed, frozen and filled up.
 type server struct {
 	bin, dir, port string
-	args           []string
+	arguments      func(*server) []string
 	process        *exec.Cmd
+	tls            *tls.Config // of clients, nil = none
 }
 
 // startServer starts the binary in FANOUT_TEST_REDIS_BIN, with further arguments, on a free port, and stops it with the test.
 // Every write is on disk before it is confirmed.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	bin := os.Getenv("FANOUT_TEST_REDIS_BIN")
-	if bin == "" {
+	return startAs(t, &server{dir: t.TempDir(), arguments: func(s *server) []string {
+		return append([]string{
+			"--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir, "--save", "",
+			"--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no", "--repl-diskless-sync-delay", "0",
+		}, args...)
+	}})
+}
+
+func startAs(t *testing.T, s *server) *server {
+	t.Helper()
+	s.bin = os.Getenv("FANOUT_TEST_REDIS_BIN")
+	if s.bin == "" {
 		t.Skip("FANOUT_TEST_REDIS_BIN, the path of redis-server, is not set")
 	}
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	s := &server{bin: bin, dir: t.TempDir(), port: port, args: args}
+	s.port = freePort(t)
 	s.start(t)
 	t.Cleanup(func() {
 		if s.process != nil {
@@ -43,21 +53,43 @@ func startServer(t *testing.T, args ...string) *server {
 	return s
 }
 
+// ports that tests have taken.
+var ports sync.Map
+
+// freePort is below those that the system hands out, so that nobody gets it before the server; and so is the bus port of a
+// cluster's node, which is 10,000 above it.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		port := 10_000 + rand.IntN(10_000)
+		if _, taken := ports.LoadOrStore(port, true); !taken && free(port) && free(port+10_000) {
+			return strconv.Itoa(port)
+		}
+	}
+	require.Fail(t, "no port is free")
+	return ""
+}
+
+func free(port int) bool {
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return listener.Close() == nil
+}
+
 func (s *server) addr() string { return net.JoinHostPort("127.0.0.1", s.port) }
 func (s *server) url() string  { return "redis://" + s.addr() + "/0" }
 
 func (s *server) start(t *testing.T) {
 	t.Helper()
-	s.process = exec.CommandContext(context.Background(), s.bin, append([]string{
-		"--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir, "--save", "",
-		"--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no",
-	}, s.args...)...)
+	s.process = exec.CommandContext(context.Background(), s.bin, s.arguments(s)...)
 	require.NoError(t, s.process.Start())
 	client := s.client()
 	defer client.Close()
 	require.Eventually(t, func() bool {
 		err := client.Ping(context.Background()).Err()
-		return err == nil || redis.IsAuthError(err)
+		return err == nil || redis.IsAuthError(err) || redis.HasErrorPrefix(err, "LOADING")
 	}, 20*time.Second, 5*time.Millisecond, "redis-server answers")
 }
 
@@ -78,7 +110,7 @@ func (s *server) freeze(t *testing.T) (thaw func()) {
 
 // client returns a client for looking into the server; its retries wait for a server that is starting.
 func (s *server) client() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: s.addr(), DialerRetries: 1, MaxRetries: -1})
+	return redis.NewClient(&redis.Options{Addr: s.addr(), TLSConfig: s.tls, DialerRetries: 1, MaxRetries: -1})
 }
 
 // do executes one command of an administrator.

@@ -1,0 +1,126 @@
+package redisstreams_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/brokertest"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+)
+
+// What is confirmed is on the replica. A replica that hangs or is gone is an outage, which adds no copy per attempt.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	primary := startServer(t)
+	replica := startReplica(t, primary)
+	b := open(t, primary.url(), redisstreams.WithReplicas(1, 100*time.Millisecond))
+	patient := open(t, primary.url(), redisstreams.WithReplicas(1, 10*time.Second))
+
+	mixed := append(many("s", 200, 150), many("s", 100, 3)...) // plain commands, and the script
+	require.Equal(t, map[string]int{"": 300}, verdicts(patient.Publish(t.Context(), mixed)))
+	assert.Equal(t, 300, replica.length(t, "s"), "at once, not in a moment")
+	require.NoError(t, patient.Ping(t.Context()))
+
+	for name, outage := range map[string]func() (end func()){
+		"hangs": func() func() { return replica.freeze(t) },
+		"gone": func() func() {
+			replica.kill(t)
+			return func() {
+				replica.start(t)
+				replica.awaitLink(t, primary)
+			}
+		},
+	} {
+		before := primary.length(t, "s")
+		end := outage()
+		results := b.Publish(t.Context(), mixed)
+		assert.Equal(t, map[string]int{"unavailable broker": 100, "not_sent": 200}, verdicts(results), name)
+		require.ErrorContains(t, results[0].Err, "too few replicas: 0 of 1 acknowledged within 100ms")
+		require.Equal(t, before+100, primary.length(t, "s"), "%s: they were added", name)
+		for range 3 {
+			results := b.Publish(t.Context(), append(mixed, many("u", 10, 10)...))
+			assert.Equal(t, map[string]int{"unavailable broker": 100, "not_sent": 210}, verdicts(results), name)
+		}
+		assert.Equal(t, before+100, primary.length(t, "s"), "%s: and not again with each attempt", name)
+		require.ErrorContains(t, b.Ping(t.Context()), "too few replicas")
+
+		end()
+		soon(t, "the replica is back", func() bool { return b.Ping(t.Context()) == nil })
+		require.Equal(t, map[string]int{"": 300}, verdicts(patient.Publish(t.Context(), mixed)))
+		soon(t, "the broker that had given up carries on", func() bool { return b.Publish(t.Context(), mixed[:1])[0].Err == nil })
+		assert.Equal(t, primary.length(t, "s"), replica.length(t, "s"), name)
+	}
+}
+
+// The user may not ask for replicas: the first attempt finds that out, the others add nothing.
+func TestReplicasNeedRights(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.do(t, "ACL", "SETUSER", "narrow", "on", ">secret", "~*", "+evalsha", "+eval", "+xadd", "+ping")
+	b := open(t, "redis://narrow:secret@"+s.addr(), redisstreams.WithReplicas(1, time.Second))
+	for range 3 {
+		results := b.Publish(t.Context(), many("s", 10, 10))
+		assert.Equal(t, map[string]int{"unavailable destination": 10}, verdicts(results))
+		require.ErrorContains(t, results[0].Err, "WAIT")
+	}
+	assert.Equal(t, 10, s.length(t, "s"))
+}
+
+func TestConformanceWithReplicas(t *testing.T) {
+	t.Parallel()
+	primary := startServer(t)
+	startReplica(t, primary)
+	brokertest.Run(t, harness(t, primary.url(), "", redisstreams.WithReplicas(1, 20*time.Second)))
+}
+
+// The primary dies, Sentinel promotes the replica, and nothing is lost that was confirmed: it was on the replica.
+func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	primary := startServer(t, "--replica-priority", "100")
+	replica := startReplica(t, primary, "--appendonly", "yes")
+	sentinel := startSentinel(t, primary)
+	soon(t, "the sentinel knows the replica", func() bool {
+		client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.addr()})
+		defer client.Close()
+		replicas, err := client.Replicas(t.Context(), "main").Result()
+		return err == nil && len(replicas) == 1
+	})
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: "main", SentinelAddrs: []string{sentinel.addr()}, MaxRetries: -1, ContextTimeoutEnabled: true,
+		DialTimeout: time.Second, DialerRetries: 1, ReadTimeout: 3 * time.Second,
+	})
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	b := redisstreams.New(client, redisstreams.WithReplicas(1, 500*time.Millisecond))
+	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
+
+	f := feed(t, b, "s", "u")
+	f.progress(t, 300, "s", "u")
+	primary.kill(t)
+	soon(t, "the replica is promoted", func() bool { return replica.role(t) == "master" })
+	primary.start(t)
+	primary.do(t, "REPLICAOF", "127.0.0.1", replica.port) // Sentinel does it too, after half a minute
+	f.progress(t, 300, "s", "u")
+	f.stop(t, func(stream string) []brokers.Message {
+		reader := replica.client()
+		defer reader.Close()
+		return received(t, reader, stream)
+	})
+	assert.True(t, f.saw("unavailable broker"))
+}
+
+func (s *server) role(t *testing.T) string {
+	t.Helper()
+	client := s.client()
+	defer client.Close()
+	answer, err := client.Do(t.Context(), "ROLE").Slice()
+	if err != nil {
+		return err.Error() // still starting
+	}
+	return answer[0].(string)
+}

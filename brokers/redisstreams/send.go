@@ -1,0 +1,106 @@
+package redisstreams
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// atOnce bounds the calls under way on a cluster, for one Publish.
+const atOnce = 16
+
+var errNoAnswer = errors.New("the server gave no answer")
+
+// pipeliner is what clients for one server and for many have in common.
+type pipeliner interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error)
+}
+
+// execute runs calls of different streams, in any order or at once. Afterwards each has its answers or its error. A call that
+// had to teach the server the script is there twice: without the messages of the script, and with them alone.
+func (b *Broker) execute(ctx context.Context, calls []*call) []*call {
+	b.send(ctx, calls)
+	var again []*call
+	for _, c := range calls {
+		if next := c.teach(ctx); next != nil {
+			c.keyed, c.script = nil, nil
+			again = append(again, next)
+		}
+	}
+	if len(again) > 0 {
+		b.send(ctx, again)
+	}
+	return append(calls, again...)
+}
+
+func (b *Broker) send(ctx context.Context, calls []*call) {
+	if !b.sharded {
+		b.sendTo(ctx, b.client, calls)
+		return
+	}
+	// One pipeline would be cut up by node, and a slow node would hold up the others' answers.
+	var all sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for _, c := range calls {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			if b.options.replicas > 0 {
+				b.sendToShard(ctx, c)
+			} else {
+				b.sendTo(ctx, b.client, []*call{c})
+			}
+		})
+	}
+	all.Wait()
+}
+
+// sendTo sends calls in one pipeline, and so over one connection.
+func (b *Broker) sendTo(ctx context.Context, client pipeliner, calls []*call) {
+	var commands []redis.Cmder
+	for _, c := range calls {
+		commands = append(commands, c.commands()...)
+	}
+	if b.options.replicas > 0 {
+		b.replicate(ctx, client, calls, commands)
+		return
+	}
+	pipe(ctx, client, commands)
+}
+
+// pipe sends commands over one connection; each keeps its answer or its error.
+func pipe(ctx context.Context, client pipeliner, commands []redis.Cmder) {
+	if len(commands) == 1 {
+		_ = client.Process(ctx, commands[0])
+		return
+	}
+	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, command := range commands {
+			_ = p.Process(ctx, command)
+		}
+		return nil
+	})
+	if err == nil {
+		err = errNoAnswer
+	}
+	for _, command := range commands {
+		// A refusal that comes while the connection is set up (NOAUTH) reaches the pipeline, but not its commands.
+		if command.Err() == nil && unanswered(command) {
+			command.SetErr(err)
+		}
+	}
+}
+
+func unanswered(command redis.Cmder) bool {
+	switch c := command.(type) {
+	case *redis.StringCmd:
+		return c.Val() == ""
+	case *redis.StringSliceCmd:
+		return c.Val() == nil
+	default:
+		return false
+	}
+}

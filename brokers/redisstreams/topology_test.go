@@ -1,0 +1,187 @@
+package redisstreams_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// soon polls until holds is true.
+func soon(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, 30*time.Second, 5*time.Millisecond, what)
+}
+
+// ask executes one command of an administrator and returns the answer as text.
+func (s *server) ask(t *testing.T, args ...any) string {
+	t.Helper()
+	client := s.client()
+	defer client.Close()
+	answer, err := client.Do(t.Context(), args...).Text()
+	require.NoError(t, err, "%v", args)
+	return answer
+}
+
+func (s *server) length(t *testing.T, stream string) int {
+	t.Helper()
+	client := s.client()
+	defer client.Close()
+	n, err := client.XLen(t.Context(), stream).Result()
+	require.NoError(t, err)
+	return int(n)
+}
+
+// startReplica starts a replica of a server and waits until it follows.
+func startReplica(t *testing.T, of *server, args ...string) *server {
+	t.Helper()
+	replica := startServer(t, append([]string{"--replicaof", "127.0.0.1 " + of.port, "--appendonly", "no"}, args...)...)
+	replica.awaitLink(t, of)
+	return replica
+}
+
+// awaitLink waits until both ends of the replication find it in order.
+func (s *server) awaitLink(t *testing.T, primary *server) {
+	t.Helper()
+	soon(t, "the replica follows", func() bool {
+		return strings.Contains(s.ask(t, "INFO", "replication"), "master_link_status:up") &&
+			strings.Contains(primary.ask(t, "INFO", "replication"), "port="+s.port+",state=online")
+	})
+}
+
+// A cluster of our own, its slots spread evenly over its nodes.
+type cluster struct{ nodes []*server }
+
+func startCluster(t *testing.T, nodes int, args ...string) *cluster {
+	t.Helper()
+	const slots = 16384
+	c := &cluster{}
+	for i := range nodes {
+		node := startServer(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1500"}, args...)...)
+		node.do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/nodes, (i+1)*slots/nodes-1)
+		node.do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		c.nodes = append(c.nodes, node)
+	}
+	for _, node := range c.nodes[1:] {
+		c.nodes[0].do(t, "CLUSTER", "MEET", "127.0.0.1", node.port)
+	}
+	c.await(t, nodes)
+	return c
+}
+
+// await waits until every node knows n nodes and finds the cluster in order.
+func (c *cluster) await(t *testing.T, n int) {
+	t.Helper()
+	for _, node := range c.nodes {
+		soon(t, "the nodes know each other", func() bool {
+			info := node.ask(t, "CLUSTER", "INFO")
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", n)) &&
+				!strings.Contains(node.ask(t, "CLUSTER", "NODES"), "handshake")
+		})
+	}
+}
+
+// client returns a client with short patience, closed with the test.
+func (c *cluster) client(t *testing.T) *redis.ClusterClient {
+	t.Helper()
+	options := &redis.ClusterOptions{ContextTimeoutEnabled: true, DialerRetries: 1, DialTimeout: time.Second, MaxRetries: -1}
+	for _, node := range c.nodes {
+		options.Addrs = append(options.Addrs, node.addr())
+	}
+	client := redis.NewClusterClient(options)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+// streamOn names a stream that a node holds.
+func (c *cluster) streamOn(t *testing.T, node *server, prefix string) string {
+	t.Helper()
+	for i := range 1000 {
+		stream := fmt.Sprintf("%s-%d", prefix, i)
+		if c.holder(t, stream) == node {
+			return stream
+		}
+	}
+	require.Fail(t, "no stream for this node")
+	return ""
+}
+
+func (c *cluster) holder(t *testing.T, stream string) *server {
+	t.Helper()
+	for _, node := range c.nodes {
+		client := node.client()
+		err := client.Exists(t.Context(), stream).Err()
+		_ = client.Close()
+		if err == nil {
+			return node
+		}
+	}
+	return nil
+}
+
+// replicate adds a replica of a node.
+func (c *cluster) replicate(t *testing.T, of *server) *server {
+	t.Helper()
+	replica := startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--appendonly", "no")
+	c.nodes = append(c.nodes, replica)
+	replica.do(t, "CLUSTER", "MEET", "127.0.0.1", of.port)
+	c.await(t, len(c.nodes))
+	replica.do(t, "CLUSTER", "REPLICATE", of.ask(t, "CLUSTER", "MYID"))
+	replica.awaitLink(t, of)
+	return replica
+}
+
+// lengthHere is the length of a stream on a replica of a cluster, which sends readers to the primary unless told otherwise.
+func (s *server) lengthHere(t *testing.T, stream string) int {
+	t.Helper()
+	client := s.client()
+	defer client.Close()
+	var length *redis.IntCmd
+	_, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.ReadOnly(t.Context())
+		length = p.XLen(t.Context(), stream)
+		return nil
+	})
+	require.NoError(t, err)
+	return int(length.Val())
+}
+
+// migrate moves the slot of a stream from one node to another; during runs while it is halfway: the stream has moved, its slot
+// has not.
+func (c *cluster) migrate(t *testing.T, stream string, from, to *server, during func()) {
+	t.Helper()
+	slot := from.slot(t, stream)
+	source, target := from.ask(t, "CLUSTER", "MYID"), to.ask(t, "CLUSTER", "MYID")
+	to.do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", source)
+	from.do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", target)
+	from.do(t, "MIGRATE", "127.0.0.1", to.port, stream, 0, 5000)
+	during()
+	to.do(t, "CLUSTER", "SETSLOT", slot, "NODE", target)
+	from.do(t, "CLUSTER", "SETSLOT", slot, "NODE", target)
+}
+
+func (s *server) slot(t *testing.T, key string) int64 {
+	t.Helper()
+	client := s.client()
+	defer client.Close()
+	slot, err := client.ClusterKeySlot(t.Context(), key).Result()
+	require.NoError(t, err)
+	return slot
+}
+
+// startSentinel starts a sentinel that watches a primary under the name "main" and decides alone.
+func startSentinel(t *testing.T, primary *server) *server {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sentinel.conf")
+	require.NoError(t, os.WriteFile(file, []byte("sentinel monitor main 127.0.0.1 "+primary.port+" 1\n"+
+		"sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n"), 0o600))
+	return startAs(t, &server{dir: dir, arguments: func(s *server) []string {
+		return []string{file, "--sentinel", "--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir}
+	}})
+}
