@@ -94,11 +94,20 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 	// Closing has no context either. Publishes that did not end in time usually end by it.
 	closing := make(chan error, 1)
-	go func() { closing <- b.publisher.Close() }()
+	go func() { closing <- b.closePublisher() }()
 	if err = errors.Join(err, closed(ctx, closing)); err != nil {
 		return fmt.Errorf("watermill: close: %w", err)
 	}
 	return nil
+}
+
+func (b *Broker) closePublisher() (err error) {
+	defer func() {
+		if r := recover(); r != nil { // nobody above its goroutine recovers
+			err = fmt.Errorf("the publisher panicked: %v", r)
+		}
+	}()
+	return b.publisher.Close()
 }
 
 // closed waits for what a publisher says when it has closed.

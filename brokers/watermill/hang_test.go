@@ -132,6 +132,17 @@ func TestEverythingHangs(t *testing.T) {
 		synctest.Wait()
 		results, _ = within(t, 10, b, many("orders", 10, 0)...)
 		assert.Equal(t, map[string]int{"": 10}, verdicts(results))
+
+		// From now on those under way do not hang: others wait for them.
+		release = make(chan struct{})
+		done := make(chan map[string]int)
+		go func() { done <- verdicts(b.Publish(t.Context(), many("orders", 3, 0))) }()
+		synctest.Wait()
+		time.AfterFunc(time.Second, func() { close(release) })
+		results, took := within(t, 10, b, many("orders", 10, 0)...)
+		assert.Equal(t, map[string]int{"": 10}, verdicts(results))
+		assert.Equal(t, time.Second, took)
+		assert.Equal(t, map[string]int{"": 3}, <-done)
 		require.NoError(t, b.Close(t.Context()))
 	})
 }
@@ -199,6 +210,22 @@ func TestContextTravels(t *testing.T) {
 		assert.Equal(t, 3*time.Second, took)
 		require.NoError(t, b.Close(t.Context()))
 	})
+}
+
+// TestErrorOfACancelledCall: what a publisher says after its context was cancelled is not held against the broker, whoever is faster.
+func TestErrorOfACancelledCall(t *testing.T) {
+	t.Parallel()
+	for _, said := range []error{errors.New("aborted"), context.Canceled} {
+		for range 100 {
+			ctx, cancel := context.WithCancel(t.Context())
+			b := watermill.New(&publisher{publish: func(string, *message.Message) error {
+				cancel()
+				return said
+			}})
+			require.Equal(t, map[string]int{"retryable": 1, "not_sent": 1}, verdicts(b.Publish(ctx, many("orders", 2, 1))))
+			require.NoError(t, b.Close(t.Context()))
+		}
+	}
 }
 
 func TestConcurrencyIsBounded(t *testing.T) {
@@ -284,6 +311,11 @@ func TestCloseAndHang(t *testing.T) {
 			assert.Equal(t, 2*time.Second, time.Since(began))
 			close(release)
 		})
+	})
+	t.Run("the publisher panics", func(t *testing.T) {
+		t.Parallel()
+		b := watermill.New(&publisher{close: func() error { panic("no logger") }})
+		require.EqualError(t, b.Close(t.Context()), "watermill: close: the publisher panicked: no logger")
 	})
 	t.Run("an ended context", func(t *testing.T) {
 		t.Parallel()

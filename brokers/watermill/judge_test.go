@@ -185,4 +185,8 @@ func TestPanic(t *testing.T) {
 	assert.Equal(t, map[string]int{"": 3, "permanent": 1, "not_sent": 2}, verdicts(results))
 	assert.EqualError(t, results[1].Err, `permanent: watermill: publish to "orders": the publisher panicked: no such partition`)
 	assert.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), []brokers.Message{numbered("orders", "key-1", 3)})), "the key is open")
+
+	results = b.Publish(t.Context(), []brokers.Message{numbered("orders", "", 1)})
+	assert.Equal(t, map[string]int{"unavailable broker": 1}, verdicts(results), "alone it may be the publisher that is not set up right")
+	require.ErrorContains(t, results[0].Err, "panicked")
 }

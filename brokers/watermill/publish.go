@@ -28,7 +28,8 @@ const maxDoubts = 5
 // is the message, which is retryable; where none was, the broker is unavailable, so that an outage that a publisher reports in words
 // of its own spends no attempts. (A message that brings this about each time while others pass is for the processor to find.)
 //
-// A publisher that panics has refused the message for good.
+// A panic of the publisher is judged in the same way, but that a message which makes one in company is refused for good: a publisher
+// that is not set up right must not have all of them abandoned.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
 	p := &publication{
 		Broker: b, msgs: msgs, results: make([]brokers.Result, len(msgs)), topics: make([]string, len(msgs)), settled: make([]bool, len(msgs)),
@@ -80,7 +81,7 @@ type publication struct {
 	running  map[int]*flight
 	next     int              // the chain that nobody has taken yet
 	reached  bool             // the broker has confirmed or judged something
-	doubts   []int            // messages that failed for an unknown reason
+	doubts   []int            // messages that failed for an unknown reason; their results stand if others get through
 	out      error            // set when the broker as a whole is out
 	closedTo map[string]error // topics that are out
 	ended    bool             // the call has returned, and with it msgs and results are the caller's
@@ -236,7 +237,7 @@ func (p *publication) hand(ctx context.Context, topic string, encoded *message.M
 	defer func() {
 		// Here a panic would end the process: nobody above this goroutine recovers.
 		if r := recover(); r != nil {
-			known, err = true, brokers.Permanent(fmt.Errorf("watermill: publish to %q: the publisher panicked: %v", topic, r))
+			known, err = false, brokers.Permanent(fmt.Errorf("watermill: publish to %q: the publisher panicked: %v", topic, r))
 		}
 	}()
 	if err = p.publisher.Publish(topic, encoded); err != nil {
