@@ -173,7 +173,7 @@ func openBroker(ctx context.Context, name string, cfg config.Broker, o *options)
 	}
 	switch cfg.Type {
 	case config.TypeRedis:
-		return redisstreams.Open(cfg.URL.Reveal())
+		return redisstreams.Open(cfg.URL.Reveal(), redisOptions(cfg.Redis)...)
 	case config.TypePubSub:
 		return gcppubsub.Open(ctx, cfg.Project, pubsubEndpoint(cfg.Endpoint)...)
 	case config.TypeMemory:
@@ -181,6 +181,19 @@ func openBroker(ctx context.Context, name string, cfg config.Broker, o *options)
 	default:
 		return nil, fmt.Errorf("type %q is not built in: register it with fanout.WithBrokerType, or use redis, pubsub or memory", cfg.Type)
 	}
+}
+
+// redisOptions leaves to the broker what the configuration does not set.
+func redisOptions(cfg config.Redis) []redisstreams.Option {
+	opts := []redisstreams.Option{
+		redisstreams.WithMaxLen(int64(cfg.MaxLen), !cfg.Exact),
+		redisstreams.WithMaxAge(cfg.MaxAge, !cfg.Exact),
+		redisstreams.WithReplicas(cfg.Replicas, cfg.ReplicaTimeout),
+	}
+	if cfg.Backfill {
+		opts = append(opts, redisstreams.WithBackfill(cfg.BackfillBelow))
+	}
+	return opts
 }
 
 // pubsubEndpoint tells Google's own endpoints, such as the regional ones, from emulators, which have neither TLS nor

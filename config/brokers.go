@@ -65,6 +65,7 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 	entry.secret("url", &broker.URL)
 	entry.text("project", &broker.Project)
 	entry.text("endpoint", &broker.Endpoint)
+	r.readRedis(entry, &broker.Redis)
 	if f := entry.get("options"); f != nil {
 		broker.Options = r.readOptions(f)
 	}
@@ -72,7 +73,8 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 	switch broker.Type {
 	case "": // reported
 	case TypeRedis:
-		r.refuseOthers(entry, broker, "url")
+		r.refuseOthers(entry, broker, append(redisKeys, "url")...)
+		r.checkRedis(entry)
 		r.require(entry, "url", "redis://user:password@host:6379/0")
 		r.checkRedisURL(entry, broker.URL)
 	case TypePubSub:
@@ -87,7 +89,7 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 
 // refuseOthers refuses the settings of a connection that the broker's type does not take.
 func (r *reader) refuseOthers(entry *object, broker *Broker, takes ...string) {
-	for _, name := range []string{"url", "project", "endpoint", "options"} {
+	for _, name := range append([]string{"url", "project", "endpoint", "options"}, redisKeys...) {
 		if f := entry.find(name); f != nil && !slices.Contains(takes, name) {
 			f.bad = true
 			r.problemf(f.key, f.path, "does nothing for a broker of type %s: remove it", broker.Type)

@@ -38,7 +38,10 @@ func TestReferenceLoads(t *testing.T) {
 			},
 		},
 		Brokers: map[string]config.Broker{
-			"default": {Type: config.TypeRedis, URL: "redis://cache:6379/0"},
+			"default": {
+				Type: config.TypeRedis, URL: "redis://cache:6379/0",
+				Redis: config.Redis{Backfill: true},
+			},
 			"partner": {
 				Type: config.TypePubSub, Project: "acme-production", Endpoint: "us-east1-pubsub.googleapis.com:443",
 				Format: envelope.FormatCloudEvents, Source: "/acme/ordering", Filter: []string{"Ordering.*"},
@@ -46,7 +49,10 @@ func TestReferenceLoads(t *testing.T) {
 				Retry:     outbox.Retry{MaxAttempts: 20, BaseDelay: 10 * time.Second, Multiplier: 1.5, MaxDelay: 30 * time.Minute, Jitter: 0.5},
 				Retention: cleanup.Retention{Published: 30 * 24 * time.Hour, Abandoned: 90 * 24 * time.Hour},
 			},
-			"audit": {Type: config.TypeRedis, URL: "rediss://audit.internal:6380/2"},
+			"audit": {
+				Type: config.TypeRedis, URL: "rediss://audit.internal:6380/2",
+				Redis: config.Redis{MaxLen: 1_000_000, Replicas: 1, ReplicaTimeout: time.Second},
+			},
 		},
 		Cleanup: config.DefaultCleanup(),
 	}, cfg)
@@ -86,9 +92,11 @@ var contract = map[string][]string{
 	"outbox.poll":  {"min", "max"},
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
-		"type", "url", "project", "endpoint", "options", "format", "source", "filter", "workers", "batch_size",
+		"type", "url", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "options", "format", "source", "filter", "workers", "batch_size",
 		"publish_timeout", "ordering", "retry", "retention",
 	},
+	"brokers.replicas":  {"count", "timeout"},
+	"brokers.backfill":  {"below"},
 	"brokers.retry":     {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers.retention": {"published", "abandoned"},
 	"cleanup":           {"interval", "published_retention", "abandoned_retention", "batch_size"},

@@ -123,6 +123,8 @@ func (o *object) boolean(name string, dst *bool) {
 	*dst = f.text == "true"
 }
 
+var integerTypes = []ast.NodeType{ast.IntegerType, ast.FloatType}
+
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
 // integer reads a whole number from 1 to most; math.MaxInt32 where there is no upper end.
@@ -131,7 +133,7 @@ func (o *object) integer(name string, dst *int, most int) {
 	if f == nil || !o.scalar(f) {
 		return
 	}
-	if !o.looksLike(f, ast.IntegerType, ast.FloatType) && !o.outsized(f) || !wholeNumber.MatchString(f.text) {
+	if !o.looksLike(f, integerTypes...) && !o.outsized(f) || !wholeNumber.MatchString(f.text) {
 		o.rejectf(f, "must be a whole number in plain digits, without quotes")
 		return
 	}
@@ -155,7 +157,7 @@ func (o *object) number(name string, dst *float64, least, most float64) *field {
 		return nil
 	}
 	n, err := strconv.ParseFloat(f.text, 64)
-	if err != nil || !o.looksLike(f, ast.IntegerType, ast.FloatType) || strings.ContainsAny(f.text, "xXnN_") {
+	if err != nil || !o.looksLike(f, integerTypes...) || strings.ContainsAny(f.text, "xXnN_") {
 		o.rejectf(f, "must be a number, without quotes")
 		return nil
 	}

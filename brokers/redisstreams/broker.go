@@ -1,15 +1,3 @@
-// Package redisstreams publishes to Redis Streams.
-//
-// A message becomes one entry: the field data holds the payload, and the flat fields of the message follow (id, type,
-// correlation_id, content_type, traceparent ...), so that a consumer can filter without parsing:
-//
-//	XADD ordering::order * data {...} id 0197... type Ordering.OrderPlaced.v1 ...
-//
-// Messages go in chunks, each with one call of a Lua script that adds them in order and stops a key at its first failure. With
-// plain pipelined XADDs the followers of a failed message would be in the stream before the failure is known.
-//
-// Redis 5 or later, Valkey, and anything else that speaks their protocol and runs scripts. An ACL user needs EVALSHA, EVAL,
-// XADD and PING.
 package redisstreams
 
 import (
@@ -40,9 +28,11 @@ type Broker struct {
 // New returns a broker that uses a client of the caller's: a single node, Sentinel, Cluster or Ring. Close leaves the client
 // open.
 //
-// Recommended settings of the client: MaxRetries -1, because the processor retries, and knows how to wait; ContextTimeoutEnabled
-// true, without which only the client's own timeouts end a call; and a read timeout, because a cancelled context (other than a
-// deadline) does not interrupt a call that is under way. [Open] sets all of them.
+// Recommended settings of the client: MaxRetries -1, because the processor retries, and knows how to wait (a client that does it
+// as well costs duplicates, never order); ContextTimeoutEnabled true, without which only the client's own timeouts end a call;
+// and a read timeout, because a cancelled context (other than a deadline) does not interrupt a call that is under way. With
+// [WithReplicas] the read timeout has to be longer than theirs. [Open] sets all of them. A Ring gives the streams of a server
+// that it takes for dead to another one, where consumers do not look: set its HeartbeatFrequency to hours.
 func New(client redis.UniversalClient, opts ...Option) *Broker {
 	b := &Broker{client: client, options: defaults()}
 	switch client.(type) {

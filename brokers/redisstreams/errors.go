@@ -50,6 +50,7 @@ type rule struct {
 var rules = []rule{
 	{"OOM", brokers.ScopeBroker, "raise maxmemory, or trim streams (WithMaxLen)"},
 	{"READONLY", brokers.ScopeBroker, "this is a replica; connect to the primary, by Sentinel where there is a failover"},
+	{"ERR WAIT cannot be used with replica", brokers.ScopeBroker, "connect to the primary, by Sentinel where there is a failover"},
 	{"LOADING", brokers.ScopeBroker, "the server is starting; this passes by itself"},
 	{"MASTERDOWN", brokers.ScopeBroker, "the replica has lost its primary; connect to the primary"},
 	{"CLUSTERDOWN", brokers.ScopeBroker, "check CLUSTER INFO"},

@@ -29,6 +29,8 @@ func TestServerErrors(t *testing.T) {
 		"WRONGPASS invalid username-password pair or user is disabled.":       "unavailable broker",
 		"ERR invalid password":                                                "unavailable broker",
 		"ERR max number of clients reached":                                   "unavailable broker",
+		"ERR DB index is out of range":                                        "unavailable broker",
+		"ERR WAIT cannot be used with replica instances.":                     "unavailable broker",
 		"NOPERM this user has no permissions to run the 'evalsha' command":    "unavailable destination",
 		"WRONGTYPE Operation against a key holding the wrong kind of value":   "unavailable destination",
 		"MOVED 3999 127.0.0.1:6381":                                           "unavailable destination",

@@ -117,8 +117,8 @@ func (f *feeder) progress(t *testing.T, n int64, streams ...string) {
 }
 
 // stop waits until all that was sent is confirmed, and checks what consumers of each stream see: everything, its first deliveries
-// in order. It returns how many were delivered more than once.
-func (f *feeder) stop(t *testing.T, read func(stream string) []brokers.Message) (duplicates int) {
+// in order. How many were delivered more than once is logged.
+func (f *feeder) stop(t *testing.T, read func(stream string) []brokers.Message) {
 	t.Helper()
 	close(f.end)
 	select {
@@ -126,6 +126,7 @@ func (f *feeder) stop(t *testing.T, read func(stream string) []brokers.Message) 
 	case <-time.After(30 * time.Second):
 		require.Fail(t, "not everything was confirmed in the end")
 	}
+	duplicates := 0
 	for _, stream := range f.streams {
 		place, first := map[string]int{}, map[string]bool{}
 		for i, m := range f.sent[stream] {
@@ -143,5 +144,4 @@ func (f *feeder) stop(t *testing.T, read func(stream string) []brokers.Message) 
 		duplicates += len(received) - len(first)
 	}
 	t.Logf("%d duplicates", duplicates)
-	return duplicates
 }

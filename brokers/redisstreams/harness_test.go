@@ -3,6 +3,7 @@ package redisstreams_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +34,12 @@ type silent struct{}
 func (silent) Printf(context.Context, string, ...any) {}
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	t.Run("miniredis", func(t *testing.T) {
+		if os.Getenv("FANOUT_TEST_REDIS_BIN") != "" {
+			t.Skip("there is a real server, which also is faster")
+		}
+		t.Parallel()
 		server := miniredis.RunT(t)
 		h := harness(t, "redis://"+server.Addr(), "")
 		h.Stop = func(*testing.T) { server.Close() }
@@ -41,9 +47,11 @@ func TestConformance(t *testing.T) {
 		brokertest.Run(t, h)
 	})
 	t.Run("shared", func(t *testing.T) { // a server that others use at the same time: it cannot be stopped
+		t.Parallel()
 		brokertest.Run(t, harness(t, testenv.Redis(t), testenv.RedisPrefix(t)))
 	})
 	t.Run("process", func(t *testing.T) { // a server of our own
+		t.Parallel()
 		server := startServer(t)
 		h := harness(t, server.url(), "")
 		h.Stop = server.kill

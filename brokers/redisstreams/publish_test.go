@@ -131,7 +131,11 @@ func TestScriptIsUnknown(t *testing.T) {
 	b := open(t, "redis://"+server.Addr())
 	for range 2 {
 		require.NoError(t, b.Client().ScriptFlush(t.Context()).Err())
-		assert.Equal(t, map[string]int{"": 5}, verdicts(b.Publish(t.Context(), append(many("s", 3, 1), message("u", "x", 4), message("v", "y", 5)))))
+		results := b.Publish(t.Context(), append(many("s", 3, 1), message("u", "x", 4), message("v", "y", 5)))
+		assert.Equal(t, map[string]int{"": 5}, verdicts(results))
+		for i, result := range results {
+			assert.NotEmpty(t, result.BrokerMessageID, "message %d", i)
+		}
 	}
 	assert.Len(t, received(t, b.Client(), "s"), 6)
 }

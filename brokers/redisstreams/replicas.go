@@ -2,6 +2,7 @@ package redisstreams
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -77,7 +78,11 @@ func (b *Broker) unreplicated(ctx context.Context, stream string, err error) err
 	if short, ok := err.(*replicaError); ok { //nolint:errorlint // made above, never wrapped
 		return brokers.Unavailable(b.wholeScope(), fmt.Errorf("redisstreams: publish to %q: %w", stream, short))
 	}
-	return b.failed(ctx, stream, err)
+	err = b.failed(ctx, stream, err)
+	if class, _ := brokers.Classify(err); class == brokers.ClassRetryable && isServerError(err) {
+		return brokers.Unavailable(b.wholeScope(), errors.Unwrap(err)) // whatever it has against WAIT
+	}
+	return err
 }
 
 // sendToShard sends a call to the server that holds its stream. The cluster client itself would send WAIT, which has no key, to

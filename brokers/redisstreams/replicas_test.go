@@ -58,6 +58,18 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+// The server has become a replica meanwhile: it is no message's fault that it does not take WAIT.
+func TestReplicasOfAReplica(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	b := open(t, s.url(), redisstreams.WithReplicas(1, 10*time.Millisecond))
+	require.Equal(t, map[string]int{"unavailable broker": 5}, verdicts(b.Publish(t.Context(), many("s", 5, 5))))
+	s.do(t, "REPLICAOF", "127.0.0.1", "1")
+	results := b.Publish(t.Context(), many("s", 5, 5))
+	assert.Equal(t, map[string]int{"unavailable broker": 5}, verdicts(results))
+	assert.ErrorContains(t, results[0].Err, "connect to the primary")
+}
+
 // The user may not ask for replicas: the first attempt finds that out, the others add nothing.
 func TestReplicasNeedRights(t *testing.T) {
 	t.Parallel()
@@ -76,7 +88,9 @@ func TestConformanceWithReplicas(t *testing.T) {
 	t.Parallel()
 	primary := startServer(t)
 	startReplica(t, primary)
-	brokertest.Run(t, harness(t, primary.url(), "", redisstreams.WithReplicas(1, 20*time.Second)))
+	h := harness(t, primary.url(), "", redisstreams.WithReplicas(1, 20*time.Second))
+	h.Network, h.OpenThroughNetwork = network(t, primary.addr(), redisstreams.WithReplicas(1, 20*time.Second))
+	brokertest.Run(t, h)
 }
 
 // The primary dies, Sentinel promotes the replica, and nothing is lost that was confirmed: it was on the replica.

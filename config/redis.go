@@ -1,0 +1,112 @@
+package config
+
+import (
+	"math"
+	"strconv"
+	"time"
+)
+
+// Redis is what a broker of type redis takes beside its URL; package redisstreams has the options of the same names.
+type Redis struct {
+	// MaxLen trims each stream to so many entries as messages are added. Default 0: streams grow.
+	MaxLen int
+	// MaxAge trims each stream to the entries of so long, by the server's clock. At least 1 s. Not together with MaxLen.
+	MaxAge time.Duration
+	// Exact trims to the entry, which costs far more; "approximate: false" in the file. Default: whole nodes.
+	Exact bool
+	// Replicas have to acknowledge each message before it counts as published. Default 0: none.
+	Replicas int
+	// ReplicaTimeout is how long they have for that. Default: DefaultReplicaTimeout where there are Replicas.
+	ReplicaTimeout time.Duration
+	// Backfill sends messages with a priority below BackfillBelow to streams of their own. Internal broker only.
+	Backfill      bool
+	BackfillBelow int
+}
+
+// DefaultReplicaTimeout is how long replicas have to acknowledge, where the configuration says nothing.
+const DefaultReplicaTimeout = time.Second
+
+// redisKeys are the keys that brokers of type redis alone take.
+var redisKeys = []string{"max_len", "max_age", "approximate", "replicas", "backfill"}
+
+// The ends of what is a limit for the backfill: below the least priority there is nothing, and all but the highest is the most.
+const (
+	leastBackfill = -99
+	mostBackfill  = 100
+)
+
+// readRedis reads the keys of brokers of type redis, also of others, which then refuse them.
+func (r *reader) readRedis(entry *object, redis *Redis) {
+	entry.integer("max_len", &redis.MaxLen, math.MaxInt32)
+	entry.duration("max_age", &redis.MaxAge, time.Second)
+	approximate := true
+	entry.boolean("approximate", &approximate)
+	redis.Exact = !approximate
+
+	replicas := entry.object("replicas")
+	replicas.integer("count", &redis.Replicas, math.MaxInt32)
+	replicas.duration("timeout", &redis.ReplicaTimeout, time.Millisecond)
+	replicas.close()
+	if entry.has("replicas") && !replicas.broken && !replicas.has("count") {
+		r.problemf(replicas.at, replicas.path, "count is missing: how many replicas have to acknowledge a message, such as 1")
+	}
+	if redis.Replicas > 0 && redis.ReplicaTimeout == 0 {
+		redis.ReplicaTimeout = DefaultReplicaTimeout
+	}
+
+	backfill := entry.object("backfill")
+	redis.Backfill = backfill.limit("below", &redis.BackfillBelow, leastBackfill, mostBackfill)
+	backfill.close()
+	if entry.has("backfill") && !backfill.broken && !backfill.has("below") {
+		r.problemf(backfill.at, backfill.path, "below is missing: the priority below which messages go to the backfill, such as 0")
+	}
+}
+
+// limit reads a whole number that may be negative, and reports whether there was one.
+func (o *object) limit(name string, dst *int, least, most int) bool {
+	f := o.get(name)
+	if f == nil || !o.scalar(f) {
+		return false
+	}
+	n, err := strconv.Atoi(f.text)
+	if err != nil || !wholeNumber.MatchString(f.text) || !o.looksLike(f, integerTypes...) {
+		o.rejectf(f, "must be a whole number in plain digits, without quotes")
+		return false
+	}
+	if n < least || n > most {
+		o.rejectf(f, "is %s: use %d to %d", shown(f.source), least, most)
+		return false
+	}
+	*dst = n
+	return true
+}
+
+// checkRedis compares the keys of a broker of type redis with each other.
+func (r *reader) checkRedis(entry *object) {
+	if f := entry.find("max_age"); f != nil && entry.has("max_len") {
+		r.problemf(f.key, f.path, "does not go with max_len: Redis trims a stream by one of them; remove the other")
+	}
+	if f := entry.find("approximate"); f != nil && !entry.has("max_len") && !entry.has("max_age") {
+		r.problemf(f.key, f.path, "does nothing without max_len or max_age")
+	}
+}
+
+// checkReplicas compares what replicas have time for with what a publish has.
+func (r *reader) checkReplicas(cfg *Config, section *outboxSection, target *target) {
+	f := target.find("replicas")
+	if !target.sound("publish_timeout") || !section.sound("publish_timeout") {
+		return
+	}
+	timeout, publish := cfg.Brokers[target.name].Redis.ReplicaTimeout, cfg.Policy(target.name).PublishTimeout
+	if f == nil || f.bad || timeout < publish {
+		return
+	}
+	r.problemf(f.at, f.path+".timeout", "is %s, but must be below publish_timeout (%s): a publish waits for the replicas", short(timeout), short(publish))
+}
+
+// checkBackfill refuses a backfill where consumers do not know of it.
+func (r *reader) checkBackfill(cfg *Config, section *outboxSection, target *target) {
+	if f := target.find("backfill"); f != nil && !f.bad && section.sound("internal_broker") && target.name != cfg.Outbox.InternalBroker {
+		r.problemf(f.key, f.path, "is for the internal broker alone: consumers outside know one stream for each destination; remove it")
+	}
+}

@@ -1,0 +1,67 @@
+package config_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gorm-fanout/fanout/config"
+)
+
+func TestRedisSettings(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `outbox: {external_brokers: [a, b]}
+brokers:
+  default: {type: redis, url: redis://x, max_len: 5, approximate: false, replicas: {count: 2}, backfill: {below: -50}}
+  a: {type: redis, url: redis://y, max_age: 1d12h, replicas: {count: 1, timeout: 250ms}}
+  b: {type: redis, url: redis://z, max_len: "${LENGTH}", approximate: true}
+`, env("LENGTH", "7"))
+	assert.Equal(t, config.Redis{MaxLen: 5, Exact: true, Replicas: 2, ReplicaTimeout: time.Second, Backfill: true, BackfillBelow: -50}, cfg.Brokers["default"].Redis)
+	assert.Equal(t, config.Redis{MaxAge: 36 * time.Hour, Replicas: 1, ReplicaTimeout: 250 * time.Millisecond}, cfg.Brokers["a"].Redis)
+	assert.Equal(t, config.Redis{MaxLen: 7}, cfg.Brokers["b"].Redis)
+	assert.Zero(t, parse(t, "brokers: {default: {type: redis, url: redis://x}}\n").Brokers["default"].Redis)
+}
+
+func TestProblemsInRedisSettings(t *testing.T) {
+	t.Parallel()
+	checkBadInputs(t, []badInput{
+		{"wrong values", `outbox: {external_brokers: [a, b, c]}
+brokers:
+  default: {type: redis, url: redis://x, max_len: 0, max_age: 5, approximate: "no", replicas: {count: 0, timeout: 1us}, backfill: {below: 500}}
+  a: {type: redis, url: redis://y, max_len: many, max_age: 10ms, replicas: 2, backfill: {below: "0"}}
+  b: {type: redis, url: redis://z, approximate: false, replicas: {timeout: 1s, number: 2}, backfill: {}}
+  c: {type: redis, url: redis://w, max_len: 3, max_age: 7d, publish_timeout: 2s, replicas: {count: 1, timeout: 2s}, backfill: {below: 1.5}}
+`, []string{
+			`3:51: brokers.default.max_len: is "0": use at least 1`,
+			"3:54: brokers.default.max_age: does not go with max_len: Redis trims a stream by one of them; remove the other",
+			`3:63: brokers.default.max_age: "5" has no unit: use a unit as in 5s`,
+			"3:79: brokers.default.approximate: must be true or false",
+			`3:103: brokers.default.replicas.count: is "0": use at least 1`,
+			`3:115: brokers.default.replicas.timeout: is "1us": use at least 1ms`,
+			`3:139: brokers.default.backfill.below: is "500": use -99 to 100`,
+			"4:45: brokers.a.max_len: must be a whole number in plain digits, without quotes",
+			"4:51: brokers.a.max_age: does not go with max_len: Redis trims a stream by one of them; remove the other",
+			`4:60: brokers.a.max_age: is "10ms": use at least 1s`,
+			"4:76: brokers.a.replicas: must be a mapping of keys, but is a number",
+			"4:79: brokers.a.backfill: is for the internal broker alone: consumers outside know one stream for each destination; remove it",
+			"4:97: brokers.a.backfill.below: must be a whole number in plain digits, without quotes",
+			"5:36: brokers.b.approximate: does nothing without max_len or max_age",
+			"5:56: brokers.b.replicas: count is missing: how many replicas have to acknowledge a message, such as 1",
+			`5:80: brokers.b.replicas: unknown key "number": use count or timeout`,
+			"5:92: brokers.b.backfill: below is missing: the priority below which messages go to the backfill, such as 0",
+			"5:92: brokers.b.backfill: is for the internal broker alone: consumers outside know one stream for each destination; remove it",
+			"6:48: brokers.c.max_age: does not go with max_len: Redis trims a stream by one of them; remove the other",
+			"6:92: brokers.c.replicas.timeout: is 2s, but must be below publish_timeout (2s): a publish waits for the replicas",
+			"6:117: brokers.c.backfill: is for the internal broker alone: consumers outside know one stream for each destination; remove it",
+			"6:135: brokers.c.backfill.below: must be a whole number in plain digits, without quotes",
+		}},
+		{"another type", "brokers: {default: {type: memory, max_len: 5, max_age: 1h, approximate: true, replicas: {count: 1}, backfill: {below: 0}}}\n", []string{
+			"1:35: brokers.default.max_len: does nothing for a broker of type memory: remove it",
+			"1:47: brokers.default.max_age: does nothing for a broker of type memory: remove it",
+			"1:60: brokers.default.approximate: does nothing for a broker of type memory: remove it",
+			"1:79: brokers.default.replicas: does nothing for a broker of type memory: remove it",
+			"1:101: brokers.default.backfill: does nothing for a broker of type memory: remove it",
+		}},
+	})
+}
