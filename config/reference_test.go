@@ -44,7 +44,8 @@ func TestReferenceLoads(t *testing.T) {
 			},
 			"partner": {
 				Type: config.TypePubSub, Project: "acme-production", Endpoint: "us-east1-pubsub.googleapis.com:443",
-				Format: envelope.FormatCloudEvents, Source: "/acme/ordering", Filter: []string{"Ordering.*"},
+				Compression: 1024,
+				Format:      envelope.FormatCloudEvents, Source: "/acme/ordering", Filter: []string{"Ordering.*"},
 				Workers: 1, BatchSize: 100, PublishTimeout: 10 * time.Second, Ordering: config.OrderingPerKey,
 				Retry:     outbox.Retry{MaxAttempts: 20, BaseDelay: 10 * time.Second, Multiplier: 1.5, MaxDelay: 30 * time.Minute, Jitter: 0.5},
 				Retention: cleanup.Retention{Published: 30 * 24 * time.Hour, Abandoned: 90 * 24 * time.Hour},
@@ -92,7 +93,7 @@ var contract = map[string][]string{
 	"outbox.poll":  {"min", "max"},
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
-		"type", "url", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "options", "format", "source", "filter", "workers", "batch_size",
+		"type", "url", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "filter", "workers", "batch_size",
 		"publish_timeout", "ordering", "retry", "retention",
 	},
 	"brokers.replicas":  {"count", "timeout"},
