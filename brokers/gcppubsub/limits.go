@@ -3,7 +3,6 @@ package gcppubsub
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"cloud.google.com/go/pubsub/v2"
@@ -61,8 +60,6 @@ func checkAttribute(name, value string) error {
 		return errors.New("an attribute has no name")
 	case len(name) > MaxNameBytes:
 		return fmt.Errorf("the name of the attribute %.40q... has %d bytes, Pub/Sub takes %d", name, len(name), MaxNameBytes)
-	case strings.HasPrefix(name, "goog") && !strings.HasPrefix(name, "googclient_"): // those are for client libraries
-		return fmt.Errorf("the name of the attribute %q begins with goog, which Pub/Sub keeps for itself: rename it", name)
 	case len(value) > MaxValueBytes:
 		return fmt.Errorf("the value of the attribute %q has %d bytes, Pub/Sub takes %d", name, len(value), MaxValueBytes)
 	case !utf8.ValidString(name) || !utf8.ValidString(value):
