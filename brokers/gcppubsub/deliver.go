@@ -20,7 +20,7 @@ func (p *publication) deliver(ctx context.Context, b *batch) error {
 // of one message among several.
 func (p *publication) attempt(ctx context.Context, b *batch) (open bool, failed error) {
 	if why := p.obstacle(ctx, b.topic); why != nil {
-		p.skip(b, why)
+		p.skip(ctx, b, why)
 		return false, why
 	}
 	ids, err := p.request(ctx, b)
@@ -47,7 +47,7 @@ func (p *publication) takeApart(ctx context.Context, b *batch, failed error) err
 	left, right := b.halves()
 	if b.keyed {
 		if failed = p.deliver(ctx, left); failed != nil {
-			p.skip(right, failed)
+			p.skip(ctx, right, failed)
 			return failed
 		}
 		return p.deliver(ctx, right)

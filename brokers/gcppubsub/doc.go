@@ -41,7 +41,8 @@
 // and within the context of the call; the key waits meanwhile, so that a repeat overtakes nothing.
 //
 // Pub/Sub takes or refuses a request as a whole. What a failed request leaves unknown stays so in the results: messages of a request
-// that may have arrived are never reported as not sent.
+// that may have arrived are never reported as not sent. Where an earlier one of their key is at fault, or may be, they are unavailable (scope
+// destination), so that the failure costs its own message an attempt, and not all behind it.
 //
 // # Credentials, endpoints, projects
 //

@@ -53,7 +53,8 @@ func TestStatusCodes(t *testing.T) {
 	t.Parallel()
 	everywhere := outcome{"unavailable broker", "unavailable broker", 1}
 	there := outcome{"unavailable destination", "unavailable destination", 1}
-	unknown := outcome{"retryable", "retryable", 1} // both may have arrived: neither is "not sent"
+	// Both may have arrived, so that neither is "not sent"; only the first one has been tried alone.
+	unknown := outcome{"retryable", "unavailable destination", 1}
 	for code, want := range map[codes.Code]outcome{
 		codes.NotFound:           there,
 		codes.PermissionDenied:   there,
@@ -66,8 +67,8 @@ func TestStatusCodes(t *testing.T) {
 		codes.InvalidArgument:    {"permanent", "not_sent", 1},
 		codes.OutOfRange:         {"retryable", "not_sent", 1},
 		codes.AlreadyExists:      {"retryable", "not_sent", 1},
-		codes.Internal:           {"retryable", "retryable", 3},
-		codes.Aborted:            {"retryable", "retryable", 3},
+		codes.Internal:           {"retryable", "unavailable destination", 3},
+		codes.Aborted:            {"retryable", "unavailable destination", 3},
 		codes.Canceled:           unknown,
 		codes.Unknown:            unknown,
 		codes.DataLoss:           unknown,

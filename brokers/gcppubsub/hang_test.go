@@ -38,7 +38,7 @@ func TestHangingServerTimeout(t *testing.T) {
 	s := newServer(t)
 	s.createTopic(t, "orders")
 	s.hangs()
-	b := s.open(t, gcppubsub.WithTimeout(200*time.Millisecond), gcppubsub.WithBatch(2, 0))
+	b := s.open(t, gcppubsub.WithTimeout(500*time.Millisecond), gcppubsub.WithBatch(2, 0))
 	began := time.Now()
 	results := b.Publish(t.Context(), many("orders", 6, 2))
 	assert.Equal(t, map[string]int{"unavailable broker": 4, "not_sent": 2}, verdicts(results), "two keys, their first requests")
@@ -119,7 +119,7 @@ func TestNoAnswerAfterTheMessagesWereTaken(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
-	b := s.open(t, gcppubsub.WithTimeout(200*time.Millisecond), gcppubsub.WithBatch(2, 0))
+	b := s.open(t, gcppubsub.WithTimeout(500*time.Millisecond), gcppubsub.WithBatch(2, 0))
 	taken := make(chan struct{})
 	released := make(chan struct{})
 	s.replies(func(*pubsubpb.PublishRequest) error {

@@ -2,6 +2,8 @@ package gcppubsub
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -53,20 +55,26 @@ func (p *publication) work(ctx context.Context, c chain) {
 	var failed error
 	for _, b := range c {
 		if failed != nil {
-			p.skip(b, failed)
+			p.skip(ctx, b, failed)
 			continue
 		}
 		failed = p.deliver(ctx, b)
 	}
 }
 
-// skip leaves a batch unsent. Where it went out before, in a request whose end nobody knows, that is what its messages are told.
-func (p *publication) skip(b *batch, why error) {
-	if b.unsure != nil {
+// skip leaves a batch unsent. Where it went out before, in a request whose end nobody knows, its messages are not "not sent". Nor are
+// they to blame: if they lost an attempt each time that the head of their key fails, they would be abandoned together with it.
+func (p *publication) skip(ctx context.Context, b *batch, why error) {
+	class, _ := brokers.Classify(b.unsure)
+	switch {
+	case b.unsure == nil:
+		p.fail(b, brokers.NotSentBecause(why))
+	case class == brokers.ClassRetryable && ctx.Err() == nil:
+		p.fail(b, brokers.Unavailable(brokers.ScopeDestination,
+			fmt.Errorf("%w: perhaps it has arrived; it waits for another message of the same request", errors.Unwrap(b.unsure))))
+	default:
 		p.fail(b, b.unsure)
-		return
 	}
-	p.fail(b, brokers.NotSentBecause(why))
 }
 
 func (p *publication) fail(b *batch, err error) {
