@@ -108,7 +108,7 @@ func TestTopics(t *testing.T) {
 		class, scope := brokers.Classify(results[0].Err)
 		assert.Equal(t, brokers.ClassUnavailable, class, "the configuration can cure it")
 		assert.Equal(t, brokers.ScopeDestination, scope)
-		require.ErrorContains(t, results[0].Err, "WithTopic")
+		require.ErrorContains(t, results[0].Err, "is not a legal topic", illegal)
 		assert.ErrorIs(t, results[1].Err, brokers.ErrNotSent)
 	}
 	results := b.Publish(t.Context(), []brokers.Message{message("", "", 1)})
