@@ -98,10 +98,8 @@ func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target
 	if (target.retry.has("max_delay") || target.retry.has("base_delay")) && section.retry.sound("max_delay", "base_delay") {
 		r.checkDelays(target.retry, policy.Retry)
 	}
-	if broker.Type == TypeRedis {
-		r.checkReplicas(cfg, section, target)
-		r.checkBackfill(cfg, section, target)
-	}
+	r.checkReplicas(cfg, section, target)
+	r.checkBackfill(cfg, section, target)
 	if target.name == cfg.Outbox.InternalBroker && section.sound("internal_broker") {
 		for _, name := range []string{"format", "source", "filter"} {
 			if f := target.find(name); f != nil {

@@ -94,11 +94,11 @@ func (r *reader) checkRedis(entry *object) {
 // checkReplicas compares what replicas have time for with what a publish has.
 func (r *reader) checkReplicas(cfg *Config, section *outboxSection, target *target) {
 	f := target.find("replicas")
-	if !target.sound("publish_timeout") || !section.sound("publish_timeout") {
+	if f == nil || f.bad || !target.sound("publish_timeout") || !section.sound("publish_timeout") {
 		return
 	}
 	timeout, publish := cfg.Brokers[target.name].Redis.ReplicaTimeout, cfg.Policy(target.name).PublishTimeout
-	if f == nil || f.bad || timeout < publish {
+	if timeout < publish {
 		return
 	}
 	r.problemf(f.at, f.path+".timeout", "is %s, but must be below publish_timeout (%s): a publish waits for the replicas", short(timeout), short(publish))

@@ -26,11 +26,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(m, append(toxic.Leaks(),
 		// Started by the import of a metrics library that Google's clients use, for the life of the process.
-		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
-		// A link of toxiproxy whose toxic has cut the connection does not end before the process.
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*NoopToxic).Pipe"))
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))...)
 }
 
 func TestConformance(t *testing.T) {

@@ -47,8 +47,8 @@ func defaults() options { return options{chunk: defaultChunk, maxBytes: MaxMessa
 // An Option changes a broker. Options that have no sensible meaning (a negative length) count as not given.
 type Option func(*options)
 
-// WithChunk sets how many messages one script call adds, at most 1,000. Default 100. Smaller chunks let other clients of the
-// server in between; what a stopped publisher has under way is one chunk.
+// WithChunk sets how many messages go in one round trip, and so at most in one run of the script; at most 1,000. Default 100.
+// Smaller chunks let other clients of the server in between, and leave fewer messages in doubt when a connection breaks.
 func WithChunk(n int) Option {
 	return func(o *options) {
 		if n > 0 {
@@ -72,7 +72,7 @@ func WithMaxLen(n int64, approx bool) Option {
 // WithMaxAge trims each stream to the entries of the last d, as messages are added: nothing is removed from a stream that gets
 // none. The age is reckoned by the server's clock alone, which also gives entries their ids. approx trims when whole nodes can go
 // (MINID ~), which costs far less and keeps somewhat more. Needs Redis 6.2, and runs every message through the script, because
-// no other command can read the server's clock: about two thirds of the speed. The least is one second.
+// no other command can read the server's clock: about three quarters of the speed. The least is one second.
 //
 // Redis trims by one of the two, length or age: of WithMaxLen and WithMaxAge the last one given holds. What was said there about
 // consumer groups holds here.

@@ -2,6 +2,8 @@ package redisstreams_test
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +58,60 @@ func TestReplicas(t *testing.T) {
 		soon(t, "the broker that had given up carries on", func() bool { return b.Publish(t.Context(), mixed[:1])[0].Err == nil })
 		assert.Equal(t, primary.length(t, "s"), replica.length(t, "s"), name)
 	}
+}
+
+// pipelines notes the commands of each pipeline that adds messages.
+type pipelines struct {
+	counter
+
+	mu   sync.Mutex
+	seen []string
+}
+
+func (p *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var names []string
+		for _, cmd := range cmds {
+			if len(names) == 0 || names[len(names)-1] != cmd.Name() {
+				names = append(names, cmd.Name())
+			}
+		}
+		if names[0] == "xadd" || strings.HasPrefix(names[0], "eval") {
+			p.mu.Lock()
+			p.seen = append(p.seen, strings.Join(names, " "))
+			p.mu.Unlock()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// The question for replicas goes over the connection that has written: over any other, the answer is about something else.
+func TestReplicasAreAskedOnTheSameConnection(t *testing.T) {
+	t.Parallel()
+	primary := startServer(t)
+	startReplica(t, primary)
+	msgs := append(many("s", 60, 50), message("s", "", 60))
+	want := []string{"xadd evalsha wait", "eval wait", "xadd evalsha wait"} // the first time, the server learns the script
+
+	b := open(t, primary.url(), redisstreams.WithReplicas(1, 10*time.Second))
+	var seen pipelines
+	b.Client().AddHook(&seen)
+	for range 2 {
+		require.Equal(t, map[string]int{"": 61}, verdicts(b.Publish(t.Context(), msgs)))
+	}
+	assert.Equal(t, want, seen.seen)
+
+	c := startCluster(t, 1)
+	c.replicate(t, c.nodes[0])
+	var seenByNodes pipelines
+	client := c.client(t)
+	client.OnNewNode(func(node *redis.Client) { node.AddHook(&seenByNodes) })
+	sharded := redisstreams.New(client, redisstreams.WithReplicas(1, 10*time.Second))
+	for range 2 {
+		results := sharded.Publish(t.Context(), msgs)
+		require.Equal(t, map[string]int{"": 61}, verdicts(results), "%v", results[0].Err)
+	}
+	assert.Equal(t, want, seenByNodes.seen)
 }
 
 // The server has become a replica meanwhile: it is no message's fault that it does not take WAIT.

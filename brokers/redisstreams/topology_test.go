@@ -130,8 +130,10 @@ func (c *cluster) replicate(t *testing.T, of *server) *server {
 	replica := startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--appendonly", "no")
 	c.nodes = append(c.nodes, replica)
 	replica.do(t, "CLUSTER", "MEET", "127.0.0.1", of.port)
+	client, id := replica.client(), of.ask(t, "CLUSTER", "MYID")
+	defer client.Close()
+	soon(t, "the replica knows its primary", func() bool { return client.ClusterReplicate(t.Context(), id).Err() == nil })
 	c.await(t, len(c.nodes))
-	replica.do(t, "CLUSTER", "REPLICATE", of.ask(t, "CLUSTER", "MYID"))
 	replica.awaitLink(t, of)
 	return replica
 }

@@ -6,13 +6,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net"
 	"testing"
 	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 // Proxy is a proxy in front of one server. Faults hold for connections that are open and for those to come, until Heal; several
@@ -34,12 +34,6 @@ func Start(t testing.TB, upstream string) *Proxy {
 
 // Addr is where the proxy listens.
 func (p *Proxy) Addr() string { return p.proxy.Listen }
-
-// Host and Port of Addr.
-func (p *Proxy) Host() (host, port string) {
-	host, port, _ = net.SplitHostPort(p.Addr())
-	return host, port
-}
 
 // Latency holds back each packet, in both directions, for half of d: a round trip takes d longer.
 func (p *Proxy) Latency(t testing.TB, d time.Duration) {
@@ -92,4 +86,13 @@ func (p *Proxy) add(t testing.TB, kind, stream string, attributes map[string]any
 	require.NoError(t, err)
 	_, err = p.proxy.Toxics.AddToxicJson(bytes.NewReader(toxic))
 	require.NoError(t, err)
+}
+
+// Leaks are goroutines of toxiproxy's own that a cut connection can leave behind: what comes before a cut goes on waiting to hand
+// over its data.
+func Leaks() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreTopFunction("github.com/Shopify/toxiproxy/v2/toxics.(*NoopToxic).Pipe"),
+		goleak.IgnoreTopFunction("github.com/Shopify/toxiproxy/v2/stream.(*ChanWriter).Write"),
+	}
 }
