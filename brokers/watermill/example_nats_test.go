@@ -13,7 +13,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/watermill"
 )
 
-// NATS JetStream. The tests of this package run with just these settings.
+// NATS JetStream. The tests of this package run with these settings; the conformance suite waits longer for a confirmation.
 func Example_nats() {
 	broker, err := openNATS("nats://localhost:4222")
 	if err != nil {
@@ -35,7 +35,7 @@ func openNATS(url string) (brokers.Broker, error) {
 		SubjectCalculator: watermillnats.DefaultSubjectCalculator,
 		JetStream: watermillnats.JetStreamConfig{
 			TrackMsgId:     true,                                        // JetStream drops repeated ids
-			ConnectOptions: []nats.JSOpt{nats.MaxWait(2 * time.Second)}, // for a confirmation
+			ConnectOptions: []nats.JSOpt{nats.MaxWait(5 * time.Second)}, // for a confirmation; well below the publish timeout
 		},
 	}, nil)
 	if err != nil {

@@ -115,14 +115,15 @@ func (j *jetStream) received(t *testing.T, destination string) []brokers.Message
 	}
 }
 
-// open makes a broker with the settings of the example, but for the marshaler.
+// open makes a broker with the settings of the example, but for the marshaler, and with more patience: on a busy machine a server
+// in the process may well be silent for two seconds, which is then an outage.
 func (j *jetStream) open(t *testing.T, opts ...watermill.Option) brokers.Broker {
 	t.Helper()
 	conn, err := nats.Connect(j.url, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond), nats.ReconnectBufSize(-1))
 	require.NoError(t, err)
 	publisher, err := watermillnats.NewPublisherWithNatsConn(conn, watermillnats.PublisherPublishConfig{
 		Marshaler: quoting{j}, SubjectCalculator: watermillnats.DefaultSubjectCalculator,
-		JetStream: watermillnats.JetStreamConfig{TrackMsgId: true, ConnectOptions: []nats.JSOpt{nats.MaxWait(2 * time.Second)}},
+		JetStream: watermillnats.JetStreamConfig{TrackMsgId: true, ConnectOptions: []nats.JSOpt{nats.MaxWait(10 * time.Second)}},
 	}, nil)
 	require.NoError(t, err)
 	return watermill.New(publisher, append(natsOptions(conn), opts...)...)

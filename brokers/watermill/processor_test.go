@@ -38,8 +38,9 @@ func newRelay(t *testing.T, path string, p *publisher) *relay {
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
 	broker := watermill.New(p)
+	policy := outbox.Policy{PollMin: time.Second, PollMax: 10 * time.Second, Workers: 1, Retry: outbox.Retry{BaseDelay: time.Second}}
 	processor, err := outbox.NewProcessor(outbox.ProcessorConfig{
-		Database: "test", Broker: "b", Store: store, Target: broker, Policy: outbox.Policy{PollMax: 10 * time.Second}, Log: slog.New(slog.DiscardHandler),
+		Database: "test", Broker: "b", Store: store, Target: broker, Policy: policy, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -103,7 +104,7 @@ func TestRelayOutlivesAnOutage(t *testing.T) {
 			r.insert("key-"+name[:1], name)
 		}
 		r.insert("", "alone")
-		time.Sleep(40 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		require.NotEmpty(t, p.ids())
 		for _, name := range append(names, "alone") {
 			status, attempts := r.is(name)
@@ -131,20 +132,20 @@ func TestRelayFindsThePoison(t *testing.T) {
 		}})
 		r.insert("a", "poison")
 		r.insert("a", "follower")
-		time.Sleep(40 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		status, attempts := r.is("poison")
 		assert.Equal(t, "pending", status)
 		assert.Zero(t, attempts)
 
-		for i := range 40 { // a message in each minute
+		for i := range 20 { // one every twenty seconds
 			r.insert("", strings.Repeat("i", i+1))
-			time.Sleep(time.Minute)
+			time.Sleep(20 * time.Second)
 		}
 		status, _ = r.is("poison")
 		assert.Equal(t, "abandoned", status)
 		status, _ = r.is("follower")
 		assert.Equal(t, "published", status)
-		for i := range 40 {
+		for i := range 20 {
 			status, attempts := r.is(strings.Repeat("i", i+1))
 			assert.Equal(t, "published", status)
 			assert.Equal(t, 1, attempts, "its own; it paid for nobody")
@@ -165,7 +166,7 @@ func TestRelayGoesOnBesideAHang(t *testing.T) {
 		r := newRelay(t, path, p)
 		r.insert("a", "hangs")
 		r.insert("a", "next")
-		for i := range 10 {
+		for i := range 4 {
 			r.insert("", strings.Repeat("i", i+1))
 			time.Sleep(time.Minute)
 			status, _ := r.is(strings.Repeat("i", i+1))
