@@ -1,6 +1,7 @@
 package gcppubsub_test
 
 import (
+	"cmp"
 	"os"
 	"regexp"
 	"slices"
@@ -228,6 +229,26 @@ func TestRefusedMessageIsFound(t *testing.T) {
 		assert.Equal(t, map[string]int{"": 99, string(class): 1}, verdicts(b.Publish(t.Context(), msgs)))
 		assert.Len(t, s.received("orders"), 99)
 	}
+}
+
+// Several messages that are refused are found, too, wherever in their request they are.
+func TestRefusedMessagesAreFound(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	s.reacts(func(request *pubsubpb.PublishRequest) error {
+		return cmp.Or(refusing("id-0")(request), refusing("id-50")(request), refusing("id-51")(request), refusing("id-99")(request))
+	})
+	msgs := many("orders", 100, 1)
+	for i := range msgs {
+		msgs[i].OrderingKey = ""
+	}
+	results := s.open(t).Publish(t.Context(), msgs)
+	assert.Equal(t, map[string]int{"": 96, "permanent": 4}, verdicts(results))
+	for _, i := range []int{0, 50, 51, 99} {
+		assert.Error(t, results[i].Err, i)
+	}
+	assert.Len(t, s.received("orders"), 96)
 }
 
 // A server that takes less than Pub/Sub does (gRPC's own limit is 4 MB).
