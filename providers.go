@@ -175,7 +175,7 @@ func openBroker(ctx context.Context, name string, cfg config.Broker, o *options)
 	case config.TypeRedis:
 		return redisstreams.Open(cfg.URL.Reveal(), redisOptions(cfg.Redis)...)
 	case config.TypePubSub:
-		return gcppubsub.Open(ctx, cfg.Project, pubsubEndpoint(cfg.Endpoint)...)
+		return gcppubsub.Open(ctx, cfg.Project, append(pubsubEndpoint(cfg.Endpoint), gcppubsub.WithCompression(cfg.Compression))...)
 	case config.TypeMemory:
 		return memory.New(), nil
 	default:
@@ -196,17 +196,17 @@ func redisOptions(cfg config.Redis) []redisstreams.Option {
 	return opts
 }
 
-// pubsubEndpoint tells Google's own endpoints, such as the regional ones, from emulators, which have neither TLS nor
-// credentials.
+// pubsubEndpoint tells Google's own endpoints, such as the regional ones, and those that a company has of its own (at the port of
+// HTTPS) from emulators, which have neither TLS nor credentials.
 func pubsubEndpoint(endpoint string) []gcppubsub.Option {
-	host := endpoint
-	if h, _, err := net.SplitHostPort(endpoint); err == nil {
-		host = h
+	host, port, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		host = endpoint
 	}
 	switch {
 	case endpoint == "":
 		return nil
-	case strings.HasSuffix(host, ".googleapis.com"):
+	case strings.HasSuffix(host, ".googleapis.com"), port == "443":
 		return []gcppubsub.Option{gcppubsub.WithEndpoint(endpoint)}
 	default:
 		return []gcppubsub.Option{gcppubsub.WithEmulator(endpoint)}

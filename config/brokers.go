@@ -68,6 +68,7 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 	entry.secret("url", &broker.URL)
 	entry.text("project", &broker.Project)
 	entry.text("endpoint", &broker.Endpoint)
+	entry.integer("compression", &broker.Compression, math.MaxInt32)
 	r.readRedis(entry, &broker.Redis)
 	if f := entry.get("options"); f != nil {
 		broker.Options = r.readOptions(f)
@@ -81,7 +82,7 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 		r.require(entry, "url", "redis://user:password@host:6379/0")
 		r.checkRedisURL(entry, broker.URL)
 	case TypePubSub:
-		r.refuseOthers(entry, broker, "project", "endpoint")
+		r.refuseOthers(entry, broker, "project", "endpoint", "compression")
 		r.require(entry, "project", "the id of a Google Cloud project")
 	case TypeMemory:
 		r.refuseOthers(entry, broker)
@@ -92,7 +93,7 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 
 // refuseOthers refuses the settings of a connection that the broker's type does not take.
 func (r *reader) refuseOthers(entry *object, broker *Broker, takes ...string) {
-	for _, name := range append([]string{"url", "project", "endpoint", "options"}, redisKeys...) {
+	for _, name := range append([]string{"url", "project", "endpoint", "compression", "options"}, redisKeys...) {
 		if f := entry.find(name); f != nil && !slices.Contains(takes, name) {
 			f.bad = true
 			r.problemf(f.key, f.path, "does nothing for a broker of type %s: remove it", broker.Type)

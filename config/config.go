@@ -74,6 +74,8 @@ type Broker struct {
 	Project string
 	// Endpoint replaces the service's own, such as "localhost:8085" for an emulator: pubsub.
 	Endpoint string
+	// Compression is the size, in bytes, from which requests are compressed: pubsub. Default: 0, never.
+	Compression int
 	// Redis has the settings that belong to the type redis alone.
 	Redis Redis
 	// Options of the types registered in Go. Nil for the built-in ones.

@@ -237,7 +237,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			`7:96: brokers.c.retention: unknown key "abandon": did you mean "abandoned"?`,
 			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, pubsub, memory, nats or kafka, or register it in Go",
 			"9:21: brokers.e.endpoint: does nothing for a broker of type memory: remove it",
-			`9:34: brokers.e: unknown key "topic": use type, url, project, endpoint, max_len, max_age, approximate, replicas, ` +
+			`9:34: brokers.e: unknown key "topic": use type, url, project, endpoint, compression, max_len, max_age, approximate, replicas, ` +
 				"backfill, options, format, source, filter, destination, ttl, content_type, attributes, workers, batch_size, publish_timeout, rate, breaker, ordering, retry or retention",
 			`9:53: brokers.e.workers: is "0": use at least 1`,
 			`9:68: brokers.e.batch_size: is "0": use 1 to 2000`,

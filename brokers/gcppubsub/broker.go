@@ -1,20 +1,3 @@
-// Package gcppubsub publishes to Google Cloud Pub/Sub.
-//
-// A message becomes a Pub/Sub message: its data is the payload, its attributes are the flat fields (id, type, correlation_id,
-// content_type, traceparent ...), its ordering key is the ordering key. Order holds within one region: pin it with
-// [WithEndpoint] ("europe-west1-pubsub.googleapis.com:443"), and enable message ordering on the subscriptions.
-//
-// Topics are named after destinations ([TopicID] tells how) and have to exist, with a subscription: what is published to a topic
-// without one is gone.
-//
-// # Why not pubsub.Publisher
-//
-// The requests are made with the client's Publish call, not with its Publisher, whose background queue does not fit a processor.
-// The queue sends with a context of its own, so that messages leave after their publish call has ended, and with it the lease on
-// their rows. A request that fails because of one message fails for all in it, and the queue cannot take it apart. And a key that
-// failed stays paused until somebody resumes it, which cannot be timed right when several calls share the key. Here a key is a
-// chain of requests, each sent when the one before it was confirmed; nothing is paused, and nothing is under way once Publish
-// has returned.
 package gcppubsub
 
 import (
@@ -53,28 +36,34 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: true, MaxMessageBytes: MaxMessageBytes, MaxBatch: pubsub.MaxPublishRequestCount}
 }
 
-// Ping implements [brokers.Broker]: it asks for a topic that need not exist. That it is unknown, or none of our business, is an
-// answer as good as any; a publisher's role may not look at topics.
+// Ping implements [brokers.Broker]: it asks for a topic that need not exist (GetTopic), which proves the network, TLS, the
+// credentials and the project. That the topic is unknown, or none of our business, is an answer as good as any, so that no permission
+// is needed. Whether each topic exists and may be published to is found out by publishing: a publisher's role may not look at
+// topics.
 func (b *Broker) Ping(ctx context.Context) error {
 	if !b.gate.Enter() {
 		return brokers.ErrClosed
 	}
 	defer b.gate.Leave()
-	ctx, cancel := context.WithTimeout(ctx, b.options.timeout)
+	call, cancel := context.WithTimeout(ctx, b.options.timeout)
 	defer cancel()
-	err := patiently(ctx, func() error {
-		_, err := b.client.TopicAdminClient.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: b.topicName("fanout-ping")}, withoutRetry)
+	topic := topicName(b.client.Project(), "fanout-ping")
+	err := patiently(call, func() error {
+		_, err := b.client.TopicAdminClient.GetTopic(call, &pubsubpb.GetTopicRequest{Topic: topic}, withoutRetry)
 		return err
 	})
-	switch status.Code(err) {
-	case codes.OK, codes.NotFound, codes.PermissionDenied:
+	if err == nil {
 		return nil
-	default:
-		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("gcppubsub: ping: %w", err))
 	}
+	v := b.judge(ctx, call, topic, err)
+	if code := status.Code(err); v.scope == brokers.ScopeDestination && (code == codes.NotFound || code == codes.PermissionDenied) {
+		return nil
+	}
+	return brokers.Unavailable(brokers.ScopeBroker, v.advise(fmt.Errorf("gcppubsub: ping project %q: %w", b.client.Project(), err)))
 }
 
-// Close implements [brokers.Broker]. It closes the connections of a broker made by [Open]; those of [New] are the caller's.
+// Close implements [brokers.Broker]. It closes the connections of a broker made by [Open], and with them what is still under way
+// when ctx ends. Those of [New] are the caller's: there, publishes that Close no longer waits for end with their own contexts.
 func (b *Broker) Close(ctx context.Context) error {
 	first, err := b.gate.Close(ctx)
 	if !first {

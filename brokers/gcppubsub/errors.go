@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/googleapis/gax-go/v2/apierror"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -20,7 +21,15 @@ type verdict struct {
 	advice string
 }
 
-// verdicts by code; what is not listed is retryable.
+// advise appends the advice to an error.
+func (v verdict) advise(err error) error {
+	if v.advice == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, v.advice)
+}
+
+// verdicts by code; what is not listed is retryable. The documentation of the package has the same table.
 var verdicts = map[codes.Code]verdict{
 	codes.NotFound: {
 		brokers.ClassUnavailable, brokers.ScopeDestination,
@@ -32,7 +41,7 @@ var verdicts = map[codes.Code]verdict{
 	},
 	codes.FailedPrecondition: {
 		brokers.ClassUnavailable, brokers.ScopeDestination,
-		"check the settings of the topic (its encryption key, its schema)",
+		"check the settings of the topic (its encryption key, its storage policy)",
 	},
 	codes.Unauthenticated: {
 		brokers.ClassUnavailable, brokers.ScopeBroker,
@@ -42,6 +51,7 @@ var verdicts = map[codes.Code]verdict{
 		brokers.ClassUnavailable, brokers.ScopeBroker,
 		"check the network and the endpoint",
 	},
+	codes.DeadlineExceeded: noAnswer,
 	codes.ResourceExhausted: {
 		brokers.ClassUnavailable, brokers.ScopeBroker,
 		"the quota is used up; raise it or publish more slowly",
@@ -56,6 +66,21 @@ var verdicts = map[codes.Code]verdict{
 	},
 }
 
+// projectWide are the reasons (google.api.ErrorReason) of refusals that concern no topic in particular.
+var projectWide = map[string]string{
+	"SERVICE_DISABLED":                "enable the Pub/Sub API in the project",
+	"BILLING_DISABLED":                "enable billing for the project",
+	"CONSUMER_INVALID":                "check the project's id, and that of the quota project",
+	"CONSUMER_SUSPENDED":              "the project is suspended",
+	"ACCESS_TOKEN_SCOPE_INSUFFICIENT": "the credentials need the OAuth scope https://www.googleapis.com/auth/pubsub",
+}
+
+// known are the codes of a server that has not taken the messages. After any other it may have.
+var known = []codes.Code{
+	codes.InvalidArgument, codes.OutOfRange, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.Unauthenticated,
+	codes.FailedPrecondition, codes.ResourceExhausted, codes.Unimplemented,
+}
+
 var (
 	noAnswer = verdict{
 		brokers.ClassUnavailable, brokers.ScopeBroker,
@@ -68,13 +93,9 @@ var (
 
 // classified turns the error of a request to topic into one of the contract. call is the context that the request had, ctx the
 // one that it was made from.
-func classified(ctx, call context.Context, topic string, err error) error {
-	v := judge(ctx, call, err)
-	err = fmt.Errorf("gcppubsub: publish to %q: %w", topic, err)
-	if v.advice != "" {
-		err = fmt.Errorf("%w: %s", err, v.advice)
-	}
-	return &brokers.Error{Class: v.class, Scope: v.scope, Err: err}
+func (b *Broker) classified(ctx, call context.Context, topic string, err error) error {
+	v := b.judge(ctx, call, topic, err)
+	return &brokers.Error{Class: v.class, Scope: v.scope, Err: v.advise(fmt.Errorf("gcppubsub: publish to %q: %w", topic, err))}
 }
 
 // over is true when a request's time has run out. The server has the same deadline, and its word can be here before our clock
@@ -84,13 +105,13 @@ func over(call context.Context) bool {
 	return call.Err() != nil || (set && time.Until(deadline) < 50*time.Millisecond)
 }
 
-func judge(ctx, call context.Context, err error) verdict {
+func (b *Broker) judge(ctx, call context.Context, topic string, err error) verdict {
 	code := status.Code(err)
 	switch {
 	case code == codes.Canceled && strings.Contains(err.Error(), "the client connection is closing"):
 		return closed // gRPC has no other name for it
 	case !over(call), code != codes.DeadlineExceeded && code != codes.Canceled:
-		// The server's own word, below.
+		return b.judgeAnswer(topic, code, err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return retryable // somebody stopped waiting: whether the messages arrived is unknown
 	default:
@@ -98,11 +119,33 @@ func judge(ctx, call context.Context, err error) verdict {
 		// about each time while others pass is for the processor to find.)
 		return noAnswer
 	}
-	if code == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max") {
+}
+
+// judgeAnswer judges the server's own word.
+func (b *Broker) judgeAnswer(topic string, code codes.Code, err error) verdict {
+	v, listed := verdicts[code]
+	switch {
+	case !listed:
+		return retryable
+	case code == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max"):
 		return tooLarge // said by gRPC itself
+	case code == codes.NotFound && strings.Contains(err.Error(), "project not found"):
+		v.advice = "check the project's id"
+		if strings.HasPrefix(topic, topicName(b.client.Project(), "")) {
+			v.scope = brokers.ScopeBroker
+		}
+	case v.scope == brokers.ScopeDestination:
+		if advice, found := projectWide[reason(err)]; found {
+			v.scope, v.advice = brokers.ScopeBroker, advice
+		}
 	}
-	if v, known := verdicts[code]; known {
-		return v
+	return v
+}
+
+// reason of an error as Google's services give it beside the text; empty where they give none.
+func reason(err error) string {
+	if detailed, ok := apierror.FromError(err); ok {
+		return detailed.Reason()
 	}
-	return retryable
+	return ""
 }

@@ -1,7 +1,11 @@
 package gcppubsub_test
 
 import (
-	"context"
+	"cmp"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +14,7 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -17,40 +22,75 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 )
 
+// always answers each publish with a status.
 func always(code codes.Code) func(*pubsubpb.PublishRequest) error {
 	return func(*pubsubpb.PublishRequest) error { return status.Error(code, "injected") }
 }
 
+// refusing refuses each request that has a message with this id, as Pub/Sub does: the whole of it.
+func refusing(id string) func(*pubsubpb.PublishRequest) error {
+	return refusingWith(codes.InvalidArgument, id)
+}
+
+func refusingWith(code codes.Code, id string) func(*pubsubpb.PublishRequest) error {
+	return func(request *pubsubpb.PublishRequest) error {
+		for _, m := range request.GetMessages() {
+			if m.GetAttributes()[brokers.FieldID] == id {
+				return status.Error(code, "refused")
+			}
+		}
+		return nil
+	}
+}
+
+// An outcome is what a status does: to two messages of a key, and how often one message is sent.
+type outcome struct {
+	first, second string
+	requests      int64
+}
+
+// What the documentation of the package says about each status.
 func TestStatusCodes(t *testing.T) {
-	s := newServer(t)
-	s.createTopic(t, "orders")
-	for code, want := range map[codes.Code]string{
-		codes.NotFound:           "unavailable destination",
-		codes.PermissionDenied:   "unavailable destination",
-		codes.FailedPrecondition: "unavailable destination",
-		codes.Unauthenticated:    "unavailable broker",
-		codes.Unavailable:        "unavailable broker",
-		codes.ResourceExhausted:  "unavailable broker",
-		codes.Unimplemented:      "unavailable broker",
-		codes.InvalidArgument:    "permanent",
-		codes.DeadlineExceeded:   "retryable", // the server's, not ours
-		codes.Canceled:           "retryable",
-		codes.Internal:           "retryable",
-		codes.Unknown:            "retryable",
-		codes.Aborted:            "retryable",
-		codes.OutOfRange:         "retryable",
+	t.Parallel()
+	everywhere := outcome{"unavailable broker", "unavailable broker", 1}
+	there := outcome{"unavailable destination", "unavailable destination", 1}
+	// Both may have arrived, so that neither is "not sent"; only the first one has been tried alone.
+	unknown := outcome{"retryable", "unavailable destination", 1}
+	for code, want := range map[codes.Code]outcome{
+		codes.NotFound:           there,
+		codes.PermissionDenied:   there,
+		codes.FailedPrecondition: there,
+		codes.Unauthenticated:    everywhere,
+		codes.ResourceExhausted:  everywhere,
+		codes.Unimplemented:      everywhere,
+		codes.DeadlineExceeded:   everywhere, // the server's
+		codes.Unavailable:        {"unavailable broker", "unavailable broker", 3},
+		codes.InvalidArgument:    {"permanent", "not_sent", 1},
+		codes.OutOfRange:         {"retryable", "not_sent", 1},
+		codes.AlreadyExists:      {"retryable", "not_sent", 1},
+		codes.Internal:           {"retryable", "unavailable destination", 3},
+		codes.Aborted:            {"retryable", "unavailable destination", 3},
+		codes.Canceled:           unknown,
+		codes.Unknown:            unknown,
+		codes.DataLoss:           unknown,
+		codes.Code(99):           unknown,
 	} {
 		t.Run(code.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			s.createTopic(t, "orders")
 			b := s.open(t)
 			s.reacts(always(code))
 			results := b.Publish(t.Context(), many("orders", 2, 1))
-			class, scope := brokers.Classify(results[0].Err)
-			assert.Equal(t, want, strings.TrimSpace(string(class)+" "+string(scope)))
-			require.Error(t, results[1].Err, "a request fails as a whole, or the second message is not sent")
+			assert.Equal(t, want.first, verdict(results[0]))
+			assert.Equal(t, want.second, verdict(results[1]))
 			require.ErrorContains(t, results[0].Err, `gcppubsub: publish to "projects/acme/topics/orders": `)
 			require.ErrorContains(t, results[0].Err, "injected")
 			assert.Equal(t, code, status.Code(results[0].Err), "the status stays in the chain")
-			t.Log(results[0].Err)
+
+			before := s.requests.Load()
+			require.Error(t, b.Publish(t.Context(), many("orders", 1, 1))[0].Err)
+			assert.Equal(t, want.requests, s.requests.Load()-before, "requests for one message")
 
 			s.reacts(nil) // and nothing stays paused
 			assert.Equal(t, map[string]int{"": 2}, verdicts(b.Publish(t.Context(), many("orders", 2, 1))))
@@ -58,7 +98,99 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
+// Every row of the table in the documentation says what the code does.
+func TestDocumentedTable(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	b := s.open(t)
+	rows := regexp.MustCompile(`(?m)^//\t([A-Z]\w+(?:, [A-Z]\w+)*),? {2,}(permanent|retryable|unavailable)(?: {2,}(broker|destination))?`).
+		FindAllStringSubmatch(string(text), -1)
+	require.Len(t, rows, 11)
+	for _, row := range rows {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			var code codes.Code
+			require.NoError(t, code.UnmarshalJSON([]byte(strconv.Quote(upperSnake(name)))), name)
+			s.reacts(always(code))
+			assert.Equal(t, strings.TrimSpace(row[2]+" "+row[3]), verdict(b.Publish(t.Context(), many("orders", 1, 1))[0]), name)
+		}
+	}
+}
+
+// upperSnake turns the name of a code, as Go has it, into that of the protocol.
+func upperSnake(name string) string {
+	if name == "Canceled" {
+		return "CANCELLED"
+	}
+	return strings.ToUpper(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(name, "${1}_${2}"))
+}
+
+// The project's own troubles come under the codes of a topic's; the reason beside the text tells them apart.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	b := s.open(t)
+	for _, c := range []struct {
+		code               codes.Code
+		reason, want, says string
+	}{
+		{codes.PermissionDenied, "SERVICE_DISABLED", "unavailable broker", "enable the Pub/Sub API"},
+		{codes.PermissionDenied, "BILLING_DISABLED", "unavailable broker", "enable billing"},
+		{codes.FailedPrecondition, "BILLING_DISABLED", "unavailable broker", "enable billing"},
+		{codes.PermissionDenied, "CONSUMER_INVALID", "unavailable broker", "check the project's id"},
+		{codes.PermissionDenied, "CONSUMER_SUSPENDED", "unavailable broker", "suspended"},
+		{codes.PermissionDenied, "ACCESS_TOKEN_SCOPE_INSUFFICIENT", "unavailable broker", "OAuth scope"},
+		{codes.PermissionDenied, "IAM_PERMISSION_DENIED", "unavailable destination", "pubsub.topics.publish"},
+		{codes.InvalidArgument, "BILLING_DISABLED", "permanent", "limits"},
+	} {
+		detailed, err := status.New(c.code, "injected").WithDetails(&errdetails.ErrorInfo{Reason: c.reason, Domain: "googleapis.com"})
+		require.NoError(t, err)
+		s.reacts(func(*pubsubpb.PublishRequest) error { return detailed.Err() })
+		result := b.Publish(t.Context(), many("orders", 1, 1))[0]
+		assert.Equal(t, c.want, verdict(result), "%s %s", c.code, c.reason)
+		require.ErrorContains(t, result.Err, c.says)
+	}
+
+	const text = "Requested project not found or user does not have access to it (project=acme)."
+	s.reacts(func(*pubsubpb.PublishRequest) error { return status.Error(codes.NotFound, text) })
+	result := b.Publish(t.Context(), many("orders", 1, 1))[0]
+	assert.Equal(t, "unavailable broker", verdict(result))
+	require.ErrorContains(t, result.Err, "check the project's id")
+	result = b.Publish(t.Context(), many("projects/other/topics/orders", 1, 1))[0]
+	assert.Equal(t, "unavailable destination", verdict(result), "somebody else's project is one destination")
+}
+
+// One topic out of quota stands for all of them; one topic that is missing or forbidden does not.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.createTopic(t, "good")
+	s.createTopic(t, "bad")
+	b := s.open(t, gcppubsub.WithConcurrency(1))
+	for code, want := range map[codes.Code]map[string]int{
+		codes.ResourceExhausted:  {"unavailable broker": 1, "not_sent": 4},
+		codes.PermissionDenied:   {"unavailable destination": 1, "not_sent": 1, "": 3},
+		codes.FailedPrecondition: {"unavailable destination": 1, "not_sent": 1, "": 3},
+	} {
+		s.reacts(func(request *pubsubpb.PublishRequest) error {
+			if request.GetTopic() == fullName("bad") {
+				return status.Error(code, "injected")
+			}
+			return nil
+		})
+		results := b.Publish(t.Context(), slices.Concat(many("bad", 1, 1), many("good", 3, 3)[1:], []brokers.Message{
+			message("bad", "another", 4), message("good", "", 5),
+		}))
+		assert.Equal(t, want, verdicts(results), "%s", code)
+	}
+}
+
+// A hiccup is over before anybody hears of it.
 func TestHiccup(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
 	for _, code := range []codes.Code{codes.Unavailable, codes.Aborted, codes.Internal} {
@@ -74,45 +206,13 @@ func TestHiccup(t *testing.T) {
 	}
 }
 
-func TestNoAnswer(t *testing.T) {
-	s := newServer(t)
-	s.createTopic(t, "orders")
-	b := s.open(t, gcppubsub.WithTimeout(200*time.Millisecond))
-	s.waits(func(ctx context.Context) { <-ctx.Done() })
-	began := time.Now()
-	results := b.Publish(t.Context(), append(many("orders", 3, 1), many("orders", 3, 1)...))
-	assert.Equal(t, map[string]int{"unavailable broker": 6}, verdicts(results), "%v", results[0].Err)
-	require.ErrorContains(t, results[0].Err, "no answer in time")
-	assert.Less(t, time.Since(began), 3*time.Second)
-
-	// The same for the deadline of the call; whereas a caller who stops waiting learns that nothing is known.
-	b = s.open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	assert.Equal(t, map[string]int{"unavailable broker": 3}, verdicts(b.Publish(ctx, many("orders", 3, 1))))
-
-	ctx, cancel = context.WithCancel(t.Context())
-	defer cancel()
-	s.waits(func(ctx context.Context) {
-		cancel()
-		<-ctx.Done()
-	})
-	b = s.open(t, gcppubsub.WithBatch(2, 0))
-	assert.Equal(t, map[string]int{"retryable": 2, "not_sent": 1}, verdicts(b.Publish(ctx, many("orders", 3, 1))))
-}
-
+// A message that the server refuses is found within its request, whatever kind of refusal it is.
 func TestRefusedMessageIsFound(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
 	for code, class := range map[codes.Code]string{codes.InvalidArgument: "permanent", codes.OutOfRange: "retryable"} {
-		s.reacts(func(request *pubsubpb.PublishRequest) error {
-			for _, m := range request.GetMessages() {
-				if m.GetAttributes()["id"] == "id-37" {
-					return status.Error(code, "refused")
-				}
-			}
-			return nil
-		})
+		s.reacts(refusingWith(code, "id-37"))
 		b := s.open(t)
 		s.fake.ClearMessages()
 		results := b.Publish(t.Context(), many("orders", 100, 1))
@@ -131,17 +231,41 @@ func TestRefusedMessageIsFound(t *testing.T) {
 	}
 }
 
+// Several messages that are refused are found, too, wherever in their request they are.
+func TestRefusedMessagesAreFound(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.createTopic(t, "orders")
+	s.reacts(func(request *pubsubpb.PublishRequest) error {
+		return cmp.Or(refusing("id-0")(request), refusing("id-50")(request), refusing("id-51")(request), refusing("id-99")(request))
+	})
+	msgs := many("orders", 100, 1)
+	for i := range msgs {
+		msgs[i].OrderingKey = ""
+	}
+	results := s.open(t).Publish(t.Context(), msgs)
+	assert.Equal(t, map[string]int{"": 96, "permanent": 4}, verdicts(results))
+	for _, i := range []int{0, 50, 51, 99} {
+		assert.Error(t, results[i].Err, i)
+	}
+	assert.Len(t, s.received("orders"), 96)
+}
+
+// A server that takes less than Pub/Sub does (gRPC's own limit is 4 MB).
 func TestServerTakesLess(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
 	msgs := many("orders", 4, 1)
 	msgs[1].Payload = make([]byte, 5<<20)
-	s.addr = s.fake.Addr // its own front, with gRPC's limit
-	results := s.open(t).Publish(t.Context(), msgs)
+	// The fake's own front has gRPC's limit.
+	results := s.open(t, gcppubsub.WithEndpoint(s.fake.Addr)).Publish(t.Context(), msgs)
 	assert.Equal(t, map[string]int{"": 1, "permanent": 1, "not_sent": 2}, verdicts(results), "%v", results[1].Err)
 }
 
+// After an outage the same broker is connected again within about a second; how far gRPC had backed off does not matter.
 func TestReconnect(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
 	b := s.open(t)

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	var (
 		refused sync.Map
@@ -61,8 +62,10 @@ func TestConformance(t *testing.T) {
 		Stop:  func(*testing.T) { s.stop() },
 		Start: s.start,
 
-		OpenThroughNetwork: func(t *testing.T) brokers.Broker { return openAt(t, proxy.Addr()) },
-		Network:            proxy,
+		Network: proxy,
+		OpenThroughNetwork: func(t *testing.T) brokers.Broker {
+			return s.open(t, gcppubsub.WithEndpoint(proxy.Addr()))
+		},
 	})
 }
 
@@ -73,16 +76,21 @@ type server struct {
 	fake     *pstest.Server
 	addr     string
 	front    *grpc.Server
+	options  []grpc.ServerOption
 	requests atomic.Int64
 
 	mu    sync.Mutex
 	react func(*pubsubpb.PublishRequest) error
 	wait  func(context.Context)
+	reply func(*pubsubpb.PublishRequest) error
+	look  error
 }
 
-func newServer(t *testing.T) *server {
+func newServer(t *testing.T, options ...grpc.ServerOption) *server {
 	t.Helper()
-	s := &server{addr: "127.0.0.1:0"}
+	s := &server{
+		addr: "127.0.0.1:0", options: append(options, grpc.MaxRecvMsgSize(20<<20)),
+	}
 	s.fake = pstest.NewServer(pstest.ServerReactorOption{FuncName: "Publish", Reactor: s})
 	t.Cleanup(func() { require.NoError(t, s.fake.Close()) })
 	s.start(t)
@@ -104,6 +112,20 @@ func (s *server) waits(wait func(context.Context)) {
 	s.wait = wait
 }
 
+// replies sets what is answered to a publish that the fake has taken: nil = what the fake says.
+func (s *server) replies(reply func(*pubsubpb.PublishRequest) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reply = reply
+}
+
+// looks sets what is answered to a look at a topic: nil = what the fake says.
+func (s *server) looks(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.look = err
+}
+
 // React implements [pstest.Reactor].
 func (s *server) React(request any) (handled bool, response any, err error) {
 	s.mu.Lock()
@@ -120,25 +142,35 @@ func (s *server) start(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", s.addr)
 	require.NoError(t, err)
 	s.addr = listener.Addr().String()
-	s.front = grpc.NewServer(grpc.MaxRecvMsgSize(20<<20), grpc.UnaryInterceptor(s.intercept))
+	s.front = grpc.NewServer(append(s.options, grpc.UnaryInterceptor(s.intercept))...)
 	pubsubpb.RegisterPublisherServer(s.front, &s.fake.GServer)
 	go func(front *grpc.Server) { _ = front.Serve(listener) }(s.front)
 }
 
 func (s *server) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if _, publish := request.(*pubsubpb.PublishRequest); publish {
+	publish, publishes := request.(*pubsubpb.PublishRequest)
+	if publishes {
 		s.requests.Add(1)
 	}
 	s.mu.Lock()
-	wait := s.wait
+	wait, reply, look := s.wait, s.reply, s.look
 	s.mu.Unlock()
+	if _, looks := request.(*pubsubpb.GetTopicRequest); looks && look != nil {
+		return nil, look
+	}
 	if wait != nil {
 		wait(ctx)
 	}
 	if ctx.Err() != nil { // nobody waits for the answer: the fake would still take the message
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	return next(ctx, request)
+	response, err := next(ctx, request)
+	if err == nil && publishes && reply != nil {
+		if err = reply(publish); err != nil {
+			return nil, err
+		}
+	}
+	return response, err
 }
 
 func (s *server) stop() {
@@ -148,21 +180,16 @@ func (s *server) stop() {
 	}
 }
 
-func clientOptions(addr string) []option.ClientOption {
+func (s *server) clientOptions() []option.ClientOption {
 	return []option.ClientOption{
-		option.WithEndpoint(addr), option.WithoutAuthentication(), option.WithTelemetryDisabled(),
+		option.WithoutAuthentication(), option.WithTelemetryDisabled(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
 	}
 }
 
 func (s *server) open(t *testing.T, opts ...gcppubsub.Option) *gcppubsub.Broker {
 	t.Helper()
-	return openAt(t, s.addr, opts...)
-}
-
-func openAt(t *testing.T, addr string, opts ...gcppubsub.Option) *gcppubsub.Broker {
-	t.Helper()
-	opts = append([]gcppubsub.Option{gcppubsub.WithClientOptions(clientOptions(addr)...)}, opts...)
+	opts = append([]gcppubsub.Option{gcppubsub.WithEndpoint(s.addr), gcppubsub.WithClientOptions(s.clientOptions()...)}, opts...)
 	b, err := gcppubsub.Open(t.Context(), project, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })

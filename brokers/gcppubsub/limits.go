@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// Limits of Pub/Sub (https://cloud.google.com/pubsub/quotas#resource_limits). What is above them is refused before it is sent.
+// Limits of Pub/Sub (https://cloud.google.com/pubsub/quotas#resource_limits). What is above them is permanent, and refused before it is
+// sent.
 const (
 	// MaxMessageBytes is the largest message, with its attributes, its ordering key and the name of the topic.
 	MaxMessageBytes = 10_000_000

@@ -27,6 +27,7 @@ func attributes(n int) func(*brokers.Message) {
 }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.createTopic(t, "orders")
 	b := s.open(t)
@@ -60,6 +61,7 @@ func TestLimits(t *testing.T) {
 		"no name": {func(*brokers.Message) {}, attribute("", "x"), "an attribute has no name"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			msgs := []brokers.Message{message("orders", "", 0), message("orders", "", 1), message("orders", "", 2)}
 			c.within(&msgs[1])
 			require.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), msgs)))

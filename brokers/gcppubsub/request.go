@@ -3,11 +3,14 @@ package gcppubsub
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/googleapis/gax-go/v2"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/status"
 )
 
@@ -18,26 +21,43 @@ var withoutRetry = gax.WithRetry(func() gax.Retryer { return nil })
 // processor's business. The repeat of a request cannot overtake anything: its key waits for it.
 var pauses = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond}
 
-// request sends a batch and returns the ids of its messages, or a classified error. Pub/Sub takes all of it or nothing.
+// request sends a batch and returns the ids of its messages, or a classified error. Pub/Sub takes all of it or nothing. Messages
+// that have failed before without anybody knowing why are not sent patiently again.
 func (p *publication) request(parent context.Context, b *batch) (ids []string, err error) {
 	ctx, cancel := context.WithTimeout(parent, p.options.timeout)
 	defer cancel()
+	opts := p.callOptions(b)
 	publish := func() error {
-		response, err := p.client.TopicAdminClient.Publish(ctx,
-			&pubsubpb.PublishRequest{Topic: b.topic, Messages: b.messages}, withoutRetry)
+		response, err := p.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{Topic: b.topic, Messages: b.messages}, opts...)
 		ids = response.GetMessageIds()
+		if err != nil && !slices.Contains(known, status.Code(err)) {
+			b.unsure = p.classified(parent, ctx, b.topic, err)
+		}
 		return err
 	}
-	err = patiently(ctx, publish)
+	if b.unsure == nil {
+		err = patiently(ctx, publish)
+	} else {
+		err = publish()
+	}
 	if status.Code(err) == codes.NotFound && p.options.createTopics {
 		if err = p.createTopic(ctx, b.topic); err == nil {
 			err = patiently(ctx, publish)
 		}
 	}
 	if err != nil {
-		return nil, classified(parent, ctx, b.topic, err)
+		return nil, p.classified(parent, ctx, b.topic, err)
 	}
 	return ids, nil
+}
+
+// callOptions of a request with a batch.
+func (p *publication) callOptions(b *batch) []gax.CallOption {
+	opts := []gax.CallOption{withoutRetry}
+	if p.options.compressFrom > 0 && b.bytes >= p.options.compressFrom {
+		opts = append(opts, gax.WithGRPCOptions(grpc.UseCompressor(gzip.Name)))
+	}
+	return opts
 }
 
 // patiently makes a call, and makes it again when a moment's patience may cure its error.

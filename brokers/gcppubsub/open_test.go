@@ -1,0 +1,184 @@
+package gcppubsub_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+)
+
+func TestOpenRefusesProjects(t *testing.T) {
+	t.Parallel()
+	_, err := gcppubsub.Open(t.Context(), "", gcppubsub.WithEmulator("localhost:1"))
+	require.ErrorContains(t, err, "gcppubsub: open project")
+	for _, name := range []string{"My Project", "acme/prod", "projects/acme", "ACME", "-acme"} {
+		_, err = gcppubsub.Open(t.Context(), name, gcppubsub.WithEmulator("localhost:1"))
+		require.ErrorContains(t, err, "this is not the id of a project", name)
+	}
+	for _, name := range []string{"acme-prod-123", "example.com:acme", "123456789012"} {
+		b, err := gcppubsub.Open(t.Context(), name, gcppubsub.WithEmulator("localhost:1"))
+		require.NoError(t, err, name)
+		require.NoError(t, b.Close(t.Context()))
+	}
+}
+
+// PUBSUB_EMULATOR_HOST goes before an endpoint that a configuration pins, and gives way to an emulator of the broker's own.
+func TestEmulatorHost(t *testing.T) {
+	s := newServer(t)
+	for name, c := range map[string]struct {
+		variable string
+		opts     []gcppubsub.Option
+	}{
+		"alone":                 {s.addr, nil},
+		"beside an endpoint":    {s.addr, []gcppubsub.Option{gcppubsub.WithEndpoint("europe-west1-pubsub.googleapis.com:443")}},
+		"beside WithEmulator":   {"localhost:1", []gcppubsub.Option{gcppubsub.WithEmulator(s.addr)}},
+		"WithEmulator":          {"", []gcppubsub.Option{gcppubsub.WithEmulator(s.addr)}},
+		"after an endpoint too": {"", []gcppubsub.Option{gcppubsub.WithEmulator(s.addr), gcppubsub.WithEndpoint("localhost:1")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PUBSUB_EMULATOR_HOST", c.variable)
+			b, err := gcppubsub.Open(t.Context(), "demo", append(c.opts, gcppubsub.WithCreateTopics())...)
+			require.NoError(t, err)
+			require.NoError(t, b.Ping(t.Context()))
+			assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
+			require.NoError(t, b.Close(t.Context()))
+		})
+	}
+}
+
+// encrypted starts a server that speaks TLS alone, and returns what a client needs to trust it.
+func encrypted(t *testing.T, w *wire) (s *server, trust option.ClientOption, key any) {
+	t.Helper()
+	issuer := httptest.NewTLSServer(nil) // for its certificate of 127.0.0.1
+	t.Cleanup(issuer.Close)
+	certificate := issuer.TLS.Certificates[0]
+	pool := x509.NewCertPool()
+	pool.AddCert(issuer.Certificate())
+	trust = option.WithGRPCDialOption(grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})))
+	return newServer(t, grpc.StatsHandler(w), grpc.Creds(credentials.NewServerTLSFromCert(&certificate))), trust, certificate.PrivateKey
+}
+
+// credentialsFile writes Application Default Credentials and points the environment to them.
+func credentialsFile(t *testing.T, content map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(content)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "credentials.json")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+}
+
+// A service account found by the rules of the ecosystem signs the requests, over TLS; the project may be its own.
+func TestDefaultCredentials(t *testing.T) {
+	w := &wire{}
+	s, trust, key := encrypted(t, w)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	credentialsFile(t, map[string]any{
+		"type": "service_account", "project_id": project, "private_key_id": "1", "client_id": "1",
+		"client_email": "relay@acme.iam.gserviceaccount.com", "token_uri": "http://127.0.0.1:1/token",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+	})
+	b, err := gcppubsub.Open(t.Context(), pubsub.DetectProjectID, gcppubsub.WithEndpoint(s.addr),
+		gcppubsub.WithClientOptions(trust, option.WithTelemetryDisabled()))
+	require.NoError(t, err)
+	s.createTopic(t, "orders")
+	require.NoError(t, b.Ping(t.Context()))
+	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("orders", 3, 1))))
+	for _, request := range w.take() {
+		assert.True(t, strings.HasPrefix(strings.Join(request.header.Get("authorization"), " "), "Bearer ey"), "%v", request.header)
+	}
+	require.NoError(t, b.Close(t.Context()))
+
+	// Without trust in its certificate, the server is out of reach, and nothing is said to it.
+	b, err = gcppubsub.Open(t.Context(), project, gcppubsub.WithEndpoint(s.addr), gcppubsub.WithClientOptions(option.WithTelemetryDisabled()))
+	require.NoError(t, err)
+	result := b.Publish(t.Context(), many("orders", 1, 1))[0]
+	assert.Equal(t, "unavailable broker", verdict(result))
+	require.ErrorContains(t, result.Err, "x509")
+	require.Error(t, b.Ping(t.Context()))
+	require.NoError(t, b.Close(t.Context()))
+	assert.Empty(t, w.take())
+}
+
+// Credentials that cannot be had are the broker's trouble, not the messages'.
+func TestCredentialsOutOfReach(t *testing.T) {
+	s, trust, _ := encrypted(t, &wire{})
+	s.createTopic(t, "orders")
+	credentialsFile(t, map[string]any{
+		"type": "external_account", "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/p",
+		"subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": "https://sts.googleapis.com/v1/token",
+		"credential_source": map[string]any{"file": filepath.Join(t.TempDir(), "missing")},
+	})
+	b, err := gcppubsub.Open(t.Context(), project, gcppubsub.WithEndpoint(s.addr),
+		gcppubsub.WithClientOptions(trust, option.WithTelemetryDisabled()))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, b.Close(context.Background())) }()
+	result := b.Publish(t.Context(), many("orders", 1, 1))[0]
+	assert.Equal(t, "unavailable broker", verdict(result))
+	require.ErrorContains(t, result.Err, "check the credentials")
+	assert.Equal(t, codes.Unauthenticated, status.Code(result.Err))
+	require.ErrorContains(t, b.Ping(t.Context()), "check the credentials")
+}
+
+// Ping needs no permission and no topic; whatever else is wrong it says.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	b := s.open(t)
+	disabled, err := status.New(codes.PermissionDenied, "injected").WithDetails(&errdetails.ErrorInfo{Reason: "SERVICE_DISABLED"})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		answer error
+		says   string // "" = all is well
+	}{
+		{nil, ""},
+		{status.Error(codes.NotFound, "Resource not found (resource=fanout-ping)."), ""},
+		{status.Error(codes.PermissionDenied, "User not authorized to perform this action."), ""},
+		{status.Error(codes.NotFound, "Requested project not found or user does not have access to it (project=acme)."), "check the project's id"},
+		{disabled.Err(), "enable the Pub/Sub API"},
+		{status.Error(codes.FailedPrecondition, "injected"), "injected"},
+		{status.Error(codes.Unauthenticated, "injected"), "check the credentials"},
+		{status.Error(codes.Unavailable, "injected"), "check the network"},
+		{status.Error(codes.ResourceExhausted, "injected"), "quota"},
+		{status.Error(codes.Unimplemented, "injected"), "this is not Pub/Sub"},
+		{status.Error(codes.Internal, "injected"), "injected"},
+		{status.Error(codes.InvalidArgument, "injected"), "injected"},
+	} {
+		s.looks(c.answer)
+		err := b.Ping(t.Context())
+		if c.says == "" {
+			require.NoError(t, err, "%v", c.answer)
+			continue
+		}
+		require.ErrorContains(t, err, c.says)
+		require.ErrorContains(t, err, `gcppubsub: ping project "acme"`)
+		assert.Equal(t, "unavailable broker", verdict(brokers.Result{Err: err}))
+	}
+
+	s.looks(nil)
+	_, err = s.fake.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: fullName("fanout-ping")})
+	require.NoError(t, err)
+	require.NoError(t, b.Ping(t.Context()))
+	assert.Zero(t, s.requests.Load(), "nothing is published")
+}

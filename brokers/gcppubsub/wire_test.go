@@ -1,0 +1,205 @@
+package gcppubsub_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+)
+
+// wire sees what arrives at a server. It is a [stats.Handler].
+type wire struct {
+	connections atomic.Int64
+
+	mu       sync.Mutex
+	requests []seen
+}
+
+type seen struct {
+	compression  string
+	length, wire int
+	header       metadata.MD
+}
+
+type tagged struct{}
+
+func (w *wire) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (w *wire) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	return context.WithValue(ctx, tagged{}, &seen{})
+}
+
+func (w *wire) HandleConn(_ context.Context, event stats.ConnStats) {
+	if _, begins := event.(*stats.ConnBegin); begins {
+		w.connections.Add(1)
+	}
+}
+
+func (w *wire) HandleRPC(ctx context.Context, event stats.RPCStats) {
+	request := ctx.Value(tagged{}).(*seen)
+	switch event := event.(type) {
+	case *stats.InHeader:
+		request.compression, request.header = event.Compression, event.Header
+	case *stats.InPayload:
+		request.length, request.wire = event.Length, event.CompressedLength
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.requests = append(w.requests, *request)
+	}
+}
+
+// take returns what has arrived since the last take.
+func (w *wire) take() []seen {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.requests
+	w.requests = nil
+	return taken
+}
+
+func TestCompression(t *testing.T) {
+	t.Parallel()
+	w := &wire{}
+	s := newServer(t, grpc.StatsHandler(w))
+	s.createTopic(t, "orders")
+	small, large := message("orders", "small", 1), message("orders", "large", 2)
+	large.Payload = bytes.Repeat([]byte("the same again "), 1000)
+	for name, c := range map[string]struct {
+		opts         []gcppubsub.Option
+		small, large string
+	}{
+		"default":    {nil, "", ""},
+		"from 1000":  {[]gcppubsub.Option{gcppubsub.WithCompression(1000)}, "", "gzip"},
+		"everything": {[]gcppubsub.Option{gcppubsub.WithCompression(1)}, "gzip", "gzip"},
+		"not so":     {[]gcppubsub.Option{gcppubsub.WithCompression(0), gcppubsub.WithCompression(-1)}, "", ""},
+	} {
+		b := s.open(t, c.opts...)
+		s.fake.ClearMessages()
+		for _, sent := range []struct {
+			message brokers.Message
+			want    string
+		}{{small, c.small}, {large, c.large}} {
+			require.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), []brokers.Message{sent.message})))
+			requests := w.take()
+			require.Len(t, requests, 1)
+			assert.Equal(t, sent.want, requests[0].compression, "%s: %s", name, sent.message.OrderingKey)
+			assert.Greater(t, requests[0].length, len(sent.message.Payload))
+			if len(sent.message.Payload) > 1000 {
+				assert.Equal(t, sent.want == "gzip", requests[0].wire < requests[0].length/10, "%s: %+v", name, requests[0])
+			}
+		}
+		assert.Equal(t, []brokers.Message{small, large}, s.received("orders"), name)
+	}
+
+	// The threshold is the request's, to the byte, also where it is half of one that was taken apart.
+	s.reacts(refusing("id-3"))
+	outcome := map[string]int{"": 3, "permanent": 1, "not_sent": 12}
+	require.Equal(t, outcome, verdicts(s.open(t).Publish(t.Context(), many("orders", 16, 1))))
+	halves := w.take()
+	require.Len(t, halves, 7)
+	for _, half := range halves {
+		require.Equal(t, outcome, verdicts(s.open(t, gcppubsub.WithCompression(half.length)).Publish(t.Context(), many("orders", 16, 1))))
+		for _, request := range w.take() {
+			assert.Equal(t, request.length >= half.length, request.compression == "gzip", "%d of %d: %q", request.length, half.length, request.compression)
+		}
+	}
+}
+
+// Servers end connections after a while; Pub/Sub does. What is under way is finished, what comes later goes over another one.
+func TestConnectionsAreRenewed(t *testing.T) {
+	t.Parallel()
+	w := &wire{}
+	s := newServer(t, grpc.StatsHandler(w), grpc.KeepaliveParams(keepalive.ServerParameters{
+		MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: 10 * time.Second,
+	}))
+	s.createTopic(t, "orders")
+	b := s.open(t)
+	deadline := time.Now().Add(20 * time.Second)
+	var sent int
+	for w.connections.Load() < 25 {
+		require.True(t, time.Now().Before(deadline), "connections are renewed")
+		require.Equal(t, map[string]int{"": 100}, verdicts(b.Publish(t.Context(), many("orders", 100, 10))))
+		sent += 100
+	}
+	assert.Len(t, s.received("orders"), sent, "each once")
+}
+
+// What goes over the wire: the flat fields, those of the configuration, the ordering key; no priority.
+func TestAttributes(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.createTopic(t, "ordering.order")
+	m := brokers.Message{
+		ID: "0198c5f0-0000-7000-8000-000000000001", Destination: "ordering::order", Type: "Ordering.OrderPlaced.v1",
+		OrderingKey: "ordering::order-1", Priority: -100, ContentType: "application/cloudevents+json", Payload: []byte(`{"data":{}}`),
+		CorrelationID: "c-1", Attributes: []brokers.Attribute{
+			{Name: brokers.FieldTraceParent, Value: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+			{Name: brokers.FieldTraceState, Value: "vendor=value"},
+			{Name: "environment", Value: "production"},
+		},
+	}
+	plain := m
+	plain.CorrelationID, plain.ContentType, plain.Attributes = "", brokers.DefaultContentType, nil
+	require.Equal(t, map[string]int{"": 2}, verdicts(s.open(t).Publish(t.Context(), []brokers.Message{m, plain})))
+	got := s.fake.Messages()
+	require.Len(t, got, 2)
+	assert.Equal(t, fullName("ordering.order"), got[0].Topic)
+	assert.Equal(t, "ordering::order-1", got[0].OrderingKey)
+	assert.JSONEq(t, `{"data":{}}`, string(got[0].Data))
+	assert.Equal(t, map[string]string{
+		"id": m.ID, "type": m.Type, "correlation_id": "c-1", "content_type": "application/cloudevents+json",
+		"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "vendor=value",
+		"environment": "production",
+	}, got[0].Attributes)
+	assert.Equal(t, map[string]string{"id": m.ID, "type": m.Type}, got[1].Attributes)
+}
+
+// Requests stay below ten megabytes as the service counts them, with topic, keys and attributes; and are as full as may be.
+func TestRequestBytes(t *testing.T) {
+	t.Parallel()
+	w := &wire{}
+	s := newServer(t, grpc.StatsHandler(w))
+	s.createTopic(t, "orders")
+	const limit = 10_000_000
+	b := s.open(t, gcppubsub.WithBatch(0, 1<<30))
+	msgs := many("orders", 40, 1)
+	for i := range msgs {
+		msgs[i].Payload = make([]byte, 1_000_000-300*(i%3))
+		attributes(i % 5 * 20)(&msgs[i])
+	}
+	require.Equal(t, map[string]int{"": len(msgs)}, verdicts(b.Publish(t.Context(), msgs)))
+	requests := w.take()
+	require.Len(t, requests, 5)
+	for _, request := range requests {
+		assert.LessOrEqual(t, request.length, limit)
+	}
+
+	// The largest message there is fills its request to the last byte.
+	fits := message("orders", "k", 1)
+	fits.Payload = make([]byte, limit)
+	result := b.Publish(t.Context(), []brokers.Message{fits})[0]
+	require.Equal(t, "permanent", verdict(result))
+	small := slices.Concat(fits.Payload[:9_999_000])
+	fits.Payload = small
+	require.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), []brokers.Message{fits})))
+	over := w.take()[0].length - len(small)
+	fits.Payload = make([]byte, limit-over)
+	require.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), []brokers.Message{fits})))
+	assert.Equal(t, limit, w.take()[0].length)
+	fits.Payload = make([]byte, limit-over+1)
+	result = b.Publish(t.Context(), []brokers.Message{fits})[0]
+	require.Equal(t, "permanent", verdict(result))
+	require.ErrorContains(t, result.Err, "has 10000001 bytes")
+}
