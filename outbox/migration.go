@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,6 +60,29 @@ func Migrations(files fs.FS, table string) ([]Migration, error) {
 		steps = append(steps, Migration{Version: version, Name: rest, SQL: RenderSQL(string(text), table)})
 	}
 	return steps, nil
+}
+
+// named finds the names that a statement gives to its parts.
+var named = regexp.MustCompile(`(?m)^\s*(?:WITH |\), |, )(\w+) AS (?:MATERIALIZED )?\(`)
+
+// CheckTableAmong refuses a table name without a schema that is also the name of a part (WITH name AS) of one of the SQL files in a
+// folder: in that statement it would mean the part.
+func CheckTableAmong(table string, files fs.FS) error {
+	return fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		for _, match := range named.FindAllSubmatch(text, -1) {
+			if strings.EqualFold(string(match[1]), table) {
+				return fmt.Errorf("outbox: table name %q has a meaning of its own in the store's statements: choose another one, or put its schema in front", table)
+			}
+		}
+		return nil
+	})
 }
 
 // RenderSQL fills the table's name into a SQL text: {{table}} is the name as configured, {{name}} the name without its

@@ -91,7 +91,7 @@ func TestMillionFollowers(t *testing.T) {
 func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 	t.Parallel()
 	const followers, batch = 10_000, 500
-	store := openStore(t, testenv.Postgres(t), "back")
+	store := openStore(t, testenv.Postgres(t), "waiters")
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)
 	store.water.every = 1
@@ -100,12 +100,12 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 		_, err := store.pool.Exec(t.Context(), text, args...)
 		require.NoError(t, err, text)
 	}
-	exec("ALTER TABLE back SET (autovacuum_enabled = false)")
-	exec(`INSERT INTO back (message_id, target_broker, stream, type, ordering_key, payload, available_at)
+	exec("ALTER TABLE waiters SET (autovacuum_enabled = false)")
+	exec(`INSERT INTO waiters (message_id, target_broker, stream, type, ordering_key, payload, available_at)
 		SELECT lpad(to_hex(i), 32, '0')::uuid, 'b', 's', 't', 'head', '', CASE WHEN i = 0 THEN now() + interval '1 hour' END
 		  FROM generate_series(0, $1::int) AS i`, followers)
 	claim := &outbox.Claim{Broker: "b", Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
-	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM back LIMIT 1").Scan(&claim.Lane))
+	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM waiters LIMIT 1").Scan(&claim.Lane))
 	store.water.line("b", claim.Lane).class[outbox.ClassNormal].full = time.Now().Add(time.Hour) // whatever the time this takes
 	for parked := 0; parked <= followers; {
 		n, err := store.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: claim.Lane, Window: 4000})
@@ -116,10 +116,10 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 	old, err := store.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	require.NoError(t, err)
 	defer old.Rollback(t.Context())
-	_, err = old.Exec(t.Context(), "SELECT count(*) FROM back_lanes")
+	_, err = old.Exec(t.Context(), "SELECT count(*) FROM waiters_lanes")
 	require.NoError(t, err)
-	exec("UPDATE back SET available_at = NULL WHERE available_at IS NOT NULL")
-	exec("UPDATE back_waiting SET wake_at = now()")
+	exec("UPDATE waiters SET available_at = NULL WHERE available_at IS NOT NULL")
+	exec("UPDATE waiters_waiting SET wake_at = now()")
 
 	// read is how many entries of the two indexes the next claim goes through.
 	read := func(settlement *outbox.Settlement) (parked, open int) {
@@ -136,7 +136,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 		counted := func() (parked, open int) { // what this session has done and not reported yet
 			t.Helper()
 			require.NoError(t, tx.QueryRow(t.Context(),
-				"SELECT pg_stat_get_xact_tuples_returned('back_parked'::regclass), pg_stat_get_xact_tuples_returned('back_open'::regclass)").Scan(&parked, &open))
+				"SELECT pg_stat_get_xact_tuples_returned('waiters_parked'::regclass), pg_stat_get_xact_tuples_returned('waiters_open'::regclass)").Scan(&parked, &open))
 			return parked, open
 		}
 		parkedBefore, openBefore := counted()
@@ -147,7 +147,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 			{store.sql.tryLock, []any{laneLock("b", claim.Lane)}},
 			{store.sql.wake, []any{"b", claim.Lane, wakeLimit}},
 			{store.sql.advance, []any{"b", claim.Lane, advanceGates, advanceRows}},
-			{store.sql.claimOrdered, []any{"b", claim.Lane, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), reopened}},
+			{store.sql.claimOrdered, []any{"b", claim.Lane, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), reopened, true}},
 		} {
 			_, err := tx.Exec(t.Context(), statement.text, statement.args...)
 			require.NoError(t, err)

@@ -101,7 +101,7 @@ func TestOperatorWaitsForClaims(t *testing.T) {
 	require.NoError(t, err)
 	_, err = store.pool.Exec(t.Context(), fill("waits", 30, "pending")+"; UPDATE waits SET status = 'failed'", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
-	impatient := strings.ReplaceAll(store.sql.lock, "10s", "1ms")
+	impatient := strings.Replace(store.sql.lock, "'lock_timeout', '10s'", "'lock_timeout', '1ms'", 1)
 	for lane := range outbox.Lanes {
 		conn, err := pgx.Connect(t.Context(), dsn)
 		require.NoError(t, err)

@@ -168,7 +168,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			p := planned[slices.IndexFunc(planned, func(p plannedSQL) bool { return p.text == text })]
 			plan := explainOnly(t, conn, p.render("empty"), p.literals())
 			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
-			gated := map[string]int{"claim_ordered": 1, "claim_unordered": 1, "park": 1}[text] // where the first entry of a broker tells
+			gated := map[string]int{"claim_ordered": 1, "claim_unordered": 1, "park": 1, "ready": 1}[text] // the first gate of a broker, or its pause
 			assert.Equal(t, gated, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
 			exec(t, conn, "ROLLBACK")
 		}

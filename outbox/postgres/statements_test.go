@@ -140,7 +140,7 @@ func TestStatements(t *testing.T) {
 		{"settle failures and claim", "BEGIN SELECT" + lock + " WITH UPDATE COMMIT " + claimed, exchange(failed, claim)},
 		{"renew", "BEGIN SELECT UPDATE COMMIT", func() error { _, err := store.Renew(t.Context(), lease); return err }},
 		{"park", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Park(t.Context(), claim); return err }},
-		{"ready", "SELECT", func() error { _, err := store.Ready(t.Context(), "b"); return err }},
+		{"ready", "WITH", func() error { _, err := store.Ready(t.Context(), "b"); return err }},
 		{"backlog", "WITH", func() error { _, err := store.Backlog(t.Context()); return err }},
 		{"nothing", "", exchange(nil, nil)},
 	} {

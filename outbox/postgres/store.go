@@ -103,7 +103,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
-	if err := outbox.CheckTable(table); err != nil {
+	if err := errors.Join(outbox.CheckTable(table), outbox.CheckTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
 	s := &Store{pool: pool, table: table, now: time.Now}

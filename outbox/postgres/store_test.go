@@ -136,3 +136,15 @@ func TestIsolation(t *testing.T) {
 }
 
 var _ pgx.BatchTracer = (*tracer)(nil)
+
+// A table without a schema must not have the name of a part of a statement, which would be read in its place.
+func TestNewRefusesNamesOfParts(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"win", "Known", "chosen", "back"} {
+		_, err := New(nil, name)
+		require.ErrorContains(t, err, name)
+		require.ErrorContains(t, err, "put its schema in front")
+		_, err = New(nil, "app."+name)
+		require.NoError(t, err)
+	}
+}

@@ -15,6 +15,7 @@ package sqlite
 import (
 	"database/sql"
 	"embed"
+	"errors"
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -59,7 +60,7 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
-	if err := outbox.CheckTable(table); err != nil {
+	if err := errors.Join(outbox.CheckTable(table), outbox.CheckTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
 	s := &Store{db: db, table: table, now: time.Now, patience: busyPatience}

@@ -19,6 +19,7 @@ import (
 	"database/sql"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -63,7 +64,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
-	if err := outbox.CheckTable(table); err != nil {
+	if err := errors.Join(outbox.CheckTable(table), outbox.CheckTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
 	s := &Store{db: db, table: table, now: time.Now}

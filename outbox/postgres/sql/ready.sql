@@ -1,5 +1,6 @@
--- Which lanes have work? Lane -1 alone says that the broker is paused. $1 broker, $2 per lane: id below which nothing is open, $3 as of which count of reopenings
--- Plan: per lane, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_waiting_wake.
+-- Which lanes have work? Lane -1 alone says that the broker is paused.
+-- $1 broker, $2 per lane: id below which nothing is open, $3 as of which count of reopenings
+-- Plan: one row of {{name}}_pauses by primary key; per lane, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_waiting_wake.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM {{table}}_pauses WHERE target_broker = $1) AS paused
 )
@@ -36,6 +37,7 @@ SELECT known.lane
                         WHERE w.target_broker = $1 AND w.lane = known.lane AND w.wake_at IS NULL
                         ORDER BY w.target_broker, w.lane, w.wake_at
                         LIMIT 500) AS gate
-                 LEFT JOIN {{table}} AS m ON m.message_id = gate.gate_message_id AND m.target_broker = $1
+                      -- No index serves this comparison of the broker, so that the planner finds the row by its message.
+                 LEFT JOIN {{table}} AS m ON m.message_id = gate.gate_message_id AND m.target_broker || '' = $1
                 WHERE m.message_id IS NULL OR m.finished_at IS NOT NULL))
  ORDER BY lane
