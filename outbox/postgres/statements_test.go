@@ -179,18 +179,18 @@ func (s *stall) set(gate chan struct{}) {
 func TestStoppedClaimer(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	store := openStore(t, dsn, "stopped")
+	store := openStore(t, dsn, "interrupted")
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)
-	_, err = store.pool.Exec(t.Context(), `INSERT INTO stopped (message_id, target_broker, stream, type, ordering_key, payload)
+	_, err = store.pool.Exec(t.Context(), `INSERT INTO interrupted (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT gen_random_uuid(), 'b', 's', 't', 'key', convert_to(repeat('x', 1000000), 'UTF8') FROM generate_series(1, 40)`)
 	require.NoError(t, err)
 	var lane int
-	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM stopped LIMIT 1").Scan(&lane))
+	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM interrupted LIMIT 1").Scan(&lane))
 	claim := &outbox.Claim{Broker: "b", Lane: lane, Limit: 100, Window: 100, Lease: time.Hour, Worker: "w"}
 
 	var hold stall
-	stopped := wired(t, dsn, "stopped", new(atomic.Int64), &hold, nil)
+	stopped := wired(t, dsn, "interrupted", new(atomic.Int64), &hold, nil)
 	_, err = stopped.Exchange(t.Context(), nil, &outbox.Claim{Broker: "nobody", Limit: 1, Window: 1, Lease: time.Hour}) // prepares
 	require.NoError(t, err)
 	gate := make(chan struct{})
@@ -203,7 +203,7 @@ func TestStoppedClaimer(t *testing.T) {
 	}()
 	for deadline := time.Now().Add(time.Minute); ; {
 		var claimed int
-		require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT count(*) FROM stopped WHERE status = 'processing'").Scan(&claimed))
+		require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT count(*) FROM interrupted WHERE status = 'processing'").Scan(&claimed))
 		if claimed == 40 {
 			break
 		}
