@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -171,14 +172,18 @@ func age(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }
 
-// shortError shows class and message of a last_error on one line.
+// shortError shows class and message of a last_error on one line, the class only where the message does not begin with it. What the
+// broker said stands behind the destination's name, so the line is longer than a terminal is wide.
 func shortError(text string) string {
 	var last outbox.LastError
 	if text == "" || json.Unmarshal([]byte(text), &last) != nil {
 		return text
 	}
-	line := last.Class + ": " + last.Message
-	const width = 80
+	line := last.Message
+	if head, _, _ := strings.Cut(line, ":"); !strings.HasSuffix(head, last.Class) {
+		line = last.Class + ": " + line
+	}
+	const width = 200
 	if runes := []rune(line); len(runes) > width {
 		line = string(runes[:width-1]) + "…"
 	}

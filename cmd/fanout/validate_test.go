@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -146,4 +147,50 @@ func TestValidateOffline(t *testing.T) {
 	code, _, stderr := p.run("validate")
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, stderr, `fanout: database "main": postgres: cannot reach the database`)
+}
+
+// A configuration whose brokers another program delivers to is as good for the commands that deliver nothing.
+func TestBrokersOfOtherPrograms(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db"))
+	source := "databases: {main: {driver: sqlite, dsn: '" + filepath.Join(t.TempDir(), "outbox.db") + "'}}\n" +
+		"outbox: {external_brokers: [bus]}\nbrokers: {default: {type: memory}, bus: {type: nats, url: 'nats://h'}}\n"
+	require.NoError(t, os.WriteFile(p.config, []byte(source), 0o600))
+	p.migrate()
+
+	code, stdout, stderr := p.run("validate")
+	assert.Zero(t, code)
+	assert.Contains(t, stdout, "broker default: reached\n")
+	assert.Contains(t, stderr, `warning: broker bus is not checked: its type "nats" is not built in, and only a program that registers it can deliver`)
+	code, stdout, _ = p.run("broker", "pause", "bus")
+	assert.Zero(t, code)
+	assert.Equal(t, "main: broker bus is paused\n", stdout)
+	code, stdout, _ = p.run("status")
+	assert.Zero(t, code)
+	assert.Contains(t, stdout, "bus (paused)")
+
+	code, _, stderr = p.run("relay")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, `brokers.bus.type: "nats" is not known: use redis, pubsub or memory, or register it in Go`)
+}
+
+func TestNoConfiguration(t *testing.T) {
+	t.Parallel()
+	p := &place{T: t, config: filepath.Join(t.TempDir(), "none.yaml")}
+	code, _, stderr := p.run("status")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, "none.yaml: no such file or directory: name the file with --config")
+}
+
+func TestShortError(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":        "",
+		"no JSON": "no JSON",
+		`{"class":"unavailable","message":"destination unavailable: redisstreams: NOPERM"}`: "destination unavailable: redisstreams: NOPERM",
+		`{"class":"retryable","message":"redisstreams: the broker is unavailable"}`:         "retryable: redisstreams: the broker is unavailable",
+		`{"class":"expired","message":"` + strings.Repeat("é", 300) + `"}`:                  "expired: " + strings.Repeat("é", 190) + "…",
+	} {
+		assert.Equal(t, want, shortError(text))
+	}
 }
