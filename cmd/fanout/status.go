@@ -103,10 +103,13 @@ func ask(ctx context.Context, cfg *config.Config, name string) ([]outbox.BrokerC
 	defer store.Close()
 	counts, err := store.Counts(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("database %q: %w", name, err)
 	}
 	pauses, err := store.Pauses(ctx)
-	return counts, pauses, err
+	if err != nil {
+		return nil, nil, fmt.Errorf("database %q: %w", name, err)
+	}
+	return counts, pauses, nil
 }
 
 func summarise(cfg *config.Config, counts []outbox.BrokerCounts, pauses []outbox.Pause) databaseStatus {

@@ -182,6 +182,21 @@ func TestNoConfiguration(t *testing.T) {
 	assert.Contains(t, stderr, "none.yaml: no such file or directory: name the file with --config")
 }
 
+// With several databases every error has to say whose it is.
+func TestErrorsNameTheDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := filepath.Join(t.TempDir(), "outbox.db")
+	p := newPlace(t, "sqlite", dsn)
+	code, _, stderr := p.run("status")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, `fanout: database "main": sqlite: count rows in outbox_messages: the outbox schema is not up to date: run "fanout migrate"`)
+
+	open(t, "sqlite", dsn)("CREATE VIEW outbox_messages AS SELECT 1 AS id")
+	code, _, stderr = p.run("migrate")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, `fanout: database "main": sqlite: `)
+}
+
 func TestShortError(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
