@@ -162,7 +162,7 @@ func printTable(cmd *cobra.Command, status map[string]databaseStatus) error {
 			}
 			_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", name, label, b.Counts[outbox.StatusPending], b.Counts[outbox.StatusProcessing],
 				b.Counts[outbox.StatusFailed], b.Counts[outbox.StatusPublished], b.Counts[outbox.StatusAbandoned],
-				age(b.OldestPendingSeconds), shortError(b.LastError))
+				age(b.OldestPendingSeconds), shortError(b.LastError, time.Now()))
 		}
 	}
 	return table.Flush()
@@ -175,9 +175,9 @@ func age(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }
 
-// shortError shows class and message of a last_error on one line, the class only where the message does not begin with it. What the
+// shortError shows age, class and message of a last_error on one line, the class only where the message does not begin with it. What the
 // broker said stands behind the destination's name, so the line is longer than a terminal is wide.
-func shortError(text string) string {
+func shortError(text string, now time.Time) string {
 	var last outbox.LastError
 	if text == "" || json.Unmarshal([]byte(text), &last) != nil {
 		return text
@@ -185,6 +185,9 @@ func shortError(text string) string {
 	line := last.Message
 	if head, _, _ := strings.Cut(line, ":"); !strings.HasSuffix(head, last.Class) {
 		line = last.Class + ": " + line
+	}
+	if !last.At.IsZero() { // by the clock of the relay that met it
+		line = max(0, now.Sub(last.At)).Round(time.Second).String() + " ago: " + line
 	}
 	const width = 200
 	if runes := []rune(line); len(runes) > width {

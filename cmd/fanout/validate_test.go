@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -199,13 +200,16 @@ func TestErrorsNameTheDatabase(t *testing.T) {
 
 func TestShortError(t *testing.T) {
 	t.Parallel()
+	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	for text, want := range map[string]string{
+		`{"class":"retryable","message":"m","at":"2026-05-06T06:06:08.9Z"}`: "1h2m0s ago: retryable: m",
+		`{"class":"retryable","message":"m","at":"2026-05-06T07:08:10Z"}`:   "0s ago: retryable: m", // clocks differ
 		"":        "",
 		"no JSON": "no JSON",
 		`{"class":"unavailable","message":"destination unavailable: redisstreams: NOPERM"}`: "destination unavailable: redisstreams: NOPERM",
 		`{"class":"retryable","message":"redisstreams: the broker is unavailable"}`:         "retryable: redisstreams: the broker is unavailable",
 		`{"class":"expired","message":"` + strings.Repeat("é", 300) + `"}`:                  "expired: " + strings.Repeat("é", 190) + "…",
 	} {
-		assert.Equal(t, want, shortError(text))
+		assert.Equal(t, want, shortError(text, now))
 	}
 }
