@@ -34,7 +34,7 @@ type Broker interface {
 	// Capabilities tells what this broker can do. The answer does not change during the life of the broker.
 	Capabilities() Capabilities
 
-	// Ping asks whether the broker can be reached; it publishes nothing.
+	// Ping asks whether the broker can be reached; it publishes nothing. After Close it is an error, such as ErrClosed.
 	Ping(ctx context.Context) error
 
 	// Close waits for publishes under way, at most until ctx ends, and releases connections. Publish after Close

@@ -53,7 +53,14 @@ func (l *Lines) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: true, MaxMessageBytes: 80}
 }
 
-func (l *Lines) Ping(ctx context.Context) error { return ctx.Err() }
+func (l *Lines) Ping(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return brokers.ErrClosed
+	}
+	return ctx.Err()
+}
 
 func (l *Lines) Close(context.Context) error {
 	l.mu.Lock()

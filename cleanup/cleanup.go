@@ -134,7 +134,8 @@ func (s *Scheduler) Purge(ctx context.Context) ([]Report, error) {
 			}
 			problems = append(problems, fmt.Errorf("cleanup: database %q: %w", name, err))
 		} else if !report.Skipped {
-			s.cfg.Log.InfoContext(ctx, "purged", "database", name, "published", report.Published, "abandoned", report.Abandoned, "took", time.Since(started))
+			s.cfg.Log.InfoContext(ctx, "purged", "database", name, "published", report.Published, "abandoned", report.Abandoned,
+				"took", time.Since(started).Round(time.Microsecond).String())
 		}
 		reports = append(reports, report)
 	}

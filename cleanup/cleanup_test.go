@@ -151,7 +151,7 @@ func TestSchedule(t *testing.T) {
 		stop()
 		require.NoError(t, <-done)
 		assert.Contains(t, log.String(), "purge failed")
-		assert.Contains(t, log.String(), "published=1")
+		assert.Regexp(t, `published=1 abandoned=0 took="?[0-9.]+(s|ms|µs)`, log.String())
 	})
 }
 

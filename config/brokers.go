@@ -58,12 +58,15 @@ func (r *reader) readConnection(entry *object, broker *Broker) {
 		r.problemf(entry.at, entry.path, "type is missing: use %s", either(types))
 	}
 	if f != nil && !slices.Contains(types, broker.Type) {
-		hint := suggest(f.source, types)
-		if nearest(f.source, types) == "" {
-			hint += ", or register it in Go"
+		misspelt := nearest(f.source, types) != ""
+		if misspelt || !r.anyBrokerType || !namePattern.MatchString(broker.Type) { // what is no name may be a secret
+			hint := suggest(f.source, types)
+			if !misspelt {
+				hint += ", or register it in Go"
+			}
+			r.rejectf(f, "%s is not known%s", shown(f.source), hint)
+			broker.Type = ""
 		}
-		r.rejectf(f, "%s is not known%s", shown(f.source), hint)
-		broker.Type = ""
 	}
 	entry.secret("url", &broker.URL)
 	entry.text("project", &broker.Project)

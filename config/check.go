@@ -2,7 +2,10 @@ package config
 
 import (
 	"cmp"
+	"net"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/envelope"
@@ -90,7 +93,7 @@ func (r *reader) checkStreams(cfg *Config, targets []*target) {
 			continue
 		}
 		destination := cmp.Or(broker.Destination, "{stream}")
-		place := [5]string{broker.Type, broker.URL.Reveal(), broker.Project, broker.Endpoint, destination}
+		place := [5]string{broker.Type, redisPlace(broker.URL.Reveal()), broker.Project, broker.Endpoint, destination}
 		if first := seen[place]; first != nil {
 			r.problemf(target.at, target.path, "is the same place as broker %q: both would write to the same streams; use another server, database or project, "+
 				"or a destination such as partner.{stream}", first.name)
@@ -98,6 +101,21 @@ func (r *reader) checkStreams(cfg *Config, targets []*target) {
 		}
 		seen[place] = target
 	}
+}
+
+// redisPlace is the server and the database of a URL, whoever logs in there and with whatever settings. What cannot be read is
+// its own place.
+func redisPlace(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" {
+		return text
+	}
+	query := u.Query().Get("db")
+	if u.Scheme == "unix" {
+		return u.Path + " " + cmp.Or(query, "0")
+	}
+	host := net.JoinHostPort(strings.ToLower(cmp.Or(u.Hostname(), "localhost")), cmp.Or(u.Port(), "6379"))
+	return host + " " + cmp.Or(query, strings.Trim(u.Path, "/"), "0")
 }
 
 // checkTarget compares a broker's settings with each other and with those of the outbox.

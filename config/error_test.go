@@ -54,7 +54,56 @@ func TestConnectionStrings(t *testing.T) {
 	assert.NotContains(t, err.Error(), "s3cr")
 	assert.NotContains(t, err.Error(), "databases.b")
 
-	apart := strings.Replace(strings.ReplaceAll(source, "cr%et", ""), `x: {type: redis,`, `x: {type: redis, destination: "partner.{stream}",`, 1)
+	apart := strings.Replace(strings.ReplaceAll(source, "s3cr%et@h:1/0", "s3@h:1/1"), "s3cr%et", "s3", 1)
+	apart = strings.Replace(apart, `x: {type: redis,`, `x: {type: redis, destination: "partner.{stream}",`, 1)
 	_, err = config.Parse([]byte(apart), "fanout.yaml")
 	require.NoError(t, err, "other streams on the same server")
+}
+
+// Two URLs of one Redis database are one place, whatever they look like.
+func TestSamePlace(t *testing.T) {
+	t.Parallel()
+	check := func(one, other string) error {
+		_, err := config.Parse([]byte("databases: {d: {driver: sqlite}}\noutbox: {external_brokers: [x]}\nbrokers:\n"+
+			"  default: {type: redis, url: '"+one+"'}\n  x: {type: redis, url: '"+other+"'}\n"), "fanout.yaml")
+		return err
+	}
+	for _, urls := range [][2]string{
+		{"redis://h", "redis://h:6379/0"},
+		{"redis://:s3cret@h/2", "redis://other:s4cret@H:6379/2?pool_size=3"},
+		{"redis://h/1?db=3", "rediss://h/3"},
+		{"redis://localhost", "redis://"},
+		{"unix:///run/redis.sock", "unix://me:s3cret@/run/redis.sock?db=0"},
+	} {
+		err := check(urls[0], urls[1])
+		require.ErrorContains(t, err, `brokers.x: is the same place as broker "default"`, urls)
+		assert.NotContains(t, err.Error(), "cret")
+	}
+	for _, urls := range [][2]string{
+		{"redis://h", "redis://h/1"},
+		{"redis://h", "redis://h:6380"},
+		{"redis://h", "redis://i"},
+		{"unix:///run/redis.sock", "unix:///run/redis.sock?db=1"},
+		{"unix:///run/redis.sock", "unix:///run/other.sock"},
+	} {
+		require.NoError(t, check(urls[0], urls[1]), urls)
+	}
+}
+
+func TestAnyBrokerType(t *testing.T) {
+	t.Parallel()
+	source := func(kind string) []byte {
+		return []byte("databases: {d: {driver: sqlite}}\noutbox: {external_brokers: []}\nbrokers: {default: {type: '" + kind + "', url: x, options: {a: 1}}}\n")
+	}
+	cfg, err := config.Parse(source("nats"), "fanout.yaml", config.WithAnyBrokerType())
+	require.NoError(t, err)
+	assert.Equal(t, "nats", cfg.Brokers["default"].Type)
+	assert.Equal(t, config.Options{"a": 1}, cfg.Brokers["default"].Options)
+
+	_, err = config.Parse(source("rediss"), "fanout.yaml", config.WithAnyBrokerType())
+	require.EqualError(t, err, `fanout.yaml:3:27: brokers.default.type: "rediss" is not known: did you mean "redis"?`)
+	_, err = config.Parse(source("nats://u:s3cret@h"), "fanout.yaml", config.WithAnyBrokerType())
+	require.ErrorContains(t, err, "brokers.default.type: (not shown: it may be a secret) is not known")
+	_, err = config.Parse(source("nats"), "fanout.yaml")
+	require.ErrorContains(t, err, `"nats" is not known: use redis, pubsub or memory, or register it in Go`)
 }

@@ -22,6 +22,10 @@ func WithBrokerTypes(names ...string) Option {
 	return func(r *reader) { r.brokerTypes = append(r.brokerTypes, names...) }
 }
 
+// WithAnyBrokerType allows every broker type, as [WithBrokerTypes] does for those that it names: for programs that read a
+// configuration and deliver nothing by it. A type that looks like a misspelt known one is refused as ever.
+func WithAnyBrokerType() Option { return func(r *reader) { r.anyBrokerType = true } }
+
 // Load reads a configuration file. The error is an *Error when the content is wrong, and wraps the operating system's
 // when the file cannot be read.
 func Load(path string, opts ...Option) (*Config, error) {

@@ -17,6 +17,8 @@ type reader struct {
 	anchors     map[string]ast.Node
 	problems    []Problem
 	warnings    []Problem
+
+	anyBrokerType bool // those that look like a mistake excepted
 }
 
 func (r *reader) problemf(at position, path, format string, args ...any) {

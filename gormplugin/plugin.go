@@ -122,7 +122,24 @@ func (p *Plugin) check() error {
 	if slices.ContainsFunc(p.routing.External, func(r outbox.Route) bool { return r.Format == envelope.FormatCloudEvents }) {
 		problems = append(problems, p.events.CheckCloudEvents())
 	}
+	p.warnOfFilters()
 	return errors.Join(problems...)
+}
+
+// warnOfFilters names the brokers that would get none of the published events. It is no error: another program may emit, by the same
+// configuration, what their filters are for.
+func (p *Plugin) warnOfFilters() {
+	var published []string
+	for _, event := range p.events.Types() {
+		if event.Published() {
+			published = append(published, event.WireType())
+		}
+	}
+	for i := range p.routing.External {
+		if route := &p.routing.External[i]; len(published) > 0 && !slices.ContainsFunc(published, route.Passes) {
+			p.log.Warn("the filter of a broker lets none of the published event types pass", "broker", route.Broker, "filter", route.Types, "types", published)
+		}
+	}
 }
 
 func (p *Plugin) isExternal(broker string) bool { return slices.Contains(p.externalNames(), broker) }

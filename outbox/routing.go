@@ -222,8 +222,13 @@ func (route *Route) wants(m *envelope.Message) bool {
 	if m.Routing.To != nil && !slices.Contains(m.Routing.To, route.Broker) {
 		return false
 	}
+	return route.Passes(m.Metadata.Headers.Type)
+}
+
+// Passes reports whether the broker's filter, Types, lets an event type pass, such as Ordering.OrderPlaced.v1.
+func (route *Route) Passes(eventType string) bool {
 	return len(route.Types) == 0 || slices.ContainsFunc(route.Types, func(pattern string) bool {
-		ok, _ := path.Match(pattern, m.Metadata.Headers.Type) // patterns were checked by Validate
+		ok, _ := path.Match(pattern, eventType) // patterns were checked by Validate
 		return ok
 	})
 }

@@ -21,7 +21,7 @@ type SchemaError struct {
 // What to do about a schema that is not as it should be.
 const (
 	remedyMigrate = `run "fanout migrate"`
-	remedyTool    = `another tool has made it, so bring it with that tool to what "fanout migrate --print" shows`
+	remedyTool    = `no record of its steps can be read here, so bring it, with the tool that made it, to what "fanout migrate --print" shows`
 	remedyByHand  = `"fanout migrate" has no step left for it, so it was changed by hand: bring it back to what "fanout migrate --print" shows`
 )
 

@@ -98,7 +98,7 @@ func (s *suite) publishAfterClose(t *testing.T) {
 		require.Equal(t, brokers.ScopeBroker, scope)
 	}
 	assert.Empty(t, s.publish(t, b, nil))
-	assert.Error(t, b.Ping(t.Context()))
+	assert.Error(t, b.Ping(t.Context()), "Ping after Close: return ErrClosed")
 	assert.NoError(t, b.Close(t.Context()), "a second Close does nothing")
 	assert.Len(t, s.Received(t, destination), 1)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -37,7 +38,7 @@ func (o *options) check(m *brokers.Message) error {
 
 const cluster = "the server is a node of a cluster; use New with a cluster client (which sees this only while slots move)"
 
-const needs = "the user needs XADD, EVALSHA and EVAL on this stream (with WithMaxAge TIME, with WithReplicas WAIT)"
+const needs = "the user needs XADD, EVALSHA and EVAL on this stream (with WithMaxAge TIME, with WithReplicas WAIT, with a database other than 0 SELECT)"
 
 // A rule says what an error of the server means.
 type rule struct {
@@ -83,13 +84,19 @@ var wrapper = regexp.MustCompile(`^@user_script: ?\d+: `)
 // refused classifies what the server said about a publish to a stream.
 func refused(stream, text string) error {
 	text = strings.TrimPrefix(wrapper.ReplaceAllString(text, ""), "-")
-	for _, r := range rules {
-		if text != r.prefix && !strings.HasPrefix(text, r.prefix+" ") {
-			continue
-		}
+	if r, known := ruleFor(text); known {
 		return brokers.Unavailable(r.scope, fmt.Errorf("redisstreams: publish to %q: %w: %s", stream, &serverError{text}, r.advice))
 	}
 	return brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %w", stream, &serverError{text}))
+}
+
+// ruleFor finds what is known of an error's text.
+func ruleFor(text string) (rule, bool) {
+	i := slices.IndexFunc(rules, func(r rule) bool { return text == r.prefix || strings.HasPrefix(text, r.prefix+" ") })
+	if i < 0 {
+		return rule{}, false
+	}
+	return rules[i], true
 }
 
 func isServerError(err error) bool {
@@ -97,9 +104,10 @@ func isServerError(err error) bool {
 	return errors.As(err, &said)
 }
 
-// explained adds what can be done about an error that did not come from the server.
+// explained adds what can be done about an error that did not come from the server, or that the server answered a ping with.
 func explained(err error) error {
 	var (
+		said      redis.Error
 		refusal   *net.OpError
 		untrusted *tls.CertificateVerificationError
 	)
@@ -113,6 +121,11 @@ func explained(err error) error {
 		return fmt.Errorf("%w: the client was closed before the broker", err)
 	case errors.As(err, &refusal) && refusal.Op == "dial":
 		return fmt.Errorf("%w: check that the server runs and can be reached", err)
+	case errors.As(err, &said):
+		if r, known := ruleFor(err.Error()); known {
+			return fmt.Errorf("%w: %s", err, r.advice)
+		}
+		return err
 	default:
 		return err
 	}

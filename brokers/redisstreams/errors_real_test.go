@@ -113,6 +113,25 @@ func TestErrorsOfRealServers(t *testing.T) {
 	}
 }
 
+// A ping that the server refuses says what to do, too.
+func TestPingsOfRealServers(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--requirepass", "s3cret")
+	narrow := startServer(t)
+	narrow.do(t, "ACL", "SETUSER", "narrow", "on", ">s3cret", "~*", "+evalsha", "+eval", "+xadd", "+ping")
+	for url, want := range map[string]string{
+		s.url():                                         "NOAUTH Authentication required.: the URL or the client needs a user and a password",
+		"redis://:s3cret-but-wrong@" + s.addr():         "check user and password",
+		"redis://:s3cret@" + s.addr() + "/99":           "check the number of the database at the end of the URL",
+		"redis://narrow:s3cret@" + narrow.addr() + "/1": "with a database other than 0 SELECT",
+	} {
+		err := open(t, url).Ping(t.Context())
+		require.ErrorContains(t, err, "broker unavailable: redisstreams: ping: ")
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "s3cret")
+	}
+}
+
 // loading starts a server that is busy reading its data.
 func loading(t *testing.T) string {
 	s := startServer(t, "--appendonly", "no", "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")

@@ -8,18 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"strings"
 	"syscall"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout/config"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	redis.SetLogger(redisLog{slog.New(slog.DiscardHandler)}) // a broker that cannot be reached is said once, by us
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // The exit codes, which scripts rely on.
 const (
@@ -92,9 +98,17 @@ func configFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("config", "c", "fanout.yaml", "configuration `file`")
 }
 
-// load reads the configuration and prints its warnings.
+// load reads the configuration and prints its warnings. Brokers of types that another program registers are no obstacle to a
+// command that delivers nothing.
 func load(cmd *cobra.Command, path string) (*config.Config, error) {
-	cfg, err := config.Load(path)
+	return loadWith(cmd, path, config.WithAnyBrokerType())
+}
+
+func loadWith(cmd *cobra.Command, path string, opts ...config.Option) (*config.Config, error) {
+	cfg, err := config.Load(path, opts...)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: name the file with --config", err)
+	}
 	if err != nil {
 		var problems *config.Error
 		if !errors.As(err, &problems) { // an unreadable file is as wrong as its content

@@ -54,7 +54,7 @@ func migrate(cmd *cobra.Command, cfg *config.Config, name string) error {
 	defer store.Close()
 	applied, err := store.Migrate(cmd.Context())
 	if err != nil {
-		return err
+		return fmt.Errorf("database %q: %w", name, err)
 	}
 	if len(applied) == 0 {
 		cmd.Printf("%s: up to date\n", name)

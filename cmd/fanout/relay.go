@@ -20,7 +20,8 @@ func relayCommand() *cobra.Command {
 		Short: "Deliver the rows of every configured database to every configured broker",
 		Long: "Deliver the rows of every configured database to every configured broker, and purge finished rows.\n" +
 			"Any number of relays may run at once; they share the work. SIGINT or SIGTERM finishes or releases what\n" +
-			"is in hand and exits with 0.",
+			"is in hand and exits with 0. It knows the broker types redis, pubsub and memory: for others write a program\n" +
+			"of your own, with fanout.Open.",
 		Args: noArgs,
 	}
 	path := configFlag(cmd)
@@ -35,11 +36,11 @@ func relayCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		redis.SetLogger(redisLog{log}) // its client would print to standard error, past our log
-		cfg, err := load(cmd, *path)
+		cfg, err := loadWith(cmd, *path) // a type that this program does not have is an error
 		if err != nil {
 			return err
 		}
+		redis.SetLogger(redisLog{log}) // its client would print to standard error, past our log
 		opening, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 		defer cancel()
 		relay, err := fanout.Open(opening, cfg, fanout.WithWorkers(*workers), fanout.WithLogger(log))

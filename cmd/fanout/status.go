@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -102,10 +103,13 @@ func ask(ctx context.Context, cfg *config.Config, name string) ([]outbox.BrokerC
 	defer store.Close()
 	counts, err := store.Counts(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("database %q: %w", name, err)
 	}
 	pauses, err := store.Pauses(ctx)
-	return counts, pauses, err
+	if err != nil {
+		return nil, nil, fmt.Errorf("database %q: %w", name, err)
+	}
+	return counts, pauses, nil
 }
 
 func summarise(cfg *config.Config, counts []outbox.BrokerCounts, pauses []outbox.Pause) databaseStatus {
@@ -158,7 +162,7 @@ func printTable(cmd *cobra.Command, status map[string]databaseStatus) error {
 			}
 			_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", name, label, b.Counts[outbox.StatusPending], b.Counts[outbox.StatusProcessing],
 				b.Counts[outbox.StatusFailed], b.Counts[outbox.StatusPublished], b.Counts[outbox.StatusAbandoned],
-				age(b.OldestPendingSeconds), shortError(b.LastError))
+				age(b.OldestPendingSeconds), shortError(b.LastError, time.Now()))
 		}
 	}
 	return table.Flush()
@@ -171,14 +175,21 @@ func age(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }
 
-// shortError shows class and message of a last_error on one line.
-func shortError(text string) string {
+// shortError shows age, class and message of a last_error on one line, the class only where the message does not begin with it. What the
+// broker said stands behind the destination's name, so the line is longer than a terminal is wide.
+func shortError(text string, now time.Time) string {
 	var last outbox.LastError
 	if text == "" || json.Unmarshal([]byte(text), &last) != nil {
 		return text
 	}
-	line := last.Class + ": " + last.Message
-	const width = 80
+	line := last.Message
+	if head, _, _ := strings.Cut(line, ":"); !strings.HasSuffix(head, last.Class) {
+		line = last.Class + ": " + line
+	}
+	if !last.At.IsZero() { // by the clock of the relay that met it
+		line = max(0, now.Sub(last.At)).Round(time.Second).String() + " ago: " + line
+	}
+	const width = 200
 	if runes := []rune(line); len(runes) > width {
 		line = string(runes[:width-1]) + "…"
 	}

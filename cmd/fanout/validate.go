@@ -51,8 +51,13 @@ func validateCommand() *cobra.Command {
 	return cmd
 }
 
-// checkBroker makes the broker's client and asks whether the broker is there.
+// checkBroker makes the broker's client and asks whether the broker is there. Of a type that another program registers it can
+// only say so.
 func checkBroker(cmd *cobra.Command, cfg *config.Config, name string) error {
+	if broker := cfg.Brokers[name]; !slices.Contains([]string{config.TypeRedis, config.TypePubSub, config.TypeMemory}, broker.Type) {
+		cmd.PrintErrf("warning: broker %s is not checked: its type %q is not built in, and only a program that registers it can deliver\n", name, broker.Type)
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 	defer cancel()
 	broker, err := fanout.OpenBroker(ctx, cfg, name)

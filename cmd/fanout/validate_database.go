@@ -43,7 +43,10 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string) error {
 	for _, broker := range unknown {
 		cmd.PrintErrf("warning: database %s: rows wait for broker %q, which is not configured: nobody delivers them\n", name, broker)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("database %s: %w", name, err)
+	}
+	return nil
 }
 
 // describe says in a line what the database is and how it is set up.

@@ -6,7 +6,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -146,4 +148,68 @@ func TestValidateOffline(t *testing.T) {
 	code, _, stderr := p.run("validate")
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, stderr, `fanout: database "main": postgres: cannot reach the database`)
+}
+
+// A configuration whose brokers another program delivers to is as good for the commands that deliver nothing.
+func TestBrokersOfOtherPrograms(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db"))
+	source := "databases: {main: {driver: sqlite, dsn: '" + filepath.Join(t.TempDir(), "outbox.db") + "'}}\n" +
+		"outbox: {external_brokers: [bus]}\nbrokers: {default: {type: memory}, bus: {type: nats, url: 'nats://h'}}\n"
+	require.NoError(t, os.WriteFile(p.config, []byte(source), 0o600))
+	p.migrate()
+
+	code, stdout, stderr := p.run("validate")
+	assert.Zero(t, code)
+	assert.Contains(t, stdout, "broker default: reached\n")
+	assert.Contains(t, stderr, `warning: broker bus is not checked: its type "nats" is not built in, and only a program that registers it can deliver`)
+	code, stdout, _ = p.run("broker", "pause", "bus")
+	assert.Zero(t, code)
+	assert.Equal(t, "main: broker bus is paused\n", stdout)
+	code, stdout, _ = p.run("status")
+	assert.Zero(t, code)
+	assert.Contains(t, stdout, "bus (paused)")
+
+	code, _, stderr = p.run("relay")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, `brokers.bus.type: "nats" is not known: use redis, pubsub or memory, or register it in Go`)
+}
+
+func TestNoConfiguration(t *testing.T) {
+	t.Parallel()
+	p := &place{T: t, config: filepath.Join(t.TempDir(), "none.yaml")}
+	code, _, stderr := p.run("status")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, "none.yaml: no such file or directory: name the file with --config")
+}
+
+// With several databases every error has to say whose it is.
+func TestErrorsNameTheDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := filepath.Join(t.TempDir(), "outbox.db")
+	p := newPlace(t, "sqlite", dsn)
+	code, _, stderr := p.run("status")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, `fanout: database "main": sqlite: count rows in outbox_messages: the outbox schema is not up to date: run "fanout migrate"`)
+
+	open(t, "sqlite", dsn)("CREATE VIEW outbox_messages AS SELECT 1 AS id")
+	code, _, stderr = p.run("migrate")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, `fanout: database "main": sqlite: `)
+}
+
+func TestShortError(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+	for text, want := range map[string]string{
+		`{"class":"retryable","message":"m","at":"2026-05-06T06:06:08.9Z"}`: "1h2m0s ago: retryable: m",
+		`{"class":"retryable","message":"m","at":"2026-05-06T07:08:10Z"}`:   "0s ago: retryable: m", // clocks differ
+		"":        "",
+		"no JSON": "no JSON",
+		`{"class":"unavailable","message":"destination unavailable: redisstreams: NOPERM"}`: "destination unavailable: redisstreams: NOPERM",
+		`{"class":"retryable","message":"redisstreams: the broker is unavailable"}`:         "retryable: redisstreams: the broker is unavailable",
+		`{"class":"expired","message":"` + strings.Repeat("é", 300) + `"}`:                  "expired: " + strings.Repeat("é", 190) + "…",
+	} {
+		assert.Equal(t, want, shortError(text, now))
+	}
 }
