@@ -75,11 +75,16 @@ func (t *throttle) most(n int) int {
 	return min(n, t.limiter.Burst())
 }
 
+// maxTake bounds how long rows in hand wait for the rate: a pause, a shutdown and whoever waits for their keys wait with them.
+const maxTake = time.Second
+
 // take waits until n messages, no more than most, may be sent. It waits only where another worker has been faster. The error
-// says that ctx ended before.
+// says that ctx ended before, or that it would take too long; then nothing was taken.
 func (t *throttle) take(ctx context.Context, n int) error {
 	if t == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxTake) // WaitN knows beforehand
+	defer cancel()
 	return t.limiter.WaitN(ctx, n)
 }

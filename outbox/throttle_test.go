@@ -36,3 +36,23 @@ func TestThrottle(t *testing.T) {
 		require.Error(t, th.take(ctx, 2))
 	})
 }
+
+// Where another worker has been faster, the wait is short, whatever the rate: meanwhile rows lie about, a pause and a shutdown wait.
+func TestThrottleGivesUpALongWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := newThrottle(0.01)
+		require.NoError(t, slow.take(t.Context(), 1))
+		began := time.Now()
+		require.Error(t, slow.take(t.Context(), 1))
+		assert.Less(t, time.Since(began), 2*time.Second)
+		require.NoError(t, slow.wait(t.Context()), "what was given up has taken nothing from the rate")
+		assert.InDelta(t, 100, time.Since(began).Seconds(), 0.1)
+		require.NoError(t, slow.take(t.Context(), 1))
+
+		quick := newThrottle(1000)
+		for range 5 {
+			require.NoError(t, quick.take(t.Context(), 100))
+		}
+	})
+}
