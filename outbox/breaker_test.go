@@ -211,3 +211,29 @@ func TestCaution(t *testing.T) {
 	}
 	assert.Equal(t, 100, c.chunk())
 }
+
+// A worker that asks while another trips the breaker does not get the first try before its time; and only who tripped it hears of it.
+func TestBreakerTripsUnderTry(t *testing.T) {
+	t.Parallel()
+	for range 300 {
+		b := newBreaker(Breaker{TripAfter: 1, MinDelay: time.Hour, MaxDelay: time.Hour})
+		var (
+			all  sync.WaitGroup
+			told [4]bool
+		)
+		for n := range told {
+			all.Go(func() {
+				outcome := []error{errOutage, errNoOutcome}[n%2]
+				for b.closed() {
+					if p, ok := b.try(); ok {
+						told[n] = p.end(outcome) || told[n]
+					}
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, 1, b.openings)
+		require.NotEqual(t, told[0], told[2], "one of the two that met the outage")
+		require.False(t, told[1] || told[3])
+	}
+}
