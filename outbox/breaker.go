@@ -173,6 +173,13 @@ func (b *breaker) state() BreakerState {
 	}
 }
 
+// abandoned reports whether nobody has tried for so long that no message can be waiting: detours bound how long they do.
+func (b *breaker) abandoned() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open && time.Since(b.until) > 2*max(maxDetour, b.policy.MaxDelay)
+}
+
 // pause is how long messages wait that cannot be sent now: until the next try, and some of them a little longer, so that they do
 // not all come back for it.
 func (b *breaker) pause() time.Duration {

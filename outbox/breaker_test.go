@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -236,4 +237,30 @@ func TestBreakerTripsUnderTry(t *testing.T) {
 		require.NotEqual(t, told[0], told[2], "one of the two that met the outage")
 		require.False(t, told[1] || told[3])
 	}
+}
+
+// A destination that nobody sends to any more is not unavailable for ever, and many that failed once do not fill the memory.
+func TestDestinationsAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &destinations{policy: Breaker{TripAfter: 1, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
+		assert.True(t, d.call("renamed").fail())
+		assert.True(t, d.call("waits").fail())
+		time.Sleep(maxDetour) // the longest between two tries of a destination that has messages
+		c := d.call("waits")
+		assert.True(t, c.admit())
+		assert.False(t, c.fail())
+		assert.Equal(t, []string{"renamed", "waits"}, d.unavailable())
+		time.Sleep(maxDetour + time.Minute)
+		assert.Equal(t, []string{"waits"}, d.unavailable())
+
+		d = &destinations{policy: Breaker{TripAfter: 2, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
+		d.call("out").fail()
+		d.call("out").fail()
+		for i := range 3 * maxDestinations {
+			d.call(strconv.Itoa(i)).fail()
+		}
+		assert.LessOrEqual(t, len(d.breakers), maxDestinations)
+		assert.Equal(t, []string{"out"}, d.unavailable())
+	})
 }
