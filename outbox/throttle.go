@@ -29,8 +29,15 @@ func (t *throttle) allowance() (n int, wait time.Duration) {
 	if n = int(tokens); n >= 1 {
 		return n, 0
 	}
-	return 0, time.Duration(math.Ceil((1 - tokens) / float64(t.limiter.Limit()) * float64(time.Second)))
+	wait = longestPause // for less than a message in that time: then it is looked again
+	if seconds := (1 - tokens) / float64(t.limiter.Limit()); seconds < longestPause.Seconds() {
+		wait = max(time.Duration(math.Ceil(seconds*float64(time.Second))), 1)
+	}
+	return 0, wait
 }
+
+// longestPause keeps what a very low rate leads to within what a duration can hold.
+const longestPause = 24 * time.Hour
 
 // exhausted reports whether nothing may be sent at the moment.
 func (t *throttle) exhausted() bool {
