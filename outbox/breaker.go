@@ -26,6 +26,7 @@ const (
 type breaker struct {
 	policy  Breaker
 	machine *gobreaker.TwoStepCircuitBreaker[struct{}] // never called with mu held
+	ending  sync.Mutex                                 // one try ends at a time, so that the news is told to whose end made it
 
 	mu       sync.Mutex
 	openings int       // without a success in between
@@ -87,17 +88,26 @@ type pass struct {
 
 // try asks for a pass without waiting.
 func (b *breaker) try() (p pass, ok bool) {
-	b.mu.Lock()
-	early, open := time.Now().Before(b.until), b.open
-	b.mu.Unlock()
-	if early {
+	if early, _ := b.early(); early {
 		return pass{}, false
 	}
 	done, err := b.machine.Allow()
 	if err != nil {
 		return pass{}, false
 	}
+	early, open := b.early()
+	if early { // it has opened meanwhile, and the machine knows no time
+		done(errNoOutcome)
+		return pass{}, false
+	}
 	return pass{breaker: b, done: done, probe: open}, true
+}
+
+// early reports whether it is too early to try, and whether the breaker is open or half-open.
+func (b *breaker) early() (early, open bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Now().Before(b.until), b.open
 }
 
 // enter waits for a pass. Its end must be told. The error is that of ctx.
@@ -131,9 +141,11 @@ func (p *pass) end(outcome error) (news bool) {
 	if p.done == nil {
 		return false
 	}
+	b := p.breaker
+	b.ending.Lock()
+	defer b.ending.Unlock()
 	p.done(outcome)
 	p.done = nil
-	b := p.breaker
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	news, b.news = b.news, false
@@ -159,6 +171,13 @@ func (b *breaker) state() BreakerState {
 	default:
 		return BreakerHalfOpen
 	}
+}
+
+// abandoned reports whether nobody has tried for so long that no message can be waiting: detours bound how long they do.
+func (b *breaker) abandoned() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open && time.Since(b.until) > 2*max(maxDetour, b.policy.MaxDelay)
 }
 
 // pause is how long messages wait that cannot be sent now: until the next try, and some of them a little longer, so that they do

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -210,4 +211,56 @@ func TestCaution(t *testing.T) {
 		c.learn(true)
 	}
 	assert.Equal(t, 100, c.chunk())
+}
+
+// A worker that asks while another trips the breaker does not get the first try before its time; and only who tripped it hears of it.
+func TestBreakerTripsUnderTry(t *testing.T) {
+	t.Parallel()
+	for range 300 {
+		b := newBreaker(Breaker{TripAfter: 1, MinDelay: time.Hour, MaxDelay: time.Hour})
+		var (
+			all  sync.WaitGroup
+			told [4]bool
+		)
+		for n := range told {
+			all.Go(func() {
+				outcome := []error{errOutage, errNoOutcome}[n%2]
+				for b.closed() {
+					if p, ok := b.try(); ok {
+						told[n] = p.end(outcome) || told[n]
+					}
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, 1, b.openings)
+		require.NotEqual(t, told[0], told[2], "one of the two that met the outage")
+		require.False(t, told[1] || told[3])
+	}
+}
+
+// A destination that nobody sends to any more is not unavailable for ever, and many that failed once do not fill the memory.
+func TestDestinationsAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &destinations{policy: Breaker{TripAfter: 1, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
+		assert.True(t, d.call("renamed").fail())
+		assert.True(t, d.call("waits").fail())
+		time.Sleep(maxDetour) // the longest between two tries of a destination that has messages
+		c := d.call("waits")
+		assert.True(t, c.admit())
+		assert.False(t, c.fail())
+		assert.Equal(t, []string{"renamed", "waits"}, d.unavailable())
+		time.Sleep(maxDetour + time.Minute)
+		assert.Equal(t, []string{"waits"}, d.unavailable())
+
+		d = &destinations{policy: Breaker{TripAfter: 2, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
+		d.call("out").fail()
+		d.call("out").fail()
+		for i := range 3 * maxDestinations {
+			d.call(strconv.Itoa(i)).fail()
+		}
+		assert.LessOrEqual(t, len(d.breakers), maxDestinations)
+		assert.Equal(t, []string{"out"}, d.unavailable())
+	})
 }

@@ -70,18 +70,13 @@ func (d *delivery) chunk() int { return d.throttle.most(d.caution.chunk()) }
 
 // send publishes one chunk, but for what must wait for an earlier failure, the end of the lease or a shutdown.
 func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing []brokers.Message) {
-	throttled := d.throttle.take(sending, len(chunk)) != nil
 	kept := 0
 	for i, m := range chunk {
 		switch {
-		case throttled, ctx.Err() != nil, d.unavailable != nil, d.paused.Load(), d.lease.over(), d.holds(m):
-			d.settlement.Other = append(d.settlement.Other, d.decide.Release(m))
-			d.hold(m)
+		case d.stopped(ctx), d.holds(m):
+			d.release(m, 0)
 		case !d.to(m.Stream).admit():
-			outcome := d.decide.Release(m)
-			outcome.Delay = d.detour(m)
-			d.settlement.Other = append(d.settlement.Other, outcome)
-			d.hold(m)
+			d.release(m, d.detour(m))
 		default:
 			chunk[kept], outgoing[kept] = m, outgoing[i]
 			kept++
@@ -91,6 +86,13 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 		return
 	}
 	chunk, outgoing = chunk[:kept], outgoing[:kept]
+	// Only what is sent counts for the rate. Waiting for it takes time, in which much may end.
+	if d.throttle.take(sending, kept) != nil || d.stopped(ctx) {
+		for _, m := range chunk {
+			d.release(m, 0)
+		}
+		return
+	}
 	d.asked = true
 	sent := time.Now()
 	results := d.publish(sending, outgoing)
@@ -102,6 +104,19 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 		d.settle(m, results[i])
 	}
 	d.caution.learn(d.unavailable == nil)
+}
+
+// stopped reports whether this delivery sends nothing more.
+func (d *delivery) stopped(ctx context.Context) bool {
+	return ctx.Err() != nil || d.unavailable != nil || d.paused.Load() || d.lease.over()
+}
+
+// release gives a message back unsent, and with it the later ones of its key.
+func (d *delivery) release(m *Message, delay time.Duration) {
+	outcome := d.decide.Release(m)
+	outcome.Delay = delay
+	d.settlement.Other = append(d.settlement.Other, outcome)
+	d.hold(m)
 }
 
 // survey looks at the results of a call as a whole, before each is settled.

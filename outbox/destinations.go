@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +33,9 @@ func (d *destinations) add(name string) *breaker {
 		if d.breakers == nil {
 			d.breakers = map[string]*breaker{}
 		}
+		if len(d.breakers) >= maxDestinations { // what has not tripped yet begins anew
+			maps.DeleteFunc(d.breakers, func(_ string, b *breaker) bool { return b.closed() || b.abandoned() })
+		}
 		b = newBreaker(d.policy)
 		d.breakers[name] = b
 	}
@@ -46,11 +50,13 @@ func (d *destinations) forget(name string) {
 	delete(d.breakers, name)
 }
 
-// unavailable lists the destinations whose breaker is not closed.
+// unavailable lists the destinations whose breaker is not closed, but for those that nobody sends to any more: they may have been
+// renamed, or their messages abandoned.
 func (d *destinations) unavailable() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var names []string
+	maps.DeleteFunc(d.breakers, func(_ string, b *breaker) bool { return b.abandoned() })
 	for name, b := range d.breakers {
 		if !b.closed() {
 			names = append(names, name)

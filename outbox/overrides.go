@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/envelope"
@@ -23,12 +25,13 @@ type Overrides struct {
 	// "Ordering.OrderPlaced.v1". An event without an aggregate has the context for {aggregate}. Keys keep their order within the
 	// broker, whatever the destination.
 	Destination string
-	// TTL is how long a message is worth delivering to this broker, counted from the event's time; where the event has a TTL of
-	// its own, the shorter one holds. It abandons rows; the deadline in the envelope stays the event's own.
+	// TTL is how long a message is worth delivering to this broker, counted from the event's time or from its NotBefore, whichever
+	// is later; where the event has a TTL of its own, the shorter one holds. It abandons rows; the deadline in the envelope stays the event's own.
 	TTL time.Duration
 	// ContentType of the messages, in place of application/json, such as "application/vnd.acme+json". Not for CloudEvents.
 	ContentType string
-	// Attributes are sent with each message as flat fields beside those of the event, whose names are refused here.
+	// Attributes are sent with each message as flat fields beside those of the event, whose names are refused here; see
+	// [CheckAttribute].
 	Attributes map[string]string
 }
 
@@ -66,10 +69,12 @@ const (
 )
 
 // own names of the flat fields that messages have by themselves, which no static attribute may replace. The payload of a Redis
-// stream entry is a field, too.
-var ownFields = append([]string{brokers.FieldTraceParent, brokers.FieldTraceState, "data"}, reserved...)
+// stream entry is a field, too, and so is the ordering key in the metadata of Watermill, where it picks the partition.
+var ownFields = append([]string{brokers.FieldTraceParent, brokers.FieldTraceState, "data", "ordering_key"}, reserved...)
 
-// CheckAttribute says what is wrong with a static attribute.
+// CheckAttribute says what is wrong with a static attribute: the name of a field that messages have by themselves, one that a
+// broker keeps for itself, more than 256 bytes of a name or 1024 of a value, or control characters, with which one header of a
+// message could pass for two.
 func CheckAttribute(name, value string) error {
 	switch {
 	case name == "":
@@ -78,6 +83,8 @@ func CheckAttribute(name, value string) error {
 		return fmt.Errorf("%q is a field that each message has by itself: choose another name", name)
 	case strings.HasPrefix(name, "goog"):
 		return fmt.Errorf("%q begins with goog, which Google Cloud Pub/Sub keeps for itself", name)
+	case strings.ContainsFunc(name+value, unicode.IsControl), !utf8.ValidString(name), !utf8.ValidString(value):
+		return fmt.Errorf("%.40q has a control character, or is no valid UTF-8: use printable text", name)
 	case len(name) > maxAttributeName || len(value) > maxAttributeValue:
 		return fmt.Errorf("%.40q is too long: names have at most %d bytes, values %d", name, maxAttributeName, maxAttributeValue)
 	}
@@ -110,13 +117,17 @@ func (o *Overrides) validate(broker string, format envelope.Format) error {
 	return errors.Join(problems...)
 }
 
-// apply puts the overrides on a row that stands as the event says. raised is the event's time.
+// apply puts the overrides on a row that stands as the event says.
 func (o *Overrides) apply(row *Row, m *envelope.Message) error {
 	if o.Destination != "" {
 		row.Stream = o.destination(row)
 	}
 	if o.TTL > 0 {
-		if until := m.Metadata.Headers.Time.Add(o.TTL); row.ExpiresAt.IsZero() || until.Before(row.ExpiresAt) {
+		from := m.Metadata.Headers.Time
+		if row.AvailableAt.After(from) {
+			from = row.AvailableAt
+		}
+		if until := from.Add(o.TTL); row.ExpiresAt.IsZero() || until.Before(row.ExpiresAt) {
 			row.ExpiresAt = until
 		}
 	}

@@ -150,6 +150,43 @@ func TestOverrides(t *testing.T) {
 	assert.JSONEq(t, `{"a":"\"","environment":"production","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, rows[2].Headers)
 }
 
+// A broker's TTL begins when the event may be sent, as the event's own does: one that is scheduled for later is no stillbirth.
+func TestOverridesTTLOfAScheduledEvent(t *testing.T) {
+	t.Parallel()
+	at := time.Now().UTC().Add(48 * time.Hour).Truncate(time.Microsecond)
+	events := envelope.NewCatalog("ordering")
+	envelope.Register[placed](events, envelope.Published(), envelope.NotBefore(func(placed) time.Time { return at }))
+	envelope.Register[audited](events, envelope.Published(), envelope.NotBefore(func(audited) time.Time { return time.Unix(1, 0) }))
+	require.NoError(t, events.Err())
+	routing := outbox.Routing{External: []outbox.Route{{Broker: "b", Overrides: outbox.Overrides{TTL: time.Hour}}}}.WithDefaults()
+
+	message, err := events.Seal(envelope.NewEvent(placed{"1"}), envelope.Source{}, envelope.Context{})
+	require.NoError(t, err)
+	rows, err := routing.AppendRows(nil, message)
+	require.NoError(t, err)
+	assert.Zero(t, rows[0].ExpiresAt)
+	assert.Equal(t, at, rows[1].AvailableAt)
+	assert.Equal(t, at.Add(time.Hour), rows[1].ExpiresAt)
+
+	message, err = events.Seal(envelope.NewEvent(audited{"1"}), envelope.Source{}, envelope.Context{})
+	require.NoError(t, err)
+	rows, err = routing.AppendRows(nil, message)
+	require.NoError(t, err)
+	assert.Equal(t, message.Metadata.Headers.Time.Add(time.Hour), rows[1].ExpiresAt)
+}
+
+func TestCheckAttribute(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]string{"environment": "production", "x-region": "Provence, à \"Côte d'Azur\"", "empty": ""} {
+		require.NoError(t, outbox.CheckAttribute(name, value), name)
+	}
+	for name, value := range map[string]string{
+		"a\x00": "x", "b": "x\x00", "c\r\nd": "x", "e": "x\r\nid: 1", "f\xff": "x", "g": "\xff", "data": "x", "ordering_key": "x", "id": "x",
+	} {
+		require.Error(t, outbox.CheckAttribute(name, value), "%q: %q", name, value)
+	}
+}
+
 func TestOverridesValidate(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}

@@ -29,8 +29,15 @@ func (t *throttle) allowance() (n int, wait time.Duration) {
 	if n = int(tokens); n >= 1 {
 		return n, 0
 	}
-	return 0, time.Duration(math.Ceil((1 - tokens) / float64(t.limiter.Limit()) * float64(time.Second)))
+	wait = longestPause // for less than a message in that time: then it is looked again
+	if seconds := (1 - tokens) / float64(t.limiter.Limit()); seconds < longestPause.Seconds() {
+		wait = max(time.Duration(math.Ceil(seconds*float64(time.Second))), 1)
+	}
+	return 0, wait
 }
+
+// longestPause keeps what a very low rate leads to within what a duration can hold.
+const longestPause = 24 * time.Hour
 
 // exhausted reports whether nothing may be sent at the moment.
 func (t *throttle) exhausted() bool {
@@ -75,11 +82,16 @@ func (t *throttle) most(n int) int {
 	return min(n, t.limiter.Burst())
 }
 
+// maxTake bounds how long rows in hand wait for the rate: a pause, a shutdown and whoever waits for their keys wait with them.
+const maxTake = time.Second
+
 // take waits until n messages, no more than most, may be sent. It waits only where another worker has been faster. The error
-// says that ctx ended before.
+// says that ctx ended before, or that it would take too long; then nothing was taken.
 func (t *throttle) take(ctx context.Context, n int) error {
 	if t == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxTake) // WaitN knows beforehand
+	defer cancel()
 	return t.limiter.WaitN(ctx, n)
 }

@@ -98,6 +98,7 @@ var errNothingTaken = errors.New("none of the messages was sent")
 func (d *delivery) report(ctx context.Context) {
 	if d.unavailable == nil && d.asked && !d.reached && ctx.Err() == nil && !d.lease.over() && d.idle() {
 		d.unavailable = errNothingTaken
+		d.setAside()
 	}
 	for name, c := range d.calls {
 		if c.end() {
@@ -115,6 +116,17 @@ func (d *delivery) report(ctx context.Context) {
 		}
 	default:
 		d.pass.end(errNoOutcome)
+	}
+}
+
+// setAside lets what was not sent wait for longer than the next try, which so uses others: an adapter that is stuck with one key,
+// say, must not be asked for that key alone.
+func (d *delivery) setAside() {
+	delay := d.breaker.setAside()
+	for i := range d.settlement.Other {
+		if outcome := &d.settlement.Other[i]; !outcome.Spent {
+			outcome.Delay = max(outcome.Delay, delay)
+		}
 	}
 }
 
