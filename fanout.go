@@ -61,7 +61,8 @@ func WithDB(name string, db *gorm.DB) Option {
 	return func(o *options) { o.handles[name] = db }
 }
 
-// WithBroker gives a broker that is open already instead of one made from the configuration. Closing the relay closes it.
+// WithBroker gives a broker that is open already instead of one made from the configuration, which has to use a broker of that name.
+// Closing the relay closes it.
 func WithBroker(name string, broker brokers.Broker) Option {
 	return func(o *options) { o.brokers[name] = broker }
 }
@@ -107,10 +108,25 @@ func gather(opts []Option) *options {
 	return o
 }
 
-// checkHandles finds handles that the configuration does not know, and plugins that write elsewhere than the relay reads.
+// checkHandles finds handles and brokers that are nil or that the configuration does not know, and plugins that write elsewhere than
+// the relay reads. What is nil is forgotten, so that the other problems can be looked for.
 func (o *options) checkHandles(cfg *config.Config) error {
 	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(o.brokers)) {
+		if !slices.Contains(cfg.BrokerNames(), name) {
+			problems = append(problems, fmt.Errorf("fanout: WithBroker(%q): the configuration uses no such broker (it uses %q)", name, cfg.BrokerNames()))
+		}
+		if o.brokers[name] == nil {
+			problems = append(problems, fmt.Errorf("fanout: WithBroker(%q): the broker is nil", name))
+			delete(o.brokers, name)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.handles)) {
+		if o.handles[name] == nil {
+			problems = append(problems, fmt.Errorf("fanout: WithDB(%q): the handle is nil: did gorm.Open fail?", name))
+			delete(o.handles, name)
+			continue
+		}
 		if _, ok := cfg.Databases[name]; !ok {
 			problems = append(problems, fmt.Errorf("fanout: WithDB(%q): the configuration has no such database (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases))))
 		}

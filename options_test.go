@@ -1,0 +1,29 @@
+package fanout_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/config"
+)
+
+// What is given under a wrong name would be used by nobody: the relay would deliver to the configured broker instead.
+func TestOpenRefusesWhatItCannotUse(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Parse([]byte("databases: {main: {driver: sqlite, dsn: '"+filepath.Join(t.TempDir(), "shop.db")+"'}}\n"+
+		"outbox: {external_brokers: [partner]}\nbrokers: {default: {type: memory}, partner: {type: memory}, idle: {type: memory}}\n"), "fanout.yaml")
+	require.NoError(t, err)
+	_, err = fanout.Open(t.Context(), cfg, fanout.WithDB("mian", nil), fanout.WithDB("main", nil),
+		fanout.WithBroker("partnr", memory.New()), fanout.WithBroker("idle", memory.New()), fanout.WithBroker("partner", nil))
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), `fanout: WithBroker("idle"): the configuration uses no such broker (it uses ["default" "partner"])`)
+	assert.Contains(t, err.Error(), `fanout: WithBroker("partner"): the broker is nil`)
+	assert.Contains(t, err.Error(), `fanout: WithBroker("partnr"): the configuration uses no such broker (it uses ["default" "partner"])`)
+	assert.Contains(t, err.Error(), `fanout: WithDB("main"): the handle is nil: did gorm.Open fail?`)
+	assert.Contains(t, err.Error(), `fanout: WithDB("mian"): the handle is nil: did gorm.Open fail?`)
+}
