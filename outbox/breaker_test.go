@@ -216,7 +216,7 @@ func TestCaution(t *testing.T) {
 // A worker that asks while another trips the breaker does not get the first try before its time; and only who tripped it hears of it.
 func TestBreakerTripsUnderTry(t *testing.T) {
 	t.Parallel()
-	for range 200 {
+	for range 1000 {
 		b := newBreaker(Breaker{TripAfter: 1, MinDelay: time.Hour, MaxDelay: time.Hour})
 		var (
 			all  sync.WaitGroup
