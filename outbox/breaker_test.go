@@ -216,7 +216,7 @@ func TestCaution(t *testing.T) {
 // A worker that asks while another trips the breaker does not get the first try before its time; and only who tripped it hears of it.
 func TestBreakerTripsUnderTry(t *testing.T) {
 	t.Parallel()
-	for range 300 {
+	for range 1000 {
 		b := newBreaker(Breaker{TripAfter: 1, MinDelay: time.Hour, MaxDelay: time.Hour})
 		var (
 			all  sync.WaitGroup
@@ -225,7 +225,7 @@ func TestBreakerTripsUnderTry(t *testing.T) {
 		for n := range told {
 			all.Go(func() {
 				outcome := []error{errOutage, errNoOutcome}[n%2]
-				for b.closed() {
+				for range 20 {
 					if p, ok := b.try(); ok {
 						told[n] = p.end(outcome) || told[n]
 					}

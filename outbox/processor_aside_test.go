@@ -26,13 +26,13 @@ func TestProcessorOneKeyThatIsNotSentHoldsBackItselfOnly(t *testing.T) {
 			}
 			return nil
 		}}
-		r := newRig(t, path, broker, outbox.Policy{})
+		r := newRig(t, path, broker, outbox.Policy{PollMin: time.Second, PollMax: 5 * time.Second})
 		t.Cleanup(func() { _ = r.db.Close() })
 		for i := range 30 {
 			r.insert("k", fmt.Sprintf("k%d", i))
 		}
 		r.start()
-		for i := range 20 { // traffic goes on
+		for i := range 5 { // traffic goes on
 			time.Sleep(time.Minute)
 			r.insert(fmt.Sprintf("other%d", i%3), strconv.Itoa(i))
 		}
