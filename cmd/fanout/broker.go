@@ -39,7 +39,10 @@ func pauseCommand() *cobra.Command {
 	by := cmd.Flags().String("by", currentUser(), "who pauses it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		pause := outbox.Pause{Broker: args[0], By: *by, Reason: *reason}
-		return eachStore(cmd, *path, *databases, pause.Broker, func(ctx context.Context, store outbox.FullStore) (string, error) {
+		return eachStore(cmd, *path, *databases, pause.Broker, func(ctx context.Context, cfg *config.Config, store outbox.FullStore) (string, error) {
+			if err := checkUsed(cfg, pause.Broker); err != nil {
+				return "", err
+			}
 			changed, err := store.Pause(ctx, pause)
 			if !changed {
 				return "was paused already", err
@@ -58,12 +61,16 @@ func resumeCommand() *cobra.Command {
 	}
 	path, databases := configFlag(cmd), databaseFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return eachStore(cmd, *path, *databases, args[0], func(ctx context.Context, store outbox.FullStore) (string, error) {
+		return eachStore(cmd, *path, *databases, args[0], func(ctx context.Context, cfg *config.Config, store outbox.FullStore) (string, error) {
 			changed, err := store.Resume(ctx, args[0])
-			if !changed {
-				return "was not paused", err
+			switch {
+			case err != nil:
+				return "", err
+			case changed: // be it one that the configuration has no more
+				return "goes on", nil
+			default:
+				return "was not paused", checkUsed(cfg, args[0])
 			}
-			return "goes on", err
 		})
 	}
 	return cmd
@@ -90,12 +97,12 @@ func currentUser() string {
 
 // eachStore does something about a broker in each database, and says what came out. A database that fails does not keep it from
 // the others.
-func eachStore(cmd *cobra.Command, path string, databases []string, broker string, do func(context.Context, outbox.FullStore) (string, error)) error {
+func eachStore(cmd *cobra.Command, path string, databases []string, broker string, do func(context.Context, *config.Config, outbox.FullStore) (string, error)) error {
 	cfg, err := load(cmd, path)
 	if err != nil {
 		return err
 	}
-	if err := checkNames(cfg, databases, broker); err != nil {
+	if err := checkDatabases(cfg, databases); err != nil {
 		return err
 	}
 	if len(databases) == 0 {
@@ -113,11 +120,15 @@ func eachStore(cmd *cobra.Command, path string, databases []string, broker strin
 	return errors.Join(problems...)
 }
 
-// checkNames refuses names that the configuration does not have: a typing error must not look like a success.
-func checkNames(cfg *config.Config, databases []string, broker string) error {
+// checkUsed refuses a broker that the configuration does not have: a typing error must not look like a success.
+func checkUsed(cfg *config.Config, broker string) error {
 	if !slices.Contains(cfg.BrokerNames(), broker) {
 		return usageError{fmt.Errorf("the configuration uses no broker %q: it has %q", broker, cfg.BrokerNames())}
 	}
+	return nil
+}
+
+func checkDatabases(cfg *config.Config, databases []string) error {
 	if len(cfg.Databases) == 0 {
 		return usageError{errors.New("the configuration has no database")}
 	}
@@ -129,7 +140,7 @@ func checkNames(cfg *config.Config, databases []string, broker string) error {
 	return nil
 }
 
-func inStore(ctx context.Context, cfg *config.Config, name string, do func(context.Context, outbox.FullStore) (string, error)) (string, error) {
+func inStore(ctx context.Context, cfg *config.Config, name string, do func(context.Context, *config.Config, outbox.FullStore) (string, error)) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	store, err := fanout.OpenStore(ctx, cfg, name)
@@ -137,7 +148,7 @@ func inStore(ctx context.Context, cfg *config.Config, name string, do func(conte
 		return "", err
 	}
 	defer store.Close()
-	said, err := do(ctx, store)
+	said, err := do(ctx, cfg, store)
 	if err != nil {
 		return "", fmt.Errorf("database %q: %w", name, err)
 	}
