@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,9 +20,10 @@ import (
 // not be all that tries out the broker, or nothing else would ever pass.
 func TestProcessorOneKeyThatIsNotSentHoldsBackItselfOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		hangs := true
+		var hangs atomic.Bool
+		hangs.Store(true)
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
-			if hangs && m.OrderingKey == "k" {
+			if hangs.Load() && m.OrderingKey == "k" {
 				return brokers.NotSentBecause(errors.New("an earlier call for its key hangs"))
 			}
 			return nil
@@ -38,7 +40,7 @@ func TestProcessorOneKeyThatIsNotSentHoldsBackItselfOnly(t *testing.T) {
 		}
 		r.until(time.Minute, func() bool { return r.open() == "30" })
 		assert.Equal(t, "30", r.query("SELECT count(*) FROM outbox_messages WHERE finished_at IS NULL AND attempts = 0"))
-		hangs = false
+		hangs.Store(false)
 		r.until(time.Minute, func() bool { return r.open() == "0" })
 		r.stop()
 		var ofKey []string

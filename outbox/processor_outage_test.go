@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,9 +17,13 @@ import (
 
 func TestProcessorOutageSpendsNoAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		down, calls := true, 0
+		var (
+			down  atomic.Bool
+			calls atomic.Int64
+		)
+		down.Store(true)
 		broker := &fake{publish: func(context.Context, brokers.Message) error {
-			if calls++; down {
+			if calls.Add(1); down.Load() {
 				return brokers.Unavailable(brokers.ScopeBroker, errors.New("connection refused"))
 			}
 			return nil
@@ -30,8 +35,8 @@ func TestProcessorOutageSpendsNoAttempt(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.True(t, r.proc.Stats().Unavailable)
 		assert.Equal(t, "100", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'pending' AND attempts = 0"))
-		assert.Less(t, calls, 600/10*10+200, "the broker is not hammered")
-		down = false
+		assert.Less(t, calls.Load(), int64(600/10*10+200), "the broker is not hammered")
+		down.Store(false)
 		r.until(time.Minute, func() bool { return r.open() == "0" })
 		r.stop()
 		assert.False(t, r.proc.Stats().Unavailable)
@@ -40,9 +45,10 @@ func TestProcessorOutageSpendsNoAttempt(t *testing.T) {
 
 func TestProcessorMissingDestinationHoldsBackItselfOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		missing := true
+		var missing atomic.Bool
+		missing.Store(true)
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
-			if missing && m.Destination == "missing" {
+			if missing.Load() && m.Destination == "missing" {
 				return brokers.Unavailable(brokers.ScopeDestination, errors.New("no such topic"))
 			}
 			return nil
@@ -58,7 +64,7 @@ func TestProcessorMissingDestinationHoldsBackItselfOnly(t *testing.T) {
 		r.until(time.Minute, func() bool { return r.open() == "100" })
 		assert.False(t, r.proc.Stats().Unavailable)
 		assert.Equal(t, "0", r.query("SELECT max(attempts) FROM outbox_messages WHERE stream = 'missing'"))
-		missing = false
+		missing.Store(false)
 		r.until(time.Minute, func() bool { return r.open() == "0" })
 		r.stop()
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,9 +51,9 @@ func names(prefix string, n int) []string {
 // Thousands of followers behind a failed head are out of the others' way, and come in order when it has gone through.
 func TestProcessorFollowersAreInNobodysWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		works := false
+		var works atomic.Bool
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
-			if m.ID == "stuck-0" && !works {
+			if m.ID == "stuck-0" && !works.Load() {
 				return brokers.Retryable(errors.New("not yet"))
 			}
 			return nil
@@ -66,7 +67,7 @@ func TestProcessorFollowersAreInNobodysWay(t *testing.T) {
 		r.fill("late", "stuck", 20, 0, 0)
 		time.Sleep(time.Hour)
 		assert.Empty(t, of(broker.delivered(), "late"))
-		works = true
+		works.Store(true)
 		r.until(3*time.Hour, func() bool { return r.open() == "0" })
 		r.stop()
 		assert.Equal(t, names("stuck", 1500), of(broker.delivered(), "stuck"))
@@ -146,9 +147,9 @@ func TestProcessorUrgentWorkStarvesNobody(t *testing.T) {
 
 func TestProcessorParksTheKeyOfAnAbandonedMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		broken := true
+
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
-			if m.ID == "a-0" && broken {
+			if m.ID == "a-0" {
 				return brokers.Permanent(errors.New("refused"))
 			}
 			return nil
