@@ -1,0 +1,64 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// check looks whether each row is published and its message in the stream exactly once and, where that was asked for, in the order
+// of its key.
+func (s *stage) check(ctx context.Context) error {
+	published, err := s.published(ctx)
+	if err != nil {
+		return err
+	}
+	if published != s.rows {
+		return fmt.Errorf("scenario: %d of %d rows are published", published, s.rows)
+	}
+	keys, err := s.table.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	seen := make(map[uuid.UUID]bool, len(keys))
+	last := make(map[string]int64, s.keys)
+	err = s.streams.Each(ctx, s.stream, func(text string) error {
+		id, err := uuid.Parse(text)
+		if err != nil {
+			return fmt.Errorf("scenario: an entry has the message id %q: %w", text, err)
+		}
+		row, known := keys[id]
+		switch {
+		case !known:
+			return fmt.Errorf("scenario: the stream holds message %s, which was never written", id)
+		case seen[id]:
+			return fmt.Errorf("scenario: message %s is in the stream twice", id)
+		case s.ordered && row.ID <= last[row.Key]:
+			return fmt.Errorf("scenario: message %s of key %s went out behind a later one", id, row.Key)
+		}
+		seen[id], last[row.Key] = true, row.ID
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(seen) != int(s.rows) {
+		return fmt.Errorf("scenario: %d of %d messages are in the stream", len(seen), s.rows)
+	}
+	if s.ordered && s.keys > 1 && len(last) < 2 {
+		return errors.New("scenario: all messages have the same key, so that their order proves little")
+	}
+	return nil
+}
+
+func (s *stage) published(ctx context.Context) (int64, error) {
+	if s.minimal {
+		return bed.Get[int64](ctx, s.table, "SELECT count(*) FROM {{table}}_minimal WHERE status = 2 AND published_at IS NOT NULL")
+	}
+	return s.table.Count(ctx, outbox.StatusPublished)
+}
