@@ -107,6 +107,7 @@ func TestUsage(t *testing.T) {
 		"idle-transaction": {"idle-transaction", "--seconds=0"},
 		"followers":        {"followers", "--rows=500"},
 		"drain":            {"drain", "--batch=0"},
+		"parts of drain":   {"drain", "--rows=3"},
 		"case of drain":    {"drain", "--only=by magic"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
-	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 )
 
 // Backlog asks how fast a backlog gets from PostgreSQL to Redis Streams, beside loops written by hand: some that are as good as can
 // be and keep no order, which are the limit, and one that goes row by row. All take their turn in each run.
 type Backlog struct {
-	// Rows to drain; RowByRow of them where it goes row by row.
+	// Rows to drain in each run; RowByRow of them where it goes row by row.
 	Rows, RowByRow int64
+	// Parts into which they are cut: between two the other cases have their turn, so that what else the machine does hits all alike.
+	Parts int64
 	// Payload of each row, in bytes.
 	Payload int
 	// Batch is the limit of a claim.
@@ -33,22 +34,18 @@ type Backlog struct {
 
 // DefaultBacklog are the sizes of a full run.
 func DefaultBacklog() Backlog {
-	return Backlog{Rows: 200_000, RowByRow: 5000, Payload: 500, Batch: 500, Keys: []int64{1, 1000, 100_000}, HotKeys: 100_000}
+	return Backlog{Rows: 200_000, RowByRow: 2000, Parts: 4, Payload: 500, Batch: 500, Keys: []int64{1, 1000, 100_000}, HotKeys: 100_000}
 }
 
 // ShortBacklog are sizes that only show whether the harness works.
 func ShortBacklog() Backlog {
-	return Backlog{Rows: 1000, RowByRow: 20, Payload: 100, Batch: 50, Keys: []int64{1, 100}, HotKeys: 100}
+	return Backlog{Rows: 1000, RowByRow: 20, Parts: 2, Payload: 100, Batch: 50, Keys: []int64{1, 100}, HotKeys: 100}
 }
 
 const (
 	drainBroker = "default"
 	// hotShare is how many rows of a hundred the hot key has.
 	hotShare = 30
-	// P1 and P2: of the limit; and times row by row.
-	orderedTarget   = 0.85
-	unorderedTarget = 0.9
-	rowByRowTarget  = 30
 )
 
 // UsesRedis implements RedisUser.
@@ -56,9 +53,9 @@ func (Backlog) UsesRedis() {}
 
 // Check implements Scenario.
 func (b Backlog) Check(int) error {
-	if b.Rows < 1 || b.RowByRow < 1 || b.Batch < 1 || len(b.Keys) == 0 || slices.Min(b.Keys) < 1 || b.HotKeys < 1 || b.Payload < 0 {
-		return fmt.Errorf("%d rows, %d row by row, batch %d, keys %v and %d: use at least 1 of each, and a payload of at least 0 bytes",
-			b.Rows, b.RowByRow, b.Batch, b.Keys, b.HotKeys)
+	if b.Parts < 1 || b.Rows < b.Parts || b.RowByRow < b.Parts || b.Batch < 1 || len(b.Keys) == 0 || slices.Min(b.Keys) < 1 || b.HotKeys < 1 || b.Payload < 0 {
+		return fmt.Errorf("%d rows, %d row by row, %d parts, batch %d, keys %v and %d: use at least 1 of each, a row for each part, and a payload of at least 0 bytes",
+			b.Rows, b.RowByRow, b.Parts, b.Batch, b.Keys, b.HotKeys)
 	}
 	if len(b.sides()) == 0 {
 		return fmt.Errorf("no case is called like %s", strings.Join(b.Only, " or "))
@@ -81,7 +78,7 @@ const (
 type contest struct {
 	name    string
 	kind    kind
-	rows    int64
+	rows    int64 // of each part
 	keys    int64
 	hot     int
 	ordered bool
@@ -90,15 +87,24 @@ type contest struct {
 	results []measured // by run
 }
 
-// measured is what one run has found about a case.
+// measured is what one run has found about a case, in all its parts.
 type measured struct {
+	rows      int64
 	took, cpu time.Duration
 	wal       int64
 	trips     int64
 }
 
 // rate in rows per second.
-func (m *measured) rate(rows int64) float64 { return float64(rows) / m.took.Seconds() }
+func (m *measured) rate() float64 { return float64(m.rows) / m.took.Seconds() }
+
+func (m *measured) add(other measured) {
+	m.rows += other.rows
+	m.took += other.took
+	m.cpu += other.cpu
+	m.wal += other.wal
+	m.trips += other.trips
+}
 
 func (b Backlog) sides() []*contest {
 	const someKeys = 1000
@@ -112,20 +118,20 @@ func (b Backlog) sides() []*contest {
 			if workers > 1 {
 				name += "s"
 			}
-			all = append(all, &contest{name: name, kind: limit, rows: b.Rows, keys: someKeys, minimal: minimal, drain: byHand(workers)})
+			all = append(all, &contest{name: name, kind: limit, rows: b.Rows / b.Parts, keys: someKeys, minimal: minimal, drain: byHand(workers)})
 		}
 	}
 	for _, keys := range b.Keys {
-		c := &contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, rows: b.Rows, keys: keys, ordered: true, drain: byFanout(false)}
+		c := &contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, rows: b.Rows / b.Parts, keys: keys, ordered: true, drain: byFanout(false)}
 		if keys == 1 {
 			c.name, c.kind = "fanout, 1 key", oneKey
 		}
 		all = append(all, c)
 	}
 	all = append(all,
-		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows, keys: b.HotKeys, hot: hotShare, ordered: true, drain: byFanout(false)},
-		&contest{name: "fanout, unordered", kind: unordered, rows: b.Rows, keys: someKeys, drain: byFanout(true)},
-		&contest{name: "row by row", kind: rowByRow, rows: b.RowByRow, keys: someKeys, drain: oneByOne})
+		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows / b.Parts, keys: b.HotKeys, hot: hotShare, ordered: true, drain: byFanout(false)},
+		&contest{name: "fanout, unordered", kind: unordered, rows: b.Rows / b.Parts, keys: someKeys, drain: byFanout(true)},
+		&contest{name: "row by row", kind: rowByRow, rows: b.RowByRow / b.Parts, keys: someKeys, drain: oneByOne})
 	return slices.DeleteFunc(all, func(c *contest) bool {
 		return len(b.Only) > 0 && !slices.ContainsFunc(b.Only, func(part string) bool { return strings.Contains(c.name, part) })
 	})
@@ -144,10 +150,14 @@ func (b Backlog) Run(ctx context.Context, o *Options) error {
 		}
 		sides, random := b.sides(), rand.New(rand.NewPCG(o.Seed, 0))
 		for run := range o.Runs {
-			for _, i := range random.Perm(len(sides)) {
-				s := &stage{Backlog: b, options: o, database: database, streams: streams, contest: sides[i]}
-				if err := s.measure(ctx, fmt.Sprintf("outbox_%d_%d", run, i)); err != nil {
-					return fmt.Errorf("%s: %w", sides[i].name, err)
+			for part := range b.Parts {
+				for _, i := range random.Perm(len(sides)) {
+					s := &stage{Backlog: b, options: o, database: database, streams: streams, contest: sides[i]}
+					m, err := s.measure(ctx, fmt.Sprintf("outbox_%d_%d_%d", run, part, i))
+					if err != nil {
+						return fmt.Errorf("%s: %w", sides[i].name, err)
+					}
+					sides[i].note(run, m)
 				}
 			}
 			o.logf("drain: run %d of %d: done", run+1, o.Runs)
@@ -155,6 +165,14 @@ func (b Backlog) Run(ctx context.Context, o *Options) error {
 		b.report(o, sides)
 		return nil
 	})
+}
+
+// note adds what a part of a run has measured.
+func (c *contest) note(run int, m measured) {
+	if len(c.results) == run {
+		c.results = append(c.results, measured{})
+	}
+	c.results[run].add(m)
 }
 
 // stage is what one case runs on in one run.
@@ -171,47 +189,50 @@ type stage struct {
 }
 
 // measure fills a table, drains it, looks whether all has arrived, and removes the table and the stream.
-func (s *stage) measure(ctx context.Context, name string) (err error) {
+func (s *stage) measure(ctx context.Context, name string) (m measured, err error) {
 	const connections = 4
 	if s.table, err = s.database.Table(ctx, name, connections); err != nil {
-		return err
+		return m, err
 	}
 	s.stream = s.streams.New(name)
 	if err := s.fill(ctx); err != nil {
-		return err
+		return m, err
 	}
+	if m, err = s.timed(ctx); err != nil {
+		return m, err
+	}
+	s.options.logf("drain: %s: %.0f msgs/s", s.name, m.rate())
+	if err := s.check(ctx); err != nil {
+		return m, err
+	}
+	if err := s.streams.Delete(ctx, s.stream); err != nil {
+		return m, err
+	}
+	if s.minimal {
+		if err := s.table.Exec(ctx, "DROP TABLE {{table}}_minimal"); err != nil {
+			return m, err
+		}
+	}
+	return m, s.table.Drop(ctx)
+}
+
+// timed drains.
+func (s *stage) timed(ctx context.Context) (m measured, err error) {
 	runtime.GC()
 	walBefore, err := s.database.WAL(ctx)
 	if err != nil {
-		return err
+		return m, err
 	}
 	cpuBefore, _ := bed.CPU()
 	began := time.Now()
 	pprof.Do(ctx, pprof.Labels("drain", s.name), func(ctx context.Context) { err = s.drain(ctx, s) })
 	if err != nil {
-		return err
+		return m, err
 	}
-	m := measured{took: time.Since(began), trips: s.trips}
+	took := time.Since(began)
 	cpuAfter, _ := bed.CPU()
 	walAfter, err := s.database.WAL(ctx)
-	if err != nil {
-		return err
-	}
-	m.cpu, m.wal = cpuAfter-cpuBefore, walAfter-walBefore
-	s.results = append(s.results, m)
-	s.options.logf("drain: %s: %.0f msgs/s", s.name, m.rate(s.rows))
-	if err := s.check(ctx); err != nil {
-		return err
-	}
-	if err := s.streams.Delete(ctx, s.stream); err != nil {
-		return err
-	}
-	if s.minimal {
-		if err := s.table.Exec(ctx, "DROP TABLE {{table}}_minimal"); err != nil {
-			return err
-		}
-	}
-	return s.table.Drop(ctx)
+	return measured{rows: s.rows, took: took, cpu: cpuAfter - cpuBefore, wal: walAfter - walBefore, trips: s.trips}, err
 }
 
 // fill writes the backlog, shortly after a checkpoint: the first change of a page after one logs the whole page, and one that falls
@@ -236,58 +257,4 @@ func (s *stage) fill(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// report compares all cases with the fastest of those that are the limit, run by run.
-func (b Backlog) report(o *Options, sides []*contest) {
-	s := o.Report.Scenario("drain")
-	for _, c := range sides {
-		for i := range c.results {
-			m, rows := &c.results[i], float64(c.rows)
-			s.Add(c.name, "rate", "msgs/s", m.rate(c.rows))
-			if m.cpu > 0 {
-				s.Add(c.name, "CPU of the process", "µs/msg", float64(m.cpu.Microseconds())/rows)
-			}
-			s.Add(c.name, "log", "B/msg", float64(m.wal)/rows)
-			s.Add(c.name, "round trips", "/1000 msgs", 1000*float64(m.trips)/rows)
-		}
-	}
-	best, slow := fastest(sides, limit), fastest(sides, rowByRow)
-	for _, c := range sides {
-		for i := range c.results {
-			rate := c.results[i].rate(c.rows)
-			if best != nil {
-				ratio := rate / best.results[i].rate(best.rows)
-				switch c.kind {
-				case manyKeys:
-					s.AddRatioAtLeast(c.name, "of the limit", ratio, orderedTarget)
-				case unordered:
-					s.AddRatioAtLeast(c.name, "of the limit", ratio, unorderedTarget)
-				default:
-					s.Add(c.name, "of the limit", "x", ratio)
-				}
-			}
-			if slow != nil && c.kind == manyKeys {
-				s.AddRatioAtLeast(c.name, "times row by row", rate/slow.results[i].rate(slow.rows), rowByRowTarget)
-			}
-		}
-	}
-	if best != nil {
-		o.logf("drain: the limit is %s", best.name)
-	}
-}
-
-// fastest is the case of a kind that has the highest median; nil where none was measured.
-func fastest(sides []*contest, of kind) (best *contest) {
-	var highest float64
-	for _, c := range sides {
-		rates := make([]float64, len(c.results))
-		for i := range c.results {
-			rates[i] = c.results[i].rate(c.rows)
-		}
-		if rate := report.Median(rates); c.kind == of && rate > highest {
-			best, highest = c, rate
-		}
-	}
-	return best
 }
