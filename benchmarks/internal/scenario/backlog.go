@@ -225,7 +225,8 @@ func (s *stage) timed(ctx context.Context) (m measured, err error) {
 	}
 	cpuBefore, _ := bed.CPU()
 	began := time.Now()
-	pprof.Do(ctx, pprof.Labels("drain", s.name), func(ctx context.Context) { err = s.drain(ctx, s) })
+	label := strings.ReplaceAll(s.name, ",", "") // which pprof takes for "or"
+	pprof.Do(ctx, pprof.Labels("drain", label), func(ctx context.Context) { err = s.drain(ctx, s) })
 	if err != nil {
 		return m, err
 	}

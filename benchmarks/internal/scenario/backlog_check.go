@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
 	"github.com/gorm-fanout/fanout/outbox"
 )
+
+// hotMargin is by how many of a hundred the share of the hot key may be off, in small backlogs.
+const hotMargin = 5
 
 // check looks whether each row is published and its message in the stream exactly once and, where that was asked for, in the order
 // of its key.
@@ -27,6 +31,7 @@ func (s *stage) check(ctx context.Context) error {
 	}
 	seen := make(map[uuid.UUID]bool, len(keys))
 	last := make(map[string]int64, s.keys)
+	hot := int64(0)
 	err = s.streams.Each(ctx, s.stream, func(text string) error {
 		id, err := uuid.Parse(text)
 		if err != nil {
@@ -42,6 +47,9 @@ func (s *stage) check(ctx context.Context) error {
 			return fmt.Errorf("scenario: message %s of key %s went out behind a later one", id, row.Key)
 		}
 		seen[id], last[row.Key] = true, row.ID
+		if strings.HasSuffix(row.Key, "hot") {
+			hot++
+		}
 		return nil
 	})
 	if err != nil {
@@ -49,6 +57,9 @@ func (s *stage) check(ctx context.Context) error {
 	}
 	if len(seen) != int(s.rows) {
 		return fmt.Errorf("scenario: %d of %d messages are in the stream", len(seen), s.rows)
+	}
+	if share := int(100 * hot / s.rows); share < s.hot-hotMargin || share > s.hot+hotMargin {
+		return fmt.Errorf("scenario: %d %% of the messages have the hot key, want %d", share, s.hot)
 	}
 	if s.ordered && s.keys > 1 && len(last) < 2 {
 		return errors.New("scenario: all messages have the same key, so that their order proves little")
