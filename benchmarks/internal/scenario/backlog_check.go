@@ -29,40 +29,50 @@ func (s *stage) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seen := make(map[uuid.UUID]bool, len(keys))
-	last := make(map[string]int64, s.keys)
-	hot := int64(0)
-	err = s.streams.Each(ctx, s.stream, func(text string) error {
-		id, err := uuid.Parse(text)
-		if err != nil {
-			return fmt.Errorf("scenario: an entry has the message id %q: %w", text, err)
-		}
-		row, known := keys[id]
-		switch {
-		case !known:
-			return fmt.Errorf("scenario: the stream holds message %s, which was never written", id)
-		case seen[id]:
-			return fmt.Errorf("scenario: message %s is in the stream twice", id)
-		case s.ordered && row.ID <= last[row.Key]:
-			return fmt.Errorf("scenario: message %s of key %s went out behind a later one", id, row.Key)
-		}
-		seen[id], last[row.Key] = true, row.ID
-		if strings.HasSuffix(row.Key, "hot") {
-			hot++
-		}
-		return nil
-	})
-	if err != nil {
+	a := arrivals{stage: s, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: make(map[string]int64, s.keys)}
+	if err := s.streams.Each(ctx, s.stream, a.add); err != nil {
 		return err
 	}
-	if len(seen) != int(s.rows) {
-		return fmt.Errorf("scenario: %d of %d messages are in the stream", len(seen), s.rows)
-	}
-	if share := int(100 * hot / s.rows); share < s.hot-hotMargin || share > s.hot+hotMargin {
+	share := int(100 * a.hot / s.rows)
+	switch {
+	case len(a.seen) != int(s.rows):
+		return fmt.Errorf("scenario: %d of %d messages are in the stream", len(a.seen), s.rows)
+	case share < s.hot-hotMargin || share > s.hot+hotMargin:
 		return fmt.Errorf("scenario: %d %% of the messages have the hot key, want %d", share, s.hot)
-	}
-	if s.ordered && s.keys > 1 && len(last) < 2 {
+	case s.ordered && s.keys > 1 && len(a.last) < 2:
 		return errors.New("scenario: all messages have the same key, so that their order proves little")
+	}
+	return nil
+}
+
+// arrivals are the messages that stand in the stream.
+type arrivals struct {
+	*stage
+
+	keys map[uuid.UUID]bed.Row
+	seen map[uuid.UUID]bool
+	last map[string]int64 // by key, the id of its latest row
+	hot  int64
+}
+
+// add judges the next message of the stream.
+func (a *arrivals) add(text string) error {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return fmt.Errorf("scenario: an entry has the message id %q: %w", text, err)
+	}
+	row, known := a.keys[id]
+	switch {
+	case !known:
+		return fmt.Errorf("scenario: the stream holds message %s, which was never written", id)
+	case a.seen[id]:
+		return fmt.Errorf("scenario: message %s is in the stream twice", id)
+	case a.ordered && row.ID <= a.last[row.Key]:
+		return fmt.Errorf("scenario: message %s of key %s went out behind a later one", id, row.Key)
+	}
+	a.seen[id], a.last[row.Key] = true, row.ID
+	if strings.HasSuffix(row.Key, "hot") {
+		a.hot++
 	}
 	return nil
 }
