@@ -81,6 +81,23 @@ var reserved = []string{brokers.FieldID, brokers.FieldType, brokers.FieldCorrela
 // names id, type, correlation_id and content_type are refused, since the columns of these names fill them.
 // The error is a *MalformedError.
 func ParseHeaders(text string) ([]brokers.Attribute, error) {
+	attributes, ok := plainHeaders(text)
+	if !ok {
+		var err error
+		if attributes, err = decodeHeaders(text); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range attributes {
+		if slices.Contains(reserved, a.Name) {
+			return nil, &MalformedError{"headers", fmt.Sprintf("holds %q, which has a column of its own", a.Name)}
+		}
+	}
+	return attributes, nil
+}
+
+// decodeHeaders reads headers of any form.
+func decodeHeaders(text string) ([]brokers.Attribute, error) {
 	var headers map[string]string
 	if err := json.Unmarshal([]byte(text), &headers); err != nil {
 		reason := "is not a JSON object of strings"
@@ -92,9 +109,6 @@ func ParseHeaders(text string) ([]brokers.Attribute, error) {
 	}
 	attributes := make([]brokers.Attribute, 0, len(headers))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		if slices.Contains(reserved, name) {
-			return nil, &MalformedError{"headers", fmt.Sprintf("holds %q, which has a column of its own", name)}
-		}
 		attributes = append(attributes, brokers.Attribute{Name: name, Value: headers[name]})
 	}
 	return attributes, nil

@@ -92,25 +92,35 @@ func (x *exchange) readWriters(answers pgx.BatchResults) error {
 	return answers.QueryRow().Scan(&x.sighting.writers)
 }
 
-// readMessages reads what was claimed.
+// messageColumns is how many columns fetch.sql has.
+const messageColumns = 14
+
+// readMessages reads what was claimed, straight into the batch: a message has a dozen fields, and there are hundreds of them.
 func (x *exchange) readMessages(answers pgx.BatchResults) error {
 	rows, err := answers.Query()
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	batch := &x.result.Batch
+	var (
+		batch   = &x.result.Batch
+		id      pgtype.UUID
+		targets [messageColumns]any
+	)
 	for rows.Next() {
-		var (
-			m  outbox.Message
-			id pgtype.UUID
-		)
-		if err := rows.Scan(&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
-			&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired); err != nil {
+		if batch.Messages == nil {
+			batch.Messages = make([]outbox.Message, 0, max(1, min(batch.Seen, x.claim.Limit)))
+		}
+		batch.Messages = append(batch.Messages, outbox.Message{})
+		m := &batch.Messages[len(batch.Messages)-1]
+		targets = [...]any{
+			&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
+			&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired,
+		}
+		if err := rows.Scan(targets[:]...); err != nil {
 			return err
 		}
 		m.MessageID = uuid.UUID(id.Bytes).String()
-		batch.Messages = append(batch.Messages, m)
 	}
 	if err := rows.Err(); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,8 @@ type settings struct {
 	runs  int
 	seed  uint64
 	json  string
+	cpu   string
+	mem   string
 	args  []string
 }
 
@@ -43,7 +46,9 @@ func rootCommand(args []string) *cobra.Command {
 	flags.IntVar(&s.runs, "runs", defaultRuns, "measure so many times, and print medians")
 	flags.Uint64Var(&s.seed, "seed", defaultSeed, "seed of what is left to chance")
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), allCommand(s))
+	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
+	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), allCommand(s))
 	return root
 }
 
@@ -129,13 +134,35 @@ func hungCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+func drainCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultBacklog()
+	cmd := &cobra.Command{Use: "drain", Short: "A backlog from PostgreSQL to Redis Streams, beside loops written by hand", Args: noArgs}
+	flags := cmd.Flags()
+	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain")
+	flags.Int64Var(&sizes.Parts, "parts", sizes.Parts, "cut the messages of a run into so many backlogs, between which the cases take turns")
+	flags.Int64Var(&sizes.RowByRow, "row-by-row", sizes.RowByRow, "messages to drain row by row")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
+	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
+	flags.Int64Var(&sizes.HotKeys, "hot-keys", sizes.HotKeys, "number of ordering keys beside a hot one")
+	flags.StringArrayVar(&sizes.Only, "only", nil, "measure only the cases in whose names this `text` occurs; may be given more than once")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.short {
+			sizes = scenario.ShortBacklog()
+		}
+		return s.measure(cmd, sizes)
+	}
+	return cmd
+}
+
 func allCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "all", Short: "All scenarios, one after the other, in their own sizes", Args: noArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {
-			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung())
+			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog())
 		}
-		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung())
+		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
+			scenario.DefaultBacklog())
 	}
 	return cmd
 }
@@ -152,17 +179,23 @@ func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (
 	}
 	ctx := cmd.Context()
 	options := &scenario.Options{
-		Postgres: os.Getenv(testservers.PostgresVariable), Runs: s.runs, Seed: s.seed,
+		Postgres: os.Getenv(testservers.PostgresVariable), Redis: os.Getenv(testservers.RedisVariable), Runs: s.runs, Seed: s.seed,
 		Report: report.New(s.args, s.seed, s.short), Log: cmd.ErrOrStderr(),
 	}
-	if options.Postgres == "" {
+	usesRedis := slices.ContainsFunc(scenarios, func(s scenario.Scenario) bool { _, uses := s.(scenario.RedisUser); return uses })
+	if options.Postgres == "" || usesRedis && options.Redis == "" {
 		servers, startErr := testservers.Start(ctx, cmd.ErrOrStderr())
 		if startErr != nil {
 			return startErr
 		}
 		defer func() { err = errors.Join(err, servers.Stop()) }()
-		options.Postgres = servers.Postgres.URL
+		options.Postgres, options.Redis = servers.Postgres.URL, servers.Redis.URL
 	}
+	stop, err := s.profile()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	for _, scenario := range scenarios {
 		if err := scenario.Run(ctx, options); err != nil {
 			return err

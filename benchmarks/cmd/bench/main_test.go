@@ -32,12 +32,20 @@ func TestShort(t *testing.T) {
 			"after: delivered with", "after: dead after VACUUM with",
 		},
 		"hung": {"latency: p50 without", "latency: p50 with", "latency: p50 ratio", "latency: p99 ratio", "drain: without", "drain: with", "drain: time ratio"},
+		"drain": {
+			"by hand, outbox table, 1 worker: rate", "by hand, minimal table, 2 workers: rate", "by hand, outbox table, 2 workers: of the limit",
+			"fanout, 1 key: of the limit", "fanout, 100 keys: of the limit", "fanout, 100 keys: times row by row", "fanout, hot key: of the limit",
+			"fanout, unordered: of the limit", "fanout, unordered: log", "fanout, unordered: round trips", "row by row: rate",
+		},
 		"followers": {
 			"claim before: p50", "claim before: index entries read", "parking: calls of Park", "parking: WAL per row parked",
 			"claim meanwhile: index entries read", "claim afterwards: pages looked at", "coming back: until the last",
 		},
 	} {
 		t.Run(scenario, func(t *testing.T) {
+			if scenario == "drain" {
+				t.Setenv(testservers.RedisVariable, testenv.Redis(t))
+			}
 			runs := 2
 			if scenario == "idle-transaction" || scenario == "hung" { // it takes its time
 				runs = 1
@@ -68,6 +76,23 @@ func TestShort(t *testing.T) {
 	}
 }
 
+// Profiles that were asked for are written, and a file that cannot be is told before anything is measured.
+func TestProfiles(t *testing.T) {
+	t.Setenv(testservers.PostgresVariable, testenv.Postgres(t))
+	t.Setenv(testservers.RedisVariable, testenv.Redis(t))
+	cpu, memory := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "memory")
+	var stdout, stderr bytes.Buffer
+	args := []string{"drain", "--rows=100", "--only=unordered", "--runs=1"}
+	require.Equal(t, exitDone, run(append(args, "--cpuprofile="+cpu, "--memprofile="+memory), &stdout, &stderr), stderr.String())
+	for _, path := range []string{cpu, memory} {
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, []byte{0x1f, 0x8b}, content[:2], "profiles are compressed by gzip")
+	}
+	assert.Equal(t, exitFailed, run(append(args, "--cpuprofile="+filepath.Join(cpu, "file")), &stdout, &stderr))
+	assert.Contains(t, stderr.String(), "bench: open "+cpu)
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -81,6 +106,9 @@ func TestUsage(t *testing.T) {
 		"keys":             {"claims", "--keys=0"},
 		"idle-transaction": {"idle-transaction", "--seconds=0"},
 		"followers":        {"followers", "--rows=500"},
+		"drain":            {"drain", "--batch=0"},
+		"parts of drain":   {"drain", "--rows=3"},
+		"case of drain":    {"drain", "--only=by magic"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,11 +7,15 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -73,6 +77,22 @@ func (d *Database) Version(ctx context.Context) (version string, err error) {
 	return version, err
 }
 
+// WAL is how much was written to the log so far, in bytes, by everybody on the server.
+func (d *Database) WAL(ctx context.Context) (bytes int64, err error) {
+	err = d.Admin.QueryRow(ctx, "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").Scan(&bytes)
+	return bytes, err
+}
+
+// Checkpoint makes one, so that the server makes none of its own accord for a while. Where the user may not, it says so on log.
+func (d *Database) Checkpoint(ctx context.Context, log io.Writer) error {
+	_, err := d.Admin.Exec(ctx, "CHECKPOINT")
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "42501" {
+		fmt.Fprintln(log, "no checkpoint is made before the measurement, since the user may not: the log can hold more whole pages")
+		return nil
+	}
+	return err
+}
+
 func administer(ctx context.Context, server, statement string) error {
 	conn, err := pgx.Connect(ctx, server)
 	if err != nil {
@@ -114,6 +134,33 @@ func (d *Database) Table(ctx context.Context, name string, connections int32) (*
 		return nil, err
 	}
 	return table, nil
+}
+
+// Name of the table.
+func (t *Table) Name() string { return t.name }
+
+// Row is what tells the order of a message.
+type Row struct {
+	ID  int64
+	Key string
+}
+
+// Keys are all rows by message id.
+func (t *Table) Keys(ctx context.Context) (map[uuid.UUID]Row, error) {
+	rows, err := t.admin.Query(ctx, outbox.RenderSQL("SELECT message_id, id, coalesce(ordering_key, '') FROM {{table}}", t.name))
+	if err != nil {
+		return nil, err
+	}
+	keys := map[uuid.UUID]Row{}
+	var (
+		id  pgtype.UUID
+		row Row
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &row.ID, &row.Key}, func() error {
+		keys[id.Bytes] = row
+		return nil
+	})
+	return keys, err
 }
 
 // Exec executes a statement in which {{table}} stands for the table's name.

@@ -1,6 +1,7 @@
 package bed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,6 +18,10 @@ type Fill struct {
 	Brokers []string
 	Keys    []int64
 	Prefix  string
+	// Hot is how many rows of a hundred have one key more, beside those of Keys.
+	Hot int
+	// Stream of each row. Default: ordering::order.
+	Stream string
 	// Payload of each row, in bytes.
 	Payload int
 	// Published rows are finished, the others pending.
@@ -31,10 +36,11 @@ const fillChunk = 250_000
 // Fill writes rows on the server's side, and says on log how far it is where that takes long.
 func (t *Table) Fill(ctx context.Context, log io.Writer, f Fill) error {
 	text := readSQL("fill")
+	stream := cmp.Or(f.Stream, "ordering::order")
 	began, said := time.Now(), time.Now()
 	for done := int64(0); done < f.Rows; {
 		n := min(f.Rows-done, fillChunk)
-		if err := t.Exec(ctx, text, t.nextID, t.nextID+n-1, f.Brokers, f.Keys, f.Prefix, f.Payload, f.Published, int64(f.Seed%(1<<31))); err != nil {
+		if err := t.Exec(ctx, text, t.nextID, t.nextID+n-1, f.Brokers, f.Keys, f.Prefix, f.Payload, f.Published, int64(f.Seed%(1<<31)), f.Hot, stream); err != nil {
 			return fmt.Errorf("bed: fill %s: %w", t.name, err)
 		}
 		t.nextID += n

@@ -51,9 +51,10 @@ type Figure struct {
 	Runs []float64 `json:"runs"`
 	// Median of the runs.
 	Median float64 `json:"median"`
-	// AtMost is the target, nil where there is none; Met tells whether the median keeps it.
-	AtMost *float64 `json:"at_most,omitempty"`
-	Met    *bool    `json:"met,omitempty"`
+	// AtMost or AtLeast is the target, both nil where there is none; Met tells whether the median keeps it.
+	AtMost  *float64 `json:"at_most,omitempty"`
+	AtLeast *float64 `json:"at_least,omitempty"`
+	Met     *bool    `json:"met,omitempty"`
 }
 
 // New begins a report.
@@ -79,23 +80,31 @@ func (s *Scenario) Add(of, name, unit string, value float64) *Figure {
 	figure.Unit = unit
 	figure.Runs = append(figure.Runs, value)
 	figure.Median = Median(figure.Runs)
-	if figure.AtMost != nil {
-		s.judge(figure)
-	}
+	s.judge(figure)
 	return figure
 }
 
-// AddRatio notes a ratio with a target that its median over all runs should keep. Short runs are not judged.
+// AddRatio notes a ratio that should, by its median over all runs, not be above its target. Short runs are not judged.
 func (s *Scenario) AddRatio(of, name string, value, atMost float64) {
 	figure := s.Add(of, name, "x", value)
 	figure.AtMost = &atMost
 	s.judge(figure)
 }
 
+// AddRatioAtLeast is like AddRatio for a ratio that should not be below its target.
+func (s *Scenario) AddRatioAtLeast(of, name string, value, atLeast float64) {
+	figure := s.Add(of, name, "x", value)
+	figure.AtLeast = &atLeast
+	s.judge(figure)
+}
+
+// judge compares the median with the targets that the figure has.
 func (s *Scenario) judge(figure *Figure) {
-	if met := figure.Median <= *figure.AtMost; !s.report.Short {
-		figure.Met = &met
+	if s.report.Short || figure.AtMost == nil && figure.AtLeast == nil {
+		return
 	}
+	met := (figure.AtMost == nil || figure.Median <= *figure.AtMost) && (figure.AtLeast == nil || figure.Median >= *figure.AtLeast)
+	figure.Met = &met
 }
 
 func (s *Scenario) figure(of, name string) *Figure {
@@ -144,15 +153,22 @@ func (r *Report) WriteJSON(w io.Writer) error {
 }
 
 func (f *Figure) verdict() string {
+	var target string
 	switch {
-	case f.AtMost == nil:
-		return ""
-	case f.Met == nil:
-		return "<= " + format(*f.AtMost)
-	case *f.Met:
-		return "<= " + format(*f.AtMost) + " met"
+	case f.AtMost != nil:
+		target = "<= " + format(*f.AtMost)
+	case f.AtLeast != nil:
+		target = ">= " + format(*f.AtLeast)
 	default:
-		return "<= " + format(*f.AtMost) + " MISSED"
+		return ""
+	}
+	switch {
+	case f.Met == nil:
+		return target
+	case *f.Met:
+		return target + " met"
+	default:
+		return target + " MISSED"
 	}
 }
 

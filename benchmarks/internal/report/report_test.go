@@ -33,19 +33,29 @@ func TestVerdict(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		short bool
+		least bool
 		runs  []float64
 		want  string
 	}{
-		"met":    {runs: []float64{1.2, 7, 1.3}, want: "<= 1.50 met"},
-		"missed": {runs: []float64{1.2, 7, 8}, want: "<= 1.50 MISSED"},
-		"short":  {short: true, runs: []float64{7}, want: "<= 1.50"},
+		"met":          {runs: []float64{1.2, 7, 1.3}, want: "<= 1.50 met"},
+		"missed":       {runs: []float64{1.2, 7, 8}, want: "<= 1.50 MISSED"},
+		"short":        {short: true, runs: []float64{7}, want: "<= 1.50"},
+		"at the most":  {runs: []float64{1.5}, want: "<= 1.50 met"},
+		"large enough": {least: true, runs: []float64{1.2, 7, 8}, want: ">= 1.50 met"},
+		"too small":    {least: true, runs: []float64{1.2, 7, 1.3}, want: ">= 1.50 MISSED"},
+		"at the least": {least: true, runs: []float64{1.5}, want: ">= 1.50 met"},
+		"small, short": {least: true, short: true, runs: []float64{1}, want: ">= 1.50"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := New([]string{"claims"}, 7, test.short)
 			for _, value := range test.runs {
 				r.Scenario("claims").Add("1 key", "p99", "ms", 10*value)
-				r.Scenario("claims").AddRatio("1 key", "p99 ratio", value, 1.5)
+				if test.least {
+					r.Scenario("claims").AddRatioAtLeast("1 key", "p99 ratio", value, 1.5)
+				} else {
+					r.Scenario("claims").AddRatio("1 key", "p99 ratio", value, 1.5)
+				}
 			}
 			require.Len(t, r.Figures, 2)
 			assert.Equal(t, test.runs, r.Figures[1].Runs)

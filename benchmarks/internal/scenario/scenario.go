@@ -19,6 +19,8 @@ import (
 type Options struct {
 	// Postgres is the server, as a URL of a user who may create databases.
 	Postgres string
+	// Redis is the server, as a URL; needed by scenarios that are [RedisUser].
+	Redis string
 	// Runs is how often everything is measured; what counts is the median.
 	Runs int
 	// Seed of what is left to chance.
@@ -36,6 +38,9 @@ type Scenario interface {
 	// Run measures. What it created on the server is removed when it returns.
 	Run(ctx context.Context, o *Options) error
 }
+
+// A RedisUser is a scenario that needs [Options.Redis].
+type RedisUser interface{ UsesRedis() }
 
 // logf says how far it is.
 func (o *Options) logf(format string, args ...any) {

@@ -1,0 +1,261 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+)
+
+// Backlog asks how fast a backlog gets from PostgreSQL to Redis Streams, beside loops written by hand: some that are as good as can
+// be and keep no order, which are the limit, and one that goes row by row. All take their turn in each run.
+type Backlog struct {
+	// Rows to drain in each run; RowByRow of them where it goes row by row.
+	Rows, RowByRow int64
+	// Parts into which they are cut: between two the other cases have their turn, so that what else the machine does hits all alike.
+	Parts int64
+	// Payload of each row, in bytes.
+	Payload int
+	// Batch is the limit of a claim.
+	Batch int
+	// Keys are the numbers of ordering keys to measure with. HotKeys is how many there are beside one key that has 30 % of the rows.
+	Keys    []int64
+	HotKeys int64
+	// Only measures the cases in whose names one of these texts occurs. Default: all.
+	Only []string
+}
+
+// DefaultBacklog are the sizes of a full run.
+func DefaultBacklog() Backlog {
+	return Backlog{Rows: 200_000, RowByRow: 2000, Parts: 4, Payload: 500, Batch: 500, Keys: []int64{1, 1000, 100_000}, HotKeys: 100_000}
+}
+
+// ShortBacklog are sizes that only show whether the harness works.
+func ShortBacklog() Backlog {
+	return Backlog{Rows: 1000, RowByRow: 20, Parts: 2, Payload: 100, Batch: 50, Keys: []int64{1, 100}, HotKeys: 100}
+}
+
+const (
+	drainBroker = "default"
+	// hotShare is how many rows of a hundred the hot key has.
+	hotShare = 30
+)
+
+// UsesRedis implements RedisUser.
+func (Backlog) UsesRedis() {}
+
+// Check implements Scenario.
+func (b Backlog) Check(int) error {
+	if b.Parts < 1 || b.Rows < b.Parts || b.RowByRow < b.Parts || b.Batch < 1 || len(b.Keys) == 0 || slices.Min(b.Keys) < 1 || b.HotKeys < 1 || b.Payload < 0 {
+		return fmt.Errorf("%d rows, %d row by row, %d parts, batch %d, keys %v and %d: use at least 1 of each, a row for each part, and a payload of at least 0 bytes",
+			b.Rows, b.RowByRow, b.Parts, b.Batch, b.Keys, b.HotKeys)
+	}
+	if len(b.sides()) == 0 {
+		return fmt.Errorf("no case is called like %s", strings.Join(b.Only, " or "))
+	}
+	return nil
+}
+
+// kind says what a case is compared with.
+type kind int
+
+const (
+	limit    kind = iota // one of those of which the fastest is the limit
+	oneKey               // ordered, and one worker at a time can work
+	manyKeys             // ordered
+	unordered
+	rowByRow
+)
+
+// contest is one case: how rows are made, and who drains them.
+type contest struct {
+	name    string
+	kind    kind
+	rows    int64 // of each part
+	keys    int64
+	hot     int
+	ordered bool
+	minimal bool // the rows stand in the minimal table
+	drain   func(ctx context.Context, s *stage) error
+	results []measured // by run
+}
+
+// measured is what one run has found about a case, in all its parts.
+type measured struct {
+	rows      int64
+	took, cpu time.Duration
+	wal       int64
+	trips     int64
+}
+
+// rate in rows per second.
+func (m *measured) rate() float64 { return float64(m.rows) / m.took.Seconds() }
+
+func (m *measured) add(other measured) {
+	m.rows += other.rows
+	m.took += other.took
+	m.cpu += other.cpu
+	m.wal += other.wal
+	m.trips += other.trips
+}
+
+func (b Backlog) sides() []*contest {
+	const someKeys = 1000
+	var all []*contest
+	for _, minimal := range []bool{false, true} {
+		for workers := 1; workers <= 2; workers++ {
+			name := fmt.Sprintf("by hand, outbox table, %d worker", workers)
+			if minimal {
+				name = fmt.Sprintf("by hand, minimal table, %d worker", workers)
+			}
+			if workers > 1 {
+				name += "s"
+			}
+			all = append(all, &contest{name: name, kind: limit, rows: b.Rows / b.Parts, keys: someKeys, minimal: minimal, drain: byHand(workers)})
+		}
+	}
+	for _, keys := range b.Keys {
+		c := &contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, rows: b.Rows / b.Parts, keys: keys, ordered: true, drain: byFanout(false)}
+		if keys == 1 {
+			c.name, c.kind = "fanout, 1 key", oneKey
+		}
+		all = append(all, c)
+	}
+	all = append(all,
+		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows / b.Parts, keys: b.HotKeys, hot: hotShare, ordered: true, drain: byFanout(false)},
+		&contest{name: "fanout, unordered", kind: unordered, rows: b.Rows / b.Parts, keys: someKeys, drain: byFanout(true)},
+		&contest{name: "row by row", kind: rowByRow, rows: b.RowByRow / b.Parts, keys: someKeys, drain: oneByOne})
+	return slices.DeleteFunc(all, func(c *contest) bool {
+		return len(b.Only) > 0 && !slices.ContainsFunc(b.Only, func(part string) bool { return strings.Contains(c.name, part) })
+	})
+}
+
+// Run implements Scenario.
+func (b Backlog) Run(ctx context.Context, o *Options) error {
+	return o.withDatabase(ctx, "drain", func(database *bed.Database) (err error) {
+		streams, err := bed.OpenStreams(ctx, o.Redis)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, streams.Close()) }() //nolint:contextcheck // the context may be what has ended
+		if o.Report.Servers["Redis"], err = streams.Version(ctx); err != nil {
+			return err
+		}
+		sides, random := b.sides(), rand.New(rand.NewPCG(o.Seed, 0))
+		for run := range o.Runs {
+			for part := range b.Parts {
+				for _, i := range random.Perm(len(sides)) {
+					s := &stage{Backlog: b, options: o, database: database, streams: streams, contest: sides[i]}
+					m, err := s.measure(ctx, fmt.Sprintf("outbox_%d_%d_%d", run, part, i))
+					if err != nil {
+						return fmt.Errorf("%s: %w", sides[i].name, err)
+					}
+					sides[i].note(run, m)
+				}
+			}
+			o.logf("drain: run %d of %d: done", run+1, o.Runs)
+		}
+		b.report(o, sides)
+		return nil
+	})
+}
+
+// note adds what a part of a run has measured.
+func (c *contest) note(run int, m measured) {
+	if len(c.results) == run {
+		c.results = append(c.results, measured{})
+	}
+	c.results[run].add(m)
+}
+
+// stage is what one case runs on in one run.
+type stage struct {
+	Backlog
+	*contest
+
+	options  *Options
+	database *bed.Database
+	streams  *bed.Streams
+	table    *bed.Table
+	stream   string
+	trips    int64 // to the database and back
+}
+
+// measure fills a table, drains it, looks whether all has arrived, and removes the table and the stream.
+func (s *stage) measure(ctx context.Context, name string) (m measured, err error) {
+	const connections = 4
+	if s.table, err = s.database.Table(ctx, name, connections); err != nil {
+		return m, err
+	}
+	s.stream = s.streams.New(name)
+	if err := s.fill(ctx); err != nil {
+		return m, err
+	}
+	if m, err = s.timed(ctx); err != nil {
+		return m, err
+	}
+	s.options.logf("drain: %s: %.0f msgs/s", s.name, m.rate())
+	if err := s.check(ctx); err != nil {
+		return m, err
+	}
+	if err := s.streams.Delete(ctx, s.stream); err != nil {
+		return m, err
+	}
+	if s.minimal {
+		if err := s.table.Exec(ctx, "DROP TABLE {{table}}_minimal"); err != nil {
+			return m, err
+		}
+	}
+	return m, s.table.Drop(ctx)
+}
+
+// timed drains.
+func (s *stage) timed(ctx context.Context) (m measured, err error) {
+	runtime.GC()
+	walBefore, err := s.database.WAL(ctx)
+	if err != nil {
+		return m, err
+	}
+	cpuBefore, _ := bed.CPU()
+	began := time.Now()
+	label := strings.ReplaceAll(s.name, ",", "") // which pprof takes for "or"
+	pprof.Do(ctx, pprof.Labels("drain", label), func(ctx context.Context) { err = s.drain(ctx, s) })
+	if err != nil {
+		return m, err
+	}
+	took := time.Since(began)
+	cpuAfter, _ := bed.CPU()
+	walAfter, err := s.database.WAL(ctx)
+	return measured{rows: s.rows, took: took, cpu: cpuAfter - cpuBefore, wal: walAfter - walBefore, trips: s.trips}, err
+}
+
+// fill writes the backlog, shortly after a checkpoint: the first change of a page after one logs the whole page, and one that falls
+// into some cases and not into others would decide who is faster.
+func (s *stage) fill(ctx context.Context) error {
+	if err := s.database.Checkpoint(ctx, s.options.Log); err != nil {
+		return err
+	}
+	fill := bed.Fill{
+		Rows: s.rows, Brokers: []string{drainBroker}, Keys: []int64{s.keys}, Prefix: "order-", Payload: s.Payload, Seed: s.options.Seed,
+		Hot: s.hot, Stream: s.stream,
+	}
+	if err := s.table.Fill(ctx, s.options.Log, fill); err != nil {
+		return err
+	}
+	if !s.minimal {
+		return s.table.Vacuum(ctx)
+	}
+	for _, text := range []string{readSQL("minimal_table"), readSQL("minimal_fill"), "VACUUM (ANALYZE) {{table}}_minimal"} {
+		if err := s.table.Exec(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

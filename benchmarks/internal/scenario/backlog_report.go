@@ -1,0 +1,63 @@
+package scenario
+
+// P1 and P2: of the limit; and times row by row.
+const (
+	orderedTarget   = 0.85
+	unorderedTarget = 0.9
+	rowByRowTarget  = 30
+)
+
+// report compares all cases with the fastest of those that are the limit, run by run.
+func (b Backlog) report(o *Options, sides []*contest) {
+	s := o.Report.Scenario("drain")
+	for _, c := range sides {
+		for i := range c.results {
+			m := &c.results[i]
+			rows := float64(m.rows)
+			s.Add(c.name, "rate", "msgs/s", m.rate())
+			if m.cpu > 0 {
+				s.Add(c.name, "CPU of the process", "µs/msg", float64(m.cpu.Microseconds())/rows)
+			}
+			s.Add(c.name, "log", "B/msg", float64(m.wal)/rows)
+			s.Add(c.name, "round trips", "/1000 msgs", 1000*float64(m.trips)/rows)
+		}
+	}
+	best, slow := fastest(sides, limit), fastest(sides, rowByRow)
+	for _, c := range sides {
+		for i := range c.results {
+			rate := c.results[i].rate()
+			if best != nil {
+				ratio := rate / best.results[i].rate()
+				switch c.kind {
+				case manyKeys:
+					s.AddRatioAtLeast(c.name, "of the limit", ratio, orderedTarget)
+				case unordered:
+					s.AddRatioAtLeast(c.name, "of the limit", ratio, unorderedTarget)
+				default:
+					s.Add(c.name, "of the limit", "x", ratio)
+				}
+			}
+			if slow != nil && c.kind == manyKeys {
+				s.AddRatioAtLeast(c.name, "times row by row", rate/slow.results[i].rate(), rowByRowTarget)
+			}
+		}
+	}
+	if best != nil {
+		o.logf("drain: the limit is %s", best.name)
+	}
+}
+
+// fastest is the case of a kind that took the least time for a message in all runs together; nil where none was measured.
+func fastest(sides []*contest, of kind) (best *contest) {
+	var highest float64
+	for _, c := range sides {
+		var all measured
+		for _, m := range c.results {
+			all.add(m)
+		}
+		if c.kind == of && all.rate() > highest {
+			best, highest = c, all.rate()
+		}
+	}
+	return best
+}

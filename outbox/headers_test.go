@@ -1,0 +1,52 @@
+package outbox
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// What is read without encoding/json is read as encoding/json reads it.
+func TestPlainHeaders(t *testing.T) {
+	t.Parallel()
+	token := rapid.SampledFrom([]string{`{`, `}`, `"`, `:`, `,`, ` `, "\n", `"a"`, `"b"`, `"traceparent"`, `""`, `\`, `\n`, `é`, "\x00", "\x7f", "\u2028", `null`, `1`, `[`, `]`})
+	object := rapid.Custom(func(t *rapid.T) string {
+		encoded, err := json.Marshal(rapid.MapOfN(rapid.StringMatching(`[ -~é]{0,3}`), rapid.String(), 0, 5).Draw(t, "headers"))
+		require.NoError(t, err)
+		return string(encoded)
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(
+			object,
+			rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(token, 0, 12).Draw(t, "tokens"), "") }),
+			rapid.Custom(func(t *rapid.T) string { // nearly right
+				pairs := rapid.SliceOfN(rapid.SampledFrom([]string{`"a":"1"`, `"b" : "2"`, "\t\"a\":\r\n\"\" ", `"c":"é"`, `"d":"\t"`, ``, `"e"`, `"f":1`}), 0, 4).Draw(t, "pairs")
+				return "{" + strings.Join(pairs, ",") + rapid.SampledFrom([]string{"}", "} ", "}}", "", ",}", "} x"}).Draw(t, "end")
+			})).Draw(t, "text")
+		fast, ok := plainHeaders(text)
+		if !ok {
+			return
+		}
+		slow, err := decodeHeaders(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, slow, fast, text)
+	})
+	for text, plain := range map[string]bool{
+		`{}`: true, ` { } `: true, `{"traceparent":"00-4bf92f35-01"}`: true, "\n{ \"b\" : \"2\" ,\t\"a\":\"1\"}\r\n": true,
+		``: false, `{`: false, `{"a":"1",}`: false, `{,"a":"1"}`: false, `{"a":"1"}}`: false, `{"a":"1","a":"2"}`: false, `{"a":"\u0041"}`: false,
+		`{"a":"é"}`: false, `{"a":null}`: false, `null`: false, `{"a" "1"}`: false, "{\"a\":\"\x7f\"}": false,
+	} {
+		_, ok := plainHeaders(text)
+		assert.Equal(t, plain, ok, text)
+	}
+}
+
+// Ordinary headers cost one allocation.
+func TestPlainHeadersAllocations(t *testing.T) {
+	const text = `{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","tracestate":"a=1"}`
+	assert.InDelta(t, 1, testing.AllocsPerRun(100, func() { _, _ = ParseHeaders(text) }), 0)
+}
