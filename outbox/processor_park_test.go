@@ -147,7 +147,6 @@ func TestProcessorUrgentWorkStarvesNobody(t *testing.T) {
 
 func TestProcessorParksTheKeyOfAnAbandonedMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
 			if m.ID == "a-0" {
 				return brokers.Permanent(errors.New("refused"))
