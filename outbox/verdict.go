@@ -74,7 +74,7 @@ func (d *delivery) abandon(m *Message, outcome Outcome) {
 	d.settlement.Other = append(d.settlement.Other, outcome)
 	var last LastError
 	_ = json.Unmarshal([]byte(outcome.LastError), &last) // we have just encoded it
-	d.log.Error("message abandoned", "message_id", m.MessageID, "type", m.Type, "destination", m.Stream, "attempts", last.Attempt,
+	d.log.Error("message abandoned", "message_id", m.MessageID, "type", m.Type, "destination", m.Stream, "ordering_key", m.OrderingKey, "attempts", last.Attempt,
 		"class", last.Class, "error", last.Message)
 }
 

@@ -33,7 +33,7 @@ func (v verdict) advise(err error) error {
 var verdicts = map[codes.Code]verdict{
 	codes.NotFound: {
 		brokers.ClassUnavailable, brokers.ScopeDestination,
-		"create the topic, or map the destination to another one with WithTopic",
+		"create the topic, or name another one (destination in the configuration, WithTopic in Go)",
 	},
 	codes.PermissionDenied: {
 		brokers.ClassUnavailable, brokers.ScopeDestination,

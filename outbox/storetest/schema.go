@@ -70,7 +70,7 @@ func testCheck(t *table) {
 	require.Equal(t, []string{"table " + t.Table + "_waiting: missing"}, differences(t))
 	require.ErrorContains(t, t.Store.Check(t.Context()), "changed by hand")
 	t.exec("DROP TABLE {t}_migrations")
-	require.ErrorContains(t, t.Store.Check(t.Context()), "another tool")
+	require.ErrorContains(t, t.Store.Check(t.Context()), "the tool that made it")
 }
 
 // differences is what a check finds.
