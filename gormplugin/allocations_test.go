@@ -1,6 +1,7 @@
 package gormplugin_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,11 @@ func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests wo
 			}
 		}
 		run() // parses models, builds texts
-		measured[kind.name] = int(testing.AllocsPerRun(1000, run))
+		// Pools fill up for a while, and an average that is off by less than one is cut off: the least of several is what it costs.
+		measured[kind.name] = math.MaxInt
+		for range 10 {
+			measured[kind.name] = min(measured[kind.name], int(testing.AllocsPerRun(200, run)))
+		}
 	}
 	t.Log(measured)
 	require.Equal(t, 1, measured["other-model"]-measured["plain"], "a model that is no aggregate")
