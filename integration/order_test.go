@@ -241,7 +241,7 @@ func TestOrderUnderFire(t *testing.T) {
 		require.True(t, poll(ctx, func() bool { return arrived() >= target }), "%v", context.Cause(ctx))
 		victim := random.IntN(relays)
 		running[victim].kill()
-		require.Empty(t, running[victim].log.String())
+		require.Empty(t, running[victim].complaints())
 		running[victim] = start()
 		kills++
 	}
