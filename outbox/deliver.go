@@ -43,7 +43,7 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 		switch {
 		case ok:
 		case d.settlement.ParkAbandoned && d.holds(m): // its key parks behind an earlier row, and it with the key
-			d.settlement.Other = append(d.settlement.Other, d.decide.Release(m))
+			d.release(m, 0)
 			continue
 		default:
 			d.abandon(m, outcome)

@@ -64,12 +64,7 @@ func (t *throttle) wait(ctx context.Context) error {
 		if n > 0 || ctx.Err() != nil {
 			break
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		sleep(ctx, wait)
 	}
 	return ctx.Err()
 }

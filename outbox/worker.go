@@ -137,7 +137,7 @@ func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Cla
 	case err != nil:
 		return false, false // the poller finds the lane again when the database answers
 	case batch.Busy:
-		w.pause(ctx)
+		sleep(ctx, w.policy.PollMin) // another process finishes its claim on the lane
 		return false, true
 	}
 	w.gated = batch.Gated
@@ -197,9 +197,9 @@ func (w *worker) widen(batch *Batch, claim *Claim) (again bool) {
 	return false
 }
 
-// pause lets another process finish its claim on the lane.
-func (w *worker) pause(ctx context.Context) {
-	timer := time.NewTimer(w.policy.PollMin)
+// sleep waits for a while, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -222,12 +222,7 @@ func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Cl
 	w.log.ErrorContext(ctx, "cannot write the outcome of a batch; trying again", "error", err, "rows", len(settlement.Published)+len(settlement.Other))
 	delay, deadline := w.policy.PollMin, time.Now().Add(w.policy.Lease)
 	for time.Now().Add(delay).Before(deadline) {
-		timer := time.NewTimer(delay)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		sleep(ctx, delay)
 		if ctx.Err() != nil {
 			break
 		}
