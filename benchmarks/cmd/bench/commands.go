@@ -48,7 +48,7 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), allCommand(s))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), sqliteCommand(s), allCommand(s))
 	return root
 }
 
