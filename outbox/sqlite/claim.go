@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gorm-fanout/fanout/internal/sqlscan"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -111,7 +112,7 @@ func (s *Store) takeChosen(ctx context.Context, conn *sql.Conn, c *outbox.Claim,
 	if err != nil {
 		return err
 	}
-	batch.Messages, err = readMessages(rows, c.Limit)
+	batch.Messages, err = readMessages(rows, min(batch.Seen, c.Limit))
 	return err
 }
 
@@ -158,8 +159,8 @@ func readMessages(rows *sql.Rows, expected int) (messages []outbox.Message, err 
 	err = each(rows, func(rows *sql.Rows) error {
 		messages = append(messages, outbox.Message{})
 		m := &messages[len(messages)-1]
-		if err := rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
-			&m.CorrelationID, &m.Attempts, &m.Crashes, &created, &m.Expired); err != nil {
+		if err := rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Payload, &m.Headers,
+			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Bool)(&m.Expired)); err != nil {
 			return err
 		}
 		m.MessageID = strings.ToLower(m.MessageID) // plain SQL may have written it in capitals
