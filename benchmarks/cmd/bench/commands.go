@@ -159,10 +159,11 @@ func allCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "all", Short: "All scenarios, one after the other, in their own sizes", Args: noArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {
-			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog())
+			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog(),
+				scenario.ShortSQLite())
 		}
 		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
-			scenario.DefaultBacklog())
+			scenario.DefaultBacklog(), scenario.DefaultSQLite())
 	}
 	return cmd
 }
