@@ -9,10 +9,11 @@ import (
 
 // How the store makes room for others who write to the same file. Who finds the lock taken does not queue: SQLite's busy handler
 // sleeps and tries again, up to 100 ms later, and a backlog that is drained without a pause would hold the lock at nearly each of
-// these moments. So, while others write, the lock stays free for longer than it was held.
+// these moments. So, while others write, the lock stays free for longer than it was held. A few messages now and then run up a debt
+// that nobody asks for.
 const (
 	courtesy    = 2                      // how much longer
-	shortHold   = 2 * time.Millisecond   // what is over at once takes no pause
+	credit      = 20 * time.Millisecond  // of free time that may be owed
 	longestRest = 100 * time.Millisecond // a lease runs on meanwhile
 	company     = time.Second / 4        // how long others count as there since they last wrote
 )
@@ -25,7 +26,7 @@ type turns struct {
 	last    any       // the driver's connection that wrote last
 	version int64     // what it saw of the commits of others
 	seen    time.Time // when others were last found to have written
-	rested  time.Time // not before
+	quits   time.Time // when nothing is owed any more
 }
 
 func newTurns() *turns { return &turns{now: time.Now, token: make(chan struct{}, 1)} }
@@ -37,7 +38,7 @@ func (t *turns) enter(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	pause := t.rested.Sub(t.now())
+	pause := t.quits.Add(-credit).Sub(t.now())
 	if pause <= 0 {
 		return nil
 	}
@@ -79,7 +80,10 @@ func (t *turns) meet(ctx context.Context, conn *sql.Conn) error {
 // held notes how long the lock was held, until now.
 func (t *turns) held(since time.Time) {
 	now := t.now()
-	if held := now.Sub(since); held >= shortHold && since.Sub(t.seen) < company {
-		t.rested = now.Add(min(courtesy*held, longestRest))
+	if since.Sub(t.seen) >= company {
+		t.quits = now
+		return
 	}
+	owed := max(t.quits.Sub(since), 0) + courtesy*now.Sub(since)
+	t.quits = now.Add(min(owed, credit+longestRest))
 }

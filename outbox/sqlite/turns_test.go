@@ -42,6 +42,7 @@ func TestMakesRoom(t *testing.T) {
 		}
 		other()
 		assert.Zero(t, waited(), "it only learns of it")
+		assert.Equal(t, courtesy*held-credit, waited()) // nothing is left of the credit
 		assert.Equal(t, courtesy*held, waited())
 		ctx, cancel := context.WithTimeout(t.Context(), held)
 		defer cancel()
@@ -50,6 +51,8 @@ func TestMakesRoom(t *testing.T) {
 		assert.Equal(t, held, time.Since(came), "a pause ends with the context")
 		assert.Equal(t, (courtesy-1)*held, waited(), "and the turn was given back")
 
+		time.Sleep(courtesy * held) // a bubble's time: it pays
+		assert.Zero(t, waited())
 		held = time.Second
 		other()
 		waited()
@@ -58,9 +61,10 @@ func TestMakesRoom(t *testing.T) {
 		assert.Zero(t, waited(), "they have gone")
 		assert.Zero(t, waited())
 
-		held = shortHold - 1
+		held = credit / courtesy
 		other()
 		waited()
-		assert.Zero(t, waited(), "what is short takes no pause")
+		assert.Zero(t, waited(), "a little is not asked for")
+		assert.NotZero(t, waited(), "again and again it is")
 	})
 }
