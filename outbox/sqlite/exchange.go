@@ -64,7 +64,9 @@ func (s *Store) exchange(ctx context.Context, settlement *outbox.Settlement, cla
 				return err
 			}
 		}
-		return s.take(ctx, conn, claim, due, &batch)
+		err := s.take(ctx, conn, claim, due, &batch)
+		settled = err != nil // should the commit fail, who knows
+		return err
 	})
 	if err != nil {
 		return settled, err

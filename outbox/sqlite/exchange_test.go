@@ -36,6 +36,20 @@ func TestExchangeFails(t *testing.T) {
 	assert.Equal(t, outbox.Exchanged{}, result)
 	assert.Equal(t, "processing,pending", status())
 
+	// A commit that fails leaves the outcome of both unknown.
+	store.db.SetMaxOpenConns(1)
+	execute := func(text string) {
+		_, err := store.db.ExecContext(t.Context(), text)
+		require.NoError(t, err)
+	}
+	execute(`PRAGMA foreign_keys = ON; CREATE TABLE child (parent INTEGER REFERENCES outbox_messages (id) DEFERRABLE INITIALLY DEFERRED);
+		DROP TRIGGER refuse; CREATE TRIGGER refuse AFTER UPDATE ON outbox_messages WHEN new.status = 'processing' BEGIN INSERT INTO child VALUES (-1); END`)
+	result, err = store.Exchange(t.Context(), published(first.Batch), claim)
+	require.ErrorContains(t, err, "sqlite: settle in outbox_messages: ")
+	require.ErrorContains(t, err, "FOREIGN KEY")
+	assert.Equal(t, outbox.Exchanged{}, result)
+	assert.Equal(t, "processing,pending", status())
+
 	trigger("processing")
 	result, err = store.Exchange(t.Context(), published(first.Batch), claim)
 	require.ErrorContains(t, err, "sqlite: claim in outbox_messages: ")

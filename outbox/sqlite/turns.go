@@ -15,7 +15,7 @@ const (
 	courtesy    = 2                      // how much longer
 	credit      = 20 * time.Millisecond  // of free time that may be owed
 	longestRest = 100 * time.Millisecond // a lease runs on meanwhile
-	company     = time.Second / 4        // how long others count as there since they last wrote
+	company     = time.Second            // how long others count as there since they last wrote
 )
 
 // turns lets one goroutine of the store write at a time, which spares them to sleep for each other, and keeps pauses.
