@@ -102,7 +102,7 @@ func (l SQLite) Run(ctx context.Context, o *Options) (err error) {
 	if o.Report.Servers["Redis"], err = streams.Version(ctx); err != nil {
 		return err
 	}
-	cases, random := l.cases(), rand.New(rand.NewPCG(o.Seed, 0)) //nolint:gosec // it only shuffles
+	cases, random := l.cases(), rand.New(rand.NewPCG(o.Seed, 0))
 	for run := range o.Runs {
 		for part := range l.Parts {
 			for _, i := range random.Perm(len(cases)) {
