@@ -36,6 +36,7 @@ func Watch() *Gauge {
 			g.look()
 			select {
 			case <-g.stop:
+				g.look()
 				return
 			case <-ticker.C:
 			}
@@ -44,7 +45,7 @@ func Watch() *Gauge {
 	return g
 }
 
-// Stop ends the watch and returns the highest values that were seen.
+// Stop looks once more, ends the watch and returns the highest values that were seen.
 func (g *Gauge) Stop() Peak {
 	close(g.stop)
 	g.done.Wait()
