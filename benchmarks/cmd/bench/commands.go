@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/scenario"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/targets"
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
@@ -23,6 +24,8 @@ type settings struct {
 	cpu   string
 	mem   string
 	args  []string
+
+	targets bool // the report judges the project's targets
 }
 
 const (
@@ -49,6 +52,8 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
 	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), sqliteCommand(s), allCommand(s))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), allCommand(s))
+	root.AddCommand(growthCommands(s)...)
 	return root
 }
 
@@ -158,12 +163,17 @@ func drainCommand(s *settings) *cobra.Command {
 func allCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "all", Short: "All scenarios, one after the other, in their own sizes", Args: noArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s.targets = true
 		if s.short {
 			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog(),
 				scenario.ShortSQLite())
 		}
 		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
 			scenario.DefaultBacklog(), scenario.DefaultSQLite())
+			return s.measure(cmd, append(shortGrowth(), scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog())...)
+		}
+		return s.measure(cmd, append(defaultGrowth(), scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
+			scenario.DefaultBacklog())...)
 	}
 	return cmd
 }
@@ -201,6 +211,9 @@ func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (
 		if err := scenario.Run(ctx, options); err != nil {
 			return err
 		}
+	}
+	if s.targets {
+		options.Report.Targets = targets.Judge(options.Report)
 	}
 	if s.json != "" {
 		if err := writeJSON(s.json, options.Report); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -41,13 +42,27 @@ func TestShort(t *testing.T) {
 			"claim before: p50", "claim before: index entries read", "parking: calls of Park", "parking: WAL per row parked",
 			"claim meanwhile: index entries read", "claim afterwards: pages looked at", "coming back: until the last",
 		},
+		"fanout": {
+			"commit, plain GORM: rate", "commit, 1 broker: p50", "commit, 3 brokers: log", "commit, 3 brokers: rate, of plain GORM",
+			"drain, 1 broker: deliveries", "drain, 3 brokers: events", "drain, 3 brokers: log", "drain, 3 brokers: deliveries, times 1 broker",
+		},
+		"payload": {
+			"100 B: rate", "100 B: log", "100 B: out of line", "10000 B: payload", "10000 B: table, after", "10000 B: peak heap", "10000 B: peak live heap",
+		},
+		"purge": {
+			"without: drain", "without: claim p99", "forced: purged meanwhile", "forced: drain, of the rate without", "forced: batch of the purge, p99",
+			"forced: slowest claim, times the p99 without", "giving way: drain, of the rate without", "giving way: whole purge",
+		},
+		"idle":   {"1 broker: statements of each broker", "3 brokers: of which pings", "3 brokers: CPU of the process", "3 brokers: peak heap"},
+		"memory": {"backlog of 200: peak heap", "backlog of 1000: peak live heap, of the small backlog", "producer outruns: backlog at the end"},
+		"commit": {"postgres: event/by-hand", "postgres: no-event/plain", "sqlite: other-model/plain", "discard: event"},
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			if scenario == "drain" {
+			if !slices.Contains([]string{"claims", "idle-transaction", "hung", "followers", "commit"}, scenario) {
 				t.Setenv(testservers.RedisVariable, testenv.Redis(t))
 			}
 			runs := 2
-			if scenario == "idle-transaction" || scenario == "hung" { // it takes its time
+			if slices.Contains([]string{"idle-transaction", "hung", "purge", "commit"}, scenario) { // it takes its time
 				runs = 1
 			}
 			path := filepath.Join(t.TempDir(), "report.json")
@@ -59,7 +74,9 @@ func TestShort(t *testing.T) {
 			require.NoError(t, json.Unmarshal(encoded, &r))
 			assert.True(t, r.Short)
 			assert.Equal(t, uint64(7), r.Seed)
-			assert.NotEmpty(t, r.Servers["PostgreSQL"])
+			if scenario != "commit" { // whose child knows it
+				assert.NotEmpty(t, r.Servers["PostgreSQL"])
+			}
 			found := map[string]bool{}
 			for _, figure := range r.Figures {
 				name := figure.Case + ": " + figure.Name
@@ -73,6 +90,30 @@ func TestShort(t *testing.T) {
 				assert.Contains(t, found, name)
 			}
 		})
+	}
+}
+
+// The table of targets has a line for each of them, in the text and as JSON.
+func TestTargets(t *testing.T) {
+	t.Setenv(testservers.PostgresVariable, testenv.Postgres(t))
+	t.Setenv(testservers.RedisVariable, testenv.Redis(t))
+	path := filepath.Join(t.TempDir(), "report.json")
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitDone, run([]string{"targets", "--short", "--runs=1", "--json=" + path}, &stdout, &stderr), stderr.String())
+	encoded, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var r report.Report
+	require.NoError(t, json.Unmarshal(encoded, &r))
+	measured := map[string]int{}
+	for _, v := range r.Targets {
+		assert.Nil(t, v.Met, "a short run judges nothing")
+		assert.Contains(t, stdout.String(), v.Figure)
+		if v.Wanted != "" {
+			measured[v.Target]++
+		}
+	}
+	for _, target := range []string{"P1", "P2", "P5", "P6", "P7", "P8", "P9", "P10", "P11"} {
+		assert.NotZero(t, measured[target], target)
 	}
 }
 
@@ -109,6 +150,13 @@ func TestUsage(t *testing.T) {
 		"drain":            {"drain", "--batch=0"},
 		"parts of drain":   {"drain", "--rows=3"},
 		"case of drain":    {"drain", "--only=by magic"},
+		"fanout":           {"fanout", "--brokers=0"},
+		"writers":          {"fanout", "--commits=3"},
+		"payload":          {"payload", "--sizes=100,0"},
+		"purge":            {"purge", "--published=5000"},
+		"idle":             {"idle", "--seconds=1"},
+		"memory":           {"memory", "--produce=100", "--deliver=100"},
+		"commit":           {"commit", "--rounds=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

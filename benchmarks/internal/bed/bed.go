@@ -114,13 +114,17 @@ type Table struct {
 	nextID int64
 }
 
-// Table migrates an outbox table and opens its store, with at most the given number of connections.
-func (d *Database) Table(ctx context.Context, name string, connections int32) (*Table, error) {
+// Table migrates an outbox table and opens its store, with at most the given number of connections. Options change how the store's
+// connections are opened.
+func (d *Database) Table(ctx context.Context, name string, connections int32, options ...func(*pgxpool.Config)) (*Table, error) {
 	config, err := pgxpool.ParseConfig(d.URL)
 	if err != nil {
 		return nil, err
 	}
 	config.MaxConns = connections
+	for _, option := range options {
+		option(config)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
@@ -145,9 +149,18 @@ type Row struct {
 	Key string
 }
 
-// Keys are all rows by message id.
+// Keys are all rows by message id, where there is one broker.
 func (t *Table) Keys(ctx context.Context) (map[uuid.UUID]Row, error) {
-	rows, err := t.admin.Query(ctx, outbox.RenderSQL("SELECT message_id, id, coalesce(ordering_key, '') FROM {{table}}", t.name))
+	return t.keys(ctx, "SELECT message_id, id, coalesce(ordering_key, '') FROM {{table}}")
+}
+
+// KeysOf are the rows of one broker by message id.
+func (t *Table) KeysOf(ctx context.Context, broker string) (map[uuid.UUID]Row, error) {
+	return t.keys(ctx, "SELECT message_id, id, coalesce(ordering_key, '') FROM {{table}} WHERE target_broker = $1", broker)
+}
+
+func (t *Table) keys(ctx context.Context, text string, args ...any) (map[uuid.UUID]Row, error) {
+	rows, err := t.admin.Query(ctx, outbox.RenderSQL(text, t.name), args...)
 	if err != nil {
 		return nil, err
 	}

@@ -92,3 +92,12 @@ func (s *Streams) Each(ctx context.Context, name string, f func(messageID string
 		from = "(" + entries[len(entries)-1].ID
 	}
 }
+
+// Added is how many entries a stream has got so far, those among them that were trimmed. It needs Redis 7.
+func (s *Streams) Added(ctx context.Context, name string) (int64, error) {
+	info, err := s.Client.XInfoStream(ctx, name).Result()
+	if err != nil {
+		return 0, err
+	}
+	return info.EntriesAdded, nil
+}
