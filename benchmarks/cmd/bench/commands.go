@@ -141,6 +141,8 @@ func drainCommand(s *settings) *cobra.Command {
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain")
 	flags.Int64Var(&sizes.Parts, "parts", sizes.Parts, "cut the messages of a run into so many backlogs, between which the cases take turns")
 	flags.Int64Var(&sizes.RowByRow, "row-by-row", sizes.RowByRow, "messages to drain row by row")
+	flags.Int64Var(&sizes.Peers, "peers", sizes.Peers, "messages that other projects drain, tuned")
+	flags.Int64Var(&sizes.PeersAsIs, "peers-default", sizes.PeersAsIs, "messages that other projects drain as they are by default")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
 	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")

@@ -43,8 +43,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitDone
 	}
 	fmt.Fprintln(stderr, "bench:", err)
-	var usage usageError
-	if errors.As(err, &usage) {
+	if _, wrong := errors.AsType[usageError](err); wrong {
 		return exitUsage
 	}
 	return exitFailed

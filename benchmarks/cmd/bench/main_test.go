@@ -36,6 +36,8 @@ func TestShort(t *testing.T) {
 			"by hand, outbox table, 1 worker: rate", "by hand, minimal table, 2 workers: rate", "by hand, outbox table, 2 workers: of the limit",
 			"fanout, 1 key: of the limit", "fanout, 100 keys: of the limit", "fanout, 100 keys: times row by row", "fanout, hot key: of the limit",
 			"fanout, unordered: of the limit", "fanout, unordered: log", "fanout, unordered: round trips", "row by row: rate",
+			"river, tuned: rate", "river, default: rate", "watermill, tuned: rate", "watermill, tuned, 4 topics: rate", "watermill, default: log",
+			"fanout, 100 keys: times river, tuned", "fanout, hot key: times watermill, tuned",
 		},
 		"followers": {
 			"claim before: p50", "claim before: index entries read", "parking: calls of Park", "parking: WAL per row parked",
