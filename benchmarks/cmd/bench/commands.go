@@ -48,7 +48,7 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), allCommand(s))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), latencyCommand(s), allCommand(s))
 	return root
 }
 
@@ -161,10 +161,11 @@ func allCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "all", Short: "All scenarios, one after the other, in their own sizes", Args: noArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {
-			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog())
+			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog(),
+				scenario.ShortLatency())
 		}
 		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
-			scenario.DefaultBacklog())
+			scenario.DefaultBacklog(), scenario.DefaultLatency())
 	}
 	return cmd
 }

@@ -13,11 +13,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/scenario"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(scenario.ChildVariable) != "" {
+		os.Exit(child())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // Every scenario runs to its end in small sizes, fills in every figure in every run, and judges no time. The scenarios
 // themselves fail when a row is lost, out of order or not parked.
@@ -39,13 +45,17 @@ func TestShort(t *testing.T) {
 			"river, tuned: rate", "river, default: rate", "watermill, tuned: rate", "watermill, tuned, 4 topics: rate", "watermill, default: log",
 			"fanout, 100 keys: times river, tuned", "fanout, hot key: times watermill, tuned",
 		},
+		"latency": {
+			"fanout, same process: p50", "fanout, same process: p99 against by hand", "fanout, another process, polling: p50",
+			"by hand, LISTEN and claim, another process: p99", "river, tuned: p50", "river, default: p99", "watermill, tuned: p50", "watermill, default: p99",
+		},
 		"followers": {
 			"claim before: p50", "claim before: index entries read", "parking: calls of Park", "parking: WAL per row parked",
 			"claim meanwhile: index entries read", "claim afterwards: pages looked at", "coming back: until the last",
 		},
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			if scenario == "drain" {
+			if scenario == "drain" || scenario == "latency" {
 				t.Setenv(testservers.RedisVariable, testenv.Redis(t))
 			}
 			runs := 2
@@ -111,6 +121,8 @@ func TestUsage(t *testing.T) {
 		"drain":            {"drain", "--batch=0"},
 		"parts of drain":   {"drain", "--rows=3"},
 		"case of drain":    {"drain", "--only=by magic"},
+		"latency":          {"latency", "--rate=0"},
+		"case of latency":  {"latency", "--only=by magic"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
