@@ -23,6 +23,8 @@ type settings struct {
 	cpu   string
 	mem   string
 	args  []string
+	// charts are files to draw.
+	charts []string
 }
 
 const (
@@ -48,7 +50,7 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), latencyCommand(s), allCommand(s))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)), latencyCommand(s), allCommand(s))
 	return root
 }
 
@@ -208,6 +210,9 @@ func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (
 		if err := writeJSON(s.json, options.Report); err != nil {
 			return err
 		}
+	}
+	if err := s.writeCharts(options.Report); err != nil {
+		return err
 	}
 	return options.Report.WriteText(cmd.OutOrStdout())
 }
