@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -52,7 +54,7 @@ func drainChart(r *report.Report) *chart.Chart {
 			continue
 		}
 		runs = max(runs, len(f.Runs))
-		bar := chart.Bar{Label: strings.ToUpper(f.Case[:1]) + f.Case[1:], Value: f.Median, Kind: chart.Other}
+		bar := chart.Bar{Label: labelOf(f.Case), Value: f.Median, Kind: chart.Other}
 		switch {
 		case strings.HasPrefix(f.Case, byHandCases):
 			bar.Kind = chart.Limit
@@ -69,7 +71,9 @@ func drainChart(r *report.Report) *chart.Chart {
 		}
 		c.Bars = append(c.Bars, bar)
 	}
-	slices.SortStableFunc(c.Bars, func(a, b chart.Bar) int { return int(a.Kind) - int(b.Kind) })
+	slices.SortStableFunc(c.Bars, func(a, b chart.Bar) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Value, a.Value))
+	})
 	servers := make([]string, 0, len(r.Servers))
 	for name, version := range r.Servers {
 		servers = append(servers, name+" "+version)
@@ -81,4 +85,16 @@ func drainChart(r *report.Report) *chart.Chart {
 		c.Note = "SHORT: this tries out the harness, the rates mean nothing."
 	}
 	return c
+}
+
+// inThousands finds where a comma goes into a number of up to six digits.
+var inThousands = regexp.MustCompile(`(\d)(\d{3})\b`)
+
+// labelOf is what the chart calls a case.
+func labelOf(name string) string {
+	if rest, ours := strings.CutPrefix(name, fanoutCases); ours && rest != "unordered" {
+		name = fanoutCases + "ordered, " + rest
+	}
+	name = inThousands.ReplaceAllString(name, "$1,$2")
+	return strings.ToUpper(name[:1]) + name[1:]
 }

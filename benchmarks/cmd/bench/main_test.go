@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -98,18 +97,17 @@ func TestDrainChart(t *testing.T) {
 	s := r.Scenario("drain")
 	for name, rate := range map[string]float64{
 		"by hand, outbox table, 1 worker": 5, "by hand, outbox table, 2 workers": 6, "by hand, minimal table, 1 worker": 9, "by hand, minimal table, 2 workers": 8,
-		"fanout, unordered": 4, "river, tuned": 2, "row by row": 1,
+		"fanout, unordered": 4, "fanout, 100000 keys": 3, "river, tuned": 1, "row by row": 2,
 	} {
 		s.Add(name, "rate", "msgs/s", rate)
 		s.Add(name, "log", "B/msg", 100)
 	}
 	drawn := drainChart(r)
-	assert.ElementsMatch(t, []chart.Bar{
-		{Label: "By hand, outbox table, 2 workers", Value: 6, Kind: chart.Limit}, {Label: "By hand, minimal table, 1 worker", Value: 9, Kind: chart.Limit},
-		{Label: "Fanout, unordered", Value: 4, Kind: chart.Ours},
-		{Label: "River, tuned", Value: 2, Kind: chart.Other}, {Label: "Row by row", Value: 1, Kind: chart.Other},
+	assert.Equal(t, []chart.Bar{
+		{Label: "By hand, minimal table, 1 worker", Value: 9, Kind: chart.Limit}, {Label: "By hand, outbox table, 2 workers", Value: 6, Kind: chart.Limit},
+		{Label: "Fanout, unordered", Value: 4, Kind: chart.Ours}, {Label: "Fanout, ordered, 100,000 keys", Value: 3, Kind: chart.Ours},
+		{Label: "Row by row", Value: 2, Kind: chart.Other}, {Label: "River, tuned", Value: 1, Kind: chart.Other},
 	}, drawn.Bars)
-	assert.True(t, slices.IsSortedFunc(drawn.Bars, func(a, b chart.Bar) int { return int(a.Kind) - int(b.Kind) }))
 	assert.Contains(t, drawn.Note, "medians of 1")
 }
 
