@@ -127,8 +127,16 @@ func (p watermillPeer) forward(ctx context.Context, pool *pgxpool.Pool, client *
 			return nil, errors.Join(err, stop())
 		}
 		forwarders = append(forwarders, f)
-		group.Go(func() error { return f.Run(ctx) })
-		<-f.Running()
+		over := make(chan struct{})
+		group.Go(func() error {
+			defer close(over)
+			return f.Run(ctx)
+		})
+		select {
+		case <-f.Running():
+		case <-over:
+			return nil, stop()
+		}
 	}
 	return stop, nil
 }
