@@ -135,7 +135,7 @@ func (p watermillPeer) forward(ctx context.Context, pool *pgxpool.Pool, client *
 		select {
 		case <-f.Running():
 		case <-over:
-			return nil, stop()
+			return nil, errors.Join(errors.New("scenario: a forwarder ended before it began"), stop())
 		}
 	}
 	return stop, nil
