@@ -54,12 +54,13 @@ bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and 
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
 	    $(GO) test -run='^$$' -bench=CommitPath -benchtime=500x -count=3 -timeout=20m $(ARGS) ./gormplugin
 
+# The module of the benchmarks needs the Go of the newest of what it compares with, which Go fetches where it is not there.
 bench: $(WITHSERVERS) ## Run a benchmark: make bench ARGS="claims", see benchmarks/README.md
-	@$(GO) -C benchmarks build -o ../$(BUILD)/bench ./cmd/bench
+	@GOTOOLCHAIN=auto $(GO) -C benchmarks build -o ../$(BUILD)/bench ./cmd/bench
 	@exec $(WITHSERVERS) -- $(BUILD)/bench $(ARGS)
 
 bench-short: $(WITHSERVERS) ## Test the benchmarks' harness in small sizes
-	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- $(GO) -C benchmarks test -count=1 -timeout=5m ./...
+	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- env GOTOOLCHAIN=auto $(GO) -C benchmarks test -count=1 -timeout=5m ./...
 
 fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	@list=$$($(GO) test -list '^Fuzz' $(PKG)) || { echo "$$list"; exit 1; }; \

@@ -26,6 +26,8 @@ type settings struct {
 	args  []string
 
 	targets bool // the report judges the project's targets
+	// charts are files to draw.
+	charts []string
 }
 
 const (
@@ -54,6 +56,7 @@ func rootCommand(args []string) *cobra.Command {
 	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), sqliteCommand(s), allCommand(s))
 	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), allCommand(s))
 	root.AddCommand(growthCommands(s)...)
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)), latencyCommand(s), allCommand(s))
 	return root
 }
 
@@ -146,6 +149,8 @@ func drainCommand(s *settings) *cobra.Command {
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain")
 	flags.Int64Var(&sizes.Parts, "parts", sizes.Parts, "cut the messages of a run into so many backlogs, between which the cases take turns")
 	flags.Int64Var(&sizes.RowByRow, "row-by-row", sizes.RowByRow, "messages to drain row by row")
+	flags.Int64Var(&sizes.Peers, "peers", sizes.Peers, "messages that other projects drain, tuned")
+	flags.Int64Var(&sizes.PeersAsIs, "peers-default", sizes.PeersAsIs, "messages that other projects drain as they are by default")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
 	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
@@ -174,6 +179,10 @@ func allCommand(s *settings) *cobra.Command {
 		}
 		return s.measure(cmd, append(defaultGrowth(), scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
 			scenario.DefaultBacklog())...)
+				scenario.ShortLatency())
+		}
+		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
+			scenario.DefaultBacklog(), scenario.DefaultLatency())
 	}
 	return cmd
 }
@@ -219,6 +228,9 @@ func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (
 		if err := writeJSON(s.json, options.Report); err != nil {
 			return err
 		}
+	}
+	if err := s.writeCharts(options.Report); err != nil {
+		return err
 	}
 	return options.Report.WriteText(cmd.OutOrStdout())
 }

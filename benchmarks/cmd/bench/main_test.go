@@ -13,12 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/gorm-fanout/fanout/benchmarks/internal/chart"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/scenario"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(scenario.ChildVariable) != "" {
+		os.Exit(child())
+	}
+	// A dependency of Google's client libraries starts it as it is linked.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
 
 // Every scenario runs to its end in small sizes, fills in every figure in every run, and judges no time. The scenarios
 // themselves fail when a row is lost, out of order or not parked.
@@ -37,6 +45,12 @@ func TestShort(t *testing.T) {
 			"by hand, outbox table, 1 worker: rate", "by hand, minimal table, 2 workers: rate", "by hand, outbox table, 2 workers: of the limit",
 			"fanout, 1 key: of the limit", "fanout, 100 keys: of the limit", "fanout, 100 keys: times row by row", "fanout, hot key: of the limit",
 			"fanout, unordered: of the limit", "fanout, unordered: log", "fanout, unordered: round trips", "row by row: rate",
+			"river, tuned: rate", "river, default: rate", "watermill, tuned: rate", "watermill, tuned, 4 topics: rate", "watermill, default: log",
+			"fanout, 100 keys: times river, tuned", "fanout, hot key: times watermill, tuned",
+		},
+		"latency": {
+			"fanout, same process: p50", "fanout, same process: p99 against by hand", "fanout, another process, polling: p50",
+			"by hand, LISTEN and claim, another process: p99", "river, tuned: p50", "river, default: p99", "watermill, tuned: p50", "watermill, default: p99",
 		},
 		"followers": {
 			"claim before: p50", "claim before: index entries read", "parking: calls of Park", "parking: WAL per row parked",
@@ -117,19 +131,42 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Profiles that were asked for are written, and a file that cannot be is told before anything is measured.
+// The chart shows each way, of the loops by hand only the fastest on each table.
+func TestDrainChart(t *testing.T) {
+	t.Parallel()
+	r := report.New(nil, 1, false)
+	s := r.Scenario("drain")
+	for name, rate := range map[string]float64{
+		"by hand, outbox table, 1 worker": 5, "by hand, outbox table, 2 workers": 6, "by hand, minimal table, 1 worker": 9, "by hand, minimal table, 2 workers": 8,
+		"fanout, unordered": 4, "fanout, 100000 keys": 3, "river, tuned": 1, "row by row": 2,
+	} {
+		s.Add(name, "rate", "msgs/s", rate)
+		s.Add(name, "log", "B/msg", 100)
+	}
+	drawn := drainChart(r)
+	assert.Equal(t, []chart.Bar{
+		{Label: "By hand, minimal table, 1 worker", Value: 9, Kind: chart.Limit}, {Label: "By hand, outbox table, 2 workers", Value: 6, Kind: chart.Limit},
+		{Label: "Fanout, unordered", Value: 4, Kind: chart.Ours}, {Label: "Fanout, ordered, 100,000 keys", Value: 3, Kind: chart.Ours},
+		{Label: "Row by row", Value: 2, Kind: chart.Other}, {Label: "River, tuned", Value: 1, Kind: chart.Other},
+	}, drawn.Bars)
+	assert.Contains(t, drawn.Note, "medians of 1")
+}
+
+// Profiles and charts that were asked for are written, and a file that cannot be is told before anything is measured.
 func TestProfiles(t *testing.T) {
 	t.Setenv(testservers.PostgresVariable, testenv.Postgres(t))
 	t.Setenv(testservers.RedisVariable, testenv.Redis(t))
 	cpu, memory := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "memory")
+	drawn := filepath.Join(t.TempDir(), "drain.png")
 	var stdout, stderr bytes.Buffer
 	args := []string{"drain", "--rows=100", "--only=unordered", "--runs=1"}
-	require.Equal(t, exitDone, run(append(args, "--cpuprofile="+cpu, "--memprofile="+memory), &stdout, &stderr), stderr.String())
+	require.Equal(t, exitDone, run(append(args, "--cpuprofile="+cpu, "--memprofile="+memory, "--chart="+drawn), &stdout, &stderr), stderr.String())
 	for _, path := range []string{cpu, memory} {
 		content, err := os.ReadFile(path)
 		require.NoError(t, err)
 		assert.Equal(t, []byte{0x1f, 0x8b}, content[:2], "profiles are compressed by gzip")
 	}
+	require.FileExists(t, drawn)
 	assert.Equal(t, exitFailed, run(append(args, "--cpuprofile="+filepath.Join(cpu, "file")), &stdout, &stderr))
 	assert.Contains(t, stderr.String(), "bench: open "+cpu)
 }
@@ -157,6 +194,9 @@ func TestUsage(t *testing.T) {
 		"idle":             {"idle", "--seconds=1"},
 		"memory":           {"memory", "--produce=100", "--deliver=100"},
 		"commit":           {"commit", "--rounds=0"},
+		"chart of drain":   {"drain", "--chart=drain.pdf"},
+		"latency":          {"latency", "--rate=0"},
+		"case of latency":  {"latency", "--only=by magic"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -76,15 +76,15 @@ func (s *Streams) Version(ctx context.Context) (string, error) {
 // readPage is how many entries are read at once.
 const readPage = 2000
 
-// Each calls f with the field id of each entry of a stream, in order, until f fails.
-func (s *Streams) Each(ctx context.Context, name string, f func(messageID string) error) error {
+// Each calls f with one field of each entry of a stream, in order, until f fails.
+func (s *Streams) Each(ctx context.Context, name, field string, f func(messageID string) error) error {
 	for from := "-"; ; {
 		entries, err := s.Client.XRangeN(ctx, name, from, "+", readPage).Result()
 		if err != nil || len(entries) == 0 {
 			return err
 		}
 		for _, entry := range entries {
-			id, _ := entry.Values["id"].(string)
+			id, _ := entry.Values[field].(string)
 			if err := f(id); err != nil {
 				return err
 			}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
 )
 
@@ -19,6 +21,8 @@ import (
 type Backlog struct {
 	// Rows to drain in each run; RowByRow of them where it goes row by row.
 	Rows, RowByRow int64
+	// Peers is how many of them other projects drain that are tuned, PeersAsIs how many they drain as they are by default.
+	Peers, PeersAsIs int64
 	// Parts into which they are cut: between two the other cases have their turn, so that what else the machine does hits all alike.
 	Parts int64
 	// Payload of each row, in bytes.
@@ -34,12 +38,12 @@ type Backlog struct {
 
 // DefaultBacklog are the sizes of a full run.
 func DefaultBacklog() Backlog {
-	return Backlog{Rows: 200_000, RowByRow: 2000, Parts: 4, Payload: 500, Batch: 500, Keys: []int64{1, 1000, 100_000}, HotKeys: 100_000}
+	return Backlog{Rows: 200_000, RowByRow: 2000, Peers: 80_000, PeersAsIs: 8000, Parts: 4, Payload: 500, Batch: 500, Keys: []int64{1, 1000, 100_000}, HotKeys: 100_000}
 }
 
 // ShortBacklog are sizes that only show whether the harness works.
 func ShortBacklog() Backlog {
-	return Backlog{Rows: 1000, RowByRow: 20, Parts: 2, Payload: 100, Batch: 50, Keys: []int64{1, 100}, HotKeys: 100}
+	return Backlog{Rows: 1000, RowByRow: 20, Peers: 600, PeersAsIs: 200, Parts: 2, Payload: 100, Batch: 50, Keys: []int64{1, 100}, HotKeys: 100}
 }
 
 const (
@@ -53,9 +57,11 @@ func (Backlog) UsesRedis() {}
 
 // Check implements Scenario.
 func (b Backlog) Check(int) error {
-	if b.Parts < 1 || b.Rows < b.Parts || b.RowByRow < b.Parts || b.Batch < 1 || len(b.Keys) == 0 || slices.Min(b.Keys) < 1 || b.HotKeys < 1 || b.Payload < 0 {
-		return fmt.Errorf("%d rows, %d row by row, %d parts, batch %d, keys %v and %d: use at least 1 of each, a row for each part, and a payload of at least 0 bytes",
-			b.Rows, b.RowByRow, b.Parts, b.Batch, b.Keys, b.HotKeys)
+	if b.Parts < 1 || min(b.Rows, b.RowByRow, b.Peers, b.PeersAsIs) < b.Parts || b.Batch < 1 || b.Payload < 0 ||
+		len(b.Keys) == 0 || slices.Min(b.Keys) < 1 || b.HotKeys < 1 {
+		return fmt.Errorf("%d rows, %d row by row, %d and %d of others, %d parts, batch %d, keys %v and %d: "+
+			"use at least 1 of each, a row for each part, and a payload of at least 0 bytes",
+			b.Rows, b.RowByRow, b.Peers, b.PeersAsIs, b.Parts, b.Batch, b.Keys, b.HotKeys)
 	}
 	if len(b.sides()) == 0 {
 		return fmt.Errorf("no case is called like %s", strings.Join(b.Only, " or "))
@@ -72,6 +78,9 @@ const (
 	manyKeys             // ordered
 	unordered
 	rowByRow
+	riverTuned     // other projects
+	watermillTuned //
+	asDelivered    // shown, and compared with no target
 )
 
 // contest is one case: how rows are made, and who drains them.
@@ -84,6 +93,7 @@ type contest struct {
 	ordered bool
 	minimal bool // the rows stand in the minimal table
 	drain   func(ctx context.Context, s *stage) error
+	peer    peer       // nil for what drains the outbox table
 	results []measured // by run
 }
 
@@ -132,6 +142,7 @@ func (b Backlog) sides() []*contest {
 		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows / b.Parts, keys: b.HotKeys, hot: hotShare, ordered: true, drain: byFanout(false)},
 		&contest{name: "fanout, unordered", kind: unordered, rows: b.Rows / b.Parts, keys: someKeys, drain: byFanout(true)},
 		&contest{name: "row by row", kind: rowByRow, rows: b.RowByRow / b.Parts, keys: someKeys, drain: oneByOne})
+	all = append(all, b.peers()...)
 	return slices.DeleteFunc(all, func(c *contest) bool {
 		return len(b.Only) > 0 && !slices.ContainsFunc(b.Only, func(part string) bool { return strings.Contains(c.name, part) })
 	})
@@ -153,7 +164,11 @@ func (b Backlog) Run(ctx context.Context, o *Options) error {
 			for part := range b.Parts {
 				for _, i := range random.Perm(len(sides)) {
 					s := &stage{Backlog: b, options: o, database: database, streams: streams, contest: sides[i]}
-					m, err := s.measure(ctx, fmt.Sprintf("outbox_%d_%d_%d", run, part, i))
+					measure := s.measure
+					if s.peer != nil {
+						measure = s.measurePeer
+					}
+					m, err := measure(ctx, fmt.Sprintf("outbox_%d_%d_%d", run, part, i))
 					if err != nil {
 						return fmt.Errorf("%s: %w", sides[i].name, err)
 					}
@@ -163,6 +178,7 @@ func (b Backlog) Run(ctx context.Context, o *Options) error {
 			o.logf("drain: run %d of %d: done", run+1, o.Runs)
 		}
 		b.report(o, sides)
+		b.reportPeers(o, sides)
 		return nil
 	})
 }
@@ -185,7 +201,9 @@ type stage struct {
 	streams  *bed.Streams
 	table    *bed.Table
 	stream   string
-	trips    int64 // to the database and back
+	trips    int64         // to the database and back
+	pool     *pgxpool.Pool // of a peer, to its schema
+	stop     func() error  // ends what a peer has begun; may be nil
 }
 
 // measure fills a table, drains it, looks whether all has arrived, and removes the table and the stream.

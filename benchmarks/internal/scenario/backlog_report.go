@@ -19,7 +19,9 @@ func (b Backlog) report(o *Options, sides []*contest) {
 				s.Add(c.name, "CPU of the process", "µs/msg", float64(m.cpu.Microseconds())/rows)
 			}
 			s.Add(c.name, "log", "B/msg", float64(m.wal)/rows)
-			s.Add(c.name, "round trips", "/1000 msgs", 1000*float64(m.trips)/rows)
+			if m.trips > 0 { // they are counted
+				s.Add(c.name, "round trips", "/1000 msgs", 1000*float64(m.trips)/rows)
+			}
 		}
 	}
 	best, slow := fastest(sides, limit), fastest(sides, rowByRow)
