@@ -53,10 +53,8 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), sqliteCommand(s), allCommand(s))
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), allCommand(s))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)), latencyCommand(s), sqliteCommand(s), allCommand(s))
 	root.AddCommand(growthCommands(s)...)
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)), latencyCommand(s), allCommand(s))
 	return root
 }
 
@@ -170,19 +168,11 @@ func allCommand(s *settings) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s.targets = true
 		if s.short {
-			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog(),
-				scenario.ShortSQLite())
-		}
-		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
-			scenario.DefaultBacklog(), scenario.DefaultSQLite())
-			return s.measure(cmd, append(shortGrowth(), scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog())...)
+			return s.measure(cmd, append(shortGrowth(), scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog(),
+				scenario.ShortLatency(), scenario.ShortSQLite())...)
 		}
 		return s.measure(cmd, append(defaultGrowth(), scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
-			scenario.DefaultBacklog())...)
-				scenario.ShortLatency())
-		}
-		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
-			scenario.DefaultBacklog(), scenario.DefaultLatency())
+			scenario.DefaultBacklog(), scenario.DefaultLatency(), scenario.DefaultSQLite())...)
 	}
 	return cmd
 }

@@ -138,10 +138,10 @@ func targetsCommand(s *settings) *cobra.Command {
 		s.targets = true
 		if s.short {
 			return s.measure(cmd, scenario.ShortBacklog(), scenario.ShortCommit(), scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortHung(),
-				scenario.ShortPurge(), scenario.ShortRest())
+				scenario.ShortPurge(), scenario.ShortRest(), scenario.ShortLatency())
 		}
 		return s.measure(cmd, scenario.DefaultBacklog(), scenario.DefaultCommit(), scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultHung(),
-			scenario.DefaultPurge(), scenario.DefaultRest())
+			scenario.DefaultPurge(), scenario.DefaultRest(), scenario.DefaultLatency())
 	}
 	return cmd
 }

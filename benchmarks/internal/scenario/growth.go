@@ -168,7 +168,7 @@ func inStream(ctx context.Context, streams *bed.Streams, stream string, table *b
 	a := arrivals{
 		stage: &stage{contest: &contest{ordered: true}}, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: map[string]int64{},
 	}
-	if err := streams.Each(ctx, stream, a.add); err != nil {
+	if err := streams.Each(ctx, stream, "id", a.add); err != nil {
 		return fmt.Errorf("broker %s: %w", broker, err)
 	}
 	if len(a.seen) != len(keys) {

@@ -67,7 +67,7 @@ func (s *liteStage) check(ctx context.Context) error {
 	}
 	a := arrivals{stage: &stage{contest: &contest{ordered: s.ordered}}, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: map[string]int64{}}
 	if s.redis {
-		err = s.streams.Each(ctx, s.stream, a.add)
+		err = s.streams.Each(ctx, s.stream, "id", a.add)
 	}
 	for _, id := range s.arrived {
 		if err == nil {
