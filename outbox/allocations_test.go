@@ -96,6 +96,7 @@ func (s *sameBatch) Exchange(_ context.Context, settlement *outbox.Settlement, c
 func (s *sameBatch) Renew(context.Context, outbox.Lease) (int, error) {
 	return len(s.batch.Messages), nil
 }
+
 func (s *sameBatch) Ready(context.Context, string) (outbox.Readiness, error) {
 	return outbox.Readiness{}, nil
 }
