@@ -48,7 +48,7 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), allCommand(s))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), workersCommand(s), allCommand(s))
 	return root
 }
 
@@ -155,14 +155,36 @@ func drainCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+func workersCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultWorkers()
+	cmd := &cobra.Command{Use: "workers", Short: "What more workers bring and cost, with servers at hand and far away", Args: noArgs}
+	flags := cmd.Flags()
+	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain in each case")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
+	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
+	flags.IntSliceVar(&sizes.Counts, "workers", sizes.Counts, "numbers of workers")
+	flags.DurationSliceVar(&sizes.Redis, "redis", sizes.Redis, "round trips to Redis, beside what they take anyway")
+	flags.DurationSliceVar(&sizes.Postgres, "postgres", sizes.Postgres, "round trips to PostgreSQL, beside what they take anyway")
+	flags.StringArrayVar(&sizes.Only, "only", nil, "measure only the cases in whose names this `text` occurs; may be given more than once")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.short {
+			sizes = scenario.ShortWorkers()
+		}
+		return s.measure(cmd, sizes)
+	}
+	return cmd
+}
+
 func allCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "all", Short: "All scenarios, one after the other, in their own sizes", Args: noArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {
-			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog())
+			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog(),
+				scenario.ShortWorkers())
 		}
 		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
-			scenario.DefaultBacklog())
+			scenario.DefaultBacklog(), scenario.DefaultWorkers())
 	}
 	return cmd
 }

@@ -37,13 +37,17 @@ func TestShort(t *testing.T) {
 			"fanout, 1 key: of the limit", "fanout, 100 keys: of the limit", "fanout, 100 keys: times row by row", "fanout, hot key: of the limit",
 			"fanout, unordered: of the limit", "fanout, unordered: log", "fanout, unordered: round trips", "row by row: rate",
 		},
+		"workers": {
+			"at hand, 1 worker: rate", "at hand, 2 workers: of two workers", "at hand, 2 workers: log", "Redis 1ms away, 1 worker: round trips",
+			"Redis 1ms away, 2 workers: rate", "PostgreSQL 1ms away, 1 worker: of two workers", "PostgreSQL 1ms away, 2 workers: rate",
+		},
 		"followers": {
 			"claim before: p50", "claim before: index entries read", "parking: calls of Park", "parking: WAL per row parked",
 			"claim meanwhile: index entries read", "claim afterwards: pages looked at", "coming back: until the last",
 		},
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			if scenario == "drain" {
+			if scenario == "drain" || scenario == "workers" {
 				t.Setenv(testservers.RedisVariable, testenv.Redis(t))
 			}
 			runs := 2
@@ -109,6 +113,8 @@ func TestUsage(t *testing.T) {
 		"drain":            {"drain", "--batch=0"},
 		"parts of drain":   {"drain", "--rows=3"},
 		"case of drain":    {"drain", "--only=by magic"},
+		"workers":          {"workers", "--workers=0"},
+		"distance":         {"workers", "--redis=-1ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
