@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/scenario"
@@ -134,6 +135,13 @@ func hungCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+// backlogFlags are those of scenarios that drain backlogs.
+func backlogFlags(flags *pflag.FlagSet, payload, batch *int, only *[]string) {
+	flags.IntVar(payload, "payload", *payload, "bytes of payload")
+	flags.IntVar(batch, "batch", *batch, "rows of a claim")
+	flags.StringArrayVar(only, "only", nil, "measure only the cases in whose names this `text` occurs; may be given more than once")
+}
+
 func drainCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultBacklog()
 	cmd := &cobra.Command{Use: "drain", Short: "A backlog from PostgreSQL to Redis Streams, beside loops written by hand", Args: noArgs}
@@ -141,11 +149,9 @@ func drainCommand(s *settings) *cobra.Command {
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain")
 	flags.Int64Var(&sizes.Parts, "parts", sizes.Parts, "cut the messages of a run into so many backlogs, between which the cases take turns")
 	flags.Int64Var(&sizes.RowByRow, "row-by-row", sizes.RowByRow, "messages to drain row by row")
-	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
-	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
+	backlogFlags(flags, &sizes.Payload, &sizes.Batch, &sizes.Only)
 	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
 	flags.Int64Var(&sizes.HotKeys, "hot-keys", sizes.HotKeys, "number of ordering keys beside a hot one")
-	flags.StringArrayVar(&sizes.Only, "only", nil, "measure only the cases in whose names this `text` occurs; may be given more than once")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {
 			sizes = scenario.ShortBacklog()
@@ -160,13 +166,11 @@ func workersCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "workers", Short: "What more workers bring and cost, with servers at hand and far away", Args: noArgs}
 	flags := cmd.Flags()
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain in each case")
-	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
-	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
+	backlogFlags(flags, &sizes.Payload, &sizes.Batch, &sizes.Only)
 	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
 	flags.IntSliceVar(&sizes.Counts, "workers", sizes.Counts, "numbers of workers")
 	flags.DurationSliceVar(&sizes.Redis, "redis", sizes.Redis, "round trips to Redis, beside what they take anyway")
 	flags.DurationSliceVar(&sizes.Postgres, "postgres", sizes.Postgres, "round trips to PostgreSQL, beside what they take anyway")
-	flags.StringArrayVar(&sizes.Only, "only", nil, "measure only the cases in whose names this `text` occurs; may be given more than once")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {
 			sizes = scenario.ShortWorkers()

@@ -34,7 +34,7 @@ func FarAway(ctx context.Context, network, address string, roundTrip time.Durati
 	d := &Distance{
 		Addr: listener.Addr().String(), listener: listener, network: network, address: address, oneWay: roundTrip / 2, open: map[net.Conn]bool{},
 	}
-	d.all.Go(d.accept)
+	d.all.Go(func() { d.accept(ctx) })
 	return d, nil
 }
 
@@ -51,13 +51,13 @@ func (d *Distance) Close() error {
 	return err
 }
 
-func (d *Distance) accept() {
+func (d *Distance) accept(ctx context.Context) {
 	for {
 		client, err := d.listener.Accept()
 		if err != nil {
 			return
 		}
-		server, err := net.Dial(d.network, d.address)
+		server, err := new(net.Dialer).DialContext(ctx, d.network, d.address)
 		if err != nil {
 			_ = client.Close()
 			continue

@@ -130,15 +130,16 @@ func (b Backlog) sides() []*contest {
 			all = append(all, &contest{name: name, kind: limit, rows: b.Rows / b.Parts, keys: someKeys, minimal: minimal, drain: byHand(workers)})
 		}
 	}
+	inOrder := byFanout(outbox.Policy{BatchSize: b.Batch})
 	for _, keys := range b.Keys {
-		c := &contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, rows: b.Rows / b.Parts, keys: keys, ordered: true, drain: byFanout(outbox.Policy{BatchSize: b.Batch})}
+		c := &contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, rows: b.Rows / b.Parts, keys: keys, ordered: true, drain: inOrder}
 		if keys == 1 {
 			c.name, c.kind = "fanout, 1 key", oneKey
 		}
 		all = append(all, c)
 	}
 	all = append(all,
-		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows / b.Parts, keys: b.HotKeys, hot: hotShare, ordered: true, drain: byFanout(outbox.Policy{BatchSize: b.Batch})},
+		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows / b.Parts, keys: b.HotKeys, hot: hotShare, ordered: true, drain: inOrder},
 		&contest{name: "fanout, unordered", kind: unordered, rows: b.Rows / b.Parts, keys: someKeys, drain: byFanout(outbox.Policy{BatchSize: b.Batch, Unordered: true})},
 		&contest{name: "row by row", kind: rowByRow, rows: b.RowByRow / b.Parts, keys: someKeys, drain: oneByOne})
 	return slices.DeleteFunc(all, func(c *contest) bool {
