@@ -48,7 +48,7 @@ cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packa
 	@echo 'line by line: $(GO) tool cover -html=$(BUILD)/cover.out'
 
 allocations: ## Run the tests that count allocations, of which the race detector makes more
-	@$(GO) test -run=Allocations -count=1 ./gormplugin
+	@$(GO) test -run=Allocations -count=1 ./gormplugin ./brokers/redisstreams ./outbox
 
 bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and without it (a minute)
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \

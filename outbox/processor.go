@@ -28,7 +28,7 @@ type Processor struct {
 	breaker  *breaker
 	streams  destinations
 	throttle *throttle // nil: no limit
-	caution  caution
+	caution  *caution
 	suspects suspects
 	wake     chan struct{}
 	counters counters
@@ -65,6 +65,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	return &Processor{
 		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
 		decide:  Decider{Retry: policy.Retry},
+		caution: newCaution(cfg.Target, policy.Lease),
 		log:     cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
 		lanes:   newLaneBoard(cfg.Store.Lanes()),
 		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),

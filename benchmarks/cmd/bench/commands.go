@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/scenario"
@@ -53,7 +54,7 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)), latencyCommand(s), sqliteCommand(s), allCommand(s))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)), workersCommand(s), latencyCommand(s), sqliteCommand(s), allCommand(s))
 	root.AddCommand(growthCommands(s)...)
 	return root
 }
@@ -140,6 +141,13 @@ func hungCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+// backlogFlags are those of scenarios that drain backlogs.
+func backlogFlags(flags *pflag.FlagSet, payload, batch *int, only *[]string) {
+	flags.IntVar(payload, "payload", *payload, "bytes of payload")
+	flags.IntVar(batch, "batch", *batch, "rows of a claim")
+	flags.StringArrayVar(only, "only", nil, "measure only the cases in whose names this `text` occurs; may be given more than once")
+}
+
 func drainCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultBacklog()
 	cmd := &cobra.Command{Use: "drain", Short: "A backlog from PostgreSQL to Redis Streams, beside loops written by hand", Args: noArgs}
@@ -151,12 +159,31 @@ func drainCommand(s *settings) *cobra.Command {
 	flags.Int64Var(&sizes.PeersAsIs, "peers-default", sizes.PeersAsIs, "messages that other projects drain as they are by default")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
+	backlogFlags(flags, &sizes.Payload, &sizes.Batch, &sizes.Only)
 	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
 	flags.Int64Var(&sizes.HotKeys, "hot-keys", sizes.HotKeys, "number of ordering keys beside a hot one")
-	flags.StringArrayVar(&sizes.Only, "only", nil, "measure only the cases in whose names this `text` occurs; may be given more than once")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {
 			sizes = scenario.ShortBacklog()
+		}
+		return s.measure(cmd, sizes)
+	}
+	return cmd
+}
+
+func workersCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultWorkers()
+	cmd := &cobra.Command{Use: "workers", Short: "What more workers bring and cost, with servers at hand and far away", Args: noArgs}
+	flags := cmd.Flags()
+	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain in each case")
+	backlogFlags(flags, &sizes.Payload, &sizes.Batch, &sizes.Only)
+	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
+	flags.IntSliceVar(&sizes.Counts, "workers", sizes.Counts, "numbers of workers")
+	flags.DurationSliceVar(&sizes.Redis, "redis", sizes.Redis, "round trips to Redis, beside what they take anyway")
+	flags.DurationSliceVar(&sizes.Postgres, "postgres", sizes.Postgres, "round trips to PostgreSQL, beside what they take anyway")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.short {
+			sizes = scenario.ShortWorkers()
 		}
 		return s.measure(cmd, sizes)
 	}
@@ -169,10 +196,10 @@ func allCommand(s *settings) *cobra.Command {
 		s.targets = true
 		if s.short {
 			return s.measure(cmd, append(shortGrowth(), scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog(),
-				scenario.ShortLatency(), scenario.ShortSQLite())...)
+				scenario.ShortWorkers(), scenario.ShortLatency(), scenario.ShortSQLite())...)
 		}
 		return s.measure(cmd, append(defaultGrowth(), scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
-			scenario.DefaultBacklog(), scenario.DefaultLatency(), scenario.DefaultSQLite())...)
+			scenario.DefaultBacklog(), scenario.DefaultWorkers(), scenario.DefaultLatency(), scenario.DefaultSQLite())...)
 	}
 	return cmd
 }

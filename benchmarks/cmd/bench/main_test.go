@@ -52,6 +52,10 @@ func TestShort(t *testing.T) {
 			"fanout, same process: p50", "fanout, same process: p99 against by hand", "fanout, another process, polling: p50",
 			"by hand, LISTEN and claim, another process: p99", "river, tuned: p50", "river, default: p99", "watermill, tuned: p50", "watermill, default: p99",
 		},
+		"workers": {
+			"at hand, 1 worker: rate", "at hand, 2 workers: of two workers", "at hand, 2 workers: log", "Redis 1ms away, 1 worker: round trips",
+			"Redis 1ms away, 2 workers: rate", "PostgreSQL 1ms away, 1 worker: of two workers", "PostgreSQL 1ms away, 2 workers: rate",
+		},
 		"followers": {
 			"claim before: p50", "claim before: index entries read", "parking: calls of Park", "parking: WAL per row parked",
 			"claim meanwhile: index entries read", "claim afterwards: pages looked at", "coming back: until the last",
@@ -197,6 +201,8 @@ func TestUsage(t *testing.T) {
 		"chart of drain":   {"drain", "--chart=drain.pdf"},
 		"latency":          {"latency", "--rate=0"},
 		"case of latency":  {"latency", "--only=by magic"},
+		"workers":          {"workers", "--workers=0"},
+		"distance":         {"workers", "--redis=-1ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

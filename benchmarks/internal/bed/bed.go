@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type Database struct {
 
 	server, name string
 	stores       []*Table
+	far          []*Distance
 }
 
 // dropTimeout bounds the removal of a database, which waits for the disk.
@@ -65,6 +67,9 @@ func (d *Database) Drop() error {
 	}
 	if d.Admin != nil {
 		d.Admin.Close()
+	}
+	for _, far := range d.far {
+		_ = far.Close() // nothing is behind it any more
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
@@ -112,6 +117,28 @@ type Table struct {
 	pool   *pgxpool.Pool
 	admin  *pgxpool.Pool
 	nextID int64
+}
+
+// TableFarAway is Table with a store for which the server is a round trip of this time away.
+func (d *Database) TableFarAway(ctx context.Context, name string, connections int32, roundTrip time.Duration) (*Table, error) {
+	if roundTrip <= 0 {
+		return d.Table(ctx, name, connections)
+	}
+	config, err := pgxpool.ParseConfig(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	network, address := pgconn.NetworkAddress(config.ConnConfig.Host, config.ConnConfig.Port)
+	far, err := FarAway(ctx, network, address, roundTrip)
+	if err != nil {
+		return nil, err
+	}
+	d.far = append(d.far, far)
+	return d.Table(ctx, name, connections, func(config *pgxpool.Config) {
+		config.ConnConfig.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", far.Addr)
+		}
+	})
 }
 
 // Table migrates an outbox table and opens its store, with at most the given number of connections. Options change how the store's

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // Backlog asks how fast a backlog gets from PostgreSQL to Redis Streams, beside loops written by hand: some that are as good as can
@@ -92,15 +94,20 @@ type contest struct {
 	hot     int
 	ordered bool
 	minimal bool // the rows stand in the minimal table
-	drain   func(ctx context.Context, s *stage) error
-	peer    peer       // nil for what drains the outbox table
-	results []measured // by run
+	// connections of the store at most; postgresAway and redisAway are how far away the servers are, by the time of a round trip.
+	connections             int32
+	postgresAway, redisAway time.Duration
+	drain                   func(ctx context.Context, s *stage) error
+	peer                    peer       // nil for what drains the outbox table
+	results                 []measured // by run
 }
 
 // measured is what one run has found about a case, in all its parts.
 type measured struct {
 	rows      int64
 	took, cpu time.Duration
+	database  time.Duration // processor time of its processes, in steps of 10 ms
+	observed  bool          // whether that is known
 	wal       int64
 	trips     int64
 }
@@ -112,6 +119,8 @@ func (m *measured) add(other measured) {
 	m.rows += other.rows
 	m.took += other.took
 	m.cpu += other.cpu
+	m.database += other.database
+	m.observed = other.observed
 	m.wal += other.wal
 	m.trips += other.trips
 }
@@ -131,16 +140,17 @@ func (b Backlog) sides() []*contest {
 			all = append(all, &contest{name: name, kind: limit, rows: b.Rows / b.Parts, keys: someKeys, minimal: minimal, drain: byHand(workers)})
 		}
 	}
+	inOrder := byFanout(outbox.Policy{BatchSize: b.Batch})
 	for _, keys := range b.Keys {
-		c := &contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, rows: b.Rows / b.Parts, keys: keys, ordered: true, drain: byFanout(false)}
+		c := &contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, rows: b.Rows / b.Parts, keys: keys, ordered: true, drain: inOrder}
 		if keys == 1 {
 			c.name, c.kind = "fanout, 1 key", oneKey
 		}
 		all = append(all, c)
 	}
 	all = append(all,
-		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows / b.Parts, keys: b.HotKeys, hot: hotShare, ordered: true, drain: byFanout(false)},
-		&contest{name: "fanout, unordered", kind: unordered, rows: b.Rows / b.Parts, keys: someKeys, drain: byFanout(true)},
+		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows / b.Parts, keys: b.HotKeys, hot: hotShare, ordered: true, drain: inOrder},
+		&contest{name: "fanout, unordered", kind: unordered, rows: b.Rows / b.Parts, keys: someKeys, drain: byFanout(outbox.Policy{BatchSize: b.Batch, Unordered: true})},
 		&contest{name: "row by row", kind: rowByRow, rows: b.RowByRow / b.Parts, keys: someKeys, drain: oneByOne})
 	all = append(all, b.peers()...)
 	return slices.DeleteFunc(all, func(c *contest) bool {
@@ -163,7 +173,7 @@ func (b Backlog) Run(ctx context.Context, o *Options) error {
 		for run := range o.Runs {
 			for part := range b.Parts {
 				for _, i := range random.Perm(len(sides)) {
-					s := &stage{Backlog: b, options: o, database: database, streams: streams, contest: sides[i]}
+					s := &stage{Backlog: b, options: o, database: database, streams: streams, contest: sides[i], redis: o.Redis}
 					measure := s.measure
 					if s.peer != nil {
 						measure = s.measurePeer
@@ -201,6 +211,7 @@ type stage struct {
 	streams  *bed.Streams
 	table    *bed.Table
 	stream   string
+	redis    string        // how the broker reaches it
 	trips    int64         // to the database and back
 	pool     *pgxpool.Pool // of a peer, to its schema
 	stop     func() error  // ends what a peer has begun; may be nil
@@ -208,8 +219,7 @@ type stage struct {
 
 // measure fills a table, drains it, looks whether all has arrived, and removes the table and the stream.
 func (s *stage) measure(ctx context.Context, name string) (m measured, err error) {
-	const connections = 4
-	if s.table, err = s.database.Table(ctx, name, connections); err != nil {
+	if s.table, err = s.database.TableFarAway(ctx, name, cmp.Or(s.connections, 4), s.postgresAway); err != nil {
 		return m, err
 	}
 	s.stream = s.streams.New(name)
@@ -219,7 +229,7 @@ func (s *stage) measure(ctx context.Context, name string) (m measured, err error
 	if m, err = s.timed(ctx); err != nil {
 		return m, err
 	}
-	s.options.logf("drain: %s: %.0f msgs/s", s.name, m.rate())
+	s.options.logf("%s: %.0f msgs/s", s.name, m.rate())
 	if err := s.check(ctx); err != nil {
 		return m, err
 	}
@@ -241,6 +251,10 @@ func (s *stage) timed(ctx context.Context) (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
+	databaseBefore, _, err := s.database.ServerCPU(ctx)
+	if err != nil {
+		return m, err
+	}
 	cpuBefore, _ := bed.CPU()
 	began := time.Now()
 	label := strings.ReplaceAll(s.name, ",", "") // which pprof takes for "or"
@@ -250,8 +264,15 @@ func (s *stage) timed(ctx context.Context) (m measured, err error) {
 	}
 	took := time.Since(began)
 	cpuAfter, _ := bed.CPU()
+	databaseAfter, observed, err := s.database.ServerCPU(ctx)
+	if err != nil {
+		return m, err
+	}
 	walAfter, err := s.database.WAL(ctx)
-	return measured{rows: s.rows, took: took, cpu: cpuAfter - cpuBefore, wal: walAfter - walBefore, trips: s.trips}, err
+	return measured{
+		rows: s.rows, took: took, cpu: cpuAfter - cpuBefore, database: databaseAfter - databaseBefore, observed: observed,
+		wal: walAfter - walBefore, trips: s.trips,
+	}, err
 }
 
 // fill writes the backlog, shortly after a checkpoint: the first change of a page after one logs the whole page, and one that falls
