@@ -192,13 +192,13 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	}
 	for name, db := range o.handles {
 		plugin, ok := db.Plugins[uow.PluginName].(interface {
-			OnCommit(f func(brokers []string)) (cancel func())
+			OnCommit(f func(arrivals []outbox.Arrival) (served bool)) (cancel func())
 		})
 		if !ok {
 			o.log.Warn("the GORM handle has no outbox plugin: the relay finds its rows by polling alone", "database", name)
 			continue
 		}
-		r.cancels = append(r.cancels, plugin.OnCommit(func(brokers []string) { r.engine.Wake(name, brokers...) }))
+		r.cancels = append(r.cancels, plugin.OnCommit(func(arrivals []outbox.Arrival) bool { return r.engine.Wake(name, arrivals...) }))
 	}
 	return nil
 }

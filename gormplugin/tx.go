@@ -88,9 +88,9 @@ func (t *tx) commit() error {
 	}()
 	flush := t.journal.Collect()
 	err := t.refusal(flush)
-	var brokers []string
+	var arrivals []outbox.Arrival
 	if err == nil {
-		brokers, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush)
+		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush)
 	}
 	left, doubt := t.journal.Left(flush)
 	switch {
@@ -112,8 +112,8 @@ func (t *tx) commit() error {
 	}
 	after := t.journal.Committed(flush)
 	defer runAll(after) // whatever a listener or the log does
-	if len(brokers) > 0 {
-		t.plugin.notify(brokers)
+	if len(arrivals) > 0 {
+		t.plugin.notify(arrivals)
 	}
 	for name, n := range left {
 		t.plugin.left.Add(int64(n))

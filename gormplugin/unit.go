@@ -7,6 +7,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -94,7 +95,11 @@ func Notify(db *gorm.DB, written ...uow.Root) error {
 			recorder.Confirm()
 		}
 	}
-	plugin.notify(append([]string{plugin.routing.InternalBroker}, plugin.externalNames()...))
+	arrivals := []outbox.Arrival{{Broker: plugin.routing.InternalBroker}} // in lanes that nobody has kept in mind
+	for _, broker := range plugin.externalNames() {
+		arrivals = append(arrivals, outbox.Arrival{Broker: broker})
+	}
+	plugin.notify(arrivals)
 	return nil
 }
 

@@ -106,14 +106,28 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// Wake makes the processors of the named brokers look for rows now; without names, all processors of the database.
-// It never blocks.
-func (e *Engine) Wake(database string, brokers ...string) {
+// Wake tells the processors of a database that rows have come for them; without arrivals, all of them look for rows now. It
+// never blocks. served is true when this engine runs and has a processor for each arrival, so that no other process need be told.
+func (e *Engine) Wake(database string, arrivals ...Arrival) (served bool) {
+	met := 0
 	for _, processor := range e.processors {
-		if processor.database == database && (len(brokers) == 0 || slices.Contains(brokers, processor.broker)) {
-			processor.Wake()
+		if processor.database != database {
+			continue
+		}
+		if len(arrivals) == 0 {
+			processor.Wake(UnknownLanes)
+			served = served || processor.running.Load()
+		}
+		for _, arrival := range arrivals {
+			if arrival.Broker == processor.broker {
+				processor.Wake(arrival.Lanes)
+				if processor.running.Load() {
+					met++
+				}
+			}
 		}
 	}
+	return served || len(arrivals) > 0 && met == len(arrivals)
 }
 
 // Stats returns the counters of every processor, sorted by database and broker.
