@@ -17,20 +17,19 @@ import (
 // writes them by and by. Not so with serialize_keys: all keys are locked in one go, for the sake of their order.
 const rowsAtOnce = 1000
 
-// write seals events, routes them and inserts their rows, one per event and broker. Where
-// somebody wants to know, it returns what will be there for each broker.
-func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush) ([]outbox.Arrival, error) {
+// write seals events, routes them and inserts their rows, one per event and broker. Where it is to tell, or a relay in this process
+// wants to know, it returns what will be there for each broker.
+func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush, told bool) ([]outbox.Arrival, error) {
 	if len(flush) == 0 {
 		return nil, nil
 	}
 	var (
 		arrivals []outbox.Arrival
-		told     = len(p.listening()) > 0
 		rows     = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
 		atOnce   = rowsAtOnce
 		insert   = inserter.Insert
 	)
-	if told {
+	if told = told || len(p.listening()) > 0; told {
 		arrivals = make([]outbox.Arrival, 0, 1+len(p.routing.External))
 	}
 	if p.routing.SerializeKeys {
@@ -90,7 +89,7 @@ func (p *Plugin) writeNow(db *gorm.DB, conn outbox.Execer, flush []uow.Flush) er
 	for i := range flush {
 		flush[i].SetUnconfirmed()
 	}
-	_, err = p.write(db.Statement.Context, inserter, conn, flush)
+	_, err = p.write(db.Statement.Context, inserter, conn, flush, false)
 	return err
 }
 

@@ -17,20 +17,25 @@ import (
 type tx struct {
 	gorm.Tx // the transaction that was begun
 
-	ctx      context.Context //nolint:containedctx // database/sql ties a transaction to the context it was begun with
-	plugin   *Plugin
-	inserter *outbox.Inserter
-	parent   gorm.GetDBConnector
-	journal  uow.Journal
-	attempt  *uow.Attempt // nil unless a uow.Do may repeat it
-	ended    atomic.Bool  // by a statement, without our Commit or Rollback
-	over     atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
+	ctx       context.Context //nolint:containedctx // database/sql ties a transaction to the context it was begun with
+	plugin    *Plugin
+	inserter  *outbox.Inserter
+	parent    gorm.GetDBConnector
+	journal   uow.Journal
+	announcer *announcer   // nil: nobody is to be told
+	attempt   *uow.Attempt // nil unless a uow.Do may repeat it
+	ended     atomic.Bool  // by a statement, without our Commit or Rollback
+	over      atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
 }
 
 var _ gorm.Tx = (*tx)(nil)
 
 func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.Inserter, parent gorm.GetDBConnector) *tx {
-	return &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: uow.AttemptOf(ctx)}
+	t := &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: uow.AttemptOf(ctx)}
+	if p, ok := parent.(*pool); ok {
+		t.announcer = p.announcer
+	}
+	return t
 }
 
 // ExecContext watches for savepoints, which GORM and applications set as plain SQL.
@@ -90,7 +95,7 @@ func (t *tx) commit() error {
 	err := t.refusal(flush)
 	var arrivals []outbox.Arrival
 	if err == nil {
-		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush)
+		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush, t.announcer != nil)
 	}
 	left, doubt := t.journal.Left(flush)
 	switch {
@@ -113,7 +118,7 @@ func (t *tx) commit() error {
 	after := t.journal.Committed(flush)
 	defer runAll(after) // whatever a listener or the log does
 	if len(arrivals) > 0 {
-		t.plugin.notify(arrivals)
+		t.plugin.committed(arrivals, t.announcer)
 	}
 	for name, n := range left {
 		t.plugin.left.Add(int64(n))

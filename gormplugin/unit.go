@@ -99,7 +99,11 @@ func Notify(db *gorm.DB, written ...uow.Root) error {
 	for _, broker := range plugin.externalNames() {
 		arrivals = append(arrivals, outbox.Arrival{Broker: broker})
 	}
-	plugin.notify(arrivals)
+	var others *announcer
+	if inserter, err := plugin.inserterFor(db); err == nil {
+		others = plugin.announcerOf(nil, inserter)
+	}
+	plugin.committed(arrivals, others)
 	return nil
 }
 

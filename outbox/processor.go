@@ -36,6 +36,7 @@ type Processor struct {
 	paused   atomic.Bool // as the last look found it
 	running  atomic.Bool
 	process  *solitude // shared by all processors of an engine
+	ears     *ears     // shared by those of a database; nil: it does not listen
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
 }
@@ -140,7 +141,7 @@ func (p *Processor) Stats() Stats {
 		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
 		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.streams.unavailable(),
-		Paused: p.paused.Load(),
+		Paused: p.paused.Load(), Listener: p.ears.state(),
 	}
 }
 
