@@ -70,6 +70,8 @@ func startRelay(t *testing.T, cfg *config.Config, opts ...fanout.Option) (relay 
 }
 
 // A relay of another process is woken by NOTIFY, one of the same process in memory, and then nobody else is told.
+//
+//nolint:tparallel // one relay after the other
 func TestRelaysAreWoken(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

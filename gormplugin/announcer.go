@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,9 +19,9 @@ const (
 	announceGap = 5 * time.Millisecond
 	// announceTime bounds one, the wait for a connection included.
 	announceTime = 2 * time.Second
-	// announceRestMin and announceRestMax bound how long none is tried after one that failed.
-	announceRestMin = time.Second
-	announceRestMax = time.Minute
+	// announceRest and announceLongestRest bound how long none is tried after one that failed.
+	announceRest        = time.Second
+	announceLongestRest = time.Minute
 )
 
 // announcer tells relays in other processes of rows that were committed: after the commit, on another connection of the same pool, and
@@ -95,33 +96,19 @@ func (a *announcer) settle(err error) {
 		}
 		return
 	case !failed:
-		a.rest = announceRestMin
+		a.rest = announceRest
 		if !closed(err) {
 			a.log.Warn("cannot tell relays in other processes of new rows: they find them by polling; trying again", "error", err)
 		}
 	default:
-		a.rest = min(2*a.rest, announceRestMax)
+		a.rest = min(2*a.rest, announceLongestRest)
 	}
 	a.waiting = a.waiting[:0]
 	a.next = time.Now().Add(a.rest)
 }
 
-// closed reports whether the application has closed the pool, as it does when it ends.
-func closed(err error) bool {
-	for ; err != nil; err = unwrap(err) {
-		if err.Error() == "sql: database is closed" { // database/sql does not export it
-			return true
-		}
-	}
-	return false
-}
-
-func unwrap(err error) error {
-	if wrapped, ok := err.(interface{ Unwrap() error }); ok { //nolint:errorlint // one step of the chain
-		return wrapped.Unwrap()
-	}
-	return nil
-}
+// closed reports whether the application has closed the pool, as it does when it ends. database/sql does not export that error.
+func closed(err error) bool { return strings.HasSuffix(err.Error(), "sql: database is closed") }
 
 // announcerOf returns the announcer of a pool, or that of the handle the plugin was put on where the pool is one connection: there,
 // an announcement could end up in a transaction. It is nil where nobody is to be told.

@@ -30,7 +30,7 @@ type loudspeaker struct {
 
 func (l *loudspeaker) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	l.mu.Lock()
-	l.said = append(l.said, query+" "+args[0].(string)+" "+args[1].(string)) //nolint:forcetypeassert // two texts
+	l.said = append(l.said, query+" "+args[0].(string)+" "+args[1].(string))
 	l.at = append(l.at, time.Now())
 	takes, err, hangs := l.takes, l.err, l.hangs
 	l.mu.Unlock()
@@ -121,10 +121,10 @@ func TestAnnouncementsThatFail(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		said, _ = l.taken()
-		assert.InDelta(t, time.Hour/announceRestMax, len(said), 10)
+		assert.InDelta(t, time.Hour/announceLongestRest, len(said), 10)
 		assert.Equal(t, 1, strings.Count(log.String(), "cannot tell relays"), "said once")
 		l.set(func(l *loudspeaker) { l.hangs = false })
-		time.Sleep(announceRestMax)
+		time.Sleep(announceLongestRest)
 		a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "are told of new rows again"))

@@ -21,9 +21,9 @@ const (
 	probeEvery = 30 * time.Second
 	// probeTime is how long it waits for that.
 	probeTime = 5 * time.Second
-	// earsRetryMin and earsRetryMax bound the time until a connection that was lost is made anew.
-	earsRetryMin = 250 * time.Millisecond
-	earsRetryMax = 30 * time.Second
+	// earsRetry and earsLongestRetry bound the time until a connection that was lost is made anew.
+	earsRetry        = 250 * time.Millisecond
+	earsLongestRetry = 30 * time.Second
 	// earsRetryDeaf is how long a listener rests that has connected and hears nothing: that is how the way to the database is
 	// built, and will stay so for a while.
 	earsRetryDeaf = 5 * time.Minute
@@ -41,7 +41,7 @@ type ears struct {
 	log      *slog.Logger
 	hearing  atomic.Bool
 	asked    atomic.Pointer[string] // the probe that is to be heard
-	told     bool // the log says that something is wrong
+	told     bool                   // the log says that something is wrong
 }
 
 func (e *ears) state() ListenerState {
@@ -57,7 +57,7 @@ func (e *ears) state() ListenerState {
 
 // run listens until ctx ends, again and again.
 func (e *ears) run(ctx context.Context) {
-	delay := earsRetryMin
+	delay := earsRetry
 	for ctx.Err() == nil {
 		err := e.listen(ctx)
 		heard := e.hearing.Swap(false)
@@ -70,12 +70,12 @@ func (e *ears) run(ctx context.Context) {
 		}
 		switch {
 		case heard:
-			delay = earsRetryMin // it worked until now
+			delay = earsRetry // it worked until now
 		case errors.Is(err, errDeaf):
 			delay = earsRetryDeaf
 		}
 		sleep(ctx, delay/2+time.Duration(rand.Float64()*float64(delay/2))) // not all relays at once
-		delay = min(2*delay, earsRetryMax)
+		delay = min(2*delay, earsLongestRetry)
 	}
 }
 

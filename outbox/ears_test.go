@@ -134,22 +134,22 @@ func TestEarsLoseTheConnection(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 1, log.count("does not hear"), "an outage does not fill the log")
 		assert.Equal(t, 1, log.count("connection reset"))
-		assert.Greater(t, s.calls, int(time.Hour/earsRetryMax))
-		assert.Less(t, s.calls, 3*int(time.Hour/earsRetryMax))
+		assert.Greater(t, s.calls, int(time.Hour/earsLongestRetry))
+		assert.Less(t, s.calls, 3*int(time.Hour/earsLongestRetry))
 		s.set(func(s *switchboard) { s.refuse, s.hangs = nil, true })
 		time.Sleep(time.Minute)
 		s.set(func(s *switchboard) { s.hangs = false })
-		time.Sleep(earsRetryMax + connectTime)
+		time.Sleep(earsLongestRetry + connectTime)
 		assert.Equal(t, [][]Arrival{nil}, woken())
 		assert.Equal(t, Listening, e.state())
 		assert.Equal(t, 1, log.count("hears again"))
 
 		calls, cut := s.calls, time.Now() // one that has worked is back soon
 		s.cut <- struct{}{}
-		time.Sleep(earsRetryMin)
+		time.Sleep(earsRetry)
 		assert.Equal(t, [][]Arrival{nil}, woken())
 		assert.Equal(t, calls+1, s.calls)
-		assert.LessOrEqual(t, s.attempts[calls].Sub(cut), earsRetryMin)
+		assert.LessOrEqual(t, s.attempts[calls].Sub(cut), earsRetry)
 		assert.Equal(t, 2, log.count("does not hear"))
 	})
 }
@@ -174,7 +174,7 @@ func TestEarsAreDeaf(t *testing.T) {
 		assert.Equal(t, 1, log.count("hears again"))
 
 		s.set(func(s *switchboard) { s.silent = true }) // from some moment on
-		time.Sleep(probeEvery + 2*probeTime + earsRetryMin)
+		time.Sleep(probeEvery + 2*probeTime + earsRetry)
 		synctest.Wait()
 		assert.Equal(t, Deaf, e.state())
 		assert.Equal(t, 2, log.count("pooler in transaction mode"))

@@ -17,11 +17,11 @@ type Listener interface {
 type ListenerState string
 
 const (
-	// ListenerOff: it does not try to; polling finds their rows.
+	// ListenerOff means that it does not try to; polling finds their rows.
 	ListenerOff ListenerState = "off"
-	// Listening: it has heard what it said to itself.
+	// Listening means that it has heard what it said to itself.
 	Listening ListenerState = "listening"
-	// Deaf: it tries to, and does not: the connection is lost, or a pooler hands its announcements to somebody else. Polling finds
+	// Deaf means that it tries to, and does not: the connection is lost, or a pooler hands its announcements to somebody else. Polling finds
 	// the rows meanwhile.
 	Deaf ListenerState = "deaf"
 )

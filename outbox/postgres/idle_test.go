@@ -42,6 +42,7 @@ func (i *idler) Ready(context.Context, string) (outbox.Readiness, error) {
 	i.ask("ready")
 	return outbox.Readiness{}, nil
 }
+
 func (i *idler) Park(context.Context, *outbox.Claim) (int, error)      { i.ask("park"); return 0, nil }
 func (i *idler) Lanes() int                                            { return outbox.Lanes }
 func (i *idler) Close() error                                          { return nil }
@@ -54,10 +55,12 @@ func (i *idler) FinishedBrokers(context.Context) ([]string, error) {
 	i.ask("finished")
 	return []string{"b"}, nil
 }
+
 func (i *idler) Purge(context.Context, outbox.PurgeRequest) (int, error) {
 	i.ask("purge")
 	return 0, nil
 }
+
 func (i *idler) Exclusive(ctx context.Context, _ string, f func(context.Context) error) (bool, error) {
 	i.ask("exclusive")
 	return true, f(ctx)

@@ -72,9 +72,9 @@ func (r *relay) await(condition func() bool, what string) {
 	require.Eventually(r.t, condition, 20*time.Second, time.Millisecond, what)
 }
 
-func (r *relay) awaitState(state outbox.ListenerState) {
+func (r *relay) awaitListening() {
 	r.t.Helper()
-	r.await(func() bool { return r.state() == state }, string(state))
+	r.await(func() bool { return r.state() == outbox.Listening }, "listening")
 }
 
 func (r *relay) published() int64 { return r.engine.Stats()[0].Published }
@@ -102,8 +102,8 @@ func TestListen(t *testing.T) {
 	t.Parallel()
 	dsn, db, inserter := listening(t)
 	one, two := startRelay(t, openStore(t, dsn, "")), startRelay(t, openStore(t, dsn, ""))
-	one.awaitState(outbox.Listening)
-	two.awaitState(outbox.Listening)
+	one.awaitListening()
+	two.awaitListening()
 	for n := range int64(20) {
 		commit(t, db, inserter)
 		one.await(func() bool { return one.published()+two.published() == n+1 }, "delivered")
@@ -121,7 +121,7 @@ func TestFault23ListenConnectionLost(t *testing.T) {
 	t.Parallel()
 	dsn, db, inserter := listening(t)
 	r := startRelay(t, openStore(t, dsn, ""))
-	r.awaitState(outbox.Listening)
+	r.awaitListening()
 	kill := func() {
 		var killed int
 		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -132,7 +132,7 @@ func TestFault23ListenConnectionLost(t *testing.T) {
 		kill()
 		commit(t, db, inserter) // announced to nobody, or to the new connection
 		r.await(func() bool { return r.published() == n+1 }, "found by the look of the new connection")
-		r.awaitState(outbox.Listening)
+		r.awaitListening()
 	}
 	assert.Contains(t, r.log.String(), "does not hear")
 	assert.Contains(t, r.log.String(), "hears again")
