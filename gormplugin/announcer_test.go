@@ -65,7 +65,7 @@ func announcing(t *testing.T) (*announcer, *loudspeaker, *strings.Builder) {
 	return &announcer{db: l, inserter: inserter, log: slog.New(slog.NewTextHandler(log, nil))}, l, log
 }
 
-const announcement = "SELECT pg_notify($1, $2) fanout:app.outbox 1 "
+const announcement = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2) fanout:app.outbox 1 "
 
 // The first is told at once, and what comes within the next milliseconds in one.
 func TestAnnouncementsAreCoalesced(t *testing.T) {

@@ -34,6 +34,8 @@ func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.
 	t := &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: uow.AttemptOf(ctx)}
 	if p, ok := parent.(*pool); ok {
 		t.announcer = p.announcer
+	} else {
+		t.announcer = plugin.announcerOf(nil, inserter)
 	}
 	return t
 }

@@ -92,13 +92,17 @@ func probeOf(text string) (nonce string, ok bool) {
 	return strings.CutPrefix(text, announcementVersion+" ?")
 }
 
+// announceSQL is a transaction of its own, which must not make the disk of the writers write one time more: a notification that is lost
+// with the server is of no use anyway.
+const announceSQL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
+
 // Announce tells relays in other processes of arrivals. It is meant for after the commit, on a connection of its own: within a
 // transaction, NOTIFY makes all transactions that use it commit one after the other. PostgreSQL only.
 func (i *Inserter) Announce(ctx context.Context, db Execer, arrivals []Arrival) error {
 	if i.dialect != Postgres {
 		return errors.New("outbox: only PostgreSQL announces rows to other processes")
 	}
-	if _, err := db.ExecContext(ctx, "SELECT pg_notify($1, $2)", Channel(i.table), Announcement(arrivals)); err != nil {
+	if _, err := db.ExecContext(ctx, announceSQL, Channel(i.table), Announcement(arrivals)); err != nil {
 		return fmt.Errorf("outbox: announce rows in %s: %w", i.table, err)
 	}
 	return nil

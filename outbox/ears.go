@@ -41,8 +41,17 @@ type ears struct {
 	log      *slog.Logger
 	hearing  atomic.Bool
 	asked    atomic.Pointer[string] // the probe that is to be heard
-	told     bool                   // the log says that something is wrong
+	told     trouble                // what the log says is wrong
 }
+
+// trouble is what an operator was told; only what is worse is told next.
+type trouble int
+
+const (
+	noTrouble trouble = iota
+	lost              // it comes and goes
+	deaf              // it stays so until somebody does something
+)
 
 func (e *ears) state() ListenerState {
 	switch {
@@ -64,14 +73,18 @@ func (e *ears) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if !e.told {
-			e.told = true
+		kind := lost
+		if errors.Is(err, errDeaf) {
+			kind = deaf
+		}
+		if kind > e.told {
+			e.told = kind
 			e.log.WarnContext(ctx, "this relay does not hear of rows that other processes commit: it finds them by polling; trying again", "error", err)
 		}
 		switch {
 		case heard:
 			delay = earsRetry // it worked until now
-		case errors.Is(err, errDeaf):
+		case kind == deaf:
 			delay = earsRetryDeaf
 		}
 		sleep(ctx, delay/2+time.Duration(rand.Float64()*float64(delay/2))) // not all relays at once
@@ -139,14 +152,17 @@ func (e *ears) probe(ctx context.Context, echoes <-chan struct{}, ended <-chan e
 	select {
 	case <-echoes:
 		e.hearing.Store(true)
-		if e.told {
-			e.told = false
+		if e.told != noTrouble {
+			e.told = noTrouble
 			e.log.InfoContext(ctx, "this relay hears again of rows that other processes commit")
 		}
 		return nil
 	case err := <-ended:
 		return err
 	case <-timer.C:
+		if e.hearing.Load() {
+			return errors.New("notifications have ceased to arrive: connecting anew")
+		}
 		return errDeaf
 	}
 }

@@ -177,7 +177,10 @@ func TestEarsAreDeaf(t *testing.T) {
 		time.Sleep(probeEvery + 2*probeTime + earsRetry)
 		synctest.Wait()
 		assert.Equal(t, Deaf, e.state())
-		assert.Equal(t, 2, log.count("pooler in transaction mode"))
+		assert.Equal(t, 1, log.count("ceased to arrive"))
+		assert.Equal(t, 2, log.count("pooler in transaction mode"), "once more, since it is news")
+		time.Sleep(time.Hour)
+		assert.Equal(t, 3, log.count("level=WARN"))
 	})
 }
 
