@@ -120,6 +120,8 @@ func TestAnnouncementsThatFail(t *testing.T) {
 			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
 			time.Sleep(time.Second)
 		}
+		synctest.Wait()
+		assert.False(t, a.busy, "nothing waits for better times")
 		said, _ = l.taken()
 		assert.InDelta(t, time.Hour/announceLongestRest, len(said), 10)
 		assert.Equal(t, 1, strings.Count(log.String(), "cannot tell relays"), "said once")

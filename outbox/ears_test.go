@@ -25,6 +25,7 @@ type switchboard struct {
 	cut      chan struct{}
 	heard    func(text string)
 	hangs    bool
+	twice    bool // everything is heard
 	attempts []time.Time
 }
 
@@ -63,6 +64,9 @@ func (s *switchboard) Notify(_ context.Context, text string) error {
 	s.probes++
 	if s.mute == nil && !s.silent {
 		s.heard(text)
+		if s.twice {
+			s.heard(text)
+		}
 	}
 	return s.mute
 }
@@ -114,6 +118,10 @@ func TestEarsHear(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Empty(t, woken(), "a probe wakes nobody")
 		assert.InDelta(t, time.Hour/probeEvery, s.probes, 2)
+		s.set(func(s *switchboard) { s.twice = true })
+		time.Sleep(time.Hour)
+		s.heard("1 default:3")
+		assert.Equal(t, [][]Arrival{{{"default", 3}}}, woken(), "an echo of the echo changes nothing")
 		assert.Equal(t, 1, s.calls)
 		assert.Zero(t, log.count("level"))
 	})
