@@ -80,7 +80,7 @@ func Wrap(db *gorm.DB) (*gorm.DB, error) {
 	return plugin.Wrap(db), nil
 }
 
-// Notify says that a transaction which was begun outside GORM has committed. The relay in this process is woken, and the
+// Notify says that a transaction which was begun outside GORM has committed. The relay in this process is woken, or others are told, and the
 // events that were written in that transaction are taken from the aggregates; those that are not given keep theirs as
 // unconfirmed, which a later write of the same aggregate finds in the outbox and does not repeat. db is any handle with
 // the plugin. Do not call it after a rollback: events would be lost.
