@@ -91,8 +91,8 @@ func (p *Processor) Run(ctx context.Context) error {
 	p.lanes.mark()     // rows may wait from before
 	p.lanes.stop(true) // until the first look: the broker may be paused
 	p.running.Store(true)
-	stopped := context.AfterFunc(ctx, func() { p.running.Store(false) })
-	defer stopped()
+	forget := context.AfterFunc(ctx, func() { p.running.Store(false) })
+	defer func() { forget(); p.running.Store(false) }() // which may be before that function has run
 	group.Go(func() error { p.poll(ctx); return nil })
 	for n := range min(p.policy.Workers, p.store.Lanes()) {
 		w := &worker{
