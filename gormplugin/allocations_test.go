@@ -7,7 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
 )
 
 // A whole transaction, with a database that costs nothing. What GORM and database/sql allocate is theirs: the numbers are
@@ -29,10 +32,18 @@ func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests wo
 			measured[kind.name] = min(measured[kind.name], int(testing.AllocsPerRun(200, run)))
 		}
 	}
+	cancel := c.plugin.Plugins[uow.PluginName].(*gormplugin.Plugin).OnCommit(func([]outbox.Arrival) bool { return true })
+	measured["told"] = int(testing.AllocsPerRun(1000, func() {
+		if err := c.event(); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	cancel()
 	t.Log(measured)
 	require.Equal(t, 1, measured["other-model"]-measured["plain"], "a model that is no aggregate")
 	require.Equal(t, 6, measured["no-event"]-measured["plain"], "an aggregate that has raised nothing")
-	require.Equal(t, 46, measured["event"]-measured["plain"], "one event, two brokers")
+	require.Equal(t, 45, measured["event"]-measured["plain"], "one event, two brokers")
+	require.Equal(t, 1, measured["told"]-measured["event"], "a relay in this process is told for which brokers and lanes")
 	require.Less(t, measured["event"], measured["by-hand"], "one event, two brokers")
 }
 

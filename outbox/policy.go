@@ -28,8 +28,8 @@ type Policy struct {
 	ParkAbandoned bool
 	// Retry after failures that are the message's own.
 	Retry Retry
-	// PollMin and PollMax bound the time between two looks at the table: the shortest follows work, and it doubles while
-	// nothing is found. Defaults 20 ms and 1 s.
+	// PollMin and PollMax bound the time between two looks at the table: the shortest follows rows that a look has found, and it doubles
+	// while none finds any. Defaults 20 ms and 1 s.
 	PollMin, PollMax time.Duration
 	// Breaker stops sending while the broker, or one of its destinations, is unavailable.
 	Breaker Breaker

@@ -54,7 +54,8 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)), workersCommand(s), latencyCommand(s), sqliteCommand(s), allCommand(s))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)))
+	root.AddCommand(workersCommand(s), latencyCommand(s), sqliteCommand(s), allCommand(s))
 	root.AddCommand(growthCommands(s)...)
 	return root
 }
@@ -157,8 +158,6 @@ func drainCommand(s *settings) *cobra.Command {
 	flags.Int64Var(&sizes.RowByRow, "row-by-row", sizes.RowByRow, "messages to drain row by row")
 	flags.Int64Var(&sizes.Peers, "peers", sizes.Peers, "messages that other projects drain, tuned")
 	flags.Int64Var(&sizes.PeersAsIs, "peers-default", sizes.PeersAsIs, "messages that other projects drain as they are by default")
-	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
-	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
 	backlogFlags(flags, &sizes.Payload, &sizes.Batch, &sizes.Only)
 	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
 	flags.Int64Var(&sizes.HotKeys, "hot-keys", sizes.HotKeys, "number of ordering keys beside a hot one")
