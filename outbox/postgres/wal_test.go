@@ -69,8 +69,10 @@ func TestWAL(t *testing.T) {
 	for _, way := range []string{ordered, unordered} {
 		ours, hand := total[way]/batch/rounds, total[byHand]/batch/rounds
 		t.Logf("bytes of log per message: %s %d, by hand %d", way, ours, hand)
-		assert.LessOrEqual(t, ours, 600, way)
 		assert.LessOrEqual(t, float64(ours), 1.05*float64(hand), way)
+		if way == ordered { // the lane's lock stands for that of each row, which the others write to the log
+			assert.LessOrEqual(t, ours, 600, way)
+		}
 	}
 }
 
