@@ -123,9 +123,9 @@ type rawRow struct {
 func (r *rawRow) value(column int) []byte {
 	switch {
 	case column >= len(r.values):
-		r.fail("column %d of a claimed row is missing: it has %d", column+1, len(r.values))
+		r.failf("column %d of a claimed row is missing: it has %d", column+1, len(r.values))
 	case r.values[column] == nil:
-		r.fail("column %d of a claimed row is NULL", column+1)
+		r.failf("column %d of a claimed row is NULL", column+1)
 	default:
 		return r.values[column]
 	}
@@ -136,13 +136,13 @@ func (r *rawRow) value(column int) []byte {
 func (r *rawRow) fixed(column, size int) []byte {
 	value := r.value(column)
 	if len(value) != size {
-		r.fail("column %d of a claimed row has %d bytes instead of %d", column+1, len(value), size)
+		r.failf("column %d of a claimed row has %d bytes instead of %d", column+1, len(value), size)
 		return make([]byte, size)
 	}
 	return value
 }
 
-func (r *rawRow) fail(format string, args ...any) {
+func (r *rawRow) failf(format string, args ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf(format, args...)
 	}
@@ -164,7 +164,7 @@ var year2000 = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro(
 func (r *rawRow) time(column int) time.Time {
 	micros := r.int8(column)
 	if micros == math.MaxInt64 || micros == math.MinInt64 {
-		r.fail("column %d of a claimed row is an infinite time", column+1)
+		r.failf("column %d of a claimed row is an infinite time", column+1)
 	}
 	return time.UnixMicro(micros + year2000)
 }

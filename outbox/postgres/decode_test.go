@@ -18,16 +18,17 @@ import (
 
 // wireRow makes of a message what the server would send.
 func wireRow(m *outbox.Message) [][]byte {
-	int4 := func(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(int32(n))) } //nolint:gosec // the same bits
-	int8 := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }      //nolint:gosec // the same bits
-	text := func(s string) []byte { return append([]byte{}, s...) }                            // never nil, which is NULL
+	four := func(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(int32(n))) }
+	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) } //nolint:gosec // the same bits
+	text := func(s string) []byte { return append([]byte{}, s...) }                        // never nil, which is NULL
 	id, expired := uuid.MustParse(m.MessageID), byte(0)
 	if m.Expired {
 		expired = 1
 	}
 	return [][]byte{
-		int8(m.ID), id[:], text(m.Stream), text(m.Type), text(m.OrderingKey), int4(m.Priority), text(m.ContentType), text(string(m.Payload)), text(m.Headers),
-		text(m.CorrelationID), int4(m.Attempts), int4(m.Crashes), int8(m.CreatedAt.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds()), {expired},
+		eight(m.ID), id[:], text(m.Stream), text(m.Type), text(m.OrderingKey), four(m.Priority), text(m.ContentType), text(string(m.Payload)), text(m.Headers),
+		text(m.CorrelationID), four(m.Attempts), four(m.Crashes), eight(m.CreatedAt.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds()),
+		{expired},
 	}
 }
 
