@@ -19,8 +19,8 @@ import (
 // wireRow makes of a message what the server would send.
 func wireRow(m *outbox.Message) [][]byte {
 	four := func(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(int32(n))) }
-	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) } //nolint:gosec // the same bits
-	text := func(s string) []byte { return append([]byte{}, s...) }                        // never nil, which is NULL
+	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+	text := func(s string) []byte { return append([]byte{}, s...) } // never nil, which is NULL
 	id, expired := uuid.MustParse(m.MessageID), byte(0)
 	if m.Expired {
 		expired = 1
