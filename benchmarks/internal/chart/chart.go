@@ -3,6 +3,7 @@ package chart
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image/color"
 	"io"
@@ -117,11 +118,13 @@ func (c *Chart) Write(path string) error {
 	}
 	// A browser that does not have the font takes one with the same widths.
 	content := bytes.ReplaceAll(drawn.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
-	return os.WriteFile(path, content, fileMode)
+	file, err := os.Create(path) //nolint:gosec // the file that the caller asks for
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Close())
 }
-
-// fileMode lets everybody read what is drawn.
-const fileMode = 0o644
 
 // pen draws on a canvas, whose origin is at the bottom.
 type pen struct {

@@ -21,11 +21,13 @@ const ChildVariable = "FANOUT_BENCH_CHILD"
 
 // childSpec tells a child what to do: one line of JSON. It works until its input ends, so that none outlives its parent.
 type childSpec struct {
-	Kind string
+	Kind string `json:"kind"`
 	// Config of a relay.
-	Config string
+	Config string `json:"config"`
 	// Database, Redis and Stream of a listener.
-	Database, Redis, Stream string
+	Database string `json:"database"`
+	Redis    string `json:"redis"`
+	Stream   string `json:"stream"`
 }
 
 // The kinds of children.
@@ -121,7 +123,7 @@ func startChild(ctx context.Context, spec childSpec) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, program)
+	cmd := exec.CommandContext(ctx, program) //nolint:gosec // this program itself
 	cmd.Env = append(os.Environ(), ChildVariable+"=1")
 	cmd.Stderr = os.Stderr
 	cmd.WaitDelay = childStop

@@ -14,8 +14,8 @@ import (
 
 // note is what every message of this scenario carries.
 type note struct {
-	Seq  int64
-	Text string
+	Seq  int64  `json:"seq"`
+	Text string `json:"text"`
 }
 
 // stamp is when a transaction was committed.
