@@ -33,6 +33,7 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 
 		entry.integer("workers", &broker.Workers, math.MaxInt32)
 		entry.integer("batch_size", &broker.BatchSize, outbox.MaxBatchSize)
+		entry.integer("batch_bytes", &broker.BatchBytes, math.MaxInt32)
 		entry.duration("publish_timeout", &broker.PublishTimeout, 0)
 		entry.number("rate", &broker.Rate, leastRate, math.MaxFloat64)
 		breaker := entry.breaker(&broker.Breaker)

@@ -98,10 +98,10 @@ type Broker struct {
 	Rate float64
 	// Breaker overrides the outbox's, field by field.
 	Breaker outbox.Breaker
-	// Workers, BatchSize, PublishTimeout and Ordering override those of the outbox.
-	Workers, BatchSize int
-	PublishTimeout     time.Duration
-	Ordering           Ordering
+	// Workers, BatchSize, BatchBytes, PublishTimeout and Ordering override those of the outbox.
+	Workers, BatchSize, BatchBytes int
+	PublishTimeout                 time.Duration
+	Ordering                       Ordering
 	// Retry overrides the outbox's, field by field. A negative Jitter means none.
 	Retry outbox.Retry
 	// Retention overrides the cleanup's, field by field.

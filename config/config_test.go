@@ -128,13 +128,14 @@ outbox:
   ordering: none
   workers: 3
   batch_size: 100
+  batch_bytes: 5000000
   lease: 1m
   publish_timeout: 20s
   shutdown_timeout: 3s
   poll: {min: 50ms, max: 2s}
   retry: {max_attempts: 7, base_delay: 2s, multiplier: 3, max_delay: 1m, jitter: 0}
 brokers:
-  default: {type: redis, url: redis://x, workers: 1, batch_size: 10, publish_timeout: 5s, ordering: per_key,
+  default: {type: redis, url: redis://x, workers: 1, batch_size: 10, batch_bytes: 70000, publish_timeout: 5s, ordering: per_key,
             retry: {max_attempts: 2, base_delay: 1s, multiplier: 1.5, max_delay: 5s, jitter: 0.5},
             retention: {published: 1h, abandoned: 2d}}
   other: {type: redis, url: redis://y, retry: {max_delay: 30s}, retention: {abandoned: 1d12h}}
@@ -147,7 +148,7 @@ func TestPolicyAddsOverridesAndDefaults(t *testing.T) {
 	cfg := parse(t, overriding)
 
 	shared := outbox.Policy{
-		Workers: 3, BatchSize: 100, Lease: time.Minute, PublishTimeout: 20 * time.Second, Unordered: true,
+		Workers: 3, BatchSize: 100, BatchBytes: 5_000_000, Lease: time.Minute, PublishTimeout: 20 * time.Second, Unordered: true,
 		Retry:           outbox.Retry{MaxAttempts: 7, BaseDelay: 2 * time.Second, Multiplier: 3, MaxDelay: time.Minute, Jitter: -1},
 		ShutdownTimeout: 3 * time.Second, PollMin: 50 * time.Millisecond, PollMax: 2 * time.Second,
 		Breaker: outbox.Breaker{TripAfter: 3, MinDelay: 250 * time.Millisecond, MaxDelay: 15 * time.Second},
@@ -156,7 +157,7 @@ func TestPolicyAddsOverridesAndDefaults(t *testing.T) {
 	assert.Equal(t, shared, cfg.Policy("not declared"))
 
 	own := shared
-	own.Workers, own.BatchSize, own.PublishTimeout, own.Unordered = 1, 10, 5*time.Second, false
+	own.Workers, own.BatchSize, own.BatchBytes, own.PublishTimeout, own.Unordered = 1, 10, 70_000, 5*time.Second, false
 	own.Retry = outbox.Retry{MaxAttempts: 2, BaseDelay: time.Second, Multiplier: 1.5, MaxDelay: 5 * time.Second, Jitter: 0.5}
 	assert.Equal(t, own, cfg.Policy("default"))
 

@@ -126,7 +126,7 @@ monitor: {listen: x}
 			"21:3: outbox.handoff: is not supported by this version",
 			`22:3: outbox: unknown key "leese": did you mean "lease"?`,
 			`23:3: outbox: unknown key "frequency": use table, internal_broker, external_brokers, max_payload_bytes, ordering, workers, ` +
-				"batch_size, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon or serialize_keys",
+				"batch_size, batch_bytes, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon or serialize_keys",
 			"24:1: monitor: is not supported by this version",
 		}},
 		{"wrong types", `outbox:
@@ -203,7 +203,7 @@ func TestProblemsInBrokers(t *testing.T) {
   c: {type: redis, project: x, source: s, ordering: per-key,
       retry: {base_delay: 2h, max_delay: 1h}, publish_timeout: 5m, retention: {published: -1h, abandon: 5}}
   d: {type: "redis://u:hunter2@h"}
-  e: {type: memory, endpoint: x, topic: x, workers: 0, batch_size: 0}
+  e: {type: memory, endpoint: x, topic: x, workers: 0, batch_size: 0, batch_bytes: 0}
   f: 7
   f: {type: kafka}
   g: {type: cassandra}
@@ -238,9 +238,10 @@ func TestProblemsInBrokers(t *testing.T) {
 			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, pubsub, memory, nats or kafka, or register it in Go",
 			"9:21: brokers.e.endpoint: does nothing for a broker of type memory: remove it",
 			`9:34: brokers.e: unknown key "topic": use type, url, project, endpoint, compression, max_len, max_age, approximate, replicas, ` +
-				"backfill, options, format, source, filter, destination, ttl, content_type, attributes, workers, batch_size, publish_timeout, rate, breaker, ordering, retry or retention",
+				"backfill, options, format, source, filter, destination, ttl, content_type, attributes, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, retry or retention",
 			`9:53: brokers.e.workers: is "0": use at least 1`,
 			`9:68: brokers.e.batch_size: is "0": use 1 to 2000`,
+			`9:84: brokers.e.batch_bytes: is "0": use at least 1`,
 			"10:6: brokers.f: must be a mapping of keys, but is a number",
 			`11:3: brokers: duplicate key "f": the first one is in line 10`,
 			`12:13: brokers.g.type: "cassandra" is not known: use redis, pubsub, memory, nats or kafka, or register it in Go`,

@@ -32,7 +32,7 @@ func TestReferenceLoads(t *testing.T) {
 			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit"},
 			MaxPayloadBytes: 1 << 20,
 			Policy: outbox.Policy{
-				Workers: 2, BatchSize: 500, Lease: 5 * time.Minute, PublishTimeout: 30 * time.Second,
+				Workers: 2, BatchSize: 500, BatchBytes: 16 << 20, Lease: 5 * time.Minute, PublishTimeout: 30 * time.Second,
 				ShutdownTimeout: 20 * time.Second, PollMin: 20 * time.Millisecond, PollMax: time.Second,
 				Retry:   outbox.Retry{MaxAttempts: 5, BaseDelay: time.Minute, Multiplier: 2, MaxDelay: time.Hour, Jitter: 0.25},
 				Breaker: outbox.Breaker{TripAfter: 3, MinDelay: 250 * time.Millisecond, MaxDelay: 15 * time.Second},
@@ -51,7 +51,7 @@ func TestReferenceLoads(t *testing.T) {
 					Destination: "shop.{aggregate}", TTL: 24 * time.Hour, Attributes: map[string]string{"environment": "production"},
 				},
 				Rate: 200, Breaker: outbox.Breaker{TripAfter: 5, MinDelay: time.Second, MaxDelay: time.Minute},
-				Workers: 1, BatchSize: 100, PublishTimeout: 10 * time.Second, Ordering: config.OrderingPerKey,
+				Workers: 1, BatchSize: 100, BatchBytes: 4 << 20, PublishTimeout: 10 * time.Second, Ordering: config.OrderingPerKey,
 				Retry:     outbox.Retry{MaxAttempts: 20, BaseDelay: 10 * time.Second, Multiplier: 1.5, MaxDelay: 30 * time.Minute, Jitter: 0.5},
 				Retention: cleanup.Retention{Published: 30 * 24 * time.Hour, Abandoned: 90 * 24 * time.Hour},
 			},
@@ -79,7 +79,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 26)
+	assert.Len(t, lines, 27)
 
 	cfg := parse(t, config.Reference(), referenceEnv)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
@@ -94,12 +94,12 @@ var contract = map[string][]string{
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
 		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "max_payload_bytes",
-		"workers", "batch_size", "lease", "publish_timeout", "shutdown_timeout", "poll", "retry", "breaker",
+		"workers", "batch_size", "batch_bytes", "lease", "publish_timeout", "shutdown_timeout", "poll", "retry", "breaker",
 	},
 	"outbox.poll":  {"min", "max"},
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
-		"type", "url", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "filter", "workers", "batch_size",
+		"type", "url", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "filter", "workers", "batch_size", "batch_bytes",
 		"publish_timeout", "ordering", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
 	},
 	"brokers.replicas":  {"count", "timeout"},

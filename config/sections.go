@@ -82,6 +82,7 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 	policy.Unordered = o.ordering() == OrderingNone
 	o.integer("workers", &policy.Workers, math.MaxInt32)
 	o.integer("batch_size", &policy.BatchSize, outbox.MaxBatchSize)
+	o.integer("batch_bytes", &policy.BatchBytes, math.MaxInt32)
 	o.duration("lease", &policy.Lease, time.Second)
 	o.duration("publish_timeout", &policy.PublishTimeout, 0)
 	o.duration("shutdown_timeout", &policy.ShutdownTimeout, 0)

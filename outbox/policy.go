@@ -16,6 +16,9 @@ type Policy struct {
 	Workers int
 	// BatchSize is the most rows in one claim. Default 500: beyond that only latency grows.
 	BatchSize int
+	// BatchBytes is the most that the payloads of one claim may have together; a message that has more is claimed alone. It bounds the
+	// memory that a worker takes. Default 16 MiB: rows of up to 32 KiB fill a batch of the default size.
+	BatchBytes int
 	// Lease is how long claimed rows belong to a worker; it is renewed while publishing takes longer, so it bounds only
 	// how long the rows of a dead process wait. Default 5 min.
 	Lease time.Duration
@@ -48,6 +51,7 @@ const publishChunk = 100
 func (p Policy) WithDefaults() Policy {
 	setDefault(&p.Workers, 2)
 	setDefault(&p.BatchSize, 500)
+	setDefault(&p.BatchBytes, DefaultBatchBytes)
 	setDefault(&p.Lease, 5*time.Minute)
 	setDefault(&p.PublishTimeout, min(brokers.DefaultPublishTimeout, p.Lease/2))
 	setDefault(&p.PollMin, 20*time.Millisecond)
@@ -86,6 +90,9 @@ func setDefault[T comparable](field *T, value T) {
 // MaxBatchSize keeps a claim on SQL Server below the number of row locks at which it would lock the whole table.
 const MaxBatchSize = 2000
 
+// DefaultBatchBytes bounds the payloads of one claim where the policy does not.
+const DefaultBatchBytes = 16 << 20
+
 // Validate reports everything that is wrong with the policy, all problems joined in one error.
 func (p Policy) Validate() error {
 	p = p.WithDefaults()
@@ -97,6 +104,7 @@ func (p Policy) Validate() error {
 	}
 	check(p.Workers >= 1, "workers is %d: use at least 1", p.Workers)
 	check(p.BatchSize >= 1 && p.BatchSize <= MaxBatchSize, "batch_size is %d: use 1 to %d", p.BatchSize, MaxBatchSize)
+	check(p.BatchBytes >= 1, "batch_bytes is %d: use a positive number of bytes", p.BatchBytes)
 	check(p.Lease >= time.Second, "lease is %s: use at least 1s", p.Lease)
 	check(p.PublishTimeout > 0, "publish_timeout is %s: use a positive duration", p.PublishTimeout)
 	check(p.PublishTimeout < p.Lease, "publish_timeout (%s) must be below lease (%s): a publish must end before its rows can be claimed by others", p.PublishTimeout, p.Lease)

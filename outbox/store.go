@@ -12,7 +12,7 @@ import (
 //
 // The rules that an implementation keeps (package storetest checks them):
 //
-//   - A claim never returns more than its limit, and no row is in the hands of two unexpired claims.
+//   - A claim never returns more than its limits, of rows and of bytes, and no row is in the hands of two unexpired claims.
 //   - What a claim takes is, for each ordering key, a gap-free prefix of the key's open rows in the order of their ids;
 //     a key of which a row is leased to somebody else gives nothing.
 //   - Settling and renewing change only rows that still carry the token of their claim.
@@ -52,6 +52,9 @@ type Claim struct {
 	Lane int
 	// Limit is the most rows to claim, at least 1.
 	Limit int
+	// Bytes is the most that the payloads of the claimed rows may have together; 0 = no bound. The first row is taken whatever it
+	// has. What is cut off are the last of the rows that would have been claimed, so that each key keeps a gap-free prefix.
+	Bytes int
 	// Window is how many open rows at the head of the lane are looked at, held ones included; at least Limit.
 	Window int
 	// Lease is how long the rows belong to this claim, by the database's clock.
@@ -109,6 +112,8 @@ type Batch struct {
 	// Waiting is how many rows wait at the head of the lane for a time, or behind a row of their key that does: [Store.Park]
 	// would take them away. Where order is off it is counted only when the batch is not full.
 	Waiting int
+	// Cut is true when Claim.Bytes kept back rows that would have been claimed: a batch of few rows is full then.
+	Cut bool
 	// Gated is true when the broker has parked rows.
 	Gated bool
 	// AheadWaits is true when the classes of the lane's keys hold each other back: for a lane of ClassBackfill, whose rows with

@@ -149,8 +149,8 @@ func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Cla
 
 func (w *worker) claim(lane int) *Claim {
 	claim := &Claim{
-		Broker: w.broker, Lane: lane, Limit: w.throttle.allows(w.policy.BatchSize), Window: w.window, Lease: w.policy.Lease, Worker: w.name,
-		Unordered: w.policy.Unordered, Wake: w.gated, Shared: true,
+		Broker: w.broker, Lane: lane, Limit: w.throttle.allows(w.policy.BatchSize), Bytes: w.policy.BatchBytes, Window: w.window,
+		Lease: w.policy.Lease, Worker: w.name, Unordered: w.policy.Unordered, Wake: w.gated, Shared: true,
 	}
 	if w.pass.probe {
 		claim.Limit = min(claim.Limit, probeLimit)
@@ -163,7 +163,7 @@ func (w *worker) claim(lane int) *Claim {
 func (w *worker) park(ctx context.Context, batch *Batch, claim *Claim) (done bool) {
 	lanes := []int{claim.Lane}
 	switch {
-	case batch.Busy || 2*len(batch.Messages) >= claim.Limit:
+	case batch.Busy || batch.Cut || 2*len(batch.Messages) >= claim.Limit:
 		return false
 	case batch.AheadWaits: // in either class, and what is behind it in the other
 		normal := claim.Lane % w.store.Lanes()
@@ -190,10 +190,10 @@ func (w *worker) park(ctx context.Context, batch *Batch, claim *Claim) (done boo
 func (w *worker) widen(batch *Batch, claim *Claim) (again bool) {
 	claimed := len(batch.Messages)
 	switch {
-	case batch.Seen >= claim.Window && 2*claimed < claim.Limit && w.window < maxWindow*w.policy.BatchSize:
+	case batch.Seen >= claim.Window && !batch.Cut && 2*claimed < claim.Limit && w.window < maxWindow*w.policy.BatchSize:
 		w.window = min(2*w.window, maxWindow*w.policy.BatchSize)
 		return claimed == 0
-	case claimed >= claim.Limit:
+	case batch.Cut || claimed >= claim.Limit:
 		w.window = max(w.policy.BatchSize, w.window/2)
 	}
 	return false

@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"hash/fnv"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -50,9 +51,9 @@ func (x *exchange) claimRows() error {
 	x.bearings, x.sighting.told = b, true
 	if c.Unordered {
 		x.sighting.told = b.list || b.settled
-		args = append(args, b.reopened, x.sighting.told, c.Shared)
+		args = append(args, b.reopened, x.sighting.told, c.Shared, bytesOf(c))
 	} else {
-		args = append(args, b.sibling, b.reopened, c.Shared)
+		args = append(args, b.sibling, b.reopened, c.Shared, bytesOf(c))
 	}
 	x.send(x.readWindow, text, args...)
 	x.send(nil, "COMMIT")
@@ -61,6 +62,14 @@ func (x *exchange) claimRows() error {
 		x.send(x.readWriters, x.store.sql.writers)
 	}
 	return nil
+}
+
+// bytesOf is how many bytes of payload a claim may take.
+func bytesOf(c *outbox.Claim) int64 {
+	if c.Bytes == 0 {
+		return math.MaxInt64
+	}
+	return int64(c.Bytes)
 }
 
 // readWindow reads what the claim saw.
@@ -74,7 +83,7 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 		targets := make([]any, len(rows.FieldDescriptions())) // the rest is for the server
 		batch := &x.result.Batch
 		for i, field := range []any{
-			&batch.Busy, &batch.Seen, &batch.Waiting, &batch.Gated, &batch.AheadWaits,
+			&batch.Busy, &batch.Seen, &batch.Cut, &batch.Waiting, &batch.Gated, &batch.AheadWaits,
 			&x.sighting.first, &x.sighting.last, &x.sighting.reopened, &x.sighting.own, &x.sighting.lowest,
 		} {
 			targets[i] = field

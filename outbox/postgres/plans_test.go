@@ -19,11 +19,11 @@ import (
 // planned are the statements that run while messages flow and while somebody looks, with arguments as SQL literals, the
 // indexes of the outbox table that each may read, the first of which it must read, and how many rows of that table at most.
 var planned = []plannedSQL{
-	{text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, 0, true", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 500},
-	{name: "wide window", text: "claim_ordered", args: "'b', 1, 8000, 500, 'w', %token, 60000000, 0, 0, 0, true", indexes: []string{"open", "backfill"}, rows: 8000 + 500 + 2, gates: 1 + 8000},
-	{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0, true", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 501},
-	{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 700000, 700000, 0, true", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 500},
-	{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true, true", indexes: []string{"open"}, rows: 2*500 + 1, gates: 1},
+	{text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 500},
+	{name: "wide window", text: "claim_ordered", args: "'b', 1, 8000, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 8000 + 500 + 2, gates: 1 + 8000},
+	{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 501},
+	{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 700000, 700000, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 500},
+	{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, gates: 1},
 	{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_published", args: "'b', 1, %token, 600000, 605000, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, true", settings: "settings", indexes: []string{"open", "parked"}, rows: 1000},
@@ -195,7 +195,7 @@ func TestClaimIsHOT(t *testing.T) {
 	defer conn.Close(t.Context())
 	exec(t, conn, fill("hot", 3000, "pending"))
 	for n, text := range []string{"claim_ordered", "claim_unordered"} {
-		floors := [][]any{{0, 0, 0, true}, {0, 0, true, true}}[n]
+		floors := [][]any{{0, 0, 0, true, 1 << 20}, {0, 0, true, true, 1 << 20}}[n]
 		exec(t, conn, "BEGIN")
 		exec(t, conn, readSQL("try_lock", "hot"), laneLock("a", 0))
 		exec(t, conn, readSQL(text, "hot"), append([]any{"a", 0, 100, 100, "w", pgUUID([16]byte{1}), int64(60e6)}, floors...)...)

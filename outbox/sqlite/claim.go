@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -68,7 +69,7 @@ func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *outbox.Claim, n
 		simple bool
 	)
 	err = conn.QueryRowContext(ctx, s.sql.head, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", window),
-		sql.Named("take", min(c.Limit, window)), sql.Named("unordered", c.Unordered), sql.Named("now", now)).Scan(&batch.Seen, &simple, &last)
+		sql.Named("take", min(c.Limit, window)), sql.Named("bytes", bytesOf(c)), sql.Named("unordered", c.Unordered), sql.Named("now", now)).Scan(&batch.Seen, &simple, &last)
 	if err != nil || !simple || batch.Seen == 0 {
 		return simple, err
 	}
@@ -89,7 +90,16 @@ func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *outbox.Claim, n
 	if n, err := result.RowsAffected(); err != nil || n != int64(len(batch.Messages)) {
 		return false, cmp.Or(err, fmt.Errorf("%d of %d rows were claimed", n, len(batch.Messages)))
 	}
+	batch.Cut = len(batch.Messages) < min(batch.Seen, c.Limit)
 	return true, nil
+}
+
+// bytesOf is how many bytes of payload a claim may take.
+func bytesOf(c *outbox.Claim) int64 {
+	if c.Bytes == 0 {
+		return math.MaxInt64
+	}
+	return int64(c.Bytes)
 }
 
 // takeChosen claims what a judgement of each row of the window leaves.
@@ -100,8 +110,8 @@ func (s *Store) takeChosen(ctx context.Context, conn *sql.Conn, c *outbox.Claim,
 	}
 	var ids string
 	if err := conn.QueryRowContext(ctx, text, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", c.Window),
-		sql.Named("limit", c.Limit), sql.Named("now", now)).
-		Scan(&batch.Seen, &batch.Waiting, &batch.Gated, &batch.AheadWaits, &ids); err != nil {
+		sql.Named("limit", c.Limit), sql.Named("bytes", bytesOf(c)), sql.Named("now", now)).
+		Scan(&batch.Seen, &batch.Cut, &batch.Waiting, &batch.Gated, &batch.AheadWaits, &ids); err != nil {
 		return err
 	}
 	if ids == noIDs {

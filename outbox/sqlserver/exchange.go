@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/google/uuid"
@@ -83,11 +84,15 @@ func (p parts) text(table string) string {
 			wake = strings.ReplaceAll(embedded("try_wake"), wakeHere, wake)
 		}
 	}
-	return strings.ReplaceAll(text, wakeHere, outbox.RenderSQL(wake, table))
+	text = strings.ReplaceAll(text, wakeHere, outbox.RenderSQL(wake, table))
+	return strings.ReplaceAll(text, bytesHere, outbox.RenderSQL(embedded("cut_bytes"), table))
 }
 
 // wakeHere stands in the texts where parked rows are brought back.
 const wakeHere = "{{wake}}\n"
+
+// bytesHere stands in the texts where a claim is kept within its bytes.
+const bytesHere = "{{bytes}}\n"
 
 func (p parts) files() (names []string) {
 	if p.published {
@@ -122,7 +127,7 @@ func (x *exchange) run(ctx context.Context) error {
 		"fanout_busy": func(rows *sql.Rows) error {
 			x.claimed = true
 			b := &x.batch
-			return rows.Scan(&b.Busy, &b.Seen, &b.Waiting, &b.Gated, &b.AheadWaits)
+			return rows.Scan(&b.Busy, &b.Seen, &b.Cut, &b.Waiting, &b.Gated, &b.AheadWaits)
 		},
 		"fanout_id": x.readMessage,
 	}); err != nil {
@@ -208,9 +213,17 @@ func (x *exchange) args(p parts) ([]any, error) {
 	}
 	return append(append(args,
 		sql.Named("broker", c.Broker), sql.Named("lane", int32(c.Lane)), //nolint:gosec // a few
-		sql.Named("window", int64(c.Window)), sql.Named("limit", int64(c.Limit)),
+		sql.Named("window", int64(c.Window)), sql.Named("limit", int64(c.Limit)), sql.Named("bytes", bytesOf(c)),
 		sql.Named("worker", mssql.NVarCharMax(storable(c.Worker))), sql.Named("token", token.String()), sql.Named("shared", c.Shared),
 	), durationArgs("lease", c.Lease)...), nil
+}
+
+// bytesOf is how many bytes of payload a claim may take.
+func bytesOf(c *outbox.Claim) int64 {
+	if c.Bytes == 0 {
+		return math.MaxInt64
+	}
+	return int64(c.Bytes)
 }
 
 // scanCount reads how many rows were marked, once that stands.

@@ -16,7 +16,7 @@ import (
 
 var (
 	testLease      = outbox.Lease{Broker: "partner", Lane: 2, Token: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), FirstID: 1, LastID: 9}
-	testClaim      = &outbox.Claim{Broker: "partner", Lane: 3, Limit: 10, Window: 20, Lease: 90 * time.Second, Worker: "w"}
+	testClaim      = &outbox.Claim{Broker: "partner", Lane: 3, Limit: 10, Bytes: 1 << 20, Window: 20, Lease: 90 * time.Second, Worker: "w"}
 	testSettlement = &outbox.Settlement{
 		Lease:     testLease,
 		Published: []outbox.Delivered{{ID: 1, BrokerMessageID: "17-0"}, {ID: 3}},
@@ -29,8 +29,8 @@ var (
 
 func claimed(busy bool, seen int64) set {
 	return set{
-		columns: []string{"fanout_busy", "seen", "waiting", "gated", "ahead_waits"},
-		rows:    [][]driver.Value{{busy, seen, int64(0), false, false}},
+		columns: []string{"fanout_busy", "seen", "cut", "waiting", "gated", "ahead_waits"},
+		rows:    [][]driver.Value{{busy, seen, false, int64(0), false, false}},
 	}
 }
 
@@ -79,7 +79,7 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 		"other":         mssql.NVarCharMax(`[{"i":2,"s":"failed","a":1,"d":60,"u":0,"e":"{}"}]`),
 		"settled_lock":  store.laneLock("partner", 2), "park_abandoned": false,
 		"claim_lock": store.laneLock("partner", 3),
-		"broker":     "partner", "lane": int32(3), "window": int64(20), "limit": int64(10), "shared": false,
+		"broker":     "partner", "lane": int32(3), "window": int64(20), "limit": int64(10), "bytes": int64(1 << 20), "shared": false,
 		"worker": mssql.NVarCharMax("w"), "token": token.String(), "lease_seconds": int32(90), "lease_micros": int32(0),
 	}, server.requests[0].args)
 }
@@ -189,7 +189,7 @@ func TestExchangeRowChanged(t *testing.T) {
 func TestExchangeWithGates(t *testing.T) {
 	t.Parallel()
 	answer := claimed(false, 17)
-	answer.rows[0] = []driver.Value{false, int64(17), int64(5), true, true}
+	answer.rows[0] = []driver.Value{false, int64(17), true, int64(5), true, true}
 	for _, kind := range []claimKind{orderedClaim, unorderedClaim} {
 		store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{other1, answer, messages()}}))
 		claim := *testClaim
@@ -200,7 +200,7 @@ func TestExchangeWithGates(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, outbox.Batch{
 			Lease: outbox.Lease{Broker: "partner", Lane: 6, Token: result.Batch.Lease.Token, Duration: 90 * time.Second},
-			Seen:  17, Waiting: 5, Gated: true, AheadWaits: true,
+			Seen:  17, Cut: true, Waiting: 5, Gated: true, AheadWaits: true,
 		}, result.Batch)
 		assert.Equal(t, store.sql.exchange[parts{other: true, claim: kind, wake: true}], server.requests[0].text)
 		args := server.requests[0].args

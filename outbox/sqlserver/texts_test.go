@@ -190,14 +190,14 @@ func TestClaimTexts(t *testing.T) {
 // server would have to plan by itself, is a change of speed.
 func TestTableAccesses(t *testing.T) {
 	t.Parallel()
-	const published, claim = "ROWLOCK, FORCESEEK", "INDEX(outbox_messages_open), "
+	const published, claim, weighed = "ROWLOCK, FORCESEEK", "INDEX(outbox_messages_open), ", "FORCESEEK, NOLOCK"
 	texts := exchangeTexts("outbox_messages")
 	for p, want := range map[parts][]string{
 		{published: true}: {published},
 		{claim: unorderedClaim}: {
 			claim + "UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK",
 			claim + "NOLOCK", // only where the batch is not full
-			"READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK", "FORCESEEK",
+			weighed, weighed, "READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK", "FORCESEEK",
 		},
 		{claim: orderedClaim}: {
 			claim + "READCOMMITTEDLOCK, READPAST, ROWLOCK", // what is ready
@@ -205,6 +205,7 @@ func TestTableAccesses(t *testing.T) {
 			claim + "NOLOCK", "INDEX(outbox_messages_backfill), FORCESEEK, NOLOCK", // what is ahead of low priority
 			claim + "NOLOCK", // what is there
 			"INDEX(outbox_messages_backfill), FORCESEEK, NOLOCK", // only where there is low priority
+			weighed, weighed, // what is chosen; again only where it is too much
 			published, "FORCESEEK", // the update, and the messages after the commit
 		},
 	} {
@@ -227,6 +228,7 @@ func TestUntroubledWindow(t *testing.T) {
 		"SET clear = 0, rests = 1", "SET clear = 0, low_rests", // what is known by then
 		"IF NOT EXISTS (SELECT 1 FROM @win WHERE clear = 0 OR suspicion > 0)", "SELECT TOP (@limit) id\n              FROM @win\n             ORDER BY id;",
 		"SET @chosen_rows = @@ROWCOUNT", "ELSE\n        BEGIN", "INSERT INTO @judged", "SET @chosen_rows = @@ROWCOUNT",
+		"IF @chosen_rows > 1 AND @bytes <", "SET @cut = 1", "SET @chosen_rows = (",
 		"IF @chosen_rows = 1 AND @shared = 0", "IF @chosen_rows > 0", "UPDATE m", "<> @chosen_rows\n                THROW",
 	} {
 		_, rest, found := strings.Cut(text, part)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/stretchr/testify/require"
@@ -84,6 +85,7 @@ func (run *modelRun) insertNew(t modelT, a *protocol.Action) {
 	for i, n := range a.Rows {
 		rows[i] = newRow(run.keyName(n.Key))
 		rows[i].MessageID = run.newID(rows[i].OrderingKey)
+		rows[i].Payload = bytes.Repeat([]byte{'x'}, n.Size)
 		rows[i].Priority = map[protocol.Class]int{protocol.Normal: 0, protocol.Backfill: -1, protocol.Urgent: 1}[n.Class]
 	}
 	for i, id := range run.insert(rows...) {
@@ -154,6 +156,7 @@ func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protoc
 	}
 	require.Equal(t, ids, taken(*batch), "claimed from\n%s", before)
 	require.Equal(t, want.Seen, batch.Seen, "seen in\n%s", before)
+	require.Equal(t, want.Cut, batch.Cut, "cut in\n%s", before)
 	require.Equal(t, want.Gated, batch.Gated, "gated in\n%s", before)
 	for i := range batch.Messages {
 		r := run.state.Row(want.Rows[i])
@@ -191,6 +194,7 @@ func (run *modelRun) compareAdvice(t modelT, r protocol.Request, want *protocol.
 // claimOf is a request in the store's terms.
 func (run *modelRun) claimOf(r protocol.Request) *outbox.Claim {
 	claim := run.request()
+	claim.Bytes = r.Bytes
 	claim.Lane, claim.Limit, claim.Window, claim.Unordered, claim.Wake = run.laneOfClass(r.Lane), r.Limit, r.Window, r.Unordered, r.Wake
 	return claim
 }

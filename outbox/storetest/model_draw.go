@@ -115,6 +115,7 @@ func (run *modelRun) write(rt *rapid.T) {
 	rows := make([]protocol.NewRow, rapid.IntRange(1, min(maxWrite, run.most-len(run.state.Rows))).Draw(rt, "rows"))
 	for i := range rows {
 		rows[i].Key = rapid.IntRange(0, len(run.keys)).Draw(rt, "key")
+		rows[i].Size = rapid.IntRange(1, 9).Draw(rt, "size")
 		rows[i].Scheduled = oneIn(rt, 10, "scheduled")
 		switch {
 		case oneIn(rt, 5, "low priority"):
@@ -133,6 +134,9 @@ func (run *modelRun) drawRequest(rt *rapid.T) protocol.Request {
 	}
 	r := protocol.Request{Lane: rapid.SampledFrom(lanes).Draw(rt, "lane"), Limit: rapid.IntRange(1, 9).Draw(rt, "limit")}
 	r.Window = r.Limit + rapid.IntRange(0, 20).Draw(rt, "further")
+	if oneIn(rt, 3, "few bytes") {
+		r.Bytes = rapid.IntRange(1, 30).Draw(rt, "bytes")
+	}
 	r.Wake = !oneIn(rt, 5, "without waking")
 	r.Unordered = run.anyOutcome && oneIn(rt, 5, "unordered")
 	return r

@@ -43,6 +43,7 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Lanes", laneTests},
 		{"KeyLocks", keyLockTests},
 		{"Claim", claimTests},
+		{"Bytes", bytesTests},
 		{"Order", orderTests},
 		{"Park", parkTests},
 		{"ParkAgain", parkAgainTests},

@@ -57,6 +57,7 @@ type NewRow struct {
 	Key       int   `json:",omitzero"`
 	Class     Class `json:",omitzero"`
 	At        int   `json:",omitzero"`
+	Size      int   `json:",omitzero"` // bytes of payload
 	Dead      bool  `json:",omitzero"`
 	Scheduled bool  `json:",omitzero"` // available_at lies ahead
 }
@@ -83,6 +84,7 @@ type Reply struct {
 	Rows       []int // claimed, or removed
 	Seen       int
 	Waiting    int
+	Cut        bool // the bytes kept rows back
 	Gated      bool
 	AheadWaits bool
 	Lost       int // of a settlement

@@ -64,6 +64,13 @@ func checkClaim(before *State, a *Action, reply *Reply, report report) {
 	if len(reply.Rows) > request.Limit {
 		report(Prefix, "a claim took %d rows, more than its limit of %d", len(reply.Rows), request.Limit)
 	}
+	size := 0
+	for _, id := range reply.Rows {
+		size += before.Row(id).Size
+	}
+	if request.Bytes > 0 && size > request.Bytes && len(reply.Rows) > 1 {
+		report(Prefix, "a claim took %d rows with %d bytes, more than its limit of %d", len(reply.Rows), size, request.Bytes)
+	}
 	if request.Unordered {
 		return
 	}

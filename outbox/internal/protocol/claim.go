@@ -7,6 +7,7 @@ type Request struct {
 	Lane      Class `json:",omitzero"`
 	Limit     int   `json:",omitzero"`
 	Window    int   `json:",omitzero"`
+	Bytes     int   `json:",omitzero"` // 0 = no bound
 	Unordered bool  `json:",omitzero"`
 	Wake      bool  `json:",omitzero"`
 }
@@ -46,7 +47,19 @@ func (p *Protocol) choose(t *Table, c Request, reply *Reply) []*Row {
 			chosen = append(chosen, j.row)
 		}
 	}
-	return chosen[:min(len(chosen), isolate(c.Limit, suspicion))]
+	return c.cut(chosen[:min(len(chosen), isolate(c.Limit, suspicion))], reply)
+}
+
+// cut keeps the first rows that stay within the bytes, and one in any case.
+func (c *Request) cut(chosen []*Row, reply *Reply) []*Row {
+	total := 0
+	for i, r := range chosen {
+		if total += r.Size; i > 0 && c.Bytes > 0 && total > c.Bytes {
+			reply.Cut = true
+			return chosen[:i]
+		}
+	}
+	return chosen
 }
 
 // isolate halves a limit for each crash, down to one.
@@ -161,7 +174,7 @@ func (p *Protocol) chooseUnordered(t *Table, c Request, reply *Reply) []*Row {
 	}
 	suspicion := free[0].suspicion()
 	chosen := slices.DeleteFunc(free, func(r *Row) bool { return r.suspicion() != suspicion })
-	return chosen[:min(len(chosen), isolate(c.Limit, suspicion))]
+	return c.cut(chosen[:min(len(chosen), isolate(c.Limit, suspicion))], reply)
 }
 
 // take gives the chosen rows to a new claim.

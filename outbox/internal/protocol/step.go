@@ -55,7 +55,7 @@ func (*Protocol) stepWrite(s *State, a *Action) (Reply, error) {
 		if s.Entry(n.ID) != nil {
 			return Reply{}, fmt.Errorf("row %d is there", n.ID)
 		}
-		s.insert(Row{ID: n.ID, Key: n.Key, Class: n.Class, At: n.At, Dead: n.Dead, Waits: n.Scheduled})
+		s.insert(Row{ID: n.ID, Key: n.Key, Class: n.Class, At: n.At, Size: n.Size, Dead: n.Dead, Waits: n.Scheduled})
 		s.enter(Entry{ID: n.ID, Key: n.Key})
 	}
 	return Reply{}, nil

@@ -44,6 +44,8 @@ type Row struct {
 	// At is the place of its available_at among those of other rows. It is a filter, never an order: nothing but a broken
 	// protocol looks at it.
 	At int
+	// Size is how many bytes its payload has.
+	Size int
 	// Dead rows cannot be sent: malformed, or their time to live is over.
 	Dead   bool
 	Status Status

@@ -63,7 +63,11 @@ func describeClaim(who string, a *Action, reply *Reply) string {
 	if a.Request.Wake {
 		wake = ", bringing back what is parked"
 	}
-	return fmt.Sprintf("%s%s%s lane, limit %d of %d%s%s: %s", who, verb, a.Request.Lane, a.Request.Limit, a.Request.Window, wake, a.Fate, rowList(reply.Rows))
+	heavy := ""
+	if a.Request.Bytes > 0 {
+		heavy = fmt.Sprintf(", %d bytes", a.Request.Bytes)
+	}
+	return fmt.Sprintf("%s%s%s lane, limit %d of %d%s%s%s: %s", who, verb, a.Request.Lane, a.Request.Limit, a.Request.Window, heavy, wake, a.Fate, rowList(reply.Rows))
 }
 
 // String is the end of a sentence about a call.

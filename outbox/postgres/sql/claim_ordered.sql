@@ -1,10 +1,12 @@
 -- Claim the head of a lane, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
 -- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
 -- $8 id below which nothing is open in the lane, $9 the same of its sibling, $10 as of which count of reopenings,
--- $11 whether others of the process have rows in hand
+-- $11 whether others of the process have rows in hand, $12 bytes of payload
 -- Plan: one range scan of {{name}}_open for the window, one TID scan for the update. Only where something in the window must
 -- wait or may have killed a process, one sort of the window by key; where keys wait, the gate of each row's key by
 -- {{name}}_waiting_key.
+-- Only where the window has more bytes than that, a running sum of those that fit. octet_length reads no payload that is kept
+-- out of line, nor unpacks one: its length stands in the row.
 -- There is no join, so that no wrong estimate can make the choice quadratic.
 WITH known AS MATERIALIZED (
     -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned. Of those that this
@@ -75,6 +77,7 @@ WITH known AS MATERIALIZED (
          , crashes + (status = 'processing')::int AS suspicion
          , (locked_until IS NULL OR locked_until <= statement_timestamp())
            AND (available_at IS NULL OR available_at <= statement_timestamp()) AS ready
+         , octet_length(payload) AS bytes
       FROM {{table}} AS m
      WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
        AND current_setting('fanout.lane') = 'held'
@@ -88,11 +91,12 @@ WITH known AS MATERIALIZED (
          , coalesce(max(id), 0) AS last
          , coalesce(max(outranked), 0) = 2 AS held_back
          , min(suspicion) AS suspicion
+         , coalesce(sum(bytes), 0) <= $12::bigint AS light
          , coalesce(bool_and(ready AND NOT parkable AND outranked = 0), true)
            AND coalesce(min(suspicion) = max(suspicion), true) AS plain
       FROM win
 ), judged AS MATERIALIZED (
-    SELECT tid, id
+    SELECT tid, id, bytes
          , bool_and(ready AND NOT parkable AND outranked = 0) OVER so_far AS clear
          , bool_or(leased AND NOT ready) OVER whole AS in_hand
          , bool_or(parkable OR outranked = 2 OR NOT leased AND NOT ready) OVER so_far AS waits
@@ -104,18 +108,28 @@ WITH known AS MATERIALIZED (
          , whole AS (PARTITION BY key, loner)
 ), free AS (
     -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
-    SELECT tid, id, lowest, highest FROM judged WHERE clear AND NOT in_hand
+    SELECT tid, id, bytes, lowest, highest FROM judged WHERE clear AND NOT in_hand
 ), lead AS (
     -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one
     -- that kills its process stands alone.
     SELECT CASE WHEN plain THEN suspicion ELSE (SELECT lowest FROM free ORDER BY id LIMIT 1) END AS suspicion FROM summary
-), chosen AS (
-    SELECT tid
-      FROM (SELECT tid, id FROM win WHERE (SELECT plain FROM summary)
+), fit AS (
+    SELECT tid, id, bytes
+      FROM (SELECT tid, id, bytes FROM win WHERE (SELECT plain FROM summary)
              UNION ALL
-            SELECT tid, id FROM free WHERE lowest = (SELECT suspicion FROM lead) AND highest = (SELECT suspicion FROM lead)) AS fit
+            SELECT tid, id, bytes FROM free WHERE lowest = (SELECT suspicion FROM lead) AND highest = (SELECT suspicion FROM lead)) AS candidate
      ORDER BY id
      LIMIT (SELECT greatest(1, $4::int >> least(suspicion, 30)) FROM lead)
+), chosen AS (
+    -- The first of them that stay within the bytes, and one in any case.
+    SELECT tid FROM fit WHERE (SELECT light FROM summary)
+     UNION ALL
+    SELECT tid
+      FROM (SELECT tid, sum(bytes) OVER so_far AS total, row_number() OVER so_far AS place
+              FROM fit
+             WHERE NOT (SELECT light FROM summary)
+            WINDOW so_far AS (ORDER BY id ROWS UNBOUNDED PRECEDING)) AS heavy
+     WHERE total <= $12::bigint OR place = 1
 ), claimed AS (
     UPDATE {{table}} AS m
        SET status       = 'processing'
@@ -132,6 +146,7 @@ WITH known AS MATERIALIZED (
 )
 SELECT current_setting('fanout.lane') = 'busy'
      , (SELECT seen FROM summary)
+     , (SELECT NOT light FROM summary) AND (SELECT count(*) FROM fit) > (SELECT count(*) FROM chosen)
      , (SELECT count(*) FROM judged WHERE waits)
      , (SELECT gated FROM lane)
      , (SELECT ahead_waits FROM lane) OR (SELECT held_back FROM summary)

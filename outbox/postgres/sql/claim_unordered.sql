@@ -2,7 +2,7 @@
 -- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see try_lock.sql.
 -- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
 -- $8 id below which nothing is open in the lane, $9 as of which count of reopenings, $10 whether to look for the first open row,
--- $11 whether others of the process have rows in hand
+-- $11 whether others of the process have rows in hand, $12 bytes of payload
 -- Plan: one range scan of {{name}}_open, one TID scan for the update.
 WITH known AS MATERIALIZED (
     -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned. Of those that this
@@ -13,7 +13,7 @@ WITH known AS MATERIALIZED (
                  , coalesce(nullif(current_setting('fanout.own', true), '')::bigint, 0) AS own
                  , nullif(current_setting('fanout.from', true), '')::bigint AS lowest) AS now
 ), free AS MATERIALIZED (
-    SELECT ctid AS tid, id, crashes + (status = 'processing')::int AS suspicion
+    SELECT ctid AS tid, id, crashes + (status = 'processing')::int AS suspicion, octet_length(payload) AS bytes
       FROM {{table}}
      WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
        AND (locked_until IS NULL OR locked_until <= statement_timestamp())
@@ -24,12 +24,24 @@ WITH known AS MATERIALIZED (
 ), lead AS (
     -- As in claim_ordered.sql: suspects are claimed apart, and fewer at a time after each crash.
     SELECT suspicion FROM free ORDER BY id LIMIT 1
-), chosen AS (
-    SELECT tid
+), fit AS (
+    SELECT tid, id, bytes
       FROM free
      WHERE suspicion = (SELECT suspicion FROM lead)
      ORDER BY id
      LIMIT (SELECT greatest(1, $4::int >> least(suspicion, 30)) FROM lead)
+), weight AS MATERIALIZED (
+    SELECT coalesce(sum(bytes), 0) <= $12::bigint AS light FROM fit
+), chosen AS (
+    -- As in claim_ordered.sql: the first of them that stay within the bytes, and one in any case.
+    SELECT tid FROM fit WHERE (SELECT light FROM weight)
+     UNION ALL
+    SELECT tid
+      FROM (SELECT tid, sum(bytes) OVER so_far AS total, row_number() OVER so_far AS place
+              FROM fit
+             WHERE NOT (SELECT light FROM weight)
+            WINDOW so_far AS (ORDER BY id ROWS UNBOUNDED PRECEDING)) AS heavy
+     WHERE total <= $12::bigint OR place = 1
 ), claimed AS (
     UPDATE {{table}} AS m
        SET status       = 'processing'
@@ -46,6 +58,7 @@ WITH known AS MATERIALIZED (
 )
 SELECT false
      , (SELECT count(*) FROM free)
+     , (SELECT NOT light FROM weight) AND (SELECT count(*) FROM fit) > (SELECT count(*) FROM chosen)
      , CASE WHEN (SELECT count(*) FROM free) < least($3::int, $4::int) -- waiting rows that were read in vain
             THEN (SELECT count(*)
                     FROM (SELECT status, locked_until, available_at

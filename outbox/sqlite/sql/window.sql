@@ -1,5 +1,5 @@
 -- Choose what to claim from the head of the lane, keeping the order of each key. Runs inside BEGIN IMMEDIATE, which is
--- the lane's lock. Named parameters: broker, lane, window, limit, now.
+-- the lane's lock. Named parameters: broker, lane, window, limit, bytes (of payload), now.
 -- Plan: one range scan of {{name}}_open; INDEXED BY, for "ORDER BY id" alone would tempt the planner to walk the table. Where
 -- there are gates or rows of low priority, a probe for each row of the window that has a key.
 WITH lane AS MATERIALIZED (
@@ -37,12 +37,13 @@ WITH lane AS MATERIALIZED (
          , status = 'processing' AS leased
          , crashes + (status = 'processing') AS suspicion
          , coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now AS ready
+         , length(payload) AS bytes -- see head.sql
       FROM {{table}} AS m INDEXED BY {{name}}_open
      WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
      ORDER BY id
      LIMIT :window
 ), judged AS MATERIALIZED (
-    SELECT id
+    SELECT id, bytes
          , min(ready AND NOT behind AND outranked = 0) OVER so_far AS clear
          , max(leased AND NOT ready) OVER whole AS in_hand
          , max(behind OR outranked = 2 OR NOT leased AND NOT ready) OVER so_far AS waits
@@ -53,19 +54,27 @@ WITH lane AS MATERIALIZED (
          , whole AS (PARTITION BY ordering_key, loner)
 ), free AS (
     -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
-    SELECT id, lowest, highest FROM judged WHERE clear AND NOT in_hand
+    SELECT id, bytes, lowest, highest FROM judged WHERE clear AND NOT in_hand
 ), lead AS (
     -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one
     -- that kills its process stands alone.
     SELECT lowest AS suspicion FROM free ORDER BY id LIMIT 1
-), chosen AS (
-    SELECT id
+), fit AS MATERIALIZED (
+    SELECT id, bytes
       FROM free
      WHERE lowest = (SELECT suspicion FROM lead) AND highest = (SELECT suspicion FROM lead)
      ORDER BY id
      LIMIT coalesce((SELECT max(1, :limit >> min(suspicion, 30)) FROM lead), 0)
+), chosen AS (
+    -- The first of them that stay within the bytes, and one in any case.
+    SELECT id
+      FROM (SELECT id, sum(bytes) OVER so_far AS total, row_number() OVER so_far AS place
+              FROM fit
+            WINDOW so_far AS (ORDER BY id ROWS UNBOUNDED PRECEDING))
+     WHERE total <= :bytes OR place = 1
 )
 SELECT (SELECT count(*) FROM win)
+     , (SELECT count(*) FROM fit) > (SELECT count(*) FROM chosen)
      , (SELECT count(*) FROM judged WHERE waits)
      , (SELECT gated FROM lane)
        -- Does the row ahead wait for a time, behind a gate, or for an earlier row of low priority that waits for a time?

@@ -1,7 +1,7 @@
 -- Choose what to claim from the head of the lane where order is off.
--- Named parameters: broker, lane, window, limit, now. Plan: one range scan of {{name}}_open.
+-- Named parameters: broker, lane, window, limit, bytes (of payload), now. Plan: one range scan of {{name}}_open.
 WITH free AS MATERIALIZED (
-    SELECT id, crashes + (status = 'processing') AS suspicion
+    SELECT id, crashes + (status = 'processing') AS suspicion, length(payload) AS bytes -- see head.sql
       FROM {{table}} INDEXED BY {{name}}_open
      WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
        AND coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now
@@ -9,14 +9,22 @@ WITH free AS MATERIALIZED (
      LIMIT min(:window, :limit)
 ), lead AS (
     SELECT suspicion FROM free ORDER BY id LIMIT 1
-), chosen AS (
-    SELECT id
+), fit AS MATERIALIZED (
+    SELECT id, bytes
       FROM free
      WHERE suspicion = (SELECT suspicion FROM lead)
      ORDER BY id
      LIMIT coalesce((SELECT max(1, :limit >> min(suspicion, 30)) FROM lead), 0)
+), chosen AS (
+    -- The first of them that stay within the bytes, and one in any case.
+    SELECT id
+      FROM (SELECT id, sum(bytes) OVER so_far AS total, row_number() OVER so_far AS place
+              FROM fit
+            WINDOW so_far AS (ORDER BY id ROWS UNBOUNDED PRECEDING))
+     WHERE total <= :bytes OR place = 1
 )
 SELECT (SELECT count(*) FROM free)
+     , (SELECT count(*) FROM fit) > (SELECT count(*) FROM chosen)
      , CASE WHEN (SELECT count(*) FROM free) < min(:window, :limit) -- waiting rows that were read in vain
             THEN (SELECT count(*)
                     FROM (SELECT status, locked_until, available_at

@@ -1,5 +1,5 @@
 -- Claim the head of a lane, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
--- @broker, @lane, @claim_lock the lane's lock, @window, @limit, @worker, @token, @lease_seconds, @lease_micros, @shared
+-- @broker, @lane, @claim_lock the lane's lock, @window, @limit, @bytes of payload, @worker, @token, @lease_seconds, @lease_micros, @shared
 --
 -- The claim must see of each key every earlier open row, and no single read of SQL Server promises that. READ COMMITTED
 -- reads row by row: a transaction that writes two rows of a key while the scan stands between them shows the second
@@ -23,7 +23,7 @@
 -- through all published rows because of ORDER BY id. Literals, not parameters, match the filters of the indexes.
 DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @gated bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
 DECLARE @ahead_hash binary(32);
-DECLARE @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0;
+DECLARE @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut bit = 0;
 DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
     id           bigint         NOT NULL,
@@ -174,6 +174,7 @@ BEGIN TRY
                 SET @chosen_rows = @@ROWCOUNT;
             END;
         END;
+{{bytes}}
         IF @chosen_rows = 1 AND @shared = 0 -- else others of the process have rows in hand
             SET @alone = 1;
 
@@ -210,6 +211,7 @@ BEGIN CATCH
 END CATCH;
 SELECT @busy AS fanout_busy
      , @seen AS seen
+     , @cut AS cut
      , @waiting AS waiting
      , @gated AS gated
      , @ahead_waits AS ahead_waits;

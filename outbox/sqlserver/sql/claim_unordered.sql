@@ -1,10 +1,10 @@
 -- Claim the head of a lane where order is off: locked rows are passed over and nothing waits for anything. What was
 -- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see claim_ordered.sql.
--- @broker, @lane, @window, @limit, @worker, @token, @lease_seconds, @lease_micros, @shared; to bring parked rows back @claim_lock
+-- @broker, @lane, @window, @limit, @bytes of payload, @worker, @token, @lease_seconds, @lease_micros, @shared; to bring parked rows back @claim_lock
 -- Plan: one range scan of {{name}}_open, covered; one seek of {{name}}_pkey per claimed row. UPDLOCK keeps other claims off
 -- the chosen rows; READCOMMITTEDLOCK, because READPAST passes over nothing where READ_COMMITTED_SNAPSHOT reads versions. It
 -- stands at the update, too: who changes a column that the index has not locks the row elsewhere.
-DECLARE @seen int = 0, @waiting int = 0, @gated bit, @suspicion int, @take bigint, @alone bit = 0;
+DECLARE @seen int = 0, @waiting int = 0, @gated bit, @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut bit = 0;
 DECLARE @free TABLE (id bigint NOT NULL PRIMARY KEY, suspicion int NOT NULL);
 DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @claimed TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -45,7 +45,9 @@ BEGIN TRY
           FROM @free
          WHERE suspicion = @suspicion
          ORDER BY id;
-        IF @@ROWCOUNT = 1 AND @shared = 0 -- else others of the process have rows in hand
+        SET @chosen_rows = @@ROWCOUNT;
+{{bytes}}
+        IF @chosen_rows = 1 AND @shared = 0 -- else others of the process have rows in hand
             SET @alone = 1;
 
         UPDATE m
@@ -71,6 +73,7 @@ BEGIN CATCH
 END CATCH;
 SELECT CONVERT(bit, 0) AS fanout_busy
      , @seen AS seen
+     , @cut AS cut
      , @waiting AS waiting
      , @gated AS gated
      , CONVERT(bit, 0) AS ahead_waits;

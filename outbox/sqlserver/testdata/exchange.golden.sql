@@ -4,7 +4,7 @@ SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @seen int = 0, @waiting int = 0, @gated bit, @suspicion int, @take bigint, @alone bit = 0;
+DECLARE @seen int = 0, @waiting int = 0, @gated bit, @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut bit = 0;
 DECLARE @free TABLE (id bigint NOT NULL PRIMARY KEY, suspicion int NOT NULL);
 DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @claimed TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -42,7 +42,24 @@ BEGIN TRY
           FROM @free
          WHERE suspicion = @suspicion
          ORDER BY id;
-        IF @@ROWCOUNT = 1 AND @shared = 0
+        SET @chosen_rows = @@ROWCOUNT;
+        IF @chosen_rows > 1 AND @bytes < (SELECT SUM(CONVERT(bigint, DATALENGTH(p.payload)))
+                                            FROM @chosen AS c
+                                           INNER JOIN app.outbox AS p WITH (FORCESEEK, NOLOCK) ON p.id = c.id)
+        BEGIN
+            DELETE FROM @chosen
+             WHERE id > (SELECT MIN(id) FROM @chosen)
+               AND id >= (SELECT MIN(so_far.id)
+                            FROM (SELECT p.id
+                                       , SUM(CONVERT(bigint, DATALENGTH(p.payload))) OVER (ORDER BY p.id ROWS UNBOUNDED PRECEDING) AS total
+                                    FROM @chosen AS c
+                                   INNER JOIN app.outbox AS p WITH (FORCESEEK, NOLOCK) ON p.id = c.id) AS so_far
+                           WHERE so_far.total > @bytes);
+            IF @@ROWCOUNT > 0
+                SET @cut = 1;
+            SET @chosen_rows = (SELECT COUNT(*) FROM @chosen);
+        END;
+        IF @chosen_rows = 1 AND @shared = 0
             SET @alone = 1;
         UPDATE m
            SET status       = N'processing'
@@ -67,6 +84,7 @@ BEGIN CATCH
 END CATCH;
 SELECT CONVERT(bit, 0) AS fanout_busy
      , @seen AS seen
+     , @cut AS cut
      , @waiting AS waiting
      , @gated AS gated
      , CONVERT(bit, 0) AS ahead_waits;
@@ -211,7 +229,7 @@ END CATCH;
 SELECT @other_rows AS fanout_other;
 DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @gated bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
 DECLARE @ahead_hash binary(32);
-DECLARE @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0;
+DECLARE @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut bit = 0;
 DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
     id           bigint         NOT NULL,
@@ -452,6 +470,22 @@ END;
                 SET @chosen_rows = @@ROWCOUNT;
             END;
         END;
+        IF @chosen_rows > 1 AND @bytes < (SELECT SUM(CONVERT(bigint, DATALENGTH(p.payload)))
+                                            FROM @chosen AS c
+                                           INNER JOIN app.outbox AS p WITH (FORCESEEK, NOLOCK) ON p.id = c.id)
+        BEGIN
+            DELETE FROM @chosen
+             WHERE id > (SELECT MIN(id) FROM @chosen)
+               AND id >= (SELECT MIN(so_far.id)
+                            FROM (SELECT p.id
+                                       , SUM(CONVERT(bigint, DATALENGTH(p.payload))) OVER (ORDER BY p.id ROWS UNBOUNDED PRECEDING) AS total
+                                    FROM @chosen AS c
+                                   INNER JOIN app.outbox AS p WITH (FORCESEEK, NOLOCK) ON p.id = c.id) AS so_far
+                           WHERE so_far.total > @bytes);
+            IF @@ROWCOUNT > 0
+                SET @cut = 1;
+            SET @chosen_rows = (SELECT COUNT(*) FROM @chosen);
+        END;
         IF @chosen_rows = 1 AND @shared = 0
             SET @alone = 1;
         IF @chosen_rows > 0
@@ -482,6 +516,7 @@ BEGIN CATCH
 END CATCH;
 SELECT @busy AS fanout_busy
      , @seen AS seen
+     , @cut AS cut
      , @waiting AS waiting
      , @gated AS gated
      , @ahead_waits AS ahead_waits;
