@@ -18,8 +18,9 @@ import (
 const rowsAtOnce = 1000
 
 // write seals events, routes them and inserts their rows, one per event and broker. Where
-// somebody wants to know, it returns what will be there for each broker.
-func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush) ([]outbox.Arrival, error) {
+// somebody wants to know, it returns what will be there for each broker. ours is the transaction whose commit writes, nil where
+// another one is written in: then nothing is handed off.
+func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush, ours *tx) ([]outbox.Arrival, error) {
 	if len(flush) == 0 {
 		return nil, nil
 	}
@@ -29,6 +30,7 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		rows     = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
 		atOnce   = rowsAtOnce
 		insert   = inserter.Insert
+		begun    bool
 	)
 	if told {
 		arrivals = make([]outbox.Arrival, 0, 1+len(p.routing.External))
@@ -54,6 +56,10 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		if err := p.lockKeys(ctx, inserter, db, rows[:full]); err != nil {
 			return nil, err
 		}
+		if ours != nil && ours.reserve(rows[:full], flush, !begun, full == len(rows) && i == len(flush)-1) != nil {
+			insert = ours.insertReserved
+		}
+		begun = true
 		if err := insert(ctx, db, rows[:full]); err != nil {
 			return nil, err
 		}
@@ -90,7 +96,7 @@ func (p *Plugin) writeNow(db *gorm.DB, conn outbox.Execer, flush []uow.Flush) er
 	for i := range flush {
 		flush[i].SetUnconfirmed()
 	}
-	_, err = p.write(db.Statement.Context, inserter, conn, flush)
+	_, err = p.write(db.Statement.Context, inserter, conn, flush, nil)
 	return err
 }
 

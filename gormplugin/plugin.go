@@ -40,6 +40,7 @@ type Plugin struct {
 	mu        sync.Mutex
 	inserters map[outbox.Dialect]*outbox.Inserter
 	listeners atomic.Pointer[[]*listener] // replaced under mu
+	receiver  atomic.Pointer[receiver]
 }
 
 // listener has an address, by which it is found again.

@@ -23,8 +23,9 @@ type tx struct {
 	parent   gorm.GetDBConnector
 	journal  uow.Journal
 	attempt  *uow.Attempt // nil unless a uow.Do may repeat it
-	ended    atomic.Bool  // by a statement, without our Commit or Rollback
-	over     atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
+	reserved *outbox.Reservation
+	ended    atomic.Bool // by a statement, without our Commit or Rollback
+	over     atomic.Bool // no sync.Once: what runs after the commit may well try to roll back
 }
 
 var _ gorm.Tx = (*tx)(nil)
@@ -82,7 +83,8 @@ func (t *tx) Commit() error {
 func (t *tx) commit() error {
 	done := false
 	defer func() {
-		if !done { // a panic on the way must not leak the connection
+		t.reserved.Cancel() // unless they were handed over
+		if !done {          // a panic on the way must not leak the connection
 			_ = t.Tx.Rollback()
 		}
 	}()
@@ -90,7 +92,7 @@ func (t *tx) commit() error {
 	err := t.refusal(flush)
 	var arrivals []outbox.Arrival
 	if err == nil {
-		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush)
+		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush, t)
 	}
 	left, doubt := t.journal.Left(flush)
 	switch {
@@ -110,9 +112,10 @@ func (t *tx) commit() error {
 	if err := t.Tx.Commit(); err != nil {
 		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
 	}
+	t.reserved.Commit()
 	after := t.journal.Committed(flush)
 	defer runAll(after) // whatever a listener or the log does
-	if len(arrivals) > 0 {
+	if arrivals = t.others(arrivals); len(arrivals) > 0 {
 		t.plugin.notify(arrivals)
 	}
 	for name, n := range left {

@@ -48,6 +48,7 @@ type statements struct {
 	releaseKey, parkedKeys                             string
 	heartbeat, leave, forgetInstances, instances       string
 	pause, resume, pauses                              string
+	verify, verifySettings                             string
 }
 
 // Config of a store.
@@ -122,6 +123,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
+		"verify": &s.sql.verify, "verify_settings": &s.sql.verifySettings,
 	} {
 		*text = readSQL(name, table)
 	}
