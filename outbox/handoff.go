@@ -70,9 +70,9 @@ type Verifier interface {
 	// returns one entry each; the others have gone. A row is clear when
 	//
 	//   - the broker is not paused, the lease has not run out, and the row is in the lane that was asked about;
-	//   - and, unless Unordered or without an ordering key: no other open row of its key stands before it, but for those among
-	//     the returned ones, in whatever lane, and no gate holds the key back; and no more than Backlog other open rows stand
-	//     in the lane before the last one of the returned.
+	//   - and, unless Unordered or without an ordering key: no other open row of its key stands before it, in whatever lane,
+	//     but for those that are clear, too; no gate holds the key back; and no more than Backlog other open rows stand in the
+	//     lane before the last one of the returned.
 	Verify(ctx context.Context, verification *Verification) ([]HandedRow, error)
 }
 

@@ -24,7 +24,7 @@ func newHandedBatch(r *receiver, lane int, copies []copied, found []HandedRow, m
 		byID[copies[i].row.MessageID] = copies[i].row
 	}
 	slices.SortFunc(found, func(a, b HandedRow) int { return cmp.Compare(a.ID, b.ID) })
-	here := 0
+	here, held := 0, map[string]bool{}
 	for i := range found {
 		f := &found[i]
 		row := byID[f.MessageID]
@@ -33,6 +33,9 @@ func newHandedBatch(r *receiver, lane int, copies []copied, found []HandedRow, m
 		}
 		here++
 		m := f.message(row)
+		if !f.Clear && !r.policy.Unordered && row.OrderingKey != "" { // whatever a store says of the later ones
+			held[row.OrderingKey] = true
+		}
 		switch {
 		case f.Lane != lane:
 			stray := Settlement{Lease: r.leaseOf(f.Lane), Other: []Outcome{r.decide.Release(&m)}}
@@ -40,7 +43,7 @@ func newHandedBatch(r *receiver, lane int, copies []copied, found []HandedRow, m
 			b.strays = append(b.strays, stray)
 			r.stats.behind.Add(1)
 			continue
-		case may && f.Clear:
+		case may && f.Clear && !held[row.OrderingKey]:
 			b.batch.Messages = append(b.batch.Messages, m)
 			r.stats.sent.Add(1)
 		case may:

@@ -96,6 +96,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	p.running.Store(true)
 	stopped := context.AfterFunc(ctx, func() { p.running.Store(false) })
 	defer stopped()
+	defer p.running.Store(false) // whether that has run yet or not
 	group.Go(func() error { p.poll(ctx); return nil })
 	name := fmt.Sprintf("%s/%d/%s/%s/", host, os.Getpid(), p.database, p.broker)
 	if p.receiver != nil {

@@ -13,11 +13,11 @@ WITH known AS MATERIALIZED (
       FROM {{table}}
      WHERE message_id = ANY ($4::uuid[]) AND target_broker = $1 AND lock_token = $3 AND status = 'processing'
 ), others AS MATERIALIZED (
-    -- What stands before the last of ours in the lane, whoever has it: one more than may.
+    -- What stands before the last of ours in the lane, whoever has it, and ours whose lease is over: one more than may.
     SELECT id, ordering_key
       FROM {{table}}
      WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
-       AND id < (SELECT max(id) FROM mine) AND id <> ALL (ARRAY(SELECT id FROM mine))
+       AND id < (SELECT max(id) FROM mine) AND id <> ALL (ARRAY(SELECT id FROM mine WHERE locked_until > statement_timestamp()))
      ORDER BY id
      LIMIT $7::int + 1
 )

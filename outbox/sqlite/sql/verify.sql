@@ -9,11 +9,11 @@ WITH mine AS MATERIALIZED (
      WHERE message_id IN (SELECT value FROM json_each(:messages)) AND target_broker = :broker
        AND lock_token = :token AND status = 'processing'
 ), others AS MATERIALIZED (
-    -- What stands before the last of ours, whoever has it: one more than may.
+    -- What stands before the last of ours, whoever has it, and ours whose lease is over: one more than may.
     SELECT id, ordering_key
       FROM {{table}} INDEXED BY {{name}}_open
      WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
-       AND id < (SELECT max(id) FROM mine) AND id NOT IN (SELECT id FROM mine)
+       AND id < (SELECT max(id) FROM mine) AND id NOT IN (SELECT id FROM mine WHERE locked_until > :now)
      ORDER BY id
      LIMIT :backlog + 1
 )
