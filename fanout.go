@@ -36,7 +36,6 @@ type Relay struct {
 	stores  map[string]outbox.FullStore
 	brokers map[string]brokers.Broker
 	cancels []func()
-	handOff bool // wanted by the configuration
 	close   sync.Once
 	closed  error
 }
@@ -182,7 +181,6 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	for name, broker := range r.brokers {
 		targets[name] = outbox.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
 	}
-	r.handOff = cfg.Outbox.Policy.HandOff
 	var err error
 	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{
 		Stores: stores, Brokers: targets, Log: o.log, Name: o.name, Version: programVersion(),
@@ -201,7 +199,7 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 			continue
 		}
 		r.cancels = append(r.cancels, plugin.OnCommit(func(arrivals []outbox.Arrival) bool { return r.engine.Wake(name, arrivals...) }))
-		r.connectHandOff(name, plugin, o.log)
+		r.connectHandOff(name, plugin)
 	}
 	return nil
 }

@@ -1,22 +1,17 @@
 package fanout
 
 import (
-	"log/slog"
-
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // connectHandOff connects the plugin of a handle with the processors, where rows are to go to them without a claim.
-func (r *Relay) connectHandOff(database string, plugin any, log *slog.Logger) {
-	switch writer, ok := plugin.(interface {
+func (r *Relay) connectHandOff(database string, plugin any) {
+	writer, ok := plugin.(interface {
 		HandOff(to gormplugin.Receiver) (cancel func())
-	}); {
-	case !ok:
-	case r.engine.HandsOff(database):
+	})
+	if ok && r.engine.HandsOff(database) {
 		r.cancels = append(r.cancels, writer.HandOff(receiver{r.engine, database}))
-	case r.handOff:
-		log.Warn("outbox.hand_off does nothing here: the store of this database cannot verify rows; they are claimed", "database", database)
 	}
 }
 

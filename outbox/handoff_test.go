@@ -236,7 +236,9 @@ func TestHandOffOfALostLease(t *testing.T) {
 		assert.Empty(t, broker.Messages("s"))
 		assert.EqualValues(t, 1, h.stats().Gone)
 
-		h.watched.before = func() { h.query("UPDATE outbox_messages SET locked_until = 1 WHERE CAST(payload AS TEXT) = '2' RETURNING 1") }
+		h.watched.before = func() {
+			h.query("UPDATE outbox_messages SET locked_until = 1 WHERE CAST(payload AS TEXT) = '2' RETURNING 1")
+		}
 		require.True(t, h.commit(handed("j", "2")))
 		synctest.Wait()
 		assert.Equal(t, "published 1", h.status("2"), "nobody has taken it: it went back, and was claimed")

@@ -36,10 +36,6 @@ func (t *table) handOff(token uuid.UUID, rows ...outbox.Row) (ids []int64) {
 // verify asks about rows; change adapts the question.
 func (t *table) verify(token uuid.UUID, rows []outbox.Row, change ...func(*outbox.Verification)) []outbox.HandedRow {
 	t.Helper()
-	verifier, ok := t.Store.(outbox.Verifier)
-	if !ok {
-		t.Skip("this store does not take rows by hand-off")
-	}
 	v := &outbox.Verification{Broker: broker, Lane: t.lane, Token: token, Backlog: 10}
 	for i := range rows {
 		v.MessageIDs = append(v.MessageIDs, rows[i].MessageID)
@@ -47,7 +43,7 @@ func (t *table) verify(token uuid.UUID, rows []outbox.Row, change ...func(*outbo
 	for _, f := range change {
 		f(v)
 	}
-	found, err := verifier.Verify(t.Context(), v)
+	found, err := t.Store.Verify(t.Context(), v)
 	require.NoError(t, err)
 	slices.SortFunc(found, func(a, b outbox.HandedRow) int { return int(a.ID - b.ID) })
 	return found
@@ -211,10 +207,6 @@ func testVerifyPaused(t *table) {
 }
 
 func testVerifyWithoutTable(t *table) {
-	verifier, ok := t.Store.(outbox.Verifier)
-	if !ok {
-		t.Skip("this store does not take rows by hand-off")
-	}
-	_, err := verifier.Verify(t.Context(), &outbox.Verification{Broker: broker, MessageIDs: []uuid.UUID{uuid.New()}})
+	_, err := t.Store.Verify(t.Context(), &outbox.Verification{Broker: broker, MessageIDs: []uuid.UUID{uuid.New()}})
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }

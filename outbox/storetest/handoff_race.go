@@ -66,9 +66,6 @@ func (*fire) Close(context.Context) error        { return nil }
 // testHandOffOrder lets two relays deliver, by hand-off and by claims, what writers commit and roll back, while messages fail and
 // leases are taken away. First deliveries are in the order of ids, nothing is lost, and nothing comes that was rolled back.
 func testHandOffOrder(t *table) {
-	if _, ok := t.Store.(outbox.Verifier); !ok {
-		t.Skip("this store does not take rows by hand-off")
-	}
 	f := &fire{random: rand.New(rand.NewPCG(1, 2)), first: map[string][]string{}, seen: map[string]bool{}}
 	policy := outbox.Policy{
 		HandOff: true, BatchSize: 8, PollMin: 20 * time.Millisecond, PollMax: 50 * time.Millisecond,
