@@ -166,13 +166,30 @@ func TestHandOff(t *testing.T) {
 				cancel()
 				return nil
 			}))
+			if name == "postgres" { // which finds out when it commits: the rows had their place by then
+				require.NoError(t, h.db.Exec("CREATE TABLE once (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)").Error)
+				for n := range 3 {
+					require.ErrorContains(t, h.place(fmt.Sprint("failed commit ", n), func(tx *gorm.DB) error { return tx.Exec("INSERT INTO once VALUES (1), (1)").Error }), "once")
+				}
+			}
 			h.eventually(func() bool { return h.open() == 0 })
 			for _, m := range h.inner.Messages("ordering::order") {
 				assert.Regexp(t, "order-[0-9]+|first|kept", string(m.Payload))
 			}
 			for _, broker := range []string{"default", "partner"} {
 				stats := h.stats(broker)
-				assert.Zero(t, stats.HandOff.Gone, broker)
+				assert.Zero(t, stats.HandOff.Gone+stats.HandOff.Full, broker)
+				assert.Equal(t, stats.Published, h.published(broker), broker)
+			}
+			for n := range 600 { // more than a queue holds, had any place been lost
+				require.NoError(t, h.place(fmt.Sprint("order-more-", n)))
+				if n%100 == 99 { // SQLite's lock is not a fair one
+					h.eventually(func() bool { return h.open() == 0 })
+				}
+			}
+			for _, broker := range []string{"default", "partner"} {
+				stats := h.stats(broker)
+				assert.Zero(t, stats.HandOff.Full, broker)
 				assert.Equal(t, stats.Published, h.published(broker), broker)
 			}
 		})
