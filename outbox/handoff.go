@@ -114,7 +114,8 @@ type HandOffStats struct {
 	Busy int64
 	// Full rows were written as ever because there was no room.
 	Full int64
-	// Behind rows were given back to the database after the commit: an earlier row of their key was open, or many of their lane.
+	// Behind rows were given back to the database after the commit: an earlier row of their key was open, or many of their lane; or
+	// the broker had been paused, which this processor did not know yet.
 	Behind int64
 	// Withdrawn rows were given back after the commit: by a pause, an outage, a shutdown, or because it had become late.
 	Withdrawn int64

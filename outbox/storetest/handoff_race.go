@@ -94,7 +94,7 @@ func testHandOffOrder(t *table) {
 	written := make(chan struct{})
 	go func() { writing.Wait(); close(written) }()
 	random := rand.New(rand.NewPCG(4, 4))
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(raceTimeout)
 	for done := false; ; { // somebody takes leases away
 		select {
 		case <-written:
