@@ -48,6 +48,7 @@ func TestHandOffOfALostLease(t *testing.T) {
 
 // An earlier open row of the key, wherever it is, goes first.
 func TestHandOffBehindAnEarlierRow(t *testing.T) {
+	t.Parallel()
 	for name, earlier := range map[string]string{
 		"in the lane":     "UPDATE outbox_messages SET locked_until = NULL RETURNING 1",
 		"of low priority": "UPDATE outbox_messages SET priority = -1 RETURNING 1",
@@ -196,7 +197,7 @@ func TestHandOffWithoutAVerification(t *testing.T) {
 		broker := memory.New()
 		h := newHandRig(t, path, broker, outbox.Policy{})
 		h.begin()
-		failure := error(assert.AnError)
+		failure := assert.AnError
 		h.watched.fail.Store(&failure)
 		require.True(t, h.commit(handed("k", "1")))
 		time.Sleep(30 * time.Second)

@@ -33,6 +33,7 @@ type fire struct {
 	seen   map[string]bool
 }
 
+// Publish implements brokers.Broker.
 func (f *fire) Publish(_ context.Context, messages []brokers.Message) []brokers.Result {
 	f.Lock()
 	defer f.Unlock()
@@ -59,9 +60,14 @@ func (f *fire) Publish(_ context.Context, messages []brokers.Message) []brokers.
 	return results
 }
 
+// Capabilities implements brokers.Broker.
 func (*fire) Capabilities() brokers.Capabilities { return brokers.Capabilities{Ordering: true} }
-func (*fire) Ping(context.Context) error         { return nil }
-func (*fire) Close(context.Context) error        { return nil }
+
+// Ping implements brokers.Broker.
+func (*fire) Ping(context.Context) error { return nil }
+
+// Close implements brokers.Broker.
+func (*fire) Close(context.Context) error { return nil }
 
 // testHandOffOrder lets two relays deliver, by hand-off and by claims, what writers commit and roll back, while messages fail and
 // leases are taken away. First deliveries are in the order of ids, nothing is lost, and nothing comes that was rolled back.
@@ -176,7 +182,8 @@ func (t *table) fire(ctx context.Context, engines []*outbox.Engine, random *rand
 		if place == nil && random.IntN(2) == 0 {
 			engine.Wake("d", inserter.AppendArrivals(nil, rows)...)
 		}
-		for wait := random.IntN(4) > 0; wait && t.open(ctx) > 1 && ctx.Err() == nil; { // where there is a backlog nothing is handed off
+		for wait := random.IntN(4) > 0; wait && ctx.Err() == nil; { // where there is a backlog nothing is handed off
+			wait = t.open(ctx) > 1
 		}
 	}
 }
@@ -195,7 +202,7 @@ func (t *table) inTx(ctx context.Context, f func(outbox.Execer) error) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() //nolint:errcheck // after the commit there is nothing to roll back
+	defer tx.Rollback() // after the commit there is nothing to roll back
 	if err := f(tx); err != nil {
 		return err
 	}
