@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -146,6 +147,7 @@ func TestEngineSuspectsOfABrokerThatHangs(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- engine.Run(ctx) }()
+		synctest.Wait() // until it runs
 		late := 0
 		for i := range 80 {
 			name := "good" + strconv.Itoa(i)
