@@ -2,6 +2,7 @@ package gormplugin
 
 import (
 	"context"
+	"database/sql"
 	"slices"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -16,14 +17,18 @@ type Receiver interface {
 }
 
 // receiver has an address, by which it is found again.
-type receiver struct{ Receiver }
+type receiver struct {
+	Receiver
+	pool *sql.DB
+}
 
-// HandOff registers a receiver, which is asked before the rows of a commit are inserted. What it has room for is inserted as
+// HandOff registers a receiver of what is committed on a pool, which is asked before the rows of a commit are inserted. Transactions on
+// other pools, as a resolver has them, may write to another database, and ask nobody. What the receiver has room for is inserted as
 // claimed, and goes to it straight after the commit; of the rest, and of everything that it refuses, [Plugin.OnCommit] tells. The
 // relay in the application's own process registers itself where the configuration says outbox.hand_off. The last one that was
 // registered is asked. The function that is returned takes it back.
-func (p *Plugin) HandOff(to Receiver) (cancel func()) {
-	added := &receiver{to}
+func (p *Plugin) HandOff(pool *sql.DB, to Receiver) (cancel func()) {
+	added := &receiver{to, pool}
 	p.receiver.Store(added)
 	return func() { p.receiver.CompareAndSwap(added, nil) }
 }
@@ -33,6 +38,9 @@ func (p *Plugin) HandOff(to Receiver) (cancel func()) {
 func (t *tx) reserve(rows []outbox.Row, flush []uow.Flush, first, last bool) *outbox.Reservation {
 	to := t.plugin.receiver.Load()
 	if to == nil || !first || !last || slices.ContainsFunc(flush, func(f uow.Flush) bool { return f.Unconfirmed() }) {
+		return nil
+	}
+	if pool, err := t.GetDBConn(); err != nil || pool != to.pool {
 		return nil
 	}
 	t.reserved = to.Reserve(t.inserter.Dialect(), rows)

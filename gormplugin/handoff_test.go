@@ -38,7 +38,7 @@ func TestReceiverIsAsked(t *testing.T) {
 			var receiver asked
 			woken := 0
 			b.plugin.OnCommit(func(arrivals []outbox.Arrival) bool { woken += len(arrivals); return true })
-			cancel := b.plugin.HandOff(&receiver)
+			cancel := b.plugin.HandOff(must(b.db.DB()), &receiver)
 			b.ok(b.db.Create(placed("1")).Error)
 			assert.Equal(b.t, []string{"1>default", "1>partner"}, receiver.take())
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
@@ -60,16 +60,32 @@ func TestReceiverIsAsked(t *testing.T) {
 		},
 		"the last one alone": func(b *bench) {
 			var first, second asked
-			cancelFirst, cancelSecond := b.plugin.HandOff(&first), b.plugin.HandOff(&second)
+			cancelFirst, cancelSecond := b.plugin.HandOff(must(b.db.DB()), &first), b.plugin.HandOff(must(b.db.DB()), &second)
 			cancelFirst()
 			b.ok(b.db.Create(placed("1")).Error)
 			assert.Empty(b.t, first.take())
 			assert.Len(b.t, second.take(), 2)
 			cancelSecond()
 		},
+		"not on another pool": func(b *bench) {
+			var receiver asked
+			b.plugin.HandOff(must(b.open(&gorm.Config{}).DB()), &receiver)
+			b.ok(b.db.Create(placed("1")).Error)
+			assert.Empty(b.t, receiver.take(), "which may be that of another database")
+		},
+		"on handles of all kinds": func(b *bench) {
+			var receiver asked
+			b.plugin.HandOff(must(b.db.DB()), &receiver)
+			b.ok(b.db.Session(&gorm.Session{PrepareStmt: true}).Create(placed("1")).Error)
+			assert.Len(b.t, receiver.take(), 2)
+			b.ok(b.db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(placed("2")).Error)
+			assert.Len(b.t, receiver.take(), 2)
+			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error { return u.DB.Create(placed("3")).Error }))
+			assert.Len(b.t, receiver.take(), 2)
+		},
 		"not in a transaction of the caller's own": func(b *bench) {
 			var receiver asked
-			b.plugin.HandOff(&receiver)
+			b.plugin.HandOff(must(b.db.DB()), &receiver)
 			sqlDB, err := b.db.DB()
 			b.ok(err)
 			own, err := sqlDB.BeginTx(b.t.Context(), nil)
@@ -87,7 +103,7 @@ func TestReceiverIsAsked(t *testing.T) {
 		},
 		"not for more than goes at once": func(b *bench) {
 			var receiver asked
-			b.plugin.HandOff(&receiver)
+			b.plugin.HandOff(must(b.db.DB()), &receiver)
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
 				for n := range 501 {
 					b.ok(uow.Publish(tx, OrderPlaced{OrderID: fmt.Sprint(n)}))
