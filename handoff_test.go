@@ -41,7 +41,7 @@ func newHanding(t *testing.T, driver, dsn string, dialector gorm.Dialector) *han
 	h := &handing{T: t, inner: memory.New()}
 	cfg, err := config.Parse(fmt.Appendf(nil, `
 databases: {default: {driver: %s, dsn: %q}}
-outbox: {external_brokers: [partner], hand_off: true, poll: {min: 1m, max: 1m}}
+outbox: {external_brokers: [partner], hand_off: true, batch_size: 20, poll: {min: 1m, max: 1m}}
 brokers: {default: {type: memory}, partner: {type: memory}}
 `, driver, dsn), "fanout.yaml")
 	require.NoError(t, err)
@@ -181,9 +181,9 @@ func TestHandOff(t *testing.T) {
 				assert.Zero(t, stats.HandOff.Gone+stats.HandOff.Full, broker)
 				assert.Equal(t, stats.Published, h.published(broker), broker)
 			}
-			for n := range 600 { // more than a queue holds, had any place been lost
+			for n := range 60 { // more than a queue holds, had any place been lost
 				require.NoError(t, h.place(fmt.Sprint("order-more-", n)))
-				if n%100 == 99 { // SQLite's lock is not a fair one
+				if n%10 == 9 { // SQLite's lock is not a fair one
 					h.eventually(func() bool { return h.open() == 0 })
 				}
 			}
