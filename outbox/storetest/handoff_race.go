@@ -25,18 +25,41 @@ const (
 	fireCommits = 50 // per writer
 )
 
-// fire is a broker that fails now and then, and keeps what was delivered first.
+// fire is a broker that fails now and then, and keeps what was delivered first. While it has messages in hand, somebody takes leases away.
 type fire struct {
 	sync.Mutex
-	random *rand.Rand
-	first  map[string][]string // by key, in the order of their first delivery
-	seen   map[string]bool
+	random    *rand.Rand
+	first     map[string][]string // by key, in the order of their first delivery
+	seen      map[string]bool
+	committed int
+	delivered *sync.Cond
+	unlease   func(part int)
+}
+
+// wait waits until all but a few of what was committed was delivered, or ctx has ended.
+func (f *fire) wait(ctx context.Context, few int) {
+	defer context.AfterFunc(ctx, f.delivered.Broadcast)()
+	f.Lock()
+	defer f.Unlock()
+	for f.committed-len(f.seen) > few && ctx.Err() == nil {
+		f.delivered.Wait()
+	}
+}
+
+func (f *fire) commit(messages int) {
+	f.Lock()
+	defer f.Unlock()
+	f.committed += messages
 }
 
 // Publish implements brokers.Broker.
 func (f *fire) Publish(_ context.Context, messages []brokers.Message) []brokers.Result {
 	f.Lock()
 	defer f.Unlock()
+	defer f.delivered.Broadcast()
+	if f.random.IntN(12) == 0 {
+		f.unlease(f.random.IntN(3))
+	}
 	results := make([]brokers.Result, len(messages))
 	failed := map[string]bool{}
 	for i, m := range messages {
@@ -73,6 +96,10 @@ func (*fire) Close(context.Context) error { return nil }
 // leases are taken away. First deliveries are in the order of ids, nothing is lost, and nothing comes that was rolled back.
 func testHandOffOrder(t *table) {
 	f := &fire{random: rand.New(rand.NewPCG(1, 2)), first: map[string][]string{}, seen: map[string]bool{}}
+	f.delivered = sync.NewCond(f)
+	f.unlease = func(part int) {
+		_ = t.try("UPDATE {t} SET locked_until = "+t.sql.minus("locked_until", lease)+" WHERE status = 'processing' AND id % 3 = ?", part)
+	}
 	policy := outbox.Policy{
 		HandOff: true, BatchSize: 8, PollMin: 20 * time.Millisecond, PollMax: 50 * time.Millisecond,
 		Retry: outbox.Retry{MaxAttempts: 1000, BaseDelay: 5 * time.Millisecond, MaxDelay: 5 * time.Millisecond},
@@ -95,27 +122,16 @@ func testHandOffOrder(t *table) {
 		t.exec("INSERT INTO {t}_keys (name, n) VALUES (?, 0)", fmt.Sprintf("key-%d", key))
 	}
 	for n := range fireWriters {
-		writing.Go(func() { t.fire(ctx, engines, rand.New(rand.NewPCG(3, uint64(n)))) })
+		writing.Go(func() { t.fire(ctx, f, engines, rand.New(rand.NewPCG(3, uint64(n)))) })
 	}
-	written := make(chan struct{})
-	go func() { writing.Wait(); close(written) }()
-	random := rand.New(rand.NewPCG(4, 4))
-	deadline := time.Now().Add(raceTimeout)
-	for done := false; ; { // somebody takes leases away
-		select {
-		case <-written:
-			done = true
-		default:
-		}
-		open := t.number("SELECT count(*) FROM {t} WHERE finished_at IS NULL")
-		if done && open == 0 {
-			break
-		}
-		require.True(t, time.Now().Before(deadline), "%d rows are still open", open)
-		if random.IntN(30) == 0 {
-			_ = t.try("UPDATE {t} SET locked_until = "+t.sql.minus("locked_until", lease)+" WHERE status = 'processing' AND id % 3 = ?", random.IntN(3))
-		}
+	over := time.AfterFunc(raceTimeout, stop)
+	defer over.Stop()
+	writing.Wait()
+	f.wait(ctx, 0)
+	for t.open(ctx) > 0 && ctx.Err() == nil { // what was delivered is being marked
+		f.wait(ctx, 0)
 	}
+	require.NoError(t, ctx.Err(), "rows are still open")
 	stop()
 	running.Wait()
 
@@ -144,7 +160,7 @@ func testHandOffOrder(t *table) {
 }
 
 // fire commits and rolls back, with and without a place.
-func (t *table) fire(ctx context.Context, engines []*outbox.Engine, random *rand.Rand) {
+func (t *table) fire(ctx context.Context, f *fire, engines []*outbox.Engine, random *rand.Rand) {
 	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
 	if !assert.NoError(t, err) {
 		return
@@ -155,7 +171,7 @@ func (t *table) fire(ctx context.Context, engines []*outbox.Engine, random *rand
 		for i := range rows {
 			rows[i] = newRow(key)
 		}
-		engine, commit := engines[random.IntN(2)], random.IntN(8) > 0
+		engine, commit := engines[random.IntN(2)], random.IntN(4) > 0
 		var place *outbox.Reservation
 		err := t.inTx(ctx, func(tx outbox.Execer) error {
 			if _, err := tx.ExecContext(ctx, t.render("UPDATE {t}_keys SET n = n + 1 WHERE name = ?"), key); err != nil {
@@ -169,8 +185,11 @@ func (t *table) fire(ctx context.Context, engines []*outbox.Engine, random *rand
 			}
 			return errRolledBack
 		})
+		if err == nil {
+			f.commit(len(rows))
+		}
 		switch {
-		case err == nil, errors.Is(err, errRolledBack) && random.IntN(2) == 0: // as after a savepoint that nobody saw
+		case err == nil, errors.Is(err, errRolledBack) && random.IntN(4) > 0: // as after a savepoint that nobody saw
 			place.Commit()
 		default:
 			place.Cancel()
@@ -182,8 +201,8 @@ func (t *table) fire(ctx context.Context, engines []*outbox.Engine, random *rand
 		if place == nil && random.IntN(2) == 0 {
 			engine.Wake("d", inserter.AppendArrivals(nil, rows)...)
 		}
-		for wait := random.IntN(4) > 0; wait && ctx.Err() == nil; { // where there is a backlog nothing is handed off
-			wait = t.open(ctx) > 1
+		if random.IntN(4) > 0 { // where there is a backlog nothing is handed off
+			f.wait(ctx, 1)
 		}
 	}
 }
