@@ -1,0 +1,6 @@
+//go:build unix && !linux
+
+package chaos
+
+// maxrssUnit is what the kernel counts a process's memory in.
+const maxrssUnit = 1
