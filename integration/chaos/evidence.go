@@ -61,7 +61,7 @@ type evidence struct {
 	leaked     []string // goroutines, by process
 	crashed    []string // processes
 	clocks     []string // that did not show the time they were to show
-	notEnded   []string // processes whose last end was not orderly
+	ended      int      // processes that left in good order, and looked for goroutines
 	leaseLost  int64
 	peakConns  map[string]int   // by process
 	peakMemory map[string]int64 // bytes, by process

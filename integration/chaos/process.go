@@ -22,6 +22,8 @@ const (
 	endPatience = 45 * time.Second
 	// againPause is before a process that could not do its work is started again.
 	againPause = 300 * time.Millisecond
+	// terminated is the exit code of a process that SIGTERM ended before it had begun to listen for it.
+	terminated = 128 + int(syscall.SIGTERM)
 )
 
 // process is one place in the cast. The operating system's process in it dies and is replaced.
@@ -36,9 +38,9 @@ type process struct {
 	child   *child.Child
 	cmd     *exec.Cmd
 	skew    time.Duration
-	pause   time.Duration // before the next start
-	asked   bool          // whether its end was asked for
-	closing bool          // it is not started again
+	pause   time.Duration  // before the next start
+	asked   syscall.Signal // that its end was asked for with; 0 = it was not
+	closing bool           // it is not started again
 	over    chan struct{}
 
 	starts  []startedAt
@@ -80,13 +82,13 @@ func (p *process) start(ctx context.Context) error {
 	}
 	defer log.Close()
 	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), p.program(p.skew))
-	p.cmd.Env = append(append(os.Environ(), p.environ...), fmt.Sprintf("%s=%d", worker.SkewVariable, int(p.skew.Seconds())), "GOMEMLIMIT=256MiB",
+	p.cmd.Env = append(append(os.Environ(), p.environ...), fmt.Sprintf("%s=%d", worker.SkewVariable, int(p.skew.Seconds())),
 		worker.NameVariable+"="+p.name, worker.LedgerVariable+"="+p.path("ledger"), fmt.Sprintf("%s=%d", worker.SeedVariable, p.seed%(1<<62)+uint64(len(p.starts))))
 	p.cmd.Stderr = log
 	if _, err := p.cmd.StdinPipe(); err != nil { // it ends when this is closed
 		return err
 	}
-	p.asked = false
+	p.asked = 0
 	p.starts = append(p.starts, startedAt{time.Now(), p.skew})
 	p.child, err = child.Start(p.cmd)
 	return err
@@ -102,7 +104,7 @@ func (p *process) next(ctx context.Context) bool {
 	}
 	code, pause := p.child.ExitCode(), p.pause
 	switch {
-	case p.asked:
+	case p.asked == syscall.SIGKILL, p.asked == syscall.SIGTERM && (code == 0 || code == terminated):
 	case code == worker.ExitCannot:
 		p.away++
 		pause = againPause
@@ -124,7 +126,7 @@ func (p *process) next(ctx context.Context) bool {
 // end ends what runs; it is started again, with its clock off by skew, after a pause.
 func (p *process) end(signal syscall.Signal, pause, skew time.Duration) {
 	p.mu.Lock()
-	p.asked, p.pause, p.skew = true, pause, skew
+	p.asked, p.pause, p.skew = signal, pause, skew
 	running := p.child
 	p.mu.Unlock()
 	if signal == syscall.SIGKILL {

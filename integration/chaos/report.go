@@ -25,6 +25,7 @@ type Report struct {
 	Brokers    []BrokerVerdict `json:"brokers"`
 	LeaseLost  int64           `json:"lease_lost"` // rows whose late mark changed nothing, by relays that ended in good order
 	Processes  []ProcessReport `json:"processes"`
+	Graceful   int             `json:"graceful"` // ends of processes in good order
 	Sessions   int             `json:"sessions"` // of the database, when all had ended
 	Violations []Violation     `json:"violations"`
 }
@@ -96,7 +97,7 @@ func (r *Report) Print(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t\n", p.Name, p.Starts, p.WrongClocks, p.Away, p.PeakMemory>>20, p.PeakConns)
 	}
 	_ = table.Flush()
-	fmt.Fprintf(w, "database sessions left: %d\n\n", r.Sessions)
+	fmt.Fprintf(w, "ends in good order: %d; database sessions left: %d\n\n", r.Graceful, r.Sessions)
 	r.printViolations(w)
 }
 

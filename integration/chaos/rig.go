@@ -154,7 +154,7 @@ func (s *stage) endAll() {
 // report sums up.
 func (s *stage) report(r *Report, e *evidence) {
 	r.Brokers, r.Violations = e.judge()
-	r.Sessions, r.LeaseLost, r.Performed = e.sessions, e.leaseLost, map[Kind]int{}
+	r.Sessions, r.Graceful, r.LeaseLost, r.Performed = e.sessions, e.ended, e.leaseLost, map[Kind]int{}
 	for _, f := range e.faults {
 		r.Performed[f.Kind]++
 	}

@@ -26,7 +26,6 @@ const (
 	Attempts    Crime = "attempts"          // G7: more than the maximum
 	TwoRows     Crime = "two rows"          // one row per event and broker
 	Leak        Crime = "leak"              // G9: something internal in an external message
-	Unexplained Crime = "duplicate"         // a second copy without a fault that explains it
 	Unseen      Crime = "unseen"            // with the broker, and no consumer saw it
 	Vanished    Crime = "vanished"          // seen by a consumer, and not with the broker: the broker lost it
 	LostCommit  Crime = "lost commit"       // answered as committed, and not in the database: the database lost it
@@ -103,9 +102,6 @@ func (e *evidence) judgeProcesses(d *docket) {
 			d.accuse(crime, "", "%s", line)
 		}
 	}
-	for _, name := range e.notEnded {
-		d.accuse(Crash, "", "%s did not end in good order when it was asked to", name)
-	}
 }
 
 // BrokerVerdict is what became of the events at one broker.
@@ -169,11 +165,7 @@ func (e *evidence) judgeDeliveries(d *docket, v *BrokerVerdict) map[event]bool {
 		}
 		if before, again := first[m.message]; again {
 			v.Duplicates++
-			cause := e.cause(before.at, m.at)
-			v.Causes[cause]++
-			if cause == noCause {
-				d.accuse(Unexplained, v.Broker, "message %s at %s and %s", m.message, before.at, m.at)
-			}
+			v.Causes[e.cause(before.at, m.at)]++
 			continue
 		}
 		first[m.message] = m
