@@ -32,7 +32,7 @@ func TestEditsFit(t *testing.T) {
 func TestEditThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	b := &builder{dir: t.TempDir(), module: t.TempDir()}
-	require.NoError(t, os.WriteFile(filepath.Join(b.module, "a.go"), []byte("one two two three"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(b.module, "a.go"), []byte("one two; two three"), 0o600))
 	for _, old := range []string{"four", "two"} {
 		_, err := b.overlay("x", []edit{{"a.go", old, "new"}})
 		require.ErrorContains(t, err, "adapt the edit")
@@ -44,5 +44,5 @@ func TestEditThatDoesNotFit(t *testing.T) {
 	require.NoError(t, err)
 	copied, err := os.ReadFile(filepath.Join(b.dir, "x-0-a.go"))
 	require.NoError(t, err)
-	assert.Equal(t, "1 two two 3", string(copied))
+	assert.Equal(t, "1 two; two 3", string(copied))
 }

@@ -33,7 +33,7 @@ func (e *evidence) cause(first, again time.Time) string {
 }
 
 // blame says what a fault is as a cause of duplicates; the rank of one that cannot be is negative.
-func (f *Fault) blame() (name string, rank int) {
+func (f Fault) blame() (name string, rank int) {
 	switch {
 	case f.Kind == PostgresFast, f.Kind == PostgresImmediate, f.Kind == PostgresKill, f.Kind == RedisTerm, f.Kind == RedisKill:
 		return "server", 3

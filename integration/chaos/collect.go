@@ -204,8 +204,8 @@ const clockPatience = 20 * time.Second
 
 // shows reports whether a clock fits to a start.
 func (s startedAt) shows(clock int64) bool {
-	real := time.Unix(clock, 0).Add(-s.skew)
-	return real.After(s.at.Add(-2*time.Second)) && real.Before(s.at.Add(clockPatience))
+	began := time.Unix(clock, 0).Add(-s.skew)
+	return began.After(s.at.Add(-2*time.Second)) && began.Before(s.at.Add(clockPatience))
 }
 
 // note adds the outcome of a transaction.

@@ -23,18 +23,33 @@ type Defect struct {
 func Defects() []Defect {
 	return []Defect{
 		{
-			Name: "no-fence", What: "outcomes are written and leases renewed without a look at the token", Crimes: []Crime{Fence},
+			Name: "no-fence", What: "outcomes are written and leases renewed without a look at whose the row is", Crimes: []Crime{Fence},
 			edits: []edit{
-				{"outbox/postgres/sql/mark_published.sql", "\n   AND m.lock_token = $3 AND m.status = 'processing'", "\n   AND $3::uuid IS NOT NULL"},
-				{"outbox/postgres/sql/mark_other.sql", "\n   AND m.lock_token = $3 AND m.status = 'processing'", "\n   AND $3::uuid IS NOT NULL"},
+				{
+					"outbox/postgres/sql/mark_published.sql",
+					" AND m.finished_at IS NULL AND NOT m.parked\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
+					"\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id AND $3::uuid IS NOT NULL",
+				},
+				{
+					"outbox/postgres/sql/mark_other.sql",
+					" AND m.finished_at IS NULL AND NOT m.parked\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
+					"\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id AND $3::uuid IS NOT NULL",
+				},
+				{"outbox/postgres/sql/mark_other.sql", "   SET status       = o.status\n", "   SET status       = o.status, published_at = NULL\n"},
 				{"outbox/postgres/sql/renew.sql", "\n   AND lock_token = $3 AND status = 'processing'", "\n   AND $3::uuid IS NOT NULL AND status = 'processing'"},
 			},
-			options: func(o *Options) { o.Only, o.Every = []Kind{Stop, Delay}, 700*time.Millisecond },
+			options: func(o *Options) { // renewals, and rows that are long in hand
+				o.Only, o.Every, o.Lease, o.Rate = []Kind{Stop, BlackHole, Delay}, 500*time.Millisecond, 2*time.Second, 30
+			},
 		},
 		{
 			Name: "claims-in-hand", What: "a claim takes what others have in hand", Crimes: []Crime{Fence},
 			edits: []edit{
-				{"outbox/postgres/sql/claim_ordered.sql", "         , (locked_until IS NULL OR locked_until <= statement_timestamp())\n           AND (available_at", "         , (status = 'processing' OR locked_until IS NULL OR locked_until <= statement_timestamp())\n           AND (available_at"},
+				{
+					"outbox/postgres/sql/claim_ordered.sql",
+					"         , (locked_until IS NULL OR locked_until <= statement_timestamp())\n           AND (available_at",
+					"         , (status = 'processing' OR locked_until IS NULL OR locked_until <= statement_timestamp())\n           AND (available_at",
+				},
 				{"outbox/postgres/sql/claim_ordered.sql", "       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())\n", ""},
 			},
 			options: func(o *Options) { o.Only = []Kind{Delay} },
@@ -43,7 +58,8 @@ func Defects() []Defect {
 			Name: "rows-of-their-own", What: "the rows of a transaction are written in another one, whatever becomes of it", Crimes: []Crime{Phantom},
 			edits: []edit{{
 				"gormplugin/tx.go", "\tt.journal.End()\n\treturn t.Tx.Rollback()\n",
-				"\tif pool, err := t.GetDBConn(); err == nil {\n\t\t_, _ = t.plugin.write(t.ctx, t.inserter, pool, t.journal.Collect())\n\t}\n\tt.journal.End()\n\treturn t.Tx.Rollback()\n",
+				"\tif pool, err := t.GetDBConn(); err == nil {\n\t\t_, _ = t.plugin.write(t.ctx, t.inserter, pool, t.journal.Collect())\n\t}\n" +
+					"\tt.journal.End()\n\treturn t.Tx.Rollback()\n",
 			}},
 			options: func(o *Options) { o.Only = []Kind{Kill} },
 		},
@@ -61,7 +77,9 @@ func Defects() []Defect {
 				{"outbox/postgres/sql/claim_ordered.sql", "bool_and(ready AND NOT parkable AND outranked = 0) OVER so_far AS clear", "ready AS clear"},
 				{"outbox/postgres/sql/claim_ordered.sql", "bool_or(leased AND NOT ready) OVER whole AS in_hand", "false AS in_hand"},
 			},
-			options: func(o *Options) { o.Only, o.Every = []Kind{Stop, BlackHole, Reset}, time.Second },
+			options: func(o *Options) { // few keys, and messages that are long on their way while later ones of their key are not
+				o.Only, o.Every, o.Keys, o.Rate = []Kind{Delay, Stop}, 500*time.Millisecond, 6, 30
+			},
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
@@ -91,9 +92,22 @@ func (l *link) fallIll(kind Kind, amount int) error {
 	return nil
 }
 
-// heal ends the faults of a link. Connections that they held up may break; what toxiproxy needs for it is bounded.
-func (l *link) heal() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+// heal ends the faults of a link. A connection in which a black hole has swallowed something is broken: no network gives back a stream
+// with a hole in it.
+func (l *link) heal(ctx context.Context, kind Kind) error {
+	if kind == BlackHole {
+		if _, err := l.proxy.Toxics.UpdateToxicJson("timeout-"+downstream, strings.NewReader(`{"attributes": {"timeout": 1}}`)); err != nil {
+			return fmt.Errorf("chaos: end %s at %s: %w", kind, l.name, err)
+		}
+		pauseFor(ctx, breakPatience)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healPatience) // what toxiproxy waits for may never come
 	defer cancel()
 	l.proxy.Toxics.ResetToxics(ctx)
+	return nil
 }
+
+const (
+	breakPatience = 50 * time.Millisecond // for connections to break that are to
+	healPatience  = 5 * time.Second
+)

@@ -83,7 +83,7 @@ func (p *process) start(ctx context.Context) error {
 	defer log.Close()
 	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), p.program(p.skew))
 	p.cmd.Env = append(append(os.Environ(), p.environ...), fmt.Sprintf("%s=%d", worker.SkewVariable, int(p.skew.Seconds())),
-		worker.NameVariable+"="+p.name, worker.LedgerVariable+"="+p.path("ledger"), fmt.Sprintf("%s=%d", worker.SeedVariable, p.seed%(1<<62)+uint64(len(p.starts))))
+		worker.NameVariable+"="+p.name, worker.LedgerVariable+"="+p.path("ledger"), fmt.Sprintf("%s=%d", worker.SeedVariable, p.seed+uint64(len(p.starts))))
 	p.cmd.Stderr = log
 	if _, err := p.cmd.StdinPipe(); err != nil { // it ends when this is closed
 		return err

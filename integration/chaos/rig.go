@@ -23,7 +23,7 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 	s := &stage{options: options.withDefaults()}
 	s.log = s.options.Log
 	report, err := s.run(ctx)
-	return report, errors.Join(err, s.tearDown()) //nolint:contextcheck // what was started ends, whatever has become of the context
+	return report, errors.Join(err, s.tearDown())
 }
 
 func (s *stage) run(ctx context.Context) (*Report, error) {
@@ -111,7 +111,7 @@ func (s *stage) inflict(ctx context.Context, f Fault) error {
 			return err
 		}
 		pauseFor(ctx, f.For)
-		l.heal()
+		return l.heal(ctx, f.Kind)
 	}
 	return nil
 }

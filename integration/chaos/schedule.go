@@ -14,14 +14,14 @@ import (
 // Kind is a kind of fault.
 type Kind string
 
-// The kinds. Of processes:
+// The kinds of faults that processes have.
 const (
 	Kill Kind = "kill" // SIGKILL, and started again
 	Stop Kind = "stop" // SIGSTOP past the lease, and SIGCONT
 	Term Kind = "term" // SIGTERM, and started again
 )
 
-// Of servers, which are started again:
+// The kinds that servers have. They are started again.
 const (
 	PostgresFast      Kind = "postgres-fast"
 	PostgresImmediate Kind = "postgres-immediate"
@@ -30,7 +30,7 @@ const (
 	RedisKill         Kind = "redis-kill"
 )
 
-// Of links:
+// The kinds that links have.
 const (
 	Reset       Kind = "reset"        // each connection breaks as soon as something is sent
 	Delay       Kind = "delay"        // milliseconds, each way

@@ -11,7 +11,7 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +21,6 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/integration/chaos/scene"
-	"github.com/gorm-fanout/fanout/integration/chaos/worker"
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
@@ -106,7 +105,7 @@ func (s *stage) makeTables(ctx context.Context) error {
 			return err
 		}
 	}
-	cfg, err := config.Parse([]byte(s.configuration(s.servers.postgresURL, s.servers.redisURL, s.servers.redisURL, s.servers.pubsub)), "chaos.yaml")
+	cfg, err := config.Parse([]byte(s.configuration(s.servers.postgresURL, s.servers.redisURL, s.servers.pubsub)), "chaos.yaml")
 	if err != nil {
 		return err
 	}
@@ -169,7 +168,7 @@ func (s *stage) borrow(ctx context.Context) error {
 }
 
 // configuration is that of producers and relays. Outages are tried again quickly; the maximum of attempts is one that nothing may reach.
-func (s *stage) configuration(postgres, redis, partner, pubsub string) string {
+func (s *stage) configuration(postgres, redis, pubsub string) string {
 	return fmt.Sprintf(`
 databases:
   default: {driver: postgres, dsn: %q}
@@ -186,79 +185,12 @@ brokers:
   %s: {type: redis, url: %q}
   %s: {type: redis, url: %q, format: cloudevents, destination: "%s{stream}"}
   %s: {type: pubsub, project: %s, endpoint: %q}
-`, postgres, scene.Partner, scene.PubSub, s.options.Lease, maxAttempts, scene.Internal, redis, scene.Partner, partner, scene.PartnerPrefix,
+`, postgres, scene.Partner, scene.PubSub, s.options.Lease, maxAttempts, scene.Internal, redis, scene.Partner, redis, scene.PartnerPrefix,
 		scene.PubSub, scene.Project, pubsub)
 }
 
 // maxAttempts bounds the attempts of a message: with honest brokers, and whatever dies around it, none may need so many.
 const maxAttempts = 25
-
-// assemble makes the places of the cast, each with a network of its own.
-func (s *stage) assemble(context.Context) error {
-	s.network = newNetwork()
-	s.closers = append(s.closers, func() error { s.network.close(); return nil })
-	s.places = map[string]*process{}
-	s.cast = cast{servers: s.servers.own(), clocks: !s.options.TrueClocks, lease: s.options.Lease}
-	for n := range s.options.Producers {
-		s.cast.producers = append(s.cast.producers, fmt.Sprintf("producer-%d", n))
-	}
-	for n := range s.options.Relays {
-		s.cast.relays = append(s.cast.relays, fmt.Sprintf("relay-%d", n))
-	}
-	s.cast.consumers = []string{"reader", "puller"}
-	for _, name := range s.cast.producers {
-		if err := s.place(name, "producer", s.servers.postgresURL, s.servers.redisURL, s.servers.pubsub); err != nil {
-			return err
-		}
-	}
-	for _, name := range s.cast.relays {
-		if err := s.place(name, "relay", s.servers.postgresURL, s.servers.redisURL, s.servers.pubsub); err != nil {
-			return err
-		}
-	}
-	return errors.Join(s.place("reader", "redis", "", s.servers.redisURL, ""), s.place("puller", "pubsub", "", "", s.servers.pubsub))
-}
-
-// place makes one place, and the links that its role has.
-func (s *stage) place(name, role, postgres, redis, pubsub string) error {
-	via := func(server, address string) (string, error) {
-		link, err := s.network.connect(name, server, address)
-		s.cast.links = append(s.cast.links, name+"/"+server)
-		return link, err
-	}
-	p := &process{name: name, dir: s.dir, seed: s.options.Seed*1_000_003 + uint64(len(s.places))*1_000, program: s.program}
-	p.environ = []string{
-		worker.RoleVariable + "=" + role,
-		worker.ConfigVariable + "=" + p.path("yaml"),
-		fmt.Sprintf("%s=%d", worker.RateVariable, s.options.Rate),
-		fmt.Sprintf("%s=%d", worker.KeysVariable, s.options.Keys),
-	}
-	var err1, err2, err3, err4 error
-	if postgres != "" {
-		var address string
-		address, err1 = via("postgres", host(postgres))
-		postgres = behind(postgres, address, "connect_timeout=2")
-	}
-	partner := redis
-	if redis != "" && role != "producer" {
-		var address string
-		address, err2 = via("redis", host(redis))
-		redis = behind(redis, address)
-		partner = redis
-		p.environ = append(p.environ, worker.ServerVariable+"="+redis)
-	}
-	if pubsub != "" && role != "producer" {
-		pubsub, err3 = via("pubsub", pubsub)
-		if role == "pubsub" {
-			p.environ = append(p.environ, worker.ServerVariable+"="+pubsub)
-		}
-	}
-	if postgres != "" {
-		err4 = os.WriteFile(filepath.Clean(p.path("yaml")), []byte(s.configuration(postgres, redis, partner, pubsub)), 0o600)
-	}
-	s.places[name] = p
-	return errors.Join(err1, err2, err3, err4)
-}
 
 // program is the one whose clock can be wrong where that is asked for.
 func (s *stage) program(skew time.Duration) string {
@@ -271,8 +203,8 @@ func (s *stage) program(skew time.Duration) string {
 // tearDown ends everything, last things first.
 func (s *stage) tearDown() error {
 	var problems []error
-	for n := len(s.closers) - 1; n >= 0; n-- {
-		problems = append(problems, s.closers[n]())
+	for _, end := range slices.Backward(s.closers) {
+		problems = append(problems, end())
 	}
 	return errors.Join(problems...)
 }

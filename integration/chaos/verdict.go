@@ -50,7 +50,7 @@ const casesKept = 5
 // docket collects violations.
 type docket struct{ violations []Violation }
 
-func (d *docket) accuse(crime Crime, broker, format string, args ...any) {
+func (d *docket) accusef(crime Crime, broker, format string, args ...any) {
 	at := slices.IndexFunc(d.violations, func(v Violation) bool { return v.Crime == crime && v.Broker == broker })
 	if at < 0 {
 		at = len(d.violations)
@@ -83,23 +83,23 @@ func (e *evidence) judgeProducers(d *docket) {
 	for tx, is := range e.outcomes {
 		switch {
 		case (is.outcome == scene.Committed || is.settled) && !there[tx]:
-			d.accuse(LostCommit, "", "transaction %s", tx)
+			d.accusef(LostCommit, "", "transaction %s", tx)
 		case is.outcome == scene.RolledBack && there[tx]:
-			d.accuse(GhostCommit, "", "transaction %s", tx)
+			d.accusef(GhostCommit, "", "transaction %s", tx)
 		}
 	}
 }
 
 func (e *evidence) judgeProcesses(d *docket) {
 	for _, line := range e.watch {
-		d.accuse(Fence, "", "%s", line)
+		d.accusef(Fence, "", "%s", line)
 	}
 	if e.sessions > 0 {
-		d.accuse(Sessions, "", "%d sessions", e.sessions)
+		d.accusef(Sessions, "", "%d sessions", e.sessions)
 	}
 	for crime, list := range map[Crime][]string{Goroutines: e.leaked, Crash: e.crashed, Clock: e.clocks} {
 		for _, line := range list {
-			d.accuse(crime, "", "%s", line)
+			d.accusef(crime, "", "%s", line)
 		}
 	}
 }
@@ -136,10 +136,10 @@ func (e *evidence) judgeBroker(d *docket, broker string) BrokerVerdict {
 		v.Expected++
 		if !arrived[at] {
 			v.Lost++
-			d.accuse(Lost, broker, "event %d of transaction %s, %s %d: row %q", at.n, at.tx, is.account, is.seq, rows[at])
+			d.accusef(Lost, broker, "event %d of transaction %s, %s %d: row %q", at.n, at.tx, is.account, is.seq, rows[at])
 		}
 		if _, captured := rows[at]; !captured {
-			d.accuse(NoRow, broker, "event %d of transaction %s", at.n, at.tx)
+			d.accusef(NoRow, broker, "event %d of transaction %s", at.n, at.tx)
 		}
 	}
 	return v
@@ -151,17 +151,17 @@ func (e *evidence) judgeDeliveries(d *docket, v *BrokerVerdict) map[event]bool {
 	for _, m := range e.held[v.Broker] {
 		if len(m.leaks) > 0 {
 			v.Leaks++
-			d.accuse(Leak, v.Broker, "message %s: %s", m.message, strings.Join(m.leaks, ", "))
+			d.accusef(Leak, v.Broker, "message %s: %s", m.message, strings.Join(m.leaks, ", "))
 		}
 		is, committed := e.facts[m.event]
 		if !committed || !is.published && v.Broker != scene.Internal {
 			v.Phantom++
-			d.accuse(Phantom, v.Broker, "message %s of event %d of transaction %s, of which the producer says %q", m.message, m.event.n, m.event.tx,
+			d.accusef(Phantom, v.Broker, "message %s of event %d of transaction %s, of which the producer says %q", m.message, m.event.n, m.event.tx,
 				e.outcomes[m.event.tx].outcome)
 		}
 		if _, seen := e.seen[v.Broker][m.message]; !seen {
 			v.Unseen++
-			d.accuse(Unseen, v.Broker, "message %s", m.message)
+			d.accusef(Unseen, v.Broker, "message %s", m.message)
 		}
 		if before, again := first[m.message]; again {
 			v.Duplicates++
@@ -170,19 +170,22 @@ func (e *evidence) judgeDeliveries(d *docket, v *BrokerVerdict) map[event]bool {
 		}
 		first[m.message] = m
 		if arrived[m.event] {
-			d.accuse(TwoRows, v.Broker, "event %d of transaction %s has a second message id, %s", m.event.n, m.event.tx, m.message)
+			d.accusef(TwoRows, v.Broker, "event %d of transaction %s has a second message id, %s", m.event.n, m.event.tx, m.message)
 		}
 		arrived[m.event] = true
-		if before := last[m.account]; m.account != "" && m.seq <= before.seq {
+		if !committed || m.account == "" {
+			continue // it has no place in the order
+		}
+		if before := last[m.account]; m.seq <= before.seq {
 			v.OutOfOrder++
-			d.accuse(OutOfOrder, v.Broker, "%s %d (%s) came after %d (%s)", m.account, m.seq, m.message, before.seq, before.message)
+			d.accusef(OutOfOrder, v.Broker, "%s %d (%s) came after %d (%s)", m.account, m.seq, m.message, before.seq, before.message)
 		} else {
 			last[m.account] = m
 		}
 	}
 	for message := range e.seen[v.Broker] {
 		if _, held := first[message]; !held {
-			d.accuse(Vanished, v.Broker, "message %s", message)
+			d.accusef(Vanished, v.Broker, "message %s", message)
 		}
 	}
 	return arrived
@@ -197,24 +200,24 @@ func (e *evidence) judgeRows(d *docket, v *BrokerVerdict, arrived map[event]bool
 			continue
 		}
 		if _, twice := states[r.event]; twice {
-			d.accuse(TwoRows, v.Broker, "event %d of transaction %s", r.event.n, r.event.tx)
+			d.accusef(TwoRows, v.Broker, "event %d of transaction %s", r.event.n, r.event.tx)
 		}
 		states[r.event] = r.status
 		v.MaxAttempts = max(v.MaxAttempts, r.attempts)
 		if r.attempts > maxAttempts {
-			d.accuse(Attempts, v.Broker, "message %s: %d attempts", r.message, r.attempts)
+			d.accusef(Attempts, v.Broker, "message %s: %d attempts", r.message, r.attempts)
 		}
 		switch r.status {
 		case "published":
 			if !arrived[r.event] {
-				d.accuse(Unconfirmed, v.Broker, "message %s", r.message)
+				d.accusef(Unconfirmed, v.Broker, "message %s", r.message)
 			}
 		case "abandoned":
 			v.Abandoned++
-			d.accuse(Abandoned, v.Broker, "message %s: %s", r.message, r.err)
+			d.accusef(Abandoned, v.Broker, "message %s: %s", r.message, r.err)
 		default:
 			v.Stuck++
-			d.accuse(Stuck, v.Broker, "message %s is %s: %s", r.message, r.status, r.err)
+			d.accusef(Stuck, v.Broker, "message %s is %s: %s", r.message, r.status, r.err)
 		}
 	}
 	return states

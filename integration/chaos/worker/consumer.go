@@ -108,6 +108,7 @@ func readPubSub(ctx context.Context, ledger *scene.Ledger) error {
 // receive receives until something breaks.
 func receive(ctx context.Context, from *pubsub.Subscriber, stream string, ledger *scene.Ledger) {
 	from.ReceiveSettings.NumGoroutines = 1
+	from.ReceiveSettings.MaxExtension = -1                             // what a killed consumer had in hand comes again soon
 	_ = from.Receive(ctx, func(_ context.Context, m *pubsub.Message) { // it is tried again
 		if ledger.Write(scene.Line{Stream: stream, Entry: m.ID, Message: m.Attributes["id"]}) == nil {
 			m.Ack()

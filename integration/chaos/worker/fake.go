@@ -42,8 +42,8 @@ func fake(ctx context.Context, _ *scene.Ledger) error {
 		}
 		lines := json.NewEncoder(w)
 		for _, m := range server.Messages() {
-			if lines.Encode(scene.Message{ID: m.ID, Key: m.OrderingKey, Attributes: m.Attributes, Data: m.Data, At: m.PublishTime}) != nil {
-				return
+			if err := lines.Encode(scene.Message{ID: m.ID, Key: m.OrderingKey, Attributes: m.Attributes, Data: m.Data, At: m.PublishTime}); err != nil {
+				panic(http.ErrAbortHandler) // and whoever asked sees that it is not all
 			}
 		}
 	})}
@@ -52,6 +52,8 @@ func fake(ctx context.Context, _ *scene.Ledger) error {
 	fmt.Fprintln(os.Stdout, server.Addr, listener.Addr())
 	<-ctx.Done()
 	err = errors.Join(show.Close(), server.Close())
-	<-served
+	if serving := <-served; !errors.Is(serving, http.ErrServerClosed) {
+		err = errors.Join(err, serving)
+	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,17 +40,17 @@ func produce(ctx context.Context, ledger *scene.Ledger) error {
 	if err != nil {
 		return err
 	}
-	seed, err1 := number(SeedVariable)
+	seed, err1 := strconv.ParseUint(os.Getenv(SeedVariable), 10, 64)
 	rate, err2 := number(RateVariable)
 	keys, err3 := number(KeysVariable)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	p := &producer{db: db, ledger: ledger, random: rand.New(rand.NewPCG(uint64(seed), 0)), keys: int(keys)}
+	p := &producer{db: db, ledger: ledger, random: rand.New(rand.NewPCG(seed, 0)), keys: int(keys)}
 	ticker := time.NewTicker(time.Second / time.Duration(rate))
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		if err := p.once(); err != nil { // at SIGTERM, it finishes what it has begun
+		if err := p.once(context.WithoutCancel(ctx)); err != nil { // at SIGTERM, it finishes what it has begun
 			return err
 		}
 		select {
@@ -130,10 +131,10 @@ type written struct {
 }
 
 // once runs one transaction and writes down how it ended.
-func (p *producer) once() error {
+func (p *producer) once(ctx context.Context) error {
 	made := p.plan()
 	done := &written{}
-	err := p.transaction(made.unit, func(tx *gorm.DB) error { return p.write(tx, &made, done) })
+	err := p.transaction(ctx, made.unit, func(tx *gorm.DB) error { return p.write(tx, &made, done) })
 	line := scene.Line{Tx: made.tx, Outcome: scene.Committed}
 	if err != nil {
 		line.Outcome, line.Why = scene.RolledBack, brief(err)
@@ -144,17 +145,17 @@ func (p *producer) once() error {
 	if err := p.ledger.Write(line); err != nil || line.Outcome != scene.Unknown {
 		return err
 	}
-	return p.repeat(made.tx, done)
+	return p.repeat(ctx, made.tx, done)
 }
 
 // transaction runs one transaction of either kind; what it panics with is an error, too.
-func (p *producer) transaction(unit bool, work func(tx *gorm.DB) error) (err error) {
+func (p *producer) transaction(ctx context.Context, unit bool, work func(tx *gorm.DB) error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("worker: panic: %v", r)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), transactionPatience)
+	ctx, cancel := context.WithTimeout(ctx, transactionPatience)
 	defer cancel()
 	if unit {
 		return uow.Do(ctx, p.db, func(u *uow.Unit) error { return work(u.DB) })
@@ -238,8 +239,8 @@ var errNothingThere = errors.New("worker: it had not been committed")
 // repeat saves the same aggregates once more after a commit whose outcome was not known. If it had happened, the same events go to the
 // outbox a second time, which must make no second row. Where it had not, others may have taken the sequence: the events are
 // dropped with their structs.
-func (p *producer) repeat(tx string, done *written) error {
-	err := p.transaction(false, func(db *gorm.DB) error {
+func (p *producer) repeat(ctx context.Context, tx string, done *written) error {
+	err := p.transaction(ctx, false, func(db *gorm.DB) error {
 		var there int64
 		if err := db.Model(&scene.Fact{}).Where("tx = ?", tx).Count(&there).Error; err != nil {
 			return err

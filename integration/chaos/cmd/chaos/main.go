@@ -88,9 +88,9 @@ func main() {
 		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if !s.run(ctx) {
-		stop()
+	sound := s.run(ctx)
+	stop()
+	if !sound {
 		os.Exit(exitFailed)
 	}
 }
