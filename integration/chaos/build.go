@@ -96,33 +96,3 @@ func (b *builder) overlay(name string, edits []edit) (string, error) {
 	file := filepath.Join(b.dir, name+"-overlay.json")
 	return file, os.WriteFile(file, content, 0o600)
 }
-
-// wrongClock makes time.Now read the variable CHAOS_SKEW: the clock on the wall is off, and the monotonic one is not, as on a machine
-// whose clock was set wrongly. (Tools that wrap the C library do nothing to programs that do not use it.)
-var wrongClock = []edit{
-	{
-		"src/time/time.go", "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",
-		"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += chaosSkew\n",
-	},
-	{
-		"src/time/time.go", "var startNano int64 = runtimeNano() - 1\n", `var startNano int64 = runtimeNano() - 1
-
-var chaosSkew = func() int64 {
-	text, _ := syscall.Getenv("CHAOS_SKEW")
-	negative := len(text) > 0 && text[0] == '-'
-	if negative {
-		text = text[1:]
-	}
-	var seconds int64
-	for _, digit := range text {
-		seconds = 10*seconds + int64(digit-'0')
-	}
-	if negative {
-		return -seconds
-	}
-	return seconds
-}()
-`,
-	},
-	{"src/time/time.go", "import (\n", "import (\n\t\"syscall\"\n"},
-}

@@ -16,7 +16,9 @@ func TestEditsFit(t *testing.T) {
 	t.Parallel()
 	b, err := newBuilder(t.Context(), t.TempDir())
 	require.NoError(t, err)
-	_, err = b.overlay("clock", wrongClock)
+	clock, err := wrongClock(b.goroot)
+	require.NoError(t, err)
+	_, err = b.overlay("clock", clock)
 	require.NoError(t, err)
 	for _, d := range Defects() {
 		assert.NotEmpty(t, d.Crimes, d.Name)
@@ -45,4 +47,15 @@ func TestEditThatDoesNotFit(t *testing.T) {
 	copied, err := os.ReadFile(filepath.Join(b.dir, "x-0-a.go"))
 	require.NoError(t, err)
 	assert.Equal(t, "1 two; two 3", string(copied))
+}
+
+func TestClockOfUnknownGo(t *testing.T) {
+	t.Parallel()
+	goroot := t.TempDir()
+	_, err := wrongClock(goroot)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.MkdirAll(filepath.Join(goroot, "src", "time"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(goroot, clockFile), []byte("package time"), 0o600))
+	_, err = wrongClock(goroot)
+	require.ErrorContains(t, err, "clockReadings")
 }

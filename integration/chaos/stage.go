@@ -80,7 +80,11 @@ func (s *stage) build(ctx context.Context) error {
 		return err
 	}
 	if !s.options.TrueClocks {
-		if s.programs.skewed, err = b.build(ctx, "skewed", append(defects, wrongClock...)); err != nil {
+		clock, err := wrongClock(b.goroot)
+		if err != nil {
+			return err
+		}
+		if s.programs.skewed, err = b.build(ctx, "skewed", slices.Concat(defects, clock)); err != nil {
 			return err
 		}
 	}
