@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
@@ -72,42 +71,51 @@ var illnesses = map[Kind]func(amount int) illness{
 	},
 	CutRequests: func(n int) illness { return illness{"limit_data", []string{upstream}, map[string]any{"bytes": n}} },
 	CutAnswers:  func(n int) illness { return illness{"limit_data", []string{downstream}, map[string]any{"bytes": n}} },
-	BlackHole:   func(int) illness { return illness{"timeout", []string{downstream}, map[string]any{"timeout": 0}} },
+	BlackHole: func(int) illness { // what is held back comes when it is over, as TCP has it
+		return illness{"latency", []string{downstream}, map[string]any{"latency": time.Hour.Milliseconds()}}
+	},
 }
 
 // fallIll begins a fault, for connections that are open and for those to come.
 func (l *link) fallIll(kind Kind, amount int) error {
-	ill := illnesses[kind](amount)
+	if err := l.apply("fault", illnesses[kind](amount)); err != nil {
+		return fmt.Errorf("chaos: %s at %s: %w", kind, l.name, err)
+	}
+	return nil
+}
+
+// slowDown makes a link slow for good: a round trip takes twice d longer, whatever else is wrong with it.
+func (l *link) slowDown(d time.Duration) error {
+	ill := illness{"latency", []string{upstream, downstream}, map[string]any{"latency": d.Milliseconds()}}
+	return l.apply("slow", ill)
+}
+
+func (l *link) apply(name string, ill illness) error {
 	for _, stream := range ill.streams {
 		toxic, err := json.Marshal(map[string]any{
-			"name": ill.kind + "-" + stream, "type": ill.kind, "stream": stream, "toxicity": 1.0, "attributes": ill.attributes,
+			"name": name + "-" + stream, "type": ill.kind, "stream": stream, "toxicity": 1.0, "attributes": ill.attributes,
 		})
 		if err != nil {
 			return err
 		}
 		if _, err := l.proxy.Toxics.AddToxicJson(bytes.NewReader(toxic)); err != nil {
-			return fmt.Errorf("chaos: %s at %s: %w", kind, l.name, err)
+			return err
 		}
 	}
 	return nil
 }
 
-// heal ends the faults of a link. A connection in which a black hole has swallowed something is broken: no network gives back a stream
-// with a hole in it.
+// heal ends the fault of a link. Connections that it held up may break.
 func (l *link) heal(ctx context.Context, kind Kind) error {
-	if kind == BlackHole {
-		if _, err := l.proxy.Toxics.UpdateToxicJson("timeout-"+downstream, strings.NewReader(`{"attributes": {"timeout": 1}}`)); err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healPatience)
+	defer cancel()
+	for _, stream := range illnesses[kind](0).streams {
+		if err := l.proxy.Toxics.RemoveToxic(ctx, "fault-"+stream); err != nil {
 			return fmt.Errorf("chaos: end %s at %s: %w", kind, l.name, err)
 		}
-		pauseFor(ctx, breakPatience)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healPatience) // what toxiproxy waits for may never come
-	defer cancel()
-	l.proxy.Toxics.ResetToxics(ctx)
 	return nil
 }
 
-const (
-	breakPatience = 50 * time.Millisecond // for connections to break that are to
-	healPatience  = 5 * time.Second
-)
+// healPatience bounds what toxiproxy waits for, which may never come.
+const healPatience = 5 * time.Second

@@ -27,6 +27,8 @@ type Options struct {
 	Keys int
 	// Lease of the relays. Default 3 seconds.
 	Lease time.Duration
+	// Slow is how far away the brokers are of every second relay, one way, so that it has rows in hand for long. Default: not at all.
+	Slow time.Duration
 	// Only restricts the faults to some kinds. Default: all that the servers allow.
 	Only []Kind
 	// TrueClocks leaves the clocks of processes alone, which saves building a second program.

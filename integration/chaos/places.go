@@ -62,6 +62,11 @@ func (s *stage) placeRelay(name string) error {
 			return err
 		}
 		addresses = append(addresses, address)
+		if s.options.Slow > 0 && server[0] != "postgres" && len(s.cast.relays)%2 == 1 {
+			if err := s.network.links[name+"/"+server[0]].slowDown(s.options.Slow); err != nil {
+				return err
+			}
+		}
 	}
 	return s.configure(s.place(name, "relay"), addresses[0], addresses[1], addresses[2])
 }

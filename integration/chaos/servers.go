@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,6 +28,7 @@ type servers struct {
 	pubsub, messages      string // addresses: of the fake, and of its messages
 	postgres, redis       *testservers.Own
 	fake                  *child.Child
+	postgresOut, redisOut sync.Mutex // held while the server is away
 }
 
 // own reports whether PostgreSQL and Redis are ours to kill.
@@ -110,18 +112,20 @@ func (s *servers) close() error {
 
 // outage ends a server in one of the ways that faults have, and starts it again after a while.
 func (s *servers) outage(ctx context.Context, kind Kind, d time.Duration) error {
-	server, signal := s.postgres, syscall.SIGKILL
+	server, out, signal := s.postgres, &s.postgresOut, syscall.SIGKILL
 	switch kind {
 	case PostgresFast:
 		signal = syscall.SIGINT
 	case PostgresImmediate:
 		signal = syscall.SIGQUIT
 	case RedisTerm:
-		server, signal = s.redis, syscall.SIGTERM
+		server, out, signal = s.redis, &s.redisOut, syscall.SIGTERM
 	case RedisKill:
-		server = s.redis
+		server, out = s.redis, &s.redisOut
 	default:
 	}
+	out.Lock() // on a busy machine, it may not be back from the last time
+	defer out.Unlock()
 	if err := server.End(signal, 30*time.Second); err != nil {
 		return fmt.Errorf("chaos: %s: %w", kind, err)
 	}

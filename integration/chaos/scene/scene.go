@@ -31,7 +31,12 @@ const PartnerPrefix = "partner."
 // Project is that of Pub/Sub.
 const Project = "chaos"
 
-// Topic is the Pub/Sub topic of a stream, and the id of its subscription.
+// Subscription is the whole name of the subscription of a stream's topic.
+func Subscription(stream string) string {
+	return "projects/" + Project + "/subscriptions/" + Topic(stream)
+}
+
+// Topic is the id of the Pub/Sub topic of a stream, and of its subscription.
 func Topic(stream string) string {
 	if stream == Context {
 		return "chaos"

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/integration/chaos/scene"
 )
 
@@ -82,10 +84,11 @@ func (r *redisReader) read(ctx context.Context) error {
 	return nil
 }
 
-// readPubSub receives from all subscriptions and writes down what it sees.
+// readPubSub pulls from all subscriptions and writes down what it sees. It asks by itself instead of leaving that to the library: so what a
+// killed consumer had in hand comes again as soon as the subscription says, and not when the library of the dead one had wished.
 func readPubSub(ctx context.Context, ledger *scene.Ledger) error {
-	client, err := pubsub.NewClient(ctx, scene.Project, option.WithEndpoint(os.Getenv(ServerVariable)), option.WithoutAuthentication(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	client, err := pubsub.NewClient(ctx, scene.Project, append(gcppubsub.ClientOptions(), option.WithEndpoint(os.Getenv(ServerVariable)), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))...)
 	if err != nil {
 		return err
 	}
@@ -93,8 +96,9 @@ func readPubSub(ctx context.Context, ledger *scene.Ledger) error {
 	for _, stream := range scene.Streams() {
 		all.Go(func() error {
 			for ctx.Err() == nil {
-				receive(ctx, client.Subscriber(scene.Topic(stream)), stream, ledger)
-				wait(ctx, readPatience/5)
+				if n, err := pull(ctx, client, stream, ledger); err != nil || n == 0 {
+					wait(ctx, readPatience/5)
+				}
 			}
 			return nil
 		})
@@ -105,15 +109,27 @@ func readPubSub(ctx context.Context, ledger *scene.Ledger) error {
 	return ledger.Write(scene.Line{Ended: true}) // what Google's library leaves behind is not ours
 }
 
-// receive receives until something breaks.
-func receive(ctx context.Context, from *pubsub.Subscriber, stream string, ledger *scene.Ledger) {
-	from.ReceiveSettings.NumGoroutines = 1
-	from.ReceiveSettings.MaxExtension = -1                             // what a killed consumer had in hand comes again soon
-	_ = from.Receive(ctx, func(_ context.Context, m *pubsub.Message) { // it is tried again
-		if ledger.Write(scene.Line{Stream: stream, Entry: m.ID, Message: m.Attributes["id"]}) == nil {
-			m.Ack()
-		}
-	})
+// pull asks once for messages, and confirms them when they are written down.
+func pull(ctx context.Context, client *pubsub.Client, stream string, ledger *scene.Ledger) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*readPatience)
+	defer cancel()
+	subscription := scene.Subscription(stream)
+	answer, err := client.SubscriptionAdminClient.Pull(ctx, &pubsubpb.PullRequest{Subscription: subscription, MaxMessages: 500})
+	if err != nil || len(answer.GetReceivedMessages()) == 0 {
+		return 0, err
+	}
+	var (
+		lines []scene.Line
+		acks  []string
+	)
+	for _, m := range answer.GetReceivedMessages() {
+		lines = append(lines, scene.Line{Stream: stream, Entry: m.GetMessage().GetMessageId(), Message: m.GetMessage().GetAttributes()["id"]})
+		acks = append(acks, m.GetAckId())
+	}
+	if err := ledger.Write(lines...); err != nil {
+		return 0, err
+	}
+	return len(lines), client.SubscriptionAdminClient.Acknowledge(ctx, &pubsubpb.AcknowledgeRequest{Subscription: subscription, AckIds: acks})
 }
 
 // wait waits for d, or until ctx ends.

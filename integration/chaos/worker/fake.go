@@ -25,8 +25,7 @@ func fake(ctx context.Context, _ *scene.Ledger) error {
 			return err
 		}
 		if _, err := server.GServer.CreateSubscription(ctx, &pubsubpb.Subscription{
-			Name:  fmt.Sprintf("projects/%s/subscriptions/%s", scene.Project, scene.Topic(stream)),
-			Topic: topic, AckDeadlineSeconds: 10, EnableMessageOrdering: true,
+			Name: scene.Subscription(stream), Topic: topic, AckDeadlineSeconds: 10, EnableMessageOrdering: true,
 		}); err != nil {
 			return err
 		}
