@@ -39,7 +39,7 @@ func Defects() []Defect {
 				{"outbox/postgres/sql/renew.sql", "\n   AND lock_token = $3 AND status = 'processing'", "\n   AND $3::uuid IS NOT NULL AND status = 'processing'"},
 			},
 			options: func(o *Options) { // relays that are stopped with rows in hand
-				o.Only, o.Every, o.Lease, o.Slow = []Kind{Stop}, 500*time.Millisecond, 2*time.Second, 300*time.Millisecond
+				o.Only, o.Every, o.Lease, o.Slow = []Kind{Stop}, 500*time.Millisecond, 2*time.Second, 120*time.Millisecond
 			},
 		},
 		{
@@ -78,7 +78,7 @@ func Defects() []Defect {
 				{"outbox/postgres/sql/claim_ordered.sql", "bool_or(leased AND NOT ready) OVER whole AS in_hand", "false AS in_hand"},
 			},
 			options: func(o *Options) { // few keys, and messages that are long on their way while later ones of their key are not
-				o.Only, o.Keys, o.Slow = []Kind{Stop}, 6, 300*time.Millisecond
+				o.Only, o.Keys, o.Slow = []Kind{Stop}, 6, 120*time.Millisecond
 			},
 		},
 	}

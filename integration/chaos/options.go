@@ -27,7 +27,8 @@ type Options struct {
 	Keys int
 	// Lease of the relays. Default 3 seconds.
 	Lease time.Duration
-	// Slow is how far away the brokers are of every second relay, one way, so that it has rows in hand for long. Default: not at all.
+	// Slow is how far away their brokers are from relays, one way, so that they have rows in hand for long; from every second one half as
+	// far. Default: not at all.
 	Slow time.Duration
 	// Only restricts the faults to some kinds. Default: all that the servers allow.
 	Only []Kind

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/gorm-fanout/fanout/integration/chaos/worker"
 )
@@ -62,8 +63,9 @@ func (s *stage) placeRelay(name string) error {
 			return err
 		}
 		addresses = append(addresses, address)
-		if s.options.Slow > 0 && server[0] != "postgres" && len(s.cast.relays)%2 == 1 {
-			if err := s.network.links[name+"/"+server[0]].slowDown(s.options.Slow); err != nil {
+		if s.options.Slow > 0 && server[0] != "postgres" {
+			away := s.options.Slow / time.Duration(2-len(s.cast.relays)%2)
+			if err := s.network.links[name+"/"+server[0]].slowDown(away); err != nil {
 				return err
 			}
 		}

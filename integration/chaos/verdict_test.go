@@ -115,7 +115,8 @@ func TestCrimes(t *testing.T) {
 	}
 }
 
-// A duplicate has the cause that could have made it: a fault of a relay or a server between its copies, of a process before a network.
+// A duplicate has the cause that could have made it: a fault of a relay or a server around its first copy, or a relay that goes on at its
+// second one; of several, that of a process before that of a network.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
@@ -123,13 +124,24 @@ func TestCauses(t *testing.T) {
 		return performed{Fault: Fault{Kind: kind, Target: target}, Began: at(from), Ended: at(to)}
 	}
 	e := &evidence{faults: []performed{
-		fault(Reset, "relay-0/redis", 100, 102), fault(Kill, "relay-1", 101, 101),
+		fault(Reset, "relay-0/redis", 100, 104), fault(Kill, "relay-1", 101, 103),
 		fault(Kill, "producer-0", 200, 201), fault(Delay, "reader/redis", 200, 201),
 		fault(RedisKill, "redis", 300, 302), fault(Throttle, "relay-0/redis", 300, 302),
+		fault(Stop, "relay-2", 400, 410),
 	}}
-	assert.Equal(t, "kill", e.cause(at(101), at(103)))
-	assert.Equal(t, "cut", (&evidence{faults: e.faults[:1]}).cause(at(101), at(103)))
-	assert.Equal(t, noCause, e.cause(at(200), at(201)), "producers and consumers make no duplicates")
-	assert.Equal(t, "server", e.cause(at(299), at(301)))
-	assert.Equal(t, noCause, e.cause(at(400), at(401)))
+	for _, tt := range []struct {
+		first, again int
+		want         string
+	}{
+		{101, 105, "kill"},
+		{104, 106, "cut"}, // after the kill
+		{97, 103, noCause},
+		{200, 202, noCause}, // producers and consumers make no duplicates
+		{301, 303, "server"},
+		{400, 404, "stop"},
+		{405, 406, noCause}, // while it is stopped, others work
+		{405, 411, "stop"},  // it goes on, and sends what it had in hand
+	} {
+		assert.Equal(t, tt.want, e.cause(at(tt.first), at(tt.again)), tt)
+	}
 }
