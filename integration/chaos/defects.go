@@ -76,6 +76,9 @@ func Defects() []Defect {
 			edits: []edit{
 				{"outbox/postgres/sql/claim_ordered.sql", "bool_and(ready AND NOT parkable AND outranked = 0) OVER so_far AS clear", "ready AS clear"},
 				{"outbox/postgres/sql/claim_ordered.sql", "bool_or(leased AND NOT ready) OVER whole AS in_hand", "false AS in_hand"},
+				// Rows in hand are also told apart from others as suspects.
+				{"outbox/postgres/sql/claim_ordered.sql", "min(suspicion) OVER so_far AS lowest", "suspicion AS lowest"},
+				{"outbox/postgres/sql/claim_ordered.sql", "max(suspicion) OVER so_far AS highest", "suspicion AS highest"},
 			},
 			options: func(o *Options) { // few keys, and messages that are long on their way while later ones of their key are not
 				o.Only, o.Keys, o.Slow = []Kind{Stop}, 6, 120*time.Millisecond
