@@ -30,6 +30,14 @@ func (w writer) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
+// show puts the report into the test's log.
+func show(t *testing.T, report *chaos.Report) {
+	t.Helper()
+	var text strings.Builder
+	report.Print(&text)
+	t.Log(text.String())
+}
+
 // A minute of everything: processes killed and stopped, servers killed, networks cut, clocks off by minutes. FANOUT_TEST_SEED replays the
 // schedule.
 func TestRig(t *testing.T) {
@@ -38,7 +46,7 @@ func TestRig(t *testing.T) {
 		Seed: uint64(testenv.Seed(t)), For: time.Minute, Every: 2 * time.Second, Rate: 10, Log: writer{t},
 	})
 	require.NoError(t, err)
-	report.Print(writer{t})
+	show(t, report)
 	assert.Empty(t, report.Violations)
 	assert.Greater(t, len(report.Performed), 5, "kinds of faults")
 	for _, broker := range report.Brokers {
@@ -58,7 +66,7 @@ func TestBroken(t *testing.T) {
 		t.Run(defect.Name, func(t *testing.T) {
 			report, err := chaos.Run(t.Context(), defect.Tailored(chaos.Options{Seed: uint64(testenv.Seed(t)), For: 12 * time.Second, Log: writer{t}}))
 			require.NoError(t, err)
-			report.Print(writer{t})
+			show(t, report)
 			for _, crime := range defect.Crimes {
 				assert.True(t, report.Violated(crime), "%s: no violation %q", defect.What, crime)
 			}
