@@ -236,30 +236,45 @@ func (p *producer) move(tx *gorm.DB, made *plan, id string, done *written) error
 // errNothingThere ends the repetition of a transaction that had not committed.
 var errNothingThere = errors.New("worker: it had not been committed")
 
+// Where the network is still ill, a commit is looked up again a few times.
+const (
+	lookups     = 6
+	lookupPause = 500 * time.Millisecond
+)
+
 // repeat saves the same aggregates once more after a commit whose outcome was not known. If it had happened, the same events go to the
 // outbox a second time, which must make no second row. Where it had not, others may have taken the sequence: the events are
 // dropped with their structs.
 func (p *producer) repeat(ctx context.Context, tx string, done *written) error {
-	err := p.transaction(ctx, false, func(db *gorm.DB) error {
-		var there int64
-		if err := db.Model(&scene.Fact{}).Where("tx = ?", tx).Count(&there).Error; err != nil {
-			return err
+	line := scene.Line{Tx: tx, Repeated: true, Outcome: scene.Unknown}
+	for range lookups {
+		err := p.transaction(ctx, false, func(db *gorm.DB) error { return p.saveAgain(db, tx, done) })
+		if err == nil {
+			line.Outcome, line.Why = scene.Committed, ""
+			break
 		}
-		if there == 0 {
-			return errNothingThere
+		if line.Why = brief(err); errors.Is(err, errNothingThere) {
+			break
 		}
-		for _, account := range done.accounts {
-			if err := db.Model(account).Update("touched", gorm.Expr("touched + 1")).Error; err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	line := scene.Line{Tx: tx, Repeated: true, Outcome: scene.Committed}
-	if err != nil {
-		line.Outcome, line.Why = scene.Unknown, brief(err)
+		wait(ctx, lookupPause)
 	}
 	return p.ledger.Write(line)
+}
+
+func (p *producer) saveAgain(db *gorm.DB, tx string, done *written) error {
+	var there int64
+	if err := db.Model(&scene.Fact{}).Where("tx = ?", tx).Count(&there).Error; err != nil {
+		return err
+	}
+	if there == 0 {
+		return errNothingThere
+	}
+	for _, account := range done.accounts {
+		if err := db.Model(account).Update("touched", gorm.Expr("touched + 1")).Error; err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // brief is an error for the ledger.
