@@ -69,7 +69,7 @@ func (r *Report) Print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "faults: %s\n", strings.Join(faults, ", "))
 	p := r.Producers
-	fmt.Fprintf(w, "transactions: %d committed, %d rolled back, %d of unknown outcome (%d of them had committed and were saved again); %d events\n\n",
+	fmt.Fprintf(w, "transactions: %d committed, %d rolled back, %d of unknown outcome (%d of them had committed, and saving them again added nothing); %d events\n\n",
 		p.Committed, p.RolledBack, p.Unknown, p.Settled, p.Events)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -70,11 +71,11 @@ func openApplication() (*gorm.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := gorm.Open(postgres.Open(cfg.Databases["default"].DSN.Reveal()), &gorm.Config{Logger: logger.Discard, DisableAutomaticPing: true})
+	pool, err := openForgetful(cfg.Databases["default"].DSN.Reveal())
 	if err != nil {
 		return nil, err
 	}
-	pool, err := db.DB()
+	db, err := gorm.Open(postgres.New(postgres.Config{Conn: pool}), &gorm.Config{Logger: logger.Discard, DisableAutomaticPing: true})
 	if err != nil {
 		return nil, err
 	}
@@ -240,16 +241,19 @@ var errNothingThere = errors.New("worker: it had not been committed")
 const (
 	lookups     = 6
 	lookupPause = 500 * time.Millisecond
+
+	uniqueViolation = "23505" // as PostgreSQL says it
 )
 
 // repeat saves the same aggregates once more after a commit whose outcome was not known. If it had happened, the same events go to the
-// outbox a second time, which must make no second row. Where it had not, others may have taken the sequence: the events are
-// dropped with their structs.
+// outbox a second time, under the same ids, which the unique index of message and broker must refuse. Where it had not, others may have
+// taken the sequence: the events are dropped with their structs.
 func (p *producer) repeat(ctx context.Context, tx string, done *written) error {
 	line := scene.Line{Tx: tx, Repeated: true, Outcome: scene.Unknown}
 	for range lookups {
 		err := p.transaction(ctx, false, func(db *gorm.DB) error { return p.saveAgain(db, tx, done) })
-		if err == nil {
+		var refused *pgconn.PgError
+		if err == nil || errors.As(err, &refused) && refused.Code == uniqueViolation {
 			line.Outcome, line.Why = scene.Committed, ""
 			break
 		}
