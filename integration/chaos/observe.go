@@ -17,7 +17,7 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scene"
 )
 
-// watchSessions counts the database's sessions once a second; the function that it returns ends that, and returns the highest
+// watchSessions counts the database's sessions, and weighs the processes, once a second; the function that it returns ends that, and returns the highest
 // numbers.
 func (s *stage) watchSessions(ctx context.Context) (stop func() map[string]int) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -26,6 +26,9 @@ func (s *stage) watchSessions(ctx context.Context) (stop func() map[string]int) 
 		defer close(done)
 		for ctx.Err() == nil {
 			s.countSessions(ctx, peaks)
+			for _, p := range s.places {
+				p.weigh()
+			}
 			pauseFor(ctx, time.Second)
 		}
 	}()

@@ -99,8 +99,8 @@ func (p *process) next(ctx context.Context) bool {
 	<-p.child.Done()
 	p.mu.Lock()
 	usage, _ := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if usage != nil {
-		p.peak = max(p.peak, usage.Maxrss*maxrssUnit)
+	if usage != nil && p.peak == 0 {
+		p.peak = usage.Maxrss * maxrssUnit
 	}
 	code, pause := p.child.ExitCode(), p.pause
 	switch {
@@ -156,6 +156,13 @@ func (p *process) close() {
 	p.mu.Unlock()
 	p.end(syscall.SIGTERM, 0, 0)
 	<-p.over
+}
+
+// weigh notes the memory of what runs.
+func (p *process) weigh() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.peak = max(p.peak, peakMemory(p.child.Pid()))
 }
 
 func (p *process) crash(how string) {
