@@ -181,9 +181,17 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	for name, broker := range r.brokers {
 		targets[name] = outbox.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
 	}
-	var err error
+	var (
+		listen []string
+		err    error
+	)
+	for name, database := range cfg.Databases {
+		if database.Notify {
+			listen = append(listen, name)
+		}
+	}
 	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{
-		Stores: stores, Brokers: targets, Log: o.log, Name: o.name, Version: programVersion(),
+		Stores: stores, Brokers: targets, Listen: listen, Log: o.log, Name: o.name, Version: programVersion(),
 	}); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -15,7 +16,7 @@ import (
 // A whole transaction, with a database that costs nothing. What GORM and database/sql allocate is theirs: the numbers are
 // what the plugin adds to that. They are the same with Go 1.25 and 1.26.
 func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests would be counted too
-	gormplugin.NeedExactAllocations(t)
+	testenv.NeedExactAllocations(t)
 	c := newCommitPath(t, discarding(t), gorm.Config{})
 	measured := map[string]int{}
 	for _, kind := range c.kinds {
@@ -48,7 +49,7 @@ func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests wo
 
 // The same for transactions of many aggregates, a thousand and a hundred thousand, each with one event.
 func TestAllocationsOfManyAggregates(t *testing.T) { // not parallel
-	gormplugin.NeedExactAllocations(t)
+	testenv.NeedExactAllocations(t)
 	c := newCommitPath(t, discarding(t), gorm.Config{})
 	perAggregate := func(n int) float64 {
 		orders := make([]commitOrder, n)

@@ -17,19 +17,19 @@ import (
 // writes them by and by. Not so with serialize_keys: all keys are locked in one go, for the sake of their order.
 const rowsAtOnce = 1000
 
-// write seals events, routes them and inserts their rows, one per event and broker. Where
-// somebody wants to know, it returns what will be there for each broker. ours is the transaction whose commit writes, nil where
-// another one is written in: then nothing is handed off.
+// write seals events, routes them and inserts their rows, one per event and broker. Where others are to be told, or a relay in this
+// process wants to know, it returns what will be there for each broker. ours is the transaction whose commit writes, nil where another
+// one is written in: then nobody is told, and nothing is handed off.
 func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush, ours *tx) ([]outbox.Arrival, error) {
 	if len(flush) == 0 {
 		return nil, nil
 	}
 	var (
 		arrivals []outbox.Arrival
-		told     = len(p.listening()) > 0
 		rows     = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
 		atOnce   = rowsAtOnce
 		insert   = inserter.Insert
+		told     = len(p.listening()) > 0 || ours != nil && ours.announcer != nil
 		begun    bool
 	)
 	if told {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -133,7 +134,7 @@ func TestAFlushHoldsFewRows(t *testing.T) { // not parallel: see counted
 // What is allocated to write one event for two brokers, up to the statement: message, JSON in two forms, rows, and the
 // arguments of the statement.
 func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests would be counted too
-	NeedExactAllocations(t)
+	testenv.NeedExactAllocations(t)
 	p := newFlushPlugin(t)
 	inserter, err := p.inserter(outbox.Postgres)
 	require.NoError(t, err)
@@ -155,7 +156,7 @@ func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests wou
 
 // A transaction of 100,000 aggregates costs of each what one of 1,000 does.
 func TestAllocationsAreLinear(t *testing.T) { // not parallel, as other tests would be counted too
-	NeedExactAllocations(t)
+	testenv.NeedExactAllocations(t)
 	p := newFlushPlugin(t)
 	perAggregate := func(n int) float64 {
 		total := testing.AllocsPerRun(1, func() {

@@ -10,6 +10,7 @@ package gormplugin
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,10 +38,12 @@ type Plugin struct {
 	left    atomic.Int64
 	unseen  sync.Once // for the warning about a transaction on a pool of others
 
-	mu        sync.Mutex
-	inserters map[outbox.Dialect]*outbox.Inserter
-	listeners atomic.Pointer[[]*listener] // replaced under mu
-	receiver  atomic.Pointer[receiver]
+	mu         sync.Mutex
+	inserters  map[outbox.Dialect]*outbox.Inserter
+	announcer  *announcer // of the handle's own pool
+	announcers map[*sql.DB]*announcer
+	listeners  atomic.Pointer[[]*listener] // replaced under mu
+	receiver   atomic.Pointer[receiver]
 }
 
 // listener has an address, by which it is found again.

@@ -29,7 +29,7 @@ type Processor struct {
 	breaker  *breaker
 	streams  destinations
 	throttle *throttle // nil: no limit
-	caution  caution
+	caution  *caution
 	suspects suspects
 	wake     chan struct{}
 	counters counters
@@ -38,6 +38,7 @@ type Processor struct {
 	running  atomic.Bool
 	process  *solitude // shared by all processors of an engine
 	receiver *receiver // nil: rows are not handed off
+	ears     *ears     // shared by those of a database; nil: it does not listen
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
 }
@@ -68,6 +69,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	p := &Processor{
 		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
 		decide:  Decider{Retry: policy.Retry},
+		caution: newCaution(cfg.Target, policy.Lease),
 		log:     cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
 		lanes:   newLaneBoard(cfg.Store.Lanes()),
 		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
@@ -149,7 +151,7 @@ func (p *Processor) Stats() Stats {
 		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
 		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.streams.unavailable(),
-		Paused: p.paused.Load(),
+		Paused: p.paused.Load(), Listener: p.ears.state(),
 	}
 	if p.receiver != nil {
 		stats.HandOff = p.receiver.stats.read()

@@ -19,6 +19,8 @@ type Stats struct {
 	Paused bool
 	// HandOff counts what goes to the broker without a claim; zero where that is switched off.
 	HandOff HandOffStats
+	// Listener says whether the processor hears of rows that other processes commit.
+	Listener ListenerState
 }
 
 type counters struct {
