@@ -29,7 +29,7 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		rows     = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
 		atOnce   = rowsAtOnce
 		insert   = inserter.Insert
-		told     = len(p.listening()) > 0 || ours != nil && ours.announcer != nil
+		told     = p.tells(ours)
 		begun    bool
 	)
 	if told {
@@ -56,7 +56,7 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		if err := p.lockKeys(ctx, inserter, db, rows[:full]); err != nil {
 			return nil, err
 		}
-		if ours != nil && ours.reserve(rows[:full], flush, !begun, full == len(rows) && i == len(flush)-1) != nil {
+		if ours.reserve(rows[:full], flush, !begun, full == len(rows) && i == len(flush)-1) != nil {
 			insert = ours.insertReserved
 		}
 		begun = true
@@ -69,6 +69,11 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		rows = append(rows[:0], rows[full:]...)
 	}
 	return arrivals, nil
+}
+
+// tells reports whether somebody wants to know what a transaction has written.
+func (p *Plugin) tells(ours *tx) bool {
+	return len(p.listening()) > 0 || ours != nil && ours.announcer != nil
 }
 
 // appendRows seals one event and routes it.

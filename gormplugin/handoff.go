@@ -33,9 +33,12 @@ func (p *Plugin) HandOff(pool *sql.DB, to Receiver) (cancel func()) {
 	return func() { p.receiver.CompareAndSwap(added, nil) }
 }
 
-// reserve asks for room for all rows of a flush. A flush that takes several rounds gets none, nor one of which some rows may be there
-// already, from a transaction whose outcome is not known.
+// reserve asks for room for all rows of a flush; t is nil where another transaction is written in, which gets none. A flush that takes
+// several rounds gets none, nor one of which some rows may be there already, from a transaction whose outcome is not known.
 func (t *tx) reserve(rows []outbox.Row, flush []uow.Flush, first, last bool) *outbox.Reservation {
+	if t == nil {
+		return nil
+	}
 	to := t.plugin.receiver.Load()
 	if to == nil || !first || !last || slices.ContainsFunc(flush, func(f uow.Flush) bool { return f.Unconfirmed() }) {
 		return nil
