@@ -55,12 +55,8 @@ func checkAttempts(old, now *Row, before *State, a *Action, report report) {
 	}
 }
 
-// checkClaim looks at what a claim took.
-func checkClaim(before *State, a *Action, reply *Reply, report report) {
-	request := a.Request
-	if a.Kind == Take {
-		request = before.Workers[a.Worker].Request
-	}
+// checkLimits looks at how much a claim took.
+func checkLimits(before *State, request *Request, reply *Reply, report report) {
 	if len(reply.Rows) > request.Limit {
 		report(Prefix, "a claim took %d rows, more than its limit of %d", len(reply.Rows), request.Limit)
 	}
@@ -71,6 +67,15 @@ func checkClaim(before *State, a *Action, reply *Reply, report report) {
 	if request.Bytes > 0 && size > request.Bytes && len(reply.Rows) > 1 {
 		report(Prefix, "a claim took %d rows with %d bytes, more than its limit of %d", len(reply.Rows), size, request.Bytes)
 	}
+}
+
+// checkClaim looks at what a claim took.
+func checkClaim(before *State, a *Action, reply *Reply, report report) {
+	request := a.Request
+	if a.Kind == Take {
+		request = before.Workers[a.Worker].Request
+	}
+	checkLimits(before, &request, reply, report)
 	if request.Unordered {
 		return
 	}
