@@ -15,7 +15,7 @@ BUILD       := .build
 WITHSERVERS := $(BUILD)/withservers
 
 .DEFAULT_GOAL := help
-.PHONY: help test cover allocations bench bench-short bench-commit fuzz lint fmt tidy-check demo ci FORCE
+.PHONY: help test cover allocations chaos bench bench-short bench-commit fuzz lint fmt tidy-check demo ci FORCE
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packa
 
 allocations: ## Run the tests that count allocations, of which the race detector makes more
 	@$(GO) test -run=Allocations -count=1 ./gormplugin ./brokers/redisstreams ./outbox
+
+chaos: $(WITHSERVERS) ## Kill, stop and cut everything and compare: make chaos ARGS="--for 20m --seed 7" (docs/reliability.md)
+	@$(GO) build -o $(BUILD)/chaos ./integration/chaos/cmd/chaos
+	@exec $(WITHSERVERS) -- $(BUILD)/chaos $(ARGS)
 
 bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and without it (a minute)
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
