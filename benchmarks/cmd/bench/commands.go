@@ -160,6 +160,7 @@ func drainCommand(s *settings) *cobra.Command {
 	flags.Int64Var(&sizes.PeersAsIs, "peers-default", sizes.PeersAsIs, "messages that other projects drain as they are by default")
 	backlogFlags(flags, &sizes.Payload, &sizes.Batch, &sizes.Only)
 	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
+	flags.IntSliceVar(&sizes.Workers, "workers", nil, "numbers of Fanout's workers, instead of its default")
 	flags.Int64Var(&sizes.HotKeys, "hot-keys", sizes.HotKeys, "number of ordering keys beside a hot one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {

@@ -32,6 +32,7 @@ func fanoutCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "fanout", Short: "Commits and drains with more and more brokers", Args: noArgs}
 	flags := cmd.Flags()
 	flags.IntSliceVar(&sizes.Brokers, "brokers", sizes.Brokers, "numbers of brokers")
+	flags.IntVar(&sizes.Workers, "workers", 0, "workers for each broker, instead of the default")
 	flags.Int64Var(&sizes.Events, "events", sizes.Events, "events to drain, to each broker")
 	flags.IntVar(&sizes.Commits, "commits", sizes.Commits, "transactions, for each number of brokers")
 	flags.IntVar(&sizes.Writers, "writers", sizes.Writers, "transactions at a time")

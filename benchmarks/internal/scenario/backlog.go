@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // Backlog asks how fast a backlog gets from PostgreSQL to Redis Streams, beside loops written by hand: some that are as good as can
@@ -35,6 +34,8 @@ type Backlog struct {
 	// Keys are the numbers of ordering keys to measure with. HotKeys is how many there are beside one key that has 30 % of the rows.
 	Keys    []int64
 	HotKeys int64
+	// Workers are the numbers of Fanout's workers to measure with. Default: what it has by itself.
+	Workers []int
 	// Only measures the cases in whose names one of these texts occurs. Default: all.
 	Only []string
 }
@@ -61,10 +62,10 @@ func (Backlog) UsesRedis() {}
 // Check implements Scenario.
 func (b Backlog) Check(int) error {
 	if b.Parts < 1 || min(b.Rows, b.RowByRow, b.Peers, b.PeersAsIs) < b.Parts || b.Batch < 1 || b.Payload < 0 ||
-		len(b.Keys) == 0 || slices.Min(b.Keys) < 1 || b.HotKeys < 1 {
-		return fmt.Errorf("%d rows, %d row by row, %d and %d of others, %d parts, batch %d, keys %v and %d: "+
+		len(b.Keys) == 0 || slices.Min(b.Keys) < 1 || b.HotKeys < 1 || len(b.Workers) > 0 && slices.Min(b.Workers) < 1 {
+		return fmt.Errorf("%d rows, %d row by row, %d and %d of others, %d parts, batch %d, keys %v and %d, workers %v: "+
 			"use at least 1 of each, a row for each part, and a payload of at least 0 bytes",
-			b.Rows, b.RowByRow, b.Peers, b.PeersAsIs, b.Parts, b.Batch, b.Keys, b.HotKeys)
+			b.Rows, b.RowByRow, b.Peers, b.PeersAsIs, b.Parts, b.Batch, b.Keys, b.HotKeys, b.Workers)
 	}
 	if len(b.sides()) == 0 {
 		return fmt.Errorf("no case is called like %s", strings.Join(b.Only, " or "))
@@ -127,8 +128,10 @@ func (m *measured) add(other measured) {
 	m.trips += other.trips
 }
 
+// someKeys is how many keys those have that keep no order.
+const someKeys = 1000
+
 func (b Backlog) sides() []*contest {
-	const someKeys = 1000
 	var all []*contest
 	for _, minimal := range []bool{false, true} {
 		for workers := 1; workers <= 2; workers++ {
@@ -142,18 +145,8 @@ func (b Backlog) sides() []*contest {
 			all = append(all, &contest{name: name, kind: role, rows: b.Rows / b.Parts, keys: someKeys, minimal: minimal, drain: byHand(workers)})
 		}
 	}
-	inOrder := byFanout(outbox.Policy{BatchSize: b.Batch})
-	for _, keys := range b.Keys {
-		c := &contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, rows: b.Rows / b.Parts, keys: keys, ordered: true, drain: inOrder}
-		if keys == 1 {
-			c.name, c.kind = "fanout, 1 key", oneKey
-		}
-		all = append(all, c)
-	}
-	all = append(all,
-		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows / b.Parts, keys: b.HotKeys, hot: hotShare, ordered: true, drain: inOrder},
-		&contest{name: "fanout, unordered", kind: unordered, rows: b.Rows / b.Parts, keys: someKeys, drain: byFanout(outbox.Policy{BatchSize: b.Batch, Unordered: true})},
-		&contest{name: "row by row", kind: rowByRow, rows: b.RowByRow / b.Parts, keys: someKeys, drain: oneByOne})
+	all = append(all, b.fanouts()...)
+	all = append(all, &contest{name: "row by row", kind: rowByRow, rows: b.RowByRow / b.Parts, keys: someKeys, drain: oneByOne})
 	all = append(all, b.peers()...)
 	return slices.DeleteFunc(all, func(c *contest) bool {
 		return len(b.Only) > 0 && !slices.ContainsFunc(b.Only, func(part string) bool { return strings.Contains(c.name, part) })

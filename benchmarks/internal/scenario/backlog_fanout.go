@@ -52,6 +52,36 @@ func (t *tally) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	return t.Store.Renew(ctx, lease)
 }
 
+// fanouts are the cases of Fanout itself, with its own number of workers or with each of those that are wanted.
+func (b Backlog) fanouts() (all []*contest) {
+	counts := b.Workers
+	if len(counts) == 0 {
+		counts = []int{0}
+	}
+	for _, n := range counts {
+		suffix := ""
+		if n > 0 {
+			suffix = fmt.Sprintf(", %d workers", n)
+		}
+		add := func(c contest) {
+			c.name += suffix
+			c.rows, c.ordered, c.connections = b.Rows/b.Parts, c.kind != unordered, int32(max(n, outbox.Lanes)+2) //nolint:gosec // a few
+			c.drain = byFanout(outbox.Policy{BatchSize: b.Batch, Workers: n, Unordered: c.kind == unordered})
+			all = append(all, &c)
+		}
+		for _, keys := range b.Keys {
+			if keys == 1 {
+				add(contest{name: "fanout, 1 key", kind: oneKey, keys: keys})
+				continue
+			}
+			add(contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, keys: keys})
+		}
+		add(contest{name: "fanout, hot key", kind: manyKeys, keys: b.HotKeys, hot: hotShare})
+		add(contest{name: "fanout, unordered", kind: unordered, keys: someKeys})
+	}
+	return all
+}
+
 // byFanout drains with a processor that has this policy.
 func byFanout(policy outbox.Policy) func(context.Context, *stage) error {
 	return func(ctx context.Context, s *stage) (err error) {

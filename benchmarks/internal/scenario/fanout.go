@@ -16,6 +16,8 @@ import (
 type Fanout struct {
 	// Brokers are the numbers of brokers to measure with.
 	Brokers []int
+	// Workers for each broker. Default: what the library has.
+	Workers int
 	// Events to drain in each run, to every broker.
 	Events int64
 	// Commits in each run, by so many Writers at a time, cut into Parts between which the cases take turns.
@@ -106,7 +108,7 @@ func (f Fanout) drains(ctx context.Context, o *Options, database *bed.Database, 
 
 // drain measures one number of brokers.
 func (f Fanout) drain(ctx context.Context, o *Options, database *bed.Database, streams *bed.Streams, brokers int, name string) (c cost, err error) {
-	const connections = 3                                               // for each broker: two workers and the look for work
+	const connections = outbox.Lanes + 1                                // for each broker: its workers and the look for work
 	table, err := database.Table(ctx, name, int32(connections*brokers)) //nolint:gosec // a few
 	if err != nil {
 		return c, err
@@ -122,7 +124,7 @@ func (f Fanout) drain(ctx context.Context, o *Options, database *bed.Database, s
 	if err := table.Vacuum(ctx); err != nil {
 		return c, err
 	}
-	targets, closeAll, err := redisTargets(o.Redis, names, outbox.Policy{})
+	targets, closeAll, err := redisTargets(o.Redis, names, outbox.Policy{Workers: f.Workers})
 	if err != nil {
 		return c, err
 	}
