@@ -74,7 +74,7 @@ func runChild(ctx context.Context) error {
 		return err
 	}
 	err = processor.Run(ctx)
-	log.Info("processor stopped", "lease_lost", processor.Stats().LeaseLost)
+	log.InfoContext(ctx, "processor stopped", "lease_lost", processor.Stats().LeaseLost)
 	return err
 }
 

@@ -53,7 +53,7 @@ func checkCommand(t *testing.T, fault, command string) {
 		return
 	}
 	funcs, texts := contents(t, parts[1])
-	for _, alternative := range strings.Split(parts[2], "|") {
+	for alternative := range strings.SplitSeq(parts[2], "|") {
 		levels := strings.Split(alternative, "/")
 		pattern, err := regexp.Compile(levels[0])
 		require.NoError(t, err, command)

@@ -52,6 +52,7 @@ func (i *idler) Instances(context.Context) ([]outbox.Instance, error)  { return 
 func (i *idler) Backlog(context.Context) ([]outbox.Backlog, error)     { i.ask("backlog"); return nil, nil }
 func (i *idler) Counts(context.Context) ([]outbox.BrokerCounts, error) { return nil, nil }
 func (i *idler) Watch(context.Context) ([]outbox.Finding, error)       { i.ask("watch"); return nil, nil }
+
 func (i *idler) FinishedBrokers(context.Context) ([]string, error) {
 	i.ask("finished")
 	return []string{"b"}, nil
