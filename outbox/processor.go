@@ -34,9 +34,11 @@ type Processor struct {
 	counters counters
 	inHand   inHand
 	paused   atomic.Bool // as the last look found it
-	running  atomic.Bool
-	process  *solitude // shared by all processors of an engine
-	ears     *ears     // shared by those of a database; nil: it does not listen
+	// When it last told of rows that came back, in nanoseconds since 1970.
+	recovered atomic.Int64
+	running   atomic.Bool
+	process   *solitude // shared by all processors of an engine
+	ears      *ears     // shared by those of a database; nil: it does not listen
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
 }
