@@ -24,19 +24,27 @@ import (
 const childVariable = "FANOUT_TEST_CHILD"
 
 // Arguments of a child, beside those of its broker.
-const dsnVariable = "FANOUT_TEST_CHILD_DSN"
+const (
+	dsnVariable   = "FANOUT_TEST_CHILD_DSN"
+	talksVariable = "FANOUT_TEST_CHILD_TALKS" // it logs what is no error, too
+)
 
 // misbehaviour are the brokers that a child can have, and how it delivers to them.
 var misbehaviour = map[string]func() (brokers.Broker, outbox.Policy, error){
-	"poison": newPoisoned,
-	"chaos":  newChaos,
+	"poison":   newPoisoned,
+	"chaos":    newChaos,
+	"recorder": newRecorder,
 }
 
 // child is the relay. It ends when it is told to, or dies of its broker.
 func child() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := runChild(ctx); err != nil {
+	run := runChild
+	if os.Getenv(childVariable) == writerChild {
+		run = runWriter
+	}
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -53,14 +61,21 @@ func runChild(ctx context.Context) error {
 		return err
 	}
 	defer store.Close()
+	level := slog.LevelError
+	if os.Getenv(talksVariable) != "" {
+		level = slog.LevelInfo
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	processor, err := outbox.NewProcessor(outbox.ProcessorConfig{
 		Database: "test", Broker: "b", Store: store, Target: broker, Policy: policy,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		Log: log,
 	})
 	if err != nil {
 		return err
 	}
-	return processor.Run(ctx)
+	err = processor.Run(ctx)
+	log.InfoContext(ctx, "processor stopped", "lease_lost", processor.Stats().LeaseLost)
+	return err
 }
 
 // process is a child, seen by the test.

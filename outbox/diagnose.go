@@ -42,6 +42,8 @@ type Finding struct {
 	Topic string
 	// Message says what is wrong and what to do, in a sentence.
 	Message string
+	// Passing is true for what comes and goes while the server runs. A running engine tells of it by itself (see [Watcher]).
+	Passing bool
 }
 
 // Set notes a setting.

@@ -18,11 +18,12 @@ import (
 
 // An Engine runs one processor for each pair of database and broker. While it runs, it enters this process in the list of
 // instances of each database whose store is a [Registry], and warns of rows for brokers that it does not have in each whose
-// store is an [Inspector].
+// store is an [Inspector], and of what slows it down in each whose store is a [Watcher].
 type Engine struct {
 	processors []*Processor
 	presences  []*presence
 	orphans    []*orphans
+	watches    []*watch
 	ears       []*ears
 }
 
@@ -67,6 +68,9 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		}
 		if inspector, ok := cfg.Stores[database].(Inspector); ok {
 			engine.orphans = append(engine.orphans, newOrphans(inspector, database, cfg))
+		}
+		if watcher, ok := cfg.Stores[database].(Watcher); ok {
+			engine.watches = append(engine.watches, newWatch(watcher, database, cfg))
 		}
 		hears, err := engine.listen(database, cfg)
 		problems = append(problems, err)
@@ -113,15 +117,18 @@ func (e *Engine) listen(database string, cfg EngineConfig) (*ears, error) {
 func (e *Engine) Run(ctx context.Context) error {
 	here, leave := context.WithCancel(context.WithoutCancel(ctx)) // as long as there is something in hand
 	defer leave()
-	var watch sync.WaitGroup
+	var beside sync.WaitGroup
 	for _, presence := range e.presences {
-		watch.Go(func() { presence.run(here) })
+		beside.Go(func() { presence.run(here) })
 	}
 	for _, orphans := range e.orphans {
-		watch.Go(func() { orphans.run(ctx) })
+		beside.Go(func() { orphans.run(ctx) })
+	}
+	for _, watch := range e.watches {
+		beside.Go(func() { watch.run(ctx) })
 	}
 	for _, ears := range e.ears {
-		watch.Go(func() { ears.run(ctx) })
+		beside.Go(func() { ears.run(ctx) })
 	}
 	var group errgroup.Group
 	for _, processor := range e.processors {
@@ -129,7 +136,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	err := group.Wait()
 	leave()
-	watch.Wait()
+	beside.Wait()
 	return err
 }
 

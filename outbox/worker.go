@@ -77,6 +77,7 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		}
 		w.gated = batch.Gated
 		w.counters.claimed.Add(int64(len(batch.Messages)))
+		w.tellRecovered(batch)
 		if !w.park(settling, batch, claim) {
 			w.widen(batch, claim)
 		}

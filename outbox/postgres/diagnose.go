@@ -37,7 +37,9 @@ func (s *Store) Diagnose(ctx context.Context) (outbox.Diagnosis, error) {
 	if err != nil {
 		return d, fmt.Errorf("postgres: diagnose %s: %w", s.table, err)
 	}
-	return d, nil
+	holders, err := s.Watch(ctx)
+	d.Findings = append(d.Findings, holders...)
+	return d, err
 }
 
 // settings is what sql/diagnose.sql tells.

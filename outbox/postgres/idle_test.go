@@ -51,6 +51,8 @@ func (i *idler) Leave(context.Context, uuid.UUID) error                { return 
 func (i *idler) Instances(context.Context) ([]outbox.Instance, error)  { return nil, nil }
 func (i *idler) Backlog(context.Context) ([]outbox.Backlog, error)     { i.ask("backlog"); return nil, nil }
 func (i *idler) Counts(context.Context) ([]outbox.BrokerCounts, error) { return nil, nil }
+func (i *idler) Watch(context.Context) ([]outbox.Finding, error)       { i.ask("watch"); return nil, nil }
+
 func (i *idler) FinishedBrokers(context.Context) ([]string, error) {
 	i.ask("finished")
 	return []string{"b"}, nil
@@ -87,7 +89,7 @@ func (i *idler) Notify(_ context.Context, text string) error {
 }
 
 // Of a relay with one broker that has nothing to do, the database hears from once in five seconds: by looks, heartbeats, probes of
-// the listener, the search for orphans and the purge together. (P11.)
+// the listener, the searches for orphans and for who holds back vacuum, and the purge together. (P11.)
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -103,6 +105,7 @@ func TestIdleCost(t *testing.T) {
 		"ready":     func() error { _, err := store.Ready(t.Context(), "b"); return err },
 		"heartbeat": func() error { return store.Heartbeat(t.Context(), outbox.Instance{ID: uuid.New()}) },
 		"backlog":   func() error { _, err := store.Backlog(t.Context()); return err },
+		"watch":     func() error { _, err := store.Watch(t.Context()); return err },
 		"notify":    func() error { return store.Notify(t.Context(), "1 ?x") },
 		"finished":  func() error { _, err := store.FinishedBrokers(t.Context()); return err },
 		"purge": func() error {
@@ -119,7 +122,7 @@ func TestIdleCost(t *testing.T) {
 		cost[verb] = len(strings.Fields(log.take()))
 		require.Positive(t, cost[verb], verb)
 	}
-	assert.Equal(t, []int{1, 1, 1, 1}, []int{cost["ready"], cost["heartbeat"], cost["backlog"], cost["notify"]})
+	assert.Equal(t, []int{1, 1, 1, 1, 1}, []int{cost["ready"], cost["heartbeat"], cost["backlog"], cost["watch"], cost["notify"]})
 
 	synctest.Test(t, func(t *testing.T) {
 		const duration = 24 * time.Hour

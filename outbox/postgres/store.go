@@ -31,9 +31,15 @@ type Store struct {
 	now     func() time.Time // this process's clock, which only Diagnose looks at
 	sql     statements
 	water   lowWater
+	// From when on somebody who holds back vacuum is reported.
+	heldBack             time.Duration
+	heldBackTransactions int64
 }
 
-var _ outbox.FullStore = (*Store)(nil)
+var (
+	_ outbox.FullStore = (*Store)(nil)
+	_ outbox.Watcher   = (*Store)(nil)
+)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
@@ -43,7 +49,7 @@ type statements struct {
 	purgePublished, purgeAbandoned, finishedBrokers    string
 	purgeSettings, inspectSettings, operateSettings    string
 	counts, lastErrors, backlog, exclusive, writers    string
-	facts, diagnose                                    string
+	facts, diagnose, horizon                           string
 	find, matches, pick, unparkAlone                   string
 	moveGates, bringBack, openGates, giveUp            string
 	releaseKey, parkedKeys                             string
@@ -109,7 +115,9 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if err := errors.Join(outbox.CheckTable(table), outbox.CheckTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, table: table, channel: outbox.Channel(table), now: time.Now}
+	s := &Store{
+		pool: pool, table: table, channel: outbox.Channel(table), now: time.Now, heldBack: heldBack, heldBackTransactions: heldBackTransactions,
+	}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
@@ -119,7 +127,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"backlog": &s.sql.backlog, "writers": &s.sql.writers,
-		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "exclusive": &s.sql.exclusive,
+		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon, "exclusive": &s.sql.exclusive,
 		"find": &s.sql.find, "pick": &s.sql.pick, "unpark_alone": &s.sql.unparkAlone, "move_gates": &s.sql.moveGates,
 		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
 		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,

@@ -17,6 +17,7 @@ var purgeTests = []test{
 	{name: "OneBroker", run: testPurgeBroker},
 	{name: "WrongStatus", run: testPurgeWrong},
 	{name: "RequeuedMeanwhile", run: testPurgeRequeued},
+	{name: "WhileClaimsRun", run: testPurgeRace},
 	{name: "FinishedBrokers", run: testFinishedBrokers},
 	{name: "Exclusive", run: testExclusive},
 	{name: "ExclusiveError", run: testExclusiveError},

@@ -1,0 +1,151 @@
+package redisstreams_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/glebarez/sqlite"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/sqlite"
+)
+
+// protocol is a log that can be read while it is written.
+type protocol struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (p *protocol) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(line)
+}
+
+func (p *protocol) lines(parts ...string) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+lines:
+	for line := range strings.Lines(p.text.String()) {
+		for _, part := range parts {
+			if !strings.Contains(line, part) {
+				continue lines
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// relayed is a table whose rows a processor delivers to a Redis server.
+type relayed struct {
+	*testing.T
+
+	db  *sql.DB
+	log protocol
+}
+
+func newRelayed(t *testing.T, url string) *relayed {
+	t.Helper()
+	r := &relayed{T: t}
+	var err error
+	r.db, err = sql.Open("sqlite", filepath.Join(t.TempDir(), "outbox.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.db.Close()) })
+	store, err := sqlite.New(r.db, "")
+	require.NoError(t, err)
+	_, err = store.Migrate(t.Context())
+	require.NoError(t, err)
+	processor, err := outbox.NewProcessor(outbox.ProcessorConfig{
+		Database: "test", Broker: "b", Store: store, Target: open(t, url), Log: slog.New(slog.NewTextHandler(&r.log, nil)), Policy: outbox.Policy{
+			PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Breaker: outbox.Breaker{MinDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond},
+		},
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- processor.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		assert.NoError(t, <-done)
+	})
+	return r
+}
+
+func (r *relayed) insert(stream string, n int) {
+	r.Helper()
+	for i := range n {
+		_, err := r.db.ExecContext(r.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload) VALUES (?, 'b', ?, 'T', ?, '{}')`,
+			uuid.NewString(), stream, fmt.Sprint(stream, i%5))
+		require.NoError(r, err)
+	}
+}
+
+func (r *relayed) count(where string) (n int) {
+	r.Helper()
+	require.NoError(r, r.db.QueryRowContext(r.Context(), `SELECT count(*) FROM outbox_messages WHERE `+where).Scan(&n))
+	return n
+}
+
+// A relay meets a server that takes nothing, and goes on when it is well again: the log names the cause once and says when it is over,
+// the rows show it, no attempt is spent, and everything arrives once.
+func TestFault30RelayOutlivesAServerThatTakesNothing(t *testing.T) {
+	t.Parallel()
+	for said, state := range map[string]func(t *testing.T) (s *server, heal []any){
+		"OOM": func(t *testing.T) (*server, []any) {
+			return startServer(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction"), []any{"CONFIG", "SET", "maxmemory", 0}
+		},
+		"READONLY": func(t *testing.T) (*server, []any) {
+			return startReplica(t, startServer(t)), []any{"REPLICAOF", "NO", "ONE"}
+		},
+	} {
+		t.Run(said, func(t *testing.T) {
+			t.Parallel()
+			s, heal := state(t)
+			r := newRelayed(t, s.url())
+			r.insert("s", 100)
+			soon(t, "the log says why", func() bool { return r.log.lines("level=WARN", `msg="broker unavailable`, "broker=b", said) == 1 })
+			soon(t, "the rows say why", func() bool { return r.count("last_error LIKE '%"+said+"%'") > 0 })
+			assert.Equal(t, 100, r.count("finished_at IS NULL AND attempts = 0"))
+			s.do(t, heal...)
+			soon(t, "everything is delivered", func() bool { return r.count("status = 'published' AND attempts = 1") == 100 })
+			soon(t, "the log says that it is over", func() bool { return r.log.lines("level=INFO", `msg="broker available again"`) == 1 })
+			assert.Equal(t, 1, r.log.lines("level=WARN"), "once for the whole outage")
+			assert.Equal(t, 100, s.length(t, "s"))
+		})
+	}
+}
+
+// The user of a relay may write to one stream of two: that one flows, the other waits with its attempts, the log names it once, and it
+// goes on by itself when the right is granted.
+func TestFault14RightOfOneStreamIsMissing(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.do(t, "ACL", "SETUSER", "narrow", "on", ">secret", "~allowed", "+evalsha", "+eval", "+xadd", "+ping")
+	r := newRelayed(t, "redis://narrow:secret@"+s.addr())
+	r.insert("other", 50)
+	r.insert("allowed", 50)
+	soon(t, "the other stream flows", func() bool { return r.count("status = 'published'") == 50 })
+	soon(t, "the log names it", func() bool {
+		return r.log.lines("level=WARN", `msg="destination unavailable`, "destination=other", "NOPERM") == 1
+	})
+	r.insert("allowed", 50)
+	soon(t, "it still does", func() bool { return r.count("status = 'published'") == 100 })
+	assert.Equal(t, 50, r.count("stream = 'other' AND finished_at IS NULL AND attempts = 0"))
+	s.do(t, "ACL", "SETUSER", "narrow", "~other")
+	soon(t, "everything is delivered", func() bool { return r.count("status = 'published' AND attempts = 1") == 150 })
+	soon(t, "the log says that it is over", func() bool {
+		return r.log.lines("level=INFO", `msg="destination available again"`, "destination=other") == 1
+	})
+	assert.Equal(t, 1, r.log.lines("level=WARN"))
+}

@@ -1,0 +1,105 @@
+package doccheck_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const faultsHeading = "| # | fault | what happens | what the operator sees | test |"
+
+// untested are the faults that no test brings about yet.
+var untested = []string{"25"} //nolint:gochecknoglobals // a list
+
+// Every fault of the list has a row, each row has a test, and each test that a row names exists, down to its subtests.
+func TestFaultsAreTested(t *testing.T) {
+	t.Parallel()
+	var numbers []string
+	for _, row := range table(t, "docs/faults.md", faultsHeading) {
+		require.Len(t, row, 5, "%q", row)
+		numbers = append(numbers, row[0])
+		commands := spans(row[4])
+		assert.Equal(t, len(commands) == 0, slices.Contains(untested, row[0]), "fault %s: a test, or an entry in untested", row[0])
+		for _, command := range commands {
+			checkCommand(t, row[0], command)
+		}
+	}
+	var want []string
+	for n := 1; n <= 35; n++ {
+		want = append(want, strconv.Itoa(n))
+		if n == 5 {
+			want = append(want, "5b")
+		}
+	}
+	assert.Equal(t, want, numbers)
+}
+
+var commandForm = regexp.MustCompile(`^go test \./(\S+) -(?:run|fuzz) '?([^' ]+)'?$`)
+
+// checkCommand finds what a command would run.
+func checkCommand(t *testing.T, fault, command string) {
+	t.Helper()
+	parts := commandForm.FindStringSubmatch(command)
+	if !assert.NotNil(t, parts, "fault %s: %q is not of the form: go test ./package -run Pattern", fault, command) {
+		return
+	}
+	funcs, texts := contents(t, parts[1])
+	for alternative := range strings.SplitSeq(parts[2], "|") {
+		levels := strings.Split(alternative, "/")
+		pattern, err := regexp.Compile(levels[0])
+		require.NoError(t, err, command)
+		matched := false
+		for name := range funcs {
+			matched = matched || pattern.MatchString(name)
+		}
+		assert.True(t, matched, "fault %s: %s: no test %q", fault, command, levels[0])
+		for _, level := range levels[1:] {
+			if level != ".*" {
+				assert.True(t, texts[strings.ReplaceAll(level, "_", " ")] || texts[level], "fault %s: %s: no subtest %q", fault, command, level)
+			}
+		}
+	}
+}
+
+// contents are the test functions of a package, and all texts that may be names of subtests: its own, and those of the suites.
+func contents(t *testing.T, dir string) (funcs, texts map[string]bool) {
+	t.Helper()
+	funcs, texts = map[string]bool{}, map[string]bool{}
+	for _, pattern := range []string{dir + "/*_test.go", "outbox/storetest/*.go", "brokers/brokertest/*.go"} {
+		files, err := filepath.Glob(root + pattern)
+		require.NoError(t, err)
+		for _, file := range files {
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			ast.Inspect(parsed, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.FuncDecl:
+					if strings.HasSuffix(file, "_test.go") && filepath.Dir(file) == filepath.Clean(root+dir) && n.Recv == nil {
+						funcs[n.Name.Name] = strings.HasPrefix(n.Name.Name, "Test") || strings.HasPrefix(n.Name.Name, "Fuzz")
+					}
+				case *ast.BasicLit:
+					if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
+						texts[text] = true
+					}
+				}
+				return true
+			})
+		}
+	}
+	for name, isTest := range funcs {
+		if !isTest {
+			delete(funcs, name)
+		}
+	}
+	require.NotEmpty(t, funcs, "%s has no tests", dir)
+	return funcs, texts
+}

@@ -1,0 +1,125 @@
+package doccheck_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const logHeading = "| level | message | keys | what to do |"
+
+// line is a line of the log that needs somebody.
+type line struct{ level, message, keys string }
+
+// Each warning and each error that the source logs is in the table with its keys, and the table has no other.
+func TestLinesOfTheLog(t *testing.T) {
+	t.Parallel()
+	var documented []line
+	for _, row := range table(t, "docs/faults.md", logHeading) {
+		require.Len(t, row, 4, "%q", row)
+		require.NotEmpty(t, row[3], "%s: what to do?", row[1])
+		documented = append(documented, line{row[0], strings.Trim(row[1], "`"), strings.Join(spans(row[2]), " ")})
+	}
+	assert.ElementsMatch(t, logged(t), documented)
+}
+
+// logged are the warnings and errors of the source.
+func logged(t *testing.T) (lines []line) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "benchmarks", "integration", "examples", "storetest", "brokertest", "testdata"}, name)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if found, ok := lineOf(call); ok {
+					lines = append(lines, found)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	require.NoError(t, err)
+	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.message, b.message) })
+	return slices.Compact(lines)
+}
+
+// lineOf reads a call of a logger's method.
+func lineOf(call *ast.CallExpr) (l line, ok bool) {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || !isLogger(method.X) {
+		return l, false
+	}
+	args := call.Args
+	if strings.HasSuffix(method.Sel.Name, "Context") {
+		args = args[1:]
+	}
+	switch strings.TrimSuffix(method.Sel.Name, "Context") {
+	case "Warn":
+		l.level = "warning"
+	case "Error":
+		l.level = "error"
+	default:
+		return l, false
+	}
+	l.message, ok = literal(args[0])
+	var keys []string
+	for i := 1; i < len(args); i += 2 {
+		key, isText := literal(args[i])
+		ok = ok && isText
+		keys = append(keys, key)
+	}
+	l.keys = strings.Join(keys, " ")
+	return l, ok
+}
+
+// isLogger tells by the name, which the whole source follows.
+func isLogger(x ast.Expr) bool {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return strings.EqualFold(x.Name, "log")
+	case *ast.SelectorExpr:
+		return strings.EqualFold(x.Sel.Name, "log")
+	default:
+		return false
+	}
+}
+
+// literal is the value of a text that stands in the source, perhaps in pieces.
+func literal(x ast.Expr) (text string, ok bool) {
+	switch x := x.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(x.Value)
+		return text, err == nil
+	case *ast.BinaryExpr:
+		left, ok1 := literal(x.X)
+		right, ok2 := literal(x.Y)
+		return left + right, ok1 && ok2 && x.Op == token.ADD
+	default:
+		return "", false
+	}
+}

@@ -1,0 +1,71 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+const (
+	// heldBack is how long a transaction may be open before it is reported. Every claim and every outcome leaves a dead row, which
+	// the server may not remove while an older transaction could still see it.
+	heldBack = 15 * time.Minute
+	// heldBackTransactions is how many transactions a replication slot or a standby may be behind: nothing tells since when.
+	heldBackTransactions = 100_000
+)
+
+// Watch implements outbox.Watcher: it names who keeps vacuum from removing dead rows, which makes claims slower and slower.
+func (s *Store) Watch(ctx context.Context) ([]outbox.Finding, error) {
+	var found []outbox.Finding
+	err := s.conn(ctx, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, s.sql.horizon, s.heldBack, s.heldBackTransactions)
+		if err != nil {
+			return err
+		}
+		var (
+			h     holder
+			since *time.Time
+		)
+		_, err = pgx.ForEachRow(rows, []any{&h.kind, &h.name, &h.role, &h.application, &since}, func() error {
+			if since != nil {
+				h.since = *since
+			}
+			found = append(found, h.finding())
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("postgres: look at who holds back vacuum: %w", err)
+	}
+	return found, nil
+}
+
+// holder is one line of sql/horizon.sql.
+type holder struct {
+	kind, name, role, application string
+	since                         time.Time // of sessions and prepared transactions
+}
+
+// finding says who it is and what to do, in words that stay the same while it lasts.
+func (h *holder) finding() outbox.Finding {
+	const harm = "so dead rows of the outbox stay and claims get slower"
+	var message string
+	since := h.since.UTC().Format(time.RFC3339)
+	switch h.kind {
+	case "session":
+		message = fmt.Sprintf("a transaction of session %s (role %s, application %q) is open since %s, %s: end it, with pg_terminate_backend(%s) if need be, "+
+			"and set idle_in_transaction_session_timeout for that role", h.name, h.role, h.application, since, harm, h.name)
+	case "prepared":
+		message = fmt.Sprintf("transaction %q of role %s is prepared since %s and was not ended, %s: COMMIT PREPARED or ROLLBACK PREPARED", h.name, h.role, since, harm)
+	case "slot":
+		message = fmt.Sprintf("replication slot %q is far behind, %s: let its consumer catch up, or drop it with pg_drop_replication_slot", h.name, harm)
+	default:
+		message = fmt.Sprintf("standby %q reports a long query by hot_standby_feedback, %s: end the query there, or switch the feedback off", h.application, harm)
+	}
+	return outbox.Finding{Topic: "vacuum", Message: message, Passing: true}
+}

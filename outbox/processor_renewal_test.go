@@ -1,0 +1,115 @@
+package outbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// numb is a store that cannot renew.
+type numb struct {
+	outbox.Store
+
+	failing atomic.Bool
+}
+
+func (n *numb) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
+	if n.failing.Load() {
+		return 0, errors.New("connection reset")
+	}
+	return n.Store.Renew(ctx, lease)
+}
+
+// whole is a broker whose calls take long and cannot be taken back.
+type whole struct {
+	fake
+
+	takes time.Duration
+	mu    sync.Mutex
+	calls []time.Time
+}
+
+func (w *whole) Publish(ctx context.Context, messages []brokers.Message) []brokers.Result {
+	w.mu.Lock()
+	w.calls = append(w.calls, time.Now())
+	w.mu.Unlock()
+	time.Sleep(w.takes)
+	return w.fake.Publish(ctx, messages)
+}
+
+// The lease ends in the middle of a batch, since it cannot be renewed: what is with the broker is finished and marked, the rest is
+// neither sent nor marked, and goes out later. The log says what happened.
+func TestFault04LeaseEndsInTheMiddleOfABatch(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		r := newRig(t, path, memory.New(), outbox.Policy{})
+		t.Cleanup(func() { _ = r.db.Close() })
+		const rows, chunk = 350, 100
+		for i := range rows {
+			r.insert("k", strconv.Itoa(i))
+		}
+		store := &numb{Store: r.store}
+		store.failing.Store(true)
+		broker := &whole{fake: fake{publish: func(context.Context, brokers.Message) error { return nil }}, takes: 20 * time.Second}
+		var log bytes.Buffer // read when the processor has stopped
+		proc, err := outbox.NewProcessor(outbox.ProcessorConfig{
+			Database: "test", Broker: "b", Store: store, Target: broker, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Policy: outbox.Policy{Workers: 1, Lease: 40 * time.Second, PublishTimeout: 30 * time.Second},
+		})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- proc.Run(ctx) }()
+		// 80 % of the lease are 32 s: two calls begin before, and the second one ends after.
+		r.until(time.Minute, func() bool { return len(broker.delivered()) == 2*chunk })
+		r.until(5*time.Second, func() bool { return r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published'") != "0" })
+		assert.Equal(t, "200", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published'"), "what was sent is marked")
+		assert.Equal(t, "200", r.query("SELECT max(CAST(CAST(payload AS TEXT) AS INTEGER)) + 1 FROM outbox_messages WHERE status = 'published'"), "and nothing else is")
+		store.failing.Store(false)
+		r.until(5*time.Minute, func() bool { return r.open() == "0" })
+		stop()
+		require.NoError(t, <-done)
+		assert.Equal(t, "350", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published' AND attempts = 1"))
+		delivered := broker.delivered()
+		require.Len(t, delivered, rows, "once each")
+		for i, name := range delivered {
+			require.Equal(t, strconv.Itoa(i), name, "in order")
+		}
+		assert.Contains(t, log.String(), `level=WARN msg="cannot renew a lease; trying again" database=test broker=b error="connection reset"`)
+	})
+}
+
+// What was abandoned stays so when more attempts are allowed afterwards; what still waits gets them.
+func TestFault26TheDeadStayDead(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		refuses := &fake{publish: func(context.Context, brokers.Message) error { return brokers.Retryable(errors.New("no luck")) }}
+		r := start(t, path, refuses, outbox.Policy{Retry: outbox.Retry{MaxAttempts: 2, BaseDelay: time.Minute, Jitter: -1}})
+		r.insert("a", "dead")
+		r.until(time.Hour, func() bool { return r.status("dead") == "abandoned 2" })
+		r.insert("b", "waiting")
+		r.until(time.Minute, func() bool { return r.status("waiting") == "failed 1" })
+		r.stop()
+		before := r.query("SELECT finished_at || ' ' || last_error FROM outbox_messages WHERE CAST(payload AS TEXT) = 'dead'")
+
+		again := newRig(t, path, refuses, outbox.Policy{Retry: outbox.Retry{MaxAttempts: 10, BaseDelay: time.Minute, Jitter: -1}})
+		t.Cleanup(func() { _ = again.db.Close() })
+		again.start()
+		again.until(48*time.Hour, func() bool { return again.open() == "0" })
+		again.stop()
+		assert.Equal(t, "abandoned 2", again.status("dead"))
+		assert.Equal(t, before, again.query("SELECT finished_at || ' ' || last_error FROM outbox_messages WHERE CAST(payload AS TEXT) = 'dead'"), "nobody has touched it")
+		assert.Equal(t, "abandoned 10", again.status("waiting"))
+	})
+}

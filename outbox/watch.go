@@ -1,0 +1,72 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// A Watcher sees what goes wrong with a database while it is in use. A store may be one.
+type Watcher interface {
+	// Watch asks the database a cheap question or two and returns what comes and goes, such as a transaction that has been open
+	// for so long that dead rows pile up. The text of a finding stays the same for as long as it lasts. It is safe for
+	// concurrent use. The error says that the database could not be asked.
+	Watch(ctx context.Context) ([]Finding, error)
+}
+
+const (
+	// watchEvery is how often an engine looks at its databases.
+	watchEvery = 5 * time.Minute
+	// watchTime bounds one look.
+	watchTime = 30 * time.Second
+)
+
+// watch warns of what a watcher sees.
+type watch struct {
+	watcher Watcher
+	log     *slog.Logger
+	warned  []Finding // of these, while they last
+}
+
+func newWatch(watcher Watcher, database string, cfg EngineConfig) *watch {
+	return &watch{watcher: watcher, log: cmp.Or(cfg.Log, slog.Default()).With("database", database)}
+}
+
+// run looks at once, and again and again until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		w.look(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// look warns of each finding once, and says when it is over.
+func (w *watch) look(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, watchTime)
+	defer cancel()
+	found, err := w.watcher.Watch(bounded)
+	if err != nil {
+		if ctx.Err() == nil { // what fails for long, the processors tell
+			w.log.DebugContext(ctx, "cannot look at the database", "error", err)
+		}
+		return
+	}
+	for _, finding := range found {
+		if !slices.Contains(w.warned, finding) {
+			w.log.WarnContext(ctx, "something slows down the database", "topic", finding.Topic, "problem", finding.Message)
+		}
+	}
+	for _, before := range w.warned {
+		if !slices.Contains(found, before) {
+			w.log.InfoContext(ctx, "what slowed down the database is over", "topic", before.Topic, "problem", before.Message)
+		}
+	}
+	w.warned = found
+}
