@@ -148,7 +148,7 @@ func (c *commitConversation) requests() {
 		return
 	}
 	rest := make([]byte, numbers.BigEndian.Uint32(head)-4)
-	if _, err := io.ReadFull(c.client, rest); err != nil || !c.pass(append(head, rest...)) {
+	if _, err := io.ReadFull(c.client, rest); err != nil || !c.pass(slices.Concat(head, rest)) {
 		return
 	}
 	for {
@@ -256,7 +256,7 @@ func readMessage(from io.Reader) (kind byte, body, whole []byte, err error) {
 	if length < 4 || length > 1<<30 {
 		return 0, nil, nil, errOddMessage
 	}
-	whole = append(whole, make([]byte, length-4)...)
+	whole = slices.Concat(whole, make([]byte, length-4))
 	_, err = io.ReadFull(from, whole[5:])
 	return whole[0], whole[5:], whole, err
 }
