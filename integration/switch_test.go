@@ -24,7 +24,12 @@ type switchboard struct {
 
 func newSwitchboard(t *testing.T, upstream string) *switchboard {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is at once
+	return newSwitchboardAt(t, "127.0.0.1:0", upstream)
+}
+
+func newSwitchboardAt(t *testing.T, addr, upstream string) *switchboard {
+	t.Helper()
+	listener, err := net.Listen("tcp", addr) //nolint:noctx // it is at once
 	require.NoError(t, err)
 	s := &switchboard{listener: listener, upstream: upstream, links: map[net.Conn]struct{}{}}
 	s.open.Go(func() {
@@ -91,6 +96,15 @@ func (s *switchboard) serve(client net.Conn) {
 	delete(s.links, client)
 	delete(s.links, server)
 	s.mu.Unlock()
+}
+
+// deadPort is an address at which nobody listens.
+func deadPort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is at once
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return listener.Addr().String()
 }
 
 // hostOf is the address in a URL.
