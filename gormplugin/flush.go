@@ -17,17 +17,21 @@ import (
 // writes them by and by. Not so with serialize_keys: all keys are locked in one go, for the sake of their order.
 const rowsAtOnce = 1000
 
-// write seals events, routes them and inserts their rows, one per event and broker. It returns the target brokers.
-func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush) ([]string, error) {
+// write seals events, routes them and inserts their rows, one per event and broker. Where it is to tell, or a relay in this process
+// wants to know, it returns what will be there for each broker.
+func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush, told bool) ([]outbox.Arrival, error) {
 	if len(flush) == 0 {
 		return nil, nil
 	}
 	var (
-		brokers = make([]string, 0, 1+len(p.routing.External))
-		rows    = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
-		atOnce  = rowsAtOnce
-		insert  = inserter.Insert
+		arrivals []outbox.Arrival
+		rows     = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
+		atOnce   = rowsAtOnce
+		insert   = inserter.Insert
 	)
+	if told = told || len(p.listening()) > 0; told {
+		arrivals = make([]outbox.Arrival, 0, 1+len(p.routing.External))
+	}
 	if p.routing.SerializeKeys {
 		atOnce = math.MaxInt
 	}
@@ -52,10 +56,12 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		if err := insert(ctx, db, rows[:full]); err != nil {
 			return nil, err
 		}
-		brokers = appendBrokers(brokers, rows[:full])
+		if told {
+			arrivals = inserter.AppendArrivals(arrivals, rows[:full])
+		}
 		rows = append(rows[:0], rows[full:]...)
 	}
-	return brokers, nil
+	return arrivals, nil
 }
 
 // appendRows seals one event and routes it.
@@ -83,7 +89,7 @@ func (p *Plugin) writeNow(db *gorm.DB, conn outbox.Execer, flush []uow.Flush) er
 	for i := range flush {
 		flush[i].SetUnconfirmed()
 	}
-	_, err = p.write(db.Statement.Context, inserter, conn, flush)
+	_, err = p.write(db.Statement.Context, inserter, conn, flush, false)
 	return err
 }
 
@@ -94,14 +100,4 @@ func (p *Plugin) lockKeys(ctx context.Context, inserter *outbox.Inserter, db out
 		return nil
 	}
 	return inserter.LockKeys(ctx, db, rows)
-}
-
-// appendBrokers adds the target brokers of rows to names, each once.
-func appendBrokers(names []string, rows []outbox.Row) []string {
-	for i := range rows {
-		if !slices.Contains(names, rows[i].TargetBroker) {
-			names = append(names, rows[i].TargetBroker)
-		}
-	}
-	return names
 }

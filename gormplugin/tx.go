@@ -17,20 +17,27 @@ import (
 type tx struct {
 	gorm.Tx // the transaction that was begun
 
-	ctx      context.Context //nolint:containedctx // database/sql ties a transaction to the context it was begun with
-	plugin   *Plugin
-	inserter *outbox.Inserter
-	parent   gorm.GetDBConnector
-	journal  uow.Journal
-	attempt  *uow.Attempt // nil unless a uow.Do may repeat it
-	ended    atomic.Bool  // by a statement, without our Commit or Rollback
-	over     atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
+	ctx       context.Context //nolint:containedctx // database/sql ties a transaction to the context it was begun with
+	plugin    *Plugin
+	inserter  *outbox.Inserter
+	parent    gorm.GetDBConnector
+	journal   uow.Journal
+	announcer *announcer   // nil: nobody is to be told
+	attempt   *uow.Attempt // nil unless a uow.Do may repeat it
+	ended     atomic.Bool  // by a statement, without our Commit or Rollback
+	over      atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
 }
 
 var _ gorm.Tx = (*tx)(nil)
 
 func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.Inserter, parent gorm.GetDBConnector) *tx {
-	return &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: uow.AttemptOf(ctx)}
+	t := &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: uow.AttemptOf(ctx)}
+	if p, ok := parent.(*pool); ok {
+		t.announcer = p.announcer
+	} else {
+		t.announcer = plugin.announcerOf(nil, inserter)
+	}
+	return t
 }
 
 // ExecContext watches for savepoints, which GORM and applications set as plain SQL.
@@ -88,9 +95,9 @@ func (t *tx) commit() error {
 	}()
 	flush := t.journal.Collect()
 	err := t.refusal(flush)
-	var brokers []string
+	var arrivals []outbox.Arrival
 	if err == nil {
-		brokers, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush)
+		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush, t.announcer != nil)
 	}
 	left, doubt := t.journal.Left(flush)
 	switch {
@@ -112,8 +119,8 @@ func (t *tx) commit() error {
 	}
 	after := t.journal.Committed(flush)
 	defer runAll(after) // whatever a listener or the log does
-	if len(brokers) > 0 {
-		t.plugin.notify(brokers)
+	if len(arrivals) > 0 {
+		t.plugin.committed(arrivals, t.announcer)
 	}
 	for name, n := range left {
 		t.plugin.left.Add(int64(n))

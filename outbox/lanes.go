@@ -55,6 +55,18 @@ func (b *laneBoard) mark(lanes ...int) {
 	b.broadcast()
 }
 
+// markSet says that these lanes may hold work.
+func (b *laneBoard) markSet(lanes LaneSet) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for lane := range b.dirty {
+		if lanes.Has(lane) {
+			b.soil(lane)
+		}
+	}
+	b.broadcast()
+}
+
 // soil marks one lane. What waits already keeps its place.
 func (b *laneBoard) soil(lane int) {
 	if !b.dirty[lane] {

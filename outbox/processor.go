@@ -28,13 +28,15 @@ type Processor struct {
 	breaker  *breaker
 	streams  destinations
 	throttle *throttle // nil: no limit
-	caution  caution
+	caution  *caution
 	suspects suspects
 	wake     chan struct{}
 	counters counters
 	inHand   inHand
 	paused   atomic.Bool // as the last look found it
-	process  *solitude   // shared by all processors of an engine
+	running  atomic.Bool
+	process  *solitude // shared by all processors of an engine
+	ears     *ears     // shared by those of a database; nil: it does not listen
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
 }
@@ -65,6 +67,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	return &Processor{
 		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
 		decide:  Decider{Retry: policy.Retry},
+		caution: newCaution(cfg.Target, policy.Lease),
 		log:     cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
 		lanes:   newLaneBoard(cfg.Store.Lanes()),
 		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
@@ -88,6 +91,9 @@ func (p *Processor) Run(ctx context.Context) error {
 	var group errgroup.Group
 	p.lanes.mark()     // rows may wait from before
 	p.lanes.stop(true) // until the first look: the broker may be paused
+	p.running.Store(true)
+	forget := context.AfterFunc(ctx, func() { p.running.Store(false) })
+	defer func() { forget(); p.running.Store(false) }() // which may be before that function has run
 	group.Go(func() error { p.poll(ctx); return nil })
 	for n := range min(p.policy.Workers, p.store.Lanes()) {
 		w := &worker{
@@ -115,8 +121,14 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	return longer, func() { forget(); stop() }
 }
 
-// Wake makes the processor look for rows now. It never blocks; many calls count as one.
-func (p *Processor) Wake() {
+// Wake says that rows have come into these lanes: a worker that is free claims them at once. [UnknownLanes], or a lane that the
+// store does not have, makes the processor look for rows first. It never blocks; many calls count as one. A paused broker stays so:
+// its lanes are claimed from when it is resumed.
+func (p *Processor) Wake(lanes LaneSet) {
+	if lanes.within(Classes * p.store.Lanes()) {
+		p.lanes.markSet(lanes)
+		return
+	}
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -130,13 +142,13 @@ func (p *Processor) Stats() Stats {
 		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
 		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.streams.unavailable(),
-		Paused: p.paused.Load(),
+		Paused: p.paused.Load(), Listener: p.ears.state(),
 	}
 }
 
-// poll looks for lanes with ready rows: after a wake-up at once, else at an interval that follows the work.
+// poll looks for lanes with ready rows: after a wake-up at once, else at an interval that follows what polling finds.
 func (p *Processor) poll(ctx context.Context) {
-	interval, claimed := p.policy.PollMin, int64(-1)
+	pace := newPace(&p.policy)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -157,13 +169,7 @@ func (p *Processor) poll(ctx context.Context) {
 		if len(ready.Lanes) > 0 {
 			p.lanes.mark(ready.Lanes...)
 		}
-		// A row may look ready and still have to wait for one before it: only claimed rows count as work.
-		if now := p.counters.claimed.Load(); now != claimed && err == nil {
-			interval, claimed = p.policy.PollMin, now
-		} else {
-			interval = min(2*interval, p.policy.PollMax)
-		}
-		timer.Reset(interval)
+		timer.Reset(pace.next(len(ready.Lanes) > 0, p.counters.claimed.Load(), err))
 	}
 }
 

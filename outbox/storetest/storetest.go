@@ -40,6 +40,7 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		tests []test
 	}{
 		{"Write", writeTests},
+		{"Lanes", laneTests},
 		{"KeyLocks", keyLockTests},
 		{"Claim", claimTests},
 		{"Order", orderTests},
