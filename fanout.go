@@ -207,6 +207,7 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 			continue
 		}
 		r.cancels = append(r.cancels, plugin.OnCommit(func(arrivals []outbox.Arrival) bool { return r.engine.Wake(name, arrivals...) }))
+		r.connectHandOff(name, db, o.log)
 	}
 	return nil
 }

@@ -94,7 +94,8 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 
 	policy.ParkAbandoned = o.choice("on_abandon", "continue", "park") == "park"
 	o.boolean("serialize_keys", &out.SerializeKeys)
-	o.close("handoff")
+	o.boolean("hand_off", &policy.HandOff)
+	o.close()
 	r.checkShared(section, cfg)
 	return section
 }

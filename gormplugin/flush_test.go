@@ -72,7 +72,7 @@ func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrd
 	}
 	flush := journal.Collect()
 	require.Len(t, flush, len(orders))
-	arrivals, err := p.write(t.Context(), inserter, database, flush, false)
+	arrivals, err := p.write(t.Context(), inserter, database, flush, nil)
 	require.NoError(t, err)
 	if p.Listeners() == 0 {
 		require.Empty(t, arrivals)
@@ -147,7 +147,7 @@ func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests wou
 	recorder, _ := uow.RecorderOf(reflect.ValueOf(&order).Elem())
 	require.NoError(t, journal.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{}))
 	allocations := testing.AllocsPerRun(1000, func() {
-		if _, err := p.write(ctx, inserter, &inserts{}, journal.Collect(), false); err != nil {
+		if _, err := p.write(ctx, inserter, &inserts{}, journal.Collect(), nil); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -43,6 +43,7 @@ type Plugin struct {
 	announcer  *announcer // of the handle's own pool
 	announcers map[*sql.DB]*announcer
 	listeners  atomic.Pointer[[]*listener] // replaced under mu
+	receiver   atomic.Pointer[receiver]
 }
 
 // listener has an address, by which it is found again.
@@ -177,7 +178,8 @@ func (p *Plugin) EventsLeftPending() int64 { return p.left.Load() }
 
 // OnCommit registers f to be called after each commit that wrote rows, with one entry for each of their brokers, in the goroutine
 // that commits: it must return quickly, and must not keep the slice. f says whether a relay in this process delivers these rows.
-// The relay in the application's own process is woken this way. The function that is returned takes it back.
+// The relay in the application's own process is woken this way. Of brokers whose rows were handed off there is no entry; see
+// [Plugin.HandOff]. The function that is returned takes it back.
 func (p *Plugin) OnCommit(f func(arrivals []outbox.Arrival) (served bool)) (cancel func()) {
 	added := &listener{f}
 	p.changeListeners(func(all []*listener) []*listener { return append(all, added) })

@@ -22,7 +22,8 @@ type tx struct {
 	inserter  *outbox.Inserter
 	parent    gorm.GetDBConnector
 	journal   uow.Journal
-	announcer *announcer   // nil: nobody is to be told
+	announcer *announcer // nil: nobody is to be told
+	reserved  *outbox.Reservation
 	attempt   *uow.Attempt // nil unless a uow.Do may repeat it
 	ended     atomic.Bool  // by a statement, without our Commit or Rollback
 	over      atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
@@ -89,7 +90,8 @@ func (t *tx) Commit() error {
 func (t *tx) commit() error {
 	done := false
 	defer func() {
-		if !done { // a panic on the way must not leak the connection
+		t.reserved.Cancel() // unless they were handed over
+		if !done {          // a panic on the way must not leak the connection
 			_ = t.Tx.Rollback()
 		}
 	}()
@@ -97,7 +99,7 @@ func (t *tx) commit() error {
 	err := t.refusal(flush)
 	var arrivals []outbox.Arrival
 	if err == nil {
-		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush, t.announcer != nil)
+		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush, t)
 	}
 	left, doubt := t.journal.Left(flush)
 	switch {
@@ -117,9 +119,10 @@ func (t *tx) commit() error {
 	if err := t.Tx.Commit(); err != nil {
 		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
 	}
+	t.reserved.Commit()
 	after := t.journal.Committed(flush)
 	defer runAll(after) // whatever a listener or the log does
-	if len(arrivals) > 0 {
+	if arrivals = t.others(arrivals); len(arrivals) > 0 {
 		t.plugin.committed(arrivals, t.announcer)
 	}
 	for name, n := range left {

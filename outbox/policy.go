@@ -26,6 +26,9 @@ type Policy struct {
 	// ParkAbandoned makes the rest of an ordering key wait once a message of it was abandoned, until an operator requeues the
 	// message or lets the key go on. Default: the key goes on.
 	ParkAbandoned bool
+	// HandOff lets rows of transactions in this process go to the broker straight after the commit, without a claim, where nothing
+	// stands in their way; see [Engine.Reserve]. It needs a store that is a [Verifier]; with others it does nothing.
+	HandOff bool
 	// Retry after failures that are the message's own.
 	Retry Retry
 	// PollMin and PollMax bound the time between two looks at the table: the shortest follows rows that a look has found, and it doubles

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,7 @@ type Processor struct {
 	paused   atomic.Bool // as the last look found it
 	running  atomic.Bool
 	process  *solitude // shared by all processors of an engine
+	receiver *receiver // nil: rows are not handed off
 	ears     *ears     // shared by those of a database; nil: it does not listen
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
@@ -64,7 +66,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 		cfg.Log = slog.Default()
 	}
 	policy := cfg.Policy.WithDefaults()
-	return &Processor{
+	p := &Processor{
 		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
 		decide:  Decider{Retry: policy.Retry},
 		caution: newCaution(cfg.Target, policy.Lease),
@@ -72,7 +74,9 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 		lanes:   newLaneBoard(cfg.Store.Lanes()),
 		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
 		wake: make(chan struct{}, 1), process: newSolitude(),
-	}, nil
+	}
+	p.receiver = newReceiver(p)
+	return p, nil
 }
 
 // Run delivers until ctx ends, then finishes or releases what is in hand and returns nil. It survives errors of the
@@ -95,10 +99,15 @@ func (p *Processor) Run(ctx context.Context) error {
 	forget := context.AfterFunc(ctx, func() { p.running.Store(false) })
 	defer func() { forget(); p.running.Store(false) }() // which may be before that function has run
 	group.Go(func() error { p.poll(ctx); return nil })
+	name := fmt.Sprintf("%s/%d/%s/%s/", host, os.Getpid(), p.database, p.broker)
+	if p.receiver != nil {
+		p.receiver.start(name + "handoff")
+		group.Go(func() error { p.receiver.run(ctx, sending, settling); return nil })
+	}
 	for n := range min(p.policy.Workers, p.store.Lanes()) {
 		w := &worker{
 			Processor: p,
-			name:      fmt.Sprintf("%s/%d/%s/%s/%d", host, os.Getpid(), p.database, p.broker, n),
+			name:      name + strconv.Itoa(n),
 			window:    p.policy.BatchSize,
 			gated:     true, // it does not know yet
 			company:   company{solitude: p.process},
@@ -138,12 +147,16 @@ func (p *Processor) Wake(lanes LaneSet) {
 // Stats returns the counters.
 func (p *Processor) Stats() Stats {
 	c := &p.counters
-	return Stats{
+	stats := Stats{
 		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
 		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.streams.unavailable(),
 		Paused: p.paused.Load(), Listener: p.ears.state(),
 	}
+	if p.receiver != nil {
+		stats.HandOff = p.receiver.stats.read()
+	}
+	return stats
 }
 
 // poll looks for lanes with ready rows: after a wake-up at once, else at an interval that follows what polling finds.

@@ -12,6 +12,8 @@ type worker struct {
 	window int
 	gated  bool // the broker has parked rows, as far as this worker knows
 	pass   pass // of the claim in hand
+	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing, and its leases are not renewed.
+	handsOff bool
 	company
 }
 

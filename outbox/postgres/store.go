@@ -50,6 +50,7 @@ type statements struct {
 	releaseKey, parkedKeys                             string
 	heartbeat, leave, forgetInstances, instances       string
 	pause, resume, pauses                              string
+	verify, verifySettings                             string
 	listen, notify                                     string
 }
 
@@ -134,6 +135,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 		"notify": &s.sql.notify,
 		"pause":  &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
+		"verify": &s.sql.verify, "verify_settings": &s.sql.verifySettings,
 	} {
 		*text = readSQL(name, table)
 	}

@@ -54,6 +54,7 @@ type statements struct {
 	openGates, giveUp, releaseKey, parkedKeys                               string
 	heartbeat, leave, forgetInstances, instances                            string
 	pause, resume, pauses                                                   string
+	verify                                                                  string
 	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
 	facts, diagnose                                                         string
 }
@@ -89,7 +90,8 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
-		"purge": &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
+		"verify": &s.sql.verify,
+		"purge":  &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 	} {

@@ -33,7 +33,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"find":    store.sql.find, "matches": store.sql.matches, "bring back": store.sql.bringBack, "give up": store.sql.giveUp,
 		"release key": store.sql.releaseKey, "parked keys": store.sql.parkedKeys,
 		"heartbeat": store.sql.heartbeat, "leave": store.sql.leave, "instances": store.sql.instances,
-		"pause": store.sql.pause, "resume": store.sql.resume, "pauses": store.sql.pauses,
+		"pause": store.sql.pause, "resume": store.sql.resume, "pauses": store.sql.pauses, "verify": store.sql.verify,
 	}
 	find := []string{
 		"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "error_class", "since", "until", "waiting",
@@ -49,6 +49,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"release key": {"locks", "broker", "key"}, "parked keys": {"broker", "limit"},
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"},
+		"verify": {"broker", "lane", "claim_lock", "token", "messages", "backlog", "unordered"},
 	}
 	for p, text := range store.sql.exchange {
 		if p == (parts{}) {

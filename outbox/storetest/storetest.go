@@ -60,6 +60,7 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Counts", countsTests},
 		{"Schema", schemaTests},
 		{"Diagnose", diagnoseTests},
+		{"HandOff", handOffTests},
 		{"Model", modelTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -81,6 +81,7 @@ const (
 func (l Latency) cases() []*path {
 	all := []*path{
 		{name: fanoutSame, start: startFanout},
+		{name: "fanout, hand-off", start: startHandOff},
 		{name: handSame, start: startHand},
 		{name: fanoutNotified, start: startRelay(true)},
 		{name: handNotified, start: startListener},
