@@ -15,7 +15,7 @@ BUILD       := .build
 WITHSERVERS := $(BUILD)/withservers
 
 .DEFAULT_GOAL := help
-.PHONY: help test cover allocations chaos bench bench-short bench-commit fuzz lint fmt tidy-check demo ci FORCE
+.PHONY: help test cover allocations chaos bench overload bench-short bench-commit fuzz lint fmt tidy-check demo ci FORCE
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and 
 bench: $(WITHSERVERS) ## Run a benchmark: make bench ARGS="claims", see benchmarks/README.md
 	@GOTOOLCHAIN=auto $(GO) -C benchmarks build -o ../$(BUILD)/bench ./cmd/bench
 	@exec $(WITHSERVERS) -- $(BUILD)/bench $(ARGS)
+
+overload: $(WITHSERVERS) ## Let producers outrun the drain for five minutes
+	@FANOUT_TEST_OVERLOAD=5m FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
+	    $(GO) test -run=TestOverload -count=1 -v -timeout=40m $(ARGS) ./integration
 
 bench-short: $(WITHSERVERS) ## Test the benchmarks' harness in small sizes
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- env GOTOOLCHAIN=auto $(GO) -C benchmarks test -count=1 -timeout=5m ./...

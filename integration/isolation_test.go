@@ -17,13 +17,14 @@ import (
 type neighbours struct {
 	*bench
 
+	names    []string // of all brokers
 	networks map[string]*toxic.Proxy
 	rows     int
 }
 
 func newNeighbours(t *testing.T) *neighbours {
 	t.Helper()
-	n := &neighbours{bench: newBench(t), networks: map[string]*toxic.Proxy{}}
+	n := &neighbours{bench: newBench(t), names: []string{"default", "hung", "broken", "slow"}, networks: map[string]*toxic.Proxy{}}
 	server, err := url.Parse(testenv.Redis(t))
 	require.NoError(t, err)
 	brokers := ""
@@ -39,13 +40,10 @@ func newNeighbours(t *testing.T) *neighbours {
 	return n
 }
 
-// names lists all brokers.
-func (n *neighbours) names() []string { return []string{"default", "hung", "broken", "slow"} }
-
 // insert adds messages for each broker.
 func (n *neighbours) insert(count int) {
 	n.t.Helper()
-	for _, broker := range n.names() {
+	for _, broker := range n.names {
 		_, err := n.db.ExecContext(n.t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
 			SELECT gen_random_uuid(), $1::text, $2::text, 'Ordering.OrderPlaced.v1', 'order-' || (n % 31), convert_to(json_build_object('key', n % 31, 'n', n)::text, 'UTF8')
 			  FROM generate_series($3::int + 1, $4::int) AS n`, broker, n.stream+":"+broker, n.rows, n.rows+count)
@@ -109,7 +107,7 @@ func TestIsolation(t *testing.T) {
 	code, _ := r.stop()
 	assert.Zero(t, code)
 	assert.Zero(t, n.count("status <> 'published'"))
-	for _, broker := range n.names() {
+	for _, broker := range n.names {
 		t.Logf("%s: %d messages, %d second copies", broker, n.rows, n.ledger(broker))
 	}
 }

@@ -27,8 +27,13 @@ import (
 //     brings back itself, in its own transaction and under the lane's lock, lowers the mark to the lowest of these rows instead.
 //
 // Rows that somebody makes open without counting, or inserts with an id of the past, are found by a full look now and then.
+//
+// Ids ascend as long as the server keeps what it has committed. One that has not (a standby that did not have everything was promoted,
+// a backup was restored) hands out ids again that are below the marks. All connections end before that, so each new one ends an
+// era, and its marks with it.
 type lowWater struct {
 	mu    sync.Mutex
+	era   int64 // how often all marks were dropped
 	lanes map[laneKey]*waterLine
 	look  map[string]time.Time // by broker: when the next look for ready lanes must be a full one
 	every int                  // marksEvery, but for tests
@@ -74,6 +79,7 @@ const (
 
 // bearings are what a claim knows before it is made.
 type bearings struct {
+	era            int64
 	reopened       int64
 	floor, sibling int64
 	full           bool
@@ -102,13 +108,24 @@ func (w *lowWater) line(broker string, lane int) *waterLine {
 	line := w.lanes[key]
 	if line == nil {
 		if w.lanes == nil {
-			w.lanes, w.look = map[laneKey]*waterLine{}, map[string]time.Time{}
+			w.lanes = map[laneKey]*waterLine{}
+		}
+		if w.look == nil {
+			w.look = map[string]time.Time{}
 		}
 		line = &waterLine{}
 		line.forget(0)
 		w.lanes[key] = line
 	}
 	return line
+}
+
+// reconnected is called when there is a new connection: to another server, perhaps.
+func (w *lowWater) reconnected() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.era++
+	w.lanes = nil
 }
 
 // forget drops all marks.
@@ -146,7 +163,7 @@ func (w *lowWater) take(broker string, lane int, now time.Time) bearings {
 		mark.full = now.Add(fullEvery)
 	}
 	b := bearings{
-		reopened: line.reopened, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.parked,
+		era: w.era, reopened: line.reopened, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.parked,
 		candidate: mark.candidate, settled: mark.candidate != nil && mark.candidate.settled, began: now,
 	}
 	mark.parked = false
@@ -170,17 +187,22 @@ func (w *lowWater) learn(broker string, lane int, b bearings, s sighting, now ti
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	line := w.line(broker, lane)
-	mark := &line.class[lane/outbox.Lanes]
+	if b.era == w.era {
+		w.line(broker, lane).learn(lane, b, s, now)
+	}
+}
+
+func (l *waterLine) learn(lane int, b bearings, s sighting, now time.Time) {
+	mark := &l.class[lane/outbox.Lanes]
 	mark.last = max(mark.last, s.last)
 	if b.full {
 		mark.full = nextFull(b.began, now)
 	}
-	if s.own > 0 && s.reopened == line.reopened+s.own {
-		line.lower(s.reopened, s.lowest)
+	if s.own > 0 && s.reopened == l.reopened+s.own {
+		l.lower(s.reopened, s.lowest)
 	}
-	if s.reopened != line.reopened {
-		line.forget(s.reopened)
+	if s.reopened != l.reopened {
+		l.forget(s.reopened)
 		return
 	}
 	if !s.told {
@@ -193,7 +215,7 @@ func (w *lowWater) learn(broker string, lane int, b bearings, s sighting, now ti
 		return
 	}
 	if first < mark.floor && b.full {
-		line.forget(s.reopened)
+		l.forget(s.reopened)
 		return
 	}
 	if c := mark.candidate; c != nil && c == b.candidate && b.settled {

@@ -171,3 +171,31 @@ func TestLowWaterFullLook(t *testing.T) {
 	assert.Empty(t, look())
 	d.rise(false, true)
 }
+
+// A server that has lost what it had committed, as a standby can that is promoted too early, hands out ids again that are below the
+// marks. Their rows are seen all the same, since the connections to the old server have ended.
+func TestLowWaterAfterAFailoverThatLostRows(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	require.Equal(t, []int64{1}, d.deliver(false))
+	d.rise(false, true)
+	other := openStore(t, d.store.pool.Config().ConnString(), "tide")
+	for _, statement := range []string{
+		"DELETE FROM tide WHERE id > 2", "ALTER TABLE tide ALTER COLUMN id RESTART WITH 3",
+		"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+	} {
+		_, err := other.pool.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	_, err := other.pool.Exec(t.Context(), insertTide, 1)
+	require.NoError(t, err)
+	_, err = d.store.Ready(t.Context(), "b")
+	require.Error(t, err, "its connection was ended")
+	_, err = d.store.Ready(t.Context(), "b") // what it knew before it had the new one
+	require.NoError(t, err)
+	ready, err := d.store.Ready(t.Context(), "b")
+	require.NoError(t, err)
+	assert.Equal(t, []int{d.lane}, ready.Lanes)
+	assert.Equal(t, []int64{3}, d.deliver(false))
+	d.rise(false, true)
+}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -89,6 +90,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if poolConfig.ConnConfig.RuntimeParams["application_name"] == "" {
 		poolConfig.ConnConfig.RuntimeParams["application_name"] = "fanout"
 	}
+	var made atomic.Pointer[Store]
+	poolConfig.AfterConnect = func(context.Context, *pgx.Conn) error {
+		if store := made.Load(); store != nil {
+			store.water.reconnected()
+		}
+		return nil
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: open the pool: %w", redact(err))
@@ -99,6 +107,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	store.owned = true
+	made.Store(store)
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: cannot reach the database: %w", redact(err))

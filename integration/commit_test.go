@@ -1,0 +1,302 @@
+package integration_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	gormpostgres "gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/postgres"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// What tells the transactions of an outbox from each other.
+const (
+	enqueueText = "insert into outbox_messages"
+	claimText   = "lock_token   = $6"
+	markText    = "set status            = 'published'"
+)
+
+// doubt is an outbox in a database, as seen directly and through a network that cuts commits.
+type doubt struct {
+	*testing.T
+
+	proxy    *commitProxy
+	db       *sql.DB // direct
+	through  string  // DSN
+	direct   string
+	received map[string]*memory.Broker
+}
+
+func newDoubt(t *testing.T) *doubt {
+	t.Helper()
+	d := &doubt{T: t, direct: testenv.Postgres(t), received: map[string]*memory.Broker{"default": memory.New(), "partner": memory.New()}}
+	dsn, err := url.Parse(d.direct)
+	require.NoError(t, err)
+	d.proxy = newCommitProxy(t, dsn.Host)
+	dsn.Host = d.proxy.addr()
+	d.through = dsn.String()
+	store := d.store(d.direct)
+	_, err = store.Migrate(t.Context())
+	require.NoError(t, err)
+	d.db, err = sql.Open("pgx", d.direct)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.db.Close() })
+	// Every change of a state is kept.
+	_, err = d.db.ExecContext(t.Context(), `
+		CREATE TABLE history (id bigint, before text, after text);
+		CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN INSERT INTO history VALUES (NEW.id, OLD.status, NEW.status); RETURN NULL; END $$;
+		CREATE TRIGGER note AFTER UPDATE OF status ON outbox_messages FOR EACH ROW EXECUTE FUNCTION note()`)
+	require.NoError(t, err)
+	return d
+}
+
+func (d *doubt) store(dsn string) *postgres.Store {
+	d.Helper()
+	store, err := postgres.Open(d.Context(), postgres.Config{DSN: dsn, MaxConns: 6})
+	require.NoError(d, err)
+	d.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func (d *doubt) count(query string) (n int) {
+	d.Helper()
+	require.NoError(d, d.db.QueryRowContext(d.Context(), "SELECT count(*) FROM "+query).Scan(&n))
+	return n
+}
+
+// insert writes rows of a few keys for one broker.
+func (d *doubt) insert(n int) {
+	d.Helper()
+	_, err := d.db.ExecContext(d.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
+		SELECT gen_random_uuid(), 'default', 's', 'T', 'k' || n % 31, convert_to(n::text, 'UTF8') FROM generate_series(1, $1::int) AS n`, n)
+	require.NoError(d, err)
+}
+
+// deliver runs a relay on a DSN until every row is finished.
+func (d *doubt) deliver(dsn string) {
+	d.Helper()
+	d.deliverUnder(dsn, func() {}, func() bool { return true })
+}
+
+// deliverUnder runs a relay on a DSN, begins something when it has found out that there is nothing to do yet, and ends it when a
+// condition holds and every row is finished.
+func (d *doubt) deliverUnder(dsn string, begin func(), condition func() bool) []outbox.Stats {
+	d.Helper()
+	store, targets := d.store(dsn), map[string]outbox.Target{}
+	for name, broker := range d.received {
+		policy := shortLease()
+		policy.BatchSize = 50
+		targets[name] = outbox.Target{Broker: broker, Policy: policy}
+	}
+	engine, err := outbox.NewEngine(outbox.EngineConfig{Stores: map[string]outbox.Store{"test": store}, Brokers: targets, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(d, err)
+	ctx, stop := context.WithCancel(d.Context())
+	done := make(chan error, 1)
+	go func() { done <- engine.Run(ctx) }()
+	if dsn == d.through { // at its start it claims from each lane
+		eventually(d.T, func() bool { return d.proxy.passed() >= outbox.Classes*outbox.Lanes*len(d.received) })
+	}
+	begin()
+	eventually(d.T, func() bool { return condition() && d.count("outbox_messages WHERE finished_at IS NULL") == 0 })
+	stop()
+	require.NoError(d, <-done)
+	return engine.Stats()
+}
+
+// eachCut runs a test for both reasons why an answer to a COMMIT does not come.
+func eachCut(t *testing.T, test func(d *doubt, swallowed bool)) {
+	t.Helper()
+	for name, swallowed := range map[string]bool{"processed": false, "swallowed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newDoubt(t), swallowed)
+		})
+	}
+}
+
+// application is GORM with the plugin, behind the network.
+func (d *doubt) application() *gorm.DB {
+	d.Helper()
+	events := envelope.NewCatalog("shop")
+	envelope.Register[OrderPlaced](events, envelope.Published())
+	db, err := gorm.Open(gormpostgres.Open(d.through), &gorm.Config{Logger: logger.Discard})
+	require.NoError(d, err)
+	sqlDB, err := db.DB()
+	require.NoError(d, err)
+	d.Cleanup(func() { _ = sqlDB.Close() })
+	require.NoError(d, db.AutoMigrate(&Order{}))
+	require.NoError(d, db.Use(gormplugin.New(events, outbox.Routing{InternalBroker: "default", External: []outbox.Route{{Broker: "partner"}}})))
+	return db
+}
+
+// arrived is how many messages the brokers have got, and how many different ones.
+func (d *doubt) arrived() (all, different int) {
+	ids := map[string]bool{}
+	for name, broker := range d.received {
+		for _, destination := range broker.Destinations() {
+			for _, message := range broker.Messages(destination) {
+				ids[name+"/"+message.ID] = true
+				all++
+			}
+		}
+	}
+	return all, len(ids)
+}
+
+// The commit of an enqueue has an unknown outcome, through GORM: the application gets an error, and the events stay with their
+// aggregate. Saving the same aggregate again writes the same messages: had the first commit passed, the index refuses the second
+// one, whatever the business transaction adds up. One row per message and broker, and no phantom, either way.
+func TestUnknownCommitOfAnEnqueue(t *testing.T) {
+	t.Parallel()
+	eachCut(t, func(d *doubt, swallowed bool) {
+		db := d.application()
+		d.proxy.cut(1, enqueueText, swallowed)
+		order := &Order{ID: "1", Customer: "ada"}
+		order.Raise(OrderPlaced{"1", "ada"})
+		save := func() error {
+			return uow.Do(d.Context(), db, func(u *uow.Unit) error { return u.DB.Save(order).Error }, uow.Retry(3))
+		}
+		err := save()
+		require.Error(d, err)
+		require.False(d, uow.IsConflict(err), "nobody repeats it but who knows that he may: %v", err)
+		require.Equal(d, 1, d.proxy.done())
+		assert.Equal(d, []any{OrderPlaced{"1", "ada"}}, uow.Pending(order))
+		rows := 2
+		if swallowed {
+			rows = 0
+		}
+		assert.Equal(d, rows, d.count("outbox_messages"))
+		assert.Equal(d, rows/2, d.count("orders"))
+		d.deliver(d.direct) // what the application does not repeat is delivered if it was committed, and else never
+		all, _ := d.arrived()
+		assert.Equal(d, rows, all)
+
+		err = save()
+		if swallowed {
+			require.NoError(d, err)
+			assert.Empty(d, uow.Pending(order))
+		} else {
+			var refused *pgconn.PgError
+			require.ErrorAs(d, err, &refused)
+			assert.Equal(d, "23505", refused.Code)
+			assert.Equal(d, "outbox_messages_pkey", refused.ConstraintName)
+		}
+		assert.Equal(d, 2, d.count("outbox_messages"))
+		assert.Equal(d, 2, d.count("(SELECT DISTINCT message_id, target_broker FROM outbox_messages) AS different"))
+		d.deliver(d.direct)
+		all, different := d.arrived()
+		assert.Equal(d, 2, all)
+		assert.Equal(d, 2, different)
+	})
+}
+
+// The same in a transaction that was begun outside GORM, where the rows are written at the statement: the repeated transaction
+// finds them there, and passes.
+func TestUnknownCommitOfAnEnqueueOutsideGORM(t *testing.T) {
+	t.Parallel()
+	eachCut(t, func(d *doubt, swallowed bool) {
+		db := d.application()
+		sqlDB, err := db.DB()
+		require.NoError(d, err)
+		d.proxy.cut(1, enqueueText, swallowed)
+		order := &Order{ID: "1", Customer: "ada"}
+		order.Raise(OrderPlaced{"1", "ada"})
+		save := func() error {
+			foreign, err := sqlDB.BeginTx(d.Context(), nil)
+			require.NoError(d, err)
+			handle := db.Session(&gorm.Session{Context: d.Context(), NewDB: true})
+			handle.Statement.ConnPool = foreign
+			require.NoError(d, handle.Save(order).Error)
+			return foreign.Commit()
+		}
+		require.Error(d, save())
+		require.NoError(d, save())
+		require.NoError(d, gormplugin.Notify(db, order))
+		assert.Empty(d, uow.Pending(order))
+		require.Equal(d, 1, d.proxy.done())
+		assert.Equal(d, 2, d.count("outbox_messages"))
+		d.deliver(d.direct)
+		all, different := d.arrived()
+		assert.Equal(d, 2, all)
+		assert.Equal(d, 2, different)
+	})
+}
+
+// The commits of claims have unknown outcomes: the rows come back, after their lease where they had been claimed, and nobody is charged.
+func TestUnknownCommitOfAClaim(t *testing.T) {
+	t.Parallel()
+	eachCut(t, func(d *doubt, swallowed bool) {
+		const rows, cuts = 500, 6
+		d.deliverUnder(d.through, func() {
+			d.proxy.cut(cuts, claimText, swallowed)
+			d.insert(rows)
+		}, func() bool { return d.proxy.done() == cuts })
+		again := d.count("history WHERE before = 'processing' AND after = 'processing'")
+		assert.Equal(d, rows, d.count("outbox_messages WHERE status = 'published' AND attempts = 1"))
+		assert.Equal(d, rows, d.count("history WHERE after = 'published' AND before = 'processing'"))
+		assert.Zero(d, d.count("history WHERE before = 'published' OR after IN ('failed', 'abandoned')"))
+		all, different := d.arrived()
+		assert.Equal(d, rows, all, "nothing was sent that was not claimed")
+		assert.Equal(d, rows, different)
+		if swallowed {
+			assert.Zero(d, again)
+		} else {
+			assert.GreaterOrEqual(d, again, cuts)
+		}
+		assert.Empty(d, d.disorder())
+		d.Logf("%d rows were leased to nobody for a while", again)
+	})
+}
+
+// The commits of marks have unknown outcomes: they are repeated until they are known. Each row becomes published once, and no message
+// is sent twice.
+func TestUnknownCommitOfAMark(t *testing.T) {
+	t.Parallel()
+	eachCut(t, func(d *doubt, swallowed bool) {
+		const rows, cuts = 500, 4
+		lost := int64(0)
+		for _, s := range d.deliverUnder(d.through, func() {
+			d.proxy.cut(cuts, markText, swallowed)
+			d.insert(rows)
+		}, func() bool { return d.proxy.done() == cuts }) {
+			lost += s.LeaseLost
+		}
+		assert.Zero(d, lost, "a mark that has passed at the first try is no lost lease")
+		assert.Equal(d, rows, d.count("outbox_messages WHERE status = 'published' AND attempts = 1"))
+		assert.Equal(d, rows, d.count("history WHERE after = 'published'"), "once each")
+		assert.Zero(d, d.count("history WHERE before = 'published'"))
+		all, different := d.arrived()
+		assert.Equal(d, rows, all)
+		assert.Equal(d, rows, different)
+		assert.Empty(d, d.disorder())
+	})
+}
+
+// disorder tells which message came out of the order of its key, or is empty.
+func (d *doubt) disorder() string {
+	last := map[string]int{}
+	for _, message := range d.received["default"].Messages("s") {
+		n := 0
+		if _, err := fmt.Sscan(string(message.Payload), &n); err != nil || n <= last[message.OrderingKey] {
+			return fmt.Sprintf("%s of %s came after %d", message.Payload, message.OrderingKey, last[message.OrderingKey])
+		}
+		last[message.OrderingKey] = n
+	}
+	return ""
+}
