@@ -182,7 +182,7 @@ func explain(err error) error {
 	case undefinedTable, undefinedColumn, invalidSchema:
 		return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
 	case insufficientPrivilege:
-		return fmt.Errorf("%w: grant the relay's role SELECT, INSERT, UPDATE and DELETE on the outbox tables", err)
+		return fmt.Errorf("%w: docs/operations.md lists what the roles of relays, operators and writers need", err)
 	case readOnlyTransaction:
 		return fmt.Errorf("%w: the relay needs the primary, not a read replica, and a server that is not set to read-only", err)
 	default:
