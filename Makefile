@@ -15,7 +15,7 @@ BUILD       := .build
 WITHSERVERS := $(BUILD)/withservers
 
 .DEFAULT_GOAL := help
-.PHONY: help test cover allocations bench bench-short bench-commit fuzz lint fmt tidy-check demo ci FORCE
+.PHONY: help test cover allocations chaos bench bench-short bench-commit fuzz lint fmt tidy-check demo ci FORCE
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,18 +48,23 @@ cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packa
 	@echo 'line by line: $(GO) tool cover -html=$(BUILD)/cover.out'
 
 allocations: ## Run the tests that count allocations, of which the race detector makes more
-	@$(GO) test -run=Allocations -count=1 ./gormplugin
+	@$(GO) test -run=Allocations -count=1 ./gormplugin ./brokers/redisstreams ./outbox
+
+chaos: $(WITHSERVERS) ## Kill, stop and cut everything and compare: make chaos ARGS="--for 20m --seed 7" (docs/reliability.md)
+	@$(GO) build -o $(BUILD)/chaos ./integration/chaos/cmd/chaos
+	@exec $(WITHSERVERS) -- $(BUILD)/chaos $(ARGS)
 
 bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and without it (a minute)
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
 	    $(GO) test -run='^$$' -bench=CommitPath -benchtime=500x -count=3 -timeout=20m $(ARGS) ./gormplugin
 
+# The module of the benchmarks needs the Go of the newest of what it compares with, which Go fetches where it is not there.
 bench: $(WITHSERVERS) ## Run a benchmark: make bench ARGS="claims", see benchmarks/README.md
-	@$(GO) -C benchmarks build -o ../$(BUILD)/bench ./cmd/bench
+	@GOTOOLCHAIN=auto $(GO) -C benchmarks build -o ../$(BUILD)/bench ./cmd/bench
 	@exec $(WITHSERVERS) -- $(BUILD)/bench $(ARGS)
 
 bench-short: $(WITHSERVERS) ## Test the benchmarks' harness in small sizes
-	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- $(GO) -C benchmarks test -count=1 -timeout=5m ./...
+	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- env GOTOOLCHAIN=auto $(GO) -C benchmarks test -count=1 -timeout=5m ./...
 
 fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	@list=$$($(GO) test -list '^Fuzz' $(PKG)) || { echo "$$list"; exit 1; }; \

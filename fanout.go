@@ -181,9 +181,17 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	for name, broker := range r.brokers {
 		targets[name] = outbox.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
 	}
-	var err error
+	var (
+		listen []string
+		err    error
+	)
+	for name, database := range cfg.Databases {
+		if database.Notify {
+			listen = append(listen, name)
+		}
+	}
 	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{
-		Stores: stores, Brokers: targets, Log: o.log, Name: o.name, Version: programVersion(),
+		Stores: stores, Brokers: targets, Listen: listen, Log: o.log, Name: o.name, Version: programVersion(),
 	}); err != nil {
 		return err
 	}
@@ -192,13 +200,14 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	}
 	for name, db := range o.handles {
 		plugin, ok := db.Plugins[uow.PluginName].(interface {
-			OnCommit(f func(brokers []string)) (cancel func())
+			OnCommit(f func(arrivals []outbox.Arrival) (served bool)) (cancel func())
 		})
 		if !ok {
 			o.log.Warn("the GORM handle has no outbox plugin: the relay finds its rows by polling alone", "database", name)
 			continue
 		}
-		r.cancels = append(r.cancels, plugin.OnCommit(func(brokers []string) { r.engine.Wake(name, brokers...) }))
+		r.cancels = append(r.cancels, plugin.OnCommit(func(arrivals []outbox.Arrival) bool { return r.engine.Wake(name, arrivals...) }))
+		r.connectHandOff(name, db, o.log)
 	}
 	return nil
 }

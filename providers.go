@@ -77,7 +77,11 @@ func openStore(ctx context.Context, cfg *config.Config, name string, o *options)
 	}
 	conns := spareConns
 	for _, broker := range cfg.BrokerNames() {
-		conns += policyOf(cfg, broker, o).WithDefaults().Workers
+		policy := policyOf(cfg, broker, o).WithDefaults()
+		conns += policy.Workers
+		if policy.HandOff && handle != nil { // whoever takes rows over is one more
+			conns++
+		}
 	}
 	return connect(ctx, database.Driver, dsn, table, conns)
 }

@@ -72,10 +72,11 @@ func Unavailable(scope Scope, err error) error {
 // is unknown, and sending it again under the same id loses nothing. A cancelled context says nothing about the message
 // and counts as not sent only where the implementation said so with ErrNotSent. A nil error has no class.
 func Classify(err error) (Class, Scope) {
+	if err == nil { // as nearly always: the variable below is an allocation
+		return "", ""
+	}
 	var classified *Error
 	switch {
-	case err == nil:
-		return "", ""
 	case errors.As(err, &classified) && classified.Class == ClassUnavailable:
 		if classified.Scope != ScopeDestination {
 			return ClassUnavailable, ScopeBroker

@@ -66,6 +66,28 @@ func TestZeroConfigHasEveryDefault(t *testing.T) {
 	assert.Equal(t, []string{"default"}, cfg.BrokerNames())
 }
 
+// Writers tell other processes, and relays listen, wherever the database can, unless the file says otherwise.
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	for databases, want := range map[string][2]bool{ // notify of the database x, and whether writers announce
+		"{x: {driver: postgres}}":                                                  {true, true},
+		"{x: {driver: postgres, notify: true}}":                                    {true, true},
+		"{x: {driver: postgres, notify: false}}":                                   {false, false},
+		"{x: {driver: sqlite}}":                                                    {false, false},
+		"{x: {driver: postgres, notify: false}, y: {driver: postgres}}":            {false, true},
+		"{x: {driver: postgres, notify: false}, y: {driver: sqlserver, dsn: 'a'}}": {false, false},
+	} {
+		cfg := parse(t, "databases: "+databases+"\nbrokers: {default: {type: memory}}")
+		assert.Equal(t, want, [2]bool{cfg.Databases["x"].Notify, cfg.Routing().Announce}, databases)
+	}
+	for _, driver := range []string{"sqlite", "sqlserver"} {
+		_, err := config.Parse([]byte("databases:\n  x:\n    driver: "+driver+"\n    notify: true\nbrokers: {default: {type: memory}}"), "f", env())
+		require.ErrorContains(t, err, "f:4:5: databases.x.notify: does nothing for driver "+driver)
+	}
+	_, err := config.Parse([]byte("databases: {x: {driver: postgres, notify: often}}\nbrokers: {default: {type: memory}}"), "f", env())
+	require.ErrorContains(t, err, "databases.x.notify: must be true or false")
+}
+
 func TestOnAbandon(t *testing.T) {
 	t.Parallel()
 	for choice, parks := range map[string]bool{"continue": false, "park": true} {
@@ -88,7 +110,7 @@ brokers:
   main: {type: redis, url: unix:///tmp/redis.sock}
 `)
 	assert.Equal(t, outbox.Routing{
-		Table: "app.events_out", InternalBroker: "main", MaxPayloadBytes: 1000, SerializeKeys: true,
+		Table: "app.events_out", InternalBroker: "main", MaxPayloadBytes: 1000, SerializeKeys: true, Announce: true,
 		External: []outbox.Route{
 			{Broker: "b", Format: envelope.FormatNative},
 			{Broker: "a", Format: envelope.FormatCloudEvents, Source: "/acme", Types: []string{"Ordering.*", "Billing.Paid.v1"}},

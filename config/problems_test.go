@@ -123,10 +123,10 @@ monitor: {listen: x}
 			`18:17: outbox.retry.multiplier: is "0.5": use at least 1`,
 			"19:16: outbox.retry.max_delay: is 1h, below base_delay (2h)",
 			`20:13: outbox.retry.jitter: is "2": use a fraction from 0 to 1`,
-			"21:3: outbox.handoff: is not supported by this version",
+			"21:3: outbox: unknown key \"handoff\": did you mean \"hand_off\"?",
 			`22:3: outbox: unknown key "leese": did you mean "lease"?`,
 			`23:3: outbox: unknown key "frequency": use table, internal_broker, external_brokers, max_payload_bytes, ordering, workers, ` +
-				"batch_size, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon or serialize_keys",
+				"batch_size, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon, serialize_keys or hand_off",
 			"24:1: monitor: is not supported by this version",
 		}},
 		{"wrong types", `outbox:

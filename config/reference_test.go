@@ -25,7 +25,7 @@ func TestReferenceLoads(t *testing.T) {
 
 	assert.Equal(t, &config.Config{
 		Databases: map[string]config.Database{
-			"default":   {Driver: outbox.Postgres, DSN: "postgres://db"},
+			"default":   {Driver: outbox.Postgres, DSN: "postgres://db", Notify: true},
 			"reporting": {Driver: outbox.SQLServer, DSN: "sqlserver://db"},
 		},
 		Outbox: config.Outbox{
@@ -79,21 +79,21 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 26)
+	assert.Len(t, lines, 27)
 
 	cfg := parse(t, config.Reference(), referenceEnv)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
 	routing := cfg.Routing()
 	routing.External = nil
-	assert.Equal(t, outbox.Routing{}.WithDefaults(), routing)
+	assert.Equal(t, outbox.Routing{Announce: true}.WithDefaults(), routing)
 }
 
 // contract is every key, by section. Configurations in the field rely on it: keys may be added, never removed.
 var contract = map[string][]string{
 	"":          {"databases", "outbox", "brokers", "cleanup"},
-	"databases": {"driver", "dsn"},
+	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
-		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "max_payload_bytes",
+		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "hand_off", "max_payload_bytes",
 		"workers", "batch_size", "lease", "publish_timeout", "shutdown_timeout", "poll", "retry", "breaker",
 	},
 	"outbox.poll":  {"min", "max"},

@@ -40,6 +40,12 @@ func (r *reader) readDatabases(section *object, cfg *Config) {
 		}
 		entry.secret("dsn", &database.DSN)
 		r.checkURL(entry, "dsn", database.DSN)
+		database.Notify = database.Driver == outbox.Postgres
+		if entry.boolean("notify", &database.Notify); entry.has("notify") && database.Driver != outbox.Postgres && driver != "" {
+			f := entry.find("notify")
+			f.bad = true
+			r.problemf(f.key, f.path, "does nothing for driver %s, which cannot notify other processes: remove it", driver)
+		}
 		entry.close()
 		cfg.Databases[name] = database
 	})
@@ -88,7 +94,8 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 
 	policy.ParkAbandoned = o.choice("on_abandon", "continue", "park") == "park"
 	o.boolean("serialize_keys", &out.SerializeKeys)
-	o.close("handoff")
+	o.boolean("hand_off", &policy.HandOff)
+	o.close()
 	r.checkShared(section, cfg)
 	return section
 }

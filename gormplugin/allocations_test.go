@@ -8,12 +8,15 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
 )
 
 // A whole transaction, with a database that costs nothing. What GORM and database/sql allocate is theirs: the numbers are
 // what the plugin adds to that. They are the same with Go 1.25 and 1.26.
 func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests would be counted too
-	gormplugin.NeedExactAllocations(t)
+	testenv.NeedExactAllocations(t)
 	c := newCommitPath(t, discarding(t), gorm.Config{})
 	measured := map[string]int{}
 	for _, kind := range c.kinds {
@@ -29,16 +32,24 @@ func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests wo
 			measured[kind.name] = min(measured[kind.name], int(testing.AllocsPerRun(200, run)))
 		}
 	}
+	cancel := c.plugin.Plugins[uow.PluginName].(*gormplugin.Plugin).OnCommit(func([]outbox.Arrival) bool { return true })
+	measured["told"] = int(testing.AllocsPerRun(1000, func() {
+		if err := c.event(); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	cancel()
 	t.Log(measured)
 	require.Equal(t, 1, measured["other-model"]-measured["plain"], "a model that is no aggregate")
 	require.Equal(t, 6, measured["no-event"]-measured["plain"], "an aggregate that has raised nothing")
-	require.Equal(t, 46, measured["event"]-measured["plain"], "one event, two brokers")
+	require.Equal(t, 45, measured["event"]-measured["plain"], "one event, two brokers")
+	require.Equal(t, 1, measured["told"]-measured["event"], "a relay in this process is told for which brokers and lanes")
 	require.Less(t, measured["event"], measured["by-hand"], "one event, two brokers")
 }
 
 // The same for transactions of many aggregates, a thousand and a hundred thousand, each with one event.
 func TestAllocationsOfManyAggregates(t *testing.T) { // not parallel
-	gormplugin.NeedExactAllocations(t)
+	testenv.NeedExactAllocations(t)
 	c := newCommitPath(t, discarding(t), gorm.Config{})
 	perAggregate := func(n int) float64 {
 		orders := make([]commitOrder, n)

@@ -28,7 +28,10 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 		},
 		"a listener ends the transaction once more": func(b *bench) {
 			tx := b.db.Begin()
-			b.plugin.OnCommit(func([]string) { assert.ErrorIs(b.t, tx.Session(&gorm.Session{}).Rollback().Error, sql.ErrTxDone) })
+			b.plugin.OnCommit(func([]outbox.Arrival) bool {
+				assert.ErrorIs(b.t, tx.Session(&gorm.Session{}).Rollback().Error, sql.ErrTxDone)
+				return true
+			})
 			b.ok(tx.Create(order("1", "a")).Error)
 			b.ok(tx.Commit().Error)
 			b.want("1: a")
@@ -74,7 +77,7 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 		"a listener panics": func(b *bench) {
 			ran := false
 			o := order("1", "a")
-			b.plugin.OnCommit(func([]string) { panic("boom") })
+			b.plugin.OnCommit(func([]outbox.Arrival) bool { panic("boom") })
 			require.PanicsWithValue(b.t, "boom", func() {
 				_ = uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
 					b.ok(u.AfterCommit(func() { ran = true }))

@@ -17,17 +17,24 @@ import (
 // writes them by and by. Not so with serialize_keys: all keys are locked in one go, for the sake of their order.
 const rowsAtOnce = 1000
 
-// write seals events, routes them and inserts their rows, one per event and broker. It returns the target brokers.
-func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush) ([]string, error) {
+// write seals events, routes them and inserts their rows, one per event and broker. Where others are to be told, or a relay in this
+// process wants to know, it returns what will be there for each broker. ours is the transaction whose commit writes, nil where another
+// one is written in: then nobody is told, and nothing is handed off.
+func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush, ours *tx) ([]outbox.Arrival, error) {
 	if len(flush) == 0 {
 		return nil, nil
 	}
 	var (
-		brokers = make([]string, 0, 1+len(p.routing.External))
-		rows    = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
-		atOnce  = rowsAtOnce
-		insert  = inserter.Insert
+		arrivals []outbox.Arrival
+		rows     = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
+		atOnce   = rowsAtOnce
+		insert   = inserter.Insert
+		told     = p.tells(ours)
+		begun    bool
 	)
+	if told {
+		arrivals = make([]outbox.Arrival, 0, 1+len(p.routing.External))
+	}
 	if p.routing.SerializeKeys {
 		atOnce = math.MaxInt
 	}
@@ -49,13 +56,24 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		if err := p.lockKeys(ctx, inserter, db, rows[:full]); err != nil {
 			return nil, err
 		}
+		if ours.reserve(rows[:full], flush, !begun, full == len(rows) && i == len(flush)-1) != nil {
+			insert = ours.insertReserved
+		}
+		begun = true
 		if err := insert(ctx, db, rows[:full]); err != nil {
 			return nil, err
 		}
-		brokers = appendBrokers(brokers, rows[:full])
+		if told {
+			arrivals = inserter.AppendArrivals(arrivals, rows[:full])
+		}
 		rows = append(rows[:0], rows[full:]...)
 	}
-	return brokers, nil
+	return arrivals, nil
+}
+
+// tells reports whether somebody wants to know what a transaction has written.
+func (p *Plugin) tells(ours *tx) bool {
+	return len(p.listening()) > 0 || ours != nil && ours.announcer != nil
 }
 
 // appendRows seals one event and routes it.
@@ -83,7 +101,7 @@ func (p *Plugin) writeNow(db *gorm.DB, conn outbox.Execer, flush []uow.Flush) er
 	for i := range flush {
 		flush[i].SetUnconfirmed()
 	}
-	_, err = p.write(db.Statement.Context, inserter, conn, flush)
+	_, err = p.write(db.Statement.Context, inserter, conn, flush, nil)
 	return err
 }
 
@@ -94,14 +112,4 @@ func (p *Plugin) lockKeys(ctx context.Context, inserter *outbox.Inserter, db out
 		return nil
 	}
 	return inserter.LockKeys(ctx, db, rows)
-}
-
-// appendBrokers adds the target brokers of rows to names, each once.
-func appendBrokers(names []string, rows []outbox.Row) []string {
-	for i := range rows {
-		if !slices.Contains(names, rows[i].TargetBroker) {
-			names = append(names, rows[i].TargetBroker)
-		}
-	}
-	return names
 }

@@ -10,6 +10,7 @@ package gormplugin
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,13 +38,18 @@ type Plugin struct {
 	left    atomic.Int64
 	unseen  sync.Once // for the warning about a transaction on a pool of others
 
-	mu        sync.Mutex
-	inserters map[outbox.Dialect]*outbox.Inserter
-	listeners []*listener
+	mu         sync.Mutex
+	inserters  map[outbox.Dialect]*outbox.Inserter
+	announcer  *announcer // of the handle's own pool
+	announcers map[*sql.DB]*announcer
+	listeners  atomic.Pointer[[]*listener] // replaced under mu
+	receiver   atomic.Pointer[receiver]
 }
 
 // listener has an address, by which it is found again.
-type listener struct{ notify func(brokers []string) }
+type listener struct {
+	notify func(arrivals []outbox.Arrival) (served bool)
+}
 
 var (
 	_ gorm.Plugin = (*Plugin)(nil)
@@ -170,26 +176,41 @@ func (p *Plugin) inserter(dialect outbox.Dialect) (*outbox.Inserter, error) {
 // log; see [Strict].
 func (p *Plugin) EventsLeftPending() int64 { return p.left.Load() }
 
-// OnCommit registers f to be called after each commit that wrote rows, with the names of their brokers, in the goroutine
-// that commits: it must return quickly. The relay in the application's own process is woken this way. The function that
-// is returned takes it back.
-func (p *Plugin) OnCommit(f func(brokers []string)) (cancel func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// OnCommit registers f to be called after each commit that wrote rows, with one entry for each of their brokers, in the goroutine
+// that commits: it must return quickly, and must not keep the slice. f says whether a relay in this process delivers these rows.
+// The relay in the application's own process is woken this way. Of brokers whose rows were handed off there is no entry; see
+// [Plugin.HandOff]. The function that is returned takes it back.
+func (p *Plugin) OnCommit(f func(arrivals []outbox.Arrival) (served bool)) (cancel func()) {
 	added := &listener{f}
-	p.listeners = append(slices.Clone(p.listeners), added)
+	p.changeListeners(func(all []*listener) []*listener { return append(all, added) })
 	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.listeners = slices.DeleteFunc(slices.Clone(p.listeners), func(l *listener) bool { return l == added })
+		p.changeListeners(func(all []*listener) []*listener {
+			return slices.DeleteFunc(all, func(l *listener) bool { return l == added })
+		})
 	}
 }
 
-func (p *Plugin) notify(brokers []string) {
+// changeListeners replaces the list; whoever reads the old one goes on doing so.
+func (p *Plugin) changeListeners(change func([]*listener) []*listener) {
 	p.mu.Lock()
-	listeners := p.listeners
-	p.mu.Unlock()
-	for _, l := range listeners {
-		l.notify(brokers)
+	defer p.mu.Unlock()
+	changed := change(slices.Clone(p.listening()))
+	p.listeners.Store(&changed)
+}
+
+func (p *Plugin) listening() []*listener {
+	if listeners := p.listeners.Load(); listeners != nil {
+		return *listeners
 	}
+	return nil
+}
+
+// notify tells everybody who wants to know. served is true when a relay in this process delivers these rows.
+func (p *Plugin) notify(arrivals []outbox.Arrival) (served bool) {
+	for _, l := range p.listening() {
+		if l.notify(arrivals) {
+			served = true
+		}
+	}
+	return served
 }

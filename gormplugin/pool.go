@@ -14,8 +14,9 @@ import (
 type pool struct {
 	gorm.ConnPool // the pool that was there
 
-	plugin   *Plugin
-	inserter *outbox.Inserter
+	plugin    *Plugin
+	inserter  *outbox.Inserter
+	announcer *announcer // nil: nobody is to be told
 }
 
 // wrapPool replaces the handle's pool, inside a PreparedStmtDB where there is one: other code asserts that type.
@@ -43,7 +44,7 @@ func (p *Plugin) wrapWith(inner gorm.ConnPool, inserter *outbox.Inserter) gorm.C
 	case *pool, gorm.TxCommitter:
 		return nil
 	case gorm.TxBeginner, gorm.ConnPoolBeginner:
-		return &pool{ConnPool: inner, plugin: p, inserter: inserter}
+		return &pool{ConnPool: inner, plugin: p, inserter: inserter, announcer: p.announcerOf(inner, inserter)}
 	default:
 		return nil
 	}

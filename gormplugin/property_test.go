@@ -127,7 +127,9 @@ func siteOnSQLServer(t *testing.T, s *site) {
 		require.NoError(t, err)
 		db, prefix := s.db, s.prefix
 		t.Cleanup(func() {
-			for _, table := range []string{"outbox", "crates", "items", "purses"} {
+			for _, table := range []string{
+				"outbox", "outbox_waiting", "outbox_pauses", "outbox_instances", "outbox_migrations", "crates", "items", "purses",
+			} {
 				_ = db.Exec("DROP TABLE " + prefix + table)
 			}
 		})

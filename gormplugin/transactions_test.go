@@ -3,6 +3,7 @@ package gormplugin_test
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -266,8 +267,8 @@ func TestTransactions(t *testing.T) {
 			assert.ElementsMatch(b.t, want, b.emitted())
 		},
 		"a commit wakes the brokers that got rows": func(b *bench) {
-			var woken [][]string
-			cancel := b.plugin.OnCommit(func(brokers []string) { woken = append(woken, brokers) })
+			var woken [][]outbox.Arrival
+			cancel := b.plugin.OnCommit(func(arrivals []outbox.Arrival) bool { woken = append(woken, slices.Clone(arrivals)); return true })
 			b.ok(b.db.Create(order("1", "a")).Error)
 			b.ok(b.db.Create(placed("2")).Error)
 			b.ok(b.db.Create(&Plain{}).Error)
@@ -276,8 +277,14 @@ func TestTransactions(t *testing.T) {
 			b.ok(refused.Rollback().Error)
 			cancel()
 			assert.Zero(b.t, b.plugin.Listeners(), "a relay that is started again and again leaves nothing behind")
+			first, second := b.lanes("Happened", "default"), b.lanes("OrderPlaced", "default")
+			assert.NotZero(b.t, first)
+			assert.Equal(b.t, [][]outbox.Arrival{
+				{{Broker: "default", Lanes: first}},
+				{{Broker: "default", Lanes: second}, {Broker: "partner", Lanes: b.lanes("OrderPlaced", "partner")}},
+			}, woken, "and names the lanes that the database has put them in")
 			b.ok(b.db.Create(placed("4")).Error)
-			assert.Equal(b.t, [][]string{{"default"}, {"default", "partner"}}, woken)
+			assert.Len(b.t, woken, 2)
 		},
 		"the sql.Tx behind a transaction": func(b *bench) {
 			b.ok(b.db.Transaction(func(tx *gorm.DB) error {

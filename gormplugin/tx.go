@@ -17,20 +17,28 @@ import (
 type tx struct {
 	gorm.Tx // the transaction that was begun
 
-	ctx      context.Context //nolint:containedctx // database/sql ties a transaction to the context it was begun with
-	plugin   *Plugin
-	inserter *outbox.Inserter
-	parent   gorm.GetDBConnector
-	journal  uow.Journal
-	attempt  *uow.Attempt // nil unless a uow.Do may repeat it
-	ended    atomic.Bool  // by a statement, without our Commit or Rollback
-	over     atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
+	ctx       context.Context //nolint:containedctx // database/sql ties a transaction to the context it was begun with
+	plugin    *Plugin
+	inserter  *outbox.Inserter
+	parent    gorm.GetDBConnector
+	journal   uow.Journal
+	announcer *announcer // nil: nobody is to be told
+	reserved  *outbox.Reservation
+	attempt   *uow.Attempt // nil unless a uow.Do may repeat it
+	ended     atomic.Bool  // by a statement, without our Commit or Rollback
+	over      atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
 }
 
 var _ gorm.Tx = (*tx)(nil)
 
 func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.Inserter, parent gorm.GetDBConnector) *tx {
-	return &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: uow.AttemptOf(ctx)}
+	t := &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: uow.AttemptOf(ctx)}
+	if p, ok := parent.(*pool); ok {
+		t.announcer = p.announcer
+	} else {
+		t.announcer = plugin.announcerOf(nil, inserter)
+	}
+	return t
 }
 
 // ExecContext watches for savepoints, which GORM and applications set as plain SQL.
@@ -82,15 +90,16 @@ func (t *tx) Commit() error {
 func (t *tx) commit() error {
 	done := false
 	defer func() {
-		if !done { // a panic on the way must not leak the connection
+		t.reserved.Cancel() // unless they were handed over
+		if !done {          // a panic on the way must not leak the connection
 			_ = t.Tx.Rollback()
 		}
 	}()
 	flush := t.journal.Collect()
 	err := t.refusal(flush)
-	var brokers []string
+	var arrivals []outbox.Arrival
 	if err == nil {
-		brokers, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush)
+		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush, t)
 	}
 	left, doubt := t.journal.Left(flush)
 	switch {
@@ -110,10 +119,11 @@ func (t *tx) commit() error {
 	if err := t.Tx.Commit(); err != nil {
 		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
 	}
+	t.reserved.Commit()
 	after := t.journal.Committed(flush)
 	defer runAll(after) // whatever a listener or the log does
-	if len(brokers) > 0 {
-		t.plugin.notify(brokers)
+	if arrivals = t.others(arrivals); len(arrivals) > 0 {
+		t.plugin.committed(arrivals, t.announcer)
 	}
 	for name, n := range left {
 		t.plugin.left.Add(int64(n))

@@ -7,6 +7,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -79,7 +80,7 @@ func Wrap(db *gorm.DB) (*gorm.DB, error) {
 	return plugin.Wrap(db), nil
 }
 
-// Notify says that a transaction which was begun outside GORM has committed. The relay in this process is woken, and the
+// Notify says that a transaction which was begun outside GORM has committed. The relay in this process is woken, or others are told, and the
 // events that were written in that transaction are taken from the aggregates; those that are not given keep theirs as
 // unconfirmed, which a later write of the same aggregate finds in the outbox and does not repeat. db is any handle with
 // the plugin. Do not call it after a rollback: events would be lost.
@@ -94,7 +95,15 @@ func Notify(db *gorm.DB, written ...uow.Root) error {
 			recorder.Confirm()
 		}
 	}
-	plugin.notify(append([]string{plugin.routing.InternalBroker}, plugin.externalNames()...))
+	arrivals := []outbox.Arrival{{Broker: plugin.routing.InternalBroker}} // in lanes that nobody has kept in mind
+	for _, broker := range plugin.externalNames() {
+		arrivals = append(arrivals, outbox.Arrival{Broker: broker})
+	}
+	var others *announcer
+	if inserter, err := plugin.inserterFor(db); err == nil {
+		others = plugin.announcerOf(nil, inserter)
+	}
+	plugin.committed(arrivals, others)
 	return nil
 }
 

@@ -198,21 +198,6 @@ func TestDestinations(t *testing.T) {
 	})
 }
 
-func TestCaution(t *testing.T) {
-	t.Parallel()
-	var c caution
-	var sizes []int
-	for range 9 {
-		sizes = append(sizes, c.chunk())
-		c.learn(false)
-	}
-	assert.Equal(t, []int{100, 50, 25, 12, 6, 3, 1, 1, 1}, sizes)
-	for range 8 {
-		c.learn(true)
-	}
-	assert.Equal(t, 100, c.chunk())
-}
-
 // A worker that asks while another trips the breaker does not get the first try before its time; and only who tripped it hears of it.
 func TestBreakerTripsUnderTry(t *testing.T) {
 	t.Parallel()

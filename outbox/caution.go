@@ -1,20 +1,47 @@
 package outbox
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
 
-// caution makes calls to the broker smaller after each one that met an outage, and larger again with those that pass. An outage is
-// noticed with few messages; and a message that makes one by itself, in whatever place of a call, soon stands alone.
-type caution struct{ halvings atomic.Int32 }
+	"github.com/gorm-fanout/fanout/brokers"
+)
 
-// maxHalvings makes a call of one message.
-const maxHalvings = 7
+// caution sizes the calls to the broker. They grow while they come back quickly, up to what the broker likes: each is a round trip, of
+// which a broker far away takes but so many in a second. They shrink after each one that met an outage, which so is noticed with few
+// messages; and a message that makes one by itself, in whatever place of a call, soon stands alone.
+type caution struct {
+	most     int           // messages in a call that the broker likes; publishChunk where that is less
+	quick    time.Duration // calls that take less may grow, those that take twice as long shrink
+	halvings atomic.Int32  // of publishChunk; negative = doublings
+}
 
-// learn notes how a call went.
-func (c *caution) learn(available bool) {
+const (
+	// maxHalvings makes a call of one message.
+	maxHalvings = 7
+	// quickCall is what a call may take that is to grow, or a twentieth of a lease that is short: between two calls it is looked
+	// whether the lease still stands, the broker is paused and the process stops.
+	quickCall = time.Second
+)
+
+// newCaution begins with calls of publishChunk.
+func newCaution(broker brokers.Broker, lease time.Duration) *caution {
+	return &caution{most: broker.Capabilities().MaxBatch, quick: min(quickCall, lease/20)}
+}
+
+// learn notes how a call of n messages went.
+func (c *caution) learn(available bool, n int, took time.Duration) {
 	before := c.halvings.Load()
-	after := max(before-1, 0)
-	if !available {
-		after = min(before+1, maxHalvings)
+	after := before
+	switch {
+	case !available:
+		after = min(max(before, 0)+1, maxHalvings)
+	case before > 0:
+		after = before - 1
+	case took >= 2*c.quick:
+		after = min(before+1, 0)
+	case took < c.quick && n >= c.chunk() && n < c.most:
+		after = before - 1
 	}
 	if after != before { // workers that learn at once may overwrite each other: it is no more than advice
 		c.halvings.Store(after)
@@ -22,4 +49,10 @@ func (c *caution) learn(available bool) {
 }
 
 // chunk is how many messages go into one call.
-func (c *caution) chunk() int { return max(publishChunk>>c.halvings.Load(), 1) }
+func (c *caution) chunk() int {
+	halvings := c.halvings.Load()
+	if halvings < 0 {
+		return min(publishChunk<<-halvings, c.most)
+	}
+	return max(publishChunk>>halvings, 1)
+}

@@ -31,8 +31,8 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 	d.settlement.Published = make([]Delivered, 0, len(batch.Messages))
 	sending, d.lease = guardLease(sending, w, batch, claimedAt)
 	defer d.lease.stop()
-	chunk := make([]*Message, 0, publishChunk)
-	outgoing := make([]brokers.Message, 0, publishChunk)
+	room := min(d.chunk(), len(batch.Messages))
+	chunk, outgoing := make([]*Message, 0, room), make([]brokers.Message, 0, room)
 	flush := func() {
 		d.send(ctx, sending, chunk, outgoing)
 		chunk, outgoing = chunk[:0], outgoing[:0]
@@ -96,6 +96,7 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 	d.asked = true
 	sent := time.Now()
 	results := d.publish(sending, outgoing)
+	took := time.Since(sent)
 	if sending.Err() != nil {
 		excuse(results)
 	}
@@ -103,7 +104,7 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 	for i, m := range chunk {
 		d.settle(m, results[i])
 	}
-	d.caution.learn(d.unavailable == nil)
+	d.caution.learn(d.unavailable == nil, kept, took)
 }
 
 // stopped reports whether this delivery sends nothing more.

@@ -29,7 +29,7 @@ func deliverBatch(t *testing.T, policy Policy, expired ...bool) *Settlement {
 	}
 	policy = policy.WithDefaults()
 	w := &worker{Processor: &Processor{
-		target: accepting{}, policy: policy, decide: Decider{Retry: policy.Retry}, breaker: newBreaker(policy.Breaker),
+		target: accepting{}, policy: policy, decide: Decider{Retry: policy.Retry}, breaker: newBreaker(policy.Breaker), caution: &caution{},
 		log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
 	s := w.deliver(t.Context(), t.Context(), &batch, time.Now())

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type Engine struct {
 	processors []*Processor
 	presences  []*presence
 	orphans    []*orphans
+	ears       []*ears
 }
 
 // EngineConfig is what an engine needs.
@@ -30,6 +32,9 @@ type EngineConfig struct {
 	Stores map[string]Store
 	// Brokers by name.
 	Brokers map[string]Target
+	// Listen names the databases whose relays hear of the commits of other processes; their stores must be a [Listener].
+	// Default: none; rows of other processes are found by polling.
+	Listen []string
 	// Log gets what an operator must know. Default: slog.Default().
 	Log *slog.Logger
 	// Name of this process in the list of instances. It need not be unique. Default: the host's name.
@@ -63,6 +68,8 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		if inspector, ok := cfg.Stores[database].(Inspector); ok {
 			engine.orphans = append(engine.orphans, newOrphans(inspector, database, cfg))
 		}
+		hears, err := engine.listen(database, cfg)
+		problems = append(problems, err)
 		for _, broker := range slices.Sorted(maps.Keys(cfg.Brokers)) {
 			processor, err := NewProcessor(ProcessorConfig{
 				Database: database, Broker: broker, Store: cfg.Stores[database],
@@ -72,7 +79,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 				problems = append(problems, fmt.Errorf("outbox: database %q: %w", database, err))
 				continue
 			}
-			processor.process = process
+			processor.process, processor.ears = process, hears
 			engine.processors = append(engine.processors, processor)
 			if here != nil {
 				here.processors = append(here.processors, processor)
@@ -83,6 +90,23 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		return nil, err
 	}
 	return &engine, nil
+}
+
+// listen prepares to hear of the commits of other processes, where that is wanted.
+func (e *Engine) listen(database string, cfg EngineConfig) (*ears, error) {
+	if !slices.Contains(cfg.Listen, database) {
+		return nil, nil //nolint:nilnil // which is no error
+	}
+	listener, ok := cfg.Stores[database].(Listener)
+	if !ok {
+		return nil, fmt.Errorf("outbox: database %q: its store cannot listen for notifications: only PostgreSQL's can", database)
+	}
+	hears := &ears{
+		listener: listener, log: cmp.Or(cfg.Log, slog.Default()).With("database", database),
+		wake: func(arrivals ...Arrival) { e.Wake(database, arrivals...) },
+	}
+	e.ears = append(e.ears, hears)
+	return hears, nil
 }
 
 // Run runs all processors until ctx ends and each has finished or released what it had in hand. Run an engine once.
@@ -96,6 +120,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, orphans := range e.orphans {
 		watch.Go(func() { orphans.run(ctx) })
 	}
+	for _, ears := range e.ears {
+		watch.Go(func() { ears.run(ctx) })
+	}
 	var group errgroup.Group
 	for _, processor := range e.processors {
 		group.Go(func() error { return processor.Run(ctx) })
@@ -106,14 +133,28 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// Wake makes the processors of the named brokers look for rows now; without names, all processors of the database.
-// It never blocks.
-func (e *Engine) Wake(database string, brokers ...string) {
+// Wake tells the processors of a database that rows have come for them; without arrivals, all of them look for rows now. It
+// never blocks. served is true when this engine runs and has a processor for each arrival, so that no other process need be told.
+func (e *Engine) Wake(database string, arrivals ...Arrival) (served bool) {
+	met := 0
 	for _, processor := range e.processors {
-		if processor.database == database && (len(brokers) == 0 || slices.Contains(brokers, processor.broker)) {
-			processor.Wake()
+		if processor.database != database {
+			continue
+		}
+		if len(arrivals) == 0 {
+			processor.Wake(UnknownLanes)
+			served = served || processor.running.Load()
+		}
+		for _, arrival := range arrivals {
+			if arrival.Broker == processor.broker {
+				processor.Wake(arrival.Lanes)
+				if processor.running.Load() {
+					met++
+				}
+			}
 		}
 	}
+	return served || len(arrivals) > 0 && met == len(arrivals)
 }
 
 // Stats returns the counters of every processor, sorted by database and broker.

@@ -29,6 +29,7 @@ type Inserter struct {
 	lockKeys string   // SQL text, empty where there is nothing to lock
 	fresh    sync.Map // number of rows -> SQL text
 	repeat   sync.Map
+	claimed  sync.Map // the same for rows of which some are born claimed
 }
 
 // NewInserter prepares inserts into table. The table name is checked with [CheckTable].
@@ -64,15 +65,24 @@ func (i *Inserter) insert(ctx context.Context, db Execer, rows []Row, texts *syn
 		for r := range rows[:n] {
 			args = i.dialect.rowArgs(args, &rows[r])
 		}
-		if _, err := db.ExecContext(ctx, text.(string), args...); err != nil { //nolint:forcetypeassert // the map holds nothing else
-			if missingTable(err) {
-				err = fmt.Errorf("%w (%w)", ErrSchema, err)
-			}
-			return fmt.Errorf("outbox: insert %d rows into %s: %w", n, i.table, err)
+		if err := i.exec(ctx, db, n, text.(string), args); err != nil { //nolint:forcetypeassert // the map holds nothing else
+			return err
 		}
 		rows = rows[n:]
 	}
 	return nil
+}
+
+// exec runs one statement that inserts n rows.
+func (i *Inserter) exec(ctx context.Context, db Execer, n int, text string, args []any) error {
+	_, err := db.ExecContext(ctx, text, args...)
+	if err == nil {
+		return nil
+	}
+	if missingTable(err) {
+		err = fmt.Errorf("%w (%w)", ErrSchema, err)
+	}
+	return fmt.Errorf("outbox: insert %d rows into %s: %w", n, i.table, err)
 }
 
 // rowArgs appends one row in the order of insertColumns.

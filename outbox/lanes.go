@@ -20,6 +20,8 @@ type laneBoard struct {
 	held    []int  // by lane of a class: the place of the one that was handed out last
 	turn    int    // how many lanes were handed out
 	stopped bool   // nobody gets a lane
+	handed  []int  // by lane of a class: rows on their way by hand-off, which hold back their keys
+	behind  []bool // by lane: marked while rows were on their way by hand-off, so that a claim may have found its keys held
 	changed chan struct{}
 }
 
@@ -34,7 +36,7 @@ var classRank = [Classes]int{ClassUrgent: 0, ClassNormal: 1, ClassBackfill: 2}
 func newLaneBoard(lanes int) *laneBoard {
 	return &laneBoard{
 		lanes: lanes, dirty: make([]bool, Classes*lanes), since: make([]int, Classes*lanes), taken: make([]bool, lanes), held: make([]int, lanes),
-		changed: make(chan struct{}),
+		handed: make([]int, lanes), behind: make([]bool, Classes*lanes), changed: make(chan struct{}),
 	}
 }
 
@@ -55,8 +57,23 @@ func (b *laneBoard) mark(lanes ...int) {
 	b.broadcast()
 }
 
+// markSet says that these lanes may hold work.
+func (b *laneBoard) markSet(lanes LaneSet) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for lane := range b.dirty {
+		if lanes.Has(lane) {
+			b.soil(lane)
+		}
+	}
+	b.broadcast()
+}
+
 // soil marks one lane. What waits already keeps its place.
 func (b *laneBoard) soil(lane int) {
+	if b.handed[lane%b.lanes] > 0 {
+		b.behind[lane] = true
+	}
 	if !b.dirty[lane] {
 		b.dirty[lane], b.since[lane] = true, b.turn
 	}

@@ -24,7 +24,11 @@ func guardLease(ctx context.Context, w *worker, batch *Batch, claimedAt time.Tim
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &leaseGuard{deadline: lastSend(claimedAt, w.policy.Lease), cancel: cancel, done: make(chan struct{})}
 	g.timer = time.AfterFunc(time.Until(g.deadline), func() { cancel(errLeaseLost) })
-	go g.renew(ctx, w, batch)
+	if w.handsOff {
+		close(g.done) // see receiver: what takes that long goes back
+	} else {
+		go g.renew(ctx, w, batch)
+	}
 	return ctx, g
 }
 

@@ -100,6 +100,8 @@ func (s slow) Publish(_ context.Context, messages []brokers.Message) []brokers.R
 	return make([]brokers.Result, len(messages))
 }
 
+func (slow) Capabilities() brokers.Capabilities { return brokers.Capabilities{} }
+
 type text struct {
 	mu sync.Mutex
 	b  strings.Builder

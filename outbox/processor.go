@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -28,13 +29,16 @@ type Processor struct {
 	breaker  *breaker
 	streams  destinations
 	throttle *throttle // nil: no limit
-	caution  caution
+	caution  *caution
 	suspects suspects
 	wake     chan struct{}
 	counters counters
 	inHand   inHand
 	paused   atomic.Bool // as the last look found it
-	process  *solitude   // shared by all processors of an engine
+	running  atomic.Bool
+	process  *solitude // shared by all processors of an engine
+	receiver *receiver // nil: rows are not handed off
+	ears     *ears     // shared by those of a database; nil: it does not listen
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
 }
@@ -62,14 +66,17 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 		cfg.Log = slog.Default()
 	}
 	policy := cfg.Policy.WithDefaults()
-	return &Processor{
+	p := &Processor{
 		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
 		decide:  Decider{Retry: policy.Retry},
+		caution: newCaution(cfg.Target, policy.Lease),
 		log:     cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
 		lanes:   newLaneBoard(cfg.Store.Lanes()),
 		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
 		wake: make(chan struct{}, 1), process: newSolitude(),
-	}, nil
+	}
+	p.receiver = newReceiver(p)
+	return p, nil
 }
 
 // Run delivers until ctx ends, then finishes or releases what is in hand and returns nil. It survives errors of the
@@ -88,11 +95,19 @@ func (p *Processor) Run(ctx context.Context) error {
 	var group errgroup.Group
 	p.lanes.mark()     // rows may wait from before
 	p.lanes.stop(true) // until the first look: the broker may be paused
+	p.running.Store(true)
+	forget := context.AfterFunc(ctx, func() { p.running.Store(false) })
+	defer func() { forget(); p.running.Store(false) }() // which may be before that function has run
 	group.Go(func() error { p.poll(ctx); return nil })
+	name := fmt.Sprintf("%s/%d/%s/%s/", host, os.Getpid(), p.database, p.broker)
+	if p.receiver != nil {
+		p.receiver.start(name + "handoff")
+		group.Go(func() error { p.receiver.run(ctx, sending, settling); return nil })
+	}
 	for n := range min(p.policy.Workers, p.store.Lanes()) {
 		w := &worker{
 			Processor: p,
-			name:      fmt.Sprintf("%s/%d/%s/%s/%d", host, os.Getpid(), p.database, p.broker, n),
+			name:      name + strconv.Itoa(n),
 			window:    p.policy.BatchSize,
 			gated:     true, // it does not know yet
 			company:   company{solitude: p.process},
@@ -115,8 +130,14 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	return longer, func() { forget(); stop() }
 }
 
-// Wake makes the processor look for rows now. It never blocks; many calls count as one.
-func (p *Processor) Wake() {
+// Wake says that rows have come into these lanes: a worker that is free claims them at once. [UnknownLanes], or a lane that the
+// store does not have, makes the processor look for rows first. It never blocks; many calls count as one. A paused broker stays so:
+// its lanes are claimed from when it is resumed.
+func (p *Processor) Wake(lanes LaneSet) {
+	if lanes.within(Classes * p.store.Lanes()) {
+		p.lanes.markSet(lanes)
+		return
+	}
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -126,17 +147,21 @@ func (p *Processor) Wake() {
 // Stats returns the counters.
 func (p *Processor) Stats() Stats {
 	c := &p.counters
-	return Stats{
+	stats := Stats{
 		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
 		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.streams.unavailable(),
-		Paused: p.paused.Load(),
+		Paused: p.paused.Load(), Listener: p.ears.state(),
 	}
+	if p.receiver != nil {
+		stats.HandOff = p.receiver.stats.read()
+	}
+	return stats
 }
 
-// poll looks for lanes with ready rows: after a wake-up at once, else at an interval that follows the work.
+// poll looks for lanes with ready rows: after a wake-up at once, else at an interval that follows what polling finds.
 func (p *Processor) poll(ctx context.Context) {
-	interval, claimed := p.policy.PollMin, int64(-1)
+	pace := newPace(&p.policy)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -157,13 +182,7 @@ func (p *Processor) poll(ctx context.Context) {
 		if len(ready.Lanes) > 0 {
 			p.lanes.mark(ready.Lanes...)
 		}
-		// A row may look ready and still have to wait for one before it: only claimed rows count as work.
-		if now := p.counters.claimed.Load(); now != claimed && err == nil {
-			interval, claimed = p.policy.PollMin, now
-		} else {
-			interval = min(2*interval, p.policy.PollMax)
-		}
-		timer.Reset(interval)
+		timer.Reset(pace.next(len(ready.Lanes) > 0, p.counters.claimed.Load(), err))
 	}
 }
 

@@ -17,6 +17,10 @@ type Stats struct {
 	UnavailableDestinations []string
 	// Paused is true while an operator has paused the broker, as far as this processor knows.
 	Paused bool
+	// HandOff counts what goes to the broker without a claim; zero where that is switched off.
+	HandOff HandOffStats
+	// Listener says whether the processor hears of rows that other processes commit.
+	Listener ListenerState
 }
 
 type counters struct {

@@ -229,6 +229,7 @@ type Schema interface {
 // FullStore is all that a store package offers.
 type FullStore interface {
 	Store
+	Verifier
 	Purger
 	Inspector
 	Operator

@@ -12,6 +12,8 @@ type worker struct {
 	window int
 	gated  bool // the broker has parked rows, as far as this worker knows
 	pass   pass // of the claim in hand
+	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing, and its leases are not renewed.
+	handsOff bool
 	company
 }
 
@@ -25,6 +27,8 @@ const (
 	parkWindow = 4000
 	// unorderedWaiting is how many waiting rows at the head of a lane are parked where order is off. Fewer do not matter.
 	unorderedWaiting = 1000
+	// busyTime is how long a lane is left alone that another process is claiming from: much longer than a claim takes.
+	busyTime = 20 * time.Millisecond
 	// probeLimit is how many rows try out a broker that was unavailable.
 	probeLimit = 10
 )
@@ -137,7 +141,7 @@ func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Cla
 	case err != nil:
 		return false, false // the poller finds the lane again when the database answers
 	case batch.Busy:
-		sleep(ctx, w.policy.PollMin) // another process finishes its claim on the lane
+		sleep(ctx, min(busyTime, w.policy.PollMin)) // another process finishes its claim on the lane
 		return false, true
 	}
 	w.gated = batch.Gated

@@ -32,7 +32,8 @@ type Broker struct {
 // as well costs duplicates, never order); ContextTimeoutEnabled true, without which only the client's own timeouts end a call;
 // and a read timeout, because a cancelled context (other than a deadline) does not interrupt a call that is under way. With
 // [WithReplicas] the read timeout has to be longer than theirs. [Open] sets all of them. A Ring gives the streams of a server
-// that it takes for dead to another one, where consumers do not look: set its HeartbeatFrequency to hours.
+// that it takes for dead to another one, where consumers do not look: set its HeartbeatFrequency to hours. Arguments of commands
+// point into the messages of the call, so a hook of the client must not keep commands.
 func New(client redis.UniversalClient, opts ...Option) *Broker {
 	b := &Broker{client: client, options: defaults()}
 	switch client.(type) {

@@ -3,6 +3,7 @@ package redisstreams
 import (
 	"context"
 	_ "embed"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,8 +16,15 @@ var (
 	script = redis.NewScript(source)
 )
 
-// argsPerMessage is a guess at the arguments of an ordinary message: two numbers, and seven fields with their names.
-const argsPerMessage = 16
+// digest is what EVALSHA names the script by.
+var digest any = script.Hash()
+
+// Arguments of a script call before those of its messages, and of an XADD without those of its message.
+const (
+	scriptArgs  = 7
+	addArgs     = 3
+	trimmedArgs = addArgs + 3
+)
 
 // A call is one chunk of one stream. Messages whose key occurs once in it, and those without a key, are added by XADDs of their
 // own: nothing depends on them. The others are added by one run of the script, which stops a key at its first failure. So the
@@ -25,8 +33,9 @@ type call struct {
 	lane    *lane
 	indexes []int // of all its messages, in order
 
-	plain []int // messages with an XADD of their own, and
-	adds  []*redis.StringCmd
+	plain   []int // messages with an XADD of their own, and
+	adds    []*redis.StringCmd
+	addArgs []any // room for the arguments of the next one
 
 	keyed  []int // messages that the script adds
 	args   []any // EVALSHA, its digest, 1, the stream, and what the script documents
@@ -38,64 +47,115 @@ type call struct {
 
 // build turns the messages of a call into commands. numbers says how often each key occurs in it.
 func (p *publication) build(ctx context.Context, c *call, numbers map[string]int) {
+	p.allot(c, numbers)
 	o, next := &p.options, 0
+	var stream any = c.lane.stream
 	for _, i := range c.indexes {
 		m := &p.msgs[i]
+		if o.alone(m, numbers) {
+			args := o.appendAdd(c.addArgs, stream, m)
+			c.addArgs = args[len(args):]
+			c.plain = append(c.plain, i)
+			c.adds = append(c.adds, redis.NewStringCmd(ctx, slices.Clip(args)...))
+			continue
+		}
 		number := 0
-		if times := numbers[m.OrderingKey]; m.OrderingKey == "" || times == 1 {
-			if o.trim != trimAge { // only the script knows the server's clock
-				c.plain = append(c.plain, i)
-				c.adds = append(c.adds, redis.NewStringCmd(ctx, o.xadd(c.lane.stream, m)...))
-				continue
-			}
-		} else {
+		if times := numbers[m.OrderingKey]; m.OrderingKey != "" && times != 1 {
 			if times > 0 { // its first; from here on the key has a number, shorter than itself
 				next++
-				numbers[m.OrderingKey] = -next
+				times = -next
+				numbers[m.OrderingKey] = times
 			}
-			number = -numbers[m.OrderingKey]
+			number = -times
+		}
+		if len(c.args) == 0 {
+			c.args = append(c.args, "evalsha", digest, "1", stream, &o.trim, &o.operator, &o.limit)
 		}
 		c.keyed = append(c.keyed, i)
-		c.argue(o, number, m, len(c.indexes))
+		c.args = appendFields(append(c.args, number, 2*fields(m)), m)
 	}
 	if len(c.keyed) > 0 {
 		c.script = redis.NewStringSliceCmd(ctx, c.args...)
 	}
 }
 
-// xadd is the command that adds a message by itself.
-func (o *options) xadd(stream string, m *brokers.Message) []any {
-	args := make([]any, 0, 8+2*(4+len(m.Attributes)))
+// alone reports whether a message gets an XADD of its own. Those that are trimmed by age do not: only the script knows the server's
+// clock.
+func (o *options) alone(m *brokers.Message, numbers map[string]int) bool {
+	return o.trim != trimAge && (m.OrderingKey == "" || numbers[m.OrderingKey] == 1)
+}
+
+// allot makes the slices of a call as large as they will be, all arguments in one.
+func (p *publication) allot(c *call, numbers map[string]int) {
+	o, plain, forAdds, forScript := &p.options, 0, 0, 0
+	for _, i := range c.indexes {
+		m := &p.msgs[i]
+		if o.alone(m, numbers) {
+			plain++
+			forAdds += trimmedArgs + 2*fields(m)
+		} else {
+			forScript += 2 + 2*fields(m)
+		}
+	}
+	indexes := make([]int, len(c.indexes))
+	c.plain, c.keyed = indexes[:0:plain], indexes[plain:plain]
+	c.adds = make([]*redis.StringCmd, 0, plain)
+	if forScript > 0 {
+		forScript += scriptArgs
+	}
+	args := make([]any, forScript+forAdds)
+	c.args, c.addArgs = args[:0:forScript], args[forScript:forScript]
+}
+
+// appendAdd appends the command that adds a message by itself.
+func (o *options) appendAdd(args []any, stream any, m *brokers.Message) []any {
 	args = append(args, "xadd", stream)
 	if o.trim != "" {
-		args = append(args, o.trim, o.operator, o.limit)
+		args = append(args, &o.trim, &o.operator, &o.limit)
 	}
 	return appendFields(append(args, "*"), m)
 }
 
-// argue appends a message to the script's arguments; key is the number of its key within this call, 0 = none.
-func (c *call) argue(o *options, key int, m *brokers.Message, capacity int) {
-	if c.args == nil {
-		c.args = make([]any, 0, 7+capacity*argsPerMessage)
-		c.args = append(c.args, "evalsha", script.Hash(), "1", c.lane.stream, o.trim, o.operator, o.limit)
-	}
-	count := len(c.args) + 1 // where the number of arguments goes
-	c.args = appendFields(append(c.args, key, nil), m)
-	c.args[count] = len(c.args) - count - 1
-}
+// payload is a message as the argument that its payload is.
+type payload brokers.Message
 
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (p *payload) MarshalBinary() ([]byte, error) { return p.Payload, nil }
+
+// appendFields appends the payload and what [brokers.Message.Fields] walks through, as pointers into the message: in an argument, a
+// string or a slice is a copy on the heap, and a pointer is none. The caller's messages outlive the call.
 func appendFields(args []any, m *brokers.Message) []any {
-	args = append(args, dataField, m.Payload)
-	m.Fields(func(name, value string) bool {
-		args = append(args, name, value)
-		return true
-	})
+	args = append(args, dataField, (*payload)(m), brokers.FieldID, &m.ID, brokers.FieldType, &m.Type)
+	if m.CorrelationID != "" {
+		args = append(args, brokers.FieldCorrelationID, &m.CorrelationID)
+	}
+	if hasContentType(m) {
+		args = append(args, brokers.FieldContentType, &m.ContentType)
+	}
+	for i := range m.Attributes {
+		args = append(args, &m.Attributes[i].Name, &m.Attributes[i].Value)
+	}
 	return args
 }
 
-// commands are what is still to be sent.
-func (c *call) commands() []redis.Cmder {
-	commands := make([]redis.Cmder, 0, len(c.adds)+1)
+// fields is how many appendFields appends.
+func fields(m *brokers.Message) int {
+	n := 3 + len(m.Attributes)
+	if m.CorrelationID != "" {
+		n++
+	}
+	if hasContentType(m) {
+		n++
+	}
+	return n
+}
+
+func hasContentType(m *brokers.Message) bool {
+	return m.ContentType != "" && m.ContentType != brokers.DefaultContentType
+}
+
+// appendCommands appends what is still to be sent.
+func (c *call) appendCommands(commands []redis.Cmder) []redis.Cmder {
 	for _, add := range c.adds {
 		commands = append(commands, add)
 	}
@@ -111,6 +171,6 @@ func (c *call) teach(ctx context.Context) *call {
 	if c.script == nil || !redis.HasErrorPrefix(c.script.Err(), "NOSCRIPT") {
 		return nil
 	}
-	c.args[0], c.args[1] = "eval", source
+	c.args[0], c.args[1] = "eval", &source
 	return &call{lane: c.lane, indexes: c.keyed, keyed: c.keyed, args: c.args, script: redis.NewStringSliceCmd(ctx, c.args...)}
 }

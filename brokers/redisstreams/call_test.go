@@ -1,6 +1,7 @@
 package redisstreams
 
 import (
+	"encoding"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,14 +38,14 @@ func TestBuild(t *testing.T) {
 			t.Fatalf("plain %v, %d commands; keyed %v, script %v", c.plain, len(c.adds), c.keyed, c.script)
 		}
 		for n, i := range c.plain {
-			if !alone(i) || !slices.Contains(c.adds[n].Args(), any(p.msgs[i].ID)) {
+			if !alone(i) || !slices.Contains(c.adds[n].Args(), any(&p.msgs[i].ID)) {
 				t.Fatalf("message %d of key %q has a command of its own: %v", i, keys[i], c.adds[n].Args())
 			}
 		}
 		rest, keyOf := c.args[min(7, len(c.args)):], map[int]string{}
 		for _, i := range c.keyed {
 			number, count := rest[0].(int), rest[1].(int)
-			if alone(i) || !slices.Contains(rest[:2+count], any(p.msgs[i].ID)) {
+			if alone(i) || !slices.Contains(rest[:2+count], any(&p.msgs[i].ID)) {
 				t.Fatalf("message %d of key %q is the script's: %v", i, keys[i], rest[:2+count])
 			}
 			known, seen := keyOf[number]
@@ -61,6 +62,43 @@ func TestBuild(t *testing.T) {
 		}
 		if len(rest) > 0 {
 			t.Fatalf("%d arguments too many", len(rest))
+		}
+	})
+}
+
+// Whatever the message: its arguments are the payload and what its fields are, and as many as were reckoned with.
+func TestAppendFields(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SampledFrom([]string{"", "a", "b", brokers.DefaultContentType})
+		m := brokers.Message{
+			ID: text.Draw(t, "id"), Type: text.Draw(t, "type"), CorrelationID: text.Draw(t, "correlation"), ContentType: text.Draw(t, "content type"),
+			Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "attributes") {
+			m.Attributes = append(m.Attributes, brokers.Attribute{Name: text.Draw(t, "name"), Value: text.Draw(t, "value")})
+		}
+		want := []string{"data", string(m.Payload)}
+		m.Fields(func(name, value string) bool {
+			want = append(want, name, value)
+			return true
+		})
+		var got []string
+		for _, arg := range appendFields(nil, &m) {
+			switch a := arg.(type) {
+			case string:
+				got = append(got, a)
+			case *string:
+				got = append(got, *a)
+			case encoding.BinaryMarshaler:
+				bytes, err := a.MarshalBinary()
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, string(bytes))
+			}
+		}
+		if !slices.Equal(got, want) || len(got) != 2*fields(&m) {
+			t.Fatalf("%q, want %q; %d were reckoned with", got, want, 2*fields(&m))
 		}
 	})
 }

@@ -188,7 +188,7 @@ func (r *refusal) spoil(ctx context.Context, cmd redis.Cmder) (spoilt redis.Cmde
 }
 
 func (r *refusal) refuses(id any) bool {
-	_, refused := r.ids.Load(id)
+	_, refused := r.ids.Load(*id.(*string))
 	return refused
 }
 

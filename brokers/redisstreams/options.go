@@ -12,16 +12,17 @@ const (
 )
 
 const (
-	// defaultChunk is where a larger one brings no more speed (measured); a smaller one holds the server, which runs one
-	// script at a time, for less time.
-	defaultChunk = 100
+	// defaultChunk is a batch of the processor. A larger one brings no more speed, a smaller one holds the server, which runs one
+	// script at a time, for less time, and takes more round trips.
+	defaultChunk = 500
 	maxChunk     = 1000
 	// maxChunkBytes ends a chunk early: a hundred payloads of a megabyte must not become one command.
 	maxChunkBytes = 4 << 20
 	// maxFields keeps the fields of one entry within what Lua can unpack onto its stack (8,000 values).
 	maxFields = 1000
-	// preferredBatch is five chunks of the default size; beyond it only the latency grows.
-	preferredBatch = 500
+	// preferredBatch is a chunk of the default size: what a processor hands over at once grows up to it. Beyond it only the latency
+	// grows.
+	preferredBatch = defaultChunk
 )
 
 // options of a broker, changed by [Option].
@@ -47,7 +48,7 @@ func defaults() options { return options{chunk: defaultChunk, maxBytes: MaxMessa
 // An Option changes a broker. Options that have no sensible meaning (a negative length) count as not given.
 type Option func(*options)
 
-// WithChunk sets how many messages go in one round trip, and so at most in one run of the script; at most 1,000. Default 100.
+// WithChunk sets how many messages go in one round trip, and so at most in one run of the script; at most 1,000. Default 500.
 // Smaller chunks let other clients of the server in between, and leave fewer messages in doubt when a connection breaks.
 func WithChunk(n int) Option {
 	return func(o *options) {

@@ -48,11 +48,11 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := defaults()
 			WithBackfill(-49)(&o)
-			assert.Equal(t, c.want, describe(o.plan(c.msgs)))
+			assert.Equal(t, c.want, describe(o.plan(c.msgs, map[string]*lane{})))
 		})
 	}
 	o := defaults()
-	assert.Equal(t, "| s[0]", describe(o.plan([]brokers.Message{at("s", "", -100)})), "the backfill is off by default")
+	assert.Equal(t, "| s[0]", describe(o.plan([]brokers.Message{at("s", "", -100)}, map[string]*lane{})), "the backfill is off by default")
 }
 
 // Whatever the messages: each is planned once, a key is never in two lanes of a round, and read round by round, lane by lane, it
@@ -71,12 +71,12 @@ func TestPlanKeepsKeysInOrder(t *testing.T) {
 			WithBackfill(0)(&o)
 		}
 		planned, last := map[int]bool{}, map[string]int{}
-		for _, r := range o.plan(msgs) {
+		for _, r := range o.plan(msgs, map[string]*lane{}) {
 			homes := map[string]*lane{}
 			for _, l := range r {
 				for _, i := range l.waiting {
 					m := &msgs[i]
-					if planned[i] || l.stream != o.streamOf(m) {
+					if planned[i] || l.stream != o.targetOf(m).stream() {
 						t.Fatalf("message %d: planned twice, or for the wrong stream %q", i, l.stream)
 					}
 					planned[i] = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,11 +29,33 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 	}
 	defer b.gate.Leave()
 
-	p := &publication{Broker: b, msgs: msgs, results: results, held: map[string]error{}, numbers: map[string]int{}}
-	for _, lanes := range b.options.plan(msgs) {
+	keys := borrowKeys()
+	defer keys.giveBack()
+	p := &publication{Broker: b, msgs: msgs, results: results, numbers: keys.numbers}
+	for _, lanes := range b.options.plan(msgs, keys.homes) {
 		p.work(ctx, lanes, b.options.chunk)
 	}
 	return results
+}
+
+// keyMaps are maps by key, of which each publication needs some.
+type keyMaps struct {
+	homes   map[string]*lane
+	numbers map[string]int
+}
+
+var idleKeyMaps = sync.Pool{New: func() any { return &keyMaps{map[string]*lane{}, map[string]int{}} }}
+
+func borrowKeys() *keyMaps { return idleKeyMaps.Get().(*keyMaps) } //nolint:forcetypeassert // made above
+
+// giveBack empties the maps for the next publication. Large ones go: emptying them takes as long as if they were full.
+func (k *keyMaps) giveBack() {
+	if len(k.homes) > maxChunk || len(k.numbers) > maxChunk {
+		return
+	}
+	clear(k.homes)
+	clear(k.numbers)
+	idleKeyMaps.Put(k)
 }
 
 // publication is one call of Publish.
@@ -42,7 +65,7 @@ type publication struct {
 	msgs    []brokers.Message
 	results []brokers.Result
 
-	held    map[string]error // keys whose first failure has happened, and what it was
+	held    map[string]error // keys whose first failure has happened, and what it was; nil while there are none
 	numbers map[string]int   // how often each key occurs in the call that is being put together
 	out     error            // set when the broker as a whole is out
 }
@@ -67,7 +90,10 @@ func (p *publication) work(ctx context.Context, lanes round, chunk int) {
 
 // next takes the next chunk off a lane, or returns nil when nothing is left. Messages that must not be sent get their result.
 func (p *publication) next(ctx context.Context, l *lane, chunk int) *call {
-	c := &call{lane: l}
+	if len(l.waiting) == 0 {
+		return nil
+	}
+	c := &call{lane: l, indexes: l.waiting[:0]} // which is where those have stood that it takes
 	clear(p.numbers)
 	for bytes := 0; len(l.waiting) > 0; l.waiting = l.waiting[1:] {
 		i := l.waiting[0]
@@ -83,9 +109,6 @@ func (p *publication) next(ctx context.Context, l *lane, chunk int) *call {
 		bytes += len(m.Payload)
 		if len(c.indexes) == chunk || len(c.indexes) > 0 && bytes > maxChunkBytes {
 			break
-		}
-		if c.indexes == nil {
-			c.indexes = make([]int, 0, min(chunk, len(l.waiting)))
 		}
 		c.indexes = append(c.indexes, i)
 		p.numbers[m.OrderingKey]++
@@ -115,6 +138,9 @@ func (p *publication) obstacle(ctx context.Context, l *lane, m *brokers.Message)
 func (p *publication) fail(i int, l *lane, err error) {
 	p.results[i].Err = err
 	if key := p.msgs[i].OrderingKey; key != "" {
+		if p.held == nil {
+			p.held = map[string]error{}
+		}
 		p.held[key] = err
 	}
 	switch class, scope := brokers.Classify(err); {

@@ -15,9 +15,10 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
+// open returns a broker with small chunks, so that a few hundred messages are several.
 func open(t testing.TB, url string, opts ...redisstreams.Option) *redisstreams.Broker {
 	t.Helper()
-	b, err := redisstreams.Open(url, opts...)
+	b, err := redisstreams.Open(url, append([]redisstreams.Option{redisstreams.WithChunk(100)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b
@@ -107,6 +108,12 @@ func TestRoundTrips(t *testing.T) {
 
 	assert.Equal(t, map[string]int{"": 500}, verdicts(b.Publish(t.Context(), many("s", 500, 7))))
 	assert.Equal(t, counter{commands: 5, largest: sent.largest}, sent)
+
+	sent = counter{}
+	whole := redisstreams.New(b.Client())
+	assert.Equal(t, map[string]int{"": 500}, verdicts(whole.Publish(t.Context(), many("s", 500, 7))))
+	assert.Equal(t, counter{commands: 1, largest: sent.largest}, sent, "a batch of the processor is one chunk by default")
+	assert.Equal(t, 500, whole.Capabilities().MaxBatch)
 
 	sent = counter{}
 	assert.Equal(t, map[string]int{"": 270}, verdicts(b.Publish(t.Context(), append(many("u", 150, 7), many("v", 120, 1)...))))

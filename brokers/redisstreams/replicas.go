@@ -114,7 +114,7 @@ func (b *Broker) shardOf(ctx context.Context, stream string) (*redis.Client, err
 // nearly always; what is redirected again is unavailable for the moment.
 func (b *Broker) follow(ctx context.Context, cluster *redis.ClusterClient, c *call) {
 	var (
-		all     = c.commands()
+		all     = c.appendCommands(nil)
 		moved   []redis.Cmder
 		address string
 		asking  bool

@@ -60,9 +60,13 @@ func (b *Broker) send(ctx context.Context, calls []*call) {
 
 // sendTo sends calls in one pipeline, and so over one connection.
 func (b *Broker) sendTo(ctx context.Context, client pipeliner, calls []*call) {
-	var commands []redis.Cmder
+	n := 1 // WAIT
 	for _, c := range calls {
-		commands = append(commands, c.commands()...)
+		n += len(c.adds) + 1
+	}
+	commands := make([]redis.Cmder, 0, n)
+	for _, c := range calls {
+		commands = c.appendCommands(commands)
 	}
 	if b.options.replicas > 0 {
 		b.replicate(ctx, client, calls, commands)
@@ -77,12 +81,7 @@ func pipe(ctx context.Context, client pipeliner, commands []redis.Cmder) {
 		_ = client.Process(ctx, commands[0])
 		return
 	}
-	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, command := range commands {
-			_ = p.Process(ctx, command)
-		}
-		return nil
-	})
+	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error { return p.BatchProcess(ctx, commands...) })
 	if err == nil {
 		err = errNoAnswer
 	}

@@ -22,27 +22,44 @@ type local struct {
 	shutdown []child.Step
 }
 
-// run starts the server and returns its port and what stops it and removes its files. Between our look for a free port and the
-// server's own bind somebody else may take it; then the next one is tried.
+// run starts the server and returns its port and what stops it and removes its files.
 func (l *local) run(ctx context.Context) (string, func() error, error) {
+	port, process, err := l.anywhere(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	return port, func() error { return errors.Join(process.Stop(l.shutdown...), l.workspace.remove()) }, nil
+}
+
+// anywhere starts the server at a free port. Between our look for one and the server's own bind somebody else may take it; then
+// the next one is tried.
+func (l *local) anywhere(ctx context.Context) (string, *child.Child, error) {
 	for attempt := 1; ; attempt++ {
 		port, err := freePort(ctx)
 		if err != nil {
 			return "", nil, err
 		}
-		process, err := l.workspace.start(l.command(port))
-		if err != nil {
-			return "", nil, fmt.Errorf("testservers: start %s: %w", l.name, err)
-		}
-		err = awaitReady(ctx, process.Done(), func(ctx context.Context) error { return l.ready(ctx, port, process.Pid()) })
+		process, err := l.at(ctx, port)
 		if err == nil {
-			return port, func() error { return errors.Join(process.Stop(l.shutdown...), l.workspace.remove()) }, nil
+			return port, process, nil
 		}
-		err = errors.Join(err, process.Stop(l.shutdown...))
-		log := l.workspace.logTail()
-		portTaken := errors.Is(err, errExited) && strings.Contains(log, "Address already in use")
+		portTaken := errors.Is(err, errExited) && strings.Contains(err.Error(), "Address already in use")
 		if !portTaken || attempt == launchAttempts {
-			return "", nil, fmt.Errorf("testservers: start %s: %w; the end of its log:\n%s", l.name, err, log)
+			return "", nil, err
 		}
 	}
+}
+
+// at starts the server at a port and returns when it answers.
+func (l *local) at(ctx context.Context, port string) (*child.Child, error) {
+	process, err := l.workspace.start(l.command(port))
+	if err != nil {
+		return nil, fmt.Errorf("testservers: start %s: %w", l.name, err)
+	}
+	err = awaitReady(ctx, process.Done(), func(ctx context.Context) error { return l.ready(ctx, port, process.Pid()) })
+	if err == nil {
+		return process, nil
+	}
+	err = errors.Join(err, process.Stop(l.shutdown...))
+	return nil, fmt.Errorf("testservers: start %s: %w; the end of its log:\n%s", l.name, err, l.workspace.logTail())
 }

@@ -66,19 +66,7 @@ func launchPostgresIn(ctx context.Context, files *workspace, bin string) (*Serve
 	if err := initCluster(ctx, files, bin, data); err != nil {
 		return nil, err
 	}
-	run := &local{
-		name:      postgresName,
-		workspace: files,
-		command: func(port string) *exec.Cmd {
-			return files.command(ctx, filepath.Join(bin, "postgres"), "-D", data, "-p", port,
-				"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+data,
-				"-c", "max_connections=200", "-c", "shared_buffers=128MB")
-		},
-		ready: func(ctx context.Context, port string, _ int) error {
-			return isOurCluster(ctx, localPostgresURL(port, "postgres"), data)
-		},
-		shutdown: postgresShutdown,
-	}
+	run := localPostgres(ctx, files, bin, data)
 	port, stop, err := run.run(ctx)
 	if err != nil {
 		return nil, err
@@ -91,6 +79,27 @@ func launchPostgresIn(ctx context.Context, files *workspace, bin string) (*Serve
 		Name: postgresName, URL: localPostgresURL(port, postgresDatabase), Version: version,
 		Origin: fmt.Sprintf("started from %s at 127.0.0.1:%s", bin, port), stop: stop,
 	}, nil
+}
+
+// localPostgres is the server of a cluster, with settings ("name=value") beside those of all tests.
+func localPostgres(ctx context.Context, files *workspace, bin, data string, settings ...string) *local {
+	return &local{
+		name:      postgresName,
+		workspace: files,
+		command: func(port string) *exec.Cmd {
+			args := []string{"-D", data, "-p", port}
+			for _, setting := range append([]string{
+				"listen_addresses=127.0.0.1", "unix_socket_directories=" + data, "max_connections=200", "shared_buffers=128MB",
+			}, settings...) {
+				args = append(args, "-c", setting)
+			}
+			return files.command(ctx, filepath.Join(bin, "postgres"), args...)
+		},
+		ready: func(ctx context.Context, port string, _ int) error {
+			return isOurCluster(ctx, localPostgresURL(port, "postgres"), data)
+		},
+		shutdown: postgresShutdown,
+	}
 }
 
 // initCluster runs initdb. Everybody on this machine may connect at 127.0.0.1 without a password: it holds test data only.

@@ -62,23 +62,7 @@ func launchRedis(ctx context.Context, bin string) (*Server, error) {
 		return nil, err
 	}
 	var version string
-	run := &local{
-		name:      redisName,
-		workspace: files,
-		command: func(port string) *exec.Cmd {
-			return files.command(ctx, bin, "--bind", "127.0.0.1", "--port", port, "--dir", files.dir,
-				"--save", "", "--appendonly", "no", "--daemonize", "no")
-		},
-		ready: func(ctx context.Context, port string, pid int) error {
-			info, err := redisInfo(ctx, redisURL(net.JoinHostPort("127.0.0.1", port)))
-			if answers := info["process_id"]; err == nil && answers != strconv.Itoa(pid) {
-				return fmt.Errorf("another server answers, process %s", answers)
-			}
-			version = info["redis_version"]
-			return err
-		},
-		shutdown: redisShutdown,
-	}
+	run := localRedis(ctx, files, bin, &version, "--save", "", "--appendonly", "no")
 	port, stop, err := run.run(ctx)
 	if err != nil {
 		return nil, errors.Join(err, files.remove())
@@ -87,6 +71,26 @@ func launchRedis(ctx context.Context, bin string) (*Server, error) {
 		Name: redisName, URL: redisURL(net.JoinHostPort("127.0.0.1", port)), Version: version,
 		Origin: fmt.Sprintf("started from %s at 127.0.0.1:%s", bin, port), stop: stop,
 	}, nil
+}
+
+// localRedis is a server with arguments that say what it keeps; its version is known when it is ready.
+func localRedis(ctx context.Context, files *workspace, bin string, version *string, args ...string) *local {
+	return &local{
+		name:      redisName,
+		workspace: files,
+		command: func(port string) *exec.Cmd {
+			return files.command(ctx, bin, append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", files.dir, "--daemonize", "no"}, args...)...)
+		},
+		ready: func(ctx context.Context, port string, pid int) error {
+			info, err := redisInfo(ctx, redisURL(net.JoinHostPort("127.0.0.1", port)))
+			if answers := info["process_id"]; err == nil && answers != strconv.Itoa(pid) {
+				return fmt.Errorf("another server answers, process %s", answers)
+			}
+			*version = info["redis_version"]
+			return err
+		},
+		shutdown: redisShutdown,
+	}
 }
 
 func probeRedis(ctx context.Context, dsn string) (string, error) {

@@ -102,25 +102,23 @@ func (x *exchange) readMessages(answers pgx.BatchResults) error {
 		return err
 	}
 	defer rows.Close()
-	var (
-		batch   = &x.result.Batch
-		id      pgtype.UUID
-		targets [messageColumns]any
-	)
+	batch := &x.result.Batch
+	expected := max(1, min(batch.Seen, x.claim.Limit))
+	before, decode := &outbox.Message{}, scan
+	if raw(rows.FieldDescriptions()) {
+		d := decoder{left: expected}
+		decode = func(m, before *outbox.Message, rows pgx.Rows) error { return d.decode(m, before, rows.RawValues()) }
+	}
 	for rows.Next() {
 		if batch.Messages == nil {
-			batch.Messages = make([]outbox.Message, 0, max(1, min(batch.Seen, x.claim.Limit)))
+			batch.Messages = make([]outbox.Message, 0, expected)
 		}
 		batch.Messages = append(batch.Messages, outbox.Message{})
 		m := &batch.Messages[len(batch.Messages)-1]
-		targets = [...]any{
-			&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
-			&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired,
-		}
-		if err := rows.Scan(targets[:]...); err != nil {
+		if err := decode(m, before, rows); err != nil {
 			return err
 		}
-		m.MessageID = uuid.UUID(id.Bytes).String()
+		before = m
 	}
 	if err := rows.Err(); err != nil {
 		return err
@@ -130,6 +128,15 @@ func (x *exchange) readMessages(answers pgx.BatchResults) error {
 		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
 	}
 	return nil
+}
+
+// scan reads a row that comes as text: where the pool prepares no statements.
+func scan(m, _ *outbox.Message, rows pgx.Rows) error {
+	var id pgtype.UUID
+	err := rows.Scan(&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
+		&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired)
+	m.MessageID = uuid.UUID(id.Bytes).String()
+	return err
 }
 
 // laneLock is the second half of the advisory lock of a lane; the first is the table's oid. The lanes of all classes that

@@ -34,7 +34,16 @@ func (s *Store) Leave(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
+// instance runs one statement, as a transaction of its own: heartbeats are most of what a relay says that has nothing to do. Only
+// where the server's isolation level stands against it, it is said again in a transaction of ours.
 func (s *Store) instance(ctx context.Context, text string, args ...any) error {
+	err := s.conn(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, text, args...)
+		return err
+	})
+	if !transient(err) {
+		return err
+	}
 	return s.transaction(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, text, args...)
 		return err

@@ -27,6 +27,7 @@ var planned = []plannedSQL{
 	{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_published", args: "'b', 1, %token, 600000, 605000, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, true", settings: "settings", indexes: []string{"open", "parked"}, rows: 1000},
+	{text: "verify", settings: "verify_settings", args: "'b', 1, %token, %messages, 0, 0, 100, false", indexes: []string{"pkey", "open", "backfill"}, rows: 1000 + 500 + 101 + 500, gates: 1000},
 	{text: "renew", args: "'b', 1, %token, 600000, 605000, 60000000", indexes: []string{"open"}, rows: 1000},
 	{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: lanes + lanes*500, gates: lanes * (1 + 500)},
 	{text: "backlog", indexes: []string{"open", "parked"}, rows: 2*lanes*1001 + 10, gates: 2 * lanes},
@@ -152,7 +153,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 		for text, run := range map[string]string{
 			"claim_ordered": claim, "wake": claim, "advance": claim, "park": "", "renew": "", "fetch": "", "ready": "", "mark_published": settlement, "claim_unordered": "", "mark_other": settlement,
 			"pick": operator, "move_gates": operator, "bring_back": operator, "give_up": operator, "open_gates": operator,
-			"unpark_alone": operator, "release_key": operator,
+			"unpark_alone": operator, "release_key": operator, "verify": "verify_settings",
 		} {
 			exec(t, conn, "BEGIN")
 			exec(t, conn, "SET LOCAL plan_cache_mode = force_generic_plan")
@@ -168,7 +169,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			p := planned[slices.IndexFunc(planned, func(p plannedSQL) bool { return p.text == text })]
 			plan := explainOnly(t, conn, p.render("empty"), p.literals())
 			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
-			gated := map[string]int{"claim_ordered": 1, "claim_unordered": 1, "park": 1, "ready": 1}[text] // the first gate of a broker, or its pause
+			gated := map[string]int{"claim_ordered": 1, "claim_unordered": 1, "park": 1, "ready": 1, "verify": 1}[text] // the first gate of a broker, or its pause
 			assert.Equal(t, gated, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
 			exec(t, conn, "ROLLBACK")
 		}

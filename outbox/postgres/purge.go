@@ -58,7 +58,9 @@ func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Conte
 			if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
 				return err
 			}
-			if err := tx.QueryRow(ctx, s.sql.exclusive, hash("exclusive", name)).Scan(&ran); err != nil || !ran {
+			// By the simple protocol: with the extended one the portal, and with it the statement's snapshot, would stay until the
+			// transaction's next statement, and hold back vacuum and pruning as long as f runs.
+			if err := tx.QueryRow(ctx, s.sql.exclusive, pgx.QueryExecModeSimpleProtocol, hash("exclusive", name)).Scan(&ran); err != nil || !ran {
 				return err
 			}
 			return f(ctx)

@@ -153,6 +153,56 @@ func TestStatements(t *testing.T) {
 	}
 }
 
+// TestRoundTrips counts what a backlog costs with batches of 500: one round trip for each batch, which settles the one before.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	filler := openStore(t, dsn, "trips")
+	_, err := filler.Migrate(t.Context())
+	require.NoError(t, err)
+	const (
+		batches = 4
+		batch   = 500
+		rows    = batches * batch
+	)
+	_, err = filler.pool.Exec(t.Context(), `INSERT INTO trips (message_id, target_broker, stream, type, ordering_key, payload)
+		SELECT gen_random_uuid(), 'b', 's', 't', 'key', convert_to(repeat('x', 500), 'UTF8') FROM generate_series(1, $1::int)`, rows)
+	require.NoError(t, err)
+	var lane int
+	require.NoError(t, filler.pool.QueryRow(t.Context(), "SELECT min(lane) FROM trips").Scan(&lane))
+	for _, free := range []bool{false, true} {
+		var trips atomic.Int64
+		store := wired(t, dsn, "trips", &trips, &stall{}, nil)
+		claim := &outbox.Claim{Broker: "b", Lane: lane, Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Unordered: free}
+		nobody := &outbox.Settlement{Lease: outbox.Lease{Broker: "nobody"}, Published: []outbox.Delivered{{ID: 1}}}
+		_, err := store.Exchange(t.Context(), nobody, &outbox.Claim{Broker: "nobody", Limit: 1, Window: 1, Lease: time.Hour, Unordered: free}) // prepares the statements
+		require.NoError(t, err)
+		trips.Store(0)
+		var settlement *outbox.Settlement
+		settled := 0
+		for {
+			exchanged, err := store.Exchange(t.Context(), settlement, claim)
+			require.NoError(t, err)
+			if settlement != nil {
+				require.Zero(t, exchanged.Settled.Lost)
+				settled += len(settlement.Published)
+			}
+			if len(exchanged.Batch.Messages) == 0 {
+				break
+			}
+			settlement = &outbox.Settlement{Lease: exchanged.Batch.Lease}
+			for i := range exchanged.Batch.Messages {
+				settlement.Published = append(settlement.Published, outbox.Delivered{ID: exchanged.Batch.Messages[i].ID, BrokerMessageID: "1780000000000-0"})
+			}
+		}
+		assert.Equal(t, rows, settled)
+		assert.Equal(t, int64(batches+1), trips.Load(), "unordered: %v", free) // the last one finds nothing
+		assert.LessOrEqual(t, float64(trips.Load())/rows, 0.005)
+		_, err = filler.pool.Exec(t.Context(), "UPDATE trips SET status = 'pending', published_at = NULL, finished_at = NULL")
+		require.NoError(t, err)
+	}
+}
+
 // stall makes reads wait.
 type stall struct {
 	mu   sync.Mutex

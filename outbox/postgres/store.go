@@ -25,12 +25,13 @@ var sqlFiles embed.FS
 
 // Store is the outbox table of one PostgreSQL database. It implements [outbox.FullStore] and is safe for concurrent use.
 type Store struct {
-	pool  *pgxpool.Pool
-	owned bool // the pool is ours to close
-	table string
-	now   func() time.Time // this process's clock, which only Diagnose looks at
-	sql   statements
-	water lowWater
+	pool    *pgxpool.Pool
+	owned   bool // the pool is ours to close
+	table   string
+	channel string           // on which rows are announced
+	now     func() time.Time // this process's clock, which only Diagnose looks at
+	sql     statements
+	water   lowWater
 }
 
 var _ outbox.FullStore = (*Store)(nil)
@@ -49,6 +50,8 @@ type statements struct {
 	releaseKey, parkedKeys                             string
 	heartbeat, leave, forgetInstances, instances       string
 	pause, resume, pauses                              string
+	verify, verifySettings                             string
+	listen, notify                                     string
 }
 
 // Config of a store.
@@ -110,7 +113,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if err := errors.Join(outbox.CheckTable(table), outbox.CheckTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, table: table, now: time.Now}
+	s := &Store{pool: pool, table: table, channel: outbox.Channel(table), now: time.Now}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
@@ -125,10 +128,13 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
 		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
-		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
+		"notify": &s.sql.notify,
+		"pause":  &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
+		"verify": &s.sql.verify, "verify_settings": &s.sql.verifySettings,
 	} {
 		*text = readSQL(name, table)
 	}
+	s.sql.listen = listenSQL(table, s.channel)
 	s.sql.purgePublished = purgeSQL(table, outbox.StatusPublished)
 	s.sql.purgeAbandoned = purgeSQL(table, outbox.StatusAbandoned)
 	s.sql.matches = "SELECT count(*) FROM (" + s.sql.find + " LIMIT $11) AS m"

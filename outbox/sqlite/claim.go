@@ -11,57 +11,113 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gorm-fanout/fanout/internal/sqlscan"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
+// claim claims without a settlement. It looks first, without the lock.
 func (s *Store) claim(ctx context.Context, c *outbox.Claim) (outbox.Batch, error) {
 	seen, err := s.look(ctx, c)
 	if err != nil || !seen.ready && !seen.due {
 		return seen.batch, err
 	}
+	batch := emptyBatch(c)
+	if err := s.write(ctx, func(conn *sql.Conn) error { return s.take(ctx, conn, c, seen.due, &batch) }); err != nil {
+		return outbox.Batch{}, err
+	}
+	return batch, nil
+}
+
+// take claims in a transaction. Gates that are due are stirred first.
+func (s *Store) take(ctx context.Context, conn *sql.Conn, c *outbox.Claim, due bool, batch *outbox.Batch) error {
 	token, err := uuid.NewRandom()
 	if err != nil {
-		return outbox.Batch{}, fmt.Errorf("make a claim token: %w", err)
+		return fmt.Errorf("make a claim token: %w", err)
 	}
-	batch := seen.batch
 	batch.Lease.Token = token
-	err = s.write(ctx, func(conn *sql.Conn) error {
-		now := s.micros()
-		if seen.due {
-			if err := (gates{Store: s, conn: conn, broker: c.Broker, lane: c.Lane, now: now}).stir(ctx); err != nil {
-				return err
-			}
-		}
-		text := s.sql.window
-		if c.Unordered {
-			text = s.sql.windowUnordered
-		}
-		var ids string
-		if err := conn.QueryRowContext(ctx, text, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", c.Window),
-			sql.Named("limit", c.Limit), sql.Named("now", now)).
-			Scan(&batch.Seen, &batch.Waiting, &batch.Gated, &batch.AheadWaits, &ids); err != nil {
+	now := s.micros()
+	if due {
+		if err := (gates{Store: s, conn: conn, broker: c.Broker, lane: c.Lane, now: now}).stir(ctx); err != nil {
 			return err
 		}
-		if ids == noIDs {
-			return nil
-		}
-		rows, err := conn.QueryContext(ctx, s.sql.claim, sql.Named("ids", ids), sql.Named("worker", c.Worker),
-			sql.Named("token", token.String()), sql.Named("now", now), sql.Named("lease", c.Lease.Microseconds()), sql.Named("shared", c.Shared))
-		if err != nil {
-			return err
-		}
-		batch.Messages, err = readMessages(rows)
-		return err
-	})
+	}
+	taken, err := s.takeHead(ctx, conn, c, now, batch)
+	if err == nil && !taken {
+		err = s.takeChosen(ctx, conn, c, now, batch)
+	}
 	if err != nil {
-		return outbox.Batch{}, err
+		return err
 	}
 	// RETURNING promises no order.
 	slices.SortFunc(batch.Messages, func(a, b outbox.Message) int { return cmp.Compare(a.ID, b.ID) })
 	if n := len(batch.Messages); n > 0 {
 		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
 	}
-	return batch, nil
+	return nil
+}
+
+// takeHead claims the first rows of the lane where nothing holds any of them back, by three short statements, of which the first also
+// finds that the lane is empty.
+func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *outbox.Claim, now int64, batch *outbox.Batch) (taken bool, err error) {
+	window := c.Window
+	if c.Unordered {
+		window = min(c.Window, c.Limit)
+	}
+	var (
+		last   int64
+		simple bool
+	)
+	err = conn.QueryRowContext(ctx, s.sql.head, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", window),
+		sql.Named("take", min(c.Limit, window)), sql.Named("unordered", c.Unordered), sql.Named("now", now)).Scan(&batch.Seen, &simple, &last)
+	if err != nil || !simple || batch.Seen == 0 {
+		return simple, err
+	}
+	broker, lane, upTo, at := sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("last", last), sql.Named("now", now)
+	rows, err := conn.QueryContext(ctx, s.sql.readHead, broker, lane, upTo, at)
+	if err != nil {
+		return false, err
+	}
+	if batch.Messages, err = readMessages(rows, min(batch.Seen, c.Limit)); err != nil {
+		return false, err
+	}
+	result, err := conn.ExecContext(ctx, s.sql.claimHead, broker, lane, upTo, at, sql.Named("worker", c.Worker),
+		sql.Named("token", batch.Lease.Token.String()), sql.Named("lease", c.Lease.Microseconds()),
+		sql.Named("isolated", !c.Shared && len(batch.Messages) == 1))
+	if err != nil {
+		return false, err
+	}
+	if n, err := result.RowsAffected(); err != nil || n != int64(len(batch.Messages)) {
+		return false, cmp.Or(err, fmt.Errorf("%d of %d rows were claimed", n, len(batch.Messages)))
+	}
+	return true, nil
+}
+
+// takeChosen claims what a judgement of each row of the window leaves.
+func (s *Store) takeChosen(ctx context.Context, conn *sql.Conn, c *outbox.Claim, now int64, batch *outbox.Batch) error {
+	text := s.sql.window
+	if c.Unordered {
+		text = s.sql.windowUnordered
+	}
+	var ids string
+	if err := conn.QueryRowContext(ctx, text, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", c.Window),
+		sql.Named("limit", c.Limit), sql.Named("now", now)).
+		Scan(&batch.Seen, &batch.Waiting, &batch.Gated, &batch.AheadWaits, &ids); err != nil {
+		return err
+	}
+	if ids == noIDs {
+		return nil
+	}
+	rows, err := conn.QueryContext(ctx, s.sql.claim, sql.Named("ids", ids), sql.Named("worker", c.Worker),
+		sql.Named("token", batch.Lease.Token.String()), sql.Named("now", now), sql.Named("lease", c.Lease.Microseconds()), sql.Named("shared", c.Shared))
+	if err != nil {
+		return err
+	}
+	batch.Messages, err = readMessages(rows, min(batch.Seen, c.Limit))
+	return err
+}
+
+func emptyBatch(c *outbox.Claim) outbox.Batch {
+	return outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Lane: c.Lane, Duration: c.Lease}}
 }
 
 // noIDs is a list of ids, as it travels between statements, that is empty.
@@ -76,9 +132,9 @@ type glance struct {
 
 // look tells without a lock whether a claim would find or change anything: an idle outbox costs no more than that.
 func (s *Store) look(ctx context.Context, c *outbox.Claim) (glance, error) {
-	g := glance{batch: outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Lane: c.Lane, Duration: c.Lease}}}
+	g := glance{batch: emptyBatch(c)}
 	broker, lane, now := sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("now", s.micros())
-	err := s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(&g.batch.Gated, &g.due) }, s.sql.lookGates, broker, lane, now)
+	err := s.read(ctx, func(rows *sql.Rows) (err error) { g.batch.Gated, g.due, err = scanGates(rows); return err }, s.sql.lookGates, broker, lane, now)
 	g.due = g.due && c.Wake
 	if err != nil || g.due { // the lock is needed anyway
 		return g, err
@@ -91,19 +147,24 @@ func (s *Store) look(ctx context.Context, c *outbox.Claim) (glance, error) {
 	return g, err
 }
 
-func readMessages(rows *sql.Rows) (messages []outbox.Message, err error) {
+// scanGates reads what look_gates.sql answers.
+func scanGates(row interface{ Scan(values ...any) error }) (gated, due bool, err error) {
+	err = row.Scan(&gated, &due)
+	return gated, due, err
+}
+
+func readMessages(rows *sql.Rows, expected int) (messages []outbox.Message, err error) {
+	messages = make([]outbox.Message, 0, expected)
+	var created int64
 	err = each(rows, func(rows *sql.Rows) error {
-		var (
-			m       outbox.Message
-			created int64
-		)
-		if err := rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
-			&m.CorrelationID, &m.Attempts, &m.Crashes, &created, &m.Expired); err != nil {
+		messages = append(messages, outbox.Message{})
+		m := &messages[len(messages)-1]
+		if err := rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Payload, &m.Headers,
+			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Bool)(&m.Expired)); err != nil {
 			return err
 		}
 		m.MessageID = strings.ToLower(m.MessageID) // plain SQL may have written it in capitals
 		m.CreatedAt = time.UnixMicro(created).UTC()
-		messages = append(messages, m)
 		return nil
 	})
 	return messages, err

@@ -15,7 +15,7 @@ import (
 // planned are the statements that run while messages flow, and the indexes that each of them must use.
 var planned = map[string][]string{
 	"look": {"_open"}, "look_unordered": {"_open"}, "look_gates": {"_waiting_key", "_waiting_wake", "m USING INTEGER PRIMARY KEY"},
-	"window": {"_open", "_waiting_key", "_backfill"}, "window_unordered": {"_open", "_waiting_key"}, "claim": {"INTEGER PRIMARY KEY"},
+	"window": {"_open", "_waiting_key", "_backfill"}, "window_unordered": {"_open", "_waiting_key"}, "head": {"_open", "_waiting_key"}, "read_head": {"_open"}, "claim_head": {"_open"}, "claim": {"INTEGER PRIMARY KEY"},
 	"wake": {"_waiting_wake", "INTEGER PRIMARY KEY"}, "set_parked": {"INTEGER PRIMARY KEY"}, "drop_loners": {"INTEGER PRIMARY KEY"},
 	"gates": {"_waiting_wake", "m USING INTEGER PRIMARY KEY"}, "rest_gates": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
 	"let_through": {"_parked", "INTEGER PRIMARY KEY"}, "move_gate": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},

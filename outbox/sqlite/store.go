@@ -4,6 +4,13 @@
 // connections to one file, set in the DSN a write-ahead log and a busy timeout; for the pure Go driver of modernc or
 // glebarez that is "file.db?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)".
 //
+// What is read and written for a batch is a few short statements in one transaction: SQL is compiled at each call, because the pure Go
+// driver that this module links compiles prepared statements anew, too.
+//
+// One transaction of the store holds the lock for the time of one batch. While others write to the file as well, the store leaves
+// the lock free for longer than it held it, so that a backlog does not keep the application's transactions waiting; they need a busy
+// timeout. A backlog is then delivered more slowly.
+//
 // A database in memory belongs to one connection: call SetMaxOpenConns(1) on it. One connection is enough for every verb.
 //
 // SQLite has one writer at a time, so there is one lane for each class of rows, and BEGIN IMMEDIATE is
@@ -30,6 +37,7 @@ type Store struct {
 	table    string
 	now      func() time.Time
 	patience time.Duration // with a lock that is taken
+	turns    *turns
 	sql      statements
 }
 
@@ -38,6 +46,7 @@ var _ outbox.FullStore = (*Store)(nil)
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
 	look, lookUnordered, lookGates, window, windowUnordered, claim          string
+	head, readHead, claimHead                                               string
 	wake, setParked, dropLoners, gates, restGates                           string
 	letThrough, moveGate, dropGate, park, parkGates                         string
 	markPublished, markOther, parkAbandoned, unparkBefore, renew, ready     string
@@ -45,6 +54,7 @@ type statements struct {
 	openGates, giveUp, releaseKey, parkedKeys                               string
 	heartbeat, leave, forgetInstances, instances                            string
 	pause, resume, pauses                                                   string
+	verify                                                                  string
 	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
 	facts, diagnose                                                         string
 }
@@ -63,13 +73,14 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 	if err := errors.Join(outbox.CheckTable(table), outbox.CheckTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, table: table, now: time.Now, patience: busyPatience}
+	s := &Store{db: db, table: table, now: time.Now, patience: busyPatience, turns: newTurns()}
 	for _, option := range options {
 		option(s)
 	}
 	for name, text := range map[string]*string{
 		"look": &s.sql.look, "look_unordered": &s.sql.lookUnordered, "look_gates": &s.sql.lookGates,
 		"window": &s.sql.window, "window_unordered": &s.sql.windowUnordered, "claim": &s.sql.claim,
+		"head": &s.sql.head, "read_head": &s.sql.readHead, "claim_head": &s.sql.claimHead,
 		"wake": &s.sql.wake, "set_parked": &s.sql.setParked, "drop_loners": &s.sql.dropLoners, "gates": &s.sql.gates,
 		"rest_gates": &s.sql.restGates, "let_through": &s.sql.letThrough, "move_gate": &s.sql.moveGate, "drop_gate": &s.sql.dropGate,
 		"park": &s.sql.park, "park_gates": &s.sql.parkGates, "park_abandoned": &s.sql.parkAbandoned, "unpark_before": &s.sql.unparkBefore,
@@ -79,7 +90,8 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
-		"purge": &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
+		"verify": &s.sql.verify,
+		"purge":  &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 	} {

@@ -24,6 +24,10 @@ const (
 // the middle of one: whatever goes wrong, the transaction is rolled back, also when ctx has ended, and a connection on
 // which that fails is closed.
 func (s *Store) write(ctx context.Context, f func(conn *sql.Conn) error) error {
+	if err := s.turns.enter(ctx); err != nil { // before a connection is taken, which others may need
+		return err
+	}
+	defer s.turns.leave()
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -36,6 +40,10 @@ func (s *Store) write(ctx context.Context, f func(conn *sql.Conn) error) error {
 		}
 	}()
 	if err := s.patiently(ctx, func() error { _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); return err }); err != nil {
+		return explain(err)
+	}
+	defer s.turns.held(s.turns.now())
+	if err := s.turns.meet(ctx, conn); err != nil {
 		return explain(err)
 	}
 	if err := f(conn); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	mssql "github.com/microsoft/go-mssqldb"
 
+	"github.com/gorm-fanout/fanout/internal/sqlscan"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -224,11 +225,11 @@ func scanCount(rows *sql.Rows, into **int) error {
 
 // readMessage reads one row of fetch.sql.
 func (x *exchange) readMessage(rows *sql.Rows) error {
-	var m outbox.Message
-	if err := rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Headers,
-		&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired, &m.Payload); err != nil {
-		return err
+	if x.batch.Messages == nil {
+		x.batch.Messages = make([]outbox.Message, 0, min(x.batch.Seen, x.claim.Limit))
 	}
-	x.batch.Messages = append(x.batch.Messages, m)
-	return nil
+	x.batch.Messages = append(x.batch.Messages, outbox.Message{})
+	m := &x.batch.Messages[len(x.batch.Messages)-1]
+	return rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Headers,
+		&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &m.CreatedAt, &m.Expired, &m.Payload)
 }

@@ -55,6 +55,7 @@ type statements struct {
 	releaseKey, parkedKeys                          string
 	heartbeat, leave, instances                     string
 	pause, resume, pauses                           string
+	verify                                          string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
@@ -75,7 +76,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
 		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "instances": &s.sql.instances,
-		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
+		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses, "verify": &s.sql.verify,
 	} {
 		*text = batchText(table, name)
 	}

@@ -33,7 +33,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"find":    store.sql.find, "matches": store.sql.matches, "bring back": store.sql.bringBack, "give up": store.sql.giveUp,
 		"release key": store.sql.releaseKey, "parked keys": store.sql.parkedKeys,
 		"heartbeat": store.sql.heartbeat, "leave": store.sql.leave, "instances": store.sql.instances,
-		"pause": store.sql.pause, "resume": store.sql.resume, "pauses": store.sql.pauses,
+		"pause": store.sql.pause, "resume": store.sql.resume, "pauses": store.sql.pauses, "verify": store.sql.verify,
 	}
 	find := []string{
 		"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "error_class", "since", "until", "waiting",
@@ -49,6 +49,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"release key": {"locks", "broker", "key"}, "parked keys": {"broker", "limit"},
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"},
+		"verify": {"broker", "lane", "claim_lock", "token", "messages", "backlog", "unordered"},
 	}
 	for p, text := range store.sql.exchange {
 		if p == (parts{}) {
@@ -184,6 +185,65 @@ func TestClaimTexts(t *testing.T) {
 			assert.Equal(t, 1, strings.Count(choice, "READPAST"), "what is passed over must be found again by the dirty read")
 		}
 	}
+}
+
+// How often the statements of a batch touch the table, and through what, stands fixed: a further pass over the window, or one that the
+// server would have to plan by itself, is a change of speed.
+func TestTableAccesses(t *testing.T) {
+	t.Parallel()
+	const published, claim = "ROWLOCK, FORCESEEK", "INDEX(outbox_messages_open), "
+	texts := exchangeTexts("outbox_messages")
+	for p, want := range map[parts][]string{
+		{published: true}: {published},
+		{claim: unorderedClaim}: {
+			claim + "UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK",
+			claim + "NOLOCK", // only where the batch is not full
+			"READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK", "FORCESEEK",
+		},
+		{claim: orderedClaim}: {
+			claim + "READCOMMITTEDLOCK, READPAST, ROWLOCK", // what is ready
+			claim + "NOLOCK",                                                       // is there low priority?
+			claim + "NOLOCK", "INDEX(outbox_messages_backfill), FORCESEEK, NOLOCK", // what is ahead of low priority
+			claim + "NOLOCK", // what is there
+			"INDEX(outbox_messages_backfill), FORCESEEK, NOLOCK", // only where there is low priority
+			published, "FORCESEEK", // the update, and the messages after the commit
+		},
+	} {
+		var found []string
+		for _, match := range regexp.MustCompile(`(?:FROM|JOIN) outbox_messages\b(?: AS \w+)?(?: WITH \(((?:[^()]|\(\w+\))*)\))?`).FindAllStringSubmatch(texts[p], -1) {
+			found = append(found, match[1])
+		}
+		assert.Equal(t, want, found, "%+v", p)
+		assert.Equal(t, 1, strings.Count(texts[p], "UPDATE m\n"), "%+v", p)
+		assert.NotContains(t, texts[p], "RECOMPILE", "a batch is planned once")
+	}
+}
+
+// The window is judged row by row only where something in it is held, and whichever way rows are chosen, one update takes them.
+func TestUntroubledWindow(t *testing.T) {
+	t.Parallel()
+	_, text, found := strings.Cut(exchangeTexts("outbox_messages")[parts{claim: orderedClaim}], "SET @seen = @@ROWCOUNT;")
+	require.True(t, found)
+	for _, part := range []string{
+		"SET clear = 0, rests = 1", "SET clear = 0, low_rests", // what is known by then
+		"IF NOT EXISTS (SELECT 1 FROM @win WHERE clear = 0 OR suspicion > 0)", "SELECT TOP (@limit) id\n              FROM @win\n             ORDER BY id;",
+		"SET @chosen_rows = @@ROWCOUNT", "ELSE\n        BEGIN", "INSERT INTO @judged", "SET @chosen_rows = @@ROWCOUNT",
+		"IF @chosen_rows = 1 AND @shared = 0", "IF @chosen_rows > 0", "UPDATE m", "<> @chosen_rows\n                THROW",
+	} {
+		_, rest, found := strings.Cut(text, part)
+		require.True(t, found, "%q is missing, or not in its place", part)
+		text = rest
+	}
+}
+
+// The search for followers begins at their gate while there are enough of them, and otherwise at the beginning of the key.
+func TestFollowersText(t *testing.T) {
+	t.Parallel()
+	text := exchangeTexts("outbox_messages")[parts{claim: orderedClaim, wake: true}]
+	assert.Equal(t, 1, strings.Count(text, "AND m.id > done.gate_id\n"))
+	assert.Equal(t, 1, strings.Count(text, "AND m.id > CASE WHEN behind.followers = 400 THEN done.gate_id ELSE 0 END"))
+	assert.Equal(t, 2, strings.Count(text, "TOP (400)"))
+	assert.Contains(t, text, "WHERE t.place = 400")
 }
 
 // A row that parks its key becomes the gate in place of any other, and what is parked before it comes back, in one transaction.

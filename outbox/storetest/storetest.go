@@ -40,6 +40,7 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		tests []test
 	}{
 		{"Write", writeTests},
+		{"Lanes", laneTests},
 		{"KeyLocks", keyLockTests},
 		{"Claim", claimTests},
 		{"Order", orderTests},
@@ -60,6 +61,7 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Counts", countsTests},
 		{"Schema", schemaTests},
 		{"Diagnose", diagnoseTests},
+		{"HandOff", handOffTests},
 		{"Model", modelTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

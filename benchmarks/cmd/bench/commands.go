@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/scenario"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/targets"
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
@@ -23,6 +25,10 @@ type settings struct {
 	cpu   string
 	mem   string
 	args  []string
+
+	targets bool // the report judges the project's targets
+	// charts are files to draw.
+	charts []string
 }
 
 const (
@@ -48,7 +54,9 @@ func rootCommand(args []string) *cobra.Command {
 	flags.StringVar(&s.json, "json", "", "also write the results as JSON to this `file`")
 	flags.StringVar(&s.cpu, "cpuprofile", "", "write where this process's processor time went to this `file`")
 	flags.StringVar(&s.mem, "memprofile", "", "write where this process allocated memory to this `file`")
-	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), drainCommand(s), allCommand(s))
+	root.AddCommand(claimsCommand(s), idleCommand(s), followersCommand(s), hungCommand(s), withChart(s, drainCommand(s)))
+	root.AddCommand(workersCommand(s), latencyCommand(s), sqliteCommand(s), allCommand(s))
+	root.AddCommand(growthCommands(s)...)
 	return root
 }
 
@@ -134,6 +142,13 @@ func hungCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+// backlogFlags are those of scenarios that drain backlogs.
+func backlogFlags(flags *pflag.FlagSet, payload, batch *int, only *[]string) {
+	flags.IntVar(payload, "payload", *payload, "bytes of payload")
+	flags.IntVar(batch, "batch", *batch, "rows of a claim")
+	flags.StringArrayVar(only, "only", nil, "measure only the cases in whose names this `text` occurs; may be given more than once")
+}
+
 func drainCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultBacklog()
 	cmd := &cobra.Command{Use: "drain", Short: "A backlog from PostgreSQL to Redis Streams, beside loops written by hand", Args: noArgs}
@@ -141,11 +156,11 @@ func drainCommand(s *settings) *cobra.Command {
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain")
 	flags.Int64Var(&sizes.Parts, "parts", sizes.Parts, "cut the messages of a run into so many backlogs, between which the cases take turns")
 	flags.Int64Var(&sizes.RowByRow, "row-by-row", sizes.RowByRow, "messages to drain row by row")
-	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
-	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
+	flags.Int64Var(&sizes.Peers, "peers", sizes.Peers, "messages that other projects drain, tuned")
+	flags.Int64Var(&sizes.PeersAsIs, "peers-default", sizes.PeersAsIs, "messages that other projects drain as they are by default")
+	backlogFlags(flags, &sizes.Payload, &sizes.Batch, &sizes.Only)
 	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
 	flags.Int64Var(&sizes.HotKeys, "hot-keys", sizes.HotKeys, "number of ordering keys beside a hot one")
-	flags.StringArrayVar(&sizes.Only, "only", nil, "measure only the cases in whose names this `text` occurs; may be given more than once")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.short {
 			sizes = scenario.ShortBacklog()
@@ -155,14 +170,35 @@ func drainCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+func workersCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultWorkers()
+	cmd := &cobra.Command{Use: "workers", Short: "What more workers bring and cost, with servers at hand and far away", Args: noArgs}
+	flags := cmd.Flags()
+	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain in each case")
+	backlogFlags(flags, &sizes.Payload, &sizes.Batch, &sizes.Only)
+	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
+	flags.IntSliceVar(&sizes.Counts, "workers", sizes.Counts, "numbers of workers")
+	flags.DurationSliceVar(&sizes.Redis, "redis", sizes.Redis, "round trips to Redis, beside what they take anyway")
+	flags.DurationSliceVar(&sizes.Postgres, "postgres", sizes.Postgres, "round trips to PostgreSQL, beside what they take anyway")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.short {
+			sizes = scenario.ShortWorkers()
+		}
+		return s.measure(cmd, sizes)
+	}
+	return cmd
+}
+
 func allCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "all", Short: "All scenarios, one after the other, in their own sizes", Args: noArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s.targets = true
 		if s.short {
-			return s.measure(cmd, scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog())
+			return s.measure(cmd, append(shortGrowth(), scenario.ShortClaims(), scenario.ShortIdle(), scenario.ShortFollowers(), scenario.ShortHung(), scenario.ShortBacklog(),
+				scenario.ShortWorkers(), scenario.ShortLatency(), scenario.ShortSQLite())...)
 		}
-		return s.measure(cmd, scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
-			scenario.DefaultBacklog())
+		return s.measure(cmd, append(defaultGrowth(), scenario.DefaultClaims(), scenario.DefaultIdle(), scenario.DefaultFollowers(), scenario.DefaultHung(),
+			scenario.DefaultBacklog(), scenario.DefaultWorkers(), scenario.DefaultLatency(), scenario.DefaultSQLite())...)
 	}
 	return cmd
 }
@@ -201,10 +237,16 @@ func (s *settings) measure(cmd *cobra.Command, scenarios ...scenario.Scenario) (
 			return err
 		}
 	}
+	if s.targets {
+		options.Report.Targets = targets.Judge(options.Report)
+	}
 	if s.json != "" {
 		if err := writeJSON(s.json, options.Report); err != nil {
 			return err
 		}
+	}
+	if err := s.writeCharts(options.Report); err != nil {
+		return err
 	}
 	return options.Report.WriteText(cmd.OutOrStdout())
 }

@@ -14,9 +14,16 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/gorm-fanout/fanout/benchmarks/internal/scenario"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	if os.Getenv(scenario.ChildVariable) != "" {
+		os.Exit(child())
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // The exit codes.
 const (
@@ -29,6 +36,15 @@ const (
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// child is main of a process that a scenario starts.
+func child() int {
+	if err := scenario.Child(context.Background(), os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return exitFailed
+	}
+	return exitDone
+}
 
 // run is main without the process around it.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -43,8 +59,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitDone
 	}
 	fmt.Fprintln(stderr, "bench:", err)
-	var usage usageError
-	if errors.As(err, &usage) {
+	if _, wrong := errors.AsType[usageError](err); wrong {
 		return exitUsage
 	}
 	return exitFailed

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type Database struct {
 
 	server, name string
 	stores       []*Table
+	far          []*Distance
 }
 
 // dropTimeout bounds the removal of a database, which waits for the disk.
@@ -65,6 +67,9 @@ func (d *Database) Drop() error {
 	}
 	if d.Admin != nil {
 		d.Admin.Close()
+	}
+	for _, far := range d.far {
+		_ = far.Close() // nothing is behind it any more
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
@@ -114,13 +119,39 @@ type Table struct {
 	nextID int64
 }
 
-// Table migrates an outbox table and opens its store, with at most the given number of connections.
-func (d *Database) Table(ctx context.Context, name string, connections int32) (*Table, error) {
+// TableFarAway is Table with a store for which the server is a round trip of this time away.
+func (d *Database) TableFarAway(ctx context.Context, name string, connections int32, roundTrip time.Duration) (*Table, error) {
+	if roundTrip <= 0 {
+		return d.Table(ctx, name, connections)
+	}
+	config, err := pgxpool.ParseConfig(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	network, address := pgconn.NetworkAddress(config.ConnConfig.Host, config.ConnConfig.Port)
+	far, err := FarAway(ctx, network, address, roundTrip)
+	if err != nil {
+		return nil, err
+	}
+	d.far = append(d.far, far)
+	return d.Table(ctx, name, connections, func(config *pgxpool.Config) {
+		config.ConnConfig.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", far.Addr)
+		}
+	})
+}
+
+// Table migrates an outbox table and opens its store, with at most the given number of connections. Options change how the store's
+// connections are opened.
+func (d *Database) Table(ctx context.Context, name string, connections int32, options ...func(*pgxpool.Config)) (*Table, error) {
 	config, err := pgxpool.ParseConfig(d.URL)
 	if err != nil {
 		return nil, err
 	}
 	config.MaxConns = connections
+	for _, option := range options {
+		option(config)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
@@ -145,9 +176,18 @@ type Row struct {
 	Key string
 }
 
-// Keys are all rows by message id.
+// Keys are all rows by message id, where there is one broker.
 func (t *Table) Keys(ctx context.Context) (map[uuid.UUID]Row, error) {
-	rows, err := t.admin.Query(ctx, outbox.RenderSQL("SELECT message_id, id, coalesce(ordering_key, '') FROM {{table}}", t.name))
+	return t.keys(ctx, "SELECT message_id, id, coalesce(ordering_key, '') FROM {{table}}")
+}
+
+// KeysOf are the rows of one broker by message id.
+func (t *Table) KeysOf(ctx context.Context, broker string) (map[uuid.UUID]Row, error) {
+	return t.keys(ctx, "SELECT message_id, id, coalesce(ordering_key, '') FROM {{table}} WHERE target_broker = $1", broker)
+}
+
+func (t *Table) keys(ctx context.Context, text string, args ...any) (map[uuid.UUID]Row, error) {
+	rows, err := t.admin.Query(ctx, outbox.RenderSQL(text, t.name), args...)
 	if err != nil {
 		return nil, err
 	}

@@ -76,19 +76,28 @@ func (s *Streams) Version(ctx context.Context) (string, error) {
 // readPage is how many entries are read at once.
 const readPage = 2000
 
-// Each calls f with the field id of each entry of a stream, in order, until f fails.
-func (s *Streams) Each(ctx context.Context, name string, f func(messageID string) error) error {
+// Each calls f with one field of each entry of a stream, in order, until f fails.
+func (s *Streams) Each(ctx context.Context, name, field string, f func(messageID string) error) error {
 	for from := "-"; ; {
 		entries, err := s.Client.XRangeN(ctx, name, from, "+", readPage).Result()
 		if err != nil || len(entries) == 0 {
 			return err
 		}
 		for _, entry := range entries {
-			id, _ := entry.Values["id"].(string)
+			id, _ := entry.Values[field].(string)
 			if err := f(id); err != nil {
 				return err
 			}
 		}
 		from = "(" + entries[len(entries)-1].ID
 	}
+}
+
+// Added is how many entries a stream has got so far, those among them that were trimmed. It needs Redis 7.
+func (s *Streams) Added(ctx context.Context, name string) (int64, error) {
+	info, err := s.Client.XInfoStream(ctx, name).Result()
+	if err != nil {
+		return 0, err
+	}
+	return info.EntriesAdded, nil
 }

@@ -3,6 +3,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -29,6 +30,8 @@ type Report struct {
 	Servers map[string]string `json:"servers"`
 	// Figures in the order in which they were first seen.
 	Figures []*Figure `json:"figures"`
+	// Targets of the project, where the report is to judge them.
+	Targets []Verdict `json:"targets,omitempty"`
 }
 
 // Machine is what figures depend on.
@@ -128,7 +131,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Scenario, f.Case, f.Name, format(f.Median), f.Unit, strings.Join(runs, " "), f.verdict())
 	}
-	if err := table.Flush(); err != nil {
+	if err := errors.Join(table.Flush(), r.writeTargets(w)); err != nil {
 		return err
 	}
 	servers := make([]string, 0, len(r.Servers))

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +12,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // Backlog asks how fast a backlog gets from PostgreSQL to Redis Streams, beside loops written by hand: some that are as good as can
-// be and keep no order, which are the limit, and one that goes row by row. All take their turn in each run.
+// be and keep no order, and one that goes row by row. All take their turn in each run. The limit is the fastest of those that work on
+// the outbox's own table; others show what a table with less in it would bring.
 type Backlog struct {
 	// Rows to drain in each run; RowByRow of them where it goes row by row.
 	Rows, RowByRow int64
+	// Peers is how many of them other projects drain that are tuned, PeersAsIs how many they drain as they are by default.
+	Peers, PeersAsIs int64
 	// Parts into which they are cut: between two the other cases have their turn, so that what else the machine does hits all alike.
 	Parts int64
 	// Payload of each row, in bytes.
@@ -34,12 +41,12 @@ type Backlog struct {
 
 // DefaultBacklog are the sizes of a full run.
 func DefaultBacklog() Backlog {
-	return Backlog{Rows: 200_000, RowByRow: 2000, Parts: 4, Payload: 500, Batch: 500, Keys: []int64{1, 1000, 100_000}, HotKeys: 100_000}
+	return Backlog{Rows: 200_000, RowByRow: 2000, Peers: 80_000, PeersAsIs: 8000, Parts: 4, Payload: 500, Batch: 500, Keys: []int64{1, 1000, 100_000}, HotKeys: 100_000}
 }
 
 // ShortBacklog are sizes that only show whether the harness works.
 func ShortBacklog() Backlog {
-	return Backlog{Rows: 1000, RowByRow: 20, Parts: 2, Payload: 100, Batch: 50, Keys: []int64{1, 100}, HotKeys: 100}
+	return Backlog{Rows: 1000, RowByRow: 20, Peers: 600, PeersAsIs: 200, Parts: 2, Payload: 100, Batch: 50, Keys: []int64{1, 100}, HotKeys: 100}
 }
 
 const (
@@ -53,9 +60,11 @@ func (Backlog) UsesRedis() {}
 
 // Check implements Scenario.
 func (b Backlog) Check(int) error {
-	if b.Parts < 1 || b.Rows < b.Parts || b.RowByRow < b.Parts || b.Batch < 1 || len(b.Keys) == 0 || slices.Min(b.Keys) < 1 || b.HotKeys < 1 || b.Payload < 0 {
-		return fmt.Errorf("%d rows, %d row by row, %d parts, batch %d, keys %v and %d: use at least 1 of each, a row for each part, and a payload of at least 0 bytes",
-			b.Rows, b.RowByRow, b.Parts, b.Batch, b.Keys, b.HotKeys)
+	if b.Parts < 1 || min(b.Rows, b.RowByRow, b.Peers, b.PeersAsIs) < b.Parts || b.Batch < 1 || b.Payload < 0 ||
+		len(b.Keys) == 0 || slices.Min(b.Keys) < 1 || b.HotKeys < 1 {
+		return fmt.Errorf("%d rows, %d row by row, %d and %d of others, %d parts, batch %d, keys %v and %d: "+
+			"use at least 1 of each, a row for each part, and a payload of at least 0 bytes",
+			b.Rows, b.RowByRow, b.Peers, b.PeersAsIs, b.Parts, b.Batch, b.Keys, b.HotKeys)
 	}
 	if len(b.sides()) == 0 {
 		return fmt.Errorf("no case is called like %s", strings.Join(b.Only, " or "))
@@ -68,10 +77,14 @@ type kind int
 
 const (
 	limit    kind = iota // one of those of which the fastest is the limit
+	leaner               // like those, on a table with fewer columns and indexes
 	oneKey               // ordered, and one worker at a time can work
 	manyKeys             // ordered
 	unordered
 	rowByRow
+	riverTuned     // other projects
+	watermillTuned //
+	asDelivered    // shown, and compared with no target
 )
 
 // contest is one case: how rows are made, and who drains them.
@@ -83,14 +96,20 @@ type contest struct {
 	hot     int
 	ordered bool
 	minimal bool // the rows stand in the minimal table
-	drain   func(ctx context.Context, s *stage) error
-	results []measured // by run
+	// connections of the store at most; postgresAway and redisAway are how far away the servers are, by the time of a round trip.
+	connections             int32
+	postgresAway, redisAway time.Duration
+	drain                   func(ctx context.Context, s *stage) error
+	peer                    peer       // nil for what drains the outbox table
+	results                 []measured // by run
 }
 
 // measured is what one run has found about a case, in all its parts.
 type measured struct {
 	rows      int64
 	took, cpu time.Duration
+	database  time.Duration // processor time of its processes, in steps of 10 ms
+	observed  bool          // whether that is known
 	wal       int64
 	trips     int64
 }
@@ -102,6 +121,8 @@ func (m *measured) add(other measured) {
 	m.rows += other.rows
 	m.took += other.took
 	m.cpu += other.cpu
+	m.database += other.database
+	m.observed = other.observed
 	m.wal += other.wal
 	m.trips += other.trips
 }
@@ -111,27 +132,29 @@ func (b Backlog) sides() []*contest {
 	var all []*contest
 	for _, minimal := range []bool{false, true} {
 		for workers := 1; workers <= 2; workers++ {
-			name := fmt.Sprintf("by hand, outbox table, %d worker", workers)
+			name, role := fmt.Sprintf("by hand, outbox table, %d worker", workers), limit
 			if minimal {
-				name = fmt.Sprintf("by hand, minimal table, %d worker", workers)
+				name, role = fmt.Sprintf("by hand, minimal table, %d worker", workers), leaner
 			}
 			if workers > 1 {
 				name += "s"
 			}
-			all = append(all, &contest{name: name, kind: limit, rows: b.Rows / b.Parts, keys: someKeys, minimal: minimal, drain: byHand(workers)})
+			all = append(all, &contest{name: name, kind: role, rows: b.Rows / b.Parts, keys: someKeys, minimal: minimal, drain: byHand(workers)})
 		}
 	}
+	inOrder := byFanout(outbox.Policy{BatchSize: b.Batch})
 	for _, keys := range b.Keys {
-		c := &contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, rows: b.Rows / b.Parts, keys: keys, ordered: true, drain: byFanout(false)}
+		c := &contest{name: fmt.Sprintf("fanout, %d keys", keys), kind: manyKeys, rows: b.Rows / b.Parts, keys: keys, ordered: true, drain: inOrder}
 		if keys == 1 {
 			c.name, c.kind = "fanout, 1 key", oneKey
 		}
 		all = append(all, c)
 	}
 	all = append(all,
-		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows / b.Parts, keys: b.HotKeys, hot: hotShare, ordered: true, drain: byFanout(false)},
-		&contest{name: "fanout, unordered", kind: unordered, rows: b.Rows / b.Parts, keys: someKeys, drain: byFanout(true)},
+		&contest{name: "fanout, hot key", kind: manyKeys, rows: b.Rows / b.Parts, keys: b.HotKeys, hot: hotShare, ordered: true, drain: inOrder},
+		&contest{name: "fanout, unordered", kind: unordered, rows: b.Rows / b.Parts, keys: someKeys, drain: byFanout(outbox.Policy{BatchSize: b.Batch, Unordered: true})},
 		&contest{name: "row by row", kind: rowByRow, rows: b.RowByRow / b.Parts, keys: someKeys, drain: oneByOne})
+	all = append(all, b.peers()...)
 	return slices.DeleteFunc(all, func(c *contest) bool {
 		return len(b.Only) > 0 && !slices.ContainsFunc(b.Only, func(part string) bool { return strings.Contains(c.name, part) })
 	})
@@ -152,8 +175,12 @@ func (b Backlog) Run(ctx context.Context, o *Options) error {
 		for run := range o.Runs {
 			for part := range b.Parts {
 				for _, i := range random.Perm(len(sides)) {
-					s := &stage{Backlog: b, options: o, database: database, streams: streams, contest: sides[i]}
-					m, err := s.measure(ctx, fmt.Sprintf("outbox_%d_%d_%d", run, part, i))
+					s := &stage{Backlog: b, options: o, database: database, streams: streams, contest: sides[i], redis: o.Redis}
+					measure := s.measure
+					if s.peer != nil {
+						measure = s.measurePeer
+					}
+					m, err := measure(ctx, fmt.Sprintf("outbox_%d_%d_%d", run, part, i))
 					if err != nil {
 						return fmt.Errorf("%s: %w", sides[i].name, err)
 					}
@@ -163,6 +190,7 @@ func (b Backlog) Run(ctx context.Context, o *Options) error {
 			o.logf("drain: run %d of %d: done", run+1, o.Runs)
 		}
 		b.report(o, sides)
+		b.reportPeers(o, sides)
 		return nil
 	})
 }
@@ -185,13 +213,15 @@ type stage struct {
 	streams  *bed.Streams
 	table    *bed.Table
 	stream   string
-	trips    int64 // to the database and back
+	redis    string        // how the broker reaches it
+	trips    int64         // to the database and back
+	pool     *pgxpool.Pool // of a peer, to its schema
+	stop     func() error  // ends what a peer has begun; may be nil
 }
 
 // measure fills a table, drains it, looks whether all has arrived, and removes the table and the stream.
 func (s *stage) measure(ctx context.Context, name string) (m measured, err error) {
-	const connections = 4
-	if s.table, err = s.database.Table(ctx, name, connections); err != nil {
+	if s.table, err = s.database.TableFarAway(ctx, name, cmp.Or(s.connections, 4), s.postgresAway); err != nil {
 		return m, err
 	}
 	s.stream = s.streams.New(name)
@@ -201,7 +231,7 @@ func (s *stage) measure(ctx context.Context, name string) (m measured, err error
 	if m, err = s.timed(ctx); err != nil {
 		return m, err
 	}
-	s.options.logf("drain: %s: %.0f msgs/s", s.name, m.rate())
+	s.options.logf("%s: %.0f msgs/s", s.name, m.rate())
 	if err := s.check(ctx); err != nil {
 		return m, err
 	}
@@ -223,6 +253,10 @@ func (s *stage) timed(ctx context.Context) (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
+	databaseBefore, _, err := s.database.ServerCPU(ctx)
+	if err != nil {
+		return m, err
+	}
 	cpuBefore, _ := bed.CPU()
 	began := time.Now()
 	label := strings.ReplaceAll(s.name, ",", "") // which pprof takes for "or"
@@ -232,8 +266,15 @@ func (s *stage) timed(ctx context.Context) (m measured, err error) {
 	}
 	took := time.Since(began)
 	cpuAfter, _ := bed.CPU()
+	databaseAfter, observed, err := s.database.ServerCPU(ctx)
+	if err != nil {
+		return m, err
+	}
 	walAfter, err := s.database.WAL(ctx)
-	return measured{rows: s.rows, took: took, cpu: cpuAfter - cpuBefore, wal: walAfter - walBefore, trips: s.trips}, err
+	return measured{
+		rows: s.rows, took: took, cpu: cpuAfter - cpuBefore, database: databaseAfter - databaseBefore, observed: observed,
+		wal: walAfter - walBefore, trips: s.trips,
+	}, err
 }
 
 // fill writes the backlog, shortly after a checkpoint: the first change of a page after one logs the whole page, and one that falls

@@ -30,7 +30,7 @@ func (s *stage) check(ctx context.Context) error {
 		return err
 	}
 	a := arrivals{stage: s, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: make(map[string]int64, s.keys)}
-	if err := s.streams.Each(ctx, s.stream, a.add); err != nil {
+	if err := s.streams.Each(ctx, s.stream, "id", a.add); err != nil {
 		return err
 	}
 	share := int(100 * a.hot / s.rows)

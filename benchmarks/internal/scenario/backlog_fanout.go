@@ -52,10 +52,10 @@ func (t *tally) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	return t.Store.Renew(ctx, lease)
 }
 
-// byFanout drains with a processor as it is by default.
-func byFanout(unordered bool) func(context.Context, *stage) error {
+// byFanout drains with a processor that has this policy.
+func byFanout(policy outbox.Policy) func(context.Context, *stage) error {
 	return func(ctx context.Context, s *stage) (err error) {
-		broker, err := redisstreams.Open(s.options.Redis)
+		broker, err := redisstreams.Open(s.redis)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func byFanout(unordered bool) func(context.Context, *stage) error {
 		store := &tally{Store: s.table.Store, rows: s.rows, done: make(chan struct{})}
 		processor, err := outbox.NewProcessor(outbox.ProcessorConfig{
 			Database: "bench", Broker: drainBroker, Store: store, Target: broker, Log: slog.New(slog.DiscardHandler),
-			Policy: outbox.Policy{BatchSize: s.Batch, Unordered: unordered},
+			Policy: policy,
 		})
 		if err != nil {
 			return err

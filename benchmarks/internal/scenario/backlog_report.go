@@ -1,6 +1,8 @@
 package scenario
 
-// P1 and P2: of the limit; and times row by row.
+import "github.com/gorm-fanout/fanout/benchmarks/internal/report"
+
+// P1 and P2: of the limit, which is a loop by hand on the outbox's own table; and times row by row.
 const (
 	orderedTarget   = 0.85
 	unorderedTarget = 0.9
@@ -12,14 +14,8 @@ func (b Backlog) report(o *Options, sides []*contest) {
 	s := o.Report.Scenario("drain")
 	for _, c := range sides {
 		for i := range c.results {
-			m := &c.results[i]
-			rows := float64(m.rows)
-			s.Add(c.name, "rate", "msgs/s", m.rate())
-			if m.cpu > 0 {
-				s.Add(c.name, "CPU of the process", "µs/msg", float64(m.cpu.Microseconds())/rows)
-			}
-			s.Add(c.name, "log", "B/msg", float64(m.wal)/rows)
-			s.Add(c.name, "round trips", "/1000 msgs", 1000*float64(m.trips)/rows)
+			s.Add(c.name, "rate", "msgs/s", c.results[i].rate())
+			c.results[i].report(s, c.name)
 		}
 	}
 	best, slow := fastest(sides, limit), fastest(sides, rowByRow)
@@ -44,6 +40,21 @@ func (b Backlog) report(o *Options, sides []*contest) {
 	}
 	if best != nil {
 		o.logf("drain: the limit is %s", best.name)
+	}
+}
+
+// report prints what a case has cost.
+func (m *measured) report(s *report.Scenario, name string) {
+	rows := float64(m.rows)
+	if m.cpu > 0 {
+		s.Add(name, "CPU of the process", "µs/msg", float64(m.cpu.Microseconds())/rows)
+	}
+	if m.observed {
+		s.Add(name, "CPU of the database", "µs/msg", float64(m.database.Microseconds())/rows)
+	}
+	s.Add(name, "log", "B/msg", float64(m.wal)/rows)
+	if m.trips > 0 { // they are counted
+		s.Add(name, "round trips", "/1000 msgs", 1000*float64(m.trips)/rows)
 	}
 }
 

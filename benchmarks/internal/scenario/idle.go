@@ -167,7 +167,7 @@ func (s *stream) write(ctx context.Context, o *Options, sizes Idle) (written int
 			return written, err
 		}
 		written = due
-		s.processor.Wake()
+		s.processor.Wake(outbox.UnknownLanes)
 	}
 	return written, nil
 }

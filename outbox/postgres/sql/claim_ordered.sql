@@ -2,8 +2,9 @@
 -- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
 -- $8 id below which nothing is open in the lane, $9 the same of its sibling, $10 as of which count of reopenings,
 -- $11 whether others of the process have rows in hand
--- Plan: one range scan of {{name}}_open for the window, one sort of the window by key, one TID scan for the update; where keys
--- wait, the gate of each row's key by {{name}}_waiting_key.
+-- Plan: one range scan of {{name}}_open for the window, one TID scan for the update. Only where something in the window must
+-- wait or may have killed a process, one sort of the window by key; where keys wait, the gate of each row's key by
+-- {{name}}_waiting_key.
 -- There is no join, so that no wrong estimate can make the choice quadratic.
 WITH known AS MATERIALIZED (
     -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned. Of those that this
@@ -79,6 +80,17 @@ WITH known AS MATERIALIZED (
        AND current_setting('fanout.lane') = 'held'
      ORDER BY id
      LIMIT $3
+), summary AS MATERIALIZED (
+    -- A window is plain where each row is ready, none waits for another one, and all are equally suspect: then its rows are
+    -- taken as they come, and what judges them key by key below is not executed.
+    SELECT count(*) AS seen
+         , min(id) AS first
+         , coalesce(max(id), 0) AS last
+         , coalesce(max(outranked), 0) = 2 AS held_back
+         , min(suspicion) AS suspicion
+         , coalesce(bool_and(ready AND NOT parkable AND outranked = 0), true)
+           AND coalesce(min(suspicion) = max(suspicion), true) AS plain
+      FROM win
 ), judged AS MATERIALIZED (
     SELECT tid, id
          , bool_and(ready AND NOT parkable AND outranked = 0) OVER so_far AS clear
@@ -87,6 +99,7 @@ WITH known AS MATERIALIZED (
          , min(suspicion) OVER so_far AS lowest
          , max(suspicion) OVER so_far AS highest
       FROM win
+     WHERE NOT (SELECT plain FROM summary)
     WINDOW so_far AS (PARTITION BY key, loner ORDER BY id ROWS UNBOUNDED PRECEDING)
          , whole AS (PARTITION BY key, loner)
 ), free AS (
@@ -95,11 +108,12 @@ WITH known AS MATERIALIZED (
 ), lead AS (
     -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one
     -- that kills its process stands alone.
-    SELECT lowest AS suspicion FROM free ORDER BY id LIMIT 1
+    SELECT CASE WHEN plain THEN suspicion ELSE (SELECT lowest FROM free ORDER BY id LIMIT 1) END AS suspicion FROM summary
 ), chosen AS (
     SELECT tid
-      FROM free
-     WHERE lowest = (SELECT suspicion FROM lead) AND highest = (SELECT suspicion FROM lead)
+      FROM (SELECT tid, id FROM win WHERE (SELECT plain FROM summary)
+             UNION ALL
+            SELECT tid, id FROM free WHERE lowest = (SELECT suspicion FROM lead) AND highest = (SELECT suspicion FROM lead)) AS fit
      ORDER BY id
      LIMIT (SELECT greatest(1, $4::int >> least(suspicion, 30)) FROM lead)
 ), claimed AS (
@@ -107,7 +121,7 @@ WITH known AS MATERIALIZED (
        SET status       = 'processing'
          , locked_by    = $5
          , lock_token   = $6
-         , locked_until = statement_timestamp() + $7::bigint * interval '1 microsecond'
+         , locked_until = (SELECT statement_timestamp() + $7::bigint * interval '1 microsecond') -- computed once
          , attempts     = m.attempts + (m.status = 'processing' AND m.isolated)::int
          , crashes      = m.crashes + (m.status = 'processing')::int
          , isolated     = NOT $11::boolean AND (SELECT count(*) = 1 FROM chosen)
@@ -117,12 +131,12 @@ WITH known AS MATERIALIZED (
     RETURNING m.id
 )
 SELECT current_setting('fanout.lane') = 'busy'
-     , (SELECT count(*) FROM win)
+     , (SELECT seen FROM summary)
      , (SELECT count(*) FROM judged WHERE waits)
      , (SELECT gated FROM lane)
-     , (SELECT ahead_waits FROM lane) OR EXISTS (SELECT FROM win WHERE outranked = 2)
-     , (SELECT min(id) FROM win)
-     , (SELECT coalesce(max(id), 0) FROM win)
+     , (SELECT ahead_waits FROM lane) OR (SELECT held_back FROM summary)
+     , (SELECT first FROM summary)
+     , (SELECT last FROM summary)
      , (SELECT reopened FROM known)
      , (SELECT own FROM known)
      , (SELECT lowest FROM known)

@@ -35,7 +35,7 @@ WITH known AS MATERIALIZED (
        SET status       = 'processing'
          , locked_by    = $5
          , lock_token   = $6
-         , locked_until = statement_timestamp() + $7::bigint * interval '1 microsecond'
+         , locked_until = (SELECT statement_timestamp() + $7::bigint * interval '1 microsecond') -- computed once
          , attempts     = m.attempts + (m.status = 'processing' AND m.isolated)::int
          , crashes      = m.crashes + (m.status = 'processing')::int
          , isolated     = NOT $11::boolean AND (SELECT count(*) = 1 FROM chosen)

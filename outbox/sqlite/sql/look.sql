@@ -1,9 +1,18 @@
--- What would a claim see at the head of a lane? Named parameters: broker, lane, window, now.
--- Plan: one range scan of {{name}}_open.
-SELECT count(*), coalesce(sum(NOT ready AND NOT leased), 0), coalesce(max(ready), 0)
-  FROM (SELECT status = 'processing' AS leased
-             , coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now AS ready
+-- What would a claim see at the head of a lane? Named parameters: broker, lane, window, now. Where a row looks ready the claim takes
+-- the lock anyway, and nothing is counted.
+-- Plan: one range scan of {{name}}_open that stops at the first ready row, and one more when there is none.
+WITH found AS MATERIALIZED (
+    SELECT EXISTS (SELECT 1
+                     FROM (SELECT locked_until, available_at
+                             FROM {{table}} INDEXED BY {{name}}_open
+                            WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
+                            ORDER BY id
+                            LIMIT :window)
+                    WHERE coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now) AS ready
+)
+SELECT count(*), coalesce(sum(status <> 'processing'), 0), (SELECT ready FROM found)
+  FROM (SELECT status
           FROM {{table}} INDEXED BY {{name}}_open
          WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
          ORDER BY id
-         LIMIT :window)
+         LIMIT CASE WHEN (SELECT ready FROM found) THEN 0 ELSE :window END)

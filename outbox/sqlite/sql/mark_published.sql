@@ -1,5 +1,5 @@
 -- Mark what the broker has confirmed, if the rows are still ours.
--- Named parameters: rows (JSON of {id, broker_message_id}), token, now.
+-- Named parameters: rows (JSON object of the broker's message ids by row id), token, now.
 UPDATE {{table}}
    SET status            = 'published'
      , published_at      = :now
@@ -9,5 +9,5 @@ UPDATE {{table}}
      , lock_token        = NULL
      , locked_until      = NULL
      , broker_message_id = nullif(d.broker_message_id, '')
-  FROM (SELECT value ->> 'id' AS id, value ->> 'broker_message_id' AS broker_message_id FROM json_each(:rows)) AS d
+  FROM (SELECT CAST(key AS INTEGER) AS id, value AS broker_message_id FROM json_each(:rows)) AS d
  WHERE {{name}}.id = d.id AND lock_token = :token AND status = 'processing'

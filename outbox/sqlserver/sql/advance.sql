@@ -7,7 +7,7 @@
 -- time. But a message that is not there at all may be one whose removal is not committed; there is no way but to wait for
 -- that, as for a follower that somebody has locked: passing over it would let the ones behind it overtake.
 --
--- Plan: one range scan of {{name}}_waiting_wake, the gates' rows by {{name}}_pkey, per gate one range scan of
+-- Plan: one range scan of {{name}}_waiting_wake, the gates' rows by {{name}}_pkey, per gate two range scans of
 -- {{name}}_parked, covered.
 DECLARE @gates TABLE (
     gate_id     bigint       NOT NULL PRIMARY KEY,
@@ -50,13 +50,22 @@ BEGIN
      WHERE g.found = 0
        AND NOT EXISTS (SELECT 1 FROM {{table}} AS m WITH (READCOMMITTEDLOCK, FORCESEEK) WHERE m.id = g.gate_id);
 
+    -- Followers stand behind their gate. While there are enough of them the search begins there, past the ghosts of all that was let
+    -- through before, which stay in the index for as long as somebody may read row versions. The last search looks at the whole key.
     INSERT INTO @through (id, gate_id, message_id, lane, place)
     SELECT follower.id, done.gate_id, follower.message_id, follower.lane
          , ROW_NUMBER() OVER (PARTITION BY done.gate_id ORDER BY follower.id)
       FROM (SELECT TOP (10) gate_id, key_hash FROM @gates WHERE done = 1 ORDER BY gate_id) AS done
+     CROSS APPLY (SELECT COUNT(*) AS followers
+                    FROM (SELECT TOP (400) m.id
+                            FROM {{table}} AS m WITH (INDEX({{name}}_parked))
+                           WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.parked = 1 AND m.finished_at IS NULL
+                             AND m.id > done.gate_id
+                           ORDER BY m.id) AS next_ones) AS behind
      CROSS APPLY (SELECT TOP (400) m.id, m.message_id, m.lane
                     FROM {{table}} AS m WITH (INDEX({{name}}_parked))
                    WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.parked = 1 AND m.finished_at IS NULL
+                     AND m.id > CASE WHEN behind.followers = 400 THEN done.gate_id ELSE 0 END
                    ORDER BY m.id) AS follower;
     UPDATE m
        SET parked = 0

@@ -23,7 +23,7 @@
 -- through all published rows because of ORDER BY id. Literals, not parameters, match the filters of the indexes.
 DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @gated bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
 DECLARE @ahead_hash binary(32);
-DECLARE @suspicion int, @take bigint, @chosen_rows int, @alone bit = 0;
+DECLARE @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0;
 DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
     id           bigint         NOT NULL,
@@ -135,35 +135,50 @@ BEGIN TRY
                 SET @ahead_waits = 1;
         END;
 
-        -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
-        INSERT INTO @judged (id, free, waits, lowest, highest)
-        SELECT id, CASE WHEN clear = 1 AND in_hand = 0 THEN 1 ELSE 0 END, waits, lowest, highest
-          FROM (SELECT id
-                     , MIN(clear) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS clear
-                     , MAX(rests | low_rests) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS waits
-                     , MAX(in_hand) OVER (PARTITION BY ordering_key, apart) AS in_hand
-                     , MIN(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS lowest
-                     , MAX(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS highest
-                  FROM @win) AS partition_of_key;
-        SET @waiting = (SELECT COUNT(*) FROM @judged WHERE waits = 1);
-
-        -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one
-        -- that kills its process stands alone.
-        SET @suspicion = (SELECT TOP (1) lowest FROM @judged WHERE free = 1 ORDER BY id);
-        IF @suspicion IS NOT NULL
+        -- A window in which every row is ready and has never crashed needs no judgement: no row in it holds another one back.
+        IF NOT EXISTS (SELECT 1 FROM @win WHERE clear = 0 OR suspicion > 0)
         BEGIN
-            SET @take = @limit / POWER(2, CASE WHEN @suspicion > 30 THEN 30 ELSE @suspicion END);
-            IF @take < 1
-                SET @take = 1;
             INSERT INTO @chosen (id)
-            SELECT TOP (@take) id
-              FROM @judged
-             WHERE free = 1 AND lowest = @suspicion AND highest = @suspicion
+            SELECT TOP (@limit) id
+              FROM @win
              ORDER BY id;
             SET @chosen_rows = @@ROWCOUNT;
-            IF @chosen_rows = 1 AND @shared = 0 -- else others of the process have rows in hand
-                SET @alone = 1;
+        END
+        ELSE
+        BEGIN
+            -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
+            INSERT INTO @judged (id, free, waits, lowest, highest)
+            SELECT id, CASE WHEN clear = 1 AND in_hand = 0 THEN 1 ELSE 0 END, waits, lowest, highest
+              FROM (SELECT id
+                         , MIN(clear) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS clear
+                         , MAX(rests | low_rests) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS waits
+                         , MAX(in_hand) OVER (PARTITION BY ordering_key, apart) AS in_hand
+                         , MIN(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS lowest
+                         , MAX(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS highest
+                      FROM @win) AS partition_of_key;
+            SET @waiting = (SELECT COUNT(*) FROM @judged WHERE waits = 1);
 
+            -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one
+            -- that kills its process stands alone.
+            SET @suspicion = (SELECT TOP (1) lowest FROM @judged WHERE free = 1 ORDER BY id);
+            IF @suspicion IS NOT NULL
+            BEGIN
+                SET @take = @limit / POWER(2, CASE WHEN @suspicion > 30 THEN 30 ELSE @suspicion END);
+                IF @take < 1
+                    SET @take = 1;
+                INSERT INTO @chosen (id)
+                SELECT TOP (@take) id
+                  FROM @judged
+                 WHERE free = 1 AND lowest = @suspicion AND highest = @suspicion
+                 ORDER BY id;
+                SET @chosen_rows = @@ROWCOUNT;
+            END;
+        END;
+        IF @chosen_rows = 1 AND @shared = 0 -- else others of the process have rows in hand
+            SET @alone = 1;
+
+        IF @chosen_rows > 0
+        BEGIN
             -- INTO, because OUTPUT alone is refused (error 334) on a table that has triggers.
             UPDATE m
                SET status       = N'processing'

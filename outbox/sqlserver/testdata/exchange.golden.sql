@@ -211,7 +211,7 @@ END CATCH;
 SELECT @other_rows AS fanout_other;
 DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @gated bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
 DECLARE @ahead_hash binary(32);
-DECLARE @suspicion int, @take bigint, @chosen_rows int, @alone bit = 0;
+DECLARE @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0;
 DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
     id           bigint         NOT NULL,
@@ -305,9 +305,16 @@ BEGIN
     SELECT follower.id, done.gate_id, follower.message_id, follower.lane
          , ROW_NUMBER() OVER (PARTITION BY done.gate_id ORDER BY follower.id)
       FROM (SELECT TOP (10) gate_id, key_hash FROM @gates WHERE done = 1 ORDER BY gate_id) AS done
+     CROSS APPLY (SELECT COUNT(*) AS followers
+                    FROM (SELECT TOP (400) m.id
+                            FROM app.outbox AS m WITH (INDEX(outbox_parked))
+                           WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.parked = 1 AND m.finished_at IS NULL
+                             AND m.id > done.gate_id
+                           ORDER BY m.id) AS next_ones) AS behind
      CROSS APPLY (SELECT TOP (400) m.id, m.message_id, m.lane
                     FROM app.outbox AS m WITH (INDEX(outbox_parked))
                    WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.parked = 1 AND m.finished_at IS NULL
+                     AND m.id > CASE WHEN behind.followers = 400 THEN done.gate_id ELSE 0 END
                    ORDER BY m.id) AS follower;
     UPDATE m
        SET parked = 0
@@ -411,30 +418,44 @@ END;
             IF EXISTS (SELECT 1 FROM @win WHERE low_rests = 1)
                 SET @ahead_waits = 1;
         END;
-        INSERT INTO @judged (id, free, waits, lowest, highest)
-        SELECT id, CASE WHEN clear = 1 AND in_hand = 0 THEN 1 ELSE 0 END, waits, lowest, highest
-          FROM (SELECT id
-                     , MIN(clear) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS clear
-                     , MAX(rests | low_rests) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS waits
-                     , MAX(in_hand) OVER (PARTITION BY ordering_key, apart) AS in_hand
-                     , MIN(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS lowest
-                     , MAX(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS highest
-                  FROM @win) AS partition_of_key;
-        SET @waiting = (SELECT COUNT(*) FROM @judged WHERE waits = 1);
-        SET @suspicion = (SELECT TOP (1) lowest FROM @judged WHERE free = 1 ORDER BY id);
-        IF @suspicion IS NOT NULL
+        IF NOT EXISTS (SELECT 1 FROM @win WHERE clear = 0 OR suspicion > 0)
         BEGIN
-            SET @take = @limit / POWER(2, CASE WHEN @suspicion > 30 THEN 30 ELSE @suspicion END);
-            IF @take < 1
-                SET @take = 1;
             INSERT INTO @chosen (id)
-            SELECT TOP (@take) id
-              FROM @judged
-             WHERE free = 1 AND lowest = @suspicion AND highest = @suspicion
+            SELECT TOP (@limit) id
+              FROM @win
              ORDER BY id;
             SET @chosen_rows = @@ROWCOUNT;
-            IF @chosen_rows = 1 AND @shared = 0
-                SET @alone = 1;
+        END
+        ELSE
+        BEGIN
+            INSERT INTO @judged (id, free, waits, lowest, highest)
+            SELECT id, CASE WHEN clear = 1 AND in_hand = 0 THEN 1 ELSE 0 END, waits, lowest, highest
+              FROM (SELECT id
+                         , MIN(clear) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS clear
+                         , MAX(rests | low_rests) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS waits
+                         , MAX(in_hand) OVER (PARTITION BY ordering_key, apart) AS in_hand
+                         , MIN(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS lowest
+                         , MAX(suspicion) OVER (PARTITION BY ordering_key, apart ORDER BY id ROWS UNBOUNDED PRECEDING) AS highest
+                      FROM @win) AS partition_of_key;
+            SET @waiting = (SELECT COUNT(*) FROM @judged WHERE waits = 1);
+            SET @suspicion = (SELECT TOP (1) lowest FROM @judged WHERE free = 1 ORDER BY id);
+            IF @suspicion IS NOT NULL
+            BEGIN
+                SET @take = @limit / POWER(2, CASE WHEN @suspicion > 30 THEN 30 ELSE @suspicion END);
+                IF @take < 1
+                    SET @take = 1;
+                INSERT INTO @chosen (id)
+                SELECT TOP (@take) id
+                  FROM @judged
+                 WHERE free = 1 AND lowest = @suspicion AND highest = @suspicion
+                 ORDER BY id;
+                SET @chosen_rows = @@ROWCOUNT;
+            END;
+        END;
+        IF @chosen_rows = 1 AND @shared = 0
+            SET @alone = 1;
+        IF @chosen_rows > 0
+        BEGIN
             UPDATE m
                SET status       = N'processing'
                  , locked_by    = CONVERT(nvarchar(256), @worker)

@@ -875,3 +875,85 @@ SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
 EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 0;
 SELECT @granted AS fanout_granted;
 
+-- verify
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @mine TABLE (
+    id           bigint           NOT NULL PRIMARY KEY,
+    message_id   uniqueidentifier NOT NULL,
+    lane         int              NOT NULL,
+    ordering_key nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NULL,
+    key_hash     binary(32)       NULL,
+    attempts     int              NOT NULL,
+    crashes      int              NOT NULL,
+    created_at   datetime2(6)     NOT NULL,
+    expired      bit              NOT NULL,
+    leased       bit              NOT NULL,
+    clear        bit              NOT NULL
+);
+DECLARE @others TABLE (id bigint NOT NULL PRIMARY KEY, key_hash binary(32) NULL);
+DECLARE @last bigint, @others_rows int, @paused bit = 0;
+BEGIN TRY
+    BEGIN TRANSACTION;
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @claim_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+    SET @now = SYSUTCDATETIME();
+    INSERT INTO @mine (id, message_id, lane, ordering_key, key_hash, attempts, crashes, created_at, expired, leased, clear)
+    SELECT m.id, m.message_id, m.lane, m.ordering_key, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)), m.attempts, m.crashes, m.created_at
+         , CASE WHEN m.expires_at <= @now THEN 1 ELSE 0 END
+         , CASE WHEN m.locked_until > @now THEN 1 ELSE 0 END
+         , CASE WHEN m.locked_until > @now AND m.lane = @lane THEN 1 ELSE 0 END
+      FROM (SELECT DISTINCT CONVERT(uniqueidentifier, message_id) AS message_id
+              FROM OPENJSON(@messages) WITH (message_id nvarchar(36) '$')) AS asked
+     INNER JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, ROWLOCK, FORCESEEK) ON m.message_id = asked.message_id AND m.target_broker = @broker
+     WHERE m.lock_token = CONVERT(uniqueidentifier, @token) AND m.status = N'processing';
+    IF EXISTS (SELECT 1 FROM app.outbox_pauses WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE target_broker = @broker)
+        SET @paused = 1;
+    IF @unordered = 0
+    BEGIN
+        SELECT @last = MAX(id) FROM @mine;
+        INSERT INTO @others (id, key_hash)
+        SELECT TOP (@backlog + 1) m.id, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))
+          FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
+         WHERE m.target_broker = @broker AND m.lane = @lane AND m.finished_at IS NULL AND m.parked = 0 AND m.id < @last
+           AND NOT EXISTS (SELECT 1 FROM @mine AS own WHERE own.id = m.id AND own.leased = 1)
+         ORDER BY m.id;
+        SET @others_rows = @@ROWCOUNT;
+        UPDATE mine
+           SET clear = 0
+          FROM @mine AS mine
+         WHERE mine.ordering_key IS NOT NULL
+           AND (@others_rows > @backlog
+                OR EXISTS (SELECT 1 FROM @others AS o WHERE o.key_hash = mine.key_hash AND o.id < mine.id)
+                OR EXISTS (SELECT 1
+                             FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+                            WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+                              AND w.key_hash = mine.key_hash AND w.gate_id < mine.id)
+                OR EXISTS (SELECT 1
+                             FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
+                            WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
+                              AND low.key_hash = mine.key_hash AND low.id < mine.id));
+    END;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT id AS fanout_handed
+     , LOWER(CONVERT(char(36), message_id)) AS message_id
+     , lane
+     , attempts
+     , crashes
+     , created_at
+     , expired
+     , CONVERT(bit, CASE WHEN clear = 1 AND @paused = 0 THEN 1 ELSE 0 END) AS clear
+  FROM @mine
+ ORDER BY id;
+

@@ -1,5 +1,5 @@
 //go:build !race
 
-package gormplugin
+package testenv
 
 const raceDetector = false

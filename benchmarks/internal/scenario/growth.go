@@ -1,0 +1,191 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+const mebibyte = 1 << 20
+
+// cost is what some work has taken.
+type cost struct {
+	took, cpu, server time.Duration // server 0: not known
+	wal               int64
+}
+
+func (c *cost) add(other cost) {
+	c.took += other.took
+	c.cpu += other.cpu
+	c.server += other.server
+	c.wal += other.wal
+}
+
+// spend measures what f takes.
+func spend(ctx context.Context, database *bed.Database, f func() error) (c cost, err error) {
+	runtime.GC()
+	walBefore, err := database.WAL(ctx)
+	if err != nil {
+		return c, err
+	}
+	serverBefore, _, err := database.ServerCPU(ctx)
+	if err != nil {
+		return c, err
+	}
+	cpuBefore, _ := bed.CPU()
+	began := time.Now()
+	if err := f(); err != nil {
+		return c, err
+	}
+	c.took = time.Since(began)
+	cpuAfter, _ := bed.CPU()
+	serverAfter, _, err := database.ServerCPU(ctx)
+	if err != nil {
+		return c, err
+	}
+	walAfter, err := database.WAL(ctx)
+	c.cpu, c.server, c.wal = cpuAfter-cpuBefore, serverAfter-serverBefore, walAfter-walBefore
+	return c, err
+}
+
+// report notes processor time and log for each of n things.
+func (c *cost) report(s *report.Scenario, of, thing string, n int64) {
+	if c.cpu > 0 {
+		s.Add(of, "CPU of the process", "µs/"+thing, float64(c.cpu.Microseconds())/float64(n))
+	}
+	if c.server > 0 {
+		s.Add(of, "CPU of the database", "µs/"+thing, float64(c.server.Microseconds())/float64(n))
+	}
+	s.Add(of, "log", "B/"+thing, float64(c.wal)/float64(n))
+}
+
+// turns decides in which order cases have their turn.
+func (o *Options) turns(run int) *rand.Rand {
+	return rand.New(rand.NewPCG(o.Seed, uint64(run))) //nolint:gosec // not negative
+}
+
+// withStreams runs f with streams of its own, which are deleted afterwards.
+func (o *Options) withStreams(ctx context.Context, f func(*bed.Streams) error) (err error) {
+	streams, err := bed.OpenStreams(ctx, o.Redis)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, streams.Close()) }() //nolint:contextcheck // the context may be what has ended
+	if o.Report.Servers["Redis"], err = streams.Version(ctx); err != nil {
+		return err
+	}
+	return f(streams)
+}
+
+// redisTargets opens a client for each of the brokers. The caller closes them.
+func redisTargets(server string, names []string, policy outbox.Policy, options ...redisstreams.Option) (
+	targets map[string]outbox.Target, closeAll func(context.Context) error, err error,
+) {
+	targets = make(map[string]outbox.Target, len(names))
+	closeAll = func(ctx context.Context) (err error) {
+		for _, target := range targets {
+			err = errors.Join(err, target.Broker.Close(context.WithoutCancel(ctx)))
+		}
+		return err
+	}
+	for _, name := range names {
+		broker, err := redisstreams.Open(server, options...)
+		if err != nil {
+			return nil, nil, err
+		}
+		targets[name] = outbox.Target{Broker: broker, Policy: policy}
+	}
+	return targets, closeAll, nil
+}
+
+// deliverAll runs an engine until so many rows are settled, where that is not 0, and until beside is done, which may be nil and begins
+// with it.
+func deliverAll(ctx context.Context, store outbox.Store, rows int64, targets map[string]outbox.Target, beside func(context.Context, *outbox.Engine) error) error {
+	counted := &tally{Store: store, rows: rows, done: make(chan struct{})}
+	engine, err := outbox.NewEngine(outbox.EngineConfig{
+		Stores: map[string]outbox.Store{"bench": counted}, Brokers: targets, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var delivery errgroup.Group
+	delivery.Go(func() error { return engine.Run(running) })
+	work, working := errgroup.WithContext(ctx)
+	if rows > 0 {
+		work.Go(func() error { return counted.await(working) })
+	}
+	if beside != nil {
+		work.Go(func() error { return beside(working, engine) })
+	}
+	err = work.Wait()
+	stop()
+	return errors.Join(err, delivery.Wait())
+}
+
+// await waits until all rows are settled.
+func (t *tally) await(ctx context.Context) error {
+	patience := time.NewTimer(drainPatience)
+	defer patience.Stop()
+	select {
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-patience.C:
+		return fmt.Errorf("scenario: %d of %d rows were settled in %s", t.settled.Load(), t.rows, drainPatience)
+	}
+}
+
+// streamPrefix reserves a stream for each broker, and returns what all their names begin with.
+func streamPrefix(streams *bed.Streams, name string, brokers []string) (prefix string) {
+	for _, broker := range brokers {
+		prefix = strings.TrimSuffix(streams.New(name+":"+broker), broker)
+	}
+	return prefix
+}
+
+// inStream looks whether a broker's stream holds each of its messages exactly once, in the order of their keys.
+func inStream(ctx context.Context, streams *bed.Streams, stream string, table *bed.Table, broker string) error {
+	keys, err := table.KeysOf(ctx, broker)
+	if err != nil {
+		return err
+	}
+	a := arrivals{
+		stage: &stage{contest: &contest{ordered: true}}, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: map[string]int64{},
+	}
+	if err := streams.Each(ctx, stream, "id", a.add); err != nil {
+		return fmt.Errorf("broker %s: %w", broker, err)
+	}
+	if len(a.seen) != len(keys) {
+		return fmt.Errorf("scenario: %d of %d messages are in the stream of broker %s", len(a.seen), len(keys), broker)
+	}
+	return nil
+}
+
+// allPublished fails unless the table has so many rows, all published.
+func allPublished(ctx context.Context, table *bed.Table, rows int64) error {
+	published, err := table.Count(ctx, outbox.StatusPublished)
+	if err != nil {
+		return err
+	}
+	all, err := bed.Get[int64](ctx, table, "SELECT count(*) FROM {{table}}")
+	if err == nil && (published != rows || all != rows) {
+		err = fmt.Errorf("scenario: %d of %d rows are published, want %d", published, all, rows)
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package redisstreams_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+)
+
+// What a call costs beside what go-redis does with the network: messages with all that ordinary ones have, and a server in memory
+// that costs nothing. A message needs one allocation for its command, and none where the script adds it.
+func TestAllocationsOfAPublish(t *testing.T) { // not parallel, as other tests would be counted too
+	testenv.NeedExactAllocations(t)
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	client.AddHook(yes{})
+	for name, c := range map[string]struct {
+		opts  []redisstreams.Option
+		keys  int
+		want  float64 // for each further message
+		fixed float64
+	}{
+		"every key once":              {keys: 100, want: 1, fixed: 17},
+		"every key once, and trimmed": {keys: 100, want: 1, fixed: 17, opts: []redisstreams.Option{redisstreams.WithMaxLen(1000, true)}},
+		"keys many times":             {keys: 10, want: 0, fixed: 12},
+		"the backfill":                {keys: 100, want: 1, fixed: 18, opts: []redisstreams.Option{redisstreams.WithBackfill(1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := redisstreams.New(client, c.opts...)
+			measure := func(n int) float64 {
+				msgs := many("s", n, c.keys)
+				for i := range msgs {
+					likeRealOnes(&msgs[i])
+					msgs[i].ContentType = "text/plain"
+				}
+				least := math.Inf(1) // pools fill up for a while, and lose what they have to the collector
+				for range 10 {
+					least = min(least, testing.AllocsPerRun(20, func() {
+						for _, result := range b.Publish(t.Context(), msgs) {
+							if result.Err != nil || result.BrokerMessageID != "1-1" {
+								t.Fatal(result)
+							}
+						}
+					}))
+				}
+				return least
+			}
+			few, many := measure(50), measure(100)
+			t.Logf("50 messages: %v allocations, 100: %v", few, many)
+			require.InDelta(t, c.want, (many-few)/50, 0, "for each message")
+			require.InDelta(t, c.fixed, many-100*c.want, 0, "for each call")
+		})
+	}
+}
+
+// yes answers everything in place of a server.
+type yes struct{}
+
+var manyIDs = func() []string {
+	ids := make([]string, 1000)
+	for i := range ids {
+		ids[i] = "1-1"
+	}
+	return ids
+}()
+
+func (yes) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (yes) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error { return answer(cmd) }
+}
+
+func (yes) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if err := answer(cmd); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func answer(cmd redis.Cmder) error {
+	switch c := cmd.(type) {
+	case *redis.StringCmd:
+		c.SetVal("1-1")
+	case *redis.StringSliceCmd:
+		const header = 7
+		n := 0
+		for args := c.Args()[header:]; len(args) > 0; args = args[2+args[1].(int):] {
+			n++
+		}
+		c.SetVal(manyIDs[:n])
+	default:
+		return fmt.Errorf("unexpected %s", cmd.Name())
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package gormplugin
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// loudspeaker is a database that notes what is announced, and when.
+type loudspeaker struct {
+	mu    sync.Mutex
+	said  []string
+	at    []time.Time
+	takes time.Duration
+	err   error
+	hangs bool // like a pool that is used up
+}
+
+func (l *loudspeaker) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	l.mu.Lock()
+	l.said = append(l.said, query+" "+args[0].(string)+" "+args[1].(string))
+	l.at = append(l.at, time.Now())
+	takes, err, hangs := l.takes, l.err, l.hangs
+	l.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	time.Sleep(takes)
+	return driver.RowsAffected(1), err
+}
+
+func (l *loudspeaker) set(change func(*loudspeaker)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(l)
+}
+
+// taken returns what was said since the last call.
+func (l *loudspeaker) taken() (said []string, at []time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	said, at = l.said, l.at
+	l.said, l.at = nil, nil
+	return said, at
+}
+
+func announcing(t *testing.T) (*announcer, *loudspeaker, *strings.Builder) {
+	t.Helper()
+	inserter, err := outbox.NewInserter(outbox.Postgres, "app.outbox")
+	require.NoError(t, err)
+	l, log := &loudspeaker{}, &strings.Builder{}
+	return &announcer{db: l, inserter: inserter, log: slog.New(slog.NewTextHandler(log, nil))}, l, log
+}
+
+const announcement = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2) fanout:app.outbox 1 "
+
+// The first is told at once, and what comes within the next milliseconds in one.
+func TestAnnouncementsAreCoalesced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, l, log := announcing(t)
+		l.takes = time.Millisecond
+		began := time.Now()
+		a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+		synctest.Wait()
+		for range 1000 {
+			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 2}, {Broker: "partner", Lanes: 4}})
+			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 8}})
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		said, at := l.taken()
+		assert.Equal(t, []string{announcement + "default:1", announcement + "default:a partner:4"}, said)
+		assert.Equal(t, []time.Time{began, began.Add(announceGap)}, at)
+
+		began = time.Now() // a steady stream, for a second
+		for range 1000 {
+			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(announceGap + l.takes)
+		said, at = l.taken()
+		assert.InDelta(t, time.Second/announceGap, len(said), 1)
+		assert.Equal(t, began, at[0])
+		synctest.Wait()
+		assert.False(t, a.busy, "nothing lives on")
+		assert.Empty(t, log.String())
+	})
+}
+
+// One at a time, whatever the pool does; then it is left alone for a while. Nobody waits for it.
+func TestAnnouncementsThatFail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, l, log := announcing(t)
+		l.hangs = true
+		began := time.Now()
+		for range 1000 {
+			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+		}
+		assert.Equal(t, began, time.Now(), "no commit waits")
+		time.Sleep(announceTime)
+		synctest.Wait()
+		said, _ := l.taken()
+		assert.Len(t, said, 1, "one waits for a connection")
+		for range 3600 { // for an hour
+			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		assert.False(t, a.busy, "nothing waits for better times")
+		said, _ = l.taken()
+		assert.InDelta(t, time.Hour/announceLongestRest, len(said), 10)
+		assert.Equal(t, 1, strings.Count(log.String(), "cannot tell relays"), "said once")
+		l.set(func(l *loudspeaker) { l.hangs = false })
+		time.Sleep(announceLongestRest)
+		a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+		synctest.Wait()
+		assert.Equal(t, 1, strings.Count(log.String(), "are told of new rows again"))
+		l.taken()
+		time.Sleep(announceGap)
+		a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+		synctest.Wait()
+		said, _ = l.taken()
+		assert.Len(t, said, 1, "as before")
+
+		a, l, log = announcing(t)
+		l.err = errors.New("no such function")
+		a.tell([]outbox.Arrival{{Broker: "default"}})
+		synctest.Wait()
+		assert.Contains(t, log.String(), "no such function")
+		a, l, log = announcing(t)
+		l.err = errors.New("sql: database is closed")
+		a.tell([]outbox.Arrival{{Broker: "default"}})
+		synctest.Wait()
+		assert.Empty(t, log.String(), "the application is about to end")
+	})
+}

@@ -1,0 +1,232 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+)
+
+//go:embed sql/rows.sql
+var rowsSQL string
+
+// collect reads all ledgers: the database, the brokers, and the files of the processes.
+func (s *stage) collect(ctx context.Context) (*evidence, error) {
+	e := &evidence{
+		facts: map[event]fact{}, outcomes: map[string]outcome{}, held: map[string][]delivery{},
+		seen: map[string]map[string]struct{}{}, peakMemory: map[string]int64{},
+	}
+	for _, broker := range scene.Brokers() {
+		e.seen[broker] = map[string]struct{}{}
+	}
+	err := errors.Join(s.readDatabase(ctx, e), s.readRedis(ctx, e), s.readFake(ctx, e))
+	for _, p := range s.places {
+		err = errors.Join(err, p.testify(e))
+	}
+	return e, err
+}
+
+func (s *stage) readDatabase(ctx context.Context, e *evidence) error {
+	conn, err := pgx.Connect(ctx, s.servers.postgresURL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var (
+		at event
+		is fact
+		r  row
+		w  string
+	)
+	facts, err := conn.Query(ctx, "SELECT tx, n, account, seq, published FROM facts")
+	if err != nil {
+		return err
+	}
+	if _, err := pgx.ForEachRow(facts, []any{&at.tx, &at.n, &is.account, &is.seq, &is.published}, func() error {
+		e.facts[at] = is
+		return nil
+	}); err != nil {
+		return fmt.Errorf("chaos: read the facts: %w", err)
+	}
+	rows, err := conn.Query(ctx, rowsSQL)
+	if err != nil {
+		return err
+	}
+	if _, err := pgx.ForEachRow(rows, []any{&r.event.tx, &r.event.n, &r.message, &r.broker, &r.status, &r.attempts, &r.err}, func() error {
+		e.rows = append(e.rows, r)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("chaos: read the outbox: %w", err)
+	}
+	watched, err := conn.Query(ctx, "SELECT concat_ws(' | ', what, message_id, broker, before, after, by, at) FROM chaos_watch ORDER BY at")
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(watched, []any{&w}, func() error {
+		e.watch = append(e.watch, w)
+		return nil
+	})
+	return err
+}
+
+func (s *stage) readRedis(ctx context.Context, e *evidence) error {
+	options, err := redis.ParseURL(s.servers.redisURL)
+	if err != nil {
+		return err
+	}
+	client := redis.NewClient(options)
+	defer client.Close()
+	for _, stream := range scene.Streams() {
+		for broker, name := range map[string]string{scene.Internal: stream, scene.Partner: scene.PartnerPrefix + stream} {
+			if err := readStream(ctx, client, name, func(entry redis.XMessage) error {
+				fields := map[string]string{}
+				for name, value := range entry.Values {
+					fields[name], _ = value.(string)
+				}
+				data := []byte(fields["data"])
+				delete(fields, "data")
+				milliseconds, _, _ := strings.Cut(entry.ID, "-")
+				at, err := strconv.ParseInt(milliseconds, 10, 64)
+				if err != nil {
+					return err
+				}
+				return e.hold(broker, fields, data, time.UnixMilli(at))
+			}); err != nil {
+				return fmt.Errorf("chaos: read stream %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// readStream reads a whole stream, in pieces.
+func readStream(ctx context.Context, client *redis.Client, stream string, f func(redis.XMessage) error) error {
+	const piece = 1000
+	for from := "-"; ; {
+		entries, err := client.XRangeN(ctx, stream, from, "+", piece).Result()
+		if err != nil {
+			return err
+		}
+		for _, entry := range entries {
+			if err := f(entry); err != nil {
+				return err
+			}
+			from = "(" + entry.ID
+		}
+		if len(entries) < piece {
+			return nil
+		}
+	}
+}
+
+func (s *stage) readFake(ctx context.Context, e *evidence) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.servers.messages, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	lines := json.NewDecoder(bufio.NewReader(answer.Body))
+	for lines.More() {
+		var m scene.Message
+		if err := lines.Decode(&m); err != nil {
+			return fmt.Errorf("chaos: read the messages of Pub/Sub: %w", err)
+		}
+		if err := e.hold(scene.PubSub, m.Attributes, m.Data, m.At); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold notes a message that a broker holds.
+func (e *evidence) hold(broker string, fields map[string]string, payload []byte, at time.Time) error {
+	var content struct {
+		Data scene.Moved `json:"data"`
+	}
+	if err := json.Unmarshal(payload, &content); err != nil {
+		return fmt.Errorf("chaos: a message of broker %s is no JSON: %w: %s", broker, err, payload)
+	}
+	d := delivery{
+		event: event{content.Data.Tx, content.Data.N}, account: content.Data.Account, seq: content.Data.Seq, message: fields["id"], kind: fields["type"], at: at,
+	}
+	if broker != scene.Internal {
+		d.leaks = leaks(broker, fields, payload)
+	}
+	e.held[broker] = append(e.held[broker], d)
+	return nil
+}
+
+// testify adds what one process wrote down, and what is known about it.
+func (p *process) testify(e *evidence) error {
+	err := scene.ReadLedger(p.path("ledger"), func(line scene.Line) {
+		switch {
+		case line.Clock != 0:
+			if !slices.ContainsFunc(p.starts, func(s startedAt) bool { return s.shows(line.Clock) }) {
+				e.clocks = append(e.clocks, fmt.Sprintf("%s showed %s at one of its starts", p.name, time.Unix(line.Clock, 0)))
+			}
+		case line.Tx != "":
+			e.note(line)
+		case line.Message != "":
+			e.seen[brokerOf(p.name, line.Stream)][line.Message] = struct{}{}
+		case line.Ended:
+			e.ended++
+			e.leaseLost += line.LeaseLost
+			if line.Leaked != "" {
+				e.leaked = append(e.leaked, p.name+": "+line.Leaked)
+			}
+		}
+	})
+	e.crashed = append(e.crashed, p.crashed...)
+	e.peakMemory[p.name] = p.peak
+	return err
+}
+
+// clockPatience is how long a process may take from its start to its first look at the clock.
+const clockPatience = 20 * time.Second
+
+// shows reports whether a clock fits to a start.
+func (s startedAt) shows(clock int64) bool {
+	began := time.Unix(clock, 0).Add(-s.skew)
+	return began.After(s.at.Add(-2*time.Second)) && began.Before(s.at.Add(clockPatience))
+}
+
+// note adds the outcome of a transaction.
+func (e *evidence) note(line scene.Line) {
+	is := e.outcomes[line.Tx]
+	if line.Repeated {
+		is.settled = line.Outcome == scene.Committed
+	} else {
+		is.outcome = line.Outcome
+	}
+	e.outcomes[line.Tx] = is
+}
+
+// brokerOf tells whose messages a consumer reads from a stream.
+func brokerOf(consumer, stream string) string {
+	switch {
+	case consumer == "puller":
+		return scene.PubSub
+	case strings.HasPrefix(stream, scene.PartnerPrefix):
+		return scene.Partner
+	default:
+		return scene.Internal
+	}
+}

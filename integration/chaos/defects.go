@@ -1,0 +1,112 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Defect is a way to break Fanout on purpose, by small edits of its source, so that the rig can show that it notices.
+type Defect struct {
+	Name string
+	What string
+	// Crimes are what the rig must report, each of them.
+	Crimes []Crime
+
+	edits   []edit
+	options func(o *Options) // what brings it to light soon
+}
+
+// Defects returns all of them.
+func Defects() []Defect {
+	return []Defect{
+		{
+			Name: "no-fence", What: "outcomes are written and leases renewed without a look at whose the row is", Crimes: []Crime{Fence},
+			edits: []edit{
+				{
+					"outbox/postgres/sql/mark_published.sql",
+					" AND m.finished_at IS NULL AND NOT m.parked\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
+					"\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id AND $3::uuid IS NOT NULL",
+				},
+				{
+					"outbox/postgres/sql/mark_other.sql",
+					" AND m.finished_at IS NULL AND NOT m.parked\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
+					"\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id AND $3::uuid IS NOT NULL",
+				},
+				{"outbox/postgres/sql/mark_other.sql", "   SET status       = o.status\n", "   SET status       = o.status, published_at = NULL\n"},
+				{"outbox/postgres/sql/renew.sql", "\n   AND lock_token = $3 AND status = 'processing'", "\n   AND $3::uuid IS NOT NULL AND status = 'processing'"},
+			},
+			options: func(o *Options) { // relays that are stopped with rows in hand
+				o.Only, o.Every, o.Lease, o.Slow = []Kind{Stop}, 500*time.Millisecond, 2*time.Second, 120*time.Millisecond
+			},
+		},
+		{
+			Name: "claims-in-hand", What: "a claim takes what others have in hand", Crimes: []Crime{Fence},
+			edits: []edit{
+				{
+					"outbox/postgres/sql/claim_ordered.sql",
+					"         , (locked_until IS NULL OR locked_until <= statement_timestamp())\n           AND (available_at",
+					"         , (status = 'processing' OR locked_until IS NULL OR locked_until <= statement_timestamp())\n           AND (available_at",
+				},
+				{"outbox/postgres/sql/claim_ordered.sql", "       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())\n", ""},
+			},
+			options: func(o *Options) { o.Only = []Kind{Delay} },
+		},
+		{
+			Name: "rows-of-their-own", What: "the rows of a transaction are written in another one, whatever becomes of it", Crimes: []Crime{Phantom},
+			edits: []edit{{
+				"gormplugin/tx.go", "\tt.journal.End()\n\treturn t.Tx.Rollback()\n",
+				"\tif pool, err := t.GetDBConn(); err == nil {\n\t\t_, _ = t.plugin.write(t.ctx, t.inserter, pool, t.journal.Collect())\n\t}\n" +
+					"\tt.journal.End()\n\treturn t.Tx.Rollback()\n",
+			}},
+			options: func(o *Options) { o.Only = []Kind{Kill} },
+		},
+		{
+			Name: "marks-unsent", What: "a row is published before the broker has answered, and whatever it answers", Crimes: []Crime{Lost, Unconfirmed},
+			edits: []edit{{
+				"outbox/verdict.go", "\tif result.Err == nil {\n\t\td.reached",
+				"\tif class, _ := brokers.Classify(result.Err); result.Err == nil || class == brokers.ClassUnavailable {\n\t\td.reached",
+			}},
+			options: func(o *Options) { o.Only, o.Every = []Kind{Reset, BlackHole, RedisKill}, time.Second },
+		},
+		{
+			Name: "overtaking", What: "a claim takes later rows of a key while an earlier one waits or is in another's hands", Crimes: []Crime{OutOfOrder},
+			edits: []edit{
+				{"outbox/postgres/sql/claim_ordered.sql", "bool_and(ready AND NOT parkable AND outranked = 0) OVER so_far AS clear", "ready AS clear"},
+				{"outbox/postgres/sql/claim_ordered.sql", "bool_or(leased AND NOT ready) OVER whole AS in_hand", "false AS in_hand"},
+				// Rows in hand are also told apart from others as suspects.
+				{"outbox/postgres/sql/claim_ordered.sql", "min(suspicion) OVER so_far AS lowest", "suspicion AS lowest"},
+				{"outbox/postgres/sql/claim_ordered.sql", "max(suspicion) OVER so_far AS highest", "suspicion AS highest"},
+			},
+			options: func(o *Options) { // few keys, and messages that are long on their way while later ones of their key are not
+				o.Only, o.Keys, o.Slow = []Kind{Stop}, 6, 120*time.Millisecond
+			},
+		},
+	}
+}
+
+// Tailored are options for a short run that brings a defect to light.
+func (d *Defect) Tailored(o Options) Options {
+	o.Broken, o.TrueClocks = d.Name, true
+	fallback(&o.For, 20*time.Second)
+	fallback(&o.Drain, 20*time.Second)
+	d.options(&o)
+	return o
+}
+
+// defectEdits finds the edits of a defect; none for "".
+func defectEdits(name string) ([]edit, error) {
+	if name == "" {
+		return nil, nil
+	}
+	known := []string{}
+	for _, d := range Defects() {
+		if d.Name == name {
+			return d.edits, nil
+		}
+		known = append(known, d.Name)
+	}
+	return nil, fmt.Errorf("chaos: there is no defect %q; there are %s", name, strings.Join(known, ", "))
+}

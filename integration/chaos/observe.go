@@ -1,0 +1,155 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+)
+
+// watchSessions counts the database's sessions, and weighs the processes, once a second; the function that it returns ends that, and returns the highest
+// numbers.
+func (s *stage) watchSessions(ctx context.Context) (stop func() map[string]int) {
+	ctx, cancel := context.WithCancel(ctx)
+	peaks, done := map[string]int{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			s.countSessions(ctx, peaks)
+			for _, p := range s.places {
+				p.weigh()
+			}
+			pauseFor(ctx, time.Second)
+		}
+	}()
+	return func() map[string]int {
+		cancel()
+		<-done
+		return peaks
+	}
+}
+
+// countSessions raises peaks, by the name of the process; while the database is away there is nothing to count.
+func (s *stage) countSessions(ctx context.Context, peaks map[string]int) {
+	_ = s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, "SELECT split_part(application_name, '/', 1), count(*) FROM pg_stat_activity WHERE datname = current_database() GROUP BY 1")
+		if err != nil {
+			return err
+		}
+		var (
+			name string
+			n    int
+		)
+		_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+			peaks[name] = max(peaks[name], n)
+			return nil
+		})
+		return err
+	})
+}
+
+// ask asks the database over a connection of its own, past the network of the processes.
+func (s *stage) ask(ctx context.Context, question func(context.Context, *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.servers.postgresURL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return question(ctx, conn)
+}
+
+// openRows counts the rows that are not final.
+func (s *stage) openRows(ctx context.Context) (n int, err error) {
+	err = s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SELECT count(*) FROM outbox_messages WHERE finished_at IS NULL").Scan(&n)
+	})
+	return n, err
+}
+
+// sessionsLeft waits, for a while, until nobody is connected with the database, and returns how many still are.
+func (s *stage) sessionsLeft(ctx context.Context) (n int, err error) {
+	bound, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		err = s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			return conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&n)
+		})
+		if err == nil && n == 0 || bound.Err() != nil {
+			return n, err
+		}
+		pauseFor(bound, 100*time.Millisecond)
+	}
+}
+
+// unseen reports whether consumers are behind.
+func (s *stage) unseen(ctx context.Context) (bool, error) {
+	seen := map[string]map[string]struct{}{} // by consumer and stream: entries
+	for _, consumer := range s.cast.consumers {
+		err := scene.ReadLedger(s.places[consumer].path("ledger"), func(line scene.Line) {
+			of := consumer + " " + line.Stream
+			if consumer == "puller" {
+				of = consumer // the fake's numbers are of all topics
+			}
+			if seen[of] == nil {
+				seen[of] = map[string]struct{}{}
+			}
+			if line.Entry != "" {
+				seen[of][line.Entry] = struct{}{}
+			}
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	options, err := redis.ParseURL(s.servers.redisURL)
+	if err != nil {
+		return false, err
+	}
+	client := redis.NewClient(options)
+	defer client.Close()
+	for _, stream := range scene.Streams() {
+		for _, name := range []string{stream, scene.PartnerPrefix + stream} {
+			length, err := client.XLen(ctx, name).Result()
+			if err != nil || int(length) > len(seen["reader "+name]) {
+				return true, err
+			}
+		}
+	}
+	held, err := s.countFake(ctx)
+	return held > len(seen["puller"]), err
+}
+
+// countFake asks the fake of Pub/Sub how many messages it holds.
+func (s *stage) countFake(ctx context.Context) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.servers.messages+"/count", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("chaos: the fake of Pub/Sub: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,65 @@
+//go:build unix
+
+package chaos
+
+import (
+	"io"
+	"os"
+	"time"
+)
+
+// Options are a run. The zero value of a field means its default.
+type Options struct {
+	// Seed decides the schedule of faults and what producers do. Runs with one seed and the same other options have the same
+	// schedule; how processes interleave under it differs.
+	Seed uint64
+	// For is how long faults go on. Default 1 minute.
+	For time.Duration
+	// Drain is how long the backlog may take to drain afterwards. Default 1 minute.
+	Drain time.Duration
+	// Every is the mean time between faults. Default 3 seconds.
+	Every time.Duration
+	// Producers and Relays are processes. Defaults 2 and 3.
+	Producers, Relays int
+	// Rate is the transactions per second that each producer tries. Default 20.
+	Rate int
+	// Keys is the number of accounts that they write. Default 40.
+	Keys int
+	// Lease of the relays. Default 3 seconds.
+	Lease time.Duration
+	// Slow is how far away their brokers are from relays, one way, so that they have rows in hand for long; from every second one half as
+	// far. Default: not at all.
+	Slow time.Duration
+	// Only restricts the faults to some kinds. Default: all that the servers allow.
+	Only []Kind
+	// TrueClocks leaves the clocks of processes alone, which saves building a second program.
+	TrueClocks bool
+	// Broken is the name of a [Defect] to build into the program under test. Default: none.
+	Broken string
+	// Keep is a directory for ledgers and logs, to look at afterwards. Default: they are removed.
+	Keep string
+	// Log is told what happens. Default: standard error.
+	Log io.Writer
+}
+
+func (o Options) withDefaults() Options {
+	fallback(&o.For, time.Minute)
+	fallback(&o.Drain, time.Minute)
+	fallback(&o.Every, 3*time.Second)
+	fallback(&o.Producers, 2)
+	fallback(&o.Relays, 3)
+	fallback(&o.Rate, 20)
+	fallback(&o.Keys, 40)
+	fallback(&o.Lease, 3*time.Second)
+	if o.Log == nil {
+		o.Log = os.Stderr
+	}
+	return o
+}
+
+func fallback[T comparable](value *T, otherwise T) {
+	var zero T
+	if *value == zero {
+		*value = otherwise
+	}
+}

@@ -1,0 +1,98 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/worker"
+)
+
+// assemble makes the places of the cast, each with a network of its own.
+func (s *stage) assemble(context.Context) error {
+	s.network = newNetwork()
+	s.closers = append(s.closers, func() error { s.network.close(); return nil })
+	s.places = map[string]*process{}
+	s.cast = cast{servers: s.servers.own(), clocks: !s.options.TrueClocks, lease: s.options.Lease, consumers: []string{"reader", "puller"}}
+	for n := range s.options.Producers {
+		name := fmt.Sprintf("producer-%d", n)
+		s.cast.producers = append(s.cast.producers, name)
+		if err := s.placeProducer(name); err != nil {
+			return err
+		}
+	}
+	for n := range s.options.Relays {
+		name := fmt.Sprintf("relay-%d", n)
+		s.cast.relays = append(s.cast.relays, name)
+		if err := s.placeRelay(name); err != nil {
+			return err
+		}
+	}
+	redis, err := s.connect("reader", "redis", host(s.servers.redisURL))
+	if err != nil {
+		return err
+	}
+	s.place("reader", "redis", worker.ServerVariable+"="+behind(s.servers.redisURL, redis))
+	pubsub, err := s.connect("puller", "pubsub", s.servers.pubsub)
+	if err != nil {
+		return err
+	}
+	s.place("puller", "pubsub", worker.ServerVariable+"="+pubsub)
+	return nil
+}
+
+func (s *stage) placeProducer(name string) error {
+	postgres, err := s.connect(name, "postgres", host(s.servers.postgresURL))
+	if err != nil {
+		return err
+	}
+	// It has one link where a relay has three, and commits whose outcome is not known are worth looking for.
+	s.cast.links = append(s.cast.links, name+"/postgres", name+"/postgres")
+	p := s.place(name, "producer", fmt.Sprintf("%s=%d", worker.RateVariable, s.options.Rate), fmt.Sprintf("%s=%d", worker.KeysVariable, s.options.Keys))
+	return s.configure(p, postgres, host(s.servers.redisURL), s.servers.pubsub)
+}
+
+func (s *stage) placeRelay(name string) error {
+	addresses := make([]string, 0, 3)
+	for _, server := range [][2]string{{"postgres", host(s.servers.postgresURL)}, {"redis", host(s.servers.redisURL)}, {"pubsub", s.servers.pubsub}} {
+		address, err := s.connect(name, server[0], server[1])
+		if err != nil {
+			return err
+		}
+		addresses = append(addresses, address)
+		if s.options.Slow > 0 && server[0] != "postgres" {
+			away := s.options.Slow / time.Duration(2-len(s.cast.relays)%2)
+			if err := s.network.links[name+"/"+server[0]].slowDown(away); err != nil {
+				return err
+			}
+		}
+	}
+	return s.configure(s.place(name, "relay"), addresses[0], addresses[1], addresses[2])
+}
+
+// connect makes a link that faults can be aimed at.
+func (s *stage) connect(client, server, address string) (string, error) {
+	s.cast.links = append(s.cast.links, client+"/"+server)
+	return s.network.connect(client, server, address)
+}
+
+// place makes one place.
+func (s *stage) place(name, role string, environ ...string) *process {
+	p := &process{
+		name: name, dir: s.dir, program: s.program, seed: s.options.Seed*1_000_003 + uint64(len(s.places))*1_000,
+		environ: append(environ, worker.RoleVariable+"="+role),
+	}
+	s.places[name] = p
+	return p
+}
+
+// configure writes the configuration of Fanout for one process, with the addresses that it is to use.
+func (s *stage) configure(p *process, postgres, redis, pubsub string) error {
+	path := p.path("yaml")
+	p.environ = append(p.environ, worker.ConfigVariable+"="+path)
+	text := s.configuration(behind(s.servers.postgresURL, postgres, "connect_timeout=2"), behind(s.servers.redisURL, redis), pubsub)
+	return os.WriteFile(path, []byte(text), 0o600)
+}

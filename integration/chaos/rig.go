@@ -1,0 +1,188 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+)
+
+// Run is one run of the rig: it builds the programs, starts servers and processes, does to them what the schedule says, lets the backlog
+// drain, ends everything and compares the ledgers. An error is the rig's own failure; what Fanout does wrong is in the report. When ctx ends, the
+// run is broken off. Nothing that it has started is left.
+func Run(ctx context.Context, options Options) (*Report, error) {
+	s := &stage{options: options.withDefaults()}
+	s.log = s.options.Log
+	report, err := s.run(ctx)
+	return report, errors.Join(err, s.tearDown())
+}
+
+func (s *stage) run(ctx context.Context) (*Report, error) {
+	if err := s.setUp(ctx); err != nil {
+		return nil, err
+	}
+	schedule := s.cast.schedule(s.options)
+	fmt.Fprintf(s.log, "seed %d\n", s.options.Seed)
+	schedule.print(s.log)
+	for _, name := range slices.Sorted(maps.Keys(s.places)) {
+		if err := s.places[name].run(ctx); err != nil {
+			return nil, err
+		}
+		place := s.places[name]
+		s.closers = append(s.closers, func() error { place.close(); return nil })
+	}
+	watch := s.watchSessions(ctx)
+	began := time.Now()
+	faults, err := s.perform(ctx, schedule, began)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{Seed: s.options.Seed, Broken: s.options.Broken, Faulty: time.Since(began), Schedule: schedule}
+	if report.Drained, err = s.drain(ctx); err != nil {
+		return nil, err
+	}
+	s.endAll()
+	peaks := watch()
+	sessions, err := s.sessionsLeft(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.collect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found.faults, found.sessions, found.peakConns = faults, sessions, peaks
+	s.report(report, found)
+	return report, nil
+}
+
+// perform does the faults at their times, several at once where the schedule has it so, and returns when the time of faults is over and
+// all are cured.
+func (s *stage) perform(ctx context.Context, schedule Schedule, began time.Time) ([]performed, error) {
+	var (
+		mu   sync.Mutex
+		done []performed
+		all  errgroup.Group
+	)
+	for _, fault := range schedule {
+		pauseFor(ctx, time.Until(began.Add(fault.At)))
+		if ctx.Err() != nil {
+			break
+		}
+		all.Go(func() error {
+			is := performed{Fault: fault, Began: time.Now()}
+			err := s.inflict(ctx, fault)
+			is.Ended = time.Now()
+			mu.Lock()
+			defer mu.Unlock()
+			done = append(done, is)
+			return err
+		})
+	}
+	pauseFor(ctx, time.Until(began.Add(s.options.For)))
+	return done, errors.Join(all.Wait(), context.Cause(ctx))
+}
+
+// inflict does one fault and returns when it is over.
+func (s *stage) inflict(ctx context.Context, f Fault) error {
+	switch f.Kind {
+	case Kill:
+		s.places[f.Target].end(sigkill, f.For, f.Skew)
+		pauseFor(ctx, f.For)
+	case Term:
+		s.places[f.Target].end(sigterm, f.For, f.Skew)
+		pauseFor(ctx, f.For)
+	case Stop:
+		s.places[f.Target].hold(ctx, f.For)
+	case PostgresFast, PostgresImmediate, PostgresKill, RedisTerm, RedisKill:
+		return s.servers.outage(ctx, f.Kind, f.For)
+	default:
+		l := s.network.links[f.Target]
+		if err := l.fallIll(f.Kind, f.Amount); err != nil {
+			return err
+		}
+		pauseFor(ctx, f.For)
+		return l.heal(ctx, f.Kind)
+	}
+	return nil
+}
+
+// drain ends the producers and waits until every row is final and consumers have seen everything, or the time for it has passed.
+func (s *stage) drain(ctx context.Context) (time.Duration, error) {
+	for _, name := range s.cast.producers {
+		s.places[name].close()
+	}
+	began := time.Now()
+	bound, cancel := context.WithTimeout(ctx, s.options.Drain)
+	defer cancel()
+	for bound.Err() == nil {
+		if open, err := s.openRows(bound); err == nil && open == 0 {
+			break
+		}
+		pauseFor(bound, 100*time.Millisecond)
+	}
+	took := time.Since(began)
+	catchUp, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for catchUp.Err() == nil {
+		if behind, err := s.unseen(catchUp); err == nil && !behind {
+			break
+		}
+		pauseFor(catchUp, 200*time.Millisecond)
+	}
+	return took, context.Cause(ctx)
+}
+
+// endAll ends all processes in good order.
+func (s *stage) endAll() {
+	var all sync.WaitGroup
+	for _, place := range s.places {
+		all.Go(place.close)
+	}
+	all.Wait()
+}
+
+// report sums up.
+func (s *stage) report(r *Report, e *evidence) {
+	r.Brokers, r.Violations = e.judge()
+	r.Sessions, r.Graceful, r.LeaseLost, r.Performed = e.sessions, e.ended, e.leaseLost, map[Kind]int{}
+	for _, f := range e.faults {
+		r.Performed[f.Kind]++
+	}
+	if !s.servers.own() {
+		r.Skipped = append(r.Skipped, "all faults of PostgreSQL and Redis: their binaries are not on this machine")
+	}
+	r.Producers.Events = len(e.facts)
+	for _, is := range e.outcomes {
+		switch is.outcome {
+		case scene.Committed:
+			r.Producers.Committed++
+		case scene.RolledBack:
+			r.Producers.RolledBack++
+		case scene.Unknown:
+			r.Producers.Unknown++
+		}
+		if is.settled {
+			r.Producers.Settled++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.places)) {
+		p := s.places[name]
+		about := ProcessReport{Name: name, Starts: len(p.starts), Away: p.away, PeakMemory: p.peak, PeakConns: e.peakConns[name]}
+		for _, start := range p.starts {
+			if start.skew != 0 {
+				about.WrongClocks++
+			}
+		}
+		r.Processes = append(r.Processes, about)
+	}
+}

@@ -1,0 +1,75 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/integration/chaos"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+)
+
+// needServers skips a test, or fails it where servers are required, when there is nothing to start or to use.
+func needServers(t *testing.T) {
+	t.Helper()
+	testenv.Postgres(t)
+	testenv.Redis(t)
+}
+
+// writer gives what the rig says to the test's log.
+type writer struct{ t *testing.T }
+
+func (w writer) Write(text []byte) (int, error) {
+	w.t.Helper()
+	w.t.Log(strings.TrimRight(string(text), "\n"))
+	return len(text), nil
+}
+
+// show puts the report into the test's log.
+func show(t *testing.T, report *chaos.Report) {
+	t.Helper()
+	var text strings.Builder
+	report.Print(&text)
+	t.Log(text.String())
+}
+
+// A minute of everything: processes killed and stopped, servers killed, networks cut, clocks off by minutes. FANOUT_TEST_SEED replays the
+// schedule.
+func TestRig(t *testing.T) {
+	needServers(t)
+	report, err := chaos.Run(t.Context(), chaos.Options{
+		Seed: uint64(testenv.Seed(t)), For: time.Minute, Every: 2 * time.Second, Rate: 10, Log: writer{t},
+	})
+	require.NoError(t, err)
+	show(t, report)
+	assert.Empty(t, report.Violations)
+	assert.Greater(t, len(report.Performed), 5, "kinds of faults")
+	for _, broker := range report.Brokers {
+		assert.Greater(t, broker.Expected, 100, broker.Broker)
+	}
+}
+
+// The rig notices what is broken on purpose: without that, its silence about the others would mean nothing. What is not tried here, is by
+// make chaos ARGS="--broken".
+func TestBroken(t *testing.T) {
+	needServers(t)
+	tried := map[string]bool{"no-fence": true, "rows-of-their-own": true, "marks-unsent": true}
+	for _, defect := range chaos.Defects() {
+		if !tried[defect.Name] {
+			continue
+		}
+		t.Run(defect.Name, func(t *testing.T) {
+			report, err := chaos.Run(t.Context(), defect.Tailored(chaos.Options{Seed: uint64(testenv.Seed(t)), For: 12 * time.Second, Log: writer{t}}))
+			require.NoError(t, err)
+			show(t, report)
+			for _, crime := range defect.Crimes {
+				assert.True(t, report.Violated(crime), "%s: no violation %q", defect.What, crime)
+			}
+		})
+	}
+}

@@ -1,0 +1,178 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kind is a kind of fault.
+type Kind string
+
+// The kinds of faults that processes have.
+const (
+	Kill Kind = "kill" // SIGKILL, and started again
+	Stop Kind = "stop" // SIGSTOP past the lease, and SIGCONT
+	Term Kind = "term" // SIGTERM, and started again
+)
+
+// The kinds that servers have. They are started again.
+const (
+	PostgresFast      Kind = "postgres-fast"
+	PostgresImmediate Kind = "postgres-immediate"
+	PostgresKill      Kind = "postgres-kill" // the postmaster alone; its children notice
+	RedisTerm         Kind = "redis-term"
+	RedisKill         Kind = "redis-kill"
+)
+
+// The kinds that links have.
+const (
+	Reset       Kind = "reset"        // each connection breaks as soon as something is sent
+	Delay       Kind = "delay"        // milliseconds, each way
+	Throttle    Kind = "throttle"     // kilobytes per second
+	CutRequests Kind = "cut-requests" // after so many bytes
+	CutAnswers  Kind = "cut-answers"  // after so many bytes
+	BlackHole   Kind = "black-hole"   // requests arrive, answers do not
+)
+
+// Fault is one entry of a schedule.
+type Fault struct {
+	At     time.Duration `json:"at"`
+	Kind   Kind          `json:"kind"`
+	Target string        `json:"target"` // a process, a server or a link
+	For    time.Duration `json:"for"`
+	Amount int           `json:"amount,omitempty"` // in the kind's measure
+	Skew   time.Duration `json:"skew,omitempty"`   // how far the clock of a process is off when it starts again
+}
+
+// String is one line of the printed schedule.
+func (f Fault) String() string {
+	line := fmt.Sprintf("%7.1fs  %-18s %-20s %5.1fs", f.At.Seconds(), f.Kind, f.Target, f.For.Seconds())
+	if f.Amount != 0 {
+		line += fmt.Sprintf("  amount %d", f.Amount)
+	}
+	if f.Skew != 0 {
+		line += fmt.Sprintf("  clock %+.0fs", f.Skew.Seconds())
+	}
+	return line
+}
+
+// cast is what faults can be aimed at.
+type cast struct {
+	producers, relays, consumers, links []string
+	servers                             bool // ours to kill
+	clocks                              bool // can be set
+	lease                               time.Duration
+}
+
+// kindOf finds the part of the cast that a kind of fault aims at.
+func (c *cast) targets(kind Kind) []string {
+	switch kind {
+	case Kill:
+		return slices.Concat(c.producers, c.relays, c.consumers)
+	case Stop:
+		return c.relays
+	case Term:
+		return slices.Concat(c.producers, c.relays)
+	case PostgresFast, PostgresImmediate, PostgresKill:
+		return []string{"postgres"}
+	case RedisTerm, RedisKill:
+		return []string{"redis"}
+	default:
+		return c.links
+	}
+}
+
+// deck is how often each kind comes, before any comes again. Relays have the worst of it.
+func (c *cast) deck(only []Kind) []Kind {
+	deck := []Kind{
+		Kill, Kill, Kill, Kill, Stop, Stop, Stop, Term, Term,
+		Reset, Reset, Delay, Throttle, CutRequests, CutRequests, CutAnswers, CutAnswers, BlackHole, BlackHole,
+	}
+	if c.servers {
+		deck = append(deck, PostgresFast, PostgresImmediate, PostgresKill, RedisTerm, RedisKill)
+	}
+	return slices.DeleteFunc(deck, func(k Kind) bool { return len(only) > 0 && !slices.Contains(only, k) })
+}
+
+// Schedule is all faults of a run, in the order of their times.
+type Schedule []Fault
+
+// schedule draws the faults. No target has two at a time.
+func (c *cast) schedule(o Options) Schedule {
+	random := rand.New(rand.NewPCG(o.Seed, 1))
+	var (
+		drawn Schedule
+		hand  []Kind
+		busy  = map[string]time.Duration{} // until when
+		at    = o.Every
+	)
+	for {
+		if len(hand) == 0 {
+			hand = c.deck(o.Only)
+			random.Shuffle(len(hand), func(i, j int) { hand[i], hand[j] = hand[j], hand[i] })
+		}
+		if len(hand) == 0 {
+			return nil
+		}
+		fault := c.draw(random, hand[0], at)
+		if fault.At+fault.For > o.For {
+			return drawn
+		}
+		hand = hand[1:]
+		if busy[fault.Target] <= at {
+			drawn = append(drawn, fault)
+			busy[fault.Target] = fault.At + fault.For + o.Every/2
+		}
+		at += o.Every/2 + time.Duration(random.Int64N(int64(o.Every)))
+	}
+}
+
+// draw decides the details of one fault.
+func (c *cast) draw(random *rand.Rand, kind Kind, at time.Duration) Fault {
+	between := func(low, high time.Duration) time.Duration {
+		return (low + time.Duration(random.Int64N(int64(high-low)))).Round(10 * time.Millisecond)
+	}
+	targets := c.targets(kind)
+	fault := Fault{At: at.Round(10 * time.Millisecond), Kind: kind, Target: targets[random.IntN(len(targets))], For: between(time.Second, 4*time.Second)}
+	switch kind {
+	case Stop:
+		fault.For = between(c.lease*5/4, c.lease*2)
+	case Kill, Term:
+		fault.For = between(100*time.Millisecond, 2*time.Second)
+		fault.Skew = c.skew(random)
+	case PostgresFast, PostgresImmediate, PostgresKill, RedisTerm, RedisKill:
+		fault.For = between(500*time.Millisecond, 3*time.Second)
+	case Delay:
+		fault.Amount = 20 + random.IntN(700)
+	case Throttle:
+		fault.Amount = 1 + random.IntN(30)
+	case CutRequests, CutAnswers:
+		// More than it takes to connect: a handful of messages, a transaction, several. The rest of the connections of that time end there, too.
+		fault.Amount = 300 + random.IntN(1<<(10+random.IntN(5)))
+	case Reset, BlackHole:
+	}
+	return fault
+}
+
+// skew draws by how much a clock is off: half of them are right, the others wrong by minutes.
+func (c *cast) skew(random *rand.Rand) time.Duration {
+	minutes := random.IntN(21) - 10
+	if !c.clocks || random.IntN(2) == 0 {
+		return 0
+	}
+	return time.Duration(minutes) * time.Minute
+}
+
+// print shows the schedule.
+func (s Schedule) print(w io.Writer) {
+	fmt.Fprintf(w, "schedule: %d faults\n", len(s))
+	for _, fault := range s {
+		fmt.Fprintln(w, " ", strings.TrimRight(fault.String(), " "))
+	}
+}

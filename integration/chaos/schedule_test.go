@@ -1,0 +1,71 @@
+//go:build unix
+
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func wholeCast() cast {
+	return cast{
+		producers: []string{"producer-0", "producer-1"}, relays: []string{"relay-0", "relay-1", "relay-2"}, consumers: []string{"reader", "puller"},
+		links: []string{"producer-0/postgres", "relay-0/postgres", "relay-0/redis", "relay-1/pubsub"}, servers: true, clocks: true, lease: 3 * time.Second,
+	}
+}
+
+// A schedule is what its seed and options say, each time; no target has two faults at a time, and all are over in time.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	everybody := wholeCast()
+	rapid.Check(t, func(t *rapid.T) {
+		options := Options{
+			Seed: rapid.Uint64().Draw(t, "seed"), For: time.Duration(rapid.IntRange(1, 300).Draw(t, "seconds")) * time.Second,
+			Every: time.Duration(rapid.IntRange(200, 5000).Draw(t, "every")) * time.Millisecond,
+		}.withDefaults()
+		drawn := everybody.schedule(options)
+		require.Equal(t, drawn, everybody.schedule(options))
+		busy, last := map[string]time.Duration{}, time.Duration(0)
+		for _, fault := range drawn {
+			require.GreaterOrEqual(t, fault.At, last)
+			require.GreaterOrEqual(t, fault.At, busy[fault.Target], fault)
+			require.LessOrEqual(t, fault.At+fault.For, options.For)
+			require.Contains(t, everybody.targets(fault.Kind), fault.Target)
+			require.LessOrEqual(t, fault.Skew.Abs(), 10*time.Minute)
+			if fault.Kind == Stop {
+				require.Greater(t, fault.For, options.Lease)
+			}
+			busy[fault.Target], last = fault.At+fault.For, fault.At
+		}
+	})
+}
+
+// Ten minutes have faults of each kind, and clocks that are fast, slow and right.
+func TestScheduleHasEverything(t *testing.T) {
+	t.Parallel()
+	everybody := wholeCast()
+	kinds, clocks := map[Kind]int{}, map[int]int{}
+	drawn := everybody.schedule(Options{Seed: 7, For: 10 * time.Minute}.withDefaults())
+	for _, fault := range drawn {
+		kinds[fault.Kind]++
+		if fault.Kind == Kill || fault.Kind == Term {
+			clocks[max(-1, min(1, int(fault.Skew)))]++
+		}
+	}
+	for _, kind := range everybody.deck(nil) {
+		assert.NotZero(t, kinds[kind], kind)
+	}
+	assert.Len(t, clocks, 3)
+	assert.NotEqual(t, drawn, everybody.schedule(Options{Seed: 8, For: 10 * time.Minute}.withDefaults()))
+
+	everybody.servers, everybody.clocks = false, false
+	for _, fault := range everybody.schedule(Options{Seed: 7, For: 10 * time.Minute, Only: []Kind{Kill, RedisKill}}.withDefaults()) {
+		assert.Equal(t, Kill, fault.Kind)
+		assert.Zero(t, fault.Skew)
+	}
+	assert.Empty(t, everybody.schedule(Options{Seed: 7, Only: []Kind{RedisKill}}.withDefaults()))
+}

@@ -1,0 +1,10 @@
+//go:build unix
+
+package chaos
+
+import "syscall"
+
+const (
+	sigkill = syscall.SIGKILL
+	sigterm = syscall.SIGTERM
+)

@@ -1,0 +1,18 @@
+-- The tables of the application, and the truth about what it has committed: a row of facts for each event.
+CREATE TABLE accounts (
+    id      text   NOT NULL PRIMARY KEY,
+    seq     bigint NOT NULL DEFAULT 0,
+    touched bigint NOT NULL DEFAULT 0
+);
+
+CREATE TABLE facts (
+    tx        text    NOT NULL,
+    n         integer NOT NULL,
+    account   text    NOT NULL,
+    seq       bigint  NOT NULL,
+    published boolean NOT NULL,
+    PRIMARY KEY (tx, n)
+);
+
+-- No two transactions have the same place in an account's sequence.
+CREATE UNIQUE INDEX facts_sequence ON facts (account, seq) WHERE account <> '';

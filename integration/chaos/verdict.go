@@ -1,0 +1,224 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+)
+
+// Crime is a kind of violation.
+type Crime string
+
+// The kinds of violations, with the invariant that each one breaks.
+const (
+	Lost        Crime = "lost"              // G1: committed, and in the end not with the broker
+	NoRow       Crime = "not captured"      // G1: committed, and without a row in the outbox
+	Stuck       Crime = "stuck"             // G1: still open after the drain
+	Phantom     Crime = "phantom"           // G2: never committed, or not meant for this broker, and published
+	Unconfirmed Crime = "unconfirmed"       // G3: published by its row, and not with the broker
+	Fence       Crime = "fence"             // G4, G5: a row was changed in another's hands, or after it was finished
+	OutOfOrder  Crime = "out of order"      // G6: first deliveries of a key against the order of its commits
+	Abandoned   Crime = "abandoned"         // G7: given up, though no message was at fault
+	Attempts    Crime = "attempts"          // G7: more than the maximum
+	TwoRows     Crime = "two rows"          // one row per event and broker
+	Leak        Crime = "leak"              // G9: something internal in an external message
+	Unseen      Crime = "unseen"            // with the broker, and no consumer saw it
+	Vanished    Crime = "vanished"          // seen by a consumer, and not with the broker: the broker lost it
+	LostCommit  Crime = "lost commit"       // answered as committed, and not in the database: the database lost it
+	GhostCommit Crime = "ghost commit"      // reported as rolled back, and in the database
+	Sessions    Crime = "database sessions" // left when all processes had ended
+	Goroutines  Crime = "goroutines"        // left in a process that ended in good order
+	Crash       Crime = "crash"             // a process ended by itself in a way that it must not
+	Clock       Crime = "clock"             // the rig's own: a clock did not show what it was to show
+)
+
+// Violation is something that must not be.
+type Violation struct {
+	Crime  Crime    `json:"crime"`
+	Broker string   `json:"broker,omitempty"`
+	Count  int      `json:"count"`
+	Cases  []string `json:"cases"` // some of them
+}
+
+// casesKept bounds the cases of a violation.
+const casesKept = 5
+
+// docket collects violations.
+type docket struct{ violations []Violation }
+
+func (d *docket) accusef(crime Crime, broker, format string, args ...any) {
+	at := slices.IndexFunc(d.violations, func(v Violation) bool { return v.Crime == crime && v.Broker == broker })
+	if at < 0 {
+		at = len(d.violations)
+		d.violations = append(d.violations, Violation{Crime: crime, Broker: broker})
+	}
+	v := &d.violations[at]
+	if v.Count++; len(v.Cases) < casesKept {
+		v.Cases = append(v.Cases, fmt.Sprintf(format, args...))
+	}
+}
+
+// judge compares the ledgers.
+func (e *evidence) judge() ([]BrokerVerdict, []Violation) {
+	d := &docket{}
+	e.judgeProducers(d)
+	verdicts := make([]BrokerVerdict, 0, len(scene.Brokers()))
+	for _, broker := range scene.Brokers() {
+		verdicts = append(verdicts, e.judgeBroker(d, broker))
+	}
+	e.judgeProcesses(d)
+	return verdicts, d.violations
+}
+
+// judgeProducers holds what producers were told against what the database has.
+func (e *evidence) judgeProducers(d *docket) {
+	there := map[string]bool{}
+	for at := range e.facts {
+		there[at.tx] = true
+	}
+	for tx, is := range e.outcomes {
+		switch {
+		case (is.outcome == scene.Committed || is.settled) && !there[tx]:
+			d.accusef(LostCommit, "", "transaction %s", tx)
+		case is.outcome == scene.RolledBack && there[tx]:
+			d.accusef(GhostCommit, "", "transaction %s", tx)
+		}
+	}
+}
+
+func (e *evidence) judgeProcesses(d *docket) {
+	for _, line := range e.watch {
+		d.accusef(Fence, "", "%s", line)
+	}
+	if e.sessions > 0 {
+		d.accusef(Sessions, "", "%d sessions", e.sessions)
+	}
+	for crime, list := range map[Crime][]string{Goroutines: e.leaked, Crash: e.crashed, Clock: e.clocks} {
+		for _, line := range list {
+			d.accusef(crime, "", "%s", line)
+		}
+	}
+}
+
+// BrokerVerdict is what became of the events at one broker.
+type BrokerVerdict struct {
+	Broker      string         `json:"broker"`
+	Expected    int            `json:"expected"`   // committed events that are for it
+	Held        int            `json:"held"`       // messages with the broker, copies included
+	Lost        int            `json:"lost"`       //
+	Phantom     int            `json:"phantom"`    //
+	Duplicates  int            `json:"duplicates"` // second and later copies
+	Causes      map[string]int `json:"causes"`     // of duplicates
+	OutOfOrder  int            `json:"out_of_order"`
+	Stuck       int            `json:"stuck"`
+	Abandoned   int            `json:"abandoned"`
+	MaxAttempts int            `json:"max_attempts"`
+	Leaks       int            `json:"leaks"`
+	Unseen      int            `json:"unseen"`
+}
+
+// Rate is duplicates per message.
+func (v *BrokerVerdict) Rate() float64 { return float64(v.Duplicates) / float64(max(1, v.Expected)) }
+
+// judgeBroker holds what a broker has against what was committed.
+func (e *evidence) judgeBroker(d *docket, broker string) BrokerVerdict {
+	v := BrokerVerdict{Broker: broker, Held: len(e.held[broker]), Causes: map[string]int{}}
+	arrived := e.judgeDeliveries(d, &v)
+	rows := e.judgeRows(d, &v, arrived)
+	for at, is := range e.facts {
+		if !is.published && broker != scene.Internal {
+			continue
+		}
+		v.Expected++
+		if !arrived[at] {
+			v.Lost++
+			d.accusef(Lost, broker, "event %d of transaction %s, %s %d: row %q", at.n, at.tx, is.account, is.seq, rows[at])
+		}
+		if _, captured := rows[at]; !captured {
+			d.accusef(NoRow, broker, "event %d of transaction %s", at.n, at.tx)
+		}
+	}
+	return v
+}
+
+// judgeDeliveries goes through the messages of a broker in its order, and returns the events that arrived.
+func (e *evidence) judgeDeliveries(d *docket, v *BrokerVerdict) map[event]bool {
+	arrived, first, last := map[event]bool{}, map[string]delivery{}, map[string]delivery{}
+	for _, m := range e.held[v.Broker] {
+		if len(m.leaks) > 0 {
+			v.Leaks++
+			d.accusef(Leak, v.Broker, "message %s: %s", m.message, strings.Join(m.leaks, ", "))
+		}
+		is, committed := e.facts[m.event]
+		if !committed || !is.published && v.Broker != scene.Internal {
+			v.Phantom++
+			d.accusef(Phantom, v.Broker, "message %s of event %d of transaction %s, of which the producer says %q", m.message, m.event.n, m.event.tx,
+				e.outcomes[m.event.tx].outcome)
+		}
+		if _, seen := e.seen[v.Broker][m.message]; !seen {
+			v.Unseen++
+			d.accusef(Unseen, v.Broker, "message %s", m.message)
+		}
+		if before, again := first[m.message]; again {
+			v.Duplicates++
+			v.Causes[e.cause(before.at, m.at)]++
+			continue
+		}
+		first[m.message] = m
+		if arrived[m.event] {
+			d.accusef(TwoRows, v.Broker, "event %d of transaction %s has a second message id, %s", m.event.n, m.event.tx, m.message)
+		}
+		arrived[m.event] = true
+		if !committed || m.account == "" {
+			continue // it has no place in the order
+		}
+		if before := last[m.account]; m.seq <= before.seq {
+			v.OutOfOrder++
+			d.accusef(OutOfOrder, v.Broker, "%s %d (%s) came after %d (%s)", m.account, m.seq, m.message, before.seq, before.message)
+		} else {
+			last[m.account] = m
+		}
+	}
+	for message := range e.seen[v.Broker] {
+		if _, held := first[message]; !held {
+			d.accusef(Vanished, v.Broker, "message %s", message)
+		}
+	}
+	return arrived
+}
+
+// judgeRows goes through the rows of a broker, and returns the state of each event's.
+func (e *evidence) judgeRows(d *docket, v *BrokerVerdict, arrived map[event]bool) map[event]string {
+	states := map[event]string{}
+	for i := range e.rows {
+		r := &e.rows[i]
+		if r.broker != v.Broker {
+			continue
+		}
+		if _, twice := states[r.event]; twice {
+			d.accusef(TwoRows, v.Broker, "event %d of transaction %s", r.event.n, r.event.tx)
+		}
+		states[r.event] = r.status
+		v.MaxAttempts = max(v.MaxAttempts, r.attempts)
+		if r.attempts > maxAttempts {
+			d.accusef(Attempts, v.Broker, "message %s: %d attempts", r.message, r.attempts)
+		}
+		switch r.status {
+		case "published":
+			if !arrived[r.event] {
+				d.accusef(Unconfirmed, v.Broker, "message %s", r.message)
+			}
+		case "abandoned":
+			v.Abandoned++
+			d.accusef(Abandoned, v.Broker, "message %s: %s", r.message, r.err)
+		default:
+			v.Stuck++
+			d.accusef(Stuck, v.Broker, "message %s is %s: %s", r.message, r.status, r.err)
+		}
+	}
+	return states
+}

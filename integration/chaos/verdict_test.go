@@ -1,0 +1,147 @@
+//go:build unix
+
+package chaos
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+)
+
+// sound is the evidence of a run in which all went well: two transactions with three events of one account, the second of them internal,
+// and one that was rolled back.
+func sound() *evidence {
+	e := &evidence{
+		facts: map[event]fact{
+			{"a", 0}: {"account-1", 1, true}, {"a", 1}: {"account-1", 2, false}, {"b", 0}: {"account-1", 3, true},
+		},
+		outcomes: map[string]outcome{"a": {scene.Committed, false}, "b": {scene.Unknown, true}, "c": {scene.RolledBack, false}},
+		held:     map[string][]delivery{}, seen: map[string]map[string]struct{}{},
+	}
+	for _, broker := range scene.Brokers() {
+		e.seen[broker] = map[string]struct{}{}
+		for _, at := range []event{{"a", 0}, {"a", 1}, {"b", 0}} {
+			is := e.facts[at]
+			if !is.published && broker != scene.Internal {
+				continue
+			}
+			message := at.tx + string(rune('0'+at.n))
+			e.rows = append(e.rows, row{event: at, message: message, broker: broker, status: "published", attempts: 1})
+			e.held[broker] = append(e.held[broker], delivery{event: at, account: is.account, seq: is.seq, message: message, at: time.Unix(100+is.seq, 0)})
+			e.seen[broker][message] = struct{}{}
+		}
+	}
+	return e
+}
+
+func TestSoundEvidence(t *testing.T) {
+	t.Parallel()
+	verdicts, violations := sound().judge()
+	assert.Empty(t, violations)
+	require.Len(t, verdicts, 3)
+	assert.Equal(t, BrokerVerdict{Broker: scene.Internal, Expected: 3, Held: 3, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[0])
+	assert.Equal(t, BrokerVerdict{Broker: scene.Partner, Expected: 2, Held: 2, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[1])
+}
+
+// Each crime is found, by itself or with what follows from it.
+func TestCrimes(t *testing.T) {
+	t.Parallel()
+	rowOf := func(e *evidence, broker, message string) *row {
+		return &e.rows[slices.IndexFunc(e.rows, func(r row) bool { return r.broker == broker && r.message == message })]
+	}
+	for name, tt := range map[string]struct {
+		tamper func(e *evidence)
+		want   []Crime
+	}{
+		"lost": {func(e *evidence) {
+			e.held[scene.Partner] = e.held[scene.Partner][:1]
+			delete(e.seen[scene.Partner], "b0")
+		}, []Crime{Lost, Unconfirmed}},
+		"lost by the broker": {func(e *evidence) { e.held[scene.Partner] = e.held[scene.Partner][:1] }, []Crime{Lost, Unconfirmed, Vanished}},
+		"not captured": {func(e *evidence) {
+			e.facts[event{"b", 1}] = fact{"account-2", 1, false}
+		}, []Crime{Lost, NoRow}},
+		"stuck":     {func(e *evidence) { rowOf(e, scene.PubSub, "a0").status = "failed" }, []Crime{Stuck}},
+		"abandoned": {func(e *evidence) { rowOf(e, scene.PubSub, "a0").status = "abandoned" }, []Crime{Abandoned}},
+		"attempts":  {func(e *evidence) { rowOf(e, scene.PubSub, "a0").attempts = maxAttempts + 1 }, []Crime{Attempts}},
+		"rolled back and published": {func(e *evidence) {
+			e.held[scene.Internal] = append(e.held[scene.Internal], delivery{event: event{"c", 0}, account: "account-9", seq: 1, message: "c0"})
+			e.seen[scene.Internal]["c0"] = struct{}{}
+		}, []Crime{Phantom}},
+		"internal, at a partner": {func(e *evidence) {
+			e.held[scene.Partner] = append(e.held[scene.Partner], delivery{event: event{"a", 1}, account: "account-2", seq: 2, message: "a1"})
+			e.seen[scene.Partner]["a1"] = struct{}{}
+		}, []Crime{Phantom}},
+		"out of order": {func(e *evidence) { slices.Reverse(e.held[scene.PubSub]) }, []Crime{OutOfOrder}},
+		"two message ids": {func(e *evidence) {
+			second := e.held[scene.Internal][2]
+			second.message, second.account = "other", ""
+			e.held[scene.Internal] = append(e.held[scene.Internal], second)
+			e.seen[scene.Internal]["other"] = struct{}{}
+		}, []Crime{TwoRows}},
+		"two rows":        {func(e *evidence) { e.rows = append(e.rows, e.rows[0]) }, []Crime{TwoRows}},
+		"leak":            {func(e *evidence) { e.held[scene.Partner][0].leaks = []string{"checksum"} }, []Crime{Leak}},
+		"unseen":          {func(e *evidence) { delete(e.seen[scene.PubSub], "a0") }, []Crime{Unseen}},
+		"lost commit":     {func(e *evidence) { e.outcomes["d"] = outcome{scene.Committed, false} }, []Crime{LostCommit}},
+		"ghost commit":    {func(e *evidence) { e.outcomes["a"] = outcome{scene.RolledBack, false} }, []Crime{GhostCommit}},
+		"settled in vain": {func(e *evidence) { e.outcomes["d"] = outcome{scene.Unknown, true} }, []Crime{LostCommit}},
+		"duplicate, which is allowed": {func(e *evidence) {
+			e.held[scene.Internal] = append(e.held[scene.Internal], e.held[scene.Internal][0])
+		}, nil},
+		"fence":       {func(e *evidence) { e.watch = []string{"held by another"} }, []Crime{Fence}},
+		"sessions":    {func(e *evidence) { e.sessions = 1 }, []Crime{Sessions}},
+		"goroutines":  {func(e *evidence) { e.leaked = []string{"relay-0"} }, []Crime{Goroutines}},
+		"crash":       {func(e *evidence) { e.crashed = []string{"relay-0"} }, []Crime{Crash}},
+		"wrong clock": {func(e *evidence) { e.clocks = []string{"relay-0"} }, []Crime{Clock}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := sound()
+			tt.tamper(e)
+			_, violations := e.judge()
+			found := map[Crime]bool{}
+			for _, v := range violations {
+				found[v.Crime] = true
+				assert.NotEmpty(t, v.Cases)
+			}
+			assert.ElementsMatch(t, tt.want, slices.Collect(maps.Keys(found)), violations)
+		})
+	}
+}
+
+// A duplicate has the cause that could have made it: a fault of a relay or a server around its first copy, or a relay that goes on at its
+// second one; of several, that of a process before that of a network.
+func TestCauses(t *testing.T) {
+	t.Parallel()
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	fault := func(kind Kind, target string, from, to int) performed {
+		return performed{Fault: Fault{Kind: kind, Target: target}, Began: at(from), Ended: at(to)}
+	}
+	e := &evidence{faults: []performed{
+		fault(Reset, "relay-0/redis", 100, 104), fault(Kill, "relay-1", 101, 103),
+		fault(Kill, "producer-0", 200, 201), fault(Delay, "reader/redis", 200, 201),
+		fault(RedisKill, "redis", 300, 302), fault(Throttle, "relay-0/redis", 300, 302),
+		fault(Stop, "relay-2", 400, 410),
+	}}
+	for _, tt := range []struct {
+		first, again int
+		want         string
+	}{
+		{101, 105, "kill"},
+		{104, 106, "cut"}, // after the kill
+		{97, 103, noCause},
+		{200, 202, noCause}, // producers and consumers make no duplicates
+		{301, 303, "server"},
+		{400, 404, "stop"},
+		{405, 406, noCause}, // while it is stopped, others work
+		{405, 411, "stop"},  // it goes on, and sends what it had in hand
+	} {
+		assert.Equal(t, tt.want, e.cause(at(tt.first), at(tt.again)), tt)
+	}
+}

@@ -1,0 +1,143 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+)
+
+// readPatience bounds one call of a consumer.
+const readPatience = time.Second
+
+// redisReader follows streams and writes down what it sees.
+type redisReader struct {
+	client *redis.Client
+	ledger *scene.Ledger
+	last   map[string]string // by stream
+}
+
+func readRedis(ctx context.Context, ledger *scene.Ledger) error {
+	redis.SetLogger(silent{})
+	options, err := redis.ParseURL(os.Getenv(ServerVariable))
+	if err != nil {
+		return err
+	}
+	options.ReadTimeout, options.MaxRetries = 2*readPatience, -1
+	r := &redisReader{client: redis.NewClient(options), ledger: ledger, last: map[string]string{}}
+	for _, stream := range scene.Streams() {
+		r.last[stream], r.last[scene.PartnerPrefix+stream] = "0", "0"
+	}
+	if err := scene.ReadLedger(os.Getenv(LedgerVariable), func(line scene.Line) {
+		if line.Entry != "" {
+			r.last[line.Stream] = line.Entry
+		}
+	}); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if err := r.read(ctx); err != nil {
+			wait(ctx, readPatience/5)
+		}
+	}
+	if err := r.client.Close(); err != nil {
+		return err
+	}
+	return ledger.Write(scene.Line{Ended: true})
+}
+
+func (r *redisReader) read(ctx context.Context) error {
+	streams, ids := []string{}, []string{}
+	for stream, id := range r.last {
+		streams, ids = append(streams, stream), append(ids, id)
+	}
+	found, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: slices.Concat(streams, ids), Count: 500, Block: readPatience}).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, stream := range found {
+		lines := make([]scene.Line, 0, len(stream.Messages))
+		for _, entry := range stream.Messages {
+			id, _ := entry.Values["id"].(string)
+			lines = append(lines, scene.Line{Stream: stream.Stream, Entry: entry.ID, Message: id})
+			r.last[stream.Stream] = entry.ID
+		}
+		if err := r.ledger.Write(lines...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readPubSub pulls from all subscriptions and writes down what it sees. It asks by itself instead of leaving that to the library: so what a
+// killed consumer had in hand comes again as soon as the subscription says, and not when the library of the dead one had wished.
+func readPubSub(ctx context.Context, ledger *scene.Ledger) error {
+	client, err := pubsub.NewClient(ctx, scene.Project, append(gcppubsub.ClientOptions(), option.WithEndpoint(os.Getenv(ServerVariable)), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))...)
+	if err != nil {
+		return err
+	}
+	var all errgroup.Group
+	for _, stream := range scene.Streams() {
+		all.Go(func() error {
+			for ctx.Err() == nil {
+				if n, err := pull(ctx, client, stream, ledger); err != nil || n == 0 {
+					wait(ctx, readPatience/5)
+				}
+			}
+			return nil
+		})
+	}
+	if err := errors.Join(all.Wait(), client.Close()); err != nil {
+		return err
+	}
+	return ledger.Write(scene.Line{Ended: true}) // what Google's library leaves behind is not ours
+}
+
+// pull asks once for messages, and confirms them when they are written down.
+func pull(ctx context.Context, client *pubsub.Client, stream string, ledger *scene.Ledger) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*readPatience)
+	defer cancel()
+	subscription := scene.Subscription(stream)
+	answer, err := client.SubscriptionAdminClient.Pull(ctx, &pubsubpb.PullRequest{Subscription: subscription, MaxMessages: 500})
+	if err != nil || len(answer.GetReceivedMessages()) == 0 {
+		return 0, err
+	}
+	var (
+		lines []scene.Line
+		acks  []string
+	)
+	for _, m := range answer.GetReceivedMessages() {
+		lines = append(lines, scene.Line{Stream: stream, Entry: m.GetMessage().GetMessageId(), Message: m.GetMessage().GetAttributes()["id"]})
+		acks = append(acks, m.GetAckId())
+	}
+	if err := ledger.Write(lines...); err != nil {
+		return 0, err
+	}
+	return len(lines), client.SubscriptionAdminClient.Acknowledge(ctx, &pubsubpb.AcknowledgeRequest{Subscription: subscription, AckIds: acks})
+}
+
+// wait waits for d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,105 @@
+// Package worker is the processes of the chaos rig: producers, relays, consumers, and the fake of Pub/Sub. Each is told by its
+// environment what to do, and writes down what it knows in a ledger.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+)
+
+// The environment of a process.
+const (
+	RoleVariable   = "CHAOS_ROLE"   // producer, relay, redis, pubsub, fake
+	NameVariable   = "CHAOS_NAME"   // of the process
+	LedgerVariable = "CHAOS_LEDGER" // path of its ledger
+	ConfigVariable = "CHAOS_CONFIG" // path of the configuration of Fanout: producers and relays
+	ServerVariable = "CHAOS_SERVER" // URL or address of what a consumer reads
+	SeedVariable   = "CHAOS_SEED"   // of a producer
+	RateVariable   = "CHAOS_RATE"   // of a producer: transactions per second
+	KeysVariable   = "CHAOS_KEYS"   // of a producer: number of accounts
+	// SkewVariable is by how many seconds the clock on the wall is off, in a program that was built for it.
+	SkewVariable = "CHAOS_SKEW"
+)
+
+// ExitCannot is the exit code of a process that did not get to its work, or was thrown out of it: its server was not there, say. It
+// may be started again.
+const ExitCannot = 3
+
+// roles are what a process can be.
+var roles = map[string]func(context.Context, *scene.Ledger) error{
+	"producer": produce,
+	"relay":    relay,
+	"redis":    readRedis,
+	"pubsub":   readPubSub,
+	"fake":     fake,
+}
+
+// Main is the process: it ends at SIGTERM, or when its parent has ended, and returns the exit code.
+func Main() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go endWithParent()
+	// The sessions of the database tell whose they are, as the names of the relay's workers do: by the process id in second place.
+	if err := os.Setenv("PGAPPNAME", fmt.Sprintf("%s/%d", os.Getenv(NameVariable), os.Getpid())); err != nil {
+		return ExitCannot
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	role, known := roles[os.Getenv(RoleVariable)]
+	if !known {
+		fmt.Fprintf(os.Stderr, "worker: %s is %q: the chaos rig starts this program, see docs/reliability.md\n", RoleVariable, os.Getenv(RoleVariable))
+		return 2
+	}
+	ledger, err := scene.OpenLedger(os.Getenv(LedgerVariable))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return ExitCannot
+	}
+	defer ledger.Close()
+	if err := errors.Join(ledger.Write(scene.Line{Clock: time.Now().Unix()}), role(ctx, ledger)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return ExitCannot
+	}
+	return 0
+}
+
+// endWithParent ends this process when its standard input is closed, which its parent holds open for as long as it lives. (Linux
+// has a signal for that, too; this is for the others.)
+func endWithParent() {
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(1)
+}
+
+// ended writes down that a process that was asked to end has left in good order, and what it left behind.
+func ended(ledger *scene.Ledger, line scene.Line) error {
+	line.Ended = true
+	if err := goleak.Find(
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"), // starts when it is loaded
+		goleak.IgnoreAnyFunction("github.com/gorm-fanout/fanout/integration/chaos/worker.endWithParent"),
+		goleak.IgnoreAnyFunction("os/signal.NotifyContext.func1"),
+		goleak.IgnoreTopFunction("os/signal.signal_recv"), goleak.IgnoreTopFunction("os/signal.loop"),
+	); err != nil {
+		line.Leaked = err.Error()
+	}
+	return ledger.Write(line)
+}
+
+// number reads a number from the environment.
+func number(variable string) (int64, error) {
+	n, err := strconv.ParseInt(os.Getenv(variable), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("worker: %s: %w", variable, err)
+	}
+	return n, nil
+}

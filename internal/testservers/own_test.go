@@ -1,0 +1,83 @@
+package testservers
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// patience is only used up by a test that fails.
+const patience = time.Minute
+
+// What a server of one's own has acknowledged is there after each way to end it, at the same address.
+func TestOwnPostgres(t *testing.T) {
+	t.Parallel()
+	own, err := OwnPostgres(t.Context(), "max_wal_size=64MB")
+	if errors.Is(err, ErrNoBinary) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, own.Close()) })
+	do := func(statement string) (n int) {
+		require.NoError(t, withPostgres(t.Context(), own.URL, func(conn *pgx.Conn) error {
+			return conn.QueryRow(t.Context(), statement).Scan(&n)
+		}))
+		return n
+	}
+	do("WITH made AS (SELECT 1) SELECT count(*) FROM made")
+	require.NoError(t, withPostgres(t.Context(), own.URL, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(t.Context(), "CREATE TABLE kept (n int)")
+		return err
+	}))
+	for n, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} {
+		do("WITH added AS (INSERT INTO kept VALUES (1) RETURNING n) SELECT count(*) FROM added")
+		require.NoError(t, own.End(signal, patience))
+		_, err := pgx.Connect(t.Context(), own.URL)
+		require.Error(t, err, signal)
+		require.NoError(t, own.Start(t.Context()), signal)
+		require.Equal(t, n+1, do("SELECT count(*) FROM kept"), signal)
+	}
+}
+
+func TestOwnRedis(t *testing.T) {
+	t.Parallel()
+	own, err := OwnRedis(t.Context())
+	if errors.Is(err, ErrNoBinary) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, own.Close()) })
+	options, err := goredis.ParseURL(own.URL)
+	require.NoError(t, err)
+	for n, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		client := goredis.NewClient(options)
+		kept, err := client.Incr(t.Context(), "kept").Result()
+		require.NoError(t, err)
+		require.EqualValues(t, n+1, kept)
+		require.NoError(t, client.Close())
+		require.NoError(t, own.End(signal, patience))
+		<-own.Done()
+		require.NoError(t, own.Start(t.Context()), signal)
+	}
+}
+
+// A server that does not come back is an error when the time for it has passed.
+func TestOwnDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	own, err := OwnRedis(t.Context())
+	if errors.Is(err, ErrNoBinary) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, own.Close()) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, own.End(syscall.SIGKILL, patience))
+	require.Error(t, own.Start(ctx))
+}

@@ -1,0 +1,56 @@
+package outbox
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// What is read back is what was said, or that it is not known.
+func TestAnnouncements(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "1 default:3 partner:800 audit", Announcement([]Arrival{{"default", LaneSetOf(0, 1)}, {"partner", LaneSetOf(11)}, {"audit", UnknownLanes}}))
+	assert.Equal(t, "1", Announcement(nil))
+	rapid.Check(t, func(t *rapid.T) {
+		arrivals := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Arrival {
+			return Arrival{
+				Broker: rapid.OneOf(rapid.StringMatching("[A-Za-z0-9][A-Za-z0-9_-]{0,62}"), rapid.String()).Draw(t, "broker"),
+				Lanes:  LaneSet(rapid.Uint32().Draw(t, "lanes")),
+			}
+		})).Draw(t, "arrivals")
+		text := Announcement(arrivals)
+		require.LessOrEqual(t, len(text), longestAnnouncement)
+		_, probe := probeOf(text)
+		require.False(t, probe)
+		if read, ok := ParseAnnouncement(text); ok {
+			require.Equal(t, arrivals, read)
+		} else {
+			require.Equal(t, announcementVersion, text)
+		}
+	})
+}
+
+// What cannot be read stands for everything.
+func TestParseAnnouncementOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "1", "1 ", "2 default:3", "default:3", "1 default:", "1 default:x", "1 default:100000000", "1 a:1 :3", "1 a?:3", "hello"} {
+		arrivals, ok := ParseAnnouncement(text)
+		assert.False(t, ok, text)
+		assert.Empty(t, arrivals, text)
+	}
+	rapid.Check(t, func(t *rapid.T) { _, _ = ParseAnnouncement(rapid.String().Draw(t, "text")) }) // no panic
+}
+
+// PostgreSQL cuts no name of a channel off: it refuses it.
+func TestChannel(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "fanout:app.outbox_messages", Channel("app.outbox_messages"))
+	long := strings.Repeat("s", 63) + "." + strings.Repeat("t", 48)
+	require.NoError(t, CheckTable(long))
+	assert.Len(t, Channel(long), len("fanout:")+32)
+	assert.NotEqual(t, Channel(long), Channel(long[1:]))
+	assert.Len(t, Channel(long[:56]), 63)
+}

@@ -1,0 +1,172 @@
+package outbox
+
+import (
+	"crypto/md5" //nolint:gosec // it spreads keys over lanes, as the databases do; nothing is kept secret by it
+	"encoding/binary"
+	"encoding/hex"
+	"math/bits"
+	"slices"
+	"unicode/utf16"
+
+	"github.com/google/uuid"
+)
+
+// An Arrival says that rows of a broker were committed. Whoever writes rows tells it to the processors that deliver them, so that
+// these need not find out by polling. It is a hint and no more: a wrong or a lost one delays rows by a poll, and loses none.
+type Arrival struct {
+	// Broker that the rows are for.
+	Broker string
+	// Lanes that they are in; zero where that is not known.
+	Lanes LaneSet
+}
+
+// A LaneSet is a set of lanes, numbered as [Store].Lanes says: bit n is lane n. Zero stands for lanes that are not known: a
+// processor that is woken by it looks for them in the database first, which costs a round trip.
+type LaneSet uint32
+
+// UnknownLanes makes a processor look for work itself.
+const UnknownLanes LaneSet = 0
+
+// laneSetBits is how many lanes a LaneSet can hold.
+const laneSetBits = 32
+
+// LaneSetOf returns the set of the given lanes. One that does not fit makes the whole set unknown.
+func LaneSetOf(lanes ...int) LaneSet {
+	var set LaneSet
+	for _, lane := range lanes {
+		if lane < 0 || lane >= laneSetBits {
+			return UnknownLanes
+		}
+		set |= 1 << lane
+	}
+	return set
+}
+
+// Has reports whether a lane is in the set.
+func (s LaneSet) Has(lane int) bool { return lane >= 0 && lane < laneSetBits && s>>lane&1 == 1 }
+
+// within reports whether the set is known and has none but the first n lanes.
+func (s LaneSet) within(n int) bool { return s != UnknownLanes && bits.Len32(uint32(s)) <= n }
+
+// union is what is known of two sets together.
+func (s LaneSet) union(other LaneSet) LaneSet {
+	if s == UnknownLanes || other == UnknownLanes {
+		return UnknownLanes
+	}
+	return s | other
+}
+
+// MergeArrivals adds more arrivals to those that are there already, with one entry for each broker.
+func MergeArrivals(arrivals []Arrival, more ...Arrival) []Arrival {
+	for _, a := range more {
+		if i := slices.IndexFunc(arrivals, func(b Arrival) bool { return b.Broker == a.Broker }); i >= 0 {
+			arrivals[i].Lanes = arrivals[i].Lanes.union(a.Lanes)
+		} else {
+			arrivals = append(arrivals, a)
+		}
+	}
+	return arrivals
+}
+
+// AppendArrivals adds what these rows are for their brokers once they are committed, with one entry for each broker. It
+// allocates nothing where arrivals has room.
+func (i *Inserter) AppendArrivals(arrivals []Arrival, rows []Row) []Arrival {
+	var (
+		key   string
+		share int // of the key
+	)
+	for r := range rows {
+		row := &rows[r]
+		if row.OrderingKey == "" {
+			share = i.dialect.share("", row.MessageID)
+		} else if row.OrderingKey != key { // rows of one message follow each other
+			share = i.dialect.share(row.OrderingKey, row.MessageID)
+		}
+		key = row.OrderingKey
+		lane := i.dialect.lanes()*int(classOf(row)) + share
+		arrivals = MergeArrivals(arrivals, Arrival{row.TargetBroker, 1 << lane})
+	}
+	return arrivals
+}
+
+// Lane is the lane in which the database puts a row: the same as the expression of its column lane in the migrations. On
+// PostgreSQL it holds for databases in UTF-8, and in others for keys in ASCII.
+func (d Dialect) Lane(row *Row) int {
+	return d.lanes()*int(classOf(row)) + d.share(row.OrderingKey, row.MessageID)
+}
+
+// lanes is the number of lanes of one class.
+func (d Dialect) lanes() int {
+	if d == SQLite {
+		return 1 // there is one writer
+	}
+	return Lanes
+}
+
+func classOf(row *Row) Class {
+	switch {
+	case row.Priority < 0:
+		return ClassBackfill
+	case row.Priority > 0 && row.OrderingKey == "":
+		return ClassUrgent
+	default:
+		return ClassNormal
+	}
+}
+
+// share is the lane within a class: by the first byte of a hash of the key or, without one, of the message's id.
+func (d Dialect) share(key string, id uuid.UUID) int {
+	if d == SQLite {
+		return 0
+	}
+	var (
+		room [128]byte // keys are seldom longer, and then nothing is allocated
+		text [36]byte
+	)
+	hashed := room[:0]
+	if key == "" {
+		writeUUID(&text, id)
+		if d == SQLServer { // which writes them in capitals
+			for i, c := range text {
+				if c >= 'a' {
+					c -= 'a' - 'A'
+				}
+				text[i] = c
+			}
+		}
+	}
+	switch {
+	case d == SQLServer && key == "":
+		for _, c := range text {
+			hashed = append(hashed, c, 0)
+		}
+	case d == SQLServer: // nvarchar holds UTF-16, least byte first
+		for _, r := range key {
+			hashed = appendUTF16(hashed, r)
+		}
+	case key == "":
+		hashed = append(hashed, text[:]...)
+	default:
+		hashed = append(hashed, key...)
+	}
+	sum := md5.Sum(hashed) //nolint:gosec // see the import
+	return int(sum[0]) % Lanes
+}
+
+func appendUTF16(dst []byte, r rune) []byte {
+	if high, low := utf16.EncodeRune(r); utf16.IsSurrogate(high) {
+		dst = binary.LittleEndian.AppendUint16(dst, uint16(high)) //nolint:gosec // half of a surrogate pair
+		r = low
+	}
+	return binary.LittleEndian.AppendUint16(dst, uint16(r)) //nolint:gosec // what needs more was taken apart
+}
+
+// writeUUID is id.String() without an allocation.
+func writeUUID(dst *[36]byte, id uuid.UUID) {
+	hex.Encode(dst[0:8], id[0:4])
+	hex.Encode(dst[9:13], id[4:6])
+	hex.Encode(dst[14:18], id[6:8])
+	hex.Encode(dst[19:23], id[8:10])
+	hex.Encode(dst[24:36], id[10:16])
+	dst[8], dst[13], dst[18], dst[23] = '-', '-', '-', '-'
+}

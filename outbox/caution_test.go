@@ -1,0 +1,58 @@
+package outbox
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Outages make calls smaller, and what passes makes them larger again, each by half.
+func TestCaution(t *testing.T) {
+	t.Parallel()
+	c := caution{quick: time.Second}
+	var sizes []int
+	for range 9 {
+		sizes = append(sizes, c.chunk())
+		c.learn(false, c.chunk(), 0)
+	}
+	assert.Equal(t, []int{100, 50, 25, 12, 6, 3, 1, 1, 1}, sizes)
+	for range 9 {
+		c.learn(true, c.chunk(), time.Hour)
+	}
+	assert.Equal(t, 100, c.chunk(), "a broker without a preference gets no more")
+}
+
+// Calls that come back quickly grow up to what the broker likes, slow ones shrink to what they began with, and an outage ends it.
+func TestCautionGrows(t *testing.T) {
+	t.Parallel()
+	c := caution{most: 500, quick: time.Second}
+	quick, slow, neither := time.Second-1, 2*time.Second, 2*time.Second-1
+	for i, step := range []struct {
+		available bool
+		n         int
+		took      time.Duration
+		want      int
+	}{
+		{true, 99, quick, 100}, // not full: it says nothing about larger ones
+		{true, 100, neither, 100},
+		{true, 100, slow, 100},
+		{true, 100, quick, 200},
+		{true, 100, quick, 200}, // of another worker, begun before
+		{true, 200, quick, 400},
+		{true, 400, quick, 500},
+		{true, 500, quick, 500},
+		{true, 500, neither, 500},
+		{true, 500, slow, 400},
+		{true, 400, slow, 200},
+		{true, 200, quick, 400},
+		{false, 400, quick, 50},
+		{true, 50, slow, 100},
+	} {
+		c.learn(step.available, step.n, step.took)
+		assert.Equal(t, step.want, c.chunk(), "step %d", i)
+	}
+	small := caution{most: 30, quick: time.Second}
+	small.learn(true, 100, 0)
+	assert.Equal(t, 100, small.chunk())
+}

@@ -1,0 +1,107 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// noted keeps the statements that it is given.
+type noted struct {
+	texts []string
+	args  [][]any
+}
+
+func (n *noted) ExecContext(_ context.Context, text string, args ...any) (sql.Result, error) {
+	n.texts, n.args = append(n.texts, text), append(n.args, args)
+	return nil, nil //nolint:nilnil // nobody looks at it
+}
+
+// One statement writes rows that are born claimed and rows that are not. FANOUT_UPDATE_GOLDEN writes the files anew.
+func TestInsertReserved(t *testing.T) {
+	t.Parallel()
+	at := &receiver{
+		Processor: &Processor{broker: "b", policy: Policy{Lease: 90 * time.Second}},
+		token:     uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), worker: &worker{name: "w"},
+	}
+	reservation := &Reservation{places: []place{{at: at}}}
+	rows := []Row{{TargetBroker: "a"}, {TargetBroker: "b"}}
+	for dialect, lease := range map[Dialect]int64{Postgres: 90_000_000, SQLServer: 90, SQLite: time.Now().Add(90 * time.Second).UnixMicro()} {
+		inserter, err := NewInserter(dialect, DefaultTable)
+		require.NoError(t, err)
+		var got noted
+		require.NoError(t, inserter.InsertReserved(t.Context(), &got, rows, reservation))
+		require.Len(t, got.texts, 1)
+		assert.Equal(t, []any{"pending", nil, nil, nil}, got.args[0][16:20])
+		assert.Equal(t, []any{"processing", at.token.String(), "w"}, got.args[0][36:39])
+		assert.InDelta(t, lease, got.args[0][39], 10e6)
+
+		file := filepath.Join("testdata", "insert_claimed_"+string(dialect)+".golden.sql")
+		if os.Getenv("FANOUT_UPDATE_GOLDEN") != "" {
+			require.NoError(t, os.WriteFile(file, []byte(got.texts[0]+"\n"), 0o644))
+		}
+		want, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, string(want), got.texts[0]+"\n")
+
+		var many noted
+		require.NoError(t, inserter.InsertReserved(t.Context(), &many, make([]Row, 1001), reservation))
+		total := 0
+		for _, args := range many.args {
+			total += len(args) / 20
+			assert.LessOrEqual(t, len(args), map[Dialect]int{Postgres: 65535, SQLite: 32766, SQLServer: 2098}[dialect])
+		}
+		assert.Equal(t, 1001, total)
+
+		var plain noted
+		require.NoError(t, inserter.InsertReserved(t.Context(), &plain, rows, nil))
+		assert.Len(t, plain.args[0], 32, "without a reservation it is Insert")
+	}
+}
+
+// A lane that has work, in whatever class, or is in a worker's hands takes no more rows by hand-off; and what was marked while
+// some were on their way is marked again when all have arrived.
+func TestLaneBoardHandOff(t *testing.T) {
+	t.Parallel()
+	b := newLaneBoard(4)
+	one, two := [Lanes]int{1: 1}, [Lanes]int{1: 1, 2: 3}
+	take := func() (lane int) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		lane, ok := b.take(ctx)
+		require.True(t, ok)
+		return lane
+	}
+	for class := range Classes {
+		b.mark(class*4 + 2)
+		assert.True(t, b.admit(&one))
+		b.arrive(1, 1, false)
+		assert.False(t, b.admit(&two), "the lane has work of class %d", class)
+		lane := take()
+		assert.False(t, b.admit(&two), "a worker has it")
+		b.put(lane, false)
+	}
+	assert.True(t, b.admit(&two))
+	b.mark(2)
+	b.put(take(), false) // the keys were held
+	b.arrive(2, 2, false)
+	_, ok := b.next()
+	assert.False(t, ok, "one is on its way still")
+	b.arrive(2, 1, false)
+	assert.Equal(t, 2, take())
+	b.put(2, false)
+	b.arrive(1, 1, true)
+	assert.Equal(t, 1, take(), "something went back")
+	b.put(1, false)
+	_, ok = b.next()
+	assert.False(t, ok)
+	b.stop(true)
+	assert.False(t, b.admit(&one), "paused")
+}

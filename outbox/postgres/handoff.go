@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var _ outbox.Verifier = (*Store)(nil)
+
+// Verify implements outbox.Verifier, in one round trip.
+func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
+	ids := make([]pgtype.UUID, len(v.MessageIDs))
+	for i, id := range v.MessageIDs {
+		ids[i] = pgUUID(id)
+	}
+	floor, reopened := s.water.floor(v.Broker, v.Lane)
+	var found []outbox.HandedRow
+	var batch pgx.Batch
+	batch.Queue(begin)
+	batch.Queue(s.sql.verifySettings)
+	batch.Queue(s.sql.verify, v.Broker, v.Lane, pgUUID(v.Token), ids, floor, reopened, v.Backlog, v.Unordered).Query(func(rows pgx.Rows) (err error) {
+		found, err = pgx.CollectRows(rows, readHanded)
+		return err
+	})
+	batch.Queue("COMMIT")
+	err := s.conn(ctx, func(conn *pgx.Conn) error { return conn.SendBatch(ctx, &batch).Close() })
+	if err != nil {
+		return nil, fmt.Errorf("postgres: verify rows in %s: %w", s.table, err)
+	}
+	return found, nil
+}
+
+func readHanded(row pgx.CollectableRow) (h outbox.HandedRow, err error) {
+	var id pgtype.UUID
+	err = row.Scan(&h.ID, &id, &h.Lane, &h.Attempts, &h.Crashes, &h.CreatedAt, &h.Expired, &h.Clear)
+	h.MessageID = uuid.UUID(id.Bytes)
+	return h, err
+}
+
+// floor is the mark of a lane, below which nothing is open as of a count of reopenings. Once in a while it is not used, like that
+// of claims, so that what was opened without counting is seen.
+func (w *lowWater) floor(broker string, lane int) (floor, reopened int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := w.line(broker, lane)
+	mark := &line.class[lane/outbox.Lanes]
+	if !mark.full.IsZero() && time.Now().After(mark.full) { // the next claim will look at all
+		return noFloor, line.reopened
+	}
+	return mark.floor, line.reopened
+}

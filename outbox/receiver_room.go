@@ -1,0 +1,73 @@
+package outbox
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// reserve finds room for the rows of this processor's broker, for all or for none.
+func (r *receiver) reserve(dialect Dialect, rows []Row) (p place, ok bool) {
+	p = place{at: r, dialect: dialect, asked: time.Now()}
+	fit := dialect.lanes() == r.store.Lanes() && r.running.Load() && !r.paused.Load() && r.breaker.closed()
+	for i := range rows {
+		if row := &rows[i]; row.TargetBroker == r.broker {
+			fit = fit && row.AvailableAt.IsZero() && row.Priority == 0 && (row.ExpiresAt.IsZero() || row.ExpiresAt.After(p.asked))
+			p.rows++
+			if fit {
+				p.lanes[dialect.share(row.OrderingKey, row.MessageID)]++
+			}
+		}
+	}
+	if p.rows == 0 {
+		return p, false
+	}
+	reason := &r.stats.unfit
+	if fit {
+		reason = r.take(&p)
+	}
+	if reason != nil {
+		reason.Add(int64(p.rows))
+	}
+	return p, reason == nil
+}
+
+// take occupies room, or returns what counts why there is none.
+func (r *receiver) take(p *place) (refused *atomic.Int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.open || r.throttle.exhausted():
+		return &r.stats.unfit
+	case r.taken+p.rows > r.throttle.allows(r.room):
+		return &r.stats.full
+	case !r.lanes.admit(&p.lanes):
+		return &r.stats.busy
+	}
+	r.taken += p.rows
+	return nil
+}
+
+// settle ends a place: the rows are queued, or the room is free again.
+func (r *receiver) settle(p *place, rows []Row, committed bool) {
+	r.mu.Lock()
+	committed = committed && !r.over // else the lease returns them
+	if committed {
+		for i := range rows {
+			if row := &rows[i]; row.TargetBroker == r.broker {
+				lane := p.dialect.share(row.OrderingKey, row.MessageID)
+				r.queues[lane] = append(r.queues[lane], copied{row, p.asked})
+			}
+		}
+	} else {
+		r.taken -= p.rows
+	}
+	r.mu.Unlock()
+	if !committed {
+		for lane, n := range p.lanes {
+			if n > 0 {
+				r.lanes.arrive(lane, n, false)
+			}
+		}
+	}
+	r.tell()
+}

@@ -1,0 +1,44 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var _ outbox.Verifier = (*Store)(nil)
+
+// Verify implements outbox.Verifier.
+func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
+	ids, err := json.Marshal(v.MessageIDs)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: encode message ids: %w", err)
+	}
+	var found []outbox.HandedRow
+	err = s.read(ctx, func(rows *sql.Rows) error {
+		var (
+			h       outbox.HandedRow
+			id      string
+			created int64
+		)
+		err := rows.Scan(&h.ID, &id, &h.Lane, &h.Attempts, &h.Crashes, &created, &h.Expired, &h.Clear)
+		if err != nil {
+			return err
+		}
+		h.CreatedAt = time.UnixMicro(created).UTC()
+		h.MessageID, err = uuid.Parse(id)
+		found = append(found, h)
+		return err
+	}, s.sql.verify, sql.Named("broker", v.Broker), sql.Named("lane", v.Lane), sql.Named("token", v.Token.String()),
+		sql.Named("messages", string(ids)), sql.Named("backlog", v.Backlog), sql.Named("unordered", v.Unordered), sql.Named("now", s.micros()))
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: verify rows in %s: %w", s.table, err)
+	}
+	return found, nil
+}

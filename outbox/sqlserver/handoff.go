@@ -1,0 +1,54 @@
+package sqlserver
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var _ outbox.Verifier = (*Store)(nil)
+
+// Verify implements outbox.Verifier, under the lane's lock: claims of the lane wait meanwhile.
+func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
+	args, err := s.verifyArgs(v)
+	if err != nil {
+		return nil, err
+	}
+	var found []outbox.HandedRow
+	err = retry(func() error {
+		found = nil
+		return s.query(ctx, s.sql.verify, args, resultSets{"fanout_handed": func(rows *sql.Rows) error {
+			var (
+				h  outbox.HandedRow
+				id string
+			)
+			err := rows.Scan(&h.ID, &id, &h.Lane, &h.Attempts, &h.Crashes, &h.CreatedAt, &h.Expired, &h.Clear)
+			if err != nil {
+				return err
+			}
+			h.MessageID, err = uuid.Parse(id)
+			found = append(found, h)
+			return err
+		}})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlserver: verify rows in %s: %w", s.table, explain(err))
+	}
+	return found, nil
+}
+
+func (s *Store) verifyArgs(v *outbox.Verification) ([]any, error) {
+	messages, err := jsonList(v.MessageIDs)
+	if err != nil {
+		return nil, fmt.Errorf("sqlserver: %w", err)
+	}
+	return []any{
+		sql.Named("broker", v.Broker), sql.Named("lane", int32(v.Lane)), //nolint:gosec // a few
+		sql.Named("claim_lock", s.laneLock(v.Broker, v.Lane)), sql.Named("token", v.Token.String()),
+		sql.Named("messages", messages), sql.Named("backlog", int64(v.Backlog)), sql.Named("unordered", v.Unordered),
+	}, nil
+}

@@ -1,0 +1,62 @@
+package storetest
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var laneTests = []test{
+	{name: "ComputedAsByTheDatabase", run: testLanes},
+}
+
+// Writers tell processors in which lanes their rows are, and compute that by themselves.
+func testLanes(t *table) {
+	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
+	require.NoError(t, err)
+	key := rapid.OneOf(rapid.Just(""), rapid.String(), rapid.StringN(0, 40, 120), rapid.StringMatching("order::order-[0-9a-z]{1,9}"),
+		rapid.Custom(func(rt *rapid.T) string { return string(rapid.SliceOfN(rapid.Byte(), 1, 8).Draw(rt, "bytes")) }))
+	rapid.Check(t.T, func(rt *rapid.T) {
+		rows := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) outbox.Row {
+			row := newRow(key.Draw(rt, "key"))
+			row.MessageID = uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "message"))
+			row.Priority = rapid.IntRange(-2, 2).Draw(rt, "priority")
+			row.TargetBroker = rapid.SampledFrom([]string{broker, "another"}).Draw(rt, "broker")
+			return row
+		}), 1, 8).Draw(rt, "rows")
+		t.exec("DELETE FROM {t}")
+		if inserter.Insert(context.Background(), t.DB, rows) != nil { // bytes that are no text, or the same message twice
+			return
+		}
+		stored, arrived := map[string]outbox.LaneSet{}, map[string]outbox.LaneSet{}
+		for i, id := range t.ids("SELECT id FROM {t} ORDER BY id") {
+			lane := t.laneOf(id)
+			require.Equal(rt, lane, t.Store.Dialect().Lane(&rows[i]), "key %q, message %s", rows[i].OrderingKey, rows[i].MessageID)
+			stored[rows[i].TargetBroker] |= outbox.LaneSetOf(lane)
+		}
+		for _, arrival := range inserter.AppendArrivals(nil, rows) {
+			arrived[arrival.Broker] = arrival.Lanes
+		}
+		require.Equal(rt, stored, arrived)
+	})
+
+	seen := map[int]bool{} // all of them, so that this test has compared each
+	rows := make([]outbox.Row, 0, 600)
+	for n := range cap(rows) {
+		row := newRow("")
+		row.Priority = n%3 - 1
+		rows = append(rows, row)
+	}
+	t.exec("DELETE FROM {t}")
+	for i, id := range t.insert(rows...) {
+		lane := t.laneOf(id)
+		require.Equal(t, lane, t.Store.Dialect().Lane(&rows[i]))
+		seen[lane] = true
+	}
+	assert.Len(t, seen, outbox.Classes*t.Store.Lanes())
+}
