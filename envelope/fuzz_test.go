@@ -3,6 +3,7 @@ package envelope_test
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,6 +143,7 @@ func checkCloudEvent(t *testing.T, m *envelope.Message) {
 		require.ErrorAs(t, err, &encode)
 		return
 	}
+	checkAttributes(t, m, raw)
 	form, back, err := envelope.Decode(raw)
 	require.NoError(t, err, "%s", raw)
 	require.Equal(t, envelope.FormCloudEvents, form)
@@ -151,6 +153,21 @@ func checkCloudEvent(t *testing.T, m *envelope.Message) {
 	require.Equal(t, m.Metadata.Headers.TraceParent, back.Metadata.Headers.TraceParent)
 	require.Equal(t, m.Metadata.Domain.CorrelationID, back.Metadata.Domain.CorrelationID)
 	require.Equal(t, m.Metadata.Extensions, back.Metadata.Extensions)
+}
+
+// checkAttributes wants no attribute but those that the wire format lists and the user's own.
+func checkAttributes(t *testing.T, m *envelope.Message, raw []byte) {
+	t.Helper()
+	allowed := []string{
+		"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "traceparent", "tracestate", "partitionkey", "sequence",
+		"correlationid", "causationid", "data",
+	}
+	for name := range m.Metadata.Extensions {
+		allowed = append(allowed, strings.ReplaceAll(name, envelope.ExtensionTenantID, "tenantid"))
+	}
+	for _, name := range names(t, raw) {
+		require.Contains(t, allowed, name)
+	}
 }
 
 // FuzzDecode feeds bytes of anybody's: no panic, typed errors, and what was

@@ -38,6 +38,7 @@
 //	ERR max number of clients     broker        raise maxclients, or lower pool_size; often seen as a broken connection
 //	ERR WAIT cannot be used with replica
 //	                              broker        connect to the primary
+//	ERR unknown command           broker        use a server, or a proxy, that knows AUTH, XADD, EVALSHA and EVAL
 //	NOPERM, ERR The user executing the script
 //	                              destination   give the user XADD, EVALSHA and EVAL on the stream
 //	WRONGTYPE                     destination   the key holds something else than a stream: rename one of them

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/discreet"
 )
 
 // dataField is the field of an entry that holds the payload; a contract with consumers.
@@ -66,6 +67,7 @@ var rules = []rule{
 	{"ERR invalid password", brokers.ScopeBroker, "check user and password"}, // up to Redis 5
 	{"ERR DB index", brokers.ScopeBroker, "check the number of the database at the end of the URL"},
 	{"ERR max number of clients", brokers.ScopeBroker, "raise maxclients, or lower pool_size"},
+	{"ERR unknown command", brokers.ScopeBroker, "the server, or a proxy before it, does not know it; AUTH is needed where the URL has a password, and XADD, EVALSHA and EVAL always"},
 	{"NOPERM", brokers.ScopeDestination, needs},
 	{"ERR The user executing the script", brokers.ScopeDestination, needs}, // Redis 7
 	{"WRONGTYPE", brokers.ScopeDestination, "the key holds something else than a stream; rename the destination or the key"},
@@ -83,7 +85,7 @@ var wrapper = regexp.MustCompile(`^@user_script: ?\d+: `)
 
 // refused classifies what the server said about a publish to a stream.
 func refused(stream, text string) error {
-	text = strings.TrimPrefix(wrapper.ReplaceAllString(text, ""), "-")
+	text = discreet.Text(strings.TrimPrefix(wrapper.ReplaceAllString(text, ""), "-"))
 	if r, known := ruleFor(text); known {
 		return brokers.Unavailable(r.scope, fmt.Errorf("redisstreams: publish to %q: %w: %s", stream, &serverError{text}, r.advice))
 	}
@@ -111,6 +113,9 @@ func explained(err error) error {
 		refusal   *net.OpError
 		untrusted *tls.CertificateVerificationError
 	)
+	if plain := discreet.Text(err.Error()); plain != err.Error() {
+		err = &serverError{plain} // it had repeated the password, which must not get into rows and logs
+	}
 	switch {
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("%w: check the host of the URL, and name the server's certificate authority with WithTLS, or in the file "+
@@ -121,7 +126,7 @@ func explained(err error) error {
 		return fmt.Errorf("%w: the client was closed before the broker", err)
 	case errors.As(err, &refusal) && refusal.Op == "dial":
 		return fmt.Errorf("%w: check that the server runs and can be reached", err)
-	case errors.As(err, &said):
+	case errors.As(err, &said), isServerError(err):
 		if r, known := ruleFor(err.Error()); known {
 			return fmt.Errorf("%w: %s", err, r.advice)
 		}

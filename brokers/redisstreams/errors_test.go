@@ -35,6 +35,7 @@ func TestServerErrors(t *testing.T) {
 		"WRONGTYPE Operation against a key holding the wrong kind of value":   "unavailable destination",
 		"MOVED 3999 127.0.0.1:6381":                                           "unavailable destination",
 		"ASK 3999 127.0.0.1:6381":                                             "unavailable destination",
+		"ERR unknown command 'auth', with args beginning with: 'u' 'p' ":      "unavailable broker",
 		"ERR something nobody has heard of":                                   "retryable",
 		"OOMPH is not out of memory":                                          "retryable",
 		"@user_script: 25: -OOM command not allowed when used memory":         "unavailable broker", // Redis 6, inside a script

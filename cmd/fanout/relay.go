@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/internal/discreet"
 )
 
 func relayCommand() *cobra.Command {
@@ -65,7 +66,7 @@ type redisLog struct{ log *slog.Logger }
 
 // Printf implements the client's interface.
 func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
-	l.log.DebugContext(ctx, "redis client", "says", fmt.Sprintf(format, args...))
+	l.log.DebugContext(ctx, "redis client", "says", discreet.Text(fmt.Sprintf(format, args...)))
 }
 
 func newLogger(cmd *cobra.Command, level string, asJSON bool) (*slog.Logger, error) {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +16,17 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// newRole makes a role for this test with some rights. The server forgets it afterwards.
-func newRole(t *testing.T, owner *Store, grants ...string) string {
+// documentedRole makes a role with the grants that docs/operations.md gives to the one of that name there, for the tables of a store in
+// the schema public. The server forgets it afterwards.
+func documentedRole(t *testing.T, owner *Store, documented string) string {
 	t.Helper()
+	page, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(page), "## Rights")
+	require.True(t, found)
+	_, rest, _ = strings.Cut(rest, "```sql\n")
+	block, _, _ := strings.Cut(rest, "```")
+
 	role := "fanout_role_" + strings.ToLower(rand.Text()[:8])
 	run := func(text string) {
 		_, err := owner.pool.Exec(context.WithoutCancel(t.Context()), text)
@@ -25,40 +34,88 @@ func newRole(t *testing.T, owner *Store, grants ...string) string {
 	}
 	run("CREATE ROLE " + role)
 	t.Cleanup(func() { run("DROP OWNED BY " + role); run("DROP ROLE " + role) })
-	for _, grant := range grants {
-		run("GRANT " + grant + " TO " + role)
+	names := strings.NewReplacer("app.outbox_messages", owner.table, "SCHEMA app", "SCHEMA public", "TO "+documented, "TO "+role)
+	granted := 0
+	for statement := range strings.SplitSeq(block, ";") {
+		if strings.HasSuffix(statement, "TO "+documented) {
+			run(names.Replace(statement))
+			granted++
+		}
 	}
+	require.Positive(t, granted, documented)
 	return role
 }
 
-// relayRole may read and write the tables of the outbox, and nothing else.
+// relayRole may do what a relay does, and nothing else.
 func relayRole(t *testing.T, owner *Store) string {
 	t.Helper()
-	want, err := owner.wanted()
-	require.NoError(t, err)
-	return newRole(t, owner, "SELECT, INSERT, UPDATE, DELETE ON "+strings.Join(want.Tables(), ", "))
+	return documentedRole(t, owner, "fanout_relay")
 }
 
-// TestRoles: the rights that docs/operations.md names are enough.
-func TestRoles(t *testing.T) {
-	t.Parallel()
-	dsn := testenv.Postgres(t)
-	owner := openStore(t, dsn, "outbox_messages")
+// stage is a table with its owner.
+func newStage(t *testing.T) (dsn string, owner *Store) {
+	t.Helper()
+	dsn = testenv.Postgres(t)
+	owner = openStore(t, dsn, "outbox_messages")
 	_, err := owner.Migrate(t.Context())
 	require.NoError(t, err)
+	return dsn, owner
+}
 
-	writer := openDB(t, with(t, dsn, "role", newRole(t, owner, "INSERT, SELECT (message_id, target_broker) ON outbox_messages")))
+// refused wants each statement to be refused to a role for want of rights.
+func refused(t *testing.T, dsn string, statements ...string) {
+	t.Helper()
+	db := openDB(t, dsn)
+	for _, text := range statements {
+		_, err := db.ExecContext(t.Context(), text)
+		require.Error(t, err, text)
+		assert.Regexp(t, "permission denied|must be owner", err.Error(), text)
+	}
+}
+
+// What no role but the owner may do.
+var ownersWork = []string{
+	"ALTER TABLE outbox_messages ADD COLUMN x text", "DROP TABLE outbox_messages", "TRUNCATE outbox_messages", "CREATE INDEX ON outbox_messages (type)",
+	"CREATE TRIGGER x BEFORE INSERT ON outbox_messages FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+	"INSERT INTO outbox_messages_migrations (version, name) VALUES (99, 'x')", "DROP TABLE outbox_messages_pauses",
+}
+
+func someRows(n int) []outbox.Row {
+	rows := make([]outbox.Row, n)
+	for i := range rows {
+		rows[i] = outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "t", OrderingKey: "k", Payload: []byte("{}")}
+	}
+	return rows
+}
+
+func TestRolesWriter(t *testing.T) {
+	t.Parallel()
+	dsn, owner := newStage(t)
+	dsn = with(t, dsn, "role", documentedRole(t, owner, "shop"))
+	writer := openDB(t, dsn)
 	inserter, err := outbox.NewInserter(outbox.Postgres, "outbox_messages")
 	require.NoError(t, err)
-	rows := []outbox.Row{{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "t", OrderingKey: "k"}, {MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "t", OrderingKey: "k"}}
+	rows := someRows(2)
 	require.NoError(t, inserter.LockKeys(t.Context(), writer, rows))
 	require.NoError(t, inserter.Insert(t.Context(), writer, rows))
 	require.NoError(t, inserter.InsertMissing(t.Context(), writer, rows))
-	_, err = writer.ExecContext(t.Context(), "SELECT payload FROM outbox_messages")
-	require.ErrorContains(t, err, "permission denied")
 
-	relay := openStore(t, with(t, dsn, "role", relayRole(t, owner)), "outbox_messages")
+	refused(t, dsn, append([]string{
+		"SELECT payload FROM outbox_messages", "SELECT headers FROM outbox_messages", "SELECT status FROM outbox_messages", "SELECT * FROM outbox_messages",
+		"UPDATE outbox_messages SET status = 'published'", "UPDATE outbox_messages SET payload = ''", "DELETE FROM outbox_messages",
+		"INSERT INTO outbox_messages_pauses (target_broker) VALUES ('b')", "DELETE FROM outbox_messages_pauses", "SELECT * FROM outbox_messages_waiting",
+		"UPDATE outbox_messages_lanes SET reopened = 0", "SELECT * FROM outbox_messages_instances", "SELECT * FROM outbox_messages_migrations",
+	}, ownersWork...)...)
+}
+
+func TestRolesRelay(t *testing.T) {
+	t.Parallel()
+	dsn, owner := newStage(t)
+	writeRows(t, dsn, 2)
+	dsn = with(t, dsn, "role", relayRole(t, owner))
+	relay := openStore(t, dsn, "outbox_messages")
 	require.NoError(t, relay.Check(t.Context()))
+	require.Empty(t, diagnose(t, relay), "the diagnosis misses no right")
 	ready, err := relay.Ready(t.Context(), "b")
 	require.NoError(t, err)
 	claim := &outbox.Claim{Broker: "b", Lane: ready.Lanes[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}
@@ -75,11 +132,96 @@ func TestRoles(t *testing.T) {
 	require.NoError(t, err)
 	_, err = relay.Exclusive(t.Context(), "purge", func(context.Context) error { return nil })
 	require.NoError(t, err)
-	_, err = relay.Requeue(t.Context(), outbox.Filter{Broker: "b"}, 10)
-	require.NoError(t, err)
 	require.NoError(t, relay.Heartbeat(t.Context(), outbox.Instance{ID: uuid.New()}))
+	_, err = relay.Instances(t.Context())
+	require.NoError(t, err)
 	_, err = relay.Counts(t.Context())
 	require.NoError(t, err)
+	_, err = relay.Backlog(t.Context())
+	require.NoError(t, err)
+	_, err = relay.Pauses(t.Context())
+	require.NoError(t, err)
+
 	_, err = relay.Migrate(t.Context())
 	require.ErrorContains(t, err, "permission denied")
+	_, err = relay.Pause(t.Context(), outbox.Pause{Broker: "b"})
+	require.ErrorContains(t, err, "docs/operations.md lists what the roles")
+	refused(t, dsn, append([]string{
+		"INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (gen_random_uuid(), 'b', 's', 't', '')",
+		"INSERT INTO outbox_messages_pauses (target_broker) VALUES ('b')", "DELETE FROM outbox_messages_pauses", "DELETE FROM outbox_messages_lanes",
+	}, ownersWork...)...)
+}
+
+func TestRolesOperator(t *testing.T) {
+	t.Parallel()
+	dsn, owner := newStage(t)
+	writeRows(t, dsn, 4)
+	_, err := owner.pool.Exec(t.Context(), `UPDATE outbox_messages SET status = 'published', published_at = now() - interval '1 day', finished_at = now() - interval '1 day'
+	 WHERE id = (SELECT min(id) FROM outbox_messages)`)
+	require.NoError(t, err)
+	require.NoError(t, owner.Heartbeat(t.Context(), outbox.Instance{ID: uuid.New()}))
+	owners := dsn
+	dsn = with(t, dsn, "role", documentedRole(t, owner, "fanout_operator"))
+	operator := openStore(t, dsn, "outbox_messages")
+	all := outbox.Filter{Broker: "b", Type: "t*", ErrorClass: ""}
+	for _, step := range []struct {
+		name string
+		do   func() (int, error)
+		want int
+	}{
+		{"matches", func() (int, error) { return operator.Matches(t.Context(), all, 10) }, 4},
+		{"replay", func() (int, error) { return operator.Replay(t.Context(), all, 10) }, 1},
+		{"abandon", func() (int, error) { return operator.Abandon(t.Context(), all, "why", 10) }, 4},
+		{"requeue", func() (int, error) {
+			return operator.Requeue(t.Context(), outbox.Filter{ErrorClass: outbox.ClassOperator}, 10)
+		}, 4},
+		{"abandon again", func() (int, error) { return operator.Abandon(t.Context(), all, "", 10) }, 4},
+		{"purge", func() (int, error) {
+			return operator.Purge(t.Context(), outbox.PurgeRequest{Broker: "b", Status: outbox.StatusAbandoned, Limit: 10})
+		}, 4},
+	} {
+		got, err := step.do()
+		require.NoError(t, err, step.name)
+		assert.Equal(t, step.want, got, step.name)
+	}
+	_, err = operator.ReleaseKey(t.Context(), "b", "k")
+	require.NoError(t, err)
+	_, err = operator.ParkedKeys(t.Context(), "", 10)
+	require.NoError(t, err)
+	paused, err := operator.Pause(t.Context(), outbox.Pause{Broker: "b", By: "me", Reason: "why"})
+	require.NoError(t, err)
+	assert.True(t, paused)
+	_, err = operator.Pauses(t.Context())
+	require.NoError(t, err)
+	resumed, err := operator.Resume(t.Context(), "b")
+	require.NoError(t, err)
+	assert.True(t, resumed)
+	_, err = operator.Counts(t.Context())
+	require.NoError(t, err)
+	_, err = operator.Backlog(t.Context())
+	require.NoError(t, err)
+	instances, err := operator.Instances(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, instances, 1)
+	require.NoError(t, operator.Check(t.Context()))
+
+	writeRows(t, owners, 1)
+	_, err = operator.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"})
+	require.ErrorContains(t, err, "permission denied", "it can claim nothing")
+	refused(t, dsn, append([]string{
+		"SELECT payload FROM outbox_messages", "SELECT headers FROM outbox_messages", "SELECT * FROM outbox_messages",
+		"UPDATE outbox_messages SET payload = ''", "UPDATE outbox_messages SET stream = 's'", "UPDATE outbox_messages SET target_broker = 'c'",
+		"UPDATE outbox_messages SET message_id = gen_random_uuid()", "UPDATE outbox_messages SET headers = '{}'",
+		"INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (gen_random_uuid(), 'b', 's', 't', '')",
+		"INSERT INTO outbox_messages_instances (instance_id, name, host, pid, version, work) VALUES (gen_random_uuid(), '', '', 1, '', '')",
+		"INSERT INTO outbox_messages_waiting SELECT * FROM outbox_messages_waiting",
+	}, ownersWork...)...)
+}
+
+// writeRows writes rows as the owner.
+func writeRows(t *testing.T, dsn string, n int) {
+	t.Helper()
+	inserter, err := outbox.NewInserter(outbox.Postgres, "outbox_messages")
+	require.NoError(t, err)
+	require.NoError(t, inserter.Insert(t.Context(), openDB(t, dsn), someRows(n)))
 }

@@ -9,6 +9,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -78,6 +79,9 @@ const defaultMaxConns = 4
 // (see [Store.Check]). The caller closes the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	poolConfig, err := pgxpool.ParseConfig(cfg.DSN)
+	if err == nil && cutShort.MatchString(cfg.DSN) {
+		err = &pgconn.ParseConfigError{}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read the DSN: %w", redact(err))
 	}
@@ -169,11 +173,15 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// cutShort is a URL with a password that was not escaped: it seems to end at a "/" or an "@" inside of it, and what follows would be taken for
+// the name of the database or a host, which errors and logs show. An @ in such a name is written %40.
+var cutShort = regexp.MustCompile(`^[a-z]+://([^/@?#]*/[^?#]*@|[^/?#]*@[^/?#]*@)`)
+
 // redact keeps passwords out of errors: pgx quotes the DSN in parse errors and masks the password only in URLs.
 func redact(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
-		return errors.New("cannot parse it as a PostgreSQL URL or keyword list; check quoting, port and sslmode")
+		return errors.New("cannot parse it as a PostgreSQL URL or keyword list; check quoting, port and sslmode, and escape special characters in a URL (@ is %40, / is %2F, # is %23)")
 	}
 	return err
 }
@@ -197,7 +205,7 @@ func explain(err error) error {
 	case undefinedTable, undefinedColumn, invalidSchema:
 		return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
 	case insufficientPrivilege:
-		return fmt.Errorf("%w: grant the relay's role SELECT, INSERT, UPDATE and DELETE on the outbox tables", err)
+		return fmt.Errorf("%w: docs/operations.md lists what the roles of relays, operators and writers need", err)
 	case readOnlyTransaction:
 		return fmt.Errorf("%w: the relay needs the primary, not a read replica, and a server that is not set to read-only", err)
 	default:

@@ -56,6 +56,7 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Race", raceTests},
 		{"Purge", purgeTests},
 		{"Operate", operateTests},
+		{"Hostile", hostileTests},
 		{"Pause", pauseTests},
 		{"Registry", registryTests},
 		{"Counts", countsTests},

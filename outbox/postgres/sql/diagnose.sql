@@ -23,10 +23,13 @@ SELECT current_setting('server_version')
               ORDER BY n)
        -- Tables whose rows a policy may hide from this role.
      , ARRAY(SELECT name FROM tables WHERE row_security_active(oid) ORDER BY n)
-       -- Rights that this role has not.
+       -- Rights that a relay needs and this role has not: on the messages, those that wait, the lanes, the pauses, the instances.
      , ARRAY(SELECT wanted || ' ON ' || name
                FROM tables
-              CROSS JOIN LATERAL unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) WITH ORDINALITY AS needs (wanted, m)
+              CROSS JOIN LATERAL unnest(CASE n WHEN 1 THEN '{SELECT,UPDATE,DELETE}'::text[]
+                                               WHEN 3 THEN '{SELECT,INSERT,UPDATE}'
+                                               WHEN 4 THEN '{SELECT}'
+                                               ELSE '{SELECT,INSERT,UPDATE,DELETE}' END) WITH ORDINALITY AS needs (wanted, m)
               WHERE NOT has_table_privilege(oid, wanted)
               ORDER BY n, m)
        -- Columns of the owner's that an insert cannot leave out.

@@ -5,15 +5,19 @@
 -- $10 whether pending rows count only when they wait for a time
 -- Plan: one scan for each index that the statuses need ({{name}}_open and {{name}}_parked, {{name}}_published,
 -- {{name}}_abandoned), within the broker where one is named; by primary key where message ids are. It is planned for its
--- arguments each time, so that what is not asked for costs nothing.
+-- arguments each time, so that what is not asked for costs nothing. Payloads and headers are not read: an operator need not have the right to.
 SELECT m.message_id, m.target_broker
-  FROM (SELECT * FROM {{table}} WHERE finished_at IS NULL AND NOT parked AND $2::text[] && '{pending,processing,failed}'
+  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+           FROM {{table}} WHERE finished_at IS NULL AND NOT parked AND $2::text[] && '{pending,processing,failed}'
          UNION ALL
-        SELECT * FROM {{table}} WHERE finished_at IS NULL AND parked AND $2::text[] && '{pending,processing,failed}'
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+           FROM {{table}} WHERE finished_at IS NULL AND parked AND $2::text[] && '{pending,processing,failed}'
          UNION ALL
-        SELECT * FROM {{table}} WHERE published_at IS NOT NULL AND 'published' = ANY ($2::text[])
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+           FROM {{table}} WHERE published_at IS NOT NULL AND 'published' = ANY ($2::text[])
          UNION ALL
-        SELECT * FROM {{table}} WHERE finished_at IS NOT NULL AND published_at IS NULL AND 'abandoned' = ANY ($2::text[])) AS m
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+           FROM {{table}} WHERE finished_at IS NOT NULL AND published_at IS NULL AND 'abandoned' = ANY ($2::text[])) AS m
  WHERE m.status = ANY ($2::text[])
    AND ($1::text = '' OR m.target_broker = $1)
    AND ($3::text = '' OR m.type = $3)

@@ -1,0 +1,119 @@
+package envelope_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// mayLeave are the fields of a sealed message whose values may reach a partner, for each external format. It is the list that
+// docs/guarantees.md gives. A field of [envelope.Message] that is not here, such as one that is added tomorrow, must not be found in what is
+// encoded. Extensions are the user's; tenant and actor are among them.
+var mayLeave = map[envelope.Format][]string{
+	envelope.FormatNative: {
+		"Metadata.Domain.CausationID", "Metadata.Domain.CorrelationID", "Metadata.Domain.FQN", "Metadata.Domain.Kind",
+		"Metadata.Domain.OriginStream", "Metadata.Domain.SequenceID", "Metadata.Domain.StreamCategory", "Metadata.Domain.Version",
+		"Metadata.Envelope.SpecVersion", "Metadata.Extensions",
+		"Metadata.Headers.Deadline", "Metadata.Headers.ID", "Metadata.Headers.IdempotencyKey", "Metadata.Headers.Stream",
+		"Metadata.Headers.Time", "Metadata.Headers.TraceParent.ParentID", "Metadata.Headers.TraceParent.TraceID", "Metadata.Headers.Type",
+	},
+	envelope.FormatCloudEvents: {
+		"Metadata.Domain.CausationID", "Metadata.Domain.CorrelationID", "Metadata.Domain.SequenceID",
+		"Metadata.Domain.StreamCategory", // in the source, unless the configuration names another one
+		"Metadata.Extensions", "Metadata.Headers.ID", "Metadata.Headers.Time", "Metadata.Headers.Type",
+		"Routing.AggregateID", "Routing.OrderingKey", "Routing.TraceParent", "Routing.TraceState",
+	},
+}
+
+// marks puts a value that occurs nowhere else into each field of a message, and remembers how it looks when it is encoded.
+type marks struct {
+	seed int64
+	seen map[string]string // path -> text
+}
+
+func (m *marks) fill(v reflect.Value, path string) {
+	m.seed++
+	number := 7_000_000_000_000 + m.seed*1009 // no year, no offset, no length looks like it
+	switch field := v.Addr().Interface().(type) {
+	case *time.Time:
+		*field = time.UnixMicro(1_700_000_000_000_000 + number).UTC()
+		m.seen[path] = field.Format("2006-01-02T15:04:05.000000")
+		return
+	case *uuid.UUID:
+		*field = uuid.NewSHA1(uuid.NameSpaceURL, fmt.Append(nil, path, number))
+		m.seen[path] = field.String()
+		return
+	case *envelope.Extensions:
+		m.seen[path] = fmt.Sprintf("mark%d", number)
+		*field = envelope.Extensions{"e": m.seen[path]}
+		return
+	case **envelope.EventType:
+		return // what was registered; its parts are in the metadata
+	}
+	switch v.Kind() { //nolint:exhaustive // a message has no others, see below
+	case reflect.Struct:
+		for i := range v.NumField() {
+			m.fill(v.Field(i), strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."))
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		m.fill(v.Elem(), path)
+	case reflect.String:
+		m.seen[path] = fmt.Sprintf("mark%d", number)
+		v.SetString(m.seen[path])
+	case reflect.Int, reflect.Int64:
+		m.seen[path] = fmt.Sprint(number)
+		v.SetInt(number)
+	case reflect.Slice:
+		m.seen[path] = fmt.Sprintf("mark%d", number)
+		v.Set(reflect.ValueOf([]string{m.seen[path]}))
+	case reflect.Bool: // has no value of its own: that its name does not occur is checked by checkLeaves
+	default:
+		panic("a message has a field of a kind that this test does not know: " + path)
+	}
+}
+
+// Whatever a message holds in whatever field: what is encoded for partners holds the values of the listed fields, and no others.
+func TestOnlyListedFieldsLeave(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := envelope.Message{Data: []byte(`{}`)}
+		found := marks{seed: rapid.Int64Range(1, 1<<30).Draw(t, "seed"), seen: map[string]string{}}
+		found.fill(reflect.ValueOf(&m.Metadata).Elem(), "Metadata")
+		found.fill(reflect.ValueOf(&m.Routing).Elem(), "Routing")
+		m.Routing.Published = true
+
+		native, err := m.MarshalExternal()
+		require.NoError(t, err)
+		cloud, err := m.MarshalCloudEvent(envelope.CloudEventOptions{})
+		require.NoError(t, err)
+		internal, err := m.MarshalInternal()
+		require.NoError(t, err)
+		for format, encoded := range map[envelope.Format][]byte{envelope.FormatNative: native, envelope.FormatCloudEvents: cloud} {
+			var left []string
+			for _, path := range slices.Sorted(maps.Keys(found.seen)) {
+				if strings.Contains(string(encoded), found.seen[path]) {
+					left = append(left, path)
+				}
+			}
+			assert.Equal(t, mayLeave[format], left, "%s: %s", format, encoded)
+		}
+		// The test would find what it looks for: the internal form has what the external ones must not have.
+		for _, path := range []string{
+			"Metadata.Domain.ExpectedVersion", "Metadata.Domain.Priority", "Metadata.Envelope.Checksum", "Metadata.EventStore.GlobalPosition", "Metadata.EventStore.Position",
+		} {
+			assert.Contains(t, string(internal), found.seen[path], path)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package sqlcheck_test
+
+import (
+	"os"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/sqlcheck"
+)
+
+// Every text that the stores and the writers send to a database is made of constants, embedded files and the table's name.
+func TestStoresSendTheirOwnTextsAlone(t *testing.T) {
+	t.Parallel()
+	for dir, test := range map[string]struct {
+		trusted sqlcheck.Trusted
+		atLeast int
+	}{
+		"postgres": {sqlcheck.Trusted{}, 60},
+		"sqlite":   {sqlcheck.Trusted{}, 50},
+		// same asks the server whether two expressions of a computed column mean the same. One is the column's own, as the server writes it
+		// down; who may define it may as well define a trigger.
+		"sqlserver": {sqlcheck.Trusted{Fields: []string{"text"}, Except: []string{"same"}}, 30},
+		// The texts of inserts are built once for each number of rows and kept; outbox/testdata holds them.
+		".": {sqlcheck.Trusted{Functions: []string{"Load", "LoadOrStore"}}, 2},
+	} {
+		t.Run(dir, func(t *testing.T) {
+			t.Parallel()
+			// RenderSQL fills a checked name into a file, and batchText puts files together.
+			test.trusted.Functions = append(test.trusted.Functions, "RenderSQL", "batchText")
+			test.trusted.Fields = append(test.trusted.Fields, "sql", "table", "Table", "SQL", "lockKeys")
+			test.trusted.Packages = []string{"outbox"}
+			calls, reports, err := sqlcheck.Check(os.DirFS("../../outbox/"+dir), test.trusted)
+			require.NoError(t, err)
+			assert.Empty(t, reports)
+			assert.GreaterOrEqual(t, calls, test.atLeast)
+		})
+	}
+}
+
+// What it is there to find, it finds.
+func TestForeignTextsAreReported(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ body, want string }{
+		"concatenated": {`func (s *S) f(key string) { s.db.ExecContext(ctx, "DELETE FROM t WHERE k = '"+s.key+"'") }`, "x.go:2:79: field key is not known to hold SQL"},
+		"formatted":    {`func (s *S) f(key string) { s.db.QueryContext(ctx, fmt.Sprintf("SELECT %s", key)) }`, "x.go:2:52: the result of Sprintf is not known to be SQL"},
+		"through a variable": {
+			`func (s *S) f(key string) { text := s.sql.find; if key != "" { text += s.key }; s.db.QueryContext(ctx, text) }`, "x.go:2:72: field key is not known to hold SQL",
+		},
+		"through a helper": {
+			"func (s *S) f(text string) { s.db.QueryContext(ctx, text) }\nfunc (s *S) g(key string) { s.f(s.key) }", "x.go:3:33: field key is not known to hold SQL",
+		},
+		"through a result": {
+			"func (s *S) f() { s.db.QueryContext(ctx, s.text()) }\nfunc (s *S) text() string { return s.key }", "x.go:3:36: field key is not known to hold SQL",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := fstest.MapFS{"x.go": {Data: []byte("package x\n" + test.body)}}
+			calls, reports, err := sqlcheck.Check(source, sqlcheck.Trusted{Fields: []string{"sql"}})
+			require.NoError(t, err)
+			assert.Positive(t, calls)
+			assert.Equal(t, []string{test.want}, reports)
+		})
+	}
+}

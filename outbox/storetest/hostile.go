@@ -1,0 +1,131 @@
+package storetest
+
+import (
+	"strings"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var hostileTests = []test{
+	{name: "Filters", run: testHostileFilters},
+	{name: "Texts", run: testHostileTexts},
+	{name: "TableNames", run: testHostileTables},
+}
+
+// hostile is text that means something to a database, to a pattern, to one of our templates or to a driver.
+func hostile() *rapid.Generator[string] {
+	fragment := rapid.SampledFrom([]string{
+		"'", "''", `"`, "`", ";", "--", "/*", "*/", "%", "_", "*", "?", "[a-z]", "]", `\`, `\'`, "$1", "$$", ":broker", "@p1", "@broker", "{{table}}", "{{name}}",
+		"{{broker}}", "' OR '1'='1", "'; DROP TABLE outbox_messages; --", "') OR 1=1 --", "NULL", "pending", "a", "A", "é", "☃", "😀", "\u2028", "\u202e", "\n", "\x1b[31m",
+		`{"class":"x"}`, `"]`, `\u0000`,
+	})
+	return rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(fragment, 1, 3).Draw(t, "fragments"), "") })
+}
+
+// testHostileFilters compares what a filter selects with what it says, whatever stands in it and in the rows.
+func testHostileFilters(t *table) {
+	type row struct{ broker, eventType, key string }
+	text := hostile()
+	var rows []row
+	for i := range 40 {
+		r := row{broker: broker, eventType: text.Example(3 * i), key: text.Example(3*i + 1)}
+		if i%4 == 0 {
+			r.broker = text.Example(3*i + 2)
+		}
+		rows = append(rows, r)
+		inserted := newRow(r.key)
+		inserted.TargetBroker, inserted.Type, inserted.Stream = r.broker, r.eventType, text.Example(i)
+		t.insert(inserted)
+	}
+	t.exec(`UPDATE {t} SET last_error = '{"class":"retryable"}'`)
+	operator := t.operator()
+	rapid.Check(t.T, func(r *rapid.T) {
+		some := rapid.SampledFrom(rows).Draw(r, "row")
+		pick := func(name, own string) string {
+			return rapid.OneOf(rapid.Just(""), rapid.Just(own), text).Draw(r, name)
+		}
+		filter := outbox.Filter{
+			Broker: pick("broker", some.broker), Type: pick("type", some.eventType), Key: pick("key", some.key), ErrorClass: pick("class", "retryable"),
+		}
+		if runes := []rune(some.eventType); filter.Type == some.eventType && rapid.Bool().Draw(r, "prefix") {
+			filter.Type = string(runes[:rapid.IntRange(0, len(runes)).Draw(r, "length")]) + "*"
+		}
+		want := 0
+		for _, row := range rows {
+			exact, prefix := filter.TypePattern()
+			if (filter.Broker == "" || row.broker == filter.Broker) && (exact == "" || row.eventType == exact) && strings.HasPrefix(row.eventType, prefix) &&
+				(filter.Key == "" || row.key == filter.Key) && (filter.ErrorClass == "" || filter.ErrorClass == "retryable") {
+				want++
+			}
+		}
+		got, err := operator.Matches(t.Context(), filter, many)
+		require.NoError(r, err)
+		require.Equal(r, want, got, "%+q", filter)
+	})
+	assert.EqualValues(t, len(rows), t.number("SELECT count(*) FROM {t}"), "nothing was changed")
+}
+
+// testHostileTexts gives such text to everything else that an operator may say.
+func testHostileTexts(t *table) {
+	operator := t.operator()
+	others := t.add("others")
+	for i := range 30 {
+		text := hostile().Example(i)
+		id := t.add(text)[0]
+		n, err := operator.Abandon(t.Context(), outbox.Filter{Key: text}, text, many)
+		require.NoError(t, err, "%q", text)
+		assert.Equal(t, 1, n, "%q", text)
+		n, err = operator.Requeue(t.Context(), outbox.Filter{Key: text, ErrorClass: outbox.ClassOperator}, many)
+		require.NoError(t, err, "%q", text)
+		assert.Equal(t, 1, n, "%q", text)
+		_, err = operator.Replay(t.Context(), outbox.Filter{Type: text + "*", Broker: text}, many)
+		require.NoError(t, err, "%q", text)
+		released, err := operator.ReleaseKey(t.Context(), text, text)
+		require.NoError(t, err, "%q", text)
+		assert.False(t, released)
+		_, err = operator.ParkedKeys(t.Context(), text, many)
+		require.NoError(t, err, "%q", text)
+		pause := outbox.Pause{Broker: text, By: text, Reason: text}
+		if pause.Check() == nil {
+			changed, err := t.Store.Pause(t.Context(), pause)
+			require.NoError(t, err, "%q", text)
+			assert.True(t, changed)
+			pauses, err := t.Store.Pauses(t.Context())
+			require.NoError(t, err)
+			if assert.Len(t, pauses, 1) {
+				assert.Equal(t, text, pauses[0].Broker)
+			}
+			changed, err = t.Store.Resume(t.Context(), text)
+			require.NoError(t, err, "%q", text)
+			assert.True(t, changed)
+		}
+		_, err = t.Store.Purge(t.Context(), outbox.PurgeRequest{Broker: text, Status: outbox.StatusPublished, Limit: 1})
+		require.NoError(t, err, "%q", text)
+		t.exec("DELETE FROM {t} WHERE id = ?", id)
+	}
+	assert.Equal(t, others, t.ids("SELECT id FROM {t} WHERE status = 'pending' AND attempts = 0"), "others were left alone")
+}
+
+// testHostileTables uses names that CheckTable lets through beside a table whose rows must stay.
+func testHostileTables(t *table) {
+	bystanders := t.add("a", "b")
+	for i := range 6 {
+		name := rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_]{3,47}`).Example(i)
+		require.NoError(t, outbox.CheckTable(name))
+		store := t.Open(t.T, name)
+		_, err := store.Migrate(t.Context())
+		require.NoError(t, err, name)
+		inserter, err := outbox.NewInserter(store.Dialect(), name)
+		require.NoError(t, err)
+		require.NoError(t, inserter.Insert(t.Context(), t.DB, []outbox.Row{newRow("k")}), name)
+		n, err := store.(outbox.Operator).Abandon(t.Context(), outbox.Filter{}, "", many)
+		require.NoError(t, err, name)
+		assert.Equal(t, 1, n, name)
+		require.NoError(t, store.Check(t.Context()), name)
+	}
+	assert.Equal(t, bystanders, t.ids("SELECT id FROM {t} WHERE status = 'pending'"))
+}
