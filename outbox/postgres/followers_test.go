@@ -77,7 +77,7 @@ func TestMillionFollowers(t *testing.T) {
 	}
 	before := counted()
 	_, err = tx.Exec(t.Context(), store.sql.claimOrdered, "b", claim.Lane, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6),
-		bearings.floor, bearings.sibling, bearings.reopened, true)
+		bearings.floor, bearings.sibling, bearings.reopened, true, 16<<20)
 	require.NoError(t, err)
 	after := counted()
 	assert.Equal(t, batch, after[0]-before[0], "rows claimed")
@@ -147,7 +147,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 			{store.sql.tryLock, []any{laneLock("b", claim.Lane)}},
 			{store.sql.wake, []any{"b", claim.Lane, wakeLimit}},
 			{store.sql.advance, []any{"b", claim.Lane, advanceGates, advanceRows}},
-			{store.sql.claimOrdered, []any{"b", claim.Lane, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), reopened, true}},
+			{store.sql.claimOrdered, []any{"b", claim.Lane, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), reopened, true, 16 << 20}},
 		} {
 			_, err := tx.Exec(t.Context(), statement.text, statement.args...)
 			require.NoError(t, err)
