@@ -36,6 +36,10 @@ CREATE TABLE {{table}} (
     payload           BLOB    NOT NULL,
     CONSTRAINT {{name}}_once UNIQUE (message_id, target_broker),
     CONSTRAINT {{name}}_message_id CHECK (length(message_id) = 36),
+    -- A column takes any value: a text among these numbers would make the claim of its neighbours fail, too.
+    CONSTRAINT {{name}}_numbers CHECK (typeof(priority) = 'integer' AND typeof(attempts) = 'integer' AND typeof(crashes) = 'integer'
+        AND typeof(created_at) = 'integer' AND typeof(coalesce(available_at, 0)) = 'integer'
+        AND typeof(coalesce(expires_at, 0)) = 'integer' AND typeof(coalesce(locked_until, 0)) = 'integer'),
     CONSTRAINT {{name}}_parked CHECK (parked IN (0, 1)),
     CONSTRAINT {{name}}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned')),
     CONSTRAINT {{name}}_finished CHECK ((status IN ('published', 'abandoned')) = (finished_at IS NOT NULL)),
