@@ -94,6 +94,7 @@ func TestLaneBoardHandOff(t *testing.T) {
 	b.arrive(2, 2, false)
 	_, ok := b.next()
 	assert.False(t, ok, "one is on its way still")
+	assert.False(t, b.admit(&two), "no more join it, or what was marked would never be marked again")
 	b.arrive(2, 1, false)
 	assert.Equal(t, 2, take())
 	b.put(2, false)
