@@ -72,10 +72,10 @@ func TestCautionKeepsWithinTimeouts(t *testing.T) {
 		{5 * time.Minute, time.Second, 250 * time.Millisecond},
 		{2 * time.Second, time.Second, 100 * time.Millisecond},
 	} {
-		caution := newCaution(likesMany{}, &Policy{Lease: c.lease, PublishTimeout: c.timeout})
-		caution.learn(true, 100, c.quick)
-		assert.Equal(t, 100, caution.chunk(), "lease %s, publish timeout %s", c.lease, c.timeout)
-		caution.learn(true, 100, c.quick-1)
-		assert.Equal(t, 200, caution.chunk(), "lease %s, publish timeout %s", c.lease, c.timeout)
+		calls := newCaution(likesMany{}, &Policy{Lease: c.lease, PublishTimeout: c.timeout})
+		calls.learn(true, 100, c.quick)
+		assert.Equal(t, 100, calls.chunk(), "lease %s, publish timeout %s", c.lease, c.timeout)
+		calls.learn(true, 100, c.quick-1)
+		assert.Equal(t, 200, calls.chunk(), "lease %s, publish timeout %s", c.lease, c.timeout)
 	}
 }
