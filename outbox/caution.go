@@ -20,13 +20,14 @@ const (
 	// maxHalvings makes a call of one message.
 	maxHalvings = 7
 	// quickCall is what a call may take that is to grow, or a twentieth of a lease that is short: between two calls it is looked
-	// whether the lease still stands, the broker is paused and the process stops.
+	// whether the lease still stands, the broker is paused and the process stops. Nor is it more than a quarter of the publish timeout:
+	// one of twice as many messages must stay well below it, or would be taken for an outage.
 	quickCall = time.Second
 )
 
 // newCaution begins with calls of publishChunk.
-func newCaution(broker brokers.Broker, lease time.Duration) *caution {
-	return &caution{most: broker.Capabilities().MaxBatch, quick: min(quickCall, lease/20)}
+func newCaution(broker brokers.Broker, policy *Policy) *caution {
+	return &caution{most: broker.Capabilities().MaxBatch, quick: min(quickCall, policy.Lease/20, policy.PublishTimeout/4)}
 }
 
 // learn notes how a call of n messages went.

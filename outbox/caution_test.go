@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/gorm-fanout/fanout/brokers"
 )
 
 // Outages make calls smaller, and what passes makes them larger again, each by half.
@@ -55,4 +57,25 @@ func TestCautionGrows(t *testing.T) {
 	small := caution{most: 30, quick: time.Second}
 	small.learn(true, 100, 0)
 	assert.Equal(t, 100, small.chunk())
+}
+
+// likesMany is a broker that takes large calls.
+type likesMany struct{ brokers.Broker }
+
+func (likesMany) Capabilities() brokers.Capabilities { return brokers.Capabilities{MaxBatch: 500} }
+
+// A call grows only where one of twice as many messages would stay well below the publish timeout, and be no hindrance to the lease.
+func TestCautionKeepsWithinTimeouts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ lease, timeout, quick time.Duration }{
+		{5 * time.Minute, 30 * time.Second, time.Second},
+		{5 * time.Minute, time.Second, 250 * time.Millisecond},
+		{2 * time.Second, time.Second, 100 * time.Millisecond},
+	} {
+		calls := newCaution(likesMany{}, &Policy{Lease: c.lease, PublishTimeout: c.timeout})
+		calls.learn(true, 100, c.quick)
+		assert.Equal(t, 100, calls.chunk(), "lease %s, publish timeout %s", c.lease, c.timeout)
+		calls.learn(true, 100, c.quick-1)
+		assert.Equal(t, 200, calls.chunk(), "lease %s, publish timeout %s", c.lease, c.timeout)
+	}
 }

@@ -138,7 +138,11 @@ func (e *ears) attend(ctx context.Context, began, echoes <-chan struct{}, ended 
 // probe finds out whether the listener hears itself. A database that does not answer is no proof of the contrary.
 func (e *ears) probe(ctx context.Context, echoes <-chan struct{}, ended <-chan error) error {
 	nonce := uuid.NewString()
-	e.asked.Store(&nonce)
+	e.asked.Store(&nonce) // from here on, what is in echoes is of this probe
+	select {
+	case <-echoes: // of an earlier one, whose Notify has failed and still got through
+	default:
+	}
 	bounded, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	if err := e.listener.Notify(bounded, probeText(nonce)); err != nil {
@@ -171,7 +175,10 @@ func (e *ears) probe(ctx context.Context, echoes <-chan struct{}, ended <-chan e
 func (e *ears) hear(text string, echoes chan<- struct{}) {
 	if nonce, ok := probeOf(text); ok {
 		if asked := e.asked.Load(); asked != nil && *asked == nonce && e.asked.CompareAndSwap(asked, nil) { // not another relay's
-			echoes <- struct{}{}
+			select {
+			case echoes <- struct{}{}:
+			default: // nobody waits for it: its Notify has failed, and still got through, like one before it
+			}
 		}
 		return
 	}

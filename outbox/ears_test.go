@@ -26,6 +26,7 @@ type switchboard struct {
 	heard    func(text string)
 	hangs    bool
 	twice    bool // everything is heard
+	garbled  bool // what is said is heard, and its answer lost
 	attempts []time.Time
 }
 
@@ -62,7 +63,7 @@ func (s *switchboard) Notify(_ context.Context, text string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.probes++
-	if s.mute == nil && !s.silent {
+	if (s.mute == nil || s.garbled) && !s.silent {
 		s.heard(text)
 		if s.twice {
 			s.heard(text)
@@ -207,6 +208,25 @@ func TestEarsWithoutAProbe(t *testing.T) {
 		s.cut <- struct{}{}
 		time.Sleep(time.Minute)
 		assert.Equal(t, Deaf, e.state(), "one that has not worked yet")
+	})
+}
+
+// Probes that are heard although sending them fails, as when their answer is lost, neither stop the listener, nor are they taken for the
+// echo of a later one.
+func TestEarsHearProbesThatFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSwitchboard()
+		e, _, woken := hearing(t, s)
+		woken()
+		s.set(func(s *switchboard) { s.mute, s.garbled = errors.New("timeout"), true })
+		time.Sleep(10 * probeEvery)
+		s.set(func(s *switchboard) { s.heard(Announcement([]Arrival{{Broker: "b"}})) })
+		assert.Equal(t, [][]Arrival{{{Broker: "b"}}}, woken(), "it goes on listening")
+		s.set(func(s *switchboard) { s.mute, s.garbled, s.silent = nil, false, true })
+		time.Sleep(probeEvery + probeTime)
+		synctest.Wait()
+		assert.Equal(t, Deaf, e.state(), "the echo of a probe of before is no proof")
 	})
 }
 

@@ -44,7 +44,7 @@ func (d Dialect) claimedArgs(args []any, p *place) []any {
 	case SQLite: // whose clock is ours
 		lease = time.Now().Add(p.at.policy.Lease).UnixMicro()
 	case SQLServer:
-		lease = int64(p.at.policy.Lease / time.Second)
+		lease = int64((p.at.policy.Lease + time.Second - 1) / time.Second) // never less than the process counts on
 	default:
 		lease = p.at.policy.Lease.Microseconds()
 	}

@@ -66,6 +66,15 @@ func TestInsertReserved(t *testing.T) {
 	}
 }
 
+// A lease in the database is never shorter than the one that the process counts on.
+func TestClaimedLeaseIsNotCut(t *testing.T) {
+	t.Parallel()
+	at := &place{at: &receiver{Processor: &Processor{policy: Policy{Lease: 1500 * time.Millisecond}}, worker: &worker{}}}
+	for dialect, lease := range map[Dialect]int64{Postgres: 1_500_000, SQLServer: 2} {
+		assert.Equal(t, lease, dialect.claimedArgs(nil, at)[3], "%s", dialect)
+	}
+}
+
 // A lane that has work, in whatever class, or is in a worker's hands takes no more rows by hand-off; and what was marked while
 // some were on their way is marked again when all have arrived.
 func TestLaneBoardHandOff(t *testing.T) {
@@ -94,6 +103,7 @@ func TestLaneBoardHandOff(t *testing.T) {
 	b.arrive(2, 2, false)
 	_, ok := b.next()
 	assert.False(t, ok, "one is on its way still")
+	assert.False(t, b.admit(&two), "no more join it, or what was marked would never be marked again")
 	b.arrive(2, 1, false)
 	assert.Equal(t, 2, take())
 	b.put(2, false)

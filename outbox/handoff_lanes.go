@@ -1,7 +1,8 @@
 package outbox
 
 // admit counts rows that are about to be handed off, unless a lane of theirs has work, in whatever class, or is in a worker's hands:
-// then an earlier row of their keys may be waiting. rows are by lane of a class.
+// then an earlier row of their keys may be waiting. Nor are there any while one that was marked may wait for those on their way, which
+// it could do for ever if more and more joined them. rows are by lane of a class.
 func (b *laneBoard) admit(rows *[Lanes]int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -16,7 +17,7 @@ func (b *laneBoard) admit(rows *[Lanes]int) bool {
 			return false
 		}
 		for class := range Classes {
-			if b.dirty[class*b.lanes+lane] {
+			if other := class*b.lanes + lane; b.dirty[other] || b.behind[other] {
 				return false
 			}
 		}

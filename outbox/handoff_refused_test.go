@@ -169,6 +169,25 @@ func TestHandOffIsWithdrawn(t *testing.T) {
 	})
 }
 
+// A verification whose answer takes until half of the lease is over comes too late to begin.
+func TestHandOffOfALateVerification(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		broker := memory.New()
+		h := newHandRig(t, path, broker, outbox.Policy{Lease: 100 * time.Second})
+		h.begin()
+		h.watched.before = func() { time.Sleep(20 * time.Second) }
+		held := h.write(handed("k", "1"))
+		require.NotNil(t, held)
+		time.Sleep(35 * time.Second)
+		held.Commit()
+		time.Sleep(21 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, outbox.HandOffStats{Withdrawn: 1}, h.stats())
+		assert.Equal(t, "published 1", h.status("1"), "by a claim")
+		h.stop()
+	})
+}
+
 // What comes when nobody is there any more waits for the end of its lease. The stop does not wait for ever.
 func TestHandOffToNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {

@@ -71,7 +71,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	p := &Processor{
 		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
 		decide:  Decider{Retry: policy.Retry},
-		caution: newCaution(cfg.Target, policy.Lease),
+		caution: newCaution(cfg.Target, &policy),
 		log:     cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
 		lanes:   newLaneBoard(cfg.Store.Lanes()),
 		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),

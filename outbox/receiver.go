@@ -183,6 +183,7 @@ func (r *receiver) handle(ctx, sending, settling context.Context, lane int, copi
 		r.log.ErrorContext(ctx, "cannot verify rows that were handed off: their leases bring them back", "error", err, "rows", len(copies))
 		return false
 	}
+	may = may && !r.late(asked) // the answer may have taken long
 	b := newHandedBatch(r, lane, copies, found, may)
 	w.inHand.hold(w.name, w.broker, &b.batch, asked)
 	settlement := &Settlement{Lease: b.batch.Lease}

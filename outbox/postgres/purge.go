@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -60,8 +62,15 @@ func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Conte
 			}
 			// By the simple protocol: with the extended one the portal, and with it the statement's snapshot, would stay until the
 			// transaction's next statement, and hold back vacuum and pruning as long as f runs.
-			if err := tx.QueryRow(ctx, s.sql.exclusive, pgx.QueryExecModeSimpleProtocol, hash("exclusive", name)).Scan(&ran); err != nil || !ran {
+			// Not by pgx's mode of that name either, which refuses to quote arguments where the client's encoding is not UTF-8.
+			text := strings.ReplaceAll(s.sql.exclusive, "{{lock}}", strconv.Itoa(int(hash("exclusive", name))))
+			results, err := tx.Conn().PgConn().Exec(ctx, text).ReadAll()
+			if err != nil {
 				return err
+			}
+			ran = len(results) == 1 && len(results[0].Rows) == 1 && string(results[0].Rows[0][0]) == "t"
+			if !ran {
+				return nil
 			}
 			return f(ctx)
 		})

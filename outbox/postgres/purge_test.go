@@ -43,3 +43,18 @@ func TestExclusiveHoldsNothingBack(t *testing.T) {
 		})
 	}
 }
+
+// The lock of a task can be had in a database that is not in UTF-8, whose encoding clients take over.
+func TestExclusiveInAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, with(t, testenv.Postgres(t), "client_encoding", "LATIN1"), "encoded")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	ran, err := store.Exclusive(t.Context(), "purge", func(ctx context.Context) error {
+		again, err := store.Exclusive(ctx, "purge", func(context.Context) error { return nil })
+		assert.False(t, again, "somebody has it")
+		return err
+	})
+	require.NoError(t, err)
+	assert.True(t, ran)
+}
