@@ -149,8 +149,14 @@ func TestNoCommandShowsTheDSN(t *testing.T) {
 				content := fmt.Sprintf("databases: {main: {driver: %s, dsn: %q}}\nbrokers: {default: {type: memory}}\n", driver, dsn)
 				require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 				for _, args := range [][]string{
-					{"validate"}, {"status"}, {"status", "--json"}, {"migrate"}, {"migrate", "--print"}, {"broker", "pause", "default"},
-					{"relay", "--log-level", "debug"}, {"relay", "--log-level", "debug", "--log-json"},
+					{"validate"},
+					{"status"},
+					{"status", "--json"},
+					{"migrate"},
+					{"migrate", "--print"},
+					{"broker", "pause", "default"},
+					{"relay", "--log-level", "debug"},
+					{"relay", "--log-level", "debug", "--log-json"},
 				} {
 					if args[0] == "relay" && driver == "sqlite" {
 						continue // one that opens runs on

@@ -67,7 +67,7 @@ var rules = []rule{
 	{"ERR invalid password", brokers.ScopeBroker, "check user and password"}, // up to Redis 5
 	{"ERR DB index", brokers.ScopeBroker, "check the number of the database at the end of the URL"},
 	{"ERR max number of clients", brokers.ScopeBroker, "raise maxclients, or lower pool_size"},
-	{"ERR unknown command", brokers.ScopeBroker, "the server, or a proxy before it, does not know it; AUTH is needed where the URL has a password, and XADD, EVALSHA and EVAL always"},
+	{"ERR unknown command", brokers.ScopeBroker, "the server, or a proxy before it, does not know it; AUTH is needed where the URL has a password; XADD, EVALSHA, EVAL always"},
 	{"NOPERM", brokers.ScopeDestination, needs},
 	{"ERR The user executing the script", brokers.ScopeDestination, needs}, // Redis 7
 	{"WRONGTYPE", brokers.ScopeDestination, "the key holds something else than a stream; rename the destination or the key"},

@@ -181,7 +181,7 @@ var cutShort = regexp.MustCompile(`^[a-z]+://([^/@?#]*/[^?#]*@|[^/?#]*@[^/?#]*@)
 func redact(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
-		return errors.New("cannot parse it as a PostgreSQL URL or keyword list; check quoting, port and sslmode, and escape special characters in a URL (@ is %40, / is %2F, # is %23)")
+		return errors.New("cannot parse it as a PostgreSQL URL or keyword list: check quoting, port, sslmode; escape special characters in a URL (@ is %40, / is %2F, # is %23)")
 	}
 	return err
 }
