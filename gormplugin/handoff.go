@@ -25,12 +25,28 @@ type receiver struct {
 // HandOff registers a receiver of what is committed on a pool, which is asked before the rows of a commit are inserted. Transactions on
 // other pools, as a resolver has them, may write to another database, and ask nobody. What the receiver has room for is inserted as
 // claimed, and goes to it straight after the commit; of the rest, and of everything that it refuses, [Plugin.OnCommit] tells. The
-// relay in the application's own process registers itself where the configuration says outbox.hand_off. The last one that was
-// registered is asked. The function that is returned takes it back.
+// relay in the application's own process registers itself where the configuration says outbox.hand_off. Of several
+// the last one that was registered is asked. The function that is returned takes it back.
 func (p *Plugin) HandOff(pool *sql.DB, to Receiver) (cancel func()) {
 	added := &receiver{to, pool}
-	p.receiver.Store(added)
-	return func() { p.receiver.CompareAndSwap(added, nil) }
+	p.changeReceivers(func(all []*receiver) []*receiver { return append(all, added) })
+	return func() {
+		p.changeReceivers(func(all []*receiver) []*receiver {
+			return slices.DeleteFunc(all, func(r *receiver) bool { return r == added })
+		})
+	}
+}
+
+// changeReceivers changes the list, of which the last one is asked.
+func (p *Plugin) changeReceivers(change func([]*receiver) []*receiver) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.receivers = change(p.receivers)
+	var last *receiver
+	if n := len(p.receivers); n > 0 {
+		last = p.receivers[n-1]
+	}
+	p.receiver.Store(last)
 }
 
 // reserve asks for room for all rows of a flush; t is nil where another transaction is written in, which gets none. A flush that takes

@@ -67,6 +67,14 @@ func TestReceiverIsAsked(t *testing.T) {
 			assert.Len(b.t, second.take(), 2)
 			cancelSecond()
 		},
+		"the one before, when the last one has gone": func(b *bench) {
+			var first, second asked
+			b.plugin.HandOff(must(b.db.DB()), &first)
+			b.plugin.HandOff(must(b.db.DB()), &second)()
+			b.ok(b.db.Create(placed("1")).Error)
+			assert.Empty(b.t, second.take())
+			assert.Len(b.t, first.take(), 2)
+		},
 		"not on another pool": func(b *bench) {
 			var receiver asked
 			b.plugin.HandOff(must(b.open(&gorm.Config{}).DB()), &receiver)

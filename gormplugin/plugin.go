@@ -43,7 +43,8 @@ type Plugin struct {
 	announcer  *announcer // of the handle's own pool
 	announcers map[*sql.DB]*announcer
 	listeners  atomic.Pointer[[]*listener] // replaced under mu
-	receiver   atomic.Pointer[receiver]
+	receivers  []*receiver                 // guarded by mu
+	receiver   atomic.Pointer[receiver]    // the last of them
 }
 
 // listener has an address, by which it is found again.
