@@ -58,7 +58,7 @@ func Defects() []Defect {
 			Name: "rows-of-their-own", What: "the rows of a transaction are written in another one, whatever becomes of it", Crimes: []Crime{Phantom},
 			edits: []edit{{
 				"gormplugin/tx.go", "\tt.journal.End()\n\treturn t.Tx.Rollback()\n",
-				"\tif pool, err := t.GetDBConn(); err == nil {\n\t\t_, _ = t.plugin.write(t.ctx, t.inserter, pool, t.journal.Collect())\n\t}\n" +
+				"\tif pool, err := t.GetDBConn(); err == nil {\n\t\t_, _ = t.plugin.write(t.ctx, t.inserter, pool, t.journal.Collect(), nil)\n\t}\n" +
 					"\tt.journal.End()\n\treturn t.Tx.Rollback()\n",
 			}},
 			options: func(o *Options) { o.Only = []Kind{Kill} },

@@ -30,7 +30,7 @@ func TestStoresSendTheirOwnTextsAlone(t *testing.T) {
 		t.Run(dir, func(t *testing.T) {
 			t.Parallel()
 			// RenderSQL fills a checked name into a file, and batchText puts files together.
-			test.trusted.Functions = append(test.trusted.Functions, "RenderSQL", "batchText")
+			test.trusted.Functions = append(test.trusted.Functions, "RenderSQL", "batchText", "Itoa") // which makes digits
 			test.trusted.Fields = append(test.trusted.Fields, "sql", "table", "Table", "SQL", "lockKeys")
 			test.trusted.Packages = []string{"outbox"}
 			calls, reports, err := sqlcheck.Check(os.DirFS("../../outbox/"+dir), test.trusted)
