@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,77 +69,81 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// command is one that measures a scenario, in the sizes that its flags say or in those of a short run.
+func command[S scenario.Scenario](s *settings, use, short string, sizes *S, small func() S) (*cobra.Command, *pflag.FlagSet) {
+	cmd := &cobra.Command{Use: use, Short: short, Args: noArgs}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.short {
+			*sizes = small()
+		}
+		return s.measure(cmd, *sizes)
+	}
+	return cmd, cmd.Flags()
+}
+
+// seconds is a flag that sets a duration by a number of seconds.
+type seconds struct{ of *time.Duration }
+
+func secondsVar(flags *pflag.FlagSet, of *time.Duration, usage string) {
+	flags.Var(seconds{of}, "seconds", usage)
+}
+
+func (s seconds) String() string {
+	if s.of == nil {
+		return ""
+	}
+	return strconv.FormatFloat(s.of.Seconds(), 'g', -1, 64)
+}
+
+func (s seconds) Set(text string) error {
+	number, err := strconv.ParseFloat(text, 64)
+	*s.of = time.Duration(number * float64(time.Second))
+	return err
+}
+
+func (seconds) Type() string { return "float" }
+
 func claimsCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultClaims()
-	cmd := &cobra.Command{Use: "claims", Short: "Claims in a large table against claims in a small one", Args: noArgs}
-	flags := cmd.Flags()
+	cmd, flags := command(s, "claims", "Claims in a large table against claims in a small one", &sizes, scenario.ShortClaims)
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "rows of the large table, half of them published")
 	flags.Int64Var(&sizes.Small, "small", sizes.Small, "rows of the small table, all pending")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
 	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
 	flags.IntVar(&sizes.Exchanges, "exchanges", sizes.Exchanges, "claims to measure in each run, for each number of keys and each table")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if s.short {
-			sizes = scenario.ShortClaims()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 
 func idleCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultIdle()
-	cmd := &cobra.Command{Use: "idle-transaction", Short: "Claims while an open transaction holds vacuum back, against claims without it", Args: noArgs}
-	flags := cmd.Flags()
-	seconds := flags.Float64("seconds", sizes.For.Seconds(), "how long messages are written, in seconds")
+	cmd, flags := command(s, "idle-transaction", "Claims while an open transaction holds vacuum back, against claims without it", &sizes, scenario.ShortIdle)
+	secondsVar(flags, &sizes.For, "how long messages are written, in seconds")
 	flags.IntVar(&sizes.Rate, "rate", sizes.Rate, "messages per second")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		sizes.For = time.Duration(*seconds * float64(time.Second))
-		if s.short {
-			sizes = scenario.ShortIdle()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 
 func followersCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultFollowers()
-	cmd := &cobra.Command{Use: "followers", Short: "Very many messages behind one of their key that is in backoff", Args: noArgs}
-	flags := cmd.Flags()
+	cmd, flags := command(s, "followers", "Very many messages behind one of their key that is in backoff", &sizes, scenario.ShortFollowers)
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "followers behind the head")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.IntVar(&sizes.Batch, "batch", sizes.Batch, "rows of a claim")
 	flags.IntVar(&sizes.Exchanges, "exchanges", sizes.Exchanges, "claims of other keys to measure, before and afterwards")
 	flags.BoolVar(&sizes.Held, "held", sizes.Held, "leave a transaction open that holds vacuum back")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if s.short {
-			sizes = scenario.ShortFollowers()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 
 func hungCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultHung()
-	cmd := &cobra.Command{Use: "hung", Short: "Two brokers beside one that never answers", Args: noArgs}
-	flags := cmd.Flags()
-	seconds := flags.Float64("seconds", sizes.For.Seconds(), "how long messages are written, in seconds")
+	cmd, flags := command(s, "hung", "Two brokers beside one that never answers", &sizes, scenario.ShortHung)
+	secondsVar(flags, &sizes.For, "how long messages are written, in seconds")
 	flags.IntVar(&sizes.Rate, "rate", sizes.Rate, "messages per second, to each broker")
 	flags.Int64Var(&sizes.Backlog, "backlog", sizes.Backlog, "messages of each broker to drain")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		sizes.For = time.Duration(*seconds * float64(time.Second))
-		if s.short {
-			sizes = scenario.ShortHung()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 
@@ -151,8 +156,7 @@ func backlogFlags(flags *pflag.FlagSet, payload, batch *int, only *[]string) {
 
 func drainCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultBacklog()
-	cmd := &cobra.Command{Use: "drain", Short: "A backlog from PostgreSQL to Redis Streams, beside loops written by hand", Args: noArgs}
-	flags := cmd.Flags()
+	cmd, flags := command(s, "drain", "A backlog from PostgreSQL to Redis Streams, beside loops written by hand", &sizes, scenario.ShortBacklog)
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain")
 	flags.Int64Var(&sizes.Parts, "parts", sizes.Parts, "cut the messages of a run into so many backlogs, between which the cases take turns")
 	flags.Int64Var(&sizes.RowByRow, "row-by-row", sizes.RowByRow, "messages to drain row by row")
@@ -162,31 +166,18 @@ func drainCommand(s *settings) *cobra.Command {
 	flags.Int64SliceVar(&sizes.Keys, "keys", sizes.Keys, "numbers of ordering keys")
 	flags.IntSliceVar(&sizes.Workers, "workers", nil, "numbers of Fanout's workers, instead of its default")
 	flags.Int64Var(&sizes.HotKeys, "hot-keys", sizes.HotKeys, "number of ordering keys beside a hot one")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if s.short {
-			sizes = scenario.ShortBacklog()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 
 func workersCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultWorkers()
-	cmd := &cobra.Command{Use: "workers", Short: "What more workers bring and cost, with servers at hand and far away", Args: noArgs}
-	flags := cmd.Flags()
+	cmd, flags := command(s, "workers", "What more workers bring and cost, with servers at hand and far away", &sizes, scenario.ShortWorkers)
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain in each case")
 	backlogFlags(flags, &sizes.Payload, &sizes.Batch, &sizes.Only)
 	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
 	flags.IntSliceVar(&sizes.Counts, "workers", sizes.Counts, "numbers of workers")
 	flags.DurationSliceVar(&sizes.Redis, "redis", sizes.Redis, "round trips to Redis, beside what they take anyway")
 	flags.DurationSliceVar(&sizes.Postgres, "postgres", sizes.Postgres, "round trips to PostgreSQL, beside what they take anyway")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if s.short {
-			sizes = scenario.ShortWorkers()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/scenario"
@@ -29,8 +27,7 @@ func shortGrowth() []scenario.Scenario {
 
 func fanoutCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultFanout()
-	cmd := &cobra.Command{Use: "fanout", Short: "Commits and drains with more and more brokers", Args: noArgs}
-	flags := cmd.Flags()
+	cmd, flags := command(s, "fanout", "Commits and drains with more and more brokers", &sizes, scenario.ShortFanout)
 	flags.IntSliceVar(&sizes.Brokers, "brokers", sizes.Brokers, "numbers of brokers")
 	flags.IntVar(&sizes.Workers, "workers", 0, "workers for each broker, instead of the default")
 	flags.Int64Var(&sizes.Events, "events", sizes.Events, "events to drain, to each broker")
@@ -39,97 +36,55 @@ func fanoutCommand(s *settings) *cobra.Command {
 	flags.IntVar(&sizes.Parts, "parts", sizes.Parts, "cut the transactions of a run into so many parts, between which the cases take turns")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if s.short {
-			sizes = scenario.ShortFanout()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 
 func payloadCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultPayload()
-	cmd := &cobra.Command{Use: "payload", Short: "A backlog of small messages, and of large ones", Args: noArgs}
-	flags := cmd.Flags()
+	cmd, flags := command(s, "payload", "A backlog of small messages, and of large ones", &sizes, scenario.ShortPayload)
 	flags.IntSliceVar(&sizes.Sizes, "sizes", sizes.Sizes, "bytes of payload")
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "messages to drain, of each size")
 	flags.Int64Var(&sizes.Bytes, "bytes", sizes.Bytes, "fewer messages where their payloads would be more than so many bytes")
 	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if s.short {
-			sizes = scenario.ShortPayload()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 
 func purgeCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultPurge()
-	cmd := &cobra.Command{Use: "purge", Short: "A purge beside a drain", Args: noArgs}
-	flags := cmd.Flags()
+	cmd, flags := command(s, "purge", "A purge beside a drain", &sizes, scenario.ShortPurge)
 	flags.Int64Var(&sizes.Published, "published", sizes.Published, "rows to purge")
 	flags.Int64Var(&sizes.Backlog, "backlog", sizes.Backlog, "messages to drain")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if s.short {
-			sizes = scenario.ShortPurge()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 
 func restCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultRest()
-	cmd := &cobra.Command{Use: "idle", Short: "An engine that has nothing to do", Args: noArgs}
-	flags := cmd.Flags()
+	cmd, flags := command(s, "idle", "An engine that has nothing to do", &sizes, scenario.ShortRest)
 	flags.IntSliceVar(&sizes.Brokers, "brokers", sizes.Brokers, "numbers of brokers")
 	flags.DurationVar(&sizes.PollMax, "poll-max", sizes.PollMax, "longest time between two looks")
-	seconds := flags.Float64("seconds", sizes.For.Seconds(), "how long is measured, in seconds, after three times that of two looks")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		sizes.For = time.Duration(*seconds * float64(time.Second))
-		if s.short {
-			sizes = scenario.ShortRest()
-		}
-		return s.measure(cmd, sizes)
-	}
+	secondsVar(flags, &sizes.For, "how long is measured, in seconds, after three times that of two looks")
 	return cmd
 }
 
 func memoryCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultMemory()
-	cmd := &cobra.Command{Use: "memory", Short: "The memory of the process with a small backlog, a large one, and one that grows", Args: noArgs}
-	flags := cmd.Flags()
+	cmd, flags := command(s, "memory", "The memory of the process with a small backlog, a large one, and one that grows", &sizes, scenario.ShortMemory)
 	flags.Int64Var(&sizes.Small, "small", sizes.Small, "messages of the small backlog")
 	flags.Int64Var(&sizes.Large, "large", sizes.Large, "messages of the large backlog")
-	seconds := flags.Float64("seconds", sizes.For.Seconds(), "how long more is written than delivered, in seconds")
+	secondsVar(flags, &sizes.For, "how long more is written than delivered, in seconds")
 	flags.IntVar(&sizes.Produce, "produce", sizes.Produce, "messages per second that are written meanwhile")
 	flags.IntVar(&sizes.Deliver, "deliver", sizes.Deliver, "messages per second that are delivered meanwhile")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		sizes.For = time.Duration(*seconds * float64(time.Second))
-		if s.short {
-			sizes = scenario.ShortMemory()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 
 func commitCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultCommit()
-	cmd := &cobra.Command{Use: "commit", Short: "Commits with the plugin and without it, as make bench-commit measures them", Args: noArgs}
+	cmd, _ := command(s, "commit", "Commits with the plugin and without it, as make bench-commit measures them", &sizes, scenario.ShortCommit)
 	cmd.Flags().IntVar(&sizes.Rounds, "rounds", sizes.Rounds, "rounds of a few transactions of each kind")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if s.short {
-			sizes = scenario.ShortCommit()
-		}
-		return s.measure(cmd, sizes)
-	}
 	return cmd
 }
 
