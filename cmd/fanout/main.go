@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -23,7 +22,7 @@ import (
 )
 
 func main() {
-	redis.SetLogger(redisLog{slog.New(slog.DiscardHandler)}) // a broker that cannot be reached is said once, by us
+	redis.SetLogger(redisLog{}) // its client would print to standard error, past our log
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
@@ -41,7 +41,7 @@ func relayCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		redis.SetLogger(redisLog{log}) // its client would print to standard error, past our log
+		relayLog.Store(log)
 		opening, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 		defer cancel()
 		relay, err := fanout.Open(opening, cfg, fanout.WithWorkers(*workers), fanout.WithLogger(log))
@@ -61,12 +61,18 @@ func relayCommand() *cobra.Command {
 	return cmd
 }
 
-// redisLog takes what the Redis client has to say: each failed dial, which the relay sums up itself.
-type redisLog struct{ log *slog.Logger }
+// relayLog is where the relay of this process logs; nil in other commands.
+var relayLog atomic.Pointer[slog.Logger] //nolint:gochecknoglobals // the Redis client has one log for the whole process, too
+
+// redisLog takes what the Redis client has to say: each failed dial, which the relay sums up itself. In other commands it is
+// dropped: a broker that cannot be reached is said once, by us.
+type redisLog struct{}
 
 // Printf implements the client's interface.
-func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
-	l.log.DebugContext(ctx, "redis client", "says", discreet.Text(fmt.Sprintf(format, args...)))
+func (redisLog) Printf(ctx context.Context, format string, args ...any) {
+	if log := relayLog.Load(); log != nil {
+		log.DebugContext(ctx, "redis client", "says", discreet.Text(fmt.Sprintf(format, args...)))
+	}
 }
 
 func newLogger(cmd *cobra.Command, level string, asJSON bool) (*slog.Logger, error) {

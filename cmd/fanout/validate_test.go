@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -18,6 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	redis.SetLogger(redisLog{}) // as main does
 	// A library that Pub/Sub links starts a goroutine when it is loaded.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
 }
