@@ -135,15 +135,9 @@ func testHandOffOrder(t *table) {
 	stop()
 	running.Wait()
 
-	var sent, behind, gone int64
 	for _, engine := range engines {
-		stats := engine.Stats()[0].HandOff
-		sent, behind, gone = sent+stats.Sent, behind+stats.Behind, gone+stats.Gone
-		t.Logf("%+v", stats)
+		t.Logf("%+v", engine.Stats()[0].HandOff) // how many of each kind there are is up to the machine; the tests of outbox bring each about
 	}
-	assert.Positive(t, sent)
-	assert.Positive(t, behind, "what came after a row that nobody had told of")
-	assert.Positive(t, gone, "what was rolled back")
 	total := 0
 	for key := range fireKeys {
 		name := fmt.Sprintf("key-%d", key)
