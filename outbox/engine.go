@@ -122,10 +122,10 @@ func (e *Engine) Run(ctx context.Context) error {
 		beside.Go(func() { presence.run(here) })
 	}
 	for _, orphans := range e.orphans {
-		beside.Go(func() { orphans.run(ctx) })
+		beside.Go(func() { regularly(ctx, orphansEvery, orphans.look) })
 	}
 	for _, watch := range e.watches {
-		beside.Go(func() { watch.run(ctx) })
+		beside.Go(func() { regularly(ctx, watchEvery, watch.look) })
 	}
 	for _, ears := range e.ears {
 		beside.Go(func() { ears.run(ctx) })

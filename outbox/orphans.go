@@ -46,12 +46,12 @@ func newOrphans(inspector Inspector, database string, cfg EngineConfig) *orphans
 	}
 }
 
-// run looks at once, and again and again until ctx ends.
-func (o *orphans) run(ctx context.Context) {
-	ticker := time.NewTicker(orphansEvery)
+// regularly looks at once, and again and again until ctx ends.
+func regularly(ctx context.Context, every time.Duration, look func(context.Context)) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		o.look(ctx)
+		look(ctx)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():

@@ -34,19 +34,6 @@ func newWatch(watcher Watcher, database string, cfg EngineConfig) *watch {
 	return &watch{watcher: watcher, log: cmp.Or(cfg.Log, slog.Default()).With("database", database)}
 }
 
-// run looks at once, and again and again until ctx ends.
-func (w *watch) run(ctx context.Context) {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		w.look(ctx)
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
 // look warns of each finding once, and says when it is over.
 func (w *watch) look(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, watchTime)
