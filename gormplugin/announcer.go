@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// announceGap is the least time between the beginnings of two announcements: what commits within it is told in one. The first
-	// after a pause is sent at once.
-	announceGap = 5 * time.Millisecond
+	// announceGap and announceLongestGap bound the time between the beginnings of two announcements: what commits within it is told in
+	// one. The first after a pause is sent at once; the gap grows while there is always something to tell, which costs whoever is told
+	// nothing, since he has work then.
+	announceGap        = time.Millisecond
+	announceLongestGap = 8 * time.Millisecond
 	// announceTime bounds one, the wait for a connection included.
 	announceTime = 2 * time.Second
 	// announceRest and announceLongestRest bound how long none is tried after one that failed.
@@ -36,6 +38,7 @@ type announcer struct {
 	waiting []outbox.Arrival
 	busy    bool      // the goroutine lives
 	next    time.Time // no announcement before
+	gap     time.Duration
 	rest    time.Duration
 }
 
@@ -66,7 +69,8 @@ func (a *announcer) work() {
 		}
 		if pause <= 0 {
 			told, a.waiting = a.waiting, told[:0]
-			a.next = time.Now().Add(announceGap)
+			a.gap = a.gapAfter(time.Now())
+			a.next = time.Now().Add(a.gap)
 		}
 		a.mu.Unlock()
 		if pause > 0 {
@@ -75,6 +79,14 @@ func (a *announcer) work() {
 		}
 		a.settle(a.announce(told))
 	}
+}
+
+// gapAfter is the gap that follows an announcement: a longer one while they follow each other closely.
+func (a *announcer) gapAfter(now time.Time) time.Duration {
+	if a.gap == 0 || now.Sub(a.next) >= a.gap {
+		return announceGap
+	}
+	return min(2*a.gap, announceLongestGap)
 }
 
 func (a *announcer) announce(arrivals []outbox.Arrival) error {

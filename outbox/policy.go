@@ -11,13 +11,14 @@ import (
 
 // Policy says how one broker's rows are delivered. Zero values take the defaults.
 type Policy struct {
-	// Workers claim and publish at the same time, each on a lane of its own; more than the store's lanes bring nothing.
-	// Default 2: one claims while the other publishes. 4 drain a backlog faster where a round trip to the broker takes 5 ms or more.
+	// Workers is how many claims and settlements are under way at once, each on a lane of its own; more than the store's lanes bring
+	// nothing. Each worker has two batches on their way: one is published while the next is claimed, and the one before it settled.
+	// So as many batches are with the broker as its slowness makes of them, up to one for each lane. Default 2.
 	Workers int
 	// BatchSize is the most rows in one claim. Default 500: beyond that only latency grows.
 	BatchSize int
 	// BatchBytes is the most that the payloads of one claim may have together; a message that has more is claimed alone. It bounds the
-	// memory that a worker takes. Default 16 MiB: rows of up to 32 KiB fill a batch of the default size.
+	// memory that a batch takes, of which there are up to two for each worker. Default 16 MiB: rows of up to 32 KiB fill a batch of the default size.
 	BatchBytes int
 	// Lease is how long claimed rows belong to a worker; it is renewed while publishing takes longer, so it bounds only
 	// how long the rows of a dead process wait. Default 5 min.

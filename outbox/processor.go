@@ -25,20 +25,22 @@ type Processor struct {
 	decide           Decider
 	log              *slog.Logger
 
-	lanes    *laneBoard
-	breaker  *breaker
-	streams  destinations
-	throttle *throttle // nil: no limit
-	caution  *caution
-	suspects suspects
-	wake     chan struct{}
-	counters counters
-	inHand   inHand
-	paused   atomic.Bool // as the last look found it
-	running  atomic.Bool
-	process  *solitude // shared by all processors of an engine
-	receiver *receiver // nil: rows are not handed off
-	ears     *ears     // shared by those of a database; nil: it does not listen
+	lanes *laneBoard
+	// Who exchanges with the database has a place here; the others publish meanwhile, or wait for one.
+	exchanges chan struct{}
+	breaker   *breaker
+	streams   destinations
+	throttle  *throttle // nil: no limit
+	caution   *caution
+	suspects  suspects
+	wake      chan struct{}
+	counters  counters
+	inHand    inHand
+	paused    atomic.Bool // as the last look found it
+	running   atomic.Bool
+	process   *solitude // shared by all processors of an engine
+	receiver  *receiver // nil: rows are not handed off
+	ears      *ears     // shared by those of a database; nil: it does not listen
 	// When it last told of rows that came back, in nanoseconds since 1970.
 	recovered atomic.Int64
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
@@ -73,7 +75,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 		decide:  Decider{Retry: policy.Retry},
 		caution: newCaution(cfg.Target, &policy),
 		log:     cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
-		lanes:   newLaneBoard(cfg.Store.Lanes()),
+		lanes:   newLaneBoard(cfg.Store.Lanes()), exchanges: make(chan struct{}, policy.Workers),
 		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
 		wake: make(chan struct{}, 1), process: newSolitude(),
 	}
@@ -106,7 +108,7 @@ func (p *Processor) Run(ctx context.Context) error {
 		p.receiver.start(name + "handoff")
 		group.Go(func() error { p.receiver.run(ctx, sending, settling); return nil })
 	}
-	for n := range min(p.policy.Workers, p.store.Lanes()) {
+	for n := range min(hands*p.policy.Workers, p.store.Lanes()) {
 		w := &worker{
 			Processor: p,
 			name:      name + strconv.Itoa(n),
@@ -118,6 +120,10 @@ func (p *Processor) Run(ctx context.Context) error {
 	}
 	return group.Wait()
 }
+
+// hands is how many batches a worker has on their way: one is published while another one is claimed, and the one before it settled. They are
+// of different lanes, since a batch holds the keys of its lane until it is settled.
+const hands = 2
 
 // settleTime is how long, beyond the shutdown timeout, a stopping processor may take to write outcomes.
 const settleTime = 5 * time.Second

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -10,8 +11,9 @@ type worker struct {
 	*Processor
 	name   string
 	window int
-	gated  bool // the broker has parked rows, as far as this worker knows
-	pass   pass // of the claim in hand
+	gated  bool      // the broker has parked rows, as far as this worker knows
+	pass   pass      // of the claim in hand
+	asked  time.Time // when the database was asked for the claim in hand
 	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing, and its leases are not renewed.
 	handsOff bool
 	company
@@ -115,23 +117,21 @@ func (w *worker) enter(ctx context.Context) (err error) {
 // back and claimed again when no other worker of this one has anything in hand: from then on a crash is its own. Before, while
 // it waits for the others, theirs could be the message that kills.
 func (w *worker) next(ctx, settling context.Context, settlement *Settlement, claim *Claim) (batch *Batch, claimedAt time.Time, err error) {
-	claimedAt = time.Now()
 	exchanged, err := w.exchange(settling, settlement, claim)
 	batch = &exchanged.Batch
 	if len(batch.Messages) != 1 || batch.Messages[0].Crashes == 0 {
-		return batch, claimedAt, err
+		return batch, w.asked, err
 	}
 	_, err = w.exchange(settling, &Settlement{Lease: batch.Lease, Other: []Outcome{w.decide.Release(&batch.Messages[0])}}, nil)
 	if err == nil {
 		err = w.isolate(ctx, min(isolationTime, w.policy.Lease/4))
 	}
 	if err != nil {
-		return &Batch{}, claimedAt, err
+		return &Batch{}, w.asked, err
 	}
 	claim.Shared = false
-	claimedAt = time.Now()
 	exchanged, err = w.exchange(settling, nil, claim)
-	return &exchanged.Batch, claimedAt, err
+	return &exchanged.Batch, w.asked, err
 }
 
 // nothing ends a claim that took nothing, and says what follows it: another one at once, or none for now.
@@ -243,8 +243,19 @@ func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Cl
 	return exchanged, err
 }
 
-// ask bounds one exchange: a database that is silent must not hold a worker for ever.
+// ask waits for its turn and bounds one exchange: a database that is silent must not hold a worker for ever.
 func (w *worker) ask(ctx context.Context, settlement *Settlement, claim *Claim) (Exchanged, error) {
+	if !w.handsOff { // what is handed off is one exchange at a time by itself, and should be quick
+		select {
+		case w.exchanges <- struct{}{}:
+			defer func() { <-w.exchanges }()
+		case <-ctx.Done():
+			return Exchanged{}, fmt.Errorf("wait for a turn with the database: %w", ctx.Err())
+		}
+	}
+	if claim != nil {
+		w.asked = time.Now()
+	}
 	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
 	defer cancel()
 	return w.store.Exchange(ctx, settlement, claim)

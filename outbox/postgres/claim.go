@@ -6,7 +6,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -42,21 +41,23 @@ func (x *exchange) claimRows() error {
 		x.send(nil, x.store.sql.wake, c.Broker, c.Lane, wakeLimit)
 		x.send(nil, x.store.sql.advance, c.Broker, c.Lane, advanceGates, advanceRows)
 	}
-	text := x.store.sql.claimUnordered
-	if !c.Unordered {
-		text = x.store.sql.claimOrdered
+	b := x.bearings
+	lease := c.Lease.Microseconds()
+	x.sighting.told = !c.Unordered || b.list || b.settled
+	switch {
+	case x.plain:
+		x.send(x.readWindow, x.store.sql.claimPlain,
+			c.Broker, c.Lane, c.Window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.reopened, c.Shared, bytesOf(c))
+	case c.Unordered:
+		x.send(nil, x.store.sql.planSettings)
+		x.send(x.readWindow, x.store.sql.claimUnordered,
+			c.Broker, c.Lane, c.Window, c.Limit, c.Worker, pgUUID(token), lease, b.floor, b.reopened, x.sighting.told, c.Shared, bytesOf(c))
+	default:
+		x.send(x.readWindow, x.store.sql.claimOrdered,
+			c.Broker, c.Lane, c.Window, c.Limit, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.reopened, c.Shared, bytesOf(c))
 	}
-	b := x.store.water.take(c.Broker, c.Lane, time.Now())
-	args := []any{c.Broker, c.Lane, c.Window, c.Limit, c.Worker, pgUUID(token), c.Lease.Microseconds(), b.floor}
-	x.bearings, x.sighting.told = b, true
-	if c.Unordered {
-		x.sighting.told = b.list || b.settled
-		args = append(args, b.reopened, x.sighting.told, c.Shared, bytesOf(c))
-	} else {
-		args = append(args, b.sibling, b.reopened, c.Shared, bytesOf(c))
-	}
-	x.send(x.readWindow, text, args...)
 	x.send(nil, "COMMIT")
+	x.send(nil, x.store.sql.planSettings) // for the rest of the round trip
 	x.send(x.readMessages, x.store.sql.fetch, c.Broker, c.Lane, pgUUID(token))
 	if b.list {
 		x.send(x.readWriters, x.store.sql.writers)
@@ -84,7 +85,7 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 		batch := &x.result.Batch
 		for i, field := range []any{
 			&batch.Busy, &batch.Seen, &batch.Cut, &batch.Waiting, &batch.Gated, &batch.AheadWaits,
-			&x.sighting.first, &x.sighting.last, &x.sighting.reopened, &x.sighting.own, &x.sighting.lowest,
+			&x.sighting.first, &x.sighting.last, &x.sighting.reopened, &x.sighting.own, &x.sighting.lowest, &x.wasPlain,
 		} {
 			targets[i] = field
 		}

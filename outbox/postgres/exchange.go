@@ -16,7 +16,8 @@ import (
 // Exchange implements outbox.Store: one round trip, two transactions. The first writes the settlement; outcomes other than
 // published under the lane's lock, since the place of a failed head and of its released followers must change in one step
 // for the next claim. The second makes the claim under the same lock; when somebody else holds it at that moment, the
-// batch is Busy. What was claimed is read last, when the lock is free again.
+// batch is Busy. What was claimed is read last, when the lock is free again. A second round trip follows where a lane was taken for plain
+// and is not.
 func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
 	var settled *outbox.Settled
 	for try := 1; ; try++ {
@@ -47,11 +48,34 @@ func transient(err error) bool {
 
 func (s *Store) exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
 	x := exchange{store: s, settlement: settlement, claim: claim}
+	if claim != nil {
+		x.bearings = s.water.take(claim.Broker, claim.Lane, time.Now())
+		x.plain = s.plain.likely(claim)
+	}
+	err := x.run(ctx)
+	if err == nil && x.plain && !x.wasPlain && !x.result.Batch.Busy { // then nothing was taken, and the lane is looked at in full
+		again := exchange{store: s, claim: claim, bearings: x.bearings}
+		again.result.Settled = x.result.Settled
+		err = again.run(ctx)
+		x, x.wasPlain = again, false
+	}
+	if err == nil && claim != nil {
+		x.sighting.busy = x.result.Batch.Busy
+		s.water.learn(claim.Broker, claim.Lane, x.bearings, x.sighting, time.Now())
+		if !x.sighting.busy {
+			s.plain.learn(claim, x.wasPlain)
+		}
+	}
+	return x.result, err
+}
+
+// run sends the exchange and reads the answers.
+func (x *exchange) run(ctx context.Context) error {
 	x.settle()
 	if err := x.claimRows(); err != nil || x.batch.Len() == 0 {
-		return x.result, err
+		return err
 	}
-	err := s.conn(ctx, func(conn *pgx.Conn) error {
+	return x.store.conn(ctx, func(conn *pgx.Conn) error {
 		answers := conn.SendBatch(ctx, &x.batch)
 		if err := x.read(answers); err != nil {
 			_ = answers.Close() // the first error tells what happened
@@ -59,11 +83,6 @@ func (s *Store) exchange(ctx context.Context, settlement *outbox.Settlement, cla
 		}
 		return answers.Close()
 	})
-	if err == nil && claim != nil {
-		x.sighting.busy = x.result.Batch.Busy
-		s.water.learn(claim.Broker, claim.Lane, x.bearings, x.sighting, time.Now())
-	}
-	return x.result, err
 }
 
 // exchange is one call under way: the statements as they are sent and, in the same order, how to read their answers.
@@ -76,6 +95,8 @@ type exchange struct {
 	marked     int
 	token      uuid.UUID
 	bearings   bearings
+	plain      bool // the claim is made with claim_plain.sql
+	wasPlain   bool // the window was
 	sighting   sighting
 	result     outbox.Exchanged
 }

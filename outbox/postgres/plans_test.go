@@ -24,6 +24,7 @@ var planned = []plannedSQL{
 	{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 501},
 	{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 700000, 700000, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 500},
 	{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, gates: 1},
+	{text: "claim_plain", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, gates: 1},
 	{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_published", args: "'b', 1, %token, 600000, 605000, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, true", settings: "settings", indexes: []string{"open", "parked"}, rows: 1000},
@@ -151,7 +152,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			exec(t, conn, "VACUUM (ANALYZE) empty, empty_waiting, empty_lanes")
 		}
 		for text, run := range map[string]string{
-			"claim_ordered": claim, "wake": claim, "advance": claim, "park": "", "renew": "", "fetch": "", "ready": "", "mark_published": settlement, "claim_unordered": "", "mark_other": settlement,
+			"claim_ordered": claim, "claim_plain": claim, "wake": claim, "advance": claim, "park": "", "renew": "", "fetch": "", "ready": "", "mark_published": settlement, "claim_unordered": "", "mark_other": settlement,
 			"pick": operator, "move_gates": operator, "bring_back": operator, "give_up": operator, "open_gates": operator,
 			"unpark_alone": operator, "release_key": operator, "verify": "verify_settings",
 		} {
@@ -169,7 +170,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			p := planned[slices.IndexFunc(planned, func(p plannedSQL) bool { return p.text == text })]
 			plan := explainOnly(t, conn, p.render("empty"), p.literals())
 			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
-			gated := map[string]int{"claim_ordered": 1, "claim_unordered": 1, "park": 1, "ready": 1, "verify": 1}[text] // the first gate of a broker, or its pause
+			gated := map[string]int{"claim_ordered": 1, "claim_plain": 1, "claim_unordered": 1, "park": 1, "ready": 1, "verify": 1}[text] // the first gate of a broker, or its pause
 			assert.Equal(t, gated, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
 			exec(t, conn, "ROLLBACK")
 		}
@@ -195,11 +196,16 @@ func TestClaimIsHOT(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
 	exec(t, conn, fill("hot", 3000, "pending"))
-	for n, text := range []string{"claim_ordered", "claim_unordered"} {
-		floors := [][]any{{0, 0, 0, true, 1 << 20}, {0, 0, true, true, 1 << 20}}[n]
+	token, lease := pgUUID([16]byte{1}), int64(60e6)
+	for n, text := range []string{"claim_ordered", "claim_unordered", "claim_plain"} {
+		args := [][]any{
+			{100, 100, "w", token, lease, 0, 0, 0, true, 1 << 20},
+			{100, 100, "w", token, lease, 0, 0, true, true, 1 << 20},
+			{100, "w", token, lease, 0, 0, 0, true, 1 << 20},
+		}[n]
 		exec(t, conn, "BEGIN")
 		exec(t, conn, readSQL("try_lock", "hot"), laneLock("a", 0))
-		exec(t, conn, readSQL(text, "hot"), append([]any{"a", 0, 100, 100, "w", pgUUID([16]byte{1}), int64(60e6)}, floors...)...)
+		exec(t, conn, readSQL(text, "hot"), append([]any{"a", 0}, args...)...)
 		var updated, hot int
 		require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_stat_get_xact_tuples_updated('hot'::regclass), pg_stat_get_xact_tuples_hot_updated('hot'::regclass)").
 			Scan(&updated, &hot))

@@ -123,7 +123,8 @@ func TestStatements(t *testing.T) {
 		return func() error { _, err := store.Exchange(t.Context(), s, c); return err }
 	}
 	const (
-		claimed   = "BEGIN SELECT WITH COMMIT SELECT" // lock, claim, fetch
+		claimed   = "BEGIN SELECT WITH" + read   // lock, claim
+		read      = " COMMIT SELECT" + " SELECT" // settings, fetch
 		lock      = " SELECT"
 		bringBack = "WITH" + " WITH" // wake, advance
 	)
@@ -132,9 +133,9 @@ func TestStatements(t *testing.T) {
 		run        func() error
 	}{
 		{"claim", claimed, exchange(nil, claim)},
-		{"claim without order", "BEGIN WITH COMMIT SELECT", exchange(nil, free)},
-		{"claim and wake", "BEGIN SELECT " + bringBack + " WITH COMMIT SELECT", exchange(nil, &waking)},
-		{"claim without order and wake", "BEGIN SELECT " + bringBack + " WITH COMMIT SELECT", exchange(nil, &freeWaking)},
+		{"claim without order", "BEGIN SELECT WITH" + read, exchange(nil, free)},
+		{"claim and wake", "BEGIN SELECT " + bringBack + " WITH" + read, exchange(nil, &waking)},
+		{"claim without order and wake", "BEGIN SELECT " + bringBack + " SELECT WITH" + read, exchange(nil, &freeWaking)},
 		{"settle", "BEGIN SELECT UPDATE COMMIT", exchange(published, nil)},
 		{"settle and claim", "BEGIN SELECT UPDATE COMMIT " + claimed, exchange(published, claim)},
 		{"settle failures and claim", "BEGIN SELECT" + lock + " WITH UPDATE COMMIT " + claimed, exchange(failed, claim)},

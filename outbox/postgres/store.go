@@ -33,6 +33,7 @@ type Store struct {
 	now     func() time.Time // this process's clock, which only Diagnose looks at
 	sql     statements
 	water   lowWater
+	plain   plainLanes
 	// From when on somebody who holds back vacuum is reported.
 	heldBack             time.Duration
 	heldBackTransactions int64
@@ -45,20 +46,20 @@ var (
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	lock, tryLock, claimOrdered, claimUnordered, fetch string
-	wake, advance, park                                string
-	settings, markPublished, markOther, renew, ready   string
-	purgePublished, purgeAbandoned, finishedBrokers    string
-	purgeSettings, inspectSettings, operateSettings    string
-	counts, lastErrors, backlog, exclusive, writers    string
-	facts, diagnose, horizon                           string
-	find, matches, pick, unparkAlone                   string
-	moveGates, bringBack, openGates, giveUp            string
-	releaseKey, parkedKeys                             string
-	heartbeat, leave, forgetInstances, instances       string
-	pause, resume, pauses                              string
-	verify, verifySettings                             string
-	listen, notify                                     string
+	lock, tryLock, claimOrdered, claimUnordered, claimPlain, fetch, planSettings string
+	wake, advance, park                                                          string
+	settings, markPublished, markOther, renew, ready                             string
+	purgePublished, purgeAbandoned, finishedBrokers                              string
+	purgeSettings, inspectSettings, operateSettings                              string
+	counts, lastErrors, backlog, exclusive, writers                              string
+	facts, diagnose, horizon                                                     string
+	find, matches, pick, unparkAlone                                             string
+	moveGates, bringBack, openGates, giveUp                                      string
+	releaseKey, parkedKeys                                                       string
+	heartbeat, leave, forgetInstances, instances                                 string
+	pause, resume, pauses                                                        string
+	verify, verifySettings                                                       string
+	listen, notify                                                               string
 }
 
 // Config of a store.
@@ -135,7 +136,8 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
-		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "fetch": &s.sql.fetch,
+		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "claim_plain": &s.sql.claimPlain,
+		"fetch": &s.sql.fetch, "plan_settings": &s.sql.planSettings,
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
 		"settings":       &s.sql.settings,
 		"purge_settings": &s.sql.purgeSettings, "inspect_settings": &s.sql.inspectSettings, "operate_settings": &s.sql.operateSettings,

@@ -155,6 +155,8 @@ SELECT current_setting('fanout.lane') = 'busy'
      , (SELECT reopened FROM known)
      , (SELECT own FROM known)
      , (SELECT lowest FROM known)
+       -- Whether claim_plain.sql would have taken it.
+     , (SELECT plain AND light AND coalesce(suspicion, 0) = 0 FROM summary) AND NOT (SELECT gated OR mixed FROM lane)
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
        -- A row that somebody changed meanwhile without the lane's lock was passed over, and the rows behind it must not go

@@ -81,6 +81,7 @@ SELECT false
      , (SELECT reopened FROM known)
      , (SELECT own FROM known)
      , (SELECT lowest FROM known)
+     , false
      , set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
      , set_config('synchronous_commit', 'off', true)
