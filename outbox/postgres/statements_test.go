@@ -123,8 +123,8 @@ func TestStatements(t *testing.T) {
 		return func() error { _, err := store.Exchange(t.Context(), s, c); return err }
 	}
 	const (
-		claimed   = "BEGIN SELECT WITH" + read   // lock, claim
 		read      = " COMMIT SELECT" + " SELECT" // settings, fetch
+		claimed   = "BEGIN SELECT WITH" + read   // lock, claim
 		lock      = " SELECT"
 		bringBack = "WITH" + " WITH" // wake, advance
 	)
