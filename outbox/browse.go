@@ -1,0 +1,115 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// A Browser lets people look at the table. What it costs is bounded, whatever the size of the table: lists are read page by page
+// along an index, counts stop at a cap, and no more rows are looked at for a page than the request allows.
+type Browser interface {
+	// Overview tells where each broker stands, known to the configuration or not, sorted by name. No count goes beyond limit.
+	Overview(ctx context.Context, limit int) ([]BrokerOverview, error)
+	// List returns rows of one broker in one status, newest first: the one that was written last, or finished last where the status
+	// is terminal.
+	List(ctx context.Context, request ListRequest) (List, error)
+	// Message returns the rows of one message, one for each broker, sorted by broker; none where there is no such message. The error
+	// says so where id is no UUID.
+	Message(ctx context.Context, id string) ([]Record, error)
+	// Blocked lists the ordering keys of a broker that wait: behind a gate, or behind a row that has failed. Those that wait for an
+	// operator come first, then the oldest. No more than limit keys, and no count of followers beyond maxCount.
+	Blocked(ctx context.Context, broker string, limit, maxCount int) ([]BlockedKey, error)
+}
+
+// A Count is a number of rows that may have been too many to count.
+type Count struct {
+	N int64
+	// More is true when counting stopped at N.
+	More bool
+}
+
+// BrokerOverview is where one broker stands.
+type BrokerOverview struct {
+	Broker string
+	// Counts by status; those of rows that are parked are in theirs, too.
+	Counts map[Status]Count
+	// Parked rows wait out of the way of claims, for a time or for an earlier one of their key.
+	Parked Count
+	// OldestPending is the age of the oldest row that is not finished; 0 when there is none.
+	OldestPending time.Duration
+	// Lag is how long the first rows that could be claimed have been waiting: see [Backlog].
+	Lag time.Duration
+	// LastPublished is when a row was published last; zero where none is there any more.
+	LastPublished time.Time
+	// LastError of the row that failed last among the unfinished and abandoned ones; nil when there is none.
+	LastError *LastError
+}
+
+// A Record is one row as people look at it.
+type Record struct {
+	ID                                   int64
+	MessageID, Broker                    string
+	Status                               Status
+	Stream, Type, OrderingKey            string
+	Lane, Priority                       int
+	Parked                               bool
+	ContentType                          string
+	AggregateType, AggregateID           string
+	CorrelationID, CausationID, TenantID string
+	Attempts, Crashes                    int
+	CreatedAt                            time.Time
+	AvailableAt, ExpiresAt               time.Time // zero: none
+	LockedUntil, PublishedAt, FinishedAt time.Time // zero: none
+	LockedBy, BrokerMessageID            string
+	// LastError is nil where the row has none, or one that is no JSON.
+	LastError *LastError
+	// PayloadBytes is the payload's size. Payload and Headers (JSON text) are there only in what [Browser.Message] returns.
+	PayloadBytes int
+	Payload      []byte
+	Headers      string
+}
+
+// A ListRequest asks for one page.
+type ListRequest struct {
+	// Broker and Status are required.
+	Broker string
+	Status Status
+	// Type, Key, ErrorClass, Since and Until are those of a [Filter]. Rows that are parked are listed only where they have failed,
+	// or where Key is set.
+	Type, Key, ErrorClass string
+	Since, Until          time.Time
+	// After is where the page before ended; zero = the first page.
+	After Position
+	// Limit is the most rows to return, at least 1, and Scan the most to look at, at least Limit.
+	Limit, Scan int
+}
+
+// A Position is a place in a list, which is ordered by time and id, both descending. Time is zero where the status is not terminal.
+type Position struct {
+	Time time.Time
+	ID   int64
+}
+
+// A List is one page.
+type List struct {
+	Records []Record
+	// Next is where the next page begins; zero = there is none. A page may be empty and have a next one, where the rows that were looked
+	// at did not match.
+	Next Position
+	// Scanned is how many rows were looked at.
+	Scanned int
+}
+
+// A BlockedKey is an ordering key whose rows wait for one of them.
+type BlockedKey struct {
+	Broker, Key string
+	// MessageID of the row for which the others wait, and its Status. Reason is retry, scheduled or abandoned.
+	MessageID string
+	Status    Status
+	Reason    string
+	// Since when it waits, and Until when: zero where an operator must act.
+	Since, Until time.Time
+	// Followers are the rows that wait for it.
+	Followers Count
+	LastError *LastError
+}
