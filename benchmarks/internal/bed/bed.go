@@ -149,6 +149,8 @@ func (d *Database) Table(ctx context.Context, name string, connections int32, op
 		return nil, err
 	}
 	config.MaxConns = connections
+	// As postgres.Open has it: connections are not tried out before each use.
+	config.ShouldPing = func(_ context.Context, params pgxpool.ShouldPingParams) bool { return params.IdleDuration > pingAfter }
 	for _, option := range options {
 		option(config)
 	}
@@ -166,6 +168,9 @@ func (d *Database) Table(ctx context.Context, name string, connections int32, op
 	}
 	return table, nil
 }
+
+// pingAfter is how long a connection is idle before it is tried out.
+const pingAfter = 30 * time.Second
 
 // Name of the table.
 func (t *Table) Name() string { return t.name }
