@@ -1,7 +1,7 @@
 -- Rows that are pending or in hand, of one lane, to be filled into list.sql: one text for each lane, joined by UNION ALL. Of a lane only
 -- the head can be in hand. $12 rows of the head
 -- Plan: one range scan of {{name}}_open for each lane, backwards, merged; for rows in hand the index down to the end of the head.
-SELECT {{columns}}
+(SELECT {{columns}}
   FROM {{table}} AS m
  WHERE m.target_broker = $1 AND m.lane = {{lane}} AND m.finished_at IS NULL AND NOT m.parked AND m.id < $11
    AND m.id <= CASE WHEN $2 = 'processing'
@@ -11,3 +11,4 @@ SELECT {{columns}}
                                     ORDER BY end_of.id
                                    OFFSET $12::bigint LIMIT 1), 9223372036854775807)
                     ELSE 9223372036854775807 END
+ ORDER BY m.id DESC)
