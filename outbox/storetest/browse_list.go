@@ -57,6 +57,11 @@ func testListModel(t *table) {
 		want := listed(rows, request)
 		require.Greater(t, len(want), 2*request.Limit, "there is more than a page of each")
 		assert.Equal(t, want, recordIDs(t.pages(request, nil)), status)
+		middle := slices.IndexFunc(rows, func(row browsed) bool { return row.id == want[len(want)/2] })
+		request.Since = rows[middle].created
+		assert.Contains(t, recordIDs(t.pages(request, nil)), rows[middle].id, "from since on")
+		request.Since, request.Until = time.Time{}, request.Since
+		assert.NotContains(t, recordIDs(t.pages(request, nil)), rows[middle].id, "before until")
 	}
 	rapid.Check(t.T, func(r *rapid.T) {
 		request := outbox.ListRequest{
