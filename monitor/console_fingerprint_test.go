@@ -17,7 +17,7 @@ import (
 func TestShape(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]string{
-		"timeout after 30s":                                        "timeout after #",
+		"timeout after 30s": "timeout after #",
 		"dial tcp 10.0.0.7:6379: connect: connection refused":      "dial tcp @: connect: connection refused",
 		"dial tcp [::1]:6379: i/o timeout":                         "dial tcp @: i/o timeout",
 		"lookup cache-a.internal:6379 failed":                      "lookup @ failed",

@@ -147,7 +147,9 @@ func TestOtherActions(t *testing.T) {
 			}
 		}).
 		add(5, func(_ int, r *outbox.Record) { r.Status, r.FinishedAt = outbox.StatusPublished, time.Now() }).
-		add(5, func(_ int, r *outbox.Record) { r.Status, r.FinishedAt = outbox.StatusAbandoned, time.Now().Add(-2*time.Hour) })
+		add(5, func(_ int, r *outbox.Record) {
+			r.Status, r.FinishedAt = outbox.StatusAbandoned, time.Now().Add(-2*time.Hour)
+		})
 	console := consoleOf(store)
 	broker := outbox.Filter{Broker: "default"}
 
