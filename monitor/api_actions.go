@@ -178,6 +178,7 @@ type changedAnswer struct {
 func (h *Handler) postPause(w http.ResponseWriter, q *request) error {
 	return h.toggle(w, q, VerbPause)
 }
+
 func (h *Handler) postResume(w http.ResponseWriter, q *request) error {
 	return h.toggle(w, q, VerbResume)
 }

@@ -182,7 +182,7 @@ func (h *Handler) admitPost(q *request) error {
 	if _, ok := bearer(q.Request); ok { // no browser sends it by itself
 		return nil
 	}
-	given := q.Header.Get("X-Fanout-CSRF")
+	given := q.Header.Get("X-Fanout-Csrf") // spelt as net/http does
 	if subtle.ConstantTimeCompare([]byte(given), []byte(h.csrf(q.Request, q.identity))) != 1 {
 		return problemf(http.StatusForbidden, "the header X-Fanout-CSRF is missing or stale: take it from api/me, or send a bearer token")
 	}

@@ -271,7 +271,11 @@ func TestMessagesRefuses(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, page.Next)
 	for _, query := range []MessagesQuery{
-		{Limit: -1}, {Limit: MaxPage + 1}, {Cursor: "x"}, {Cursor: page.Next, Broker: "other"}, {Statuses: []outbox.Status{"done"}},
+		{Limit: -1},
+		{Limit: MaxPage + 1},
+		{Cursor: "x"},
+		{Cursor: page.Next, Broker: "other"},
+		{Statuses: []outbox.Status{"done"}},
 		{Cursor: page.Next, Statuses: []outbox.Status{"failed"}},
 	} {
 		var refused *RefusedError

@@ -91,7 +91,7 @@ func (h *Handler) csrf(r *http.Request, who Identity) string {
 }
 
 func (h *Handler) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure is set where the client speaks TLS
 		Name: cookieName(r), Value: value, Path: "/", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: isSecure(r), // over plain HTTP, as on the loopback interface, a browser would not keep it
 	})
