@@ -81,7 +81,7 @@ func TestRelayServesTheMonitor(t *testing.T) {
 	}
 	stop()
 	require.NoError(t, <-done)
-	_, err := net.DialTimeout("tcp", regexp.MustCompile(`[^/]+:\d+`).FindString(url), time.Second)
+	_, err := new(net.Dialer).DialContext(t.Context(), "tcp", regexp.MustCompile(`[^/]+:\d+`).FindString(url))
 	require.Error(t, err, "the port is free again")
 }
 
