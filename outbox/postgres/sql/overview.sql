@@ -47,39 +47,35 @@ SELECT known.target_broker
      , hand.processing, hand.cut
      , failing.failed, failing.looked
      , gone.published, gone.abandoned
-     , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - least(heads.oldest, parked.oldest)) * 1000000)::bigint, 0))
+     , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - least(hand.oldest, parked.oldest)) * 1000000)::bigint, 0))
      , gone.last_published
      , latest.last_error
   FROM known
- CROSS JOIN LATERAL (SELECT sum(head.processing)::bigint AS processing, bool_or(head.cut) AS cut, min(head.oldest) AS oldest
+ CROSS JOIN LATERAL (SELECT sum(coalesce(deep.processing, head.processing))::bigint AS processing
+                          , bool_or(coalesce(deep.cut, false)) AS cut
+                          , min(head.oldest) AS oldest
                        FROM generate_series(0, 11) AS n (lane)
                       CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'processing') AS processing
-                                                 -- Claims go past what waits: more may be in hand further down unless most of the
-                                                 -- second half could be claimed, and none of it is in hand.
+                                                 -- Claims go past what waits: more may be in hand further down unless most of the last
+                                                 -- quarter could be claimed, and none of it is in hand.
                                                , count(*) = $3::bigint
-                                                 AND (count(*) FILTER (WHERE place > $3 / 2 AND greatest(locked_until, available_at) > statement_timestamp()) > $3 / 4
-                                                      OR max(place) FILTER (WHERE status = 'processing') > $3 / 2) AS cut
+                                                 AND (count(*) FILTER (WHERE place > $3 * 3 / 4 AND greatest(locked_until, available_at) > statement_timestamp()) > $3 / 8
+                                                      OR max(place) FILTER (WHERE status = 'processing') > $3 * 3 / 4) AS cut
                                                , min(created_at) FILTER (WHERE isfinite(created_at)) AS oldest
                                             FROM (SELECT m.status, m.created_at, m.locked_until, m.available_at, row_number() OVER (ORDER BY m.id) AS place
                                                     FROM {{table}} AS m
                                                    WHERE m.target_broker = known.target_broker AND m.lane = n.lane
                                                      AND m.finished_at IS NULL AND NOT m.parked
                                                    ORDER BY m.id
-                                                   LIMIT $3) AS first) AS head) AS heads
- CROSS JOIN LATERAL (SELECT sum(head.processing)::bigint AS processing, bool_or(head.cut) AS cut, min(head.oldest) AS oldest
-                       FROM generate_series(0, 11) AS n (lane)
-                      CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'processing') AS processing
-                                                 -- More of them may stand behind the head where some stand in its second half.
-                                               , count(*) = $4::bigint AND max(place) FILTER (WHERE status = 'processing') > $4 / 2 AS cut
-                                               , min(created_at) FILTER (WHERE isfinite(created_at)) AS oldest
-                                            FROM (SELECT m.status, m.created_at, row_number() OVER (ORDER BY m.id) AS place
+                                                   LIMIT $3) AS first) AS head
+                      CROSS JOIN LATERAL (SELECT CASE WHEN head.cut THEN count(*) FILTER (WHERE status = 'processing') END AS processing
+                                               , count(*) = $4::bigint AND max(place) FILTER (WHERE status = 'processing') > $4 * 3 / 4 AS cut
+                                            FROM (SELECT m.status, row_number() OVER (ORDER BY m.id) AS place
                                                     FROM {{table}} AS m
                                                    WHERE m.target_broker = known.target_broker AND m.lane = n.lane
-                                                     AND m.finished_at IS NULL AND NOT m.parked
+                                                     AND m.finished_at IS NULL AND NOT m.parked AND head.cut
                                                    ORDER BY m.id
-                                                   LIMIT $4) AS first) AS head
-                      WHERE heads.cut) AS deep
- CROSS JOIN LATERAL (SELECT coalesce(deep.processing, heads.processing, 0) AS processing, coalesce(deep.cut, false) AS cut) AS hand
+                                                   LIMIT $4) AS first) AS deep) AS hand
  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'failed') AS failed, count(*) AS looked
                        FROM (SELECT m.status
                                FROM {{table}} AS m
