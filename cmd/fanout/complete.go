@@ -12,7 +12,7 @@ import (
 // complete lets the shell complete a flag from the configuration, which needs no variable for that.
 func complete(cmd *cobra.Command, flag string, values func(*config.Config) []string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		return among(values(completionConfig(cmd)), prefix), cobra.ShellCompDirectiveNoFileComp
+		return among(fromConfig(cmd, values), prefix), cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil { // the flag is not there
 		panic(err)
@@ -21,7 +21,9 @@ func complete(cmd *cobra.Command, flag string, values func(*config.Config) []str
 
 // completeFixed lets the shell complete a flag from words that are always the same.
 func completeFixed(cmd *cobra.Command, flag string, words ...string) {
-	complete(cmd, flag, func(*config.Config) []string { return words })
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is not there
+	}
 }
 
 // completeBroker completes the one argument of a command.
@@ -29,20 +31,20 @@ func completeBroker(cmd *cobra.Command, args []string, prefix string) ([]string,
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return among(completionConfig(cmd).BrokerNames(), prefix), cobra.ShellCompDirectiveNoFileComp
+	return among(fromConfig(cmd, (*config.Config).BrokerNames), prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completionConfig is empty where the file cannot be read: a shell has no place for errors.
-func completionConfig(cmd *cobra.Command) *config.Config {
+// fromConfig reads words from the configuration; none where the file cannot be read: a shell has no place for errors.
+func fromConfig(cmd *cobra.Command, values func(*config.Config) []string) []string {
 	path, err := cmd.Flags().GetString("config")
 	if err != nil {
-		return &config.Config{}
+		return nil
 	}
 	cfg, err := config.Load(path, config.WithAnyBrokerType(), config.WithUnsetVariables("databases", "outbox", "brokers", "cleanup", "monitor"))
 	if err != nil {
-		return &config.Config{}
+		return nil
 	}
-	return cfg
+	return values(cfg)
 }
 
 func among(words []string, prefix string) []string {

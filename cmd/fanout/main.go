@@ -65,9 +65,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // legible is an error without what a terminal would obey: it may repeat what a server or a row said.
 func legible(err error) string {
-	lines := strings.Split(strings.TrimPrefix(err.Error(), "fanout: "), "\n")
+	lines := strings.Split(err.Error(), "\n")
 	for i := range lines {
-		lines[i] = printable(lines[i])
+		lines[i] = printable(strings.TrimPrefix(strings.TrimPrefix(lines[i], "fanout: "), "monitor: "))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -76,7 +76,7 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 	group.Wait()
 	stores := make(map[string]monitor.Store, len(s.stores))
 	for name, store := range s.stores {
-		stores[name], _ = store.(monitor.Store)
+		stores[name] = store
 	}
 	s.Console = monitor.NewConsole(stores, monitor.WithBrokers(cfg.BrokerNames()...))
 	return s, nil

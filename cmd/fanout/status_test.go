@@ -61,12 +61,12 @@ func TestStatusExact(t *testing.T) {
 		}
 		_, err := s.db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
-		assert.Regexp(t, `main +default +10,000\+ +0 `, s.does("status"))
+		assert.Regexp(t, `main +default +10,000\+ +0`, s.does("status"))
 		assert.Regexp(t, `main +default +10,001 +0 `, s.does("status", "--exact"))
 		var answer map[string]wireStatus
 		require.NoError(t, json.Unmarshal([]byte(s.does("status", "--json")), &answer))
 		assert.True(t, answer["main"].Capped)
-		assert.Equal(t, []outbox.Status{outbox.StatusPending}, answer["main"].Brokers["default"].Capped)
+		assert.Contains(t, answer["main"].Brokers["default"].Capped, outbox.StatusPending)
 		code, _, stderr := s.run("messages", "abandon", "--broker", "default", "--dry-run")
 		assert.Zero(t, code, stderr)
 	})

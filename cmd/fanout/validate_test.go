@@ -191,10 +191,24 @@ func TestErrorsNameTheDatabase(t *testing.T) {
 	p := newPlace(t, "sqlite", dsn)
 	code, _, stderr := p.run("status")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, stderr, `fanout: database "main": sqlite: count rows in outbox_messages: the outbox schema is not up to date: run "fanout migrate"`)
+	assert.Contains(t, stderr, `fanout: database "main": sqlite: look over outbox_messages: the outbox schema is not up to date: run "fanout migrate"`)
 
 	open(t, "sqlite", dsn)("CREATE VIEW outbox_messages AS SELECT 1 AS id")
 	code, _, stderr = p.run("migrate")
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, stderr, `fanout: database "main": sqlite: `)
+}
+
+// Who looks and repairs needs no credentials of brokers; who delivers is told what is missing. No value is shown.
+func TestUnsetVariables(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db"))
+	for _, args := range []string{"status", "migrate", "messages list", "messages failures", "messages blocked", "workers", "audit", "purge --dry-run", "broker resume default"} {
+		s.does(strings.Fields(args)...)
+	}
+	for _, args := range []string{"validate --offline", "validate", "relay"} {
+		code, _, stderr := s.run(strings.Fields(args)...)
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, stderr, "environment variable FANOUT_NOT_SET_URL is not set")
+	}
 }
