@@ -13,11 +13,13 @@ import (
 // deed is how an action that changes rows is asked for and told of.
 type deed struct {
 	verb, past string
-	// undo says what there is to know before.
+	// question begins the one that is asked; the number of rows follows.
 	question string
-	dryRun   *bool
-	yes      *bool
-	asJSON   *bool
+	// broker is named where one action is done broker by broker.
+	broker string
+	dryRun *bool
+	yes    *bool
+	asJSON *bool
 }
 
 func deedFlags(cmd *cobra.Command, d deed) *deed {
@@ -95,15 +97,21 @@ func (d *deed) tell(cmd *cobra.Command, results []monitor.Result) error {
 }
 
 func (d *deed) sentence(r monitor.Result) string {
+	of := func(c outbox.Count) string {
+		if d.broker == "" {
+			return rows(c)
+		}
+		return rows(c) + " of broker " + d.broker
+	}
 	changed := outbox.Count{N: r.Changed}
 	switch {
 	case *d.dryRun:
-		return fmt.Sprintf("%s would be %s", rows(r.Matched), d.past)
+		return fmt.Sprintf("%s would be %s", of(r.Matched), d.past)
 	case r.Err != nil:
-		return fmt.Sprintf("%s %s before it ended with an error; to go on, repeat it", rows(changed), d.past)
+		return fmt.Sprintf("%s %s before it ended with an error; to go on, repeat it", of(changed), d.past)
 	case !r.Matched.More && r.Changed < r.Matched.N:
-		return fmt.Sprintf("%s of %s %s; the others are in a worker's hands, or have changed meanwhile", thousands(r.Changed), rows(r.Matched), d.past)
+		return fmt.Sprintf("%s of %s %s; the others are in a worker's hands, or have changed meanwhile", thousands(r.Changed), of(r.Matched), d.past)
 	default:
-		return fmt.Sprintf("%s %s", rows(changed), d.past)
+		return fmt.Sprintf("%s %s", of(changed), d.past)
 	}
 }

@@ -43,7 +43,7 @@ func (e usageError) Unwrap() error { return e.error }
 
 // run is main without the process around it.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := rootCommand()
+	root := rootCommand() //nolint:contextcheck // commands take the context of ExecuteContext
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

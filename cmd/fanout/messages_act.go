@@ -57,7 +57,8 @@ func replayCommand() *cobra.Command {
 		Short: "Send published messages again, under the same ids",
 		Long: "Send published messages again, under the same ids: to consumers that deduplicate by them it changes nothing. It needs a broker, and a\n" +
 			"bound: a time at which they were written, or message ids. What the purge has removed cannot be replayed (cleanup.published_retention).",
-		Example: "  fanout messages replay --broker partner --since 2h --dry-run\n  fanout messages replay --broker partner --since 2026-05-01T10:00:00Z --until 2026-05-01T11:00:00Z",
+		Example: "  fanout messages replay --broker partner --since 2h --dry-run\n" +
+			"  fanout messages replay --broker partner --since 2026-05-01T10:00:00Z --until 2026-05-01T11:00:00Z",
 	}
 	return repairCommand(cmd, repair{
 		deed:     deed{verb: monitor.VerbReplay, past: "set to be sent again", question: "Send once more"},

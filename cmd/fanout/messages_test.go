@@ -135,7 +135,7 @@ func TestAbandon(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		s.badNight()
-		assert.Equal(t, `{"database":"main","matched":2,"changed":2,"audit_id":1}`+"\n",
+		assert.JSONEq(t, `{"database":"main","matched":2,"changed":2,"audit_id":1}`,
 			s.does("messages", "abandon", "--broker", "partner", "--status", "failed", "--reason", "not wanted", "--json"))
 		assert.Equal(t, 2, s.count(`status = 'abandoned' AND last_error LIKE '%operator%not wanted%'`))
 		code, _, stderr := s.run("messages", "abandon")
@@ -167,7 +167,7 @@ func TestBlockedAndRelease(t *testing.T) {
 		assert.Contains(t, stderr, "name the --broker")
 		assert.Equal(t, "main: key order-1 of broker partner waits for an operator\n", s.does("messages", "release", "order-1", "--broker", "partner", "--dry-run"))
 		assert.Equal(t, "main: key order-1 of broker partner goes on\n", s.does("messages", "release", "order-1", "--broker", "partner"))
-		assert.Equal(t, `{"database":"main","changed":false,"audit_id":2}`+"\n", s.does("messages", "release", "order-1", "--broker", "partner", "--json"))
+		assert.JSONEq(t, `{"database":"main","changed":false,"audit_id":2}`, s.does("messages", "release", "order-1", "--broker", "partner", "--json"))
 		assert.NotContains(t, s.does("messages", "blocked"), "order-1 ")
 	})
 }

@@ -2,10 +2,15 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 func TestPauseAndResume(t *testing.T) {
@@ -99,4 +104,51 @@ func TestWrongUsage(t *testing.T) {
 		assert.Empty(t, stdout, args)
 		assert.Contains(t, stderr, want)
 	}
+}
+
+// By the windows of the configuration each broker has its own, also one that was removed.
+func TestPurgeByTheConfiguration(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		s.badNight()
+		s.write(30, "T", "", "removed")
+		s.settle("removed", func(*outbox.Message) *outbox.LastError { return nil })
+		source, err := os.ReadFile(s.config)
+		require.NoError(t, err)
+		changed := strings.Replace(string(source), `_PROJECT}"`, `_PROJECT}", retention: {abandoned: 1us}`, 1) + "cleanup: {published_retention: 2us}\n"
+		require.NoError(t, os.WriteFile(s.config, []byte(changed), 0o600))
+		assert.Equal(t, "main: 13 rows of broker default would be removed\nmain: 3 rows of broker partner would be removed\nmain: 1 row of broker removed would be removed\n",
+			s.does("purge", "--dry-run"))
+		assert.Equal(t, "main: 13 rows of broker default removed\nmain: 3 rows of broker partner removed\nmain: 1 row of broker removed removed\n", s.does("purge"))
+		assert.Zero(t, s.count("finished_at IS NOT NULL"))
+	})
+}
+
+// A database that does not answer keeps nobody from the others, and the exit code tells.
+func TestOneOfTwoDatabases(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db"))
+	s.badNight()
+	source, err := os.ReadFile(s.config)
+	require.NoError(t, err)
+	changed := strings.Replace(string(source), "databases: {", "databases: {east: {driver: postgres, dsn: 'postgres://ada:hunter2@127.0.0.1:1/none?connect_timeout=5'}, ", 1)
+	require.NoError(t, os.WriteFile(s.config, []byte(changed), 0o600))
+	for _, args := range []string{"status", "messages list", "messages failures", "messages requeue --error-class permanent", "workers", "broker pause partner"} {
+		code, stdout, stderr := s.run(strings.Fields(args)...)
+		assert.Equal(t, exitFailed, code, args)
+		assert.Contains(t, stderr, `fanout: database "east": postgres: cannot reach the database`, args)
+		assert.NotContains(t, stdout+stderr, "hunter2")
+		if args != "workers" {
+			assert.Contains(t, stdout, "main", args)
+		}
+		code, _, stderr = s.run(append(strings.Fields(args), "--database", "main")...)
+		assert.Zero(t, code, stderr)
+	}
+	assert.Contains(t, func() string { _, stdout, _ := s.run("status"); return stdout }(), "east      -")
+	code, _, stderr := s.run("messages", "list", "--cursor", "x")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, "--cursor goes on in one database: name it with --database")
+	code, _, stderr = s.run("messages", "list", "--cursor", "x", "--database", "main")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, "the cursor is none that was given out")
 }

@@ -82,7 +82,7 @@ func scheduled(cmd *cobra.Command, session *session, actor monitor.Actor, d *dee
 	slices.Sort(brokers)
 	for _, broker := range slices.Compact(brokers) {
 		of := *d
-		of.past, of.question = "of broker "+broker+" removed", "Remove what is finished for broker "+broker+":"
+		of.broker, of.question = broker, "Remove what is finished for broker "+broker+":"
 		if err := of.do(cmd, session, actor, within(action, session.cfg.Retention(broker), broker)); err != nil {
 			return err
 		}

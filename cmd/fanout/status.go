@@ -47,7 +47,7 @@ func statusCommand() *cobra.Command {
 			return errors.Join(err, problems(status))
 		}
 		for {
-			if err := repeat(cmd, look, *asJSON); err != nil || cmd.Context().Err() != nil {
+			if err := repeat(cmd, look, *asJSON); err != nil {
 				return err
 			}
 			select {
@@ -63,8 +63,8 @@ func statusCommand() *cobra.Command {
 // repeat shows one look of many.
 func repeat(cmd *cobra.Command, look *look, asJSON bool) error {
 	status := look.take(cmd.Context(), time.Now())
-	if cmd.Context().Err() != nil {
-		return nil
+	if cmd.Context().Err() != nil { // what came back is half an answer
+		return nil //nolint:nilerr // to end it is how one leaves it
 	}
 	if asJSON {
 		return printLine(cmd, toStatus(status, look.rates))

@@ -68,13 +68,12 @@ func (t *table) print(w io.Writer) error {
 	}
 	var out strings.Builder
 	for _, row := range t.rows {
+		var line strings.Builder
 		for i, c := range row {
-			out.WriteString(t.paint(c))
-			if i < len(row)-1 {
-				out.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+2))
-			}
+			line.WriteString(t.paint(c))
+			line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+2))
 		}
-		out.WriteByte('\n')
+		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	_, err := io.WriteString(w, out.String())
 	return err

@@ -40,8 +40,8 @@ func newTTY(t *testing.T) *tty {
 	raw, err := ours.SyscallConn()
 	require.NoError(t, err)
 	require.NoError(t, raw.Control(func(fd uintptr) {
-		_, _, locked := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlock))) //nolint:gosec // the kernel's own interface
-		_, _, unnamed := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPTN, uintptr(unsafe.Pointer(&number)))  //nolint:gosec // the kernel's own interface
+		_, _, locked := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlock)))
+		_, _, unnamed := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPTN, uintptr(unsafe.Pointer(&number)))
 		require.Zero(t, locked)
 		require.Zero(t, unnamed)
 	}))

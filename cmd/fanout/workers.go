@@ -55,7 +55,8 @@ func workersCommand() *cobra.Command {
 					if silent {
 						seen = styled(seen.text+" (silent)", red)
 					}
-					table.add(text(database), styled(p.Name, bold), text(p.Host), textf("%d", p.PID), text(orDash(p.Version)), text(since(p.StartedAt, now)), seen, text(workText(p.Work)))
+					table.add(text(database), styled(p.Name, bold), text(p.Host), textf("%d", p.PID), text(orDash(p.Version)),
+						text(since(p.StartedAt, now)), seen, text(workText(p.Work)))
 				} else if err := printLine(cmd, toInstance(database, p, silent)); err != nil {
 					return err
 				}
