@@ -77,8 +77,7 @@ func testBlockedGates(t *table) {
 	assert.True(t, t.release(k[2]))
 	assert.Equal(t, 1, t.giveUp(t.these(retried[0])))
 	assert.Equal(t, 1, t.requeue(t.these(scheduled[0])))
-	t.next(scheduled[0], late[1])
-	assert.Len(t, t.drain(), 5)
+	assert.ElementsMatch(t, append(append(append(retried[1:], scheduled...), waits[1]), late...), t.drain())
 	assert.Empty(t, t.blocked(10, 10), "nothing waits any more")
 }
 

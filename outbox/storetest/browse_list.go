@@ -86,7 +86,7 @@ func testListScan(t *table) {
 	for _, status := range outbox.Statuses() {
 		rows := make([]browsed, 50)
 		for i := range rows {
-			rows[i] = browsed{broker: string(status), status: status, eventType: "common", created: time.Now(), finished: time.Now().Add(-time.Duration(i/4) * time.Second)}
+			rows[i] = browsed{broker: string(status), status: status, eventType: "common", created: time.Now(), finished: time.Now().Add(-time.Duration((len(rows)-i)/4) * time.Second)}
 			if status == outbox.StatusFailed {
 				rows[i].class = "retryable"
 			}
