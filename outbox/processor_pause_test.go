@@ -35,6 +35,7 @@ func (s *pausesTold) Pauses(ctx context.Context) ([]outbox.Pause, error) {
 
 // The log says who has paused a broker, why and since when. The pauses are read when that changes, and at no other look.
 func TestProcessorSaysWhoPaused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		err  error
 		want string

@@ -30,8 +30,8 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore], [outbox.Operator]
-// and [outbox.Registry], and is safe for concurrent use.
+// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore], [outbox.Browser]
+// and [outbox.Auditor], and is safe for concurrent use.
 type Store struct {
 	db    *sql.DB
 	table string

@@ -16,20 +16,19 @@ DECLARE @found TABLE (
     until_at     datetime2(6)   NULL -- NULL: an operator must act
 );
 SET @now = SYSUTCDATETIME();
--- Gates. One that is done lets its followers through by itself.
+-- Gates. One that is done lets its followers through by itself; one that is back in the claim's way is a row like any other.
 INSERT INTO @found (id, lane, ordering_key, key_hash, message_id, status, reason, since, until_at)
 SELECT w.gate_id, w.lane, w.ordering_key, w.key_hash, w.gate_message_id, COALESCE(m.status, N'abandoned'), w.reason, w.since
-     , CASE WHEN w.wake_at = '9999-12-31' THEN NULL
-            ELSE COALESCE(w.wake_at, CASE WHEN m.available_at > m.locked_until THEN m.available_at END, m.locked_until, m.available_at, @now) END
+     , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
  CROSS APPLY (SELECT TOP (2000) g.gate_id, g.lane, g.ordering_key, g.key_hash, g.gate_message_id, g.wake_at, g.reason, g.since
                 FROM {{table}}_waiting AS g WITH (INDEX({{name}}_waiting_wake), FORCESEEK, NOLOCK)
-               WHERE g.target_broker = @broker AND g.lane = lanes.lane
+               WHERE g.target_broker = @broker AND g.lane = lanes.lane AND g.wake_at IS NOT NULL
                ORDER BY g.wake_at DESC) AS w
   LEFT JOIN {{table}} AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.gate_id
  WHERE w.ordering_key IS NOT NULL
-   AND (m.finished_at IS NULL AND m.id IS NOT NULL OR w.wake_at = '9999-12-31');
--- The first row of a key that has failed and was not parked, where no gate holds it. The worker's clock said when.
+   AND (w.wake_at = '9999-12-31' OR (m.id IS NOT NULL AND m.finished_at IS NULL));
+-- The first row of a key that has failed and is not parked, where no gate holds it. The worker's clock said when.
 INSERT INTO @found (id, lane, ordering_key, key_hash, message_id, status, reason, since, until_at)
 SELECT f.id, f.lane, f.ordering_key, f.key_hash, f.message_id, f.status, N'retry'
      , COALESCE(TRY_CONVERT(datetime2(6), REPLACE(LEFT(f.happened, 26), N'Z', N''), 126), f.created_at)

@@ -41,14 +41,14 @@ ELSE
                                      AND m.finished_at IS NULL AND m.parked = 0
                                    ORDER BY m.id DESC) AS head
                      UNION ALL
-                    SELECT aside.id, NULL
+                    SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
                       FROM (SELECT TOP (@scan) m.id
                               FROM {{table}} AS m WITH (INDEX({{name}}_parked), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                              WHERE @key <> N'' AND m.target_broker = @broker AND m.key_hash = @key_hash AND m.id < @after_id
                                AND m.parked = 1 AND m.finished_at IS NULL
                              ORDER BY m.id DESC) AS aside) AS entry
              ORDER BY entry.id DESC) AS o;
-SET @looked = @@ROWCOUNT;
+SET @looked = (SELECT COUNT_BIG(*) FROM @seen);
 SELECT TOP (@limit) s.place AS fanout_listed
 {{columns}}
   FROM @seen AS s

@@ -117,16 +117,15 @@ DECLARE @found TABLE (
 SET @now = SYSUTCDATETIME();
 INSERT INTO @found (id, lane, ordering_key, key_hash, message_id, status, reason, since, until_at)
 SELECT w.gate_id, w.lane, w.ordering_key, w.key_hash, w.gate_message_id, COALESCE(m.status, N'abandoned'), w.reason, w.since
-     , CASE WHEN w.wake_at = '9999-12-31' THEN NULL
-            ELSE COALESCE(w.wake_at, CASE WHEN m.available_at > m.locked_until THEN m.available_at END, m.locked_until, m.available_at, @now) END
+     , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
  CROSS APPLY (SELECT TOP (2000) g.gate_id, g.lane, g.ordering_key, g.key_hash, g.gate_message_id, g.wake_at, g.reason, g.since
                 FROM app.outbox_waiting AS g WITH (INDEX(outbox_waiting_wake), FORCESEEK, NOLOCK)
-               WHERE g.target_broker = @broker AND g.lane = lanes.lane
+               WHERE g.target_broker = @broker AND g.lane = lanes.lane AND g.wake_at IS NOT NULL
                ORDER BY g.wake_at DESC) AS w
   LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.gate_id
  WHERE w.ordering_key IS NOT NULL
-   AND (m.finished_at IS NULL AND m.id IS NOT NULL OR w.wake_at = '9999-12-31');
+   AND (w.wake_at = '9999-12-31' OR (m.id IS NOT NULL AND m.finished_at IS NULL));
 INSERT INTO @found (id, lane, ordering_key, key_hash, message_id, status, reason, since, until_at)
 SELECT f.id, f.lane, f.ordering_key, f.key_hash, f.message_id, f.status, N'retry'
      , COALESCE(TRY_CONVERT(datetime2(6), REPLACE(LEFT(f.happened, 26), N'Z', N''), 126), f.created_at)
@@ -635,14 +634,14 @@ ELSE
                                      AND m.finished_at IS NULL AND m.parked = 0
                                    ORDER BY m.id DESC) AS head
                      UNION ALL
-                    SELECT aside.id, NULL
+                    SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
                       FROM (SELECT TOP (@scan) m.id
                               FROM app.outbox AS m WITH (INDEX(outbox_parked), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                              WHERE @key <> N'' AND m.target_broker = @broker AND m.key_hash = @key_hash AND m.id < @after_id
                                AND m.parked = 1 AND m.finished_at IS NULL
                              ORDER BY m.id DESC) AS aside) AS entry
              ORDER BY entry.id DESC) AS o;
-SET @looked = @@ROWCOUNT;
+SET @looked = (SELECT COUNT_BIG(*) FROM @seen);
 SELECT TOP (@limit) s.place AS fanout_listed
      , m.id
      , LOWER(CONVERT(char(36), m.message_id)) AS message_id
