@@ -117,9 +117,9 @@ func TestPurgeByTheConfiguration(t *testing.T) {
 		require.NoError(t, err)
 		changed := strings.Replace(string(source), `_PROJECT}"`, `_PROJECT}", retention: {abandoned: 1us}`, 1) + "cleanup: {published_retention: 2us}\n"
 		require.NoError(t, os.WriteFile(s.config, []byte(changed), 0o600))
-		assert.Equal(t, "main: 13 rows of broker default would be removed\nmain: 3 rows of broker partner would be removed\nmain: 1 row of broker old would be removed\n",
+		assert.Equal(t, "main: 13 rows of broker default would be removed\nmain: 1 row of broker old would be removed\nmain: 3 rows of broker partner would be removed\n",
 			s.does("purge", "--dry-run"))
-		assert.Equal(t, "main: 13 rows of broker default removed\nmain: 3 rows of broker partner removed\nmain: 1 row of broker old removed\n", s.does("purge"))
+		assert.Equal(t, "main: 13 rows of broker default removed\nmain: 1 row of broker old removed\nmain: 3 rows of broker partner removed\n", s.does("purge"))
 		assert.Zero(t, s.count("finished_at IS NOT NULL"))
 	})
 }
