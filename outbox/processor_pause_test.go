@@ -64,7 +64,7 @@ func TestProcessorSaysWhoPaused(t *testing.T) {
 				}
 				listed, err := r.store.Pauses(t.Context())
 				require.NoError(t, err)
-				time.Sleep(time.Hour)
+				time.Sleep(5 * time.Minute)
 				assert.True(t, r.proc.Stats().Paused)
 				assert.EqualValues(t, 1, store.asked.Load())
 				_, err = r.store.Resume(t.Context(), "b")
