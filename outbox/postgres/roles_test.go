@@ -149,6 +149,7 @@ func TestRolesRelay(t *testing.T) {
 	refused(t, dsn, append([]string{
 		"INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (gen_random_uuid(), 'b', 's', 't', '')",
 		"INSERT INTO outbox_messages_pauses (target_broker) VALUES ('b')", "DELETE FROM outbox_messages_pauses", "DELETE FROM outbox_messages_lanes",
+		"INSERT INTO outbox_messages_audit (actor, via, action) VALUES ('', '', '')", "DELETE FROM outbox_messages_audit",
 	}, ownersWork...)...)
 }
 
@@ -215,6 +216,7 @@ func TestRolesOperator(t *testing.T) {
 		"INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (gen_random_uuid(), 'b', 's', 't', '')",
 		"INSERT INTO outbox_messages_instances (instance_id, name, host, pid, version, work) VALUES (gen_random_uuid(), '', '', 1, '', '')",
 		"INSERT INTO outbox_messages_waiting SELECT * FROM outbox_messages_waiting",
+		"UPDATE outbox_messages_audit SET actor = ''", "UPDATE outbox_messages_audit SET started_at = now()", "DELETE FROM outbox_messages_audit",
 	}, ownersWork...)...)
 }
 

@@ -155,7 +155,7 @@ func dropAfter(t *testing.T, db *sql.DB, tables ...string) {
 	t.Helper()
 	t.Cleanup(func() {
 		for _, table := range tables {
-			for _, name := range []string{table, table + "_migrations", table + "_waiting", table + "_pauses", table + "_instances"} {
+			for _, name := range []string{table, table + "_migrations", table + "_waiting", table + "_pauses", table + "_instances", table + "_audit"} {
 				execute(t, db, fmt.Sprintf("IF OBJECT_ID(N'%s') IS NOT NULL DROP TABLE %s", name, name))
 			}
 		}

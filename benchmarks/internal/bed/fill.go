@@ -70,7 +70,7 @@ func (t *Table) Wake(ctx context.Context, broker string, id int64) error {
 // Drop removes the table with all that belongs to it, and closes its store's connections.
 func (t *Table) Drop(ctx context.Context) error {
 	t.pool.Close()
-	return t.Exec(ctx, "DROP TABLE {{table}}, {{table}}_waiting, {{table}}_lanes, {{table}}_instances")
+	return t.Exec(ctx, "DROP TABLE {{table}}, {{table}}_waiting, {{table}}_lanes, {{table}}_instances, {{table}}_audit")
 }
 
 // Warm reads the first open rows of a broker, so many of each lane.

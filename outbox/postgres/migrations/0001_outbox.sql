@@ -89,6 +89,10 @@ CREATE TABLE {{table}}_lanes (
 CREATE INDEX {{name}}_published ON {{table}} (target_broker, published_at) WHERE published_at IS NOT NULL;
 CREATE INDEX {{name}}_abandoned ON {{table}} (target_broker, finished_at) WHERE finished_at IS NOT NULL AND published_at IS NULL;
 
+-- Rows that have an error and are not finished, for those who look at what has failed. A claim changes neither column of the
+-- predicate, and a row that is published without a failure is never in it.
+CREATE INDEX {{name}}_failing ON {{table}} (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
+
 -- Brokers to which nothing is delivered until somebody takes the row away.
 CREATE TABLE {{table}}_pauses (
     target_broker text        NOT NULL,
@@ -109,4 +113,20 @@ CREATE TABLE {{table}}_instances (
     seen_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     work        text        NOT NULL DEFAULT '[]',         -- JSON list of {worker, broker, lane, rows, since}
     CONSTRAINT {{name}}_instances_pkey PRIMARY KEY (instance_id)
+);
+
+-- What operators have done. Nothing removes these rows.
+CREATE TABLE {{table}}_audit (
+    id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at   timestamptz,                                -- NULL: under way, or its process has died
+    actor      text        NOT NULL,
+    via        text        NOT NULL,                       -- cli, http, go
+    action     text        NOT NULL,
+    broker     text        NOT NULL DEFAULT '',            -- '' = all
+    filter     text        NOT NULL DEFAULT '',            -- JSON object, or ''
+    reason     text        NOT NULL DEFAULT '',
+    row_count  bigint      NOT NULL DEFAULT 0,             -- rows that it changed
+    failure    text        NOT NULL DEFAULT '',            -- the error with which it ended
+    CONSTRAINT {{name}}_audit_pkey PRIMARY KEY (id)
 );

@@ -23,12 +23,14 @@ SELECT current_setting('server_version')
               ORDER BY n)
        -- Tables whose rows a policy may hide from this role.
      , ARRAY(SELECT name FROM tables WHERE row_security_active(oid) ORDER BY n)
-       -- Rights that a relay needs and this role has not: on the messages, those that wait, the lanes, the pauses, the instances.
+       -- Rights that a relay needs and this role has not: on the messages, those that wait, the lanes, the pauses, the
+       -- instances, and the record of operators.
      , ARRAY(SELECT wanted || ' ON ' || name
                FROM tables
               CROSS JOIN LATERAL unnest(CASE n WHEN 1 THEN '{SELECT,UPDATE,DELETE}'::text[]
                                                WHEN 3 THEN '{SELECT,INSERT,UPDATE}'
                                                WHEN 4 THEN '{SELECT}'
+                                               WHEN 6 THEN '{SELECT}'
                                                ELSE '{SELECT,INSERT,UPDATE,DELETE}' END) WITH ORDINALITY AS needs (wanted, m)
               WHERE NOT has_table_privilege(oid, wanted)
               ORDER BY n, m)

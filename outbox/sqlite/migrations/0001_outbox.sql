@@ -72,6 +72,9 @@ CREATE INDEX {{name}}_waiting_wake ON {{name}}_waiting (target_broker, lane, wak
 -- Purge and the history of a broker.
 CREATE INDEX {{name}}_finished ON {{name}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
 
+-- Rows that have an error and are not finished, for those who look at what has failed. It changes with failures only.
+CREATE INDEX {{name}}_failing ON {{name}} (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
+
 -- Brokers to which nothing is delivered until somebody takes the row away.
 CREATE TABLE {{table}}_pauses (
     target_broker TEXT    NOT NULL PRIMARY KEY,
@@ -90,6 +93,21 @@ CREATE TABLE {{table}}_instances (
     started_at  INTEGER NOT NULL,
     seen_at     INTEGER NOT NULL,
     work        TEXT    NOT NULL DEFAULT '[]'        -- JSON list of {worker, broker, lane, rows, since}
+);
+
+-- What operators have done. Nothing removes these rows.
+CREATE TABLE {{table}}_audit (
+    id         INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    started_at INTEGER NOT NULL,
+    ended_at   INTEGER,                              -- NULL: under way, or its process has died
+    actor      TEXT    NOT NULL,
+    via        TEXT    NOT NULL,                     -- cli, http, go
+    action     TEXT    NOT NULL,
+    broker     TEXT    NOT NULL DEFAULT '',          -- '' = all
+    filter     TEXT    NOT NULL DEFAULT '',          -- JSON object, or ''
+    reason     TEXT    NOT NULL DEFAULT '',
+    row_count  INTEGER NOT NULL DEFAULT 0,           -- rows that it changed
+    failure    TEXT    NOT NULL DEFAULT ''           -- the error with which it ended
 );
 
 -- Who alone may do something, such as purging, and until when.

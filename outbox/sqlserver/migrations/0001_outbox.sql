@@ -88,6 +88,10 @@ CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, key_hash, id) WHERE 
 -- Purge and the history of a broker.
 CREATE INDEX {{name}}_finished ON {{table}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
 
+-- Rows that have an error and are not finished, for those who look at what has failed. A claim changes neither column of the
+-- filter, and a row that is published without a failure is never in it.
+CREATE INDEX {{name}}_failing ON {{table}} (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
+
 -- What waits for long, and so is taken out of the claim's way. A row here is a gate: the message that waits, and with a key
 -- also what holds back every later row of that key, parked or not, until it is finished.
 CREATE TABLE {{table}}_waiting (
@@ -126,4 +130,20 @@ CREATE TABLE {{table}}_instances (
     seen_at     datetime2(6)     NOT NULL CONSTRAINT {{name}}_instances_default_seen_at DEFAULT SYSUTCDATETIME(),
     work        nvarchar(max)    NOT NULL CONSTRAINT {{name}}_instances_default_work DEFAULT N'[]', -- JSON list of {worker, broker, lane, rows, since}
     CONSTRAINT {{name}}_instances_pkey PRIMARY KEY CLUSTERED (instance_id)
+);
+
+-- What operators have done. Nothing removes these rows.
+CREATE TABLE {{table}}_audit (
+    id         bigint        NOT NULL IDENTITY(1, 1),
+    started_at datetime2(6)  NOT NULL CONSTRAINT {{name}}_audit_default_started_at DEFAULT SYSUTCDATETIME(),
+    ended_at   datetime2(6)  NULL, -- NULL: under way, or its process has died
+    actor      nvarchar(max) NOT NULL,
+    via        nvarchar(max) NOT NULL, -- cli, http, go
+    action     nvarchar(max) NOT NULL,
+    broker     nvarchar(max) NOT NULL CONSTRAINT {{name}}_audit_default_broker DEFAULT N'', -- '' = all
+    filter     nvarchar(max) NOT NULL CONSTRAINT {{name}}_audit_default_filter DEFAULT N'', -- JSON object, or ''
+    reason     nvarchar(max) NOT NULL CONSTRAINT {{name}}_audit_default_reason DEFAULT N'',
+    row_count  bigint        NOT NULL CONSTRAINT {{name}}_audit_default_row_count DEFAULT 0, -- rows that it changed
+    failure    nvarchar(max) NOT NULL CONSTRAINT {{name}}_audit_default_failure DEFAULT N'', -- the error with which it ended
+    CONSTRAINT {{name}}_audit_pkey PRIMARY KEY CLUSTERED (id)
 );

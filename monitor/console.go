@@ -1,0 +1,170 @@
+// Package monitor is for the people who run an outbox: where every broker stands, what has failed and why, and what to do about
+// it. Its Console is what the command line and the HTTP interface share.
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// A Store is what a console needs of one database. Every store of this module is one.
+type Store interface {
+	outbox.Operator
+	outbox.Browser
+	outbox.Auditor
+	outbox.Pauser
+	outbox.Purger
+	outbox.Registry
+	outbox.Inspector
+}
+
+// A Console looks at the tables of some databases and repairs them by hand. Every action leaves an entry in the audit table of the
+// database that it changes. A console is safe for concurrent use.
+type Console struct {
+	stores  map[string]Store
+	brokers []string
+	timeout time.Duration
+}
+
+// An Option refines [NewConsole].
+type Option func(*Console)
+
+// WithBrokers names the brokers of the configuration. They have a status though they may have no rows, and nothing else can be paused. A
+// broker beyond them whose rows are in a table is marked as unknown: nobody delivers its rows. Default: all that the tables have are
+// known.
+func WithBrokers(names ...string) Option {
+	return func(c *Console) { c.brokers = append(c.brokers, names...) }
+}
+
+// WithTimeout bounds how long one database may take to answer one question. It does not bound an action as a whole. Default 10 s.
+func WithTimeout(d time.Duration) Option {
+	return func(c *Console) { c.timeout = d }
+}
+
+const defaultTimeout = 10 * time.Second
+
+// NewConsole makes a console of stores by the name of their database.
+func NewConsole(stores map[string]Store, opts ...Option) *Console {
+	c := &Console{stores: maps.Clone(stores), timeout: defaultTimeout}
+	for _, option := range opts {
+		option(c)
+	}
+	return c
+}
+
+// Databases lists the names of the databases, sorted.
+func (c *Console) Databases() []string { return slices.Sorted(maps.Keys(c.stores)) }
+
+// Brokers lists those given by [WithBrokers].
+func (c *Console) Brokers() []string { return slices.Clone(c.brokers) }
+
+// A RefusedError says that a request makes no sense as it stands, and what would.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return "monitor: " + e.Reason }
+
+func refusef(format string, args ...any) error {
+	return &RefusedError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// A NotFoundError says that there is no such database.
+type NotFoundError struct{ Reason string }
+
+func (e *NotFoundError) Error() string { return "monitor: " + e.Reason }
+
+func (c *Console) store(database string) (Store, error) {
+	store, ok := c.stores[database]
+	if !ok {
+		return nil, &NotFoundError{Reason: fmt.Sprintf("there is no database %q: there are %q", database, c.Databases())}
+	}
+	return store, nil
+}
+
+// ask puts one question to one database, within the time that an answer may take.
+func ask[T any](ctx context.Context, c *Console, database string, question func(context.Context, Store) (T, error)) (answer T, err error) {
+	store, err := c.store(database)
+	if err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	if answer, err = question(ctx, store); err != nil {
+		return answer, fmt.Errorf("monitor: database %q: %w", database, err)
+	}
+	return answer, nil
+}
+
+// Message returns the rows of one message, one for each broker, with payload and headers; none where there is no such message. The error
+// is a [*RefusedError] where id is no UUID.
+func (c *Console) Message(ctx context.Context, database, id string) ([]outbox.Record, error) {
+	if err := checkText("message id", id); err != nil {
+		return nil, err
+	}
+	if _, err := (outbox.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
+		return nil, refusef("%v", err)
+	}
+	return ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.Record, error) { return store.Message(ctx, id) })
+}
+
+// MaxBlocked is how many blocked keys of one broker [Console.Blocked] lists.
+const MaxBlocked = 200
+
+// Blocked lists the ordering keys that wait: of all brokers where broker is empty, up to [MaxBlocked] of each. Followers are counted up to
+// 1,000.
+func (c *Console) Blocked(ctx context.Context, database, broker string) ([]outbox.BlockedKey, error) {
+	if err := checkText("broker", broker); err != nil {
+		return nil, err
+	}
+	brokers, err := c.brokersOf(ctx, database, broker)
+	if err != nil {
+		return nil, err
+	}
+	var all []outbox.BlockedKey
+	for _, name := range brokers {
+		keys, err := ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.BlockedKey, error) {
+			return store.Blocked(ctx, name, MaxBlocked, 1000)
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, keys...)
+	}
+	return all, nil
+}
+
+// Workers lists the processes that run a relay on a database, oldest first.
+func (c *Console) Workers(ctx context.Context, database string) ([]outbox.Instance, error) {
+	return ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.Instance, error) { return store.Instances(ctx) })
+}
+
+// Audit lists what operators have done, newest first: those entries before an id (0 = from the newest), up to limit, which must be at least
+// 1.
+func (c *Console) Audit(ctx context.Context, database string, before int64, limit int) ([]outbox.AuditEntry, error) {
+	if limit < 1 || before < 0 {
+		return nil, refusef("audit: limit is %d and before is %d: use a limit of at least 1, and no negative id", limit, before)
+	}
+	return ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.AuditEntry, error) {
+		return store.Audit(ctx, before, limit)
+	})
+}
+
+// brokersOf is the broker itself, or where it is empty all that have rows in the database, sorted.
+func (c *Console) brokersOf(ctx context.Context, database, broker string) ([]string, error) {
+	if broker != "" {
+		return []string{broker}, nil
+	}
+	return ask(ctx, c, database, func(ctx context.Context, store Store) ([]string, error) {
+		overview, err := store.Overview(ctx, 1)
+		names := make([]string, len(overview))
+		for i := range overview {
+			names[i] = overview[i].Broker
+		}
+		slices.Sort(names)
+		return names, err
+	})
+}

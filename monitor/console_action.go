@@ -1,0 +1,228 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// What an action can be.
+const (
+	VerbRequeue = "requeue" // failed and abandoned rows are delivered again, at once
+	VerbAbandon = "abandon" // pending and failed rows are given up
+	VerbReplay  = "replay"  // published rows are delivered again
+	VerbRelease = "release" // an ordering key goes on without the abandoned row for which it waits
+	VerbPurge   = "purge"   // published and abandoned rows are removed
+	VerbPause   = "pause"   // nothing is delivered to a broker
+	VerbResume  = "resume"  // a broker that was paused goes on
+)
+
+// Verbs lists what an action can be.
+func Verbs() []string {
+	return []string{VerbRequeue, VerbAbandon, VerbReplay, VerbRelease, VerbPurge, VerbPause, VerbResume}
+}
+
+// actionChunk is how many rows are changed at a time.
+const actionChunk = 500
+
+// MaxMessageIDs is how many message ids one action may name.
+const MaxMessageIDs = 10_000
+
+// An Actor is who acts: Name for the audit, and Via is cli, http or go.
+type Actor struct{ Name, Via string }
+
+// An Action is what an operator wants done.
+type Action struct {
+	// Verb is one of [Verbs]. Required.
+	Verb string
+	// Database to work on; empty = all.
+	Database string
+	// Filter selects the rows of a requeue, an abandon and a replay, and Filter.Broker the broker of everything else; a pause, a resume and a
+	// release need one. A requeue whose filter names no status is for failed and abandoned rows: pending rows that wait for a time are
+	// hurried only when the status is named. Abandon and replay need at least one condition beside the statuses.
+	Filter outbox.Filter
+	// Fingerprint limits a requeue or an abandon to the rows whose last error has it: see [Fingerprint].
+	Fingerprint string
+	// Key is the ordering key to release.
+	Key string
+	// Reason is for the audit, and for those who read a pause or the error of an abandoned row.
+	Reason string
+	// PublishedBefore and AbandonedBefore are how long ago rows must have been finished to be purged; 0 = they stay. A purge needs one.
+	PublishedBefore, AbandonedBefore time.Duration
+	// Limit is the most rows to change in each database; 0 = all.
+	Limit int
+	// DryRun only counts what would be changed, and leaves no entry in the audit.
+	DryRun bool
+	// Progress is told after each chunk of 500 rows, from the goroutine that called Do. It may be nil.
+	Progress func(Progress)
+}
+
+// Progress is how far an action is.
+type Progress struct {
+	Database string
+	// Matched rows when it began, and those Done so far.
+	Matched outbox.Count
+	Done    int64
+}
+
+// Result is what became of an action in one database.
+type Result struct {
+	Database string
+	// Matched is how many rows were found. What is in a worker's hands, or has changed meanwhile, is left alone, so Changed can be less.
+	Matched outbox.Count
+	// Changed rows; 1 for a pause, a resume and a release that changed something.
+	Changed int64
+	// AuditID is the entry in the audit table; 0 for a dry run.
+	AuditID int64
+	// Err is nil when it was done. What was changed before an error stays changed.
+	Err error
+}
+
+// Do does it, in all databases where the action names none, one after the other: one that fails does not keep it from the others. The error
+// joins those of the results; it is a [*RefusedError] or a [*NotFoundError], without results, where nothing was tried. Rows are changed in
+// chunks of 500, each in a transaction of its own, oldest first, so an action that is stopped has done the first part.
+//
+// Of the rows that come back (requeue and replay) no more than a million are looked at, the newest ones; Matched.More tells that there are
+// others. No row is taken twice, be it failed again by then.
+func (c *Console) Do(ctx context.Context, actor Actor, action Action) ([]Result, error) {
+	if err := c.check(actor, &action); err != nil {
+		return nil, err
+	}
+	databases := c.Databases()
+	if action.Database != "" {
+		databases = []string{action.Database}
+	}
+	var (
+		results  = make([]Result, 0, len(databases))
+		problems []error
+	)
+	for _, database := range databases {
+		result := c.doIn(ctx, actor, action, database)
+		if result.Err != nil {
+			result.Err = fmt.Errorf("monitor: %s in database %q: %w", action.Verb, database, result.Err)
+		}
+		results, problems = append(results, result), append(problems, result.Err)
+	}
+	return results, errors.Join(problems...)
+}
+
+var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{12}$`)
+
+// check refuses what cannot be meant, and fills in what the action leaves open.
+func (c *Console) check(actor Actor, a *Action) error {
+	if !slices.Contains(Verbs(), a.Verb) {
+		return refusef("there is no action %q: use %s", a.Verb, strings.Join(Verbs(), ", "))
+	}
+	if a.Database != "" {
+		if _, err := c.store(a.Database); err != nil {
+			return err
+		}
+	}
+	for _, text := range []struct{ what, value string }{{"actor", actor.Name}, {"key", a.Key}, {"reason", a.Reason}} {
+		if err := checkText(text.what, text.value); err != nil {
+			return err
+		}
+	}
+	return errors.Join(c.checkBroker(a), a.checkFailureGroup(), a.checkPurge(), a.checkFilter())
+}
+
+// checkBroker judges what is done to a broker as a whole, or to a key.
+func (c *Console) checkBroker(a *Action) error {
+	broker := a.Filter.Broker
+	switch {
+	case slices.Contains([]string{VerbRelease, VerbPause, VerbResume}, a.Verb) && broker == "":
+		return refusef("%s: name the broker", a.Verb)
+	case a.Verb == VerbRelease && a.Key == "":
+		return refusef("release: name the ordering key")
+	case a.Verb != VerbRelease && a.Key != "":
+		return refusef("%s: the key of an action is the one to release: rows are selected by the key of the filter", a.Verb)
+	case a.Verb == VerbPause && len(c.brokers) > 0 && !slices.Contains(c.brokers, broker):
+		return refusef("pause: the configuration uses no broker %q: it has %q", broker, c.brokers)
+	}
+	return nil
+}
+
+func (a *Action) checkFailureGroup() error {
+	switch {
+	case a.Limit < 0:
+		return refusef("%s: the limit is %d: use a positive number, or 0 for all", a.Verb, a.Limit)
+	case a.Fingerprint == "":
+		return nil
+	case a.Verb != VerbRequeue && a.Verb != VerbAbandon:
+		return refusef("%s: a fingerprint selects failures, to be requeued or abandoned", a.Verb)
+	case !fingerprintForm.MatchString(a.Fingerprint):
+		return refusef("%s: a fingerprint has 12 hexadecimal digits", a.Verb)
+	case slices.Contains(a.Filter.Statuses, outbox.StatusPending):
+		return refusef("%s: a fingerprint selects failures, which are not pending", a.Verb)
+	}
+	return nil
+}
+
+func (a *Action) checkPurge() error {
+	none := a.PublishedBefore == 0 && a.AbandonedBefore == 0
+	switch {
+	case a.PublishedBefore < 0 || a.AbandonedBefore < 0:
+		return refusef("%s: the age of what is purged is negative", a.Verb)
+	case a.Verb == VerbPurge && none:
+		return refusef("purge: say how long ago rows must have been published or abandoned to be removed")
+	case a.Verb != VerbPurge && !none:
+		return refusef("%s: the age of what is purged is for purge", a.Verb)
+	}
+	return nil
+}
+
+// actionStatuses are what an action is for, and those that it means when none is named.
+var actionStatuses = map[string]struct{ allowed, meant []outbox.Status }{
+	VerbRequeue: {
+		[]outbox.Status{outbox.StatusPending, outbox.StatusFailed, outbox.StatusAbandoned},
+		[]outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned},
+	},
+	VerbAbandon: {[]outbox.Status{outbox.StatusPending, outbox.StatusFailed}, []outbox.Status{outbox.StatusPending, outbox.StatusFailed}},
+	VerbReplay:  {[]outbox.Status{outbox.StatusPublished}, []outbox.Status{outbox.StatusPublished}},
+}
+
+// checkFilter judges the filter, and fills in the statuses.
+func (a *Action) checkFilter() error {
+	f := &a.Filter
+	for _, text := range []struct{ what, value string }{
+		{"broker", f.Broker}, {"type", f.Type}, {"key", f.Key}, {"error class", f.ErrorClass},
+	} {
+		if err := checkText(text.what, text.value); err != nil {
+			return err
+		}
+	}
+	conditions := *f
+	conditions.Broker, conditions.Statuses = "", nil
+	some := !reflect.DeepEqual(conditions, outbox.Filter{MessageIDs: conditions.MessageIDs}) || len(f.MessageIDs) > 0
+	statuses, selects := actionStatuses[a.Verb]
+	switch {
+	case !selects && (some || len(f.Statuses) > 0):
+		return refusef("%s: it is for a broker as a whole: it takes no other condition", a.Verb)
+	case !selects:
+		return nil
+	case len(f.MessageIDs) > MaxMessageIDs:
+		return refusef("%s: %d message ids are too many: use at most %d at a time", a.Verb, len(f.MessageIDs), MaxMessageIDs)
+	case a.Verb != VerbRequeue && !some && f.Broker == "" && a.Fingerprint == "":
+		return refusef("%s: this would be for every row: name a broker, a type, a key, message ids or a time", a.Verb)
+	}
+	filter, err := f.For(a.Verb, max(a.Limit, 1), statuses.allowed...)
+	if err != nil {
+		return refusef("%v", err)
+	}
+	if len(f.Statuses) == 0 {
+		filter.Statuses = slices.DeleteFunc(slices.Clone(statuses.meant), func(s outbox.Status) bool {
+			return a.Fingerprint != "" && s == outbox.StatusPending
+		})
+	}
+	slices.Sort(filter.MessageIDs)
+	filter.MessageIDs = slices.Compact(filter.MessageIDs)
+	*f = filter
+	return nil
+}

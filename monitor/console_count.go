@@ -1,0 +1,60 @@
+package monitor
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// count is what a dry run does.
+func (r *run) count(ctx context.Context) (err error) {
+	switch {
+	case r.action.Verb == VerbPurge:
+		return r.countOld(ctx)
+	case actionStatuses[r.action.Verb].allowed == nil:
+		r.result.Matched, err = r.countOne(ctx)
+		return err
+	case r.action.Fingerprint == "":
+		r.result.Matched, err = r.matches(ctx, r.action.Filter)
+		return err
+	}
+	var (
+		rows []taken
+		more bool
+	)
+	if len(r.action.Filter.MessageIDs) > 0 {
+		rows, err = r.lookUp(ctx, r.action.Filter)
+	} else {
+		rows, more, err = r.collect(ctx, r.action.Filter)
+	}
+	r.result.Matched = outbox.Count{N: int64(len(rows)), More: more}
+	return err
+}
+
+// countOne tells whether a pause, a resume or a release would change something.
+func (r *run) countOne(ctx context.Context) (outbox.Count, error) {
+	broker := r.action.Filter.Broker
+	var would bool
+	if r.action.Verb == VerbRelease {
+		const most = 10_000
+		keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.ParkedKey, error) {
+			return store.ParkedKeys(ctx, broker, most)
+		})
+		if err != nil {
+			return outbox.Count{}, err
+		}
+		would = slices.ContainsFunc(keys, func(k outbox.ParkedKey) bool { return k.Broker == broker && k.Key == r.action.Key })
+	} else {
+		pauses, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.Pause, error) { return store.Pauses(ctx) })
+		if err != nil {
+			return outbox.Count{}, err
+		}
+		paused := slices.ContainsFunc(pauses, func(p outbox.Pause) bool { return p.Broker == broker })
+		would = paused == (r.action.Verb == VerbResume)
+	}
+	if would {
+		return outbox.Count{N: 1}, nil
+	}
+	return outbox.Count{}, nil
+}

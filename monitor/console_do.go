@@ -1,0 +1,149 @@
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// endAuditTime bounds the last word about an action, which has a context of its own: it is recorded also when the caller has gone.
+const endAuditTime = 5 * time.Second
+
+// run is one action in one database.
+type run struct {
+	console  *Console
+	store    Store
+	database string
+	action   Action
+	actor    Actor
+	result   Result
+}
+
+func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database string) Result {
+	r := &run{console: c, store: c.stores[database], database: database, action: action, actor: actor, result: Result{Database: database}}
+	if action.DryRun {
+		r.result.Err = r.count(ctx)
+		return r.result
+	}
+	entry := outbox.AuditEntry{
+		Actor: actor.Name, Via: actor.Via, Action: action.Verb, Broker: action.Filter.Broker, Filter: action.record(), Reason: action.Reason,
+	}
+	id, err := ask(ctx, c, database, func(ctx context.Context, store Store) (int64, error) { return store.BeginAudit(ctx, entry) })
+	if err != nil {
+		r.result.Err = fmt.Errorf("nothing was changed, for the audit could not be begun: %w", err)
+		return r.result
+	}
+	r.result.AuditID = id
+	ended := false
+	end := func(failure string) error {
+		ended = true
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endAuditTime)
+		defer cancel()
+		return r.store.EndAudit(ctx, id, r.result.Changed, failure)
+	}
+	defer func() {
+		if !ended { // a panic, perhaps of Progress
+			_ = end("the program panicked")
+		}
+	}()
+	err = r.change(ctx)
+	failure := ""
+	if err != nil {
+		failure = err.Error()
+	}
+	if auditErr := end(failure); auditErr != nil {
+		err = errors.Join(err, fmt.Errorf("it was done, but the end could not be recorded in the audit: %w", auditErr))
+	}
+	r.result.Err = err
+	return r.result
+}
+
+func (r *run) change(ctx context.Context) error {
+	broker := r.action.Filter.Broker
+	switch r.action.Verb {
+	case VerbPause:
+		return r.single(r.store.Pause(ctx, outbox.Pause{Broker: broker, By: r.actor.Name, Reason: r.action.Reason}))
+	case VerbResume:
+		return r.single(r.store.Resume(ctx, broker))
+	case VerbRelease:
+		return r.single(r.store.ReleaseKey(ctx, broker, r.action.Key))
+	case VerbPurge:
+		return r.purge(ctx)
+	default:
+		return r.rows(ctx)
+	}
+}
+
+// single notes what became of an action on one thing.
+func (r *run) single(changed bool, err error) error {
+	if changed {
+		r.result.Changed = 1
+	}
+	return err
+}
+
+// done notes a chunk.
+func (r *run) done(rows int) {
+	r.result.Changed += int64(rows)
+	if r.action.Progress != nil {
+		r.action.Progress(Progress{Database: r.database, Matched: r.result.Matched, Done: r.result.Changed})
+	}
+}
+
+// left is how many rows may still be changed, up to a chunk.
+func (r *run) left() int {
+	if r.action.Limit == 0 {
+		return actionChunk
+	}
+	return int(min(actionChunk, int64(r.action.Limit)-r.result.Changed))
+}
+
+// auditedIDs is how many message ids stand in an audit entry.
+const auditedIDs = 50
+
+// record is what an action was done to, for the audit.
+func (a *Action) record() string {
+	record := map[string]any{}
+	note := func(name, value string) {
+		if value != "" {
+			record[name] = value
+		}
+	}
+	note("type", a.Filter.Type)
+	note("key", a.Filter.Key+a.Key) // an action has one of them
+	note("error_class", a.Filter.ErrorClass)
+	note("fingerprint", a.Fingerprint)
+	if len(a.Filter.Statuses) > 0 {
+		record["status"] = a.Filter.Statuses
+	}
+	if ids := a.Filter.MessageIDs; len(ids) > auditedIDs {
+		record["message_ids"], record["more_message_ids"] = ids[:auditedIDs], len(ids)-auditedIDs
+	} else if len(ids) > 0 {
+		record["message_ids"] = ids
+	}
+	for name, at := range map[string]time.Time{"since": a.Filter.Since, "until": a.Filter.Until} {
+		if !at.IsZero() {
+			record[name] = at.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	for name, d := range map[string]time.Duration{"published_before_seconds": a.PublishedBefore, "abandoned_before_seconds": a.AbandonedBefore} {
+		if d > 0 {
+			record[name] = d.Seconds()
+		}
+	}
+	if a.Limit > 0 {
+		record["limit"] = a.Limit
+	}
+	if len(record) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(record)
+	if err != nil { // texts and numbers always encode
+		return ""
+	}
+	return string(text)
+}

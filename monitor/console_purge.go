@@ -1,0 +1,98 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// errBusy is why a purge has to wait.
+var errBusy = errors.New("another process is removing finished rows from this database: try again later")
+
+// ages are the statuses that a purge removes, and how old their rows must be.
+func (a *Action) ages() map[outbox.Status]time.Duration {
+	ages := map[outbox.Status]time.Duration{}
+	if a.PublishedBefore > 0 {
+		ages[outbox.StatusPublished] = a.PublishedBefore
+	}
+	if a.AbandonedBefore > 0 {
+		ages[outbox.StatusAbandoned] = a.AbandonedBefore
+	}
+	return ages
+}
+
+// purge takes its turn with the cleaner, which uses the same name.
+func (r *run) purge(ctx context.Context) error {
+	ran, err := r.store.Exclusive(ctx, "cleanup", func(ctx context.Context) error {
+		brokers, err := r.finished(ctx)
+		if err != nil {
+			return err
+		}
+		for _, broker := range brokers {
+			for status, age := range r.action.ages() {
+				if err := r.drain(ctx, outbox.PurgeRequest{Broker: broker, Status: status, Retention: age}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err == nil && !ran {
+		return errBusy
+	}
+	r.result.Matched = outbox.Count{N: r.result.Changed}
+	return err
+}
+
+func (r *run) drain(ctx context.Context, request outbox.PurgeRequest) error {
+	for {
+		if request.Limit = r.left(); request.Limit <= 0 {
+			return nil
+		}
+		n, err := r.store.Purge(ctx, request)
+		if n > 0 {
+			r.result.Matched.N += int64(n)
+			r.done(n)
+		}
+		if err != nil || n < request.Limit {
+			return err
+		}
+	}
+}
+
+// finished are the brokers that a purge is for.
+func (r *run) finished(ctx context.Context) ([]string, error) {
+	if broker := r.action.Filter.Broker; broker != "" {
+		return []string{broker}, nil
+	}
+	return ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]string, error) { return store.FinishedBrokers(ctx) })
+}
+
+// countOld counts what a purge would remove, up to 10,000 rows of each broker and status, by this machine's clock.
+func (r *run) countOld(ctx context.Context) error {
+	brokers, err := r.finished(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for _, broker := range brokers {
+		for status, age := range r.action.ages() {
+			var n int64
+			request := outbox.ListRequest{Broker: broker, Status: status, After: outbox.Position{Time: now.Add(-age), ID: math.MaxInt64}}
+			more, err := r.console.walk(ctx, r.database, request, maxFailures, func(*outbox.Record) { n++ })
+			if err != nil {
+				return err
+			}
+			r.result.Matched = sum(r.result.Matched, outbox.Count{N: n, More: more})
+		}
+	}
+	if most := int64(r.action.Limit); most > 0 && r.result.Matched.N > most {
+		r.result.Matched = outbox.Count{N: most, More: true}
+	}
+	return nil
+}
+
+func sum(a, b outbox.Count) outbox.Count { return outbox.Count{N: a.N + b.N, More: a.More || b.More} }

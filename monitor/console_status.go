@@ -1,0 +1,110 @@
+package monitor
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// DefaultMaxCount is where the counts of a status end unless somebody wants to know better.
+const DefaultMaxCount = 10_000
+
+// DatabaseStatus is where one database stands.
+type DatabaseStatus struct {
+	// Err is why the database could not be asked; the rest is empty then.
+	Err error
+	// Counts by status, of all brokers together.
+	Counts map[outbox.Status]outbox.Count
+	// Brokers sorted by name.
+	Brokers []BrokerStatus
+}
+
+// BrokerStatus is where one broker of one database stands.
+type BrokerStatus struct {
+	outbox.BrokerOverview
+
+	// Paused is nil unless an operator has paused the broker.
+	Paused *outbox.Pause
+	// Unknown is true for rows of a broker that the configuration does not have: nobody delivers them.
+	Unknown bool
+}
+
+// Status asks all databases at once. It never fails as a whole: a database that cannot be asked answers with its error, for itself only.
+// No count goes beyond maxCount; 0 means [DefaultMaxCount].
+func (c *Console) Status(ctx context.Context, maxCount int) map[string]DatabaseStatus {
+	if maxCount < 1 {
+		maxCount = DefaultMaxCount
+	}
+	var (
+		mu     sync.Mutex
+		group  sync.WaitGroup
+		result = make(map[string]DatabaseStatus, len(c.stores))
+	)
+	for name := range c.stores {
+		group.Go(func() {
+			status, err := ask(ctx, c, name, func(ctx context.Context, store Store) (DatabaseStatus, error) {
+				return c.statusOf(ctx, store, maxCount)
+			})
+			if err != nil {
+				status = DatabaseStatus{Err: err}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			result[name] = status
+		})
+	}
+	group.Wait()
+	return result
+}
+
+func (c *Console) statusOf(ctx context.Context, store Store, maxCount int) (DatabaseStatus, error) {
+	overview, err := store.Overview(ctx, maxCount)
+	if err != nil {
+		return DatabaseStatus{}, err
+	}
+	pauses, err := store.Pauses(ctx)
+	if err != nil {
+		return DatabaseStatus{}, err
+	}
+	status := DatabaseStatus{Counts: counts(nil)}
+	for i := range overview {
+		overview[i].Counts = counts(overview[i].Counts)
+		status.Brokers = append(status.Brokers, BrokerStatus{BrokerOverview: overview[i]})
+	}
+	named := func(broker string) *BrokerStatus {
+		i := slices.IndexFunc(status.Brokers, func(b BrokerStatus) bool { return b.Broker == broker })
+		if i < 0 { // without rows, it is shown all the same
+			i = len(status.Brokers)
+			status.Brokers = append(status.Brokers, BrokerStatus{BrokerOverview: outbox.BrokerOverview{Broker: broker, Counts: counts(nil)}})
+		}
+		return &status.Brokers[i]
+	}
+	for _, broker := range c.brokers {
+		named(broker)
+	}
+	for i := range pauses {
+		named(pauses[i].Broker).Paused = &pauses[i]
+	}
+	slices.SortFunc(status.Brokers, func(a, b BrokerStatus) int { return strings.Compare(a.Broker, b.Broker) })
+	for i := range status.Brokers {
+		broker := &status.Brokers[i]
+		broker.Unknown = len(c.brokers) > 0 && !slices.Contains(c.brokers, broker.Broker)
+		for s, n := range broker.Counts {
+			sum := status.Counts[s]
+			status.Counts[s] = outbox.Count{N: sum.N + n.N, More: sum.More || n.More}
+		}
+	}
+	return status, nil
+}
+
+// counts has an entry for every status.
+func counts(some map[outbox.Status]outbox.Count) map[outbox.Status]outbox.Count {
+	all := make(map[outbox.Status]outbox.Count, len(outbox.Statuses()))
+	for _, s := range outbox.Statuses() {
+		all[s] = some[s]
+	}
+	return all
+}
