@@ -18,6 +18,8 @@ type Config struct {
 	Brokers map[string]Broker
 	// Cleanup is the schedule on which finished rows are removed.
 	Cleanup Cleanup
+	// Monitor is the HTTP interface for operators.
+	Monitor Monitor
 	// Warnings are about settings that work, but perhaps not as meant; in the order of their lines.
 	Warnings []Problem
 }

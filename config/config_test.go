@@ -259,12 +259,12 @@ func TestLoadReadsAFile(t *testing.T) {
 	assert.Equal(t, "redis://from-the-environment", cfg.Brokers["default"].URL.Reveal())
 	assert.Equal(t, "file.db", cfg.Databases["default"].DSN.Reveal())
 
-	require.NoError(t, os.WriteFile(path, []byte("monitor: {}\n"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("monitor: {listen: x}\n"), 0o600))
 	_, err = config.Load(path)
 	var problems *config.Error
 	require.ErrorAs(t, err, &problems)
 	assert.Equal(t, path, problems.Problems[0].File)
-	assert.Contains(t, err.Error(), path+":1:1: monitor: is not supported by this version")
+	assert.Contains(t, err.Error(), path+":1:19: monitor.listen: \"x\" is no address")
 }
 
 func TestLoadSaysWhatCannotBeRead(t *testing.T) {

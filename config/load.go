@@ -56,7 +56,7 @@ func Parse(source []byte, name string, opts ...Option) (*Config, error) {
 // read turns the document into a configuration, which is of use only if there are no problems.
 func (r *reader) read(source []byte) *Config {
 	cfg := &Config{
-		Databases: map[string]Database{}, Brokers: map[string]Broker{}, Cleanup: DefaultCleanup(),
+		Databases: map[string]Database{}, Brokers: map[string]Broker{}, Cleanup: DefaultCleanup(), Monitor: DefaultMonitor(),
 	}
 	content := r.parseDocument(source)
 	if content == nil {
@@ -72,7 +72,8 @@ func (r *reader) read(source []byte) *Config {
 	brokers := root.object("brokers")
 	targets := r.readBrokers(brokers, cfg)
 	r.readCleanup(root.object("cleanup"), cfg)
-	root.close("monitor")
+	r.readMonitor(root.object("monitor"), cfg)
+	root.close()
 
 	if !root.broken && !brokers.broken {
 		r.checkReferences(cfg, shared, brokers, targets)

@@ -17,7 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var referenceEnv = env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0")
+var referenceEnv = env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0",
+	"VIEWER_TOKEN", "viewer-0123456789", "OPERATOR_TOKEN", "operator-0123456789")
 
 func TestReferenceLoads(t *testing.T) {
 	t.Parallel()
@@ -62,6 +63,10 @@ func TestReferenceLoads(t *testing.T) {
 			},
 		},
 		Cleanup: config.DefaultCleanup(),
+		Monitor: config.Monitor{
+			Listen: "127.0.0.1:8088", Metrics: true, ViewerTokens: map[string]config.Secret{"grafana": "viewer-0123456789"},
+			OperatorTokens: map[string]config.Secret{"oncall": "operator-0123456789"},
+		},
 	}, cfg)
 }
 
@@ -79,7 +84,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 28)
+	assert.Len(t, lines, 29)
 
 	cfg := parse(t, config.Reference(), referenceEnv)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
@@ -90,7 +95,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 
 // contract is every key, by section. Configurations in the field rely on it: keys may be added, never removed.
 var contract = map[string][]string{
-	"":          {"databases", "outbox", "brokers", "cleanup"},
+	"":          {"databases", "outbox", "brokers", "cleanup", "monitor"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
 		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "hand_off", "max_payload_bytes",
@@ -109,6 +114,7 @@ var contract = map[string][]string{
 	"brokers.breaker":   {"trip_after", "min_delay", "max_delay"},
 	"brokers.retention": {"published", "abandoned"},
 	"cleanup":           {"interval", "published_retention", "abandoned_retention", "batch_size"},
+	"monitor":           {"listen", "metrics", "viewer_tokens", "operator_tokens"},
 }
 
 // What a section knows is what it lists when it meets a key that is like no other.

@@ -125,7 +125,15 @@ func (c *Console) check(actor Actor, a *Action) error {
 			return err
 		}
 	}
-	for _, text := range []struct{ what, value string }{{"actor", actor.Name}, {"key", a.Key}, {"reason", a.Reason}} {
+	for _, text := range []struct{ what, value string }{
+		{"actor", actor.Name},
+		{"key", a.Key},
+		{"reason", a.Reason},
+		{"broker", a.Filter.Broker},
+		{"type", a.Filter.Type},
+		{"key", a.Filter.Key},
+		{"error class", a.Filter.ErrorClass},
+	} {
 		if err := checkText(text.what, text.value); err != nil {
 			return err
 		}
@@ -191,16 +199,12 @@ var actionStatuses = map[string]struct{ allowed, meant []outbox.Status }{
 // checkFilter judges the filter, and fills in the statuses.
 func (a *Action) checkFilter() error {
 	f := &a.Filter
-	for _, text := range []struct{ what, value string }{
-		{"broker", f.Broker}, {"type", f.Type}, {"key", f.Key}, {"error class", f.ErrorClass},
-	} {
-		if err := checkText(text.what, text.value); err != nil {
-			return err
-		}
-	}
 	conditions := *f
 	conditions.Broker, conditions.Statuses = "", nil
-	some := !reflect.DeepEqual(conditions, outbox.Filter{MessageIDs: conditions.MessageIDs}) || len(f.MessageIDs) > 0
+	if len(f.MessageIDs) == 0 {
+		conditions.MessageIDs = nil
+	}
+	some := !reflect.DeepEqual(conditions, outbox.Filter{})
 	statuses, selects := actionStatuses[a.Verb]
 	switch {
 	case !selects && (some || len(f.Statuses) > 0):

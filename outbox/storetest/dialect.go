@@ -19,8 +19,8 @@ type dialect struct {
 	text func(column string) string
 	// time is a point in time as a parameter.
 	time func(time.Time) any
-	// no is the literal for a flag that is not set.
-	no string
+	// no and yes are the literals for a flag.
+	no, yes string
 	// bytes is the SQL literal of a payload.
 	bytes func(ascii string) string
 	// refuseWorker makes the database refuse every claim by the worker "refused".
@@ -43,6 +43,7 @@ var dialects = map[outbox.Dialect]dialect{
 		text:  func(column string) string { return column + "::text" },
 		time:  func(at time.Time) any { return at },
 		no:    "false",
+		yes:   "true",
 		bytes: func(ascii string) string { return "'" + ascii + "'" },
 		refuseWorker: []string{
 			"CREATE FUNCTION refuse_{f}() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN RAISE 'refused by the test'; END $f$",
@@ -61,6 +62,7 @@ var dialects = map[outbox.Dialect]dialect{
 		text:  same,
 		time:  func(at time.Time) any { return at.UnixMicro() },
 		no:    "0",
+		yes:   "1",
 		bytes: func(ascii string) string { return "'" + ascii + "'" },
 		refuseWorker: []string{
 			"CREATE TRIGGER refuse BEFORE UPDATE ON {t} WHEN NEW.locked_by = 'refused' BEGIN SELECT RAISE(ABORT, 'refused by the test'); END",
@@ -78,6 +80,7 @@ var dialects = map[outbox.Dialect]dialect{
 		text:  func(column string) string { return "lower(CONVERT(char(36), " + column + "))" },
 		time:  func(at time.Time) any { return at.UTC() },
 		no:    "0",
+		yes:   "1",
 		bytes: func(ascii string) string { return "CAST('" + ascii + "' AS varbinary(max))" },
 		refuseWorker: []string{
 			"CREATE TRIGGER refuse_{f} ON {t} AFTER UPDATE AS IF EXISTS (SELECT 1 FROM inserted WHERE locked_by = N'refused') THROW 50000, N'refused by the test', 1",

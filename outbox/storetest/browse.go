@@ -1,0 +1,243 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+func (t *table) browser() outbox.Browser {
+	t.Helper()
+	browser, ok := t.Store.(outbox.Browser)
+	if !ok {
+		t.Skipf("NOT TESTED: %T is no outbox.Browser yet", t.Store)
+	}
+	return browser
+}
+
+// A browsed row is what the suite knows of a row by itself, in the order of ids.
+type browsed struct {
+	id                int64
+	broker            string
+	status            outbox.Status
+	eventType, key    string
+	class             string // of last_error; empty = there is none
+	created, finished time.Time
+	parked            bool
+}
+
+// matches says whether a request asks for the row.
+func (b *browsed) matches(r outbox.ListRequest) bool {
+	exact, prefix := outbox.Filter{Type: r.Type}.TypePattern()
+	return b.broker == r.Broker && b.status == r.Status && (!b.parked || b.status == outbox.StatusFailed || r.Key != "") &&
+		(exact == "" || b.eventType == exact) && len(b.eventType) >= len(prefix) && b.eventType[:len(prefix)] == prefix &&
+		(r.Key == "" || b.key == r.Key) && (r.ErrorClass == "" || b.class == r.ErrorClass) &&
+		(r.Since.IsZero() || !b.created.Before(r.Since)) && (r.Until.IsZero() || b.created.Before(r.Until))
+}
+
+// write writes rows as they are said to be, and fills in their ids.
+func (t *table) write(rows []browsed) {
+	t.Helper()
+	inserted := make([]outbox.Row, len(rows))
+	for i := range rows {
+		inserted[i] = newRow(rows[i].key)
+		inserted[i].TargetBroker, inserted[i].Type = rows[i].broker, rows[i].eventType
+		inserted[i].Priority = i%3 - 1 // they stand in all lanes
+	}
+	for i, id := range t.insert(inserted...) {
+		rows[i].id = id
+		t.dress(&rows[i])
+	}
+}
+
+// dress makes a row what it is said to be.
+func (t *table) dress(row *browsed) {
+	t.Helper()
+	set, args := "created_at = ?, status = '"+string(row.status)+"', parked = "+t.sql.no, []any{t.sql.time(row.created)}
+	if row.parked {
+		set = "created_at = ?, status = '" + string(row.status) + "', parked = " + t.sql.yes
+	}
+	lastError := "NULL"
+	if row.class != "" {
+		lastError = `'{"class":"` + row.class + `"}'`
+	}
+	set += ", last_error = " + lastError
+	for _, end := range []struct {
+		column string
+		is     bool
+	}{{"finished_at", row.status.Terminal()}, {"published_at", row.status == outbox.StatusPublished}} {
+		if end.is {
+			set += ", " + end.column + " = ?"
+			args = append(args, t.sql.time(row.finished))
+		} else {
+			set += ", " + end.column + " = NULL"
+		}
+	}
+	if row.status == outbox.StatusProcessing {
+		set += ", lock_token = '" + uuid.NewString() + "', locked_until = created_at"
+	}
+	t.exec("UPDATE {t} SET "+set+" WHERE id = ?", append(args, row.id)...)
+}
+
+// someRows makes up rows of all kinds; many of them were finished at the same instant. Rows that have failed have an error.
+func someRows(n int, random *rand.Rand) []browsed {
+	pick := func(texts ...string) string { return texts[random.IntN(len(texts))] }
+	hourAgo := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	rows := make([]browsed, n)
+	for i := range rows {
+		row := browsed{
+			broker: pick(broker, broker, broker, "another"), status: outbox.Statuses()[random.IntN(5)], eventType: pick("Ordering.Placed.v1", "Ordering.Paid.v1", "Shipped"),
+			key: pick("", "k1", "k1", "k2"), class: pick("", "", "retryable", "permanent"), created: hourAgo.Add(time.Duration(i) * time.Second),
+		}
+		switch row.status {
+		case outbox.StatusFailed:
+			row.class = pick("retryable", "permanent")
+			row.parked = random.IntN(3) == 0
+		case outbox.StatusPending:
+			row.parked = random.IntN(3) == 0
+		case outbox.StatusPublished, outbox.StatusAbandoned:
+			row.finished = hourAgo.Add(time.Duration(random.IntN(4)) * time.Minute)
+		case outbox.StatusProcessing:
+		}
+		rows[i] = row
+	}
+	return rows
+}
+
+// pages follows a list to its end and returns all its rows. between is called after each page but the last.
+func (t *table) pages(request outbox.ListRequest, between func(page int)) []outbox.Record {
+	t.Helper()
+	var all []outbox.Record
+	for page := range 10_000 {
+		list, err := t.browser().List(t.Context(), request)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(list.Records), request.Limit)
+		require.LessOrEqual(t, len(list.Records), list.Scanned, "what is returned was looked at")
+		require.LessOrEqual(t, list.Scanned, request.Scan, "no more rows are looked at than was asked for")
+		all = append(all, list.Records...)
+		if list.Next == (outbox.Position{}) {
+			return all
+		}
+		require.Equal(t, request.Status.Terminal(), !list.Next.Time.IsZero(), "only lists of what is finished are ordered by time")
+		require.Positive(t, list.Scanned, "a page with a next one comes nearer to the end")
+		require.NotEqual(t, request.After, list.Next)
+		if between != nil {
+			between(page)
+		}
+		request.After = list.Next
+	}
+	require.Fail(t, "a list without end")
+	return nil
+}
+
+func recordIDs(records []outbox.Record) []int64 {
+	ids := make([]int64, len(records))
+	for i := range records {
+		ids[i] = records[i].ID
+	}
+	return ids
+}
+
+var messageTests = []test{
+	{name: "AllOfIt", run: testMessage},
+	{name: "WrongID", run: testMessageWrong},
+	{name: "WithoutATable", run: testMessageWithoutTable, bare: true},
+}
+
+// Message returns what was written, for each broker, with all that became of it.
+func testMessage(t *table) {
+	browser := t.browser()
+	now := time.Now().Truncate(time.Millisecond).UTC()
+	row := outbox.Row{
+		MessageID: uuid.New(), TargetBroker: broker, Stream: "s", Type: "t", OrderingKey: t.keys(1)[0], Priority: 7, Payload: []byte("\x00\xffpayload"),
+		ContentType: "text/plain", Headers: `{"a":"b"}`, AggregateType: "order", AggregateID: "4711", CorrelationID: "co", CausationID: "ca", TenantID: "te",
+		ExpiresAt: now.Add(lease),
+	}
+	other := row
+	other.TargetBroker, other.Payload, other.AvailableAt = "another", []byte{}, now.Add(lease)
+	ids := t.insert(row, other, newRow(""))
+	batch := t.claim(limit(1))
+	require.Equal(t, ids[:1], taken(batch))
+
+	records, err := browser.Message(t.Context(), row.MessageID.String())
+	require.NoError(t, err)
+	require.Equal(t, []int64{ids[1], ids[0]}, recordIDs(records), "sorted by broker")
+	for i := range records {
+		assert.WithinDuration(t, now, records[i].CreatedAt, time.Minute)
+		records[i].CreatedAt = time.Time{}
+	}
+	same := outbox.Record{
+		MessageID: row.MessageID.String(), Broker: "another", Status: outbox.StatusPending, Stream: "s", Type: "t", OrderingKey: row.OrderingKey, Lane: t.lane, Priority: 7,
+		ContentType: "text/plain", Headers: `{"a":"b"}`, AggregateType: "order", AggregateID: "4711", CorrelationID: "co", CausationID: "ca", TenantID: "te",
+	}
+	want := same
+	want.ID, want.AvailableAt, want.ExpiresAt = ids[1], now.Add(lease), now.Add(lease)
+	assert.True(t, want.AvailableAt.Equal(records[0].AvailableAt))
+	records[0].AvailableAt, records[0].ExpiresAt = records[0].AvailableAt.UTC(), records[0].ExpiresAt.UTC()
+	assert.Empty(t, records[0].Payload)
+	records[0].Payload = nil
+	assert.Equal(t, want, records[0])
+
+	want = same
+	want.ID, want.Broker, want.Status, want.Payload, want.PayloadBytes, want.LockedBy = ids[0], broker, outbox.StatusProcessing, row.Payload, len(row.Payload), "worker"
+	want.ExpiresAt = now.Add(lease)
+	assert.WithinDuration(t, now.Add(lease), records[1].LockedUntil, time.Minute)
+	records[1].LockedUntil, records[1].ExpiresAt = time.Time{}, records[1].ExpiresAt.UTC()
+	assert.Equal(t, want, records[1])
+
+	require.Zero(t, t.settle(retryLater(batch, ids[0])).Lost)
+	t.exec(`UPDATE {t} SET locked_until = NULL, last_error = '{"class":"retryable","message":"no","at":"2026-01-02T03:04:05.5Z","attempt":3}', crashes = 2 WHERE id = ?`, ids[0])
+	failed := t.message(row.MessageID)
+	assert.Equal(t, outbox.StatusFailed, failed.Status)
+	assert.Equal(t, []int{1, 2}, []int{failed.Attempts, failed.Crashes})
+	if assert.NotNil(t, failed.LastError) {
+		assert.True(t, failed.LastError.At.Equal(time.Date(2026, 1, 2, 3, 4, 5, 500_000_000, time.UTC)), failed.LastError.At)
+		failed.LastError.At = time.Time{}
+		assert.Equal(t, outbox.LastError{Class: "retryable", Message: "no", Attempt: 3}, *failed.LastError)
+	}
+	t.exec("UPDATE {t} SET last_error = 'written by hand' WHERE id = ?", ids[0])
+	assert.Nil(t, t.message(row.MessageID).LastError)
+
+	batch = t.claim(limit(1))
+	require.Equal(t, ids[:1], taken(batch))
+	s := published(batch)
+	s.Published[0].BrokerMessageID = "theirs"
+	require.Zero(t, t.settle(s).Lost)
+	done := t.message(row.MessageID)
+	assert.Equal(t, outbox.StatusPublished, done.Status)
+	assert.Equal(t, "theirs", done.BrokerMessageID)
+	assert.WithinDuration(t, now, done.PublishedAt, time.Minute)
+	assert.Equal(t, done.PublishedAt, done.FinishedAt)
+}
+
+// message is the row of a message for the test's broker.
+func (t *table) message(id uuid.UUID) outbox.Record {
+	t.Helper()
+	records, err := t.browser().Message(t.Context(), id.String())
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	require.Equal(t, broker, records[1].Broker)
+	return records[1]
+}
+
+func testMessageWrong(t *table) {
+	browser := t.browser()
+	t.add("key")
+	records, err := browser.Message(t.Context(), uuid.NewString())
+	require.NoError(t, err)
+	assert.Empty(t, records)
+	for _, id := range []string{"", "42", "' OR 1=1 --", "\x00"} {
+		_, err = browser.Message(t.Context(), id)
+		require.ErrorContains(t, err, "UUID", "%q", id)
+	}
+}
+
+func testMessageWithoutTable(t *table) {
+	_, err := t.browser().Message(t.Context(), uuid.NewString())
+	require.ErrorIs(t, err, outbox.ErrSchema)
+}

@@ -1,0 +1,175 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var blockedTests = []test{
+	{name: "Gates", run: testBlockedGates},
+	{name: "FailedHeads", run: testBlockedHeads},
+	{name: "OneOfEachKey", run: testBlockedOnce},
+	{name: "Bounds", run: testBlockedBounds},
+	{name: "GateRemoved", run: testBlockedGateGone},
+}
+
+func (t *table) blocked(limit, maxCount int) []outbox.BlockedKey {
+	t.Helper()
+	keys, err := t.browser().Blocked(t.Context(), broker, limit, maxCount)
+	require.NoError(t, err)
+	return keys
+}
+
+// gateSince moves the time since when a key waits into the past.
+func (t *table) gateSince(key string, ago time.Duration) {
+	t.Helper()
+	t.exec("UPDATE {t}_waiting SET since = "+t.sql.minus("since", ago)+" WHERE ordering_key = ?", key)
+}
+
+func testBlockedGates(t *table) {
+	assert.Empty(t, t.blocked(10, 10))
+	k := t.keys(4)
+	retried := t.add(k[0], k[0], k[0])
+	t.failHead(retried[0])
+	later := newRow(k[1])
+	later.AvailableAt = time.Now().Add(lease).Truncate(time.Millisecond)
+	scheduled := append(t.insert(later), t.add(k[1])...)
+	require.Equal(t, 5, t.park())
+	waits := t.add(k[2], k[2])
+	t.abandonAndPark(waits[0])
+	require.Equal(t, 1, t.park())
+	late := t.add(k[0], k[3])
+	t.gateSince(k[0], time.Hour)
+	t.gateSince(k[1], 2*time.Hour)
+	other := newRow(k[0])
+	other.TargetBroker = "another"
+	t.insert(other)
+
+	keys := t.blocked(10, 10)
+	require.Len(t, keys, 3)
+	for i, want := range []struct {
+		outbox.BlockedKey
+		gate  int64
+		since time.Duration
+		until time.Time
+	}{
+		{outbox.BlockedKey{Key: k[2], Status: outbox.StatusAbandoned, Reason: "abandoned", Followers: outbox.Count{N: 1}}, waits[0], 0, time.Time{}},
+		{outbox.BlockedKey{Key: k[1], Status: outbox.StatusPending, Reason: "scheduled", Followers: outbox.Count{N: 1}}, scheduled[0], 2 * time.Hour, later.AvailableAt},
+		{outbox.BlockedKey{Key: k[0], Status: outbox.StatusFailed, Reason: "retry", Followers: outbox.Count{N: 3}}, retried[0], time.Hour, time.Now().Add(time.Minute)},
+	} {
+		got := keys[i]
+		assert.WithinDuration(t, time.Now().Add(-want.since), got.Since, time.Minute, want.Key)
+		if want.until.IsZero() {
+			assert.Zero(t, got.Until, "an operator must act")
+		} else {
+			assert.WithinDuration(t, want.until, got.Until, 50*time.Second, want.Key)
+		}
+		assert.Equal(t, want.Reason != "scheduled", got.LastError != nil, want.Key)
+		want.MessageID, want.Broker = t.messageID(want.gate), broker
+		got.Since, got.Until, got.LastError = time.Time{}, time.Time{}, nil
+		assert.Equal(t, want.BlockedKey, got)
+	}
+
+	assert.True(t, t.release(k[2]))
+	assert.Equal(t, 1, t.giveUp(t.these(retried[0])))
+	assert.Equal(t, 1, t.requeue(t.these(scheduled[0])))
+	assert.ElementsMatch(t, append(append(append(retried[1:], scheduled...), waits[1]), late...), t.drain())
+	assert.Empty(t, t.blocked(10, 10), "nothing waits any more")
+}
+
+// A key waits behind its failed row as soon as that has failed, before anything is parked.
+func testBlockedHeads(t *table) {
+	t.browser()
+	k := t.keys(3)
+	loose := t.addLoose(1)
+	ids := t.add(k[0], k[0], k[1], k[0], k[2])
+	at := time.Now().UTC().Truncate(time.Second)
+	batch := t.claim()
+	require.Len(t, batch.Messages, 6)
+	s := outcome(batch, outbox.Outcome{Status: outbox.StatusPending})
+	for i, id := range taken(batch) {
+		if id == loose[0] || id == ids[1] {
+			s.Other[i] = outbox.Outcome{
+				ID: id, Status: outbox.StatusFailed, Delay: lease, Spent: true, LastError: `{"class":"retryable","message":"m","at":"` + at.Format(time.RFC3339) + `","attempt":1}`,
+			}
+		}
+	}
+	require.Zero(t, t.settle(s).Lost)
+	keys := t.blocked(10, 10)
+	require.Len(t, keys, 1, "rows without a key hold up nothing")
+	got := keys[0]
+	assert.WithinDuration(t, at, got.Since, time.Minute)
+	assert.WithinDuration(t, at.Add(lease), got.Until, time.Minute)
+	if assert.NotNil(t, got.LastError) {
+		assert.Equal(t, "m", got.LastError.Message)
+	}
+	got.Since, got.Until, got.LastError = time.Time{}, time.Time{}, nil
+	assert.Equal(t, outbox.BlockedKey{
+		Broker: broker, Key: k[0], MessageID: t.messageID(ids[1]), Status: outbox.StatusFailed, Reason: "retry", Followers: outbox.Count{N: 1},
+	}, got, "the row before it does not wait for it")
+}
+
+// A key with a gate, and with failed rows, is one key: it waits for the first of them.
+func testBlockedOnce(t *table) {
+	t.browser()
+	k := t.keys(2)
+	ids := t.add(k[0], k[0], k[0])
+	t.failHead(ids[0])
+	require.Equal(t, 3, t.park())
+	more := t.add(k[0], k[1], k[1], k[1])
+	for _, id := range []int64{ids[1], more[0], more[2], more[3]} {
+		t.exec(`UPDATE {t} SET status = 'failed', last_error = '{"class":"x"}', locked_until = `+t.sql.minus("created_at", -lease)+" WHERE id = ?", id)
+	}
+	keys := t.blocked(10, 10)
+	require.Len(t, keys, 2)
+	found := map[string]outbox.BlockedKey{keys[0].Key: keys[0], keys[1].Key: keys[1]}
+	assert.Equal(t, t.messageID(ids[0]), found[k[0]].MessageID)
+	assert.Equal(t, outbox.Count{N: 3}, found[k[0]].Followers)
+	assert.Equal(t, t.messageID(more[2]), found[k[1]].MessageID)
+	assert.Equal(t, outbox.Count{N: 1}, found[k[1]].Followers)
+}
+
+// Neither keys nor followers are counted beyond what was asked for, and what needs an operator is not crowded out.
+func testBlockedBounds(t *table) {
+	t.browser()
+	k := t.keys(6)
+	for i, key := range k[:5] {
+		ids := t.add(key, key, key, key)
+		t.failHead(ids[0])
+		require.Equal(t, 4, t.park())
+		t.gateSince(key, time.Duration(10-i)*time.Hour)
+	}
+	waits := t.add(k[5], k[5])
+	t.abandonAndPark(waits[0])
+	require.Equal(t, 1, t.park())
+	keys := t.blocked(3, 2)
+	require.Len(t, keys, 3)
+	assert.Equal(t, []string{k[5], k[0], k[1]}, []string{keys[0].Key, keys[1].Key, keys[2].Key}, "who waits for an operator, then the oldest")
+	assert.Equal(t, []outbox.Count{{N: 1}, {N: 2, More: true}, {N: 2, More: true}}, []outbox.Count{keys[0].Followers, keys[1].Followers, keys[2].Followers})
+	keys = t.blocked(1, 1)
+	require.Len(t, keys, 1)
+	assert.Equal(t, k[5], keys[0].Key)
+	assert.Len(t, t.blocked(100, 1), 6)
+}
+
+// The row that parked a key can be gone, after a purge: the key waits all the same.
+func testBlockedGateGone(t *table) {
+	t.browser()
+	k := t.keys(1)[0]
+	ids := t.add(k, k)
+	t.abandonAndPark(ids[0])
+	id := t.messageID(ids[0])
+	t.exec("DELETE FROM {t} WHERE id = ?", ids[0])
+	keys := t.blocked(10, 10)
+	require.Len(t, keys, 1)
+	assert.Equal(t, k, keys[0].Key)
+	assert.Equal(t, id, keys[0].MessageID)
+	assert.Equal(t, "abandoned", keys[0].Reason)
+	assert.Zero(t, keys[0].Until)
+	assert.Nil(t, keys[0].LastError)
+	assert.Equal(t, outbox.Count{N: 1}, keys[0].Followers)
+}

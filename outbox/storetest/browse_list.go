@@ -1,0 +1,276 @@
+package storetest
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var listTests = []test{
+	{name: "Everything", run: testListModel},
+	{name: "Scan", run: testListScan},
+	{name: "Ties", run: testListTies},
+	{name: "Parked", run: testListParked},
+	{name: "WhileRowsComeAndGo", run: testListMoving},
+	{name: "Content", run: testListContent},
+	{name: "Hostile", run: testListHostile},
+	{name: "WrongRequests", run: testListWrong},
+	{name: "WithoutATable", run: testListWithoutTable, bare: true},
+}
+
+// listed are the ids that a request asks for, in their order.
+func listed(rows []browsed, request outbox.ListRequest) []int64 {
+	var found []browsed
+	for i := range rows {
+		if rows[i].matches(request) {
+			found = append(found, rows[i])
+		}
+	}
+	slices.SortFunc(found, func(a, b browsed) int {
+		if request.Status.Terminal() {
+			return cmp.Or(b.finished.Compare(a.finished), cmp.Compare(b.id, a.id))
+		}
+		return cmp.Compare(b.id, a.id)
+	})
+	ids := make([]int64, len(found))
+	for i := range found {
+		ids[i] = found[i].id
+	}
+	return ids
+}
+
+// testListModel compares every list with what a naive reader finds, page by page.
+func testListModel(t *table) {
+	t.browser()
+	rows := someRows(90, rand.New(rand.NewPCG(1, 2))) //nolint:gosec // the same rows each time
+	t.write(rows)
+	for _, status := range outbox.Statuses() {
+		request := outbox.ListRequest{Broker: broker, Status: status, Limit: 3, Scan: 1000}
+		want := listed(rows, request)
+		require.Greater(t, len(want), 2*request.Limit, "there is more than a page of each")
+		assert.Equal(t, want, recordIDs(t.pages(request, nil)), status)
+	}
+	rapid.Check(t.T, func(r *rapid.T) {
+		request := outbox.ListRequest{
+			Broker: rapid.SampledFrom([]string{broker, "another", "nobody"}).Draw(r, "broker"), Status: rapid.SampledFrom(outbox.Statuses()).Draw(r, "status"),
+			Type: rapid.SampledFrom([]string{"", "Shipped", "Ordering.*", "Ordering.P*", "*", "Ship"}).Draw(r, "type"),
+			Key:  rapid.SampledFrom([]string{"", "", "k1", "k2", "k3"}).Draw(r, "key"), ErrorClass: rapid.SampledFrom([]string{"", "", "retryable", "permanent", "x"}).Draw(r, "class"),
+			Limit: rapid.SampledFrom([]int{1, 2, 7, 1000}).Draw(r, "limit"),
+		}
+		request.Scan = request.Limit + rapid.SampledFrom([]int{0, 1, 5, 1000}).Draw(r, "scan")
+		if rapid.Bool().Draw(r, "since") {
+			request.Since = rows[rapid.IntRange(0, len(rows)-1).Draw(r, "first")].created
+		}
+		if rapid.Bool().Draw(r, "until") {
+			request.Until = rows[rapid.IntRange(0, len(rows)-1).Draw(r, "end")].created
+			if !request.Since.IsZero() && !request.Since.Before(request.Until) {
+				request.Since = time.Time{}
+			}
+		}
+		want := listed(rows, request)
+		require.Equal(r, want, recordIDs(t.pages(request, nil)))
+	})
+}
+
+// A rare row is found over several pages, each of which looks at a bounded number of rows.
+func testListScan(t *table) {
+	browser := t.browser()
+	for _, status := range outbox.Statuses() {
+		rows := make([]browsed, 50)
+		for i := range rows {
+			rows[i] = browsed{broker: string(status), status: status, eventType: "common", created: time.Now(), finished: time.Now().Add(-time.Duration((len(rows)-i)/4) * time.Second)}
+			if status == outbox.StatusFailed {
+				rows[i].class = "retryable"
+			}
+		}
+		rows[0].eventType = "rare"
+		rows[25].eventType = "rare"
+		t.write(rows)
+		request := outbox.ListRequest{Broker: string(status), Status: status, Type: "rare", Limit: 2, Scan: 10}
+		list, err := browser.List(t.Context(), request)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, list.Scanned, 10, status)
+		assert.Empty(t, list.Records, status)
+		assert.NotZero(t, list.Next, "%s: an empty page has a next one", status)
+		pages := 1
+		assert.Len(t, t.pages(request, func(int) { pages++ }), 2, status)
+		assert.GreaterOrEqual(t, pages, 5, status)
+	}
+}
+
+// Rows that were finished at the same instant are neither lost nor shown twice where a page ends among them.
+func testListTies(t *table) {
+	t.browser()
+	at := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
+	for _, status := range []outbox.Status{outbox.StatusPublished, outbox.StatusAbandoned} {
+		rows := make([]browsed, 23)
+		for i := range rows {
+			rows[i] = browsed{broker: broker, status: status, eventType: "T", class: "permanent", created: at, finished: at}
+		}
+		rows[22].finished, rows[3].finished = at.Add(-time.Microsecond), at.Add(time.Microsecond)
+		t.write(rows)
+		for size := range 9 {
+			request := outbox.ListRequest{Broker: broker, Status: status, Limit: size + 1, Scan: size + 1}
+			assert.Equal(t, listed(rows, request), recordIDs(t.pages(request, nil)), "%s, %d on a page", status, size+1)
+		}
+	}
+}
+
+// Rows out of the claims' way are listed where they have failed, and by their key.
+func testListParked(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0], k[1])
+	t.failHead(ids[0])
+	t.browser()
+	require.Equal(t, 2, t.park())
+	late := t.add(k[0])
+	request := outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}
+	assert.Equal(t, []int64{late[0], ids[2]}, recordIDs(t.pages(request, nil)))
+	request.Key = k[0]
+	records := t.pages(request, nil)
+	require.Equal(t, []int64{late[0], ids[1]}, recordIDs(records))
+	assert.Equal(t, []bool{false, true}, []bool{records[0].Parked, records[1].Parked})
+	request.Status = outbox.StatusFailed
+	assert.Equal(t, ids[:1], recordIDs(t.pages(request, nil)))
+	request.Key = ""
+	assert.Equal(t, ids[:1], recordIDs(t.pages(request, nil)))
+	assert.Equal(t, 1, t.requeue(t.these(ids[0])))
+	assert.Empty(t, t.pages(request, nil), "its error is still there, and it has not failed")
+}
+
+// What stays in its status from the first page to the last is shown once, whatever else comes and goes.
+func testListMoving(t *table) {
+	t.browser()
+	for n, status := range outbox.Statuses() {
+		random := rand.New(rand.NewPCG(3, uint64(n))) //nolint:gosec // the same moves each time
+		t.exec("DELETE FROM {t}")
+		at := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
+		row := func(finished time.Time) browsed {
+			return browsed{broker: broker, status: status, eventType: "T", class: "retryable", created: at, finished: finished}
+		}
+		rows := make([]browsed, 40)
+		for i := range rows {
+			rows[i] = row(at.Add(time.Duration(random.IntN(6)) * time.Second))
+		}
+		t.write(rows)
+		gone := map[int64]bool{}
+		request := outbox.ListRequest{Broker: broker, Status: status, Limit: 4, Scan: 4}
+		got := recordIDs(t.pages(request, func(page int) {
+			added := []browsed{row(at.Add(time.Hour).Add(time.Duration(page) * time.Second))}
+			t.write(added)
+			leaves := rows[random.IntN(len(rows))]
+			gone[leaves.id] = true
+			leaves.status = outbox.StatusPublished
+			if status == outbox.StatusPublished {
+				leaves.status = outbox.StatusPending
+			}
+			leaves.finished = at.Add(time.Hour)
+			t.dress(&leaves)
+		}))
+		assert.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got), "%s: no row twice", status)
+		for i := range rows {
+			if !gone[rows[i].id] {
+				assert.Contains(t, got, rows[i].id, "%s: none is left out", status)
+			}
+		}
+	}
+}
+
+// A list has everything of a row but its payload and headers.
+func testListContent(t *table) {
+	browser := t.browser()
+	row := newRow("key")
+	row.Payload, row.Headers, row.TenantID, row.CorrelationID = []byte("some payload"), `{"a":"b"}`, "tenant", "correlation"
+	t.insert(row)
+	message, err := browser.Message(t.Context(), row.MessageID.String())
+	require.NoError(t, err)
+	require.Len(t, message, 1)
+	assert.Equal(t, "some payload", string(message[0].Payload))
+	assert.Equal(t, `{"a":"b"}`, message[0].Headers)
+	message[0].Payload, message[0].Headers = nil, ""
+	records := t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 1, Scan: 1}, nil)
+	assert.Equal(t, message, records)
+	assert.Equal(t, len("some payload"), records[0].PayloadBytes)
+}
+
+// Texts are compared as they are, whatever they mean to a database or to a pattern.
+func testListHostile(t *table) {
+	browser := t.browser()
+	for i := range 30 {
+		text := hostile().Example(i)
+		row := newRow(text)
+		row.TargetBroker, row.Type = text, text
+		id := t.insert(row)
+		request := outbox.ListRequest{Broker: text, Status: outbox.StatusPending, Type: text, Key: text, Limit: 10, Scan: 10}
+		if strings.HasSuffix(text, "*") {
+			request.Type = text + "*"
+		}
+		assert.Equal(t, id, recordIDs(t.pages(request, nil)), "%q", text)
+		request.ErrorClass = text
+		assert.Empty(t, t.pages(request, nil), "%q", text)
+		for _, status := range outbox.Statuses() {
+			request.Status = status
+			assert.Empty(t, t.pages(request, nil), "%q", text)
+		}
+		overview, err := browser.Overview(t.Context(), 10)
+		require.NoError(t, err)
+		require.Len(t, overview, 1)
+		assert.Equal(t, text, overview[0].Broker)
+		_, err = browser.Blocked(t.Context(), text, 10, 10)
+		require.NoError(t, err, "%q", text)
+		t.exec("DELETE FROM {t} WHERE id = ?", id[0])
+	}
+}
+
+func testListWrong(t *table) {
+	browser := t.browser()
+	t.add("key")
+	good := outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 2, Scan: 2}
+	_, err := browser.List(t.Context(), good)
+	require.NoError(t, err)
+	for name, change := range map[string]func(*outbox.ListRequest){
+		"no broker":         func(r *outbox.ListRequest) { r.Broker = "" },
+		"no status":         func(r *outbox.ListRequest) { r.Status = "" },
+		"unknown status":    func(r *outbox.ListRequest) { r.Status = "done" },
+		"no limit":          func(r *outbox.ListRequest) { r.Limit = 0 },
+		"negative limit":    func(r *outbox.ListRequest) { r.Limit = -1 },
+		"scan below limit":  func(r *outbox.ListRequest) { r.Scan = 1 },
+		"broker of no row":  func(r *outbox.ListRequest) { r.Broker = "a\x00" },
+		"key of no row":     func(r *outbox.ListRequest) { r.Key = "\xff" },
+		"until before then": func(r *outbox.ListRequest) { r.Since, r.Until = time.Now(), time.Now().Add(-time.Hour) },
+	} {
+		request := good
+		change(&request)
+		_, err := browser.List(t.Context(), request)
+		assert.Error(t, err, name)
+	}
+	_, err = browser.Overview(t.Context(), 0)
+	require.ErrorContains(t, err, "limit")
+	for _, c := range []struct {
+		broker          string
+		limit, maxCount int
+	}{{"", 1, 1}, {broker, 0, 1}, {broker, 1, 0}, {"\x00", 1, 1}} {
+		_, err = browser.Blocked(t.Context(), c.broker, c.limit, c.maxCount)
+		assert.Error(t, err, "%+v", c)
+	}
+}
+
+func testListWithoutTable(t *table) {
+	browser := t.browser()
+	for _, status := range outbox.Statuses() {
+		_, err := browser.List(t.Context(), outbox.ListRequest{Broker: broker, Status: status, Limit: 1, Scan: 1})
+		require.ErrorIs(t, err, outbox.ErrSchema, status)
+	}
+	_, err := browser.Overview(t.Context(), 1)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	_, err = browser.Blocked(t.Context(), broker, 1, 1)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+}

@@ -1,0 +1,162 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var overviewTests = []test{
+	{name: "Brokers", run: testOverviewBrokers},
+	{name: "Counts", run: testOverviewCounts},
+	{name: "Times", run: testOverviewTimes},
+	{name: "LastError", run: testOverviewLastError},
+}
+
+func (t *table) overview(limit int) []outbox.BrokerOverview {
+	t.Helper()
+	overview, err := t.browser().Overview(t.Context(), limit)
+	require.NoError(t, err)
+	return overview
+}
+
+// A broker is listed whatever it is that its rows are.
+func testOverviewBrokers(t *table) {
+	assert.Empty(t, t.overview(1))
+	var rows []browsed
+	want := map[string]bool{}
+	for _, status := range outbox.Statuses() {
+		rows = append(rows, browsed{broker: "only-" + string(status), status: status, eventType: "T", class: "x", created: time.Now(), finished: time.Now()})
+	}
+	rows = append(rows,
+		browsed{broker: "Parked", status: outbox.StatusPending, key: "k", eventType: "T", created: time.Now(), parked: true},
+		browsed{broker: "parked-and-failed", status: outbox.StatusFailed, class: "x", eventType: "T", created: time.Now(), parked: true})
+	t.write(rows)
+	for i := range rows {
+		want[rows[i].broker] = true
+	}
+	overview := t.overview(10)
+	require.Len(t, overview, len(want))
+	for i, o := range overview {
+		assert.True(t, want[o.Broker], o.Broker)
+		if i > 0 {
+			assert.Less(t, overview[i-1].Broker, o.Broker, "sorted by name")
+		}
+	}
+	assert.Equal(t, outbox.Count{N: 1}, overview[0].Parked)
+	assert.Equal(t, outbox.Count{N: 1}, overview[0].Counts[outbox.StatusPending], "what is parked is pending all the same")
+	assert.Zero(t, overview[0].Counts[outbox.StatusPublished])
+}
+
+// A count is exact, or says that it is not; where there are no more rows than its limit, it is exact.
+func testOverviewCounts(t *table) {
+	t.browser()
+	rows := someRows(90, rand.New(rand.NewPCG(5, 6))) //nolint:gosec // the same rows each time
+	t.write(rows)
+	type key struct {
+		broker string
+		status outbox.Status
+	}
+	want, open := map[key]int64{}, map[string]int64{}
+	for i := range rows {
+		want[key{rows[i].broker, rows[i].status}]++
+		if !rows[i].status.Terminal() {
+			open[rows[i].broker]++
+		}
+		if rows[i].parked {
+			want[key{rows[i].broker, "parked"}]++
+		}
+	}
+	for _, limit := range []int{1, 2, 3, 5, 8, 13, 40, 89, 1000} {
+		overview := t.overview(limit)
+		require.Len(t, overview, 2)
+		for _, o := range overview {
+			counts := map[outbox.Status]outbox.Count{"parked": o.Parked}
+			for _, status := range outbox.Statuses() {
+				counts[status] = o.Counts[status]
+			}
+			for status, count := range counts {
+				n := want[key{o.Broker, status}]
+				bound := n
+				if !status.Terminal() {
+					bound = open[o.Broker]
+				}
+				assert.LessOrEqual(t, count.N, min(n, int64(limit)), "%s %s of %d, up to %d", o.Broker, status, n, limit)
+				if bound < int64(limit) || !count.More {
+					assert.Equal(t, outbox.Count{N: n}, count, "%s %s up to %d", o.Broker, status, limit)
+				}
+				if n > int64(limit) {
+					assert.True(t, count.More, "%s %s of %d, up to %d", o.Broker, status, n, limit)
+				}
+			}
+		}
+	}
+	t.exec("DELETE FROM {t}")
+	t.write([]browsed{
+		{broker: broker, status: outbox.StatusPending, eventType: "T", created: time.Now()}, {broker: broker, status: outbox.StatusPending, eventType: "T", created: time.Now()},
+		{broker: broker, status: outbox.StatusPending, eventType: "T", created: time.Now()}, {broker: broker, status: outbox.StatusPending, eventType: "T", created: time.Now()},
+	})
+	assert.Equal(t, outbox.Count{N: 3, More: true}, t.overview(3)[0].Counts[outbox.StatusPending], "it goes as far as it may")
+}
+
+func testOverviewTimes(t *table) {
+	t.browser()
+	k := t.keys(2)
+	ids := t.add(k[0], k[0], k[1])
+	t.age(ids[0], "created_at", 3*time.Hour)
+	o := t.overview(10)[0]
+	assert.InDelta(t, 3*time.Hour.Seconds(), o.OldestPending.Seconds(), 60)
+	assert.InDelta(t, 3*time.Hour.Seconds(), o.Lag.Seconds(), 60)
+	assert.Zero(t, o.LastPublished)
+
+	t.failHead(ids[0])
+	require.Equal(t, 2, t.park())
+	o = t.overview(10)[0]
+	assert.InDelta(t, 3*time.Hour.Seconds(), o.OldestPending.Seconds(), 60, "what is parked is not finished either")
+	assert.Less(t, o.Lag, time.Minute, "and waits for its time")
+	assert.Equal(t, outbox.Count{N: 2}, o.Parked)
+	assert.Equal(t, outbox.Count{N: 1}, o.Counts[outbox.StatusFailed])
+	assert.Equal(t, outbox.Count{N: 2}, o.Counts[outbox.StatusPending])
+
+	t.next(ids[2])
+	t.exec("UPDATE {t} SET published_at = "+t.sql.minus("published_at", time.Hour)+", finished_at = "+t.sql.minus("finished_at", time.Hour)+" WHERE id = ?", ids[2])
+	assert.WithinDuration(t, time.Now().Add(-time.Hour), t.overview(10)[0].LastPublished, time.Minute)
+	t.pass()
+	t.next(ids[0])
+	t.next(ids[1])
+	o = t.overview(10)[0]
+	assert.WithinDuration(t, time.Now(), o.LastPublished, time.Minute)
+	assert.Zero(t, o.OldestPending)
+	assert.Zero(t, o.Lag)
+}
+
+// The last error is that of the row that failed last, wherever it stands; a published row's is history.
+func testOverviewLastError(t *table) {
+	t.browser()
+	ids := t.add("a", "b", "c", "d")
+	assert.Nil(t, t.overview(10)[0].LastError)
+	at := func(second string) string {
+		return `{"class":"retryable","message":"` + second + `","at":"2026-01-02T03:04:` + second + `.5Z","attempt":1}`
+	}
+	last := func() string {
+		t.Helper()
+		last := t.overview(10)[0].LastError
+		require.NotNil(t, last)
+		return last.Message
+	}
+	t.exec("UPDATE {t} SET status = 'failed', last_error = '"+at("07")+"' WHERE id = ?", ids[0])
+	t.exec("UPDATE {t} SET status = 'failed', last_error = '"+at("10")+"', parked = "+t.sql.yes+" WHERE id = ?", ids[1])
+	t.exec("UPDATE {t} SET status = 'abandoned', finished_at = created_at, last_error = '"+at("09")+"' WHERE id = ?", ids[2])
+	t.exec("UPDATE {t} SET status = 'published', finished_at = created_at, published_at = created_at, last_error = '"+at("11")+"' WHERE id = ?", ids[3])
+	assert.Equal(t, "10", last())
+	t.exec("DELETE FROM {t} WHERE id = ?", ids[1])
+	assert.Equal(t, "09", last())
+	t.exec("DELETE FROM {t} WHERE id = ?", ids[2])
+	assert.Equal(t, "07", last())
+	t.exec("UPDATE {t} SET last_error = 'written by hand' WHERE id = ?", ids[0])
+	assert.Nil(t, t.overview(10)[0].LastError)
+}
