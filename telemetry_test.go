@@ -100,7 +100,7 @@ func TestTelemetry(t *testing.T) {
 	answer := httptest.NewRecorder()
 	require.Eventually(t, func() bool { // the outcome is written after the acknowledgement
 		answer = httptest.NewRecorder()
-		exporter.ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+		exporter.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 		return strings.Contains(answer.Body.String(), `fanout_outbox_leases_active{broker="default",database="main"} 0`)
 	}, 20*time.Second, time.Millisecond)
 	for _, line := range []string{
@@ -108,6 +108,7 @@ func TestTelemetry(t *testing.T) {
 		`fanout_outbox_delivery_duration_seconds_bucket{broker="default",database="main",le="30"} 1`,
 		`fanout_outbox_delivery_duration_seconds_bucket{broker="default",database="main",le="300"} 2`,
 		`fanout_outbox_breaker_state{broker="default",database="main"} 0`,
+		`fanout_outbox_rows_pending{broker="default",database="main"} 0`, `fanout_outbox_database_up{database="main"} 1`,
 		"go_goroutines ", "target_info",
 	} {
 		assert.Contains(t, answer.Body.String(), line)

@@ -41,7 +41,7 @@ func scrape(t *testing.T) scraped {
 	m.Purged(t.Context(), "d", 1)
 
 	answer := httptest.NewRecorder()
-	exporter.ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	exporter.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	textParser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := textParser.TextToMetricFamilies(answer.Body)
 	require.NoError(t, err)

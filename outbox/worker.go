@@ -79,10 +79,7 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 			return more
 		}
 		w.gated = batch.Gated
-		w.counters.claimed.Add(int64(len(batch.Messages)))
-		if w.observer != nil {
-			w.observer.Claimed(ctx, len(batch.Messages), w.took)
-		}
+		w.count(ctx, batch)
 		w.tellRecovered(batch)
 		if !w.park(settling, batch, claim) {
 			w.widen(batch, claim)
@@ -94,6 +91,14 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		_, _ = w.exchange(settling, settlement, nil) // logged there; the leases return what could not be settled
 	}
 	return true
+}
+
+// count counts what was claimed, and tells who observes.
+func (w *worker) count(ctx context.Context, batch *Batch) {
+	w.counters.claimed.Add(int64(len(batch.Messages)))
+	if w.observer != nil {
+		w.observer.Claimed(ctx, len(batch.Messages), w.took)
+	}
 }
 
 // stay asks, with outcomes in hand, whether the next rows may be claimed without waiting.

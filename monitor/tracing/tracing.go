@@ -105,26 +105,26 @@ type callKey struct{}
 
 // Publishing implements outbox.ProcessorObserver: it begins the span of a call, in a trace of its own.
 func (o *observer) Publishing(ctx context.Context, call *outbox.Call) context.Context {
-	ctx, span := o.tracer.Start(ctx, o.name,
+	ctx, span := o.tracer.Start(ctx, o.name, //nolint:spancheck // Published ends it
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(call.Began), trace.WithAttributes(o.place...),
 		trace.WithAttributes(
 			attribute.String("messaging.operation.type", "send"), attribute.String("messaging.operation.name", "publish"),
 			attribute.Int("messaging.batch.message_count", len(call.Messages)),
 		),
-		trace.WithLinks(o.producers(call)...),
+		trace.WithLinks(o.producers(ctx, call)...),
 	)
-	return context.WithValue(ctx, callKey{}, span)
+	return context.WithValue(ctx, callKey{}, span) //nolint:spancheck // Published ends it
 }
 
 // producers are the links of a call: each producer once, those that are sampled first.
-func (o *observer) producers(call *outbox.Call) (links []trace.Link) {
+func (o *observer) producers(ctx context.Context, call *outbox.Call) (links []trace.Link) {
 	seen := map[trace.SpanID]bool{}
 	for _, sampled := range []bool{true, false} {
 		for i := range call.Outgoing {
 			if len(links) >= o.cfg.MaxLinks {
 				return links
 			}
-			producer := producerOf(&call.Outgoing[i])
+			producer := producerOf(ctx, &call.Outgoing[i])
 			if producer.IsValid() && producer.IsSampled() == sampled && !seen[producer.SpanID()] {
 				seen[producer.SpanID()] = true
 				links = append(links, trace.Link{SpanContext: producer})
@@ -164,7 +164,7 @@ func (o *observer) Published(ctx context.Context, call *outbox.Call) {
 // send draws the span of one message, if its producer was sampled.
 func (o *observer) send(ctx context.Context, batch trace.Span, call *outbox.Call, i int, end time.Time) (drawn bool) {
 	out, err := &call.Outgoing[i], call.Results[i].Err
-	producer := producerOf(out)
+	producer := producerOf(ctx, out)
 	if !producer.IsSampled() {
 		return false
 	}
@@ -199,8 +199,9 @@ func errorType(err error) attribute.KeyValue {
 }
 
 // producerOf reads the W3C trace context of a message; it is not valid where there is none, or a malformed one.
-func producerOf(m *brokers.Message) trace.SpanContext {
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), fields{m}))
+func producerOf(ctx context.Context, m *brokers.Message) trace.SpanContext {
+	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // the span that we are in is another one
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, fields{m}))
 }
 
 // fields are the attributes of a message, to be read.
