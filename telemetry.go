@@ -58,6 +58,9 @@ func (r *Relay) watch() error {
 	}
 	browsers := map[string]outbox.Browser{}
 	for name, store := range r.stores {
+		if owned, ok := store.(ownedStore); ok {
+			store = owned.FullStore
+		}
 		if browser, ok := store.(outbox.Browser); ok {
 			browsers[name] = browser
 		}
