@@ -38,7 +38,9 @@ func testBlockedGates(t *table) {
 	later := newRow(k[1])
 	later.AvailableAt = time.Now().Add(lease).Truncate(time.Millisecond)
 	scheduled := append(t.insert(later), t.add(k[1])...)
-	require.Equal(t, 5, t.park())
+	alone := t.addLoose(1)
+	t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", alone[0])
+	require.Equal(t, 6, t.park(), "one of them has no key, and nothing waits for it")
 	waits := t.add(k[2], k[2])
 	t.abandonAndPark(waits[0])
 	require.Equal(t, 1, t.park())
@@ -111,6 +113,8 @@ func testBlockedHeads(t *table) {
 	assert.Equal(t, outbox.BlockedKey{
 		Broker: broker, Key: k[0], MessageID: t.messageID(ids[1]), Status: outbox.StatusFailed, Reason: "retry", Followers: outbox.Count{N: 1},
 	}, got, "the row before it does not wait for it")
+	assert.Equal(t, 1, t.requeue(t.these(ids[1])))
+	assert.Empty(t, t.blocked(10, 10), "it can be claimed again, though its error is still there")
 }
 
 // A key with a gate, and with failed rows, is one key: it waits for the first of them.
