@@ -131,8 +131,9 @@ func TestAlerts(t *testing.T) {
 		for _, c := range cases[rule.Alert] {
 			t.Run(rule.Alert+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
-				for _, line := range strings.Split(strings.TrimSpace(c.series), "\n") { // a test of series that there are not proves nothing
-					require.Contains(t, found, line[:strings.Index(line, "{")])
+				for line := range strings.SplitSeq(strings.TrimSpace(c.series), "\n") { // a test of series that there are not proves nothing
+					name, _, _ := strings.Cut(line, "{")
+					require.Contains(t, found, name)
 				}
 				first, most := fires(t, &rule, c.series)
 				assert.Equal(t, c.after, first)
