@@ -240,6 +240,8 @@ type FullStore interface {
 	Purger
 	Inspector
 	Operator
+	Browser
+	Auditor
 	Pauser
 	Registry
 	Schema
