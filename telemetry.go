@@ -56,14 +56,9 @@ func (r *Relay) watch() error {
 	if r.metrics == nil {
 		return nil
 	}
-	browsers := map[string]outbox.Browser{}
+	browsers := make(map[string]outbox.Browser, len(r.stores))
 	for name, store := range r.stores {
-		if owned, ok := store.(ownedStore); ok {
-			store = owned.FullStore
-		}
-		if browser, ok := store.(outbox.Browser); ok {
-			browsers[name] = browser
-		}
+		browsers[name] = store
 	}
 	stop, err := r.metrics.Watch(metrics.Sources{Stats: r.engine.Stats, Databases: browsers})
 	if err != nil {
