@@ -134,12 +134,6 @@ func arguments(f outbox.Filter, limit int, a action) []any {
 	for i, status := range f.Statuses {
 		statuses[i] = string(status)
 	}
-	moment := func(at time.Time) *time.Time {
-		if at.IsZero() {
-			return nil
-		}
-		return &at
-	}
 	return []any{f.Broker, statuses, exact, prefix, f.Key, f.MessageIDs, f.ErrorClass, moment(f.Since), moment(f.Until), a.waiting, limit}
 }
 
