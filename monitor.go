@@ -3,13 +3,10 @@ package fanout
 import (
 	"fmt"
 	"io/fs"
-	"maps"
 	"net/http"
-	"slices"
 
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/monitor"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // MonitorOptions refine [Relay.Monitor]. Zero values take the defaults.
@@ -27,12 +24,9 @@ type MonitorOptions struct {
 // application's own server, under a prefix with http.StripPrefix. Its history is filled while [Relay.Run] runs, so make it before that. It
 // answers until the relay is closed.
 func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
-	console, err := r.Console()
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	cfg := monitor.Config{
-		Console: console, Stats: r.Stats, Running: r.running.Load, Authorise: opts.Authorise, Assets: opts.Assets, Metrics: opts.Metrics,
+		Console: r.Console(), Stats: r.Stats, Running: r.running.Load, Authorise: opts.Authorise, Assets: opts.Assets, Metrics: opts.Metrics,
 		Version: programVersion(), Log: r.log,
 	}
 	if opts.Authorise == nil && len(r.cfg.Monitor.ViewerTokens)+len(r.cfg.Monitor.OperatorTokens) > 0 {
@@ -51,25 +45,12 @@ func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 }
 
 // Console looks at the relay's databases and repairs them by hand. It works until the relay is closed.
-func (r *Relay) Console() (*monitor.Console, error) {
+func (r *Relay) Console() *monitor.Console {
 	stores := make(map[string]monitor.Store, len(r.stores))
-	for _, name := range slices.Sorted(maps.Keys(r.stores)) {
-		store := browsable(r.stores[name])
-		if store == nil {
-			return nil, fmt.Errorf("fanout: database %q: its store cannot be looked at: it lacks outbox.Browser or outbox.Auditor", name)
-		}
+	for name, store := range r.stores {
 		stores[name] = store
 	}
-	return monitor.NewConsole(stores, monitor.WithBrokers(r.cfg.BrokerNames()...)), nil
-}
-
-// browsable is a store that can be looked at; nil where it cannot.
-func browsable(store outbox.FullStore) monitor.Store {
-	if owned, ok := store.(ownedStore); ok {
-		store = owned.FullStore
-	}
-	looks, _ := store.(monitor.Store)
-	return looks
+	return monitor.NewConsole(stores, monitor.WithBrokers(r.cfg.BrokerNames()...))
 }
 
 func reveal(secrets map[string]config.Secret) map[string]string {

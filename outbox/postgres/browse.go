@@ -19,6 +19,8 @@ const (
 	// headRows is how many rows of a lane can be in somebody's hands, and how many of them are looked at: claims look no further, but
 	// for the moment before what fills the head is parked.
 	headRows = 4000
+	// firstRows of a lane are looked at where few are in hand, and for the rows that wait behind a blocked key.
+	firstRows = 1000
 	// slackRows are looked at beyond a count's limit, so that a count near to it is exact although some rows are in another status.
 	slackRows = 1000
 	// mostRows bounds what a caller can ask for, so that arguments of statements do not overflow.
@@ -40,14 +42,14 @@ func (s *Store) look(ctx context.Context, f func(pgx.Tx) error) error {
 
 // Overview implements outbox.Browser. Counts look at no more rows than their limit and a few: a broker with many rows in other
 // statuses can have a count that stops below the limit. Rows in hand are looked for at the head of each lane, the oldest row there
-// and among as many parked rows, the last error among the newest failed rows.
+// and among as many parked rows, the last error among the newest failed rows. A failed row without an error counts as pending.
 func (s *Store) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverview, error) {
 	if limit < 1 || limit > mostRows {
 		return nil, fmt.Errorf("postgres: overview: the limit is %d: it must be at least 1 and at most %d", limit, mostRows)
 	}
 	var brokers []outbox.BrokerOverview
 	err := s.look(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, s.sql.overview, limit+slackRows, limit+1, headRows)
+		rows, err := tx.Query(ctx, s.sql.overview, limit+slackRows, limit+1, firstRows, headRows)
 		if err != nil {
 			return err
 		}
@@ -88,26 +90,28 @@ func (s *Store) lags(ctx context.Context, tx pgx.Tx, brokers []outbox.BrokerOver
 
 func readOverview(row pgx.CollectableRow, limit int) (outbox.BrokerOverview, error) {
 	var (
-		o                                      outbox.BrokerOverview
-		newestPending, newest                  int64
-		parkedPending, parked                  int64
-		processing, failed, failing, published int64
-		abandoned, age                         int64
-		beyondHeads                            bool
-		lastPublished                          *time.Time
-		lastError                              *string
-		err                                    = row.Scan(&o.Broker, &newestPending, &newest, &parkedPending, &parked, &processing, &beyondHeads, &failed, &failing, &published, &abandoned, &age, &lastPublished, &lastError)
+		o                                                                   outbox.BrokerOverview
+		unparked, parked, newestPending, processing, failed, failing, p, ab int64
+		age                                                                 int64
+		beyondHeads                                                         bool
+		lastPublished                                                       *time.Time
+		lastError                                                           *string
 	)
+	err := row.Scan(&o.Broker, &unparked, &parked, &newestPending, &processing, &beyondHeads, &failed, &failing, &p, &ab, &age, &lastPublished, &lastError)
 	if err != nil {
 		return o, err
 	}
-	full := func(looked int64) bool { return looked >= int64(limit+slackRows) }
+	most := int64(limit + slackRows) // of each kind were looked at
+	pending, more := unparked+parked-processing-failed, unparked >= most+processing+failed || parked >= most || beyondHeads
+	if failing >= most { // some of what is left has failed, too
+		pending, more = newestPending, true
+	}
 	o.Counts = map[outbox.Status]outbox.Count{
-		outbox.StatusPending:    counted(newestPending+parkedPending, limit, full(newest) || full(parked)),
+		outbox.StatusPending:    counted(max(pending, 0), limit, more),
 		outbox.StatusProcessing: counted(processing, limit, beyondHeads),
-		outbox.StatusFailed:     counted(failed, limit, full(failing)),
-		outbox.StatusPublished:  counted(published, limit, false),
-		outbox.StatusAbandoned:  counted(abandoned, limit, false),
+		outbox.StatusFailed:     counted(failed, limit, failing >= most),
+		outbox.StatusPublished:  counted(p, limit, false),
+		outbox.StatusAbandoned:  counted(ab, limit, false),
 	}
 	o.Parked = counted(parked, limit, false)
 	o.OldestPending = time.Duration(age) * time.Microsecond

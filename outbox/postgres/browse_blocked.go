@@ -16,7 +16,7 @@ import (
 const (
 	// blockedGates of each lane, and blockedRows that have failed, are looked at for the keys that they hold back.
 	blockedGates = 2000
-	blockedRows  = 5000
+	blockedRows  = 2000
 	// followerRows are counted for all keys together.
 	followerRows = 50_000
 )
@@ -134,7 +134,7 @@ func (s *Store) followers(ctx context.Context, tx pgx.Tx, broker string, blocker
 	for i := range blockers {
 		keys[i], ids[i] = blockers[i].Key, blockers[i].id
 	}
-	rows, err := tx.Query(ctx, s.sql.followers, broker, keys, ids, maxCount, headRows, followerRows)
+	rows, err := tx.Query(ctx, s.sql.followers, broker, keys, ids, maxCount, firstRows, followerRows)
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,7 @@ func listSQL(table string, way listing, content int) string {
 		}
 		rows = strings.NewReplacer("{{end}}", end, "{{published}}", published).Replace(readPart("list_finished", table))
 		order = end + " DESC, id DESC"
+	case listings:
 	}
 	size := "octet_length(m.payload)"
 	if content == withoutPayload {
@@ -157,6 +158,7 @@ func listArguments(request outbox.ListRequest) ([]any, error) {
 			upTo = pgtype.Timestamptz{Time: request.After.Time, Valid: true}
 		}
 		args = append(args, upTo)
+	default:
 	}
 	return args, nil
 }

@@ -235,12 +235,12 @@ func TestBlockedKeys(t *testing.T) {
 	assert.Empty(t, keys)
 
 	// A lane with more rows than are looked at.
-	put(t, store, 1001, 1001+headRows, "ordering_key", "'failed'")
+	put(t, store, 1001, 1001+firstRows, "ordering_key", "'failed'")
 	keys, err = store.Blocked(t.Context(), "b", 10, 100000)
 	require.NoError(t, err)
 	assert.Equal(t, "failed", keys[1].Key)
 	assert.True(t, keys[1].Followers.More)
-	assert.InDelta(t, headRows, keys[1].Followers.N, 40)
+	assert.InDelta(t, firstRows, keys[1].Followers.N, 40)
 }
 
 // TestListFindsHands: rows in hand are found at the head of a lane behind which a backlog stands, without reading the backlog.
@@ -257,6 +257,9 @@ func TestListFindsHands(t *testing.T) {
 	overview, err := store.Overview(t.Context(), 100)
 	require.NoError(t, err)
 	assert.Equal(t, outbox.Count{N: 3}, overview[0].Counts[outbox.StatusProcessing])
+	// Claims have gone past rows that wait.
+	_, err = store.pool.Exec(t.Context(), "UPDATE browsed SET locked_until = now() + interval '1 hour' WHERE id BETWEEN 4 AND $1", firstRows-10)
+	require.NoError(t, err)
 	_, err = store.pool.Exec(t.Context(), "UPDATE browsed SET status = 'processing', lock_token = gen_random_uuid(), locked_until = now() WHERE id = $1", headRows-10)
 	require.NoError(t, err)
 	overview, err = store.Overview(t.Context(), 100)

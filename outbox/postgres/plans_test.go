@@ -48,12 +48,14 @@ var planned = []plannedSQL{
 	{text: "purge abandoned", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"abandoned"}, rows: 2 * 5000},
 	{text: "counts", settings: "inspect_settings", indexes: []string{"published", "open", "parked", "abandoned"}, rows: 1000000},
 	{text: "last_errors", settings: "inspect_settings", indexes: []string{"abandoned", "failing"}, rows: 380 + 5000},
-	{text: "overview", settings: "browse_settings", args: "11000, 10001, 4000", indexes: []string{"failing", "open", "parked", "published", "abandoned"},
-		rows: 2 * (4*11000 + lanes*4000 + 2*10001 + 1000 + 100 + 1 + 4)},
+	{
+		text: "overview", settings: "browse_settings", args: "11000, 10001, 1000, 4000", indexes: []string{"failing", "open", "parked", "published", "abandoned"},
+		rows: 2 * (2*11000 + 3*380 + (lanes+1)*1000 + 2*10001 + 100 + 1 + 4),
+	},
 	{text: "list lanes", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, %page, 1::bigint << 40, 4000", indexes: []string{"open"}, rows: 1001 + lanes},
-	{name: "that match nothing", text: "list lanes", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', now(), now(), 700000, 4000", indexes: []string{"open"}, rows: 1001 + lanes},
+	{name: "that match nothing", text: "list lanes", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', now(), '2040-01-01', 700000, 4000", indexes: []string{"open"}, rows: 1001 + lanes},
 	{name: "in hand", text: "list lanes", settings: "browse_settings", args: "'b', 'processing', 1000, 50, %page, 1::bigint << 40, 4000", indexes: []string{"open"}, rows: 1001 + lanes + lanes*4001},
-	{text: "list key", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, '', '', 'gate-7', '', NULL, NULL, 1::bigint << 40", indexes: []string{"parked", "open"}, rows: 1001 + 3},
+	{text: "list key", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, '', '', 'gate-7', '', NULL, NULL::timestamptz, 1::bigint << 40", indexes: []string{"parked", "open"}, rows: 1001 + 3},
 	{text: "list failed", settings: "browse_settings", args: "'b', 'failed', 1000, 1000, %page, 1::bigint << 40", indexes: []string{"failing"}, rows: 1001},
 	// The rows of one instant are read together: 500 in this table, of which this broker has four in five.
 	{text: "list published", settings: "browse_settings", args: "'b', 'published', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"published"}, rows: 1001 + 2*500},
@@ -61,8 +63,8 @@ var planned = []plannedSQL{
 	{text: "list abandoned", settings: "browse_settings", args: "'b', 'abandoned', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"abandoned"}, rows: 1001 + 2*500},
 	{text: "message", settings: "browse_settings", args: "lpad(to_hex(600000), 32, '0')", indexes: []string{"pkey"}, rows: 1},
 	{text: "blocked_gates", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"pkey"}, rows: 100, gates: lanes * 2 * 2000},
-	{text: "blocked_failed", settings: "browse_settings", args: "'b', 100, 5000", indexes: []string{"failing"}, rows: 5000},
-	{text: "followers", settings: "browse_settings", args: "'b', array_fill('gate-7'::text, ARRAY[100]), array_fill(0, ARRAY[100]), 1000, 4000, 50000", indexes: []string{"parked", "open"}, rows: 50000 + 8*4000},
+	{text: "blocked_failed", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"failing"}, rows: 2000},
+	{text: "followers", settings: "browse_settings", args: "'b', array_fill('gate-7'::text, ARRAY[100]), array_fill(0, ARRAY[100]), 1000, 1000, 50000", indexes: []string{"parked", "open"}, rows: 100*20 + 8*1000},
 }
 
 // lanes of all classes.

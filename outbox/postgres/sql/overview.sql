@@ -1,17 +1,17 @@
--- Where does each broker stand? Of each kind of rows a bounded number is looked at; what that may have missed, the caller concludes from
--- how many it was. Only the head of a lane can be in somebody's hands. The oldest row is that of the heads and of the parked ones that
--- were looked at.
--- $1 rows of each kind to look at, $2 finished ones to count, $3 rows of each lane's head to look at
+-- Where does each broker stand? Of each kind of rows a bounded number is counted; what that may have missed, the caller concludes from
+-- how many it was. Which open rows are pending is not looked at: they are what is neither in hand nor has failed. Only the head of a lane can
+-- be in somebody's hands. The oldest row is that of the heads and of as many parked ones.
+-- $1 rows of each kind to look at, $2 finished ones to count, $3 rows of each lane's head to look at, $4 the same where much is in hand
 -- Plan, with browse_settings.sql: hops from one broker to the next in {{name}}_open, {{name}}_parked, {{name}}_published and
--- {{name}}_abandoned; for each broker bounded range scans of these and of {{name}}_failing, the finished ones by the index alone where
--- vacuum has passed since.
-WITH RECURSIVE opened AS (
+-- {{name}}_abandoned; for each broker bounded range scans of these and of {{name}}_failing, by the index alone, where vacuum has passed
+-- since, but for the heads, the failing ones and as many parked ones.
+WITH RECURSIVE unparked AS (
     (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT parked ORDER BY target_broker LIMIT 1)
     UNION ALL
     SELECT (SELECT m.target_broker FROM {{table}} AS m
-             WHERE m.finished_at IS NULL AND NOT m.parked AND m.target_broker > opened.target_broker
+             WHERE m.finished_at IS NULL AND NOT m.parked AND m.target_broker > unparked.target_broker
              ORDER BY m.target_broker LIMIT 1)
-      FROM opened WHERE opened.target_broker IS NOT NULL
+      FROM unparked WHERE unparked.target_broker IS NOT NULL
 ), aside AS (
     (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND parked ORDER BY target_broker LIMIT 1)
     UNION ALL
@@ -34,7 +34,7 @@ WITH RECURSIVE opened AS (
              ORDER BY m.target_broker LIMIT 1)
       FROM abandoned WHERE abandoned.target_broker IS NOT NULL
 ), known AS (
-    SELECT target_broker FROM opened WHERE target_broker IS NOT NULL
+    SELECT target_broker FROM unparked WHERE target_broker IS NOT NULL
      UNION
     SELECT target_broker FROM aside WHERE target_broker IS NOT NULL
      UNION
@@ -43,46 +43,68 @@ WITH RECURSIVE opened AS (
     SELECT target_broker FROM abandoned WHERE target_broker IS NOT NULL
 )
 SELECT known.target_broker
-     , newest.pending, newest.looked
-     , parked.pending, parked.looked
-     , heads.processing, coalesce(heads.cut, false)
+     , opened.n, parked.n, newest.pending
+     , hand.processing, hand.cut
      , failing.failed, failing.looked
      , gone.published, gone.abandoned
-     , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - least(heads.oldest, parked.oldest)) * 1000000)::bigint, 0))
+     , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - least(hand.oldest, parked.oldest)) * 1000000)::bigint, 0))
      , gone.last_published
      , latest.last_error
   FROM known
- CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'pending') AS pending, count(*) AS looked
-                       FROM (SELECT m.status
-                               FROM {{table}} AS m
-                              WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND NOT m.parked
-                              ORDER BY m.lane DESC, m.id DESC
-                              LIMIT $1::bigint) AS last) AS newest
- CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'pending') AS pending, count(*) AS looked
-                          , min(created_at) FILTER (WHERE isfinite(created_at)) AS oldest
-                       FROM (SELECT m.status, m.created_at
-                               FROM {{table}} AS m
-                              WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.parked
-                              ORDER BY m.ordering_key, m.id
-                              LIMIT $1::bigint) AS first) AS parked
- CROSS JOIN LATERAL (SELECT sum(head.processing)::bigint AS processing, bool_or(head.cut) AS cut, min(head.oldest) AS oldest
+ CROSS JOIN LATERAL (SELECT sum(coalesce(deep.processing, head.processing))::bigint AS processing
+                          , bool_or(coalesce(deep.cut, false)) AS cut
+                          , min(head.oldest) AS oldest
                        FROM generate_series(0, 11) AS n (lane)
                       CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'processing') AS processing
-                                                 -- More of them may stand behind the head where some stand in its second half.
-                                               , count(*) = $3::bigint AND max(place) FILTER (WHERE status = 'processing') > $3 / 2 AS cut
+                                                 -- Claims go past what waits: more may be in hand further down unless most of the last
+                                                 -- quarter could be claimed, and none of it is in hand.
+                                               , count(*) = $3::bigint
+                                                 AND (count(*) FILTER (WHERE place > $3 * 3 / 4 AND greatest(locked_until, available_at) > statement_timestamp()) > $3 / 8
+                                                      OR max(place) FILTER (WHERE status = 'processing') > $3 * 3 / 4) AS cut
                                                , min(created_at) FILTER (WHERE isfinite(created_at)) AS oldest
-                                            FROM (SELECT m.status, m.created_at, row_number() OVER (ORDER BY m.id) AS place
+                                            FROM (SELECT m.status, m.created_at, m.locked_until, m.available_at, row_number() OVER (ORDER BY m.id) AS place
                                                     FROM {{table}} AS m
                                                    WHERE m.target_broker = known.target_broker AND m.lane = n.lane
                                                      AND m.finished_at IS NULL AND NOT m.parked
                                                    ORDER BY m.id
-                                                   LIMIT $3) AS first) AS head) AS heads
+                                                   LIMIT $3) AS first) AS head
+                      CROSS JOIN LATERAL (SELECT CASE WHEN head.cut THEN count(*) FILTER (WHERE status = 'processing') END AS processing
+                                               , count(*) = $4::bigint AND max(place) FILTER (WHERE status = 'processing') > $4 * 3 / 4 AS cut
+                                            FROM (SELECT m.status, row_number() OVER (ORDER BY m.id) AS place
+                                                    FROM {{table}} AS m
+                                                   WHERE m.target_broker = known.target_broker AND m.lane = n.lane
+                                                     AND m.finished_at IS NULL AND NOT m.parked AND head.cut
+                                                   ORDER BY m.id
+                                                   LIMIT $4) AS first) AS deep) AS hand
  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'failed') AS failed, count(*) AS looked
                        FROM (SELECT m.status
                                FROM {{table}} AS m
                               WHERE m.target_broker = known.target_broker AND m.last_error IS NOT NULL AND m.finished_at IS NULL
                               ORDER BY m.id DESC
-                              LIMIT $1) AS last) AS failing
+                              LIMIT $1::bigint) AS last) AS failing
+ CROSS JOIN LATERAL (SELECT count(*) AS n
+                       FROM (SELECT FROM {{table}} AS m
+                              WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND NOT m.parked
+                              ORDER BY m.lane, m.id
+                              LIMIT $1 + hand.processing + failing.failed) AS first) AS opened
+ CROSS JOIN LATERAL (SELECT (SELECT count(*) FROM (SELECT FROM {{table}} AS m
+                                                    WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.parked
+                                                    ORDER BY m.ordering_key, m.id
+                                                    LIMIT $1) AS first) AS n
+                          , (SELECT min(created_at) FILTER (WHERE isfinite(created_at))
+                               FROM (SELECT m.created_at
+                                       FROM {{table}} AS m
+                                      WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.parked
+                                      ORDER BY m.ordering_key, m.id
+                                      LIMIT $3) AS first) AS oldest) AS parked
+       -- With too many failed rows to count, those that are pending cannot be told by what is left: they are looked at.
+ CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'pending') AS pending
+                       FROM (SELECT m.status
+                               FROM {{table}} AS m
+                              WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND NOT m.parked
+                                AND failing.looked >= $1
+                              ORDER BY m.lane DESC, m.id DESC
+                              LIMIT $1) AS last) AS newest
   LEFT JOIN LATERAL (SELECT last_error
                        FROM ((SELECT m.last_error, m.id
                                 FROM {{table}} AS m
