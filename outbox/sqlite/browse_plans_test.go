@@ -131,6 +131,29 @@ func TestBrowseIsBounded(t *testing.T) {
 	require.NoError(t, conn.Close())
 }
 
+// What is in somebody's hands is found on the first page, however many rows wait behind it.
+func TestBrowseFindsWhatIsInHand(t *testing.T) {
+	t.Parallel()
+	store, claim := newStore(t)
+	for range 6 {
+		insert(t, store)
+	}
+	claim.Limit = 5
+	result, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	require.Len(t, result.Batch.Messages, 5)
+	fillBrowsed(t, store)
+	_, err = store.db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
+		SELECT printf('%08d-0000-0000-0001-%012d', n.value, m.id), m.target_broker, 's', 'T', x'' FROM outbox_messages AS m, json_each('[1, 2, 3, 4]') AS n WHERE m.ordering_key = 'k'`)
+	require.NoError(t, err)
+	request := outbox.ListRequest{Broker: "b", Status: outbox.StatusProcessing, Limit: 10, Scan: 5000}
+	page, err := store.List(t.Context(), request)
+	require.NoError(t, err)
+	assert.Len(t, page.Records, 5)
+	assert.Equal(t, 5, page.Scanned, "where they are is found first")
+	assert.Zero(t, page.Next)
+}
+
 // A question that takes too long is given up, and the error says so.
 func TestBrowseTakesNotForever(t *testing.T) {
 	t.Parallel()

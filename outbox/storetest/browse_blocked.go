@@ -19,7 +19,7 @@ var blockedTests = []test{
 
 func (t *table) blocked(limit, maxCount int) []outbox.BlockedKey {
 	t.Helper()
-	keys, err := t.browser().Blocked(t.Context(), broker, limit, maxCount)
+	keys, err := t.Store.Blocked(t.Context(), broker, limit, maxCount)
 	require.NoError(t, err)
 	return keys
 }
@@ -85,7 +85,6 @@ func testBlockedGates(t *table) {
 
 // A key waits behind its failed row as soon as that has failed, before anything is parked.
 func testBlockedHeads(t *table) {
-	t.browser()
 	k := t.keys(3)
 	loose := t.addLoose(1)
 	ids := t.add(k[0], k[0], k[1], k[0], k[2])
@@ -119,7 +118,6 @@ func testBlockedHeads(t *table) {
 
 // A key with a gate, and with failed rows, is one key: it waits for the first of them.
 func testBlockedOnce(t *table) {
-	t.browser()
 	k := t.keys(2)
 	ids := t.add(k[0], k[0], k[0])
 	t.failHead(ids[0])
@@ -139,7 +137,6 @@ func testBlockedOnce(t *table) {
 
 // Neither keys nor followers are counted beyond what was asked for, and what needs an operator is not crowded out.
 func testBlockedBounds(t *table) {
-	t.browser()
 	k := t.keys(6)
 	for i, key := range k[:5] {
 		ids := t.add(key, key, key, key)
@@ -162,7 +159,6 @@ func testBlockedBounds(t *table) {
 
 // The row that parked a key can be gone, after a purge: the key waits all the same.
 func testBlockedGateGone(t *table) {
-	t.browser()
 	k := t.keys(1)[0]
 	ids := t.add(k, k)
 	t.abandonAndPark(ids[0])
