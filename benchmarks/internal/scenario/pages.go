@@ -94,7 +94,7 @@ func (p Pages) Run(ctx context.Context, o *Options) error {
 
 func (p Pages) measure(ctx context.Context, o *Options, store *postgres.Store) error {
 	for run := range o.Runs {
-		look := &looker{Pages: p, store: store, random: rand.New(rand.NewPCG(o.Seed, uint64(run)))} //nolint:gosec // a count
+		look := &looker{Pages: p, store: store, random: rand.New(rand.NewPCG(o.Seed, uint64(run)))}
 		if err := look.measure(ctx, o); err != nil {
 			return err
 		}
@@ -230,7 +230,7 @@ func (l *looker) glances() []glance {
 func (l *looker) anyMessage() (id uuid.UUID) {
 	n := l.random.Int64N(l.Rows)
 	for i := range 8 {
-		id[15-i] = byte(n >> (8 * i))
+		id[15-i] = byte(n >> (8 * i)) //nolint:gosec // the lowest eight bits are meant
 	}
 	return id
 }
