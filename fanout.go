@@ -17,6 +17,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,6 +26,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -38,6 +40,12 @@ type Relay struct {
 	cancels []func()
 	close   sync.Once
 	closed  error
+
+	cfg      *config.Config
+	log      *slog.Logger
+	running  atomic.Bool
+	mu       sync.Mutex
+	handlers []*monitor.Handler
 }
 
 // An Option refines Open.
@@ -88,7 +96,7 @@ func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log
 // until Run; close it in any case.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
-	r := &Relay{stores: map[string]outbox.FullStore{}, brokers: map[string]brokers.Broker{}}
+	r := &Relay{stores: map[string]outbox.FullStore{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
 	err := errors.Join(o.checkHandles(cfg), r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
 	if err == nil {
 		err = r.assemble(cfg, o)
@@ -224,8 +232,17 @@ func programVersion() string {
 // let the program end only after Run has returned: rows that a process had in hand when it died wait until their lease ends.
 func (r *Relay) Run(ctx context.Context) error {
 	var group errgroup.Group
-	group.Go(func() error { return r.engine.Run(ctx) })
+	group.Go(func() error {
+		r.running.Store(true)
+		defer r.running.Store(false)
+		return r.engine.Run(ctx)
+	})
 	group.Go(func() error { return r.cleaner.Run(ctx) })
+	r.mu.Lock()
+	for _, handler := range r.handlers {
+		group.Go(func() error { return handler.Run(ctx) })
+	}
+	r.mu.Unlock()
 	return errors.Join(group.Wait(), r.Close()) //nolint:contextcheck // ctx has ended; closing has its own time
 }
 

@@ -97,6 +97,17 @@ outbox: {on_abandon: `+choice+`}
 brokers: {default: {type: memory}}`)
 		assert.Equal(t, parks, cfg.Policy("default").ParkAbandoned)
 	}
+	for shared, want := range map[string][2]bool{"continue": {true, false}, "park": {true, true}} {
+		cfg := parse(t, `
+databases: {default: {driver: postgres}}
+outbox: {on_abandon: `+shared+`, external_brokers: [goes_on, silent]}
+brokers:
+  default: {type: memory, on_abandon: park}
+  goes_on: {type: memory, on_abandon: continue}
+  silent: {type: memory}`)
+		assert.Equal(t, want, [2]bool{cfg.Policy("default").ParkAbandoned, cfg.Policy("silent").ParkAbandoned}, shared)
+		assert.False(t, cfg.Policy("goes_on").ParkAbandoned, shared)
+	}
 }
 
 func TestRoutingFollowsTheFile(t *testing.T) {

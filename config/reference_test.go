@@ -53,6 +53,7 @@ func TestReferenceLoads(t *testing.T) {
 				},
 				Rate: 200, Breaker: outbox.Breaker{TripAfter: 5, MinDelay: time.Second, MaxDelay: time.Minute},
 				Workers: 1, BatchSize: 100, BatchBytes: 4 << 20, PublishTimeout: 10 * time.Second, Ordering: config.OrderingPerKey,
+				OnAbandon: config.OnAbandonPark,
 				Retry:     outbox.Retry{MaxAttempts: 20, BaseDelay: 10 * time.Second, Multiplier: 1.5, MaxDelay: 30 * time.Minute, Jitter: 0.5},
 				Retention: cleanup.Retention{Published: 30 * 24 * time.Hour, Abandoned: 90 * 24 * time.Hour},
 			},
@@ -105,7 +106,7 @@ var contract = map[string][]string{
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
 		"type", "url", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "filter", "workers", "batch_size", "batch_bytes",
-		"publish_timeout", "ordering", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
+		"publish_timeout", "ordering", "on_abandon", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
 	},
 	"brokers.replicas":  {"count", "timeout"},
 	"brokers.backfill":  {"below"},

@@ -302,7 +302,7 @@ func TestActionsOverHTTP(t *testing.T) {
 	assert.JSONEq(t, `{"matched": 1100, "more": false, "changed": 0, "audit_id": 0}`, w.Body.String())
 
 	w = call(h, "POST", actions, `{"action": "requeue", "reason": "fixed"}`, as(operatorToken).with("Accept", ndjson))
-	assert.Equal(t, "application/x-ndjson", w.Header().Get("Content-Type")) //nolint:testifylint // a type is no JSON
+	assert.Equal(t, "application/x-ndjson", w.Header().Get("Content-Type"))
 	assert.Equal(t, `{"matched":1100,"more":false,"done":500}
 {"matched":1100,"more":false,"done":1000}
 {"matched":1100,"more":false,"done":1100}

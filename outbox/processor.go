@@ -185,23 +185,12 @@ func (p *Processor) poll(ctx context.Context) {
 		}
 		p.heard(&p.lookFailing, "look for rows to deliver", err)
 		if err == nil {
-			p.pause(ready.Paused)
+			p.pause(ctx, ready.Paused)
 		}
 		if len(ready.Lanes) > 0 {
 			p.lanes.mark(ready.Lanes...)
 		}
 		timer.Reset(pace.next(len(ready.Lanes) > 0, p.counters.claimed.Load(), err))
-	}
-}
-
-// pause stops the workers, or lets them go on. What they have in hand is given back.
-func (p *Processor) pause(paused bool) {
-	p.lanes.stop(paused)
-	switch before := p.paused.Swap(paused); {
-	case paused && !before:
-		p.log.Info("broker paused by an operator: its messages wait until it is resumed")
-	case before && !paused:
-		p.log.Info("broker resumed")
 	}
 }
 

@@ -238,6 +238,8 @@ type FullStore interface {
 	Purger
 	Inspector
 	Operator
+	Browser
+	Auditor
 	Pauser
 	Registry
 	Schema

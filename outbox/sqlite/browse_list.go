@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// List implements outbox.Browser. Rows are read one after the other until the page is full.
+// List implements outbox.Browser. Rows are read one after the other until the page is full; those that are in somebody's hands are looked
+// for at the heads of the lanes, where claims find them.
 func (s *Store) List(ctx context.Context, request outbox.ListRequest) (outbox.List, error) {
 	list, err := s.list(ctx, request)
 	if err != nil {
@@ -103,10 +104,14 @@ func (s *Store) listSQL(status outbox.Status, key string) string {
 	case status == outbox.StatusFailed:
 		branch(s.sql.listFailing)
 	default:
-		for lane := range outbox.Classes * s.Lanes() {
-			branch(strings.ReplaceAll(s.sql.listLane, "{{lane}}", strconv.Itoa(lane)))
+		rows := s.sql.listLane
+		if status == outbox.StatusProcessing {
+			rows = s.sql.listHead
 		}
-		if key != "" {
+		for lane := range outbox.Classes * s.Lanes() {
+			branch(strings.ReplaceAll(rows, "{{lane}}", strconv.Itoa(lane)))
+		}
+		if key != "" && status == outbox.StatusPending {
 			branch(s.sql.listKey)
 		}
 	}
