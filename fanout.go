@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"gorm.io/gorm"
 
@@ -27,6 +29,7 @@ import (
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/monitor/metrics"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -37,6 +40,7 @@ type Relay struct {
 	cleaner *cleanup.Scheduler
 	stores  map[string]outbox.FullStore
 	brokers map[string]brokers.Broker
+	metrics *metrics.Metrics // nil: nothing is measured
 	cancels []func()
 	close   sync.Once
 	closed  error
@@ -58,6 +62,10 @@ type options struct {
 	workers int
 	log     *slog.Logger
 	name    string
+
+	meters           metric.MeterProvider
+	tracers          trace.TracerProvider
+	measured, traced bool
 }
 
 // BrokerFactory opens a broker of a type that the application brings along.
@@ -189,21 +197,27 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	for name, broker := range r.brokers {
 		targets[name] = outbox.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
 	}
-	var (
-		listen []string
-		err    error
-	)
+	var listen []string
 	for name, database := range cfg.Databases {
 		if database.Notify {
 			listen = append(listen, name)
 		}
 	}
+	observer, err := r.observe(o)
+	if err != nil {
+		return err
+	}
 	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{
-		Stores: stores, Brokers: targets, Listen: listen, Log: o.log, Name: o.name, Version: programVersion(),
+		Stores: stores, Brokers: targets, Listen: listen, Log: o.log, Name: o.name, Version: programVersion(), Observer: observer,
 	}); err != nil {
 		return err
 	}
-	if r.cleaner, err = cleanup.New(cleanupConfig(cfg, purgers, o.log)); err != nil {
+	cleaning := cleanupConfig(cfg, purgers, o.log)
+	cleaning.OnReport = r.purged
+	if r.cleaner, err = cleanup.New(cleaning); err != nil {
+		return err
+	}
+	if err = r.watch(); err != nil {
 		return err
 	}
 	for name, db := range o.handles {

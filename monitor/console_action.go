@@ -46,7 +46,7 @@ type Action struct {
 	Database string
 	// Filter selects the rows of a requeue, an abandon and a replay, and Filter.Broker the broker of everything else; a pause, a resume and a
 	// release need one. A requeue whose filter names no status is for failed and abandoned rows: pending rows that wait for a time are
-	// hurried only when the status is named. Abandon and replay need at least one condition beside the statuses.
+	// hurried only when the status is named, or the messages are. Abandon and replay need at least one condition beside the statuses.
 	Filter outbox.Filter
 	// Fingerprint limits a requeue or an abandon to the rows whose last error has it: see [Fingerprint].
 	Fingerprint string
@@ -221,7 +221,11 @@ func (a *Action) checkFilter() error {
 		return refusef("%v", err)
 	}
 	if len(f.Statuses) == 0 {
-		filter.Statuses = slices.DeleteFunc(slices.Clone(statuses.meant), func(s outbox.Status) bool {
+		meant := statuses.meant
+		if len(f.MessageIDs) > 0 { // who names messages means these, also where they wait for a time
+			meant = statuses.allowed
+		}
+		filter.Statuses = slices.DeleteFunc(slices.Clone(meant), func(s outbox.Status) bool {
 			return a.Fingerprint != "" && s == outbox.StatusPending
 		})
 	}

@@ -187,6 +187,8 @@ func TestAbandonAndHurry(t *testing.T) {
 	console := consoleOf(store)
 	assert.EqualValues(t, 10, do(t, console, Action{Verb: VerbRequeue}).Changed, "pending rows are hurried only on demand")
 	assert.EqualValues(t, 400, do(t, console, Action{Verb: VerbRequeue, Filter: outbox.Filter{Statuses: []outbox.Status{outbox.StatusPending}}}).Changed)
+	store.rows[1].AvailableAt = start.Add(time.Hour)
+	assert.EqualValues(t, 1, do(t, console, Action{Verb: VerbRequeue, Filter: outbox.Filter{MessageIDs: []string{store.rows[1].MessageID}}}).Changed, "by its name")
 	assert.EqualValues(t, 810, do(t, console, Action{Verb: VerbAbandon, Filter: outbox.Filter{Broker: "default"}}).Changed)
 }
 

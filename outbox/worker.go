@@ -11,9 +11,10 @@ type worker struct {
 	*Processor
 	name   string
 	window int
-	gated  bool      // the broker has parked rows, as far as this worker knows
-	pass   pass      // of the claim in hand
-	asked  time.Time // when the database was asked for the claim in hand
+	gated  bool          // the broker has parked rows, as far as this worker knows
+	pass   pass          // of the claim in hand
+	asked  time.Time     // when the database was asked for the claim in hand
+	took   time.Duration // and how long it thought about it
 	// stopping is closed when the processor is to stop.
 	stopping <-chan struct{}
 	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing, and its leases are not renewed.
@@ -81,7 +82,7 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 			return more
 		}
 		w.gated = batch.Gated
-		w.counters.claimed.Add(int64(len(batch.Messages)))
+		w.count(ctx, batch)
 		w.tellRecovered(batch)
 		if !w.park(settling, batch, claim) {
 			w.widen(batch, claim)
@@ -93,6 +94,14 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		_, _ = w.exchange(settling, settlement, nil) // logged there; the leases return what could not be settled
 	}
 	return true
+}
+
+// count counts what was claimed, and tells who observes.
+func (w *worker) count(ctx context.Context, batch *Batch) {
+	w.counters.claimed.Add(int64(len(batch.Messages)))
+	if w.observer != nil {
+		w.observer.Claimed(ctx, len(batch.Messages), w.took)
+	}
 }
 
 // stay asks, with outcomes in hand, whether the next rows may be claimed without waiting.
@@ -226,7 +235,7 @@ func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Cl
 		if ctx.Err() == nil && !errors.Is(err, errEnded) {
 			w.heard(&w.claimFailing, "claim rows", err)
 		}
-		w.settled(exchanged.Settled)
+		w.settled(ctx, exchanged.Settled)
 		return exchanged, err
 	}
 	w.log.ErrorContext(ctx, "cannot write the outcome of a batch; trying again", "error", err, "rows", len(settlement.Published)+len(settlement.Other))
@@ -282,13 +291,20 @@ func (w *worker) ask(ctx context.Context, settlement *Settlement, claim *Claim) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
 	defer cancel()
-	return w.store.Exchange(ctx, settlement, claim)
+	exchanged, err := w.store.Exchange(ctx, settlement, claim)
+	if claim != nil {
+		w.took = time.Since(w.asked)
+	}
+	return exchanged, err
 }
 
-func (w *worker) settled(settled *Settled) {
+func (w *worker) settled(ctx context.Context, settled *Settled) {
 	if settled == nil || settled.Lost == 0 {
 		return
 	}
 	w.counters.leaseLost.Add(int64(settled.Lost))
-	w.log.Warn("lease lost: rows had been taken over by the time their outcome was known; they were left as they are", "rows", settled.Lost)
+	if w.observer != nil {
+		w.observer.LeaseLost(ctx, settled.Lost)
+	}
+	w.log.WarnContext(ctx, "lease lost: rows had been taken over by the time their outcome was known; they were left as they are", "rows", settled.Lost)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/monitor/prometheus"
 )
 
 // stopTime is how long the monitor's server may take to stop: requests under way are told to end.
@@ -40,13 +41,25 @@ func listen(ctx context.Context, address string) (door, error) {
 	return door{listener}, nil
 }
 
+// measure makes what the monitor serves at /metrics; nil where nobody could ask for it.
+func measure(cfg *config.Config) (*prometheus.Exporter, error) {
+	if cfg.Monitor.Listen == "" || !cfg.Monitor.Metrics {
+		return nil, nil //nolint:nilnil // which is no error
+	}
+	return prometheus.New()
+}
+
 // runMonitored runs a relay, and beside it the server of its monitor where there is one. At the end the server stops first, for what is under
 // way there needs the databases.
-func runMonitored(ctx context.Context, relay *fanout.Relay, at door, cfg *config.Config, log *slog.Logger) error {
+func runMonitored(ctx context.Context, relay *fanout.Relay, at door, cfg *config.Config, scraped *prometheus.Exporter, log *slog.Logger) error {
 	if at.Listener == nil {
 		return relay.Run(ctx)
 	}
-	handler, err := relay.Monitor(fanout.MonitorOptions{})
+	var options fanout.MonitorOptions
+	if scraped != nil {
+		options.Metrics = scraped
+	}
+	handler, err := relay.Monitor(options)
 	if err != nil {
 		return errors.Join(err, relay.Close()) //nolint:contextcheck // closing has its own time
 	}

@@ -75,6 +75,10 @@ func TestRelayServesTheMonitor(t *testing.T) {
 	status, body := get("api/outbox", "")
 	assert.Equal(t, http.StatusOK, status)
 	assert.Contains(t, body, `"main":{"status":"ok"`)
+	status, body = get("metrics", "")
+	assert.Equal(t, http.StatusOK, status)
+	assert.Contains(t, body, `fanout_outbox_database_up{database="main"} 1`)
+	assert.Contains(t, body, `fanout_outbox_breaker_state{broker="default",database="main"} 0`)
 	for host, want := range map[string]int{"localhost:1": 200, "[::1]": 200, "127.0.0.1": 200, "evil.example": 421, "evil.example:8088": 421} {
 		status, _ = get("healthz", host)
 		assert.Equal(t, want, status, host)

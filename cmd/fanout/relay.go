@@ -48,15 +48,23 @@ func relayCommand() *cobra.Command {
 			return err
 		}
 		defer listener.close()
+		options := []fanout.Option{fanout.WithWorkers(*workers), fanout.WithLogger(log)}
+		scraped, err := measure(cfg)
+		if err != nil {
+			return err
+		}
+		if scraped != nil {
+			options = append(options, fanout.WithMeterProvider(scraped))
+		}
 		opening, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 		defer cancel()
-		relay, err := fanout.Open(opening, cfg, fanout.WithWorkers(*workers), fanout.WithLogger(log))
+		relay, err := fanout.Open(opening, cfg, options...)
 		if err != nil {
 			return err
 		}
 		log.Info("relay started", "databases", len(cfg.Databases), "brokers", strings.Join(cfg.BrokerNames(), ","))
 		started := time.Now()
-		err = runMonitored(cmd.Context(), relay, listener, cfg, log)
+		err = runMonitored(cmd.Context(), relay, listener, cfg, scraped, log)
 		for _, s := range relay.Stats() {
 			log.Info("processor stopped", "database", s.Database, "broker", s.Broker, "published", s.Published, "retried", s.Retried,
 				"abandoned", s.Abandoned, "released", s.Released, "lease_lost", s.LeaseLost)

@@ -73,6 +73,10 @@ func TestStatusWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newShop(t, "sqlite", t.TempDir()+"/outbox.db")
+		for n := range 5 { // published before the first look
+			s.write(50+n, "T", "", "default")
+		}
+		s.settle("default", func(*outbox.Message) *outbox.LastError { return nil })
 		for n := range 30 {
 			s.write(n, "T", "", "default")
 		}

@@ -88,6 +88,7 @@ func pagesCommand(s *settings) *cobra.Command {
 	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "rows of the table, half of them finished")
 	flags.IntVar(&sizes.Brokers, "brokers", sizes.Brokers, "number of brokers")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.StringVar(&sizes.Database, "database", "", "measure in this database, a `URL`, which has such a table already, named outbox")
 	flags.IntVar(&sizes.Calls, "calls", sizes.Calls, "calls of each kind to measure in each run")
 	return cmd
 }

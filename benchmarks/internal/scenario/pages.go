@@ -26,6 +26,8 @@ type Pages struct {
 	Payload int
 	// Calls of each method to measure in each run.
 	Calls int
+	// Database that an earlier run has left, as a URL; empty = one is made, filled and dropped.
+	Database string
 }
 
 // DefaultPages are the sizes of a full run.
@@ -61,10 +63,20 @@ func (p Pages) Check(int) error {
 	return nil
 }
 
+// pagesTable is the table's name.
+const pagesTable = "outbox"
+
 // Run implements Scenario.
 func (p Pages) Run(ctx context.Context, o *Options) error {
+	if p.Database != "" {
+		store, err := postgres.Open(ctx, postgres.Config{DSN: p.Database, Table: pagesTable, MaxConns: 1})
+		if err != nil {
+			return err
+		}
+		return errors.Join(p.measure(ctx, o, store), store.Close())
+	}
 	return o.withDatabase(ctx, "pages", func(database *bed.Database) error {
-		table, err := database.Table(ctx, "outbox", 1)
+		table, err := database.Table(ctx, pagesTable, 1)
 		if err != nil {
 			return err
 		}
@@ -76,15 +88,19 @@ func (p Pages) Run(ctx context.Context, o *Options) error {
 			return err
 		}
 		o.logf("pages: the table of %d rows was filled and vacuumed in %s", p.Rows, time.Since(began).Round(time.Second))
-		for run := range o.Runs {
-			look := &looker{Pages: p, store: table.Store, random: rand.New(rand.NewPCG(o.Seed, uint64(run)))} //nolint:gosec // a count
-			if err := look.measure(ctx, o); err != nil {
-				return err
-			}
-			o.logf("pages: run %d of %d: done", run+1, o.Runs)
-		}
-		return nil
+		return p.measure(ctx, o, table.Store)
 	})
+}
+
+func (p Pages) measure(ctx context.Context, o *Options, store *postgres.Store) error {
+	for run := range o.Runs {
+		look := &looker{Pages: p, store: store, random: rand.New(rand.NewPCG(o.Seed, uint64(run)))} //nolint:gosec // a count
+		if err := look.measure(ctx, o); err != nil {
+			return err
+		}
+		o.logf("pages: run %d of %d: done", run+1, o.Runs)
+	}
+	return nil
 }
 
 func (p Pages) broker(i int) string { return fmt.Sprintf("broker-%d", i) }
