@@ -234,7 +234,7 @@ type Schema interface {
 }
 
 // FullStore is all that a store package offers.
-type FullStore interface {
+type FullStore interface { //nolint:interfacebloat // it is the sum of small ones
 	Store
 	Verifier
 	Purger

@@ -2,7 +2,7 @@ package outbox
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 )
 
@@ -15,6 +15,8 @@ type worker struct {
 	pass   pass          // of the claim in hand
 	asked  time.Time     // when the database was asked for the claim in hand
 	took   time.Duration // and how long it thought about it
+	// stopping is closed when the processor is to stop.
+	stopping <-chan struct{}
 	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing, and its leases are not renewed.
 	handsOff bool
 	company
@@ -38,6 +40,7 @@ const (
 
 // run works until ctx ends; what is in hand then is published while sending lasts, and settled while settling does.
 func (w *worker) run(ctx, sending, settling context.Context) {
+	w.stopping = ctx.Done()
 	for {
 		lane, ok := w.lanes.take(ctx)
 		if !ok {
@@ -148,6 +151,8 @@ func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Cla
 	w.rejoin()
 	w.pass.end(errNoOutcome)
 	switch {
+	case w.ended(): // the claim may not have been made
+		return false, true
 	case err != nil:
 		return false, false // the poller finds the lane again when the database answers
 	case batch.Busy:
@@ -227,7 +232,7 @@ func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Cl
 	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by a shutdown.
 	exchanged, err := w.ask(ctx, settlement, claim)
 	if settlement == nil || exchanged.Settled != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, errEnded) {
 			w.heard(&w.claimFailing, "claim rows", err)
 		}
 		w.settled(ctx, exchanged.Settled)
@@ -252,14 +257,33 @@ func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Cl
 	return exchanged, err
 }
 
-// ask waits for its turn and bounds one exchange: a database that is silent must not hold a worker for ever.
+// errEnded says that a claim was not made, since nothing could come of it any more.
+var errEnded = errors.New("outbox: stopped or paused while the claim waited for its turn")
+
+// ended reports whether the processor was stopped or paused.
+func (w *worker) ended() bool {
+	select {
+	case <-w.stopping:
+		return true
+	default:
+		return w.paused.Load()
+	}
+}
+
+// ask waits for its turn and bounds one exchange: a database that is silent must not hold a worker for ever. Who waited while the processor
+// was stopped or paused claims nothing; and outcomes wait for no turn when it stops, since another one's exchange may take longer than is left.
 func (w *worker) ask(ctx context.Context, settlement *Settlement, claim *Claim) (Exchanged, error) {
 	if !w.handsOff { // what is handed off is one exchange at a time by itself, and should be quick
 		select {
 		case w.exchanges <- struct{}{}:
 			defer func() { <-w.exchanges }()
-		case <-ctx.Done():
-			return Exchanged{}, fmt.Errorf("wait for a turn with the database: %w", ctx.Err())
+		case <-w.stopping:
+		}
+		if claim != nil && w.ended() {
+			claim = nil
+			if settlement == nil {
+				return Exchanged{}, errEnded
+			}
 		}
 	}
 	if claim != nil {
