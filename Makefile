@@ -34,12 +34,14 @@ FORCE:
 
 # FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run of make test is complete or red.
 # SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours.
+# Alert rules and the dashboard are a module of their own, which is tested where everything is: it needs the Go of Prometheus' libraries.
 test: $(WITHSERVERS) ## Run all tests, with PostgreSQL and Redis found or started (race detector where it works)
 	@race='-race -gcflags=modernc.org/...=-race=false'; \
 	$(GO) build -race runtime/cgo >/dev/null 2>&1 || { \
 	    race=; echo 'make test: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \
 	export FANOUT_TEST_REQUIRE=1; \
 	exec $(WITHSERVERS) -- $(GO) test $$race -shuffle=on -timeout=20m $(ARGS) $(PKG)
+	@[ '$(PKG)' != './...' ] || GOTOOLCHAIN=auto $(GO) -C deploy test -timeout=10m $(ARGS) ./...
 
 cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packages
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
@@ -48,7 +50,7 @@ cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packa
 	@echo 'line by line: $(GO) tool cover -html=$(BUILD)/cover.out'
 
 allocations: ## Run the tests that count allocations, of which the race detector makes more
-	@$(GO) test -run=Allocations -count=1 ./gormplugin ./brokers/redisstreams ./outbox
+	@$(GO) test -run=Allocations -count=1 ./gormplugin ./brokers/redisstreams ./outbox ./monitor/metrics
 
 chaos: $(WITHSERVERS) ## Kill, stop and cut everything and compare: make chaos ARGS="--for 20m --seed 7" (docs/reliability.md)
 	@$(GO) build -o $(BUILD)/chaos ./integration/chaos/cmd/chaos
@@ -81,10 +83,12 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 lint: ## Run the linters
 	@$(GOLANGCI) run
 	@cd benchmarks && $(GOLANGCI) run
+	@cd deploy && $(GOLANGCI) run
 
 fmt: ## Format the Go files
 	@$(GOLANGCI) fmt
 	@cd benchmarks && $(GOLANGCI) fmt
+	@cd deploy && $(GOLANGCI) fmt
 
 tidy-check: ## Check that go.mod and go.sum hold what the code needs, and nothing else
 	@for mod in go.mod */go.mod; do \

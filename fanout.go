@@ -17,14 +17,19 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/monitor/metrics"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -35,9 +40,16 @@ type Relay struct {
 	cleaner *cleanup.Scheduler
 	stores  map[string]outbox.FullStore
 	brokers map[string]brokers.Broker
+	metrics *metrics.Metrics // nil: nothing is measured
 	cancels []func()
 	close   sync.Once
 	closed  error
+
+	cfg      *config.Config
+	log      *slog.Logger
+	running  atomic.Bool
+	mu       sync.Mutex
+	handlers []*monitor.Handler
 }
 
 // An Option refines Open.
@@ -50,6 +62,10 @@ type options struct {
 	workers int
 	log     *slog.Logger
 	name    string
+
+	meters           metric.MeterProvider
+	tracers          trace.TracerProvider
+	measured, traced bool
 }
 
 // BrokerFactory opens a broker of a type that the application brings along.
@@ -88,7 +104,7 @@ func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log
 // until Run; close it in any case.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
-	r := &Relay{stores: map[string]outbox.FullStore{}, brokers: map[string]brokers.Broker{}}
+	r := &Relay{stores: map[string]outbox.FullStore{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
 	err := errors.Join(o.checkHandles(cfg), r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
 	if err == nil {
 		err = r.assemble(cfg, o)
@@ -181,21 +197,27 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	for name, broker := range r.brokers {
 		targets[name] = outbox.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
 	}
-	var (
-		listen []string
-		err    error
-	)
+	var listen []string
 	for name, database := range cfg.Databases {
 		if database.Notify {
 			listen = append(listen, name)
 		}
 	}
+	observer, err := r.observe(o)
+	if err != nil {
+		return err
+	}
 	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{
-		Stores: stores, Brokers: targets, Listen: listen, Log: o.log, Name: o.name, Version: programVersion(),
+		Stores: stores, Brokers: targets, Listen: listen, Log: o.log, Name: o.name, Version: programVersion(), Observer: observer,
 	}); err != nil {
 		return err
 	}
-	if r.cleaner, err = cleanup.New(cleanupConfig(cfg, purgers, o.log)); err != nil {
+	cleaning := cleanupConfig(cfg, purgers, o.log)
+	cleaning.OnReport = r.purged
+	if r.cleaner, err = cleanup.New(cleaning); err != nil {
+		return err
+	}
+	if err = r.watch(); err != nil {
 		return err
 	}
 	for name, db := range o.handles {
@@ -224,8 +246,17 @@ func programVersion() string {
 // let the program end only after Run has returned: rows that a process had in hand when it died wait until their lease ends.
 func (r *Relay) Run(ctx context.Context) error {
 	var group errgroup.Group
-	group.Go(func() error { return r.engine.Run(ctx) })
+	group.Go(func() error {
+		r.running.Store(true)
+		defer r.running.Store(false)
+		return r.engine.Run(ctx)
+	})
 	group.Go(func() error { return r.cleaner.Run(ctx) })
+	r.mu.Lock()
+	for _, handler := range r.handlers {
+		group.Go(func() error { return handler.Run(ctx) })
+	}
+	r.mu.Unlock()
 	return errors.Join(group.Wait(), r.Close()) //nolint:contextcheck // ctx has ended; closing has its own time
 }
 

@@ -51,6 +51,9 @@ type Config struct {
 	MaxLag time.Duration
 	// Log gets one line per run and database. Default: slog.Default().
 	Log *slog.Logger
+	// OnReport is told what a run has removed from each database, also where it failed on the way. It should return at once. Default: nobody
+	// is told.
+	OnReport func(ctx context.Context, report Report)
 }
 
 // Scheduler purges on a schedule. It is safe for concurrent use.
@@ -136,6 +139,9 @@ func (s *Scheduler) Purge(ctx context.Context) ([]Report, error) {
 		} else if !report.Skipped {
 			s.cfg.Log.InfoContext(ctx, "purged", "database", name, "published", report.Published, "abandoned", report.Abandoned,
 				"took", time.Since(started).Round(time.Microsecond).String())
+		}
+		if s.cfg.OnReport != nil {
+			s.cfg.OnReport(ctx, report)
 		}
 		reports = append(reports, report)
 	}

@@ -64,9 +64,11 @@ func TestPurge(t *testing.T) {
 		insert(t, db, "a", outbox.StatusAbandoned, 30*day+time.Second)
 		insert(t, db, "keeps", outbox.StatusPublished, 8*day)
 		insert(t, db, "a", outbox.StatusPending, 0)
+		var told []cleanup.Report
 		scheduler, err := cleanup.New(cleanup.Config{
 			Databases: map[string]outbox.Purger{"d": store}, BatchSize: 10, Log: slog.New(slog.DiscardHandler),
-			Brokers: map[string]cleanup.Retention{"keeps": {Published: 9 * day}},
+			Brokers:  map[string]cleanup.Retention{"keeps": {Published: 9 * day}},
+			OnReport: func(_ context.Context, report cleanup.Report) { told = append(told, report) },
 		})
 		require.NoError(t, err)
 		reports, err := scheduler.Purge(t.Context())
@@ -85,6 +87,7 @@ func TestPurge(t *testing.T) {
 		})
 		require.NoError(t, err)
 		assert.True(t, ran)
+		assert.Equal(t, []cleanup.Report{{Database: "d", Published: 50, Abandoned: 1}, {Database: "d", Skipped: true}}, told)
 	})
 }
 

@@ -38,6 +38,7 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 		entry.number("rate", &broker.Rate, leastRate, math.MaxFloat64)
 		breaker := entry.breaker(&broker.Breaker)
 		broker.Ordering = entry.ordering()
+		broker.OnAbandon = entry.onAbandon()
 		retry := entry.retry(&broker.Retry)
 		retention := entry.object("retention")
 		retention.duration("published", &broker.Retention.Published, 0)

@@ -89,7 +89,7 @@ func (r *reader) checkStreams(cfg *Config, targets []*target) {
 		if !slices.Contains(cfg.BrokerNames(), target.name) || broker.Type != TypeRedis && broker.Type != TypePubSub {
 			continue
 		}
-		if broker.URL == "" && broker.Project == "" { // its own problem was reported
+		if broker.URL == "" && broker.Project == "" || !target.sound("endpoint", "destination") { // its own problem was reported
 			continue
 		}
 		destination := cmp.Or(broker.Destination, "{stream}")

@@ -18,6 +18,8 @@ type Config struct {
 	Brokers map[string]Broker
 	// Cleanup is the schedule on which finished rows are removed.
 	Cleanup Cleanup
+	// Monitor is the HTTP interface for operators.
+	Monitor Monitor
 	// Warnings are about settings that work, but perhaps not as meant; in the order of their lines.
 	Warnings []Problem
 }
@@ -66,6 +68,17 @@ const (
 	OrderingNone   Ordering = "none"
 )
 
+// OnAbandon says what becomes of an ordering key once a message of it was given up.
+type OnAbandon string
+
+// The values of OnAbandon.
+const (
+	// OnAbandonContinue lets the key go on with its next message.
+	OnAbandonContinue OnAbandon = "continue"
+	// OnAbandonPark makes the key wait for an operator.
+	OnAbandonPark OnAbandon = "park"
+)
+
 // Broker is one target of delivery. What it overrides is zero where the file says nothing; [Config.Policy] and
 // [Config.Retention] return what is in force.
 type Broker struct {
@@ -98,10 +111,11 @@ type Broker struct {
 	Rate float64
 	// Breaker overrides the outbox's, field by field.
 	Breaker outbox.Breaker
-	// Workers, BatchSize, BatchBytes, PublishTimeout and Ordering override those of the outbox.
+	// Workers, BatchSize, BatchBytes, PublishTimeout, Ordering and OnAbandon override those of the outbox.
 	Workers, BatchSize, BatchBytes int
 	PublishTimeout                 time.Duration
 	Ordering                       Ordering
+	OnAbandon                      OnAbandon
 	// Retry overrides the outbox's, field by field. A negative Jitter means none.
 	Retry outbox.Retry
 	// Retention overrides the cleanup's, field by field.

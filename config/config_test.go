@@ -97,6 +97,17 @@ outbox: {on_abandon: `+choice+`}
 brokers: {default: {type: memory}}`)
 		assert.Equal(t, parks, cfg.Policy("default").ParkAbandoned)
 	}
+	for shared, want := range map[string][2]bool{"continue": {true, false}, "park": {true, true}} {
+		cfg := parse(t, `
+databases: {default: {driver: postgres}}
+outbox: {on_abandon: `+shared+`, external_brokers: [goes_on, silent]}
+brokers:
+  default: {type: memory, on_abandon: park}
+  goes_on: {type: memory, on_abandon: continue}
+  silent: {type: memory}`)
+		assert.Equal(t, want, [2]bool{cfg.Policy("default").ParkAbandoned, cfg.Policy("silent").ParkAbandoned}, shared)
+		assert.False(t, cfg.Policy("goes_on").ParkAbandoned, shared)
+	}
 }
 
 func TestRoutingFollowsTheFile(t *testing.T) {
@@ -259,12 +270,12 @@ func TestLoadReadsAFile(t *testing.T) {
 	assert.Equal(t, "redis://from-the-environment", cfg.Brokers["default"].URL.Reveal())
 	assert.Equal(t, "file.db", cfg.Databases["default"].DSN.Reveal())
 
-	require.NoError(t, os.WriteFile(path, []byte("monitor: {}\n"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("monitor: {listen: x}\n"), 0o600))
 	_, err = config.Load(path)
 	var problems *config.Error
 	require.ErrorAs(t, err, &problems)
 	assert.Equal(t, path, problems.Problems[0].File)
-	assert.Contains(t, err.Error(), path+":1:1: monitor: is not supported by this version")
+	assert.Contains(t, err.Error(), path+":1:19: monitor.listen: \"x\" is no address")
 }
 
 func TestLoadSaysWhatCannotBeRead(t *testing.T) {

@@ -48,6 +48,9 @@ func (c *Config) Policy(broker string) outbox.Policy {
 	if overrides.Ordering != "" {
 		policy.Unordered = overrides.Ordering == OrderingNone
 	}
+	if overrides.OnAbandon != "" {
+		policy.ParkAbandoned = overrides.OnAbandon == OnAbandonPark
+	}
 	retry := outbox.Retry{
 		MaxAttempts: cmp.Or(overrides.Retry.MaxAttempts, policy.Retry.MaxAttempts),
 		BaseDelay:   cmp.Or(overrides.Retry.BaseDelay, policy.Retry.BaseDelay),

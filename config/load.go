@@ -26,6 +26,14 @@ func WithBrokerTypes(names ...string) Option {
 // configuration and deliver nothing by it. A type that looks like a misspelt known one is refused as ever.
 func WithAnyBrokerType() Option { return func(r *reader) { r.anyBrokerType = true } }
 
+// WithUnsetVariables allows variables that are not set in these top-level sections, such as "brokers": a setting that needs one is
+// as if it were not there, and nothing is said about it. It is for programs that look at an outbox and repair it, which need no
+// credentials but those of the databases. Of such a configuration no broker can be opened. Everything else that is wrong is
+// reported as ever.
+func WithUnsetVariables(sections ...string) Option {
+	return func(r *reader) { r.unsetIn = append(r.unsetIn, sections...) }
+}
+
 // Load reads a configuration file. The error is an *Error when the content is wrong, and wraps the operating system's
 // when the file cannot be read.
 func Load(path string, opts ...Option) (*Config, error) {
@@ -56,7 +64,7 @@ func Parse(source []byte, name string, opts ...Option) (*Config, error) {
 // read turns the document into a configuration, which is of use only if there are no problems.
 func (r *reader) read(source []byte) *Config {
 	cfg := &Config{
-		Databases: map[string]Database{}, Brokers: map[string]Broker{}, Cleanup: DefaultCleanup(),
+		Databases: map[string]Database{}, Brokers: map[string]Broker{}, Cleanup: DefaultCleanup(), Monitor: DefaultMonitor(),
 	}
 	content := r.parseDocument(source)
 	if content == nil {
@@ -72,7 +80,8 @@ func (r *reader) read(source []byte) *Config {
 	brokers := root.object("brokers")
 	targets := r.readBrokers(brokers, cfg)
 	r.readCleanup(root.object("cleanup"), cfg)
-	root.close("monitor")
+	r.readMonitor(root.object("monitor"), cfg)
+	root.close()
 
 	if !root.broken && !brokers.broken {
 		r.checkReferences(cfg, shared, brokers, targets)

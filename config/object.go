@@ -141,25 +141,11 @@ func (o *object) object(name string) *object {
 	return o.open(f.value, f.path, f.key)
 }
 
-const unsupported = "is not supported by this version"
-
-// unsupported refuses a key that this version does not have yet.
-func (o *object) unsupported(name string) {
-	if f := o.find(name); f != nil {
-		f.bad = true
-		o.problemf(f.key, f.path, "%s", unsupported)
-	}
-}
-
-// close reports the keys that nobody asked for. refused are keys that were already reported.
-func (o *object) close(refused ...string) {
-	known := make(map[string]bool, len(o.known)+len(refused))
+// close reports the keys that nobody asked for.
+func (o *object) close() {
+	known := make(map[string]bool, len(o.known))
 	for _, name := range o.known {
 		known[name] = true
-	}
-	for _, name := range refused {
-		known[name] = true
-		o.unsupported(name)
 	}
 	for _, f := range o.fields {
 		if !known[f.name] {

@@ -127,7 +127,7 @@ monitor: {listen: x}
 			`22:3: outbox: unknown key "leese": did you mean "lease"?`,
 			`23:3: outbox: unknown key "frequency": use table, internal_broker, external_brokers, max_payload_bytes, ordering, workers, ` +
 				"batch_size, batch_bytes, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon, serialize_keys or hand_off",
-			"24:1: monitor: is not supported by this version",
+			`24:19: monitor.listen: "x" is no address to listen on: use a host and a port, as in 127.0.0.1:8088`,
 		}},
 		{"wrong types", `outbox:
   workers: "5"
@@ -200,7 +200,7 @@ func TestProblemsInBrokers(t *testing.T) {
   a: {}
   A: {type: rdis}
   b: {type: pubsub, url: redis://x, options: {}, format: xml, source: s, filter: ['[', 5, '']}
-  c: {type: redis, project: x, source: s, ordering: per-key,
+  c: {type: redis, project: x, source: s, ordering: per-key, on_abandon: parc,
       retry: {base_delay: 2h, max_delay: 1h}, publish_timeout: 5m, retention: {published: -1h, abandon: 5}}
   d: {type: "redis://u:hunter2@h"}
   e: {type: memory, endpoint: x, topic: x, workers: 0, batch_size: 0, batch_bytes: 0}
@@ -231,6 +231,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			"6:20: brokers.c.project: does nothing for a broker of type redis: remove it",
 			"6:32: brokers.c.source: does nothing without format: cloudevents",
 			`6:53: brokers.c.ordering: "per-key" is not known: did you mean "per_key"?`,
+			`6:74: brokers.c.on_abandon: "parc" is not known: did you mean "park"?`,
 			"7:42: brokers.c.retry.max_delay: is 1h, below base_delay (2h)",
 			"7:64: brokers.c.publish_timeout: is 5m, but must be below outbox.lease (5m): a publish must end before others can claim its rows",
 			`7:91: brokers.c.retention.published: is "-1h": use a positive duration`,
@@ -238,7 +239,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, pubsub, memory, nats or kafka, or register it in Go",
 			"9:21: brokers.e.endpoint: does nothing for a broker of type memory: remove it",
 			`9:34: brokers.e: unknown key "topic": use type, url, project, endpoint, compression, max_len, max_age, approximate, replicas, ` +
-				"backfill, options, format, source, filter, destination, ttl, content_type, attributes, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, retry or retention",
+				"backfill, options, format, source, filter, destination, ttl, content_type, attributes, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention",
 			`9:53: brokers.e.workers: is "0": use at least 1`,
 			`9:68: brokers.e.batch_size: is "0": use 1 to 2000`,
 			`9:84: brokers.e.batch_bytes: is "0": use at least 1`,

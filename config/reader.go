@@ -18,7 +18,8 @@ type reader struct {
 	problems    []Problem
 	warnings    []Problem
 
-	anyBrokerType bool // those that look like a mistake excepted
+	anyBrokerType bool     // those that look like a mistake excepted
+	unsetIn       []string // sections that may name variables that are not set
 }
 
 func (r *reader) problemf(at position, path, format string, args ...any) {

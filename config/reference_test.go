@@ -17,7 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var referenceEnv = env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0")
+var referenceEnv = env("DATABASE_URL", "postgres://db", "REPORTING_DSN", "sqlserver://db", "REDIS_URL", "redis://cache:6379/0",
+	"VIEWER_TOKEN", "viewer-0123456789", "OPERATOR_TOKEN", "operator-0123456789")
 
 func TestReferenceLoads(t *testing.T) {
 	t.Parallel()
@@ -52,6 +53,7 @@ func TestReferenceLoads(t *testing.T) {
 				},
 				Rate: 200, Breaker: outbox.Breaker{TripAfter: 5, MinDelay: time.Second, MaxDelay: time.Minute},
 				Workers: 1, BatchSize: 100, BatchBytes: 4 << 20, PublishTimeout: 10 * time.Second, Ordering: config.OrderingPerKey,
+				OnAbandon: config.OnAbandonPark,
 				Retry:     outbox.Retry{MaxAttempts: 20, BaseDelay: 10 * time.Second, Multiplier: 1.5, MaxDelay: 30 * time.Minute, Jitter: 0.5},
 				Retention: cleanup.Retention{Published: 30 * 24 * time.Hour, Abandoned: 90 * 24 * time.Hour},
 			},
@@ -62,6 +64,10 @@ func TestReferenceLoads(t *testing.T) {
 			},
 		},
 		Cleanup: config.DefaultCleanup(),
+		Monitor: config.Monitor{
+			Listen: "127.0.0.1:8088", Metrics: true, ViewerTokens: map[string]config.Secret{"grafana": "viewer-0123456789"},
+			OperatorTokens: map[string]config.Secret{"oncall": "operator-0123456789"},
+		},
 	}, cfg)
 }
 
@@ -79,7 +85,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 28)
+	assert.Len(t, lines, 29)
 
 	cfg := parse(t, config.Reference(), referenceEnv)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
@@ -90,7 +96,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 
 // contract is every key, by section. Configurations in the field rely on it: keys may be added, never removed.
 var contract = map[string][]string{
-	"":          {"databases", "outbox", "brokers", "cleanup"},
+	"":          {"databases", "outbox", "brokers", "cleanup", "monitor"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
 		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "hand_off", "max_payload_bytes",
@@ -100,7 +106,7 @@ var contract = map[string][]string{
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
 		"type", "url", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "filter", "workers", "batch_size", "batch_bytes",
-		"publish_timeout", "ordering", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
+		"publish_timeout", "ordering", "on_abandon", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
 	},
 	"brokers.replicas":  {"count", "timeout"},
 	"brokers.backfill":  {"below"},
@@ -109,6 +115,7 @@ var contract = map[string][]string{
 	"brokers.breaker":   {"trip_after", "min_delay", "max_delay"},
 	"brokers.retention": {"published", "abandoned"},
 	"cleanup":           {"interval", "published_retention", "abandoned_retention", "batch_size"},
+	"monitor":           {"listen", "metrics", "viewer_tokens", "operator_tokens"},
 }
 
 // What a section knows is what it lists when it meets a key that is like no other.

@@ -32,10 +32,24 @@ func (r *reader) scalar(f *field) (ok bool) {
 	}
 	var flaws []string
 	f.text, f.variable, flaws = expand(f.source, r.lookup)
+	if len(flaws) > 0 && r.onlyUnset(f) {
+		f.bad = true // so that nothing is compared with it
+		return false
+	}
 	for _, flaw := range flaws {
 		r.rejectf(f, "%s", flaw)
 	}
 	return len(flaws) == 0
+}
+
+// onlyUnset reports whether all that is wrong with a value are variables that are not set and need not be.
+func (r *reader) onlyUnset(f *field) bool {
+	section, _, _ := strings.Cut(f.path, ".")
+	if !slices.Contains(r.unsetIn, section) {
+		return false
+	}
+	_, _, others := expand(f.source, func(string) (string, bool) { return "", true })
+	return len(others) == 0
 }
 
 // readText reads a text that is not empty and has no control characters.

@@ -73,6 +73,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 			"brokers: {default: {type: '${X}'}, a: {type: redis, url: '${X}'}, b: {type: pubsub, project: \"${X}\\n\", endpoint: \"${X}\\0\"}}",
 			"brokers: {a: {type: memory, url: '${X}', format: '${X}', source: '${X}', filter: ['[${X}']}}",
 			"brokers: {a: {type: kafka, url: '${X}', options: ['${X}']}, b: {type: kafka, options: {a: !x '${X}'}}}",
+			"monitor: {listen: '${X}', metrics: '${X}', viewer_tokens: {a: 'x${X}', '${X}': y}, operator_tokens: {a: '${X}', b: '${X}'}}",
 			"cleanup: {interval: '${X}', batch_size: '${X}'}\n${X}: 1",
 		} {
 			_, err := config.Parse([]byte(source), "f", env("X", value), config.WithBrokerTypes("kafka"))

@@ -93,7 +93,7 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 	section.retry = o.retry(&policy.Retry)
 	section.breaker = o.breaker(&policy.Breaker)
 
-	policy.ParkAbandoned = o.choice("on_abandon", "continue", "park") == "park"
+	policy.ParkAbandoned = o.onAbandon() == OnAbandonPark
 	o.boolean("serialize_keys", &out.SerializeKeys)
 	o.boolean("hand_off", &policy.HandOff)
 	o.close()
@@ -103,6 +103,10 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 
 func (o *object) ordering() Ordering {
 	return Ordering(o.choice("ordering", string(OrderingPerKey), string(OrderingNone)))
+}
+
+func (o *object) onAbandon() OnAbandon {
+	return OnAbandon(o.choice("on_abandon", string(OnAbandonContinue), string(OnAbandonPark)))
 }
 
 // retry reads the section of that name, which outbox and brokers have in common.

@@ -81,7 +81,7 @@ func (a *announcer) work() {
 	}
 }
 
-// gapAfter is the gap that follows an announcement: a longer one while they follow each other closely.
+// gapAfter is the gap that follows an announcement: a longer one while they follow each other closely, however long each takes.
 func (a *announcer) gapAfter(now time.Time) time.Duration {
 	if a.gap == 0 || now.Sub(a.next) >= a.gap {
 		return announceGap
@@ -103,6 +103,9 @@ func (a *announcer) settle(err error) {
 	switch {
 	case err == nil:
 		a.rest = 0
+		if now := time.Now(); now.After(a.next) { // it took longer than the gap: a pause begins now, if one does
+			a.next = now
+		}
 		if failed {
 			a.log.Info("relays in other processes are told of new rows again")
 		}

@@ -101,6 +101,30 @@ func TestAnnouncementsAreCoalesced(t *testing.T) {
 	})
 }
 
+// The gap grows however long an announcement takes: one that takes longer than the first gap is not followed by the next one at once.
+func TestAnnouncementsThatTakeTime(t *testing.T) {
+	t.Parallel()
+	for _, takes := range []time.Duration{0, announceGap, 2 * announceGap, 5 * announceGap} {
+		synctest.Test(t, func(t *testing.T) {
+			a, l, _ := announcing(t)
+			l.takes = takes
+			for range 1000 {
+				a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(announceLongestGap + takes)
+			said, _ := l.taken()
+			assert.InDelta(t, time.Second/announceLongestGap, len(said), 5, takes)
+			time.Sleep(2 * announceLongestGap)
+			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+			synctest.Wait()
+			assert.Equal(t, announceGap, a.gap, "after a pause")
+			time.Sleep(announceLongestGap + takes)
+			synctest.Wait()
+		})
+	}
+}
+
 // One at a time, whatever the pool does; then it is left alone for a while. Nobody waits for it.
 func TestAnnouncementsThatFail(t *testing.T) {
 	t.Parallel()

@@ -155,6 +155,9 @@ func TestNoCommandShowsTheDSN(t *testing.T) {
 					{"migrate"},
 					{"migrate", "--print"},
 					{"broker", "pause", "default"},
+					{"messages", "list", "--json"},
+					{"messages", "requeue", "--broker", "default", "--json"},
+					{"purge", "--dry-run"},
 					{"relay", "--log-level", "debug"},
 					{"relay", "--log-level", "debug", "--log-json"},
 				} {

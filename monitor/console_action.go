@@ -46,7 +46,7 @@ type Action struct {
 	Database string
 	// Filter selects the rows of a requeue, an abandon and a replay, and Filter.Broker the broker of everything else; a pause, a resume and a
 	// release need one. A requeue whose filter names no status is for failed and abandoned rows: pending rows that wait for a time are
-	// hurried only when the status is named. Abandon and replay need at least one condition beside the statuses.
+	// hurried only when the status is named, or the messages are. Abandon and replay need at least one condition beside the statuses.
 	Filter outbox.Filter
 	// Fingerprint limits a requeue or an abandon to the rows whose last error has it: see [Fingerprint].
 	Fingerprint string
@@ -125,7 +125,15 @@ func (c *Console) check(actor Actor, a *Action) error {
 			return err
 		}
 	}
-	for _, text := range []struct{ what, value string }{{"actor", actor.Name}, {"key", a.Key}, {"reason", a.Reason}} {
+	for _, text := range []struct{ what, value string }{
+		{"actor", actor.Name},
+		{"key", a.Key},
+		{"reason", a.Reason},
+		{"broker", a.Filter.Broker},
+		{"type", a.Filter.Type},
+		{"key", a.Filter.Key},
+		{"error class", a.Filter.ErrorClass},
+	} {
 		if err := checkText(text.what, text.value); err != nil {
 			return err
 		}
@@ -191,16 +199,12 @@ var actionStatuses = map[string]struct{ allowed, meant []outbox.Status }{
 // checkFilter judges the filter, and fills in the statuses.
 func (a *Action) checkFilter() error {
 	f := &a.Filter
-	for _, text := range []struct{ what, value string }{
-		{"broker", f.Broker}, {"type", f.Type}, {"key", f.Key}, {"error class", f.ErrorClass},
-	} {
-		if err := checkText(text.what, text.value); err != nil {
-			return err
-		}
-	}
 	conditions := *f
 	conditions.Broker, conditions.Statuses = "", nil
-	some := !reflect.DeepEqual(conditions, outbox.Filter{MessageIDs: conditions.MessageIDs}) || len(f.MessageIDs) > 0
+	if len(f.MessageIDs) == 0 {
+		conditions.MessageIDs = nil
+	}
+	some := !reflect.DeepEqual(conditions, outbox.Filter{})
 	statuses, selects := actionStatuses[a.Verb]
 	switch {
 	case !selects && (some || len(f.Statuses) > 0):
@@ -217,7 +221,11 @@ func (a *Action) checkFilter() error {
 		return refusef("%v", err)
 	}
 	if len(f.Statuses) == 0 {
-		filter.Statuses = slices.DeleteFunc(slices.Clone(statuses.meant), func(s outbox.Status) bool {
+		meant := statuses.meant
+		if len(f.MessageIDs) > 0 { // who names messages means these, also where they wait for a time
+			meant = statuses.allowed
+		}
+		filter.Statuses = slices.DeleteFunc(slices.Clone(meant), func(s outbox.Status) bool {
 			return a.Fingerprint != "" && s == outbox.StatusPending
 		})
 	}

@@ -108,3 +108,24 @@ func counts(some map[outbox.Status]outbox.Count) map[outbox.Status]outbox.Count 
 	}
 	return all
 }
+
+// ping asks all databases at once for something small, and returns the errors of those that did not answer.
+func (c *Console) ping(ctx context.Context) map[string]error {
+	var (
+		mu     sync.Mutex
+		group  sync.WaitGroup
+		failed = map[string]error{}
+	)
+	for name := range c.stores {
+		group.Go(func() {
+			_, err := ask(ctx, c, name, func(ctx context.Context, store Store) ([]outbox.Pause, error) { return store.Pauses(ctx) })
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[name] = err
+			}
+		})
+	}
+	group.Wait()
+	return failed
+}

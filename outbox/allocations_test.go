@@ -22,15 +22,17 @@ import (
 func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests would be counted too
 	testenv.NeedExactAllocations(t)
 	for name, c := range map[string]struct {
-		headers string
-		want    float64
+		headers  string
+		observer outbox.Observer
+		want     float64
 	}{
-		"with headers":    {`{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`, 1},
-		"without headers": {"", 0},
+		"with headers":     {traced, nil, 1},
+		"without headers":  {"", nil, 0},
+		"with an observer": {"", outbox.Observers(countsAges{}, countsAges{}), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			measure := func(n int) (allocations float64) {
-				synctest.Test(t, func(t *testing.T) { allocations = allocationsOfBatch(t, n, c.headers) })
+				synctest.Test(t, func(t *testing.T) { allocations = allocationsOfBatch(t, n, c.headers, c.observer) })
 				return allocations
 			}
 			few, many := measure(401), measure(500) // five calls of the broker, each
@@ -41,7 +43,7 @@ func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests
 }
 
 // allocationsOfBatch is what one batch costs, whole processor included, when it is warm.
-func allocationsOfBatch(t *testing.T, n int, headers string) float64 {
+func allocationsOfBatch(t *testing.T, n int, headers string, observer outbox.Observer) float64 {
 	s := &sameBatch{next: make(chan struct{}), settled: make(chan struct{})}
 	s.batch.Messages = make([]outbox.Message, n)
 	for i := range s.batch.Messages {
@@ -52,7 +54,7 @@ func allocationsOfBatch(t *testing.T, n int, headers string) float64 {
 	}
 	p, err := outbox.NewProcessor(outbox.ProcessorConfig{
 		Database: "test", Broker: "b", Store: s, Target: taker{}, Log: slog.New(slog.DiscardHandler),
-		Policy: outbox.Policy{Workers: 1, PollMin: time.Hour, PollMax: time.Hour},
+		Policy: outbox.Policy{Workers: 1, PollMin: time.Hour, PollMax: time.Hour}, Observer: observer,
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -113,3 +115,21 @@ func (taker) Publish(_ context.Context, msgs []brokers.Message) []brokers.Result
 func (taker) Capabilities() brokers.Capabilities { return brokers.Capabilities{} }
 func (taker) Ping(context.Context) error         { return nil }
 func (taker) Close(context.Context) error        { return nil }
+
+const traced = `{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`
+
+// countsAges is an observer that looks at each message and keeps nothing.
+type countsAges struct{}
+
+func (o countsAges) Observe(string, string) outbox.ProcessorObserver              { return o }
+func (countsAges) Claimed(context.Context, int, time.Duration)                    {}
+func (countsAges) Publishing(ctx context.Context, _ *outbox.Call) context.Context { return ctx }
+func (countsAges) Settling(context.Context, *outbox.Settlement)                   {}
+func (countsAges) LeaseLost(context.Context, int)                                 {}
+func (countsAges) Published(_ context.Context, call *outbox.Call) {
+	for i := range call.Messages {
+		if call.Age(i) < 0 {
+			panic("a message is younger than new")
+		}
+	}
+}

@@ -55,7 +55,7 @@ type Decider struct {
 func (d Decider) BeforeSend(m *Message, now time.Time) (outgoing brokers.Message, outcome Outcome, ok bool) {
 	abandon := func(class, text string) (brokers.Message, Outcome, bool) {
 		last := LastError{Class: class, Message: text, At: now.UTC(), Attempt: m.Attempts}
-		return brokers.Message{}, Outcome{ID: m.ID, Status: StatusAbandoned, LastError: last.encode()}, false
+		return brokers.Message{}, Outcome{ID: m.ID, Status: StatusAbandoned, LastError: last.encode(), Attempts: m.Attempts}, false
 	}
 	outgoing, err := m.Outgoing()
 	switch {
@@ -75,16 +75,16 @@ func (d Decider) BeforeSend(m *Message, now time.Time) (outgoing brokers.Message
 func (d Decider) AfterSend(m *Message, err error, now time.Time) Outcome {
 	class, _ := brokers.Classify(err)
 	last := LastError{Class: string(class), Message: err.Error(), At: now.UTC(), Attempt: m.Attempts + 1}
-	outcome := Outcome{ID: m.ID, LastError: last.encode()}
+	outcome := Outcome{ID: m.ID, LastError: last.encode(), Attempts: m.Attempts}
 	switch class {
 	case brokers.ClassPermanent:
-		outcome.Status, outcome.Spent = StatusAbandoned, true
+		outcome.Status, outcome.Spent, outcome.Attempts = StatusAbandoned, true, m.Attempts+1
 	case brokers.ClassNotSent:
 		return d.Release(m) // nothing happened to it: what its last error was still stands
 	case brokers.ClassUnavailable:
 		outcome.Status = released(m)
 	default: // retryable
-		outcome.Spent = true
+		outcome.Spent, outcome.Attempts = true, m.Attempts+1
 		if m.Attempts+1 >= d.Retry.MaxAttempts {
 			outcome.Status = StatusAbandoned
 			break
@@ -96,7 +96,9 @@ func (d Decider) AfterSend(m *Message, err error, now time.Time) Outcome {
 }
 
 // Release gives a row back as it was.
-func (d Decider) Release(m *Message) Outcome { return Outcome{ID: m.ID, Status: released(m)} }
+func (d Decider) Release(m *Message) Outcome {
+	return Outcome{ID: m.ID, Status: released(m), Attempts: m.Attempts}
+}
 
 // released is the status of a row that goes back unsent: what it was before it was claimed.
 func released(m *Message) Status {

@@ -62,6 +62,9 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 	flush()
 	d.report(ctx)
 	w.counters.count(d.settlement)
+	if w.observer != nil {
+		w.observer.Settling(ctx, d.settlement)
+	}
 	return d.settlement
 }
 
@@ -95,16 +98,32 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 	}
 	d.asked = true
 	sent := time.Now()
-	results := d.publish(sending, outgoing)
-	took := time.Since(sent)
-	if sending.Err() != nil {
-		excuse(results)
-	}
+	results, took := d.call(sending, sent, chunk, outgoing)
 	d.survey(results, sent)
 	for i, m := range chunk {
 		d.settle(m, results[i])
 	}
 	d.caution.learn(d.unavailable == nil, kept, took)
+}
+
+// call calls the broker, and tells who observes.
+func (d *delivery) call(sending context.Context, sent time.Time, chunk []*Message, outgoing []brokers.Message) (results []brokers.Result, took time.Duration) {
+	var call *Call
+	watched := sending
+	if d.observer != nil {
+		call = &Call{Messages: chunk, Outgoing: outgoing, Began: sent, clock: d.clock}
+		watched = d.observer.Publishing(sending, call)
+	}
+	results = d.publish(watched, outgoing)
+	took = time.Since(sent)
+	if sending.Err() != nil {
+		excuse(results)
+	}
+	if call != nil {
+		call.Results, call.Took = results, took
+		d.observer.Published(watched, call)
+	}
+	return results, took
 }
 
 // stopped reports whether this delivery sends nothing more.

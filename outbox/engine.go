@@ -25,6 +25,7 @@ type Engine struct {
 	orphans    []*orphans
 	watches    []*watch
 	ears       []*ears
+	clocks     []*clock
 }
 
 // EngineConfig is what an engine needs.
@@ -38,6 +39,8 @@ type EngineConfig struct {
 	Listen []string
 	// Log gets what an operator must know. Default: slog.Default().
 	Log *slog.Logger
+	// Observer sees what the processors do. Default: nobody.
+	Observer Observer
 	// Name of this process in the list of instances. It need not be unique. Default: the host's name.
 	Name string
 	// Version of the program, for the same list; may be empty.
@@ -72,18 +75,20 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		if watcher, ok := cfg.Stores[database].(Watcher); ok {
 			engine.watches = append(engine.watches, newWatch(watcher, database, cfg))
 		}
+		clock := engine.compare(database, cfg)
 		hears, err := engine.listen(database, cfg)
 		problems = append(problems, err)
 		for _, broker := range slices.Sorted(maps.Keys(cfg.Brokers)) {
 			processor, err := NewProcessor(ProcessorConfig{
 				Database: database, Broker: broker, Store: cfg.Stores[database],
 				Target: cfg.Brokers[broker].Broker, Policy: cfg.Brokers[broker].Policy, Log: cfg.Log,
+				Observer: cfg.Observer,
 			})
 			if err != nil {
 				problems = append(problems, fmt.Errorf("outbox: database %q: %w", database, err))
 				continue
 			}
-			processor.process, processor.ears = process, hears
+			processor.process, processor.ears, processor.clock = process, hears, clock
 			engine.processors = append(engine.processors, processor)
 			if here != nil {
 				here.processors = append(here.processors, processor)
@@ -94,6 +99,17 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		return nil, err
 	}
 	return &engine, nil
+}
+
+// compare prepares to compare the clock of a database with ours, where somebody observes.
+func (e *Engine) compare(database string, cfg EngineConfig) *clock {
+	diagnoser, ok := cfg.Stores[database].(Diagnoser)
+	if !ok || cfg.Observer == nil {
+		return nil
+	}
+	compared := &clock{diagnoser: diagnoser}
+	e.clocks = append(e.clocks, compared)
+	return compared
 }
 
 // listen prepares to hear of the commits of other processes, where that is wanted.
@@ -126,6 +142,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	for _, watch := range e.watches {
 		beside.Go(func() { regularly(ctx, watchEvery, watch.look) })
+	}
+	for _, clock := range e.clocks {
+		beside.Go(func() { regularly(ctx, watchEvery, clock.look) })
 	}
 	for _, ears := range e.ears {
 		beside.Go(func() { ears.run(ctx) })

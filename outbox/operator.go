@@ -32,6 +32,7 @@ type Filter struct {
 // What comes back takes its old place: a row that is requeued or replayed holds the later open rows of its ordering key
 // until it is done, and is itself held by the earlier ones. What was delivered meanwhile stays delivered, and what a worker
 // has in hand at that moment may be delivered beside it.
+// A store that is a [Listener] tells the relays after each call what can be delivered now, so that they need not find it by polling.
 //
 // An error names what was refused: a limit below 1, a status that the action is not for, a message id that is no UUID.
 type Operator interface {

@@ -23,7 +23,7 @@ type Pause struct {
 type Pauser interface {
 	// Pause pauses a broker. changed is false when it was paused already: then the first pause stays as it is.
 	Pause(ctx context.Context, pause Pause) (changed bool, err error)
-	// Resume ends a pause. changed is false when the broker was not paused.
+	// Resume ends a pause. changed is false when the broker was not paused. A store that is a [Listener] tells the relays.
 	Resume(ctx context.Context, broker string) (changed bool, err error)
 	// Pauses lists the paused brokers, by name.
 	Pauses(ctx context.Context) ([]Pause, error)

@@ -102,6 +102,12 @@ func (h *inHand) hold(worker, broker string, batch *Batch, since time.Time) {
 	h.work[worker] = Work{Worker: worker, Broker: broker, Lane: batch.Lease.Lane, Rows: len(batch.Messages), Since: since.UTC()}
 }
 
+func (h *inHand) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.work)
+}
+
 func (h *inHand) list() []Work {
 	h.mu.Lock()
 	defer h.mu.Unlock()

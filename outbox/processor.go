@@ -24,6 +24,8 @@ type Processor struct {
 	policy           Policy
 	decide           Decider
 	log              *slog.Logger
+	observer         ProcessorObserver // nil: nobody watches
+	clock            *clock            // of the database; nil: it is ours
 
 	lanes *laneBoard
 	// Who exchanges with the database has a place here; the others publish meanwhile, or wait for one.
@@ -56,6 +58,8 @@ type ProcessorConfig struct {
 	Policy           Policy
 	// Log gets what an operator must know. Default: slog.Default().
 	Log *slog.Logger
+	// Observer sees what the processor does. Default: nobody.
+	Observer Observer
 }
 
 // NewProcessor checks the configuration and makes a processor that does nothing yet.
@@ -78,6 +82,9 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 		lanes:   newLaneBoard(cfg.Store.Lanes()), exchanges: make(chan struct{}, policy.Workers),
 		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
 		wake: make(chan struct{}, 1), process: newSolitude(),
+	}
+	if cfg.Observer != nil {
+		p.observer = cfg.Observer.Observe(cfg.Database, cfg.Broker)
 	}
 	p.receiver = newReceiver(p)
 	return p, nil
@@ -159,7 +166,7 @@ func (p *Processor) Stats() Stats {
 		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
 		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.streams.unavailable(),
-		Paused: p.paused.Load(), Listener: p.ears.state(),
+		Paused: p.paused.Load(), Listener: p.ears.state(), Leases: p.inHand.count(),
 	}
 	if p.receiver != nil {
 		stats.HandOff = p.receiver.stats.read()
@@ -185,23 +192,12 @@ func (p *Processor) poll(ctx context.Context) {
 		}
 		p.heard(&p.lookFailing, "look for rows to deliver", err)
 		if err == nil {
-			p.pause(ready.Paused)
+			p.pause(ctx, ready.Paused)
 		}
 		if len(ready.Lanes) > 0 {
 			p.lanes.mark(ready.Lanes...)
 		}
 		timer.Reset(pace.next(len(ready.Lanes) > 0, p.counters.claimed.Load(), err))
-	}
-}
-
-// pause stops the workers, or lets them go on. What they have in hand is given back.
-func (p *Processor) pause(paused bool) {
-	p.lanes.stop(paused)
-	switch before := p.paused.Swap(paused); {
-	case paused && !before:
-		p.log.Info("broker paused by an operator: its messages wait until it is resumed")
-	case before && !paused:
-		p.log.Info("broker resumed")
 	}
 }
 

@@ -168,6 +168,8 @@ type Outcome struct {
 	Spent bool
 	// LastError is the JSON that goes into last_error; empty leaves the column as it is.
 	LastError string
+	// Attempts that are spent, this one included where it counts, for an [Observer]. Stores need not look at it.
+	Attempts int
 }
 
 // PurgeRequest asks for one bounded batch of a purge.
@@ -232,12 +234,14 @@ type Schema interface {
 }
 
 // FullStore is all that a store package offers.
-type FullStore interface {
+type FullStore interface { //nolint:interfacebloat // it is the sum of small ones
 	Store
 	Verifier
 	Purger
 	Inspector
 	Operator
+	Browser
+	Auditor
 	Pauser
 	Registry
 	Schema

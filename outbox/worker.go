@@ -2,7 +2,7 @@ package outbox
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 )
 
@@ -11,9 +11,12 @@ type worker struct {
 	*Processor
 	name   string
 	window int
-	gated  bool      // the broker has parked rows, as far as this worker knows
-	pass   pass      // of the claim in hand
-	asked  time.Time // when the database was asked for the claim in hand
+	gated  bool          // the broker has parked rows, as far as this worker knows
+	pass   pass          // of the claim in hand
+	asked  time.Time     // when the database was asked for the claim in hand
+	took   time.Duration // and how long it thought about it
+	// stopping is closed when the processor is to stop.
+	stopping <-chan struct{}
 	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing, and its leases are not renewed.
 	handsOff bool
 	company
@@ -37,6 +40,7 @@ const (
 
 // run works until ctx ends; what is in hand then is published while sending lasts, and settled while settling does.
 func (w *worker) run(ctx, sending, settling context.Context) {
+	w.stopping = ctx.Done()
 	for {
 		lane, ok := w.lanes.take(ctx)
 		if !ok {
@@ -78,7 +82,7 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 			return more
 		}
 		w.gated = batch.Gated
-		w.counters.claimed.Add(int64(len(batch.Messages)))
+		w.count(ctx, batch)
 		w.tellRecovered(batch)
 		if !w.park(settling, batch, claim) {
 			w.widen(batch, claim)
@@ -90,6 +94,14 @@ func (w *worker) drain(ctx, sending, settling context.Context, lane int) (more b
 		_, _ = w.exchange(settling, settlement, nil) // logged there; the leases return what could not be settled
 	}
 	return true
+}
+
+// count counts what was claimed, and tells who observes.
+func (w *worker) count(ctx context.Context, batch *Batch) {
+	w.counters.claimed.Add(int64(len(batch.Messages)))
+	if w.observer != nil {
+		w.observer.Claimed(ctx, len(batch.Messages), w.took)
+	}
 }
 
 // stay asks, with outcomes in hand, whether the next rows may be claimed without waiting.
@@ -139,6 +151,8 @@ func (w *worker) nothing(ctx, settling context.Context, batch *Batch, claim *Cla
 	w.rejoin()
 	w.pass.end(errNoOutcome)
 	switch {
+	case w.ended(): // the claim may not have been made
+		return false, true
 	case err != nil:
 		return false, false // the poller finds the lane again when the database answers
 	case batch.Busy:
@@ -218,10 +232,10 @@ func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Cl
 	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by a shutdown.
 	exchanged, err := w.ask(ctx, settlement, claim)
 	if settlement == nil || exchanged.Settled != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, errEnded) {
 			w.heard(&w.claimFailing, "claim rows", err)
 		}
-		w.settled(exchanged.Settled)
+		w.settled(ctx, exchanged.Settled)
 		return exchanged, err
 	}
 	w.log.ErrorContext(ctx, "cannot write the outcome of a batch; trying again", "error", err, "rows", len(settlement.Published)+len(settlement.Other))
@@ -243,14 +257,33 @@ func (w *worker) exchange(ctx context.Context, settlement *Settlement, claim *Cl
 	return exchanged, err
 }
 
-// ask waits for its turn and bounds one exchange: a database that is silent must not hold a worker for ever.
+// errEnded says that a claim was not made, since nothing could come of it any more.
+var errEnded = errors.New("outbox: stopped or paused while the claim waited for its turn")
+
+// ended reports whether the processor was stopped or paused.
+func (w *worker) ended() bool {
+	select {
+	case <-w.stopping:
+		return true
+	default:
+		return w.paused.Load()
+	}
+}
+
+// ask waits for its turn and bounds one exchange: a database that is silent must not hold a worker for ever. Who waited while the processor
+// was stopped or paused claims nothing; and outcomes wait for no turn when it stops, since another one's exchange may take longer than is left.
 func (w *worker) ask(ctx context.Context, settlement *Settlement, claim *Claim) (Exchanged, error) {
 	if !w.handsOff { // what is handed off is one exchange at a time by itself, and should be quick
 		select {
 		case w.exchanges <- struct{}{}:
 			defer func() { <-w.exchanges }()
-		case <-ctx.Done():
-			return Exchanged{}, fmt.Errorf("wait for a turn with the database: %w", ctx.Err())
+		case <-w.stopping:
+		}
+		if claim != nil && w.ended() {
+			claim = nil
+			if settlement == nil {
+				return Exchanged{}, errEnded
+			}
 		}
 	}
 	if claim != nil {
@@ -258,13 +291,20 @@ func (w *worker) ask(ctx context.Context, settlement *Settlement, claim *Claim) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
 	defer cancel()
-	return w.store.Exchange(ctx, settlement, claim)
+	exchanged, err := w.store.Exchange(ctx, settlement, claim)
+	if claim != nil {
+		w.took = time.Since(w.asked)
+	}
+	return exchanged, err
 }
 
-func (w *worker) settled(settled *Settled) {
+func (w *worker) settled(ctx context.Context, settled *Settled) {
 	if settled == nil || settled.Lost == 0 {
 		return
 	}
 	w.counters.leaseLost.Add(int64(settled.Lost))
-	w.log.Warn("lease lost: rows had been taken over by the time their outcome was known; they were left as they are", "rows", settled.Lost)
+	if w.observer != nil {
+		w.observer.LeaseLost(ctx, settled.Lost)
+	}
+	w.log.WarnContext(ctx, "lease lost: rows had been taken over by the time their outcome was known; they were left as they are", "rows", settled.Lost)
 }

@@ -1,17 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"os/user"
-	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gorm-fanout/fanout"
-	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -32,22 +26,24 @@ func pauseCommand() *cobra.Command {
 		Short: "Deliver nothing to a broker until it is resumed, in all processes",
 		Long: "Deliver nothing to a broker until it is resumed. The database keeps the pause, so that all relays honour it, also those that start later:\n" +
 			"each at its next look for rows, within outbox.poll.max. Rows go on being written, and none loses an attempt; a ttl goes on.",
-		Args: oneBroker,
+		Args: oneBroker, ValidArgsFunction: completeBroker,
 	}
-	path, databases := configFlag(cmd), databaseFlag(cmd)
-	reason := cmd.Flags().String("reason", "", "why, for those who read the status")
-	by := cmd.Flags().String("by", currentUser(), "who pauses it")
+	target := targetFlags(cmd)
+	reason := cmd.Flags().String("reason", "", "why, for the audit and for those who read the status")
+	actor := actorFlag(cmd)
+	asJSON := jsonFlag(cmd, jsonLines)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		pause := outbox.Pause{Broker: args[0], By: *by, Reason: *reason}
-		return eachStore(cmd, *path, *databases, pause.Broker, func(ctx context.Context, cfg *config.Config, store outbox.FullStore) (string, error) {
-			if err := checkUsed(cfg, pause.Broker); err != nil {
-				return "", err
-			}
-			changed, err := store.Pause(ctx, pause)
+		session, err := target.open(cmd)
+		if err != nil {
+			return err
+		}
+		defer session.Close()
+		action := monitor.Action{Verb: monitor.VerbPause, Filter: outbox.Filter{Broker: args[0]}, Reason: *reason}
+		return one(cmd, session, actor(), action, *asJSON, func(changed bool) string {
 			if !changed {
-				return "was paused already", err
+				return fmt.Sprintf("broker %s was paused already", args[0])
 			}
-			return "is paused", err
+			return fmt.Sprintf("broker %s is paused", args[0])
 		})
 	}
 	return cmd
@@ -57,27 +53,45 @@ func resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Let the delivery to a broker go on",
-		Args:  oneBroker,
+		Args:  oneBroker, ValidArgsFunction: completeBroker,
 	}
-	path, databases := configFlag(cmd), databaseFlag(cmd)
+	target := targetFlags(cmd)
+	reason := cmd.Flags().String("reason", "", "why, for the audit")
+	actor := actorFlag(cmd)
+	asJSON := jsonFlag(cmd, jsonLines)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return eachStore(cmd, *path, *databases, args[0], func(ctx context.Context, cfg *config.Config, store outbox.FullStore) (string, error) {
-			changed, err := store.Resume(ctx, args[0])
-			switch {
-			case err != nil:
-				return "", err
-			case changed: // be it one that the configuration has no more
-				return "goes on", nil
-			default:
-				return "was not paused", checkUsed(cfg, args[0])
+		session, err := target.open(cmd)
+		if err != nil {
+			return err
+		}
+		defer session.Close()
+		action := monitor.Action{Verb: monitor.VerbResume, Filter: outbox.Filter{Broker: args[0]}, Reason: *reason}
+		if err := checkPaused(cmd, session, action); err != nil {
+			return err
+		}
+		return one(cmd, session, actor(), action, *asJSON, func(changed bool) string {
+			if !changed {
+				return fmt.Sprintf("broker %s was not paused", args[0])
 			}
+			return fmt.Sprintf("broker %s goes on", args[0])
 		})
 	}
 	return cmd
 }
 
-func databaseFlag(cmd *cobra.Command) *[]string {
-	return cmd.Flags().StringSlice("database", nil, "only in these databases of the configuration (default: in all)")
+// checkPaused refuses a broker that the configuration does not have, unless it is paused all the same: a pause outlives its broker's
+// entry. A typing error must not look like a success.
+func checkPaused(cmd *cobra.Command, session *session, action monitor.Action) error {
+	unknown := checkUsed(session.cfg, action.Filter.Broker)
+	if unknown == nil {
+		return nil
+	}
+	action.DryRun = true
+	results, err := session.Do(cmd.Context(), monitor.Actor{}, action)
+	if err == nil && matched(results).N == 0 && len(session.failed) == 0 {
+		return unknown
+	}
+	return nil // what is wrong will be said
 }
 
 func oneBroker(cmd *cobra.Command, args []string) error {
@@ -85,72 +99,4 @@ func oneBroker(cmd *cobra.Command, args []string) error {
 		return usageError{fmt.Errorf("%q takes the name of one broker: see \"%s --help\"", cmd.CommandPath(), cmd.CommandPath())}
 	}
 	return nil
-}
-
-// currentUser names whoever runs the command, as far as the system knows.
-func currentUser() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return ""
-}
-
-// eachStore does something about a broker in each database, and says what came out. A database that fails does not keep it from
-// the others.
-func eachStore(cmd *cobra.Command, path string, databases []string, broker string, do func(context.Context, *config.Config, outbox.FullStore) (string, error)) error {
-	cfg, err := load(cmd, path)
-	if err != nil {
-		return err
-	}
-	if err := checkDatabases(cfg, databases); err != nil {
-		return err
-	}
-	if len(databases) == 0 {
-		databases = slices.Sorted(maps.Keys(cfg.Databases))
-	}
-	var problems []error
-	for _, name := range databases {
-		said, err := inStore(cmd.Context(), cfg, name, do)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s: broker %s %s\n", name, broker, said)
-	}
-	return errors.Join(problems...)
-}
-
-// checkUsed refuses a broker that the configuration does not have: a typing error must not look like a success.
-func checkUsed(cfg *config.Config, broker string) error {
-	if !slices.Contains(cfg.BrokerNames(), broker) {
-		return usageError{fmt.Errorf("the configuration uses no broker %q: it has %q", broker, cfg.BrokerNames())}
-	}
-	return nil
-}
-
-func checkDatabases(cfg *config.Config, databases []string) error {
-	if len(cfg.Databases) == 0 {
-		return usageError{errors.New("the configuration has no database")}
-	}
-	for _, name := range databases {
-		if _, ok := cfg.Databases[name]; !ok {
-			return usageError{fmt.Errorf("the configuration has no database %q: it has %q", name, slices.Sorted(maps.Keys(cfg.Databases)))}
-		}
-	}
-	return nil
-}
-
-func inStore(ctx context.Context, cfg *config.Config, name string, do func(context.Context, *config.Config, outbox.FullStore) (string, error)) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	store, err := fanout.OpenStore(ctx, cfg, name)
-	if err != nil {
-		return "", err
-	}
-	defer store.Close()
-	said, err := do(ctx, cfg, store)
-	if err != nil {
-		return "", fmt.Errorf("database %q: %w", name, err)
-	}
-	return said, nil
 }

@@ -1,4 +1,4 @@
-// Command fanout migrates, relays and looks at an outbox; "fanout demo" shows the whole way with nothing installed.
+// Command fanout migrates and relays an outbox, looks at it and repairs it; "fanout demo" shows the whole way with nothing installed.
 //
 // Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
 package main
@@ -23,7 +23,10 @@ import (
 
 func main() {
 	redis.SetLogger(redisLog{}) // its client would print to standard error, past our log
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
 }
 
 // The exit codes, which scripts rely on.
@@ -39,18 +42,17 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 // run is main without the process around it.
-func run(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	root := rootCommand()
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := rootCommand() //nolint:contextcheck // commands take the context of ExecuteContext
 	root.SetArgs(args)
+	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitDone
 	}
-	_, _ = fmt.Fprintln(stderr, "fanout:", strings.TrimPrefix(err.Error(), "fanout: "))
+	_, _ = fmt.Fprintln(stderr, "fanout:", legible(err))
 	var (
 		usage    usageError
 		problems *config.Error
@@ -59,6 +61,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// legible is an error without what a terminal would obey: it may repeat what a server or a row said.
+func legible(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	for i := range lines {
+		lines[i] = printable(strings.TrimPrefix(strings.TrimPrefix(lines[i], "fanout: "), "monitor: "))
+	}
+	return strings.Join(lines, "\n")
 }
 
 func rootCommand() *cobra.Command {
@@ -72,7 +83,8 @@ func rootCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(demoCommand(), migrateCommand(), validateCommand(), relayCommand(), statusCommand(), brokerCommand())
+	root.AddCommand(demoCommand(), migrateCommand(), validateCommand(), relayCommand(), statusCommand(), messagesCommand(), brokerCommand(),
+		purgeCommand(), workersCommand(), auditCommand())
 	return root
 }
 
@@ -94,13 +106,17 @@ func noArgs(cmd *cobra.Command, args []string) error {
 
 // configFlag adds --config, which every command that works on a real outbox needs.
 func configFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("config", "c", "fanout.yaml", "configuration `file`")
+	path := cmd.Flags().StringP("config", "c", "fanout.yaml", "configuration `file`")
+	if err := cmd.MarkFlagFilename("config", "yaml", "yml"); err != nil { // it was added just now
+		panic(err)
+	}
+	return path
 }
 
-// load reads the configuration and prints its warnings. Brokers of types that another program registers are no obstacle to a
-// command that delivers nothing.
+// load reads the configuration and prints its warnings, for a command that delivers nothing: brokers of types that another program registers
+// are no obstacle to it, nor are credentials of brokers that are not at hand.
 func load(cmd *cobra.Command, path string) (*config.Config, error) {
-	return loadWith(cmd, path, config.WithAnyBrokerType())
+	return loadWith(cmd, path, config.WithAnyBrokerType(), config.WithUnsetVariables("brokers", "monitor"))
 }
 
 func loadWith(cmd *cobra.Command, path string, opts ...config.Option) (*config.Config, error) {

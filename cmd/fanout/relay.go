@@ -21,7 +21,8 @@ func relayCommand() *cobra.Command {
 		Short: "Deliver the rows of every configured database to every configured broker",
 		Long: "Deliver the rows of every configured database to every configured broker, and purge finished rows.\n" +
 			"Any number of relays may run at once; they share the work. SIGINT or SIGTERM finishes or releases what\n" +
-			"is in hand and exits with 0. It knows the broker types redis, pubsub and memory: for others write a program\n" +
+			"is in hand and exits with 0. Where monitor.listen is set it serves the dashboard and the HTTP interface.\n" +
+			"It knows the broker types redis, pubsub and memory: for others write a program\n" +
 			"of your own, with fanout.Open.",
 		Args: noArgs,
 	}
@@ -42,15 +43,28 @@ func relayCommand() *cobra.Command {
 			return err
 		}
 		relayLog.Store(log)
+		listener, err := listen(cmd.Context(), cfg.Monitor.Listen) // first of all: a port that is taken is soon said
+		if err != nil {
+			return err
+		}
+		defer listener.close()
+		options := []fanout.Option{fanout.WithWorkers(*workers), fanout.WithLogger(log)}
+		scraped, err := measure(cfg)
+		if err != nil {
+			return err
+		}
+		if scraped != nil {
+			options = append(options, fanout.WithMeterProvider(scraped))
+		}
 		opening, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 		defer cancel()
-		relay, err := fanout.Open(opening, cfg, fanout.WithWorkers(*workers), fanout.WithLogger(log))
+		relay, err := fanout.Open(opening, cfg, options...)
 		if err != nil {
 			return err
 		}
 		log.Info("relay started", "databases", len(cfg.Databases), "brokers", strings.Join(cfg.BrokerNames(), ","))
 		started := time.Now()
-		err = relay.Run(cmd.Context())
+		err = runMonitored(cmd.Context(), relay, listener, cfg, scraped, log)
 		for _, s := range relay.Stats() {
 			log.Info("processor stopped", "database", s.Database, "broker", s.Broker, "published", s.Published, "retried", s.Retried,
 				"abandoned", s.Abandoned, "released", s.Released, "lease_lost", s.LeaseLost)

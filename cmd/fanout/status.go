@@ -2,196 +2,157 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gorm-fanout/fanout"
-	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// databaseStatus is one database of "status --json".
-type databaseStatus struct {
-	Status  string                  `json:"status"` // ok or error
-	Error   string                  `json:"error,omitempty"`
-	Counts  map[outbox.Status]int64 `json:"counts,omitempty"`
-	Brokers map[string]brokerStatus `json:"brokers,omitempty"`
-}
-
-type brokerStatus struct {
-	Counts               map[outbox.Status]int64 `json:"counts"`
-	OldestPendingSeconds float64                 `json:"oldest_pending_seconds"`
-	LastError            string                  `json:"last_error,omitempty"`
-	// Paused is set while an operator has paused the broker.
-	Paused *pauseStatus `json:"paused,omitempty"`
-	// Unknown is true for rows of a broker that the configuration does not have: nobody delivers them.
-	Unknown bool `json:"unknown,omitempty"`
-}
-
-// pauseStatus is why nothing is delivered to a broker.
-type pauseStatus struct {
-	Since  time.Time `json:"since"`
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-}
+// watchEvery is the time between two looks of "status --watch".
+const watchEvery = 2 * time.Second
 
 func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the state of every broker's rows",
-		Args:  noArgs,
+		Short: "Show where every broker stands: what waits, since when, and why",
+		Long: "Show where every broker stands: what waits, since when, and why. It asks the databases alone, and needs no relay and no broker.\n" +
+			"Counts stop at 10,000 (\"10,000+\") unless --exact counts every row, which takes its time in a large table. With --watch the second look\n" +
+			"and all later ones show rates. Circuit breakers are each relay's own: its log and its metrics tell of them.",
+		Args: noArgs,
 	}
-	path := configFlag(cmd)
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
-	watch := cmd.Flags().BoolP("watch", "w", false, "repeat every two seconds")
+	target := targetFlags(cmd)
+	asJSON := jsonFlag(cmd, "print one JSON object; with --watch one per line")
+	watch := cmd.Flags().BoolP("watch", "w", false, "repeat every two seconds, with rates")
+	exact := cmd.Flags().Bool("exact", false, "count every row")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := load(cmd, *path)
+		session, err := target.open(cmd)
 		if err != nil {
 			return err
 		}
-		for {
-			status, failed := collect(cmd.Context(), cfg)
+		defer session.Close()
+		look := &look{session: session, exact: *exact}
+		if !*watch {
+			status := look.take(cmd.Context(), time.Now())
 			if *asJSON {
-				err = printJSON(cmd, status)
+				err = printJSON(cmd, toStatus(status, look.rates))
 			} else {
-				err = printTable(cmd, status)
+				err = printStatus(cmd, status, nil)
 			}
-			if !*watch {
-				return errors.Join(err, failed)
+			return errors.Join(err, problems(status))
+		}
+		for {
+			if err := repeat(cmd, look, *asJSON); err != nil {
+				return err
 			}
 			select {
 			case <-cmd.Context().Done():
 				return nil
-			case <-time.After(2 * time.Second):
+			case <-time.After(watchEvery):
 			}
 		}
 	}
 	return cmd
 }
 
-// collect asks every database. One that cannot be asked answers with its error, for itself only.
-func collect(ctx context.Context, cfg *config.Config) (map[string]databaseStatus, error) {
-	result := make(map[string]databaseStatus, len(cfg.Databases))
-	var problems []error
-	for name := range cfg.Databases {
-		counts, pauses, err := ask(ctx, cfg, name)
-		if err != nil {
-			problems = append(problems, err)
-			result[name] = databaseStatus{Status: "error", Error: err.Error()}
-			continue
-		}
-		result[name] = summarise(cfg, counts, pauses)
+// repeat shows one look of many.
+func repeat(cmd *cobra.Command, look *look, asJSON bool) error {
+	status := look.take(cmd.Context(), time.Now())
+	if cmd.Context().Err() != nil { // what came back is half an answer
+		return nil //nolint:nilerr // to end it is how one leaves it
 	}
-	return result, errors.Join(problems...)
+	if asJSON {
+		return printLine(cmd, toStatus(status, look.rates))
+	}
+	if isTerminal(cmd.OutOrStdout()) {
+		cmd.Print("\x1b[H\x1b[2J") // from the top of an empty screen
+	}
+	cmd.Printf("%s\n", moment(time.Now()))
+	if err := printStatus(cmd, status, look.rates); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(status)) {
+		if err := status[name].Err; err != nil {
+			cmd.Printf("%s: %s\n", name, printable(err.Error()))
+		}
+	}
+	cmd.Println()
+	return nil
 }
 
-func ask(ctx context.Context, cfg *config.Config, name string) ([]outbox.BrokerCounts, []outbox.Pause, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	store, err := fanout.OpenStore(ctx, cfg, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer store.Close()
-	counts, err := store.Counts(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("database %q: %w", name, err)
-	}
-	pauses, err := store.Pauses(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("database %q: %w", name, err)
-	}
-	return counts, pauses, nil
+// look looks again and again.
+type look struct {
+	session *session
+	exact   bool
+	// rates of the last look; empty after the first one.
+	rates  map[spot]rates
+	before map[spot]monitor.BrokerStatus
+	at     time.Time
 }
 
-func summarise(cfg *config.Config, counts []outbox.BrokerCounts, pauses []outbox.Pause) databaseStatus {
-	tally, paused := outbox.Tally{}, map[string]*pauseStatus{}
-	for _, p := range pauses {
-		tally.Add(p.Broker, outbox.StatusPending, 0, 0) // a broker without rows is shown, too
-		paused[p.Broker] = &pauseStatus{Since: p.Since, By: p.By, Reason: p.Reason}
+// spot is one broker of one database.
+type spot struct{ database, broker string }
+
+// take asks all databases. One that cannot be asked answers with its error, for itself only.
+func (l *look) take(ctx context.Context, now time.Time) map[string]monitor.DatabaseStatus {
+	status := l.session.Status(ctx, monitor.DefaultMaxCount)
+	for name, err := range l.session.failed {
+		status[name] = monitor.DatabaseStatus{Err: err}
 	}
-	for _, broker := range cfg.BrokerNames() {
-		tally.Add(broker, outbox.StatusPending, 0, 0)
+	if l.exact {
+		l.count(ctx, status)
 	}
-	status := databaseStatus{Status: "ok", Counts: map[outbox.Status]int64{}, Brokers: map[string]brokerStatus{}}
-	for _, s := range outbox.Statuses() {
-		status.Counts[s] = 0
-	}
-	for _, entry := range append(tally.Brokers(), counts...) {
-		for s, n := range entry.Counts {
-			status.Counts[s] += n
-		}
-		status.Brokers[entry.Broker] = brokerStatus{
-			Counts: entry.Counts, OldestPendingSeconds: entry.OldestPending.Seconds(), LastError: entry.LastError, Paused: paused[entry.Broker],
-			Unknown: !slices.Contains(cfg.BrokerNames(), entry.Broker),
-		}
-	}
+	l.measure(ctx, status, now)
 	return status
 }
 
-func printJSON(cmd *cobra.Command, value any) error {
-	encoder := json.NewEncoder(cmd.OutOrStdout())
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
-}
-
-func printTable(cmd *cobra.Command, status map[string]databaseStatus) error {
-	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "DATABASE\tBROKER\tPENDING\tPROCESSING\tFAILED\tPUBLISHED\tABANDONED\tOLDEST\tLAST ERROR")
-	for _, name := range slices.Sorted(maps.Keys(status)) {
-		if status[name].Status != "ok" {
-			_, _ = fmt.Fprintf(table, "%s\t-\t-\t-\t-\t-\t-\t-\tdoes not answer (see below)\n", name)
+// count puts exact counts in place of those that stop.
+func (l *look) count(ctx context.Context, status map[string]monitor.DatabaseStatus) {
+	for name, store := range l.session.stores {
+		if status[name].Err != nil {
 			continue
 		}
-		for _, broker := range slices.Sorted(maps.Keys(status[name].Brokers)) {
-			b := status[name].Brokers[broker]
-			label := broker
-			if b.Unknown {
-				label += " (not configured!)"
-			}
-			if b.Paused != nil {
-				label += " (paused)"
-			}
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", name, label, b.Counts[outbox.StatusPending], b.Counts[outbox.StatusProcessing],
-				b.Counts[outbox.StatusFailed], b.Counts[outbox.StatusPublished], b.Counts[outbox.StatusAbandoned],
-				age(b.OldestPendingSeconds), shortError(b.LastError, time.Now()))
+		counts, err := store.Counts(ctx)
+		if err != nil {
+			status[name] = monitor.DatabaseStatus{Err: fmt.Errorf("database %q: %w", name, err)}
+			continue
 		}
+		database := status[name]
+		database.Counts = map[outbox.Status]outbox.Count{}
+		for i := range database.Brokers {
+			broker := &database.Brokers[i]
+			at := slices.IndexFunc(counts, func(c outbox.BrokerCounts) bool { return c.Broker == broker.Broker })
+			for s := range broker.Counts {
+				var n int64
+				if at >= 0 {
+					n = counts[at].Counts[s]
+				}
+				broker.Counts[s] = outbox.Count{N: n}
+				database.Counts[s] = outbox.Count{N: database.Counts[s].N + n}
+			}
+		}
+		status[name] = database
 	}
-	return table.Flush()
 }
 
-func age(seconds float64) string {
-	if seconds <= 0 {
-		return "-"
+// problems joins the errors of databases.
+func problems(status map[string]monitor.DatabaseStatus) error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(status)) {
+		problems = append(problems, status[name].Err)
 	}
-	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+	return errors.Join(problems...)
 }
 
-// shortError shows age, class and message of a last_error on one line, the class only where the message does not begin with it. What the
-// broker said stands behind the destination's name, so the line is longer than a terminal is wide.
-func shortError(text string, now time.Time) string {
-	var last outbox.LastError
-	if text == "" || json.Unmarshal([]byte(text), &last) != nil {
-		return text
-	}
-	line := last.Message
-	if head, _, _ := strings.Cut(line, ":"); !strings.HasSuffix(head, last.Class) {
-		line = last.Class + ": " + line
-	}
-	if !last.At.IsZero() { // by the clock of the relay that met it
-		line = max(0, now.Sub(last.At)).Round(time.Second).String() + " ago: " + line
-	}
-	const width = 200
-	if runes := []rune(line); len(runes) > width {
-		line = string(runes[:width-1]) + "…"
-	}
-	return line
+// openRows are the rows that somebody has to deliver.
+func openRows(b *monitor.BrokerStatus) int64 {
+	return b.Counts[outbox.StatusPending].N + b.Counts[outbox.StatusProcessing].N + b.Counts[outbox.StatusFailed].N
 }
+
+// stray reports whether rows wait that nobody delivers. A broker that was removed and has finished rows only is nobody's business.
+func stray(b *monitor.BrokerStatus) bool { return b.Unknown && openRows(b) > 0 }

@@ -5,16 +5,12 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
 )
-
-// connectTimeout bounds how long a command waits for a database to answer.
-const connectTimeout = 10 * time.Second
 
 func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -29,7 +25,7 @@ func validateCommand() *cobra.Command {
 	path := configFlag(cmd)
 	offline := cmd.Flags().Bool("offline", false, "do not connect to the databases and brokers")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := load(cmd, *path)
+		cfg, err := loadWith(cmd, *path, config.WithAnyBrokerType()) // with all variables, as a relay needs them
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -42,7 +41,7 @@ func newPlace(t *testing.T, driver, dsn string) *place {
 func (p *place) run(args ...string) (code int, stdout, stderr string) {
 	p.Helper()
 	var out, err bytes.Buffer
-	code = run(append(args, "--config", p.config), &out, &err)
+	code = run(p.Context(), append(args, "--config", p.config), strings.NewReader(""), &out, &err)
 	return code, out.String(), err.String()
 }
 
@@ -192,7 +191,7 @@ func TestErrorsNameTheDatabase(t *testing.T) {
 	p := newPlace(t, "sqlite", dsn)
 	code, _, stderr := p.run("status")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, stderr, `fanout: database "main": sqlite: count rows in outbox_messages: the outbox schema is not up to date: run "fanout migrate"`)
+	assert.Contains(t, stderr, `fanout: database "main": sqlite: look over outbox_messages: the outbox schema is not up to date: run "fanout migrate"`)
 
 	open(t, "sqlite", dsn)("CREATE VIEW outbox_messages AS SELECT 1 AS id")
 	code, _, stderr = p.run("migrate")
@@ -200,18 +199,16 @@ func TestErrorsNameTheDatabase(t *testing.T) {
 	assert.Contains(t, stderr, `fanout: database "main": sqlite: `)
 }
 
-func TestShortError(t *testing.T) {
+// Who looks and repairs needs no credentials of brokers; who delivers is told what is missing. No value is shown.
+func TestUnsetVariables(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
-	for text, want := range map[string]string{
-		`{"class":"retryable","message":"m","at":"2026-05-06T06:06:08.9Z"}`: "1h2m0s ago: retryable: m",
-		`{"class":"retryable","message":"m","at":"2026-05-06T07:08:10Z"}`:   "0s ago: retryable: m", // clocks differ
-		"":        "",
-		"no JSON": "no JSON",
-		`{"class":"unavailable","message":"destination unavailable: redisstreams: NOPERM"}`: "destination unavailable: redisstreams: NOPERM",
-		`{"class":"retryable","message":"redisstreams: the broker is unavailable"}`:         "retryable: redisstreams: the broker is unavailable",
-		`{"class":"expired","message":"` + strings.Repeat("é", 300) + `"}`:                  "expired: " + strings.Repeat("é", 190) + "…",
-	} {
-		assert.Equal(t, want, shortError(text, now))
+	s := newShop(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db"))
+	for _, args := range []string{"status", "migrate", "messages list", "messages failures", "messages blocked", "workers", "audit", "purge --dry-run", "broker resume default"} {
+		s.does(strings.Fields(args)...)
+	}
+	for _, args := range []string{"validate --offline", "validate", "relay"} {
+		code, _, stderr := s.run(strings.Fields(args)...)
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, stderr, "environment variable FANOUT_NOT_SET_URL is not set")
 	}
 }

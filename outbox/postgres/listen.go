@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,6 +68,25 @@ func (s *Store) Notify(ctx context.Context, text string) error {
 		return fmt.Errorf("postgres: notify the relays of %s: %w", s.table, err)
 	}
 	return nil
+}
+
+// changeTime bounds how long telling the relays of an operator's change may take.
+const changeTime = 2 * time.Second
+
+// announceChange tells relays that an operator has made rows of brokers deliverable, after the commit and though the operator may have
+// gone. An error is nobody's concern: what was changed is changed, and polling finds it.
+func (s *Store) announceChange(ctx context.Context, brokers ...string) {
+	slices.Sort(brokers)
+	var arrivals []outbox.Arrival
+	for _, broker := range slices.Compact(brokers) {
+		arrivals = append(arrivals, outbox.Arrival{Broker: broker, Lanes: outbox.UnknownLanes})
+	}
+	if len(arrivals) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTime)
+	defer cancel()
+	_ = s.Notify(ctx, outbox.Announcement(arrivals))
 }
 
 // listenSQL fills in the channel.

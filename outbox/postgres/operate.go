@@ -89,12 +89,16 @@ func (s *Store) operate(ctx context.Context, filter outbox.Filter, limit int, a 
 	if err != nil {
 		return 0, fmt.Errorf("postgres: %w", err)
 	}
+	var brokers []string
+	defer func() { s.announceChange(ctx, brokers...) }()
 	for changed < limit {
 		want := min(limit-changed, operateRows)
 		found, err := s.find(ctx, filter, want, a)
 		if err == nil && len(found.ids) > 0 {
 			var n int
-			n, err = s.change(ctx, found, a)
+			if n, err = s.change(ctx, found, a); n > 0 {
+				brokers = append(brokers, found.brokers...)
+			}
 			changed += n
 		}
 		if err != nil {
@@ -129,12 +133,6 @@ func arguments(f outbox.Filter, limit int, a action) []any {
 	statuses := make([]string, len(f.Statuses))
 	for i, status := range f.Statuses {
 		statuses[i] = string(status)
-	}
-	moment := func(at time.Time) *time.Time {
-		if at.IsZero() {
-			return nil
-		}
-		return &at
 	}
 	return []any{f.Broker, statuses, exact, prefix, f.Key, f.MessageIDs, f.ErrorClass, moment(f.Since), moment(f.Until), a.waiting, limit}
 }
@@ -235,6 +233,9 @@ func (s *Store) ReleaseKey(ctx context.Context, broker, key string) (bool, error
 	})
 	if err != nil {
 		return false, fmt.Errorf("postgres: release key %q of broker %q in %s: %w", key, broker, s.table, err)
+	}
+	if released {
+		s.announceChange(ctx, broker)
 	}
 	return released, nil
 }

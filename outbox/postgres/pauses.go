@@ -23,10 +23,13 @@ func (s *Store) Pause(ctx context.Context, pause outbox.Pause) (changed bool, er
 	return changed, nil
 }
 
-// Resume implements outbox.Pauser.
+// Resume implements outbox.Pauser. Relays that listen go on at once.
 func (s *Store) Resume(ctx context.Context, broker string) (changed bool, err error) {
 	if changed, err = s.changes(ctx, s.sql.resume, broker); err != nil {
 		return false, fmt.Errorf("postgres: resume broker %q in %s_pauses: %w", broker, s.table, err)
+	}
+	if changed {
+		s.announceChange(ctx, broker)
 	}
 	return changed, nil
 }

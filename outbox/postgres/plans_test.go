@@ -48,6 +48,23 @@ var planned = []plannedSQL{
 	{text: "purge abandoned", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"abandoned"}, rows: 2 * 5000},
 	{text: "counts", settings: "inspect_settings", indexes: []string{"published", "open", "parked", "abandoned"}, rows: 1000000},
 	{text: "last_errors", settings: "inspect_settings", indexes: []string{"abandoned", "failing"}, rows: 380 + 5000},
+	{
+		text: "overview", settings: "browse_settings", args: "11000, 10001, 1000, 4000", indexes: []string{"failing", "open", "parked", "published", "abandoned"},
+		rows: 2 * (2*11000 + 3*380 + (lanes+1)*1000 + 2*10001 + 100 + 1 + 4),
+	},
+	{text: "list lanes", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, %page, 1::bigint << 40, 4000", indexes: []string{"open"}, rows: 1001 + lanes},
+	{name: "that match nothing", text: "list lanes", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', now(), '2040-01-01', 700000, 4000", indexes: []string{"open"}, rows: 1001 + lanes},
+	{name: "in hand", text: "list lanes", settings: "browse_settings", args: "'b', 'processing', 1000, 50, %page, 1::bigint << 40, 4000", indexes: []string{"open"}, rows: 1001 + lanes + lanes*4001},
+	{text: "list key", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, '', '', 'gate-7', '', NULL, NULL::timestamptz, 1::bigint << 40", indexes: []string{"parked", "open"}, rows: 1001 + 3},
+	{text: "list failed", settings: "browse_settings", args: "'b', 'failed', 1000, 1000, %page, 1::bigint << 40", indexes: []string{"failing"}, rows: 1001},
+	// The rows of one instant are read together: 500 in this table, of which this broker has four in five.
+	{text: "list published", settings: "browse_settings", args: "'b', 'published', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"published"}, rows: 1001 + 2*500},
+	{name: "a later page", text: "list published", settings: "browse_settings", args: "'b', 'published', 1000, 1000, %page, 200000, now() - interval '400100 seconds'", indexes: []string{"published"}, rows: 1001 + 2*500},
+	{text: "list abandoned", settings: "browse_settings", args: "'b', 'abandoned', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"abandoned"}, rows: 1001 + 2*500},
+	{text: "message", settings: "browse_settings", args: "lpad(to_hex(600000), 32, '0')", indexes: []string{"pkey"}, rows: 1},
+	{text: "blocked_gates", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"pkey"}, rows: 100, gates: lanes * 2 * 2000},
+	{text: "blocked_failed", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"failing"}, rows: 2000},
+	{text: "followers", settings: "browse_settings", args: "'b', array_fill('gate-7'::text, ARRAY[100]), array_fill(0, ARRAY[100]), 1000, 1000, 50000", indexes: []string{"parked", "open"}, rows: 100*20 + 8*1000},
 }
 
 // lanes of all classes.
@@ -65,13 +82,21 @@ func (p plannedSQL) render(table string) string {
 	if status, ok := strings.CutPrefix(p.text, "purge "); ok {
 		return purgeSQL(table, outbox.Status(status))
 	}
+	if name, ok := strings.CutPrefix(p.text, "list "); ok {
+		return listSQL(table, map[string]listing{
+			"lanes": listLanes, "key": listKey, "failed": listFailed, "published": listPublished, "abandoned": listAbandoned,
+		}[name], withPayload)
+	}
+	if p.text == "message" {
+		return messageSQL(table)[withPayload]
+	}
 	return readSQL(p.text, table)
 }
 
 func (p plannedSQL) literals() string {
 	return strings.NewReplacer("%token", "gen_random_uuid()", "%ids", repeated("601000", 500), "%texts", repeated("'x'", 500),
 		"%messages", messageIDs(600000, 500, 880001, 500), "%brokers", repeated("'b'", 1000),
-		"%ints", repeated("1", 500)).Replace(p.args)
+		"%ints", repeated("1", 500), "%page", "'', '', '', '', NULL, NULL").Replace(p.args)
 }
 
 func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {

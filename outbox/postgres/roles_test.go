@@ -142,6 +142,9 @@ func TestRolesRelay(t *testing.T) {
 	_, err = relay.Pauses(t.Context())
 	require.NoError(t, err)
 
+	browses(t, relay, true)
+	_, err = relay.BeginAudit(t.Context(), outbox.AuditEntry{Actor: "me", Via: "http", Action: "pause", Broker: "b"})
+	require.ErrorContains(t, err, "docs/operations.md lists what the roles")
 	_, err = relay.Migrate(t.Context())
 	require.ErrorContains(t, err, "permission denied")
 	_, err = relay.Pause(t.Context(), outbox.Pause{Broker: "b"})
@@ -205,8 +208,12 @@ func TestRolesOperator(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, instances, 1)
 	require.NoError(t, operator.Check(t.Context()))
+	id, err := operator.BeginAudit(t.Context(), outbox.AuditEntry{Actor: "me", Via: "cli", Action: "pause", Broker: "b"})
+	require.NoError(t, err)
+	require.NoError(t, operator.EndAudit(t.Context(), id, 1, ""))
 
 	writeRows(t, owners, 1)
+	browses(t, operator, false)
 	_, err = operator.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"})
 	require.ErrorContains(t, err, "permission denied", "it can claim nothing")
 	refused(t, dsn, append([]string{
@@ -218,6 +225,31 @@ func TestRolesOperator(t *testing.T) {
 		"INSERT INTO outbox_messages_waiting SELECT * FROM outbox_messages_waiting",
 		"UPDATE outbox_messages_audit SET actor = ''", "UPDATE outbox_messages_audit SET started_at = now()", "DELETE FROM outbox_messages_audit",
 	}, ownersWork...)...)
+}
+
+// browses looks at all there is to see; not everybody sees what messages carry.
+func browses(t *testing.T, store *Store, content bool) {
+	t.Helper()
+	overview, err := store.Overview(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, overview, 1)
+	var rows []outbox.Record
+	for _, status := range outbox.Statuses() {
+		list, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: status, Limit: 10, Scan: 10})
+		require.NoError(t, err)
+		rows = append(rows, list.Records...)
+	}
+	require.NotEmpty(t, rows)
+	records, err := store.Message(t.Context(), rows[0].MessageID)
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	assert.Equal(t, content, rows[0].PayloadBytes > 0)
+	assert.Equal(t, content, records[0].PayloadBytes > 0)
+	assert.Equal(t, content, len(records[0].Payload) > 0)
+	_, err = store.Blocked(t.Context(), "b", 10, 10)
+	require.NoError(t, err)
+	_, err = store.Audit(t.Context(), 0, 10)
+	require.NoError(t, err)
 }
 
 // writeRows writes rows as the owner.

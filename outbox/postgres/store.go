@@ -60,6 +60,10 @@ type statements struct {
 	pause, resume, pauses                                                        string
 	verify, verifySettings                                                       string
 	listen, notify                                                               string
+	browseSettings, overview, blockedGates, blockedFailed, followers             string
+	auditBegin, auditEnd, audit                                                  string
+	message                                                                      [2]string // with payloads, and for a role that may not read them
+	lists                                                                        [listings][2]string
 }
 
 // Config of a store.
@@ -152,12 +156,21 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"notify": &s.sql.notify,
 		"pause":  &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
 		"verify": &s.sql.verify, "verify_settings": &s.sql.verifySettings,
+		"browse_settings": &s.sql.browseSettings, "overview": &s.sql.overview, "blocked_gates": &s.sql.blockedGates,
+		"blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers,
+		"audit_begin": &s.sql.auditBegin, "audit_end": &s.sql.auditEnd, "audit": &s.sql.audit,
 	} {
 		*text = readSQL(name, table)
 	}
 	s.sql.listen = listenSQL(table, s.channel)
 	s.sql.purgePublished = purgeSQL(table, outbox.StatusPublished)
 	s.sql.purgeAbandoned = purgeSQL(table, outbox.StatusAbandoned)
+	s.sql.message = messageSQL(table)
+	for way := range listings {
+		for content := range s.sql.lists[way] {
+			s.sql.lists[way][content] = listSQL(table, way, content)
+		}
+	}
 	s.sql.matches = "SELECT count(*) FROM (" + s.sql.find + " LIMIT $11) AS m"
 	s.sql.find += " ORDER BY m.id LIMIT $11"
 	return s, nil

@@ -42,8 +42,12 @@ func (s *Store) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
 
 // Backlog implements outbox.Inspector.
 func (s *Store) Backlog(ctx context.Context) ([]outbox.Backlog, error) {
+	return s.backlog(ctx, s.read)
+}
+
+func (s *Store) backlog(ctx context.Context, read reader) ([]outbox.Backlog, error) {
 	var backlog []outbox.Backlog
-	err := s.read(ctx, func(rows *sql.Rows) error {
+	err := read(ctx, func(rows *sql.Rows) error {
 		var (
 			broker string
 			lag    int64

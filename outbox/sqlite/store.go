@@ -23,6 +23,7 @@ import (
 	"database/sql"
 	"embed"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -39,6 +40,8 @@ type Store struct {
 	patience time.Duration // with a lock that is taken
 	turns    *turns
 	sql      statements
+
+	answerTime time.Duration // of a question that a person asks
 }
 
 var _ outbox.FullStore = (*Store)(nil)
@@ -57,6 +60,9 @@ type statements struct {
 	verify                                                                  string
 	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
 	facts, diagnose                                                         string
+	brokers, overview, message, blockedGates, blockedFailed, followers      string
+	list, listLane, listHead, listKey, listFailing, listTied, listFinished  string
+	auditBegin, auditEnd, audit                                             string
 }
 
 // An Option refines a store.
@@ -73,7 +79,7 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 	if err := errors.Join(outbox.CheckTable(table), outbox.CheckTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, table: table, now: time.Now, patience: busyPatience, turns: newTurns()}
+	s := &Store{db: db, table: table, now: time.Now, patience: busyPatience, turns: newTurns(), answerTime: answerTime}
 	for _, option := range options {
 		option(s)
 	}
@@ -94,8 +100,16 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"purge":  &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
+		"brokers": &s.sql.brokers, "overview": &s.sql.overview, "message": &s.sql.message,
+		"blocked_gates": &s.sql.blockedGates, "blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers,
+		"list": &s.sql.list, "list_lane": &s.sql.listLane, "list_head": &s.sql.listHead, "list_key": &s.sql.listKey, "list_failing": &s.sql.listFailing,
+		"list_tied": &s.sql.listTied, "list_finished": &s.sql.listFinished,
+		"audit_begin": &s.sql.auditBegin, "audit_end": &s.sql.auditEnd, "audit": &s.sql.audit,
 	} {
 		*text = readSQL(name, table)
+	}
+	for _, text := range []*string{&s.sql.list, &s.sql.message} {
+		*text = strings.ReplaceAll(*text, "{{columns}}", recordColumns)
 	}
 	return s, nil
 }

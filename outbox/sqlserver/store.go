@@ -30,8 +30,8 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore], [outbox.Operator]
-// and [outbox.Registry], and is safe for concurrent use.
+// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore], [outbox.Browser]
+// and [outbox.Auditor], and is safe for concurrent use.
 type Store struct {
 	db    *sql.DB
 	table string
@@ -55,6 +55,8 @@ type statements struct {
 	releaseKey, parkedKeys                          string
 	heartbeat, leave, instances                     string
 	pause, resume, pauses                           string
+	overview, list, message, blocked                string
+	auditBegin, auditEnd, audit                     string
 	verify                                          string
 }
 
@@ -81,6 +83,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 		*text = batchText(table, name)
 	}
 	operateTexts(&s.sql, table)
+	browseTexts(&s.sql, table)
 	purge := batchText(table, "purge")
 	s.sql.purgePublished = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusPublished))
 	s.sql.purgeAbandoned = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusAbandoned))

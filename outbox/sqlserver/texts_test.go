@@ -34,6 +34,8 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"release key": store.sql.releaseKey, "parked keys": store.sql.parkedKeys,
 		"heartbeat": store.sql.heartbeat, "leave": store.sql.leave, "instances": store.sql.instances,
 		"pause": store.sql.pause, "resume": store.sql.resume, "pauses": store.sql.pauses, "verify": store.sql.verify,
+		"overview": store.sql.overview, "list": store.sql.list, "message": store.sql.message, "blocked": store.sql.blocked,
+		"audit begin": store.sql.auditBegin, "audit end": store.sql.auditEnd, "audit": store.sql.audit,
 	}
 	find := []string{
 		"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "error_class", "since", "until", "waiting",
@@ -49,7 +51,13 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"release key": {"locks", "broker", "key"}, "parked keys": {"broker", "limit"},
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"},
-		"verify": {"broker", "lane", "claim_lock", "token", "messages", "backlog", "unordered"},
+		"verify":   {"broker", "lane", "claim_lock", "token", "messages", "backlog", "unordered"},
+		"overview": {"limit"}, "message": {"message_id"}, "blocked": {"broker", "limit", "max_count"},
+		"list": {
+			"broker", "status", "type", "type_prefix", "key", "error_class", "since", "until", "after", "after_id", "limit", "scan",
+		},
+		"audit begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit end": {"id", "rows", "failure"},
+		"audit": {"before", "limit"},
 	}
 	for p, text := range store.sql.exchange {
 		if p == (parts{}) {

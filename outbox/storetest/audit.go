@@ -21,18 +21,9 @@ var auditTests = []test{
 	{name: "WithoutATable", run: testAuditWithoutTable, bare: true},
 }
 
-func (t *table) auditor() outbox.Auditor {
-	t.Helper()
-	auditor, ok := t.Store.(outbox.Auditor)
-	if !ok {
-		t.Skipf("NOT TESTED: %T is no outbox.Auditor yet", t.Store)
-	}
-	return auditor
-}
-
 func (t *table) begin(entry outbox.AuditEntry) int64 {
 	t.Helper()
-	id, err := t.auditor().BeginAudit(t.Context(), entry)
+	id, err := t.Store.BeginAudit(t.Context(), entry)
 	require.NoError(t, err)
 	require.Positive(t, id)
 	return id
@@ -40,7 +31,7 @@ func (t *table) begin(entry outbox.AuditEntry) int64 {
 
 func (t *table) audit(before int64, limit int) []outbox.AuditEntry {
 	t.Helper()
-	entries, err := t.auditor().Audit(t.Context(), before, limit)
+	entries, err := t.Store.Audit(t.Context(), before, limit)
 	require.NoError(t, err)
 	return entries
 }
@@ -59,7 +50,7 @@ func testAudit(t *table) {
 	want := outbox.AuditEntry{ID: id, Actor: "me", Via: "cli", Action: "requeue", Broker: "b", Filter: `{"type":"T"}`, Reason: "why", StartedAt: entries[0].StartedAt}
 	assert.Equal(t, want, entries[0])
 
-	require.NoError(t, t.auditor().EndAudit(t.Context(), id, 3_000_000_000, "the database has gone"))
+	require.NoError(t, t.Store.EndAudit(t.Context(), id, 3_000_000_000, "the database has gone"))
 	entries = t.audit(0, 10)
 	require.Len(t, entries, 1)
 	assert.WithinDuration(t, time.Now(), entries[0].EndedAt, time.Minute)
@@ -71,7 +62,7 @@ func testAudit(t *table) {
 
 func (t *table) auditOf(store outbox.FullStore) []outbox.AuditEntry {
 	t.Helper()
-	entries, err := store.(outbox.Auditor).Audit(t.Context(), 0, 10)
+	entries, err := store.Audit(t.Context(), 0, 10)
 	require.NoError(t, err)
 	return entries
 }
@@ -79,14 +70,14 @@ func (t *table) auditOf(store outbox.FullStore) []outbox.AuditEntry {
 func testAuditEnded(t *table) {
 	first, second := t.begin(outbox.AuditEntry{Actor: "a", Via: "go", Action: "purge"}), t.begin(outbox.AuditEntry{Actor: "b", Via: "http", Action: "pause"})
 	require.Greater(t, second, first)
-	require.NoError(t, t.auditor().EndAudit(t.Context(), first, 5, ""))
+	require.NoError(t, t.Store.EndAudit(t.Context(), first, 5, ""))
 	before := t.audit(0, 10)
 	require.Len(t, before, 2)
 	assert.Zero(t, before[0].EndedAt, "the other is under way")
 	assert.Empty(t, before[1].Failure)
 	t.exec("UPDATE {t}_audit SET ended_at = "+t.sql.minus("ended_at", time.Hour)+" WHERE id = ?", first)
 	before = t.audit(0, 10)
-	_ = t.auditor().EndAudit(t.Context(), first, 7, "again") // whether that is an error is the store's to say
+	_ = t.Store.EndAudit(t.Context(), first, 7, "again") // whether that is an error is the store's to say
 	assert.Equal(t, before, t.audit(0, 10), "what has ended stays as it is")
 }
 
@@ -110,19 +101,18 @@ func testAuditPages(t *table) {
 		require.LessOrEqual(t, len(got), 7)
 	}
 	assert.Equal(t, ids, got, "newest first")
-	_, err := t.auditor().Audit(t.Context(), 0, 0)
+	_, err := t.Store.Audit(t.Context(), 0, 0)
 	require.ErrorContains(t, err, "limit")
 }
 
 func testAuditRace(t *table) {
-	auditor := t.auditor()
 	var tasks sync.WaitGroup
 	for range 8 {
 		tasks.Go(func() {
 			for range 5 {
-				id, err := auditor.BeginAudit(t.background(), outbox.AuditEntry{Actor: "a", Via: "go", Action: "requeue"})
+				id, err := t.Store.BeginAudit(t.background(), outbox.AuditEntry{Actor: "a", Via: "go", Action: "requeue"})
 				if assert.NoError(t, err) {
-					assert.NoError(t, auditor.EndAudit(t.background(), id, id, ""))
+					assert.NoError(t, t.Store.EndAudit(t.background(), id, id, ""))
 				}
 			}
 		})
@@ -141,13 +131,13 @@ func testAuditHostile(t *table) {
 	for i := range 30 {
 		text := hostile().Example(i)
 		id := t.begin(outbox.AuditEntry{Actor: text, Via: text, Action: text, Broker: text, Filter: text, Reason: text})
-		require.NoError(t, t.auditor().EndAudit(t.Context(), id, 1, text))
+		require.NoError(t, t.Store.EndAudit(t.Context(), id, 1, text))
 		got := t.audit(0, 1)[0]
 		assert.Equal(t, []string{text, text, text, text, text, text, text}, []string{got.Actor, got.Via, got.Action, got.Broker, got.Filter, got.Reason, got.Failure})
 	}
 	text := "a\x00b\xff" + strings.Repeat("ü", 10_000)
 	id := t.begin(outbox.AuditEntry{Actor: text, Via: text, Action: text, Broker: text, Filter: text, Reason: text})
-	require.NoError(t, t.auditor().EndAudit(t.Context(), id, 1, text))
+	require.NoError(t, t.Store.EndAudit(t.Context(), id, 1, text))
 	got := t.audit(0, 1)[0]
 	for _, kept := range []string{got.Actor, got.Reason, got.Failure} {
 		assert.True(t, utf8.ValidString(kept))
@@ -157,10 +147,9 @@ func testAuditHostile(t *table) {
 }
 
 func testAuditWithoutTable(t *table) {
-	auditor := t.auditor()
-	_, err := auditor.BeginAudit(t.Context(), outbox.AuditEntry{Actor: "a", Via: "go", Action: "purge"})
+	_, err := t.Store.BeginAudit(t.Context(), outbox.AuditEntry{Actor: "a", Via: "go", Action: "purge"})
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	require.ErrorIs(t, auditor.EndAudit(t.Context(), 1, 0, ""), outbox.ErrSchema)
-	_, err = auditor.Audit(t.Context(), 0, 1)
+	require.ErrorIs(t, t.Store.EndAudit(t.Context(), 1, 0, ""), outbox.ErrSchema)
+	_, err = t.Store.Audit(t.Context(), 0, 1)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }

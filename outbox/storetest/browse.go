@@ -11,15 +11,6 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-func (t *table) browser() outbox.Browser {
-	t.Helper()
-	browser, ok := t.Store.(outbox.Browser)
-	if !ok {
-		t.Skipf("NOT TESTED: %T is no outbox.Browser yet", t.Store)
-	}
-	return browser
-}
-
 // A browsed row is what the suite knows of a row by itself, in the order of ids.
 type browsed struct {
 	id                int64
@@ -114,7 +105,7 @@ func (t *table) pages(request outbox.ListRequest, between func(page int)) []outb
 	t.Helper()
 	var all []outbox.Record
 	for page := range 10_000 {
-		list, err := t.browser().List(t.Context(), request)
+		list, err := t.Store.List(t.Context(), request)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(list.Records), request.Limit)
 		require.LessOrEqual(t, len(list.Records), list.Scanned, "what is returned was looked at")
@@ -151,7 +142,6 @@ var messageTests = []test{
 
 // Message returns what was written, for each broker, with all that became of it.
 func testMessage(t *table) {
-	browser := t.browser()
 	now := time.Now().Truncate(time.Millisecond).UTC()
 	row := outbox.Row{
 		MessageID: uuid.New(), TargetBroker: broker, Stream: "s", Type: "t", OrderingKey: t.keys(1)[0], Priority: 7, Payload: []byte("\x00\xffpayload"),
@@ -164,7 +154,7 @@ func testMessage(t *table) {
 	batch := t.claim(limit(1))
 	require.Equal(t, ids[:1], taken(batch))
 
-	records, err := browser.Message(t.Context(), row.MessageID.String())
+	records, err := t.Store.Message(t.Context(), row.MessageID.String())
 	require.NoError(t, err)
 	require.Equal(t, []int64{ids[1], ids[0]}, recordIDs(records), "sorted by broker")
 	for i := range records {
@@ -218,7 +208,7 @@ func testMessage(t *table) {
 // message is the row of a message for the test's broker.
 func (t *table) message(id uuid.UUID) outbox.Record {
 	t.Helper()
-	records, err := t.browser().Message(t.Context(), id.String())
+	records, err := t.Store.Message(t.Context(), id.String())
 	require.NoError(t, err)
 	require.Len(t, records, 2)
 	require.Equal(t, broker, records[1].Broker)
@@ -226,18 +216,17 @@ func (t *table) message(id uuid.UUID) outbox.Record {
 }
 
 func testMessageWrong(t *table) {
-	browser := t.browser()
 	t.add("key")
-	records, err := browser.Message(t.Context(), uuid.NewString())
+	records, err := t.Store.Message(t.Context(), uuid.NewString())
 	require.NoError(t, err)
 	assert.Empty(t, records)
 	for _, id := range []string{"", "42", "' OR 1=1 --", "\x00"} {
-		_, err = browser.Message(t.Context(), id)
+		_, err = t.Store.Message(t.Context(), id)
 		require.ErrorContains(t, err, "UUID", "%q", id)
 	}
 }
 
 func testMessageWithoutTable(t *table) {
-	_, err := t.browser().Message(t.Context(), uuid.NewString())
+	_, err := t.Store.Message(t.Context(), uuid.NewString())
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }

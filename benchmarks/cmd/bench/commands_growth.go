@@ -9,19 +9,20 @@ import (
 // growthCommands are those of the scenarios that ask how cost grows, and of the project's targets.
 func growthCommands(s *settings) []*cobra.Command {
 	return []*cobra.Command{
-		fanoutCommand(s), payloadCommand(s), purgeCommand(s), restCommand(s), memoryCommand(s), commitCommand(s), targetsCommand(s),
+		fanoutCommand(s), payloadCommand(s), purgeCommand(s), restCommand(s), memoryCommand(s), pagesCommand(s), commitCommand(s), targetsCommand(s),
 	}
 }
 
 func defaultGrowth() []scenario.Scenario {
 	return []scenario.Scenario{
-		scenario.DefaultFanout(), scenario.DefaultPayload(), scenario.DefaultPurge(), scenario.DefaultRest(), scenario.DefaultMemory(), scenario.DefaultCommit(),
+		scenario.DefaultFanout(), scenario.DefaultPayload(), scenario.DefaultPurge(), scenario.DefaultRest(), scenario.DefaultMemory(), scenario.DefaultPages(),
+		scenario.DefaultCommit(),
 	}
 }
 
 func shortGrowth() []scenario.Scenario {
 	return []scenario.Scenario{
-		scenario.ShortFanout(), scenario.ShortPayload(), scenario.ShortPurge(), scenario.ShortRest(), scenario.ShortMemory(), scenario.ShortCommit(),
+		scenario.ShortFanout(), scenario.ShortPayload(), scenario.ShortPurge(), scenario.ShortRest(), scenario.ShortMemory(), scenario.ShortPages(), scenario.ShortCommit(),
 	}
 }
 
@@ -78,6 +79,17 @@ func memoryCommand(s *settings) *cobra.Command {
 	flags.IntVar(&sizes.Deliver, "deliver", sizes.Deliver, "messages per second that are delivered meanwhile")
 	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
 	flags.Int64Var(&sizes.Keys, "keys", sizes.Keys, "number of ordering keys")
+	return cmd
+}
+
+func pagesCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultPages()
+	cmd, flags := command(s, "pages", "What people look at in a large table", &sizes, scenario.ShortPages)
+	flags.Int64Var(&sizes.Rows, "rows", sizes.Rows, "rows of the table, half of them finished")
+	flags.IntVar(&sizes.Brokers, "brokers", sizes.Brokers, "number of brokers")
+	flags.IntVar(&sizes.Payload, "payload", sizes.Payload, "bytes of payload")
+	flags.StringVar(&sizes.Database, "database", "", "measure in this database, a `URL`, which has such a table already, named outbox")
+	flags.IntVar(&sizes.Calls, "calls", sizes.Calls, "calls of each kind to measure in each run")
 	return cmd
 }
 

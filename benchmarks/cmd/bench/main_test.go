@@ -72,10 +72,14 @@ func TestShort(t *testing.T) {
 		},
 		"idle":   {"1 broker: statements of each broker", "3 brokers: of which pings", "3 brokers: CPU of the process", "3 brokers: peak heap"},
 		"memory": {"backlog of 200: peak heap", "backlog of 1000: peak live heap, of the small backlog", "producer outruns: backlog at the end"},
+		"pages": {
+			"overview: p50", "message: p99", "blocked: p99", "audit: max", "list processing: p50", "list pending, a key: p99", "list failed, 500: p99",
+			"list published, deep: p99", "list abandoned, none matches: p50",
+		},
 		"commit": {"postgres: event/by-hand", "postgres: no-event/plain", "sqlite: other-model/plain", "discard: event"},
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			if !slices.Contains([]string{"claims", "idle-transaction", "hung", "followers", "commit"}, scenario) {
+			if !slices.Contains([]string{"claims", "idle-transaction", "hung", "followers", "pages", "commit"}, scenario) {
 				t.Setenv(testservers.RedisVariable, testenv.Redis(t))
 			}
 			runs := 2
@@ -175,6 +179,7 @@ func TestUsage(t *testing.T) {
 		"purge":            {"purge", "--published=5000"},
 		"idle":             {"idle", "--seconds=1"},
 		"memory":           {"memory", "--produce=100", "--deliver=100"},
+		"pages":            {"pages", "--rows=1000"},
 		"commit":           {"commit", "--rounds=0"},
 		"chart of drain":   {"drain", "--chart=drain.pdf"},
 		"latency":          {"latency", "--rate=0"},

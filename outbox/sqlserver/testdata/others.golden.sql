@@ -9,6 +9,53 @@ IF OBJECT_ID(N'app.outbox_migrations') IS NULL
 ELSE
     SELECT version AS fanout_version FROM app.outbox_migrations ORDER BY version;
 
+-- audit
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT TOP (@limit) id AS fanout_entry
+     , actor
+     , via
+     , action
+     , broker
+     , filter
+     , reason
+     , row_count
+     , started_at
+     , ended_at
+     , failure
+  FROM app.outbox_audit WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+ WHERE id < @before
+ ORDER BY id DESC;
+
+-- audit begin
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+INSERT INTO app.outbox_audit (actor, via, action, broker, filter, reason)
+VALUES (@actor, @via, @action, @broker, @filter, @reason);
+SELECT CONVERT(bigint, SCOPE_IDENTITY()) AS fanout_begun;
+
+-- audit end
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @known bit = 0;
+UPDATE a
+   SET ended_at  = CASE WHEN a.ended_at IS NULL THEN SYSUTCDATETIME() ELSE a.ended_at END
+     , row_count = CASE WHEN a.ended_at IS NULL THEN @rows ELSE a.row_count END
+     , failure   = CASE WHEN a.ended_at IS NULL THEN @failure ELSE a.failure END
+  FROM app.outbox_audit AS a WITH (ROWLOCK, FORCESEEK)
+ WHERE a.id = @id;
+SET @known = @@ROWCOUNT;
+SELECT CONVERT(int, @known) AS fanout_ended;
+
 -- backlog
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -49,6 +96,84 @@ END;
 SELECT name AS fanout_behind, CASE WHEN since < @now THEN DATEDIFF_BIG(MICROSECOND, since, @now) ELSE 0 END
   FROM @behind
  ORDER BY name;
+
+-- blocked
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @found TABLE (
+    id           bigint         NOT NULL PRIMARY KEY,
+    lane         int            NOT NULL,
+    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    key_hash     binary(32)     NOT NULL,
+    message_id   uniqueidentifier NOT NULL,
+    status       nvarchar(16)   COLLATE Latin1_General_100_BIN2 NOT NULL,
+    reason       nvarchar(16)   COLLATE Latin1_General_100_BIN2 NOT NULL,
+    since        datetime2(6)   NOT NULL,
+    until_at     datetime2(6)   NULL
+);
+SET @now = SYSUTCDATETIME();
+INSERT INTO @found (id, lane, ordering_key, key_hash, message_id, status, reason, since, until_at)
+SELECT w.gate_id, w.lane, w.ordering_key, w.key_hash, w.gate_message_id, COALESCE(m.status, N'abandoned'), w.reason, w.since
+     , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END
+  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+ CROSS APPLY (SELECT TOP (2000) g.gate_id, g.lane, g.ordering_key, g.key_hash, g.gate_message_id, g.wake_at, g.reason, g.since
+                FROM app.outbox_waiting AS g WITH (INDEX(outbox_waiting_wake), FORCESEEK, NOLOCK)
+               WHERE g.target_broker = @broker AND g.lane = lanes.lane AND g.wake_at IS NOT NULL
+               ORDER BY g.wake_at DESC) AS w
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.gate_id
+ WHERE w.ordering_key IS NOT NULL
+   AND (w.wake_at = '9999-12-31' OR (m.id IS NOT NULL AND m.finished_at IS NULL));
+INSERT INTO @found (id, lane, ordering_key, key_hash, message_id, status, reason, since, until_at)
+SELECT f.id, f.lane, f.ordering_key, f.key_hash, f.message_id, f.status, N'retry'
+     , COALESCE(TRY_CONVERT(datetime2(6), REPLACE(LEFT(f.happened, 26), N'Z', N''), 126), f.created_at)
+     , COALESCE(f.locked_until, @now)
+  FROM (SELECT m.id, m.lane, m.ordering_key, m.key_hash, m.message_id, m.status, m.created_at, m.locked_until
+             , CASE WHEN ISJSON(m.last_error) = 1 THEN JSON_VALUE(m.last_error, '$.at') END AS happened
+             , ROW_NUMBER() OVER (PARTITION BY m.key_hash ORDER BY m.id) AS place
+          FROM (SELECT TOP (2000) i.id
+                  FROM app.outbox AS i WITH (INDEX(outbox_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                 WHERE i.target_broker = @broker AND i.last_error IS NOT NULL AND i.finished_at IS NULL
+                 ORDER BY i.id) AS failing
+         INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = failing.id
+         WHERE m.status = N'failed' AND m.parked = 0 AND m.ordering_key IS NOT NULL) AS f
+ WHERE f.place = 1
+   AND NOT EXISTS (SELECT 1 FROM @found AS known WHERE known.id = f.id OR known.key_hash = f.key_hash);
+DELETE FROM @found
+ WHERE id NOT IN (SELECT TOP (@limit) id
+                    FROM @found
+                   ORDER BY CASE WHEN until_at IS NULL THEN 0 ELSE 1 END, since, id);
+SELECT f.ordering_key AS fanout_blocked
+     , LOWER(CONVERT(char(36), f.message_id)) AS message_id
+     , f.status
+     , f.reason
+     , f.since
+     , f.until_at
+     , aside.followers + low.followers + behind.followers AS followers
+     , CASE WHEN behind.looked = 5000 THEN 1 ELSE 0 END AS cut
+     , error.last_error
+  FROM @found AS f
+ CROSS APPLY (SELECT COUNT_BIG(*) AS followers
+                FROM (SELECT TOP (@max_count + 1) p.id
+                        FROM app.outbox AS p WITH (INDEX(outbox_parked), FORCESEEK, NOLOCK)
+                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.id > f.id AND p.parked = 1 AND p.finished_at IS NULL) AS rows_aside) AS aside
+ CROSS APPLY (SELECT COUNT_BIG(*) AS followers
+                FROM (SELECT TOP (@max_count + 1) b.id
+                        FROM app.outbox AS b WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
+                       WHERE b.target_broker = @broker AND b.key_hash = f.key_hash AND b.id > f.id AND b.priority < 0 AND b.finished_at IS NULL
+                         AND b.parked = 0) AS rows_low) AS low
+ CROSS APPLY (SELECT COALESCE(SUM(CASE WHEN o.ordering_key = f.ordering_key AND DATALENGTH(o.ordering_key) = DATALENGTH(f.ordering_key) THEN 1 ELSE 0 END), 0) AS followers
+                   , COUNT_BIG(*) AS looked
+                FROM (SELECT TOP (5000) n.ordering_key
+                        FROM app.outbox AS n WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
+                       WHERE n.target_broker = @broker AND n.lane = f.lane % 4 AND n.id > f.id AND n.finished_at IS NULL AND n.parked = 0
+                       ORDER BY n.id) AS o) AS behind
+ OUTER APPLY (SELECT m.last_error
+                FROM app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+               WHERE m.id = f.id) AS error
+ ORDER BY CASE WHEN f.until_at IS NULL THEN 0 ELSE 1 END, f.since, f.id;
 
 -- bring back
 SET NOCOUNT ON;
@@ -467,6 +592,100 @@ DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 DELETE FROM app.outbox_instances WHERE instance_id = CONVERT(uniqueidentifier, @instance_id);
 SELECT 1 AS fanout_left;
 
+-- list
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @seen TABLE (
+    place  bigint       NOT NULL PRIMARY KEY,
+    id     bigint       NOT NULL,
+    at     datetime2(6) NULL,
+    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NULL
+);
+DECLARE @looked bigint;
+DECLARE @key_hash binary(32) = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)));
+DECLARE @after_at datetime2(6) = CASE WHEN @after = N'' THEN '9999-12-31T23:59:59.999999' ELSE CONVERT(datetime2(6), @after, 126) END;
+IF @status IN (N'published', N'abandoned')
+    INSERT INTO @seen (place, id, at)
+    SELECT ROW_NUMBER() OVER (ORDER BY f.finished_at DESC, f.id DESC), f.id, f.finished_at
+      FROM (SELECT TOP (@scan) m.id, m.finished_at
+              FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+             WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL AND m.finished_at <= @after_at
+               AND (m.finished_at < @after_at OR m.id < @after_id)
+             ORDER BY m.finished_at DESC, m.id DESC) AS f;
+ELSE IF @status = N'failed'
+    INSERT INTO @seen (place, id)
+    SELECT ROW_NUMBER() OVER (ORDER BY f.id DESC), f.id
+      FROM (SELECT TOP (@scan) m.id
+              FROM app.outbox AS m WITH (INDEX(outbox_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+             WHERE m.target_broker = @broker AND m.last_error IS NOT NULL AND m.finished_at IS NULL AND m.id < @after_id
+             ORDER BY m.id DESC) AS f;
+ELSE
+    INSERT INTO @seen (place, id, status)
+    SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
+      FROM (SELECT TOP (@scan) entry.id, entry.status
+              FROM (SELECT head.id, head.status
+                      FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+                     CROSS APPLY (SELECT TOP (@scan) m.id, m.status
+                                    FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                                   WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.id < @after_id
+                                     AND m.finished_at IS NULL AND m.parked = 0
+                                   ORDER BY m.id DESC) AS head
+                     UNION ALL
+                    SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
+                      FROM (SELECT TOP (@scan) m.id
+                              FROM app.outbox AS m WITH (INDEX(outbox_parked), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                             WHERE @key <> N'' AND m.target_broker = @broker AND m.key_hash = @key_hash AND m.id < @after_id
+                               AND m.parked = 1 AND m.finished_at IS NULL
+                             ORDER BY m.id DESC) AS aside) AS entry
+             ORDER BY entry.id DESC) AS o;
+SET @looked = (SELECT COUNT_BIG(*) FROM @seen);
+SELECT TOP (@limit) s.place AS fanout_listed
+     , m.id
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.lane
+     , m.priority
+     , m.parked
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM @seen AS s
+ INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = s.id
+ WHERE (s.status IS NULL OR s.status = @status)
+   AND m.status = @status
+   AND m.target_broker = @broker
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+   AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+ ORDER BY s.place;
+SELECT place AS fanout_looked, id, at FROM @seen WHERE place = @looked;
+
 -- matches
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -528,6 +747,47 @@ SELECT TOP (@limit) m.id, m.target_broker
 OPTION (RECOMPILE);
 SELECT COUNT(*) AS fanout_matches FROM @found;
 
+-- message
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SET LOCK_TIMEOUT 1000;
+SELECT m.payload AS fanout_payload
+     , COALESCE(m.headers, N'') AS headers
+     , m.id
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.lane
+     , m.priority
+     , m.parked
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM app.outbox AS m WITH (INDEX(outbox_once), FORCESEEK, ROWLOCK)
+ WHERE m.message_id = CONVERT(uniqueidentifier, @message_id)
+ ORDER BY m.target_broker;
+
 -- migrate
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -543,6 +803,135 @@ IF OBJECT_ID(N'app.outbox_migrations') IS NULL
         name       nvarchar(128) NOT NULL,
         applied_at datetime2(6)  NOT NULL CONSTRAINT outbox_migrations_default_applied_at DEFAULT SYSUTCDATETIME()
     );
+
+-- overview
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @brokers TABLE (
+    name   nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY,
+    parked bigint        NOT NULL,
+    oldest datetime2(6)  NULL,
+    latest datetime2(6)  NULL
+);
+DECLARE @counted TABLE (
+    name      nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    status    nvarchar(16)  COLLATE Latin1_General_100_BIN2 NOT NULL,
+    row_count bigint        NOT NULL,
+    more      bit           NOT NULL
+);
+DECLARE @heads TABLE (lane int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
+DECLARE @aside TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
+DECLARE @failing TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @name nvarchar(128) = N'', @look bigint = CASE WHEN @limit < 20000 THEN 20000 ELSE @limit + 1 END;
+DECLARE @parked_rows bigint, @failing_rows bigint, @cut bit;
+SET @now = SYSUTCDATETIME();
+WHILE @name IS NOT NULL
+BEGIN
+    SET @name = (SELECT MIN(later.target_broker)
+                   FROM (SELECT MIN(target_broker) AS target_broker
+                           FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
+                          WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name
+                          UNION ALL
+                         SELECT MIN(target_broker)
+                           FROM app.outbox WITH (INDEX(outbox_parked), NOLOCK)
+                          WHERE finished_at IS NULL AND parked = 1 AND target_broker > @name
+                          UNION ALL
+                         SELECT MIN(target_broker)
+                           FROM app.outbox WITH (INDEX(outbox_finished), NOLOCK)
+                          WHERE finished_at IS NOT NULL AND target_broker > @name) AS later);
+    IF @name IS NOT NULL
+    BEGIN
+        DELETE FROM @heads;
+        DELETE FROM @aside;
+        DELETE FROM @failing;
+        INSERT INTO @heads (lane, status, row_count)
+        SELECT lanes.lane, head.status, COUNT_BIG(*)
+          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+         CROSS APPLY (SELECT TOP (@look) m.status
+                        FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
+                       WHERE m.target_broker = @name AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                       ORDER BY m.id) AS head
+         GROUP BY lanes.lane, head.status;
+        INSERT INTO @aside (status, created_at)
+        SELECT m.status, m.created_at
+          FROM (SELECT TOP (@limit + 1) p.id
+                  FROM app.outbox AS p WITH (INDEX(outbox_parked), FORCESEEK, NOLOCK)
+                 WHERE p.target_broker = @name AND p.parked = 1 AND p.finished_at IS NULL) AS parked
+         INNER JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = parked.id;
+        SET @parked_rows = @@ROWCOUNT;
+        SET @cut = CASE WHEN @parked_rows > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY lane HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
+        INSERT INTO @counted (name, status, row_count, more)
+        SELECT @name, statuses.status
+             , (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = statuses.status COLLATE Latin1_General_100_BIN2)
+               + (SELECT COUNT_BIG(*) FROM @aside AS a WHERE a.status = statuses.status COLLATE Latin1_General_100_BIN2)
+             , @cut
+          FROM (VALUES (N'pending'), (N'processing'), (N'failed')) AS statuses (status);
+        INSERT INTO @failing (id)
+        SELECT TOP (@limit + 1) m.id
+          FROM app.outbox AS m WITH (INDEX(outbox_failing), FORCESEEK, NOLOCK)
+         WHERE m.target_broker = @name AND m.last_error IS NOT NULL AND m.finished_at IS NULL
+         ORDER BY m.id DESC;
+        SET @failing_rows = @@ROWCOUNT;
+        IF @cut = 1
+            UPDATE c
+               SET row_count = CASE WHEN c.row_count < f.row_count THEN f.row_count ELSE c.row_count END
+                 , more      = CASE WHEN @failing_rows > @limit THEN 1 ELSE 0 END
+              FROM @counted AS c
+             CROSS JOIN (SELECT COUNT_BIG(*) AS row_count
+                           FROM @failing AS i
+                          INNER JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = i.id
+                          WHERE m.status = N'failed') AS f
+             WHERE c.name = @name AND c.status = N'failed';
+        INSERT INTO @counted (name, status, row_count, more)
+        SELECT @name, statuses.status, finished.row_count, 0
+          FROM (VALUES (N'published'), (N'abandoned')) AS statuses (status)
+         CROSS APPLY (SELECT COUNT_BIG(*) AS row_count
+                        FROM (SELECT TOP (@limit + 1) m.id
+                                FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, NOLOCK)
+                               WHERE m.target_broker = @name AND m.status = statuses.status COLLATE Latin1_General_100_BIN2 AND m.finished_at IS NOT NULL) AS some_rows) AS finished;
+        INSERT INTO @brokers (name, parked, oldest, latest)
+        SELECT @name, @parked_rows
+             , (SELECT MIN(o.created_at)
+                  FROM (SELECT first_rows.created_at
+                          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+                         CROSS APPLY (SELECT TOP (100) m.created_at
+                                        FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
+                                       WHERE m.target_broker = @name AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                                       ORDER BY m.id) AS first_rows
+                         UNION ALL
+                        SELECT created_at FROM @aside) AS o)
+             , (SELECT TOP (1) m.published_at
+                  FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, NOLOCK)
+                 WHERE m.target_broker = @name AND m.status = N'published' AND m.finished_at IS NOT NULL
+                 ORDER BY m.finished_at DESC);
+    END;
+END;
+SELECT name AS fanout_overview
+     , parked
+     , CASE WHEN oldest < @now THEN DATEDIFF_BIG(MICROSECOND, oldest, @now) ELSE 0 END AS age
+     , latest
+  FROM @brokers
+ ORDER BY name;
+SELECT name AS fanout_count, status, row_count, more FROM @counted ORDER BY name, status;
+SELECT b.name AS fanout_error, latest.last_error
+  FROM @brokers AS b
+ CROSS APPLY (SELECT TOP (1) e.last_error
+                FROM (SELECT f.id, f.last_error
+                        FROM (SELECT TOP (1000) m.id, m.last_error
+                                FROM app.outbox AS m WITH (INDEX(outbox_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                               WHERE m.target_broker = b.name AND m.last_error IS NOT NULL AND m.finished_at IS NULL
+                               ORDER BY m.id DESC) AS f
+                       UNION ALL
+                      SELECT a.id, a.last_error
+                        FROM (SELECT TOP (100) m.id, m.last_error
+                                FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                               WHERE m.target_broker = b.name AND m.status = N'abandoned' AND m.finished_at IS NOT NULL
+                               ORDER BY m.finished_at DESC, m.id DESC) AS a
+                       WHERE a.last_error IS NOT NULL) AS e
+               ORDER BY CASE WHEN ISJSON(e.last_error) = 1 THEN JSON_VALUE(e.last_error, '$.at') COLLATE Latin1_General_100_BIN2 END DESC, e.id DESC) AS latest;
 
 -- park
 SET NOCOUNT ON;

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func messagesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "messages",
+		Short: "Look for messages, see why they failed, send them again or give them up",
+		Long: "Look for messages, see why they failed, send them again or give them up. Lists and counts are bounded, so that they harm\n" +
+			"no database however large its table is. What changes rows leaves an entry in the audit (\"fanout audit\").",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(listCommand(), showCommand(), failuresCommand(), blockedCommand(),
+		requeueCommand(), abandonCommand(), replayCommand(), releaseCommand())
+	return cmd
+}
+
+// jsonFlag adds --json. Where there can be many answers, each is an object on a line of its own.
+func jsonFlag(cmd *cobra.Command, what string) *bool {
+	return cmd.Flags().Bool("json", false, what)
+}
+
+const jsonLines = "print one JSON object per line"

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// repair is a command that changes the rows that a filter selects.
+type repair struct {
+	deed     deed
+	statuses []outbox.Status
+	// check refuses a filter that cannot be meant.
+	check func(*filterFlags) error
+	// failures says that one group of failures can be selected.
+	failures bool
+}
+
+func requeueCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "requeue",
+		Short: "Send failed and abandoned messages again, at once and with a fresh budget of attempts",
+		Long: "Send failed and abandoned messages again, at once and with a fresh budget of attempts, once the cause is cured. With --status pending also\n" +
+			"those that wait for a time. A message takes its old place within its ordering key; one whose time to live has passed is abandoned again.",
+		Example: "  fanout messages requeue --broker partner --fingerprint 5f0c1b9e77aa --dry-run\n  fanout messages requeue --broker partner --status abandoned --since 6h",
+	}
+	return repairCommand(cmd, repair{
+		deed:     deed{verb: monitor.VerbRequeue, past: "requeued", question: "Send again"},
+		statuses: []outbox.Status{outbox.StatusPending, outbox.StatusFailed, outbox.StatusAbandoned},
+		check:    someCondition("requeue"), failures: true,
+	})
+}
+
+func abandonCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "abandon",
+		Short: "Give up pending and failed messages: they are not sent",
+		Long: "Give up pending and failed messages: they are not sent, and their ordering keys go on. They stay in the table, and can be requeued,\n" +
+			"until the purge removes them (cleanup.abandoned_retention). --reason goes into their last error.",
+		Example: "  fanout messages abandon --broker partner --type \"Ordering.Draft*\" --reason \"partner does not want drafts\"",
+	}
+	return repairCommand(cmd, repair{
+		deed:     deed{verb: monitor.VerbAbandon, past: "abandoned", question: "Give up"},
+		statuses: []outbox.Status{outbox.StatusPending, outbox.StatusFailed},
+		check:    someCondition("abandon"), failures: true,
+	})
+}
+
+func replayCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "replay",
+		Short: "Send published messages again, under the same ids",
+		Long: "Send published messages again, under the same ids: to consumers that deduplicate by them it changes nothing. It needs a broker, and a\n" +
+			"bound: a time at which they were written, or message ids. What the purge has removed cannot be replayed (cleanup.published_retention).",
+		Example: "  fanout messages replay --broker partner --since 2h --dry-run\n" +
+			"  fanout messages replay --broker partner --since 2026-05-01T10:00:00Z --until 2026-05-01T11:00:00Z",
+	}
+	return repairCommand(cmd, repair{
+		deed:     deed{verb: monitor.VerbReplay, past: "set to be sent again", question: "Send once more"},
+		statuses: []outbox.Status{outbox.StatusPublished},
+		check: func(f *filterFlags) error {
+			if f.broker == "" || f.since == "" && f.until == "" && len(f.ids) == 0 {
+				return usageError{errors.New("replay needs --broker, and a bound: --since, --until or --id")}
+			}
+			return nil
+		},
+	})
+}
+
+// someCondition refuses what would be for every row: that is likelier forgotten than meant.
+func someCondition(verb string) func(*filterFlags) error {
+	return func(f *filterFlags) error {
+		if f.empty() {
+			return usageError{fmt.Errorf("%s needs to know which messages: name a --broker, --fingerprint, --id, --key, --type, --status, --error-class, --since or --until", verb)}
+		}
+		return nil
+	}
+}
+
+func repairCommand(cmd *cobra.Command, r repair) *cobra.Command {
+	cmd.Args = noArgs
+	target := targetFlags(cmd)
+	filters := addFilter(cmd, r.statuses...)
+	if r.failures {
+		filters.withFingerprint(cmd)
+	}
+	limit := cmd.Flags().Int("limit", 0, "most messages to change in each database, oldest first (default: all)")
+	reason := cmd.Flags().String("reason", "", "why, for the audit")
+	actor := actorFlag(cmd)
+	deed := deedFlags(cmd, r.deed)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := r.check(filters); err != nil {
+			return err
+		}
+		if *limit < 0 {
+			return usageError{fmt.Errorf("--limit is %d: use a positive number, or leave it out for all", *limit)}
+		}
+		filter, err := filters.filter(time.Now(), r.statuses...)
+		if err != nil {
+			return err
+		}
+		session, err := target.open(cmd)
+		if err != nil {
+			return err
+		}
+		defer session.Close()
+		return deed.do(cmd, session, actor(), monitor.Action{Filter: filter, Fingerprint: filters.fingerprint, Reason: *reason, Limit: *limit})
+	}
+	return cmd
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// listing is one run of "messages list".
+type listing struct {
+	cmd         *cobra.Command
+	session     *session
+	filter      outbox.Filter
+	fingerprint string
+	cursor      string
+	limit       int
+	emit        func(database string, record *outbox.Record) error
+}
+
+func listCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List messages, newest first within each broker and status",
+		Long: "List messages, newest first within each broker and status: by when they were written, or finished where they are done.\n" +
+			"Rows that are parked behind an earlier one of their key are listed with --key only (see \"fanout messages blocked\").",
+		Example: "  fanout messages list --broker partner --status failed,abandoned\n  fanout messages list --key order-42\n" +
+			"  fanout messages list --since 2h --error-class permanent --json | jq -r .message_id",
+		Args: noArgs,
+	}
+	target := targetFlags(cmd)
+	filters := addFilter(cmd, outbox.Statuses()...)
+	filters.withFingerprint(cmd)
+	limit := cmd.Flags().Int("limit", monitor.DefaultPage, "most messages to list in each database")
+	cursor := cmd.Flags().String("cursor", "", "go on where a list ended that said so")
+	asJSON := jsonFlag(cmd, jsonLines+"; where there is more, the last one has \"next\", for --cursor")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		filter, err := filters.filter(time.Now(), outbox.Statuses()...)
+		if err != nil {
+			return err
+		}
+		if *limit < 1 {
+			return usageError{fmt.Errorf("--limit is %d: use at least 1", *limit)}
+		}
+		session, err := target.open(cmd)
+		if err != nil {
+			return err
+		}
+		defer session.Close()
+		if *cursor != "" && len(session.Databases())+len(session.failed) > 1 {
+			return usageError{errors.New("--cursor goes on in one database: name it with --database")}
+		}
+		list := &listing{cmd: cmd, session: session, filter: filter, fingerprint: filters.fingerprint, cursor: *cursor, limit: *limit}
+		if *asJSON {
+			list.emit = func(database string, record *outbox.Record) error { return printLine(cmd, toRecord(database, record)) }
+			return session.each(func(database string) error {
+				next, err := list.database(database)
+				if err == nil && next != "" {
+					err = printLine(cmd, map[string]string{"database": database, "next": next})
+				}
+				return err
+			})
+		}
+		return list.table()
+	}
+	return cmd
+}
+
+func (l *listing) table() error {
+	out := l.cmd.OutOrStdout()
+	table, found := newTable(out, "DATABASE", "BROKER", "STATUS", "MESSAGE", "TYPE", "KEY", "WRITTEN", "ATTEMPTS", "LAST ERROR"), 0
+	now := time.Now()
+	l.emit = func(database string, r *outbox.Record) error {
+		found++
+		status := string(r.Status)
+		if r.Parked {
+			status += " (parked)"
+		}
+		table.add(text(database), text(r.Broker), styled(status, statusStyle(r.Status)), text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
+			text(since(r.CreatedAt, now)), textf("%d", r.Attempts), text(agedError(r.LastError, now)))
+		return nil
+	}
+	type rest struct{ database, next string }
+	var more []rest
+	err := l.session.each(func(database string) error {
+		next, err := l.database(database)
+		if next != "" {
+			more = append(more, rest{database, next})
+		}
+		return err
+	})
+	if found > 0 {
+		err = errors.Join(err, table.print(out))
+	} else if err == nil && len(more) == 0 {
+		l.cmd.PrintErrln("no message matches")
+	}
+	for _, r := range more {
+		l.cmd.PrintErrf("there is more: --database %s --cursor %s\n", r.database, r.next)
+	}
+	return err
+}
+
+// database lists the messages of one database; next is where the list goes on.
+func (l *listing) database(database string) (next string, err error) {
+	if len(l.filter.MessageIDs) > 0 {
+		return "", l.named(database)
+	}
+	query := monitor.MessagesQuery{
+		Broker: l.filter.Broker, Statuses: l.filter.Statuses, Type: l.filter.Type, Key: l.filter.Key, ErrorClass: l.filter.ErrorClass,
+		Since: l.filter.Since, Until: l.filter.Until, Cursor: l.cursor,
+	}
+	if l.fingerprint != "" && len(query.Statuses) == 0 {
+		query.Statuses = []outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned}
+	}
+	for left := l.limit; left > 0; {
+		query.Limit = min(left, monitor.MaxPage)
+		page, err := l.session.Messages(l.cmd.Context(), database, query)
+		if err != nil {
+			return "", err
+		}
+		for i := range page.Records {
+			if !l.matches(&page.Records[i]) {
+				continue
+			}
+			left--
+			if err := l.emit(database, &page.Records[i]); err != nil {
+				return "", err
+			}
+		}
+		if page.Next == "" {
+			return "", nil
+		}
+		query.Cursor = page.Next
+	}
+	return query.Cursor, nil
+}
+
+func (l *listing) matches(r *outbox.Record) bool {
+	return l.fingerprint == "" || monitor.Fingerprint(r.Broker, r.LastError) == l.fingerprint
+}
+
+// named lists the rows of messages that are known by their ids, as far as the other conditions let them.
+func (l *listing) named(database string) error {
+	f, left := &l.filter, l.limit
+	for _, id := range f.MessageIDs {
+		records, err := l.session.Message(l.cmd.Context(), database, id)
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			if left == 0 {
+				return nil
+			}
+			if r := &records[i]; selects(f, r) && l.matches(r) {
+				left--
+				if err := l.emit(database, r); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// selects tests the conditions of a filter, but for the message id.
+func selects(f *outbox.Filter, r *outbox.Record) bool {
+	class := ""
+	if r.LastError != nil {
+		class = r.LastError.Class
+	}
+	return (f.Broker == "" || r.Broker == f.Broker) && (len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) &&
+		(f.Key == "" || r.OrderingKey == f.Key) && typeMatches(f.Type, r.Type) && (f.ErrorClass == "" || class == f.ErrorClass) &&
+		(f.Since.IsZero() || !r.CreatedAt.Before(f.Since)) && (f.Until.IsZero() || r.CreatedAt.Before(f.Until))
+}

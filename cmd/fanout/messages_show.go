@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+func showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show where a message has gone: its rows, one for each broker",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("%q takes the id of one message: see \"%s --help\"", cmd.CommandPath(), cmd.CommandPath())}
+			}
+			if err := checkID(args[0]); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	target := targetFlags(cmd)
+	payload := cmd.Flags().Bool("payload", false, "show payload and headers, too, which may hold what is not for everybody")
+	asJSON := jsonFlag(cmd, "print one JSON object")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		session, err := target.open(cmd)
+		if err != nil {
+			return err
+		}
+		defer session.Close()
+		var found []found
+		err = session.each(func(database string) error {
+			records, err := session.Message(cmd.Context(), database, args[0])
+			found = append(found, foundIn(database, records)...)
+			return err
+		})
+		if err == nil && len(found) == 0 {
+			err = fmt.Errorf("there is no message %s: it was purged, or never committed", args[0])
+		}
+		if *asJSON {
+			answer := struct {
+				MessageID string       `json:"message_id"`
+				Rows      []wireRecord `json:"rows"`
+			}{args[0], []wireRecord{}}
+			for _, f := range found {
+				row := toRecord(f.database, f.record)
+				if *payload {
+					row.reveal(f.record)
+				}
+				answer.Rows = append(answer.Rows, row)
+			}
+			return errors.Join(err, printJSON(cmd, answer))
+		}
+		for i, f := range found {
+			if i > 0 {
+				cmd.Println()
+			}
+			err = errors.Join(err, f.print(cmd, *payload))
+		}
+		return err
+	}
+	return cmd
+}
+
+// found is a row with the database in which it stands.
+type found struct {
+	database string
+	record   *outbox.Record
+}
+
+func foundIn(database string, records []outbox.Record) []found {
+	rows := make([]found, len(records))
+	for i := range records {
+		rows[i] = found{database, &records[i]}
+	}
+	return rows
+}
+
+// print shows one row, field by field; what it does not have is left out.
+func (f *found) print(cmd *cobra.Command, payload bool) error {
+	out, r := cmd.OutOrStdout(), f.record
+	table := &table{colour: colourful(out)}
+	put := func(name, value string, as style) {
+		if value != "" {
+			table.add(styled(name, dim), styled(value, as))
+		}
+	}
+	at := func(name string, at time.Time) {
+		if !at.IsZero() {
+			put(name, moment(at), plain)
+		}
+	}
+	status := string(r.Status)
+	if r.Parked {
+		status += " (parked)"
+	}
+	put("message", r.MessageID, bold)
+	put("broker", f.database+" / "+r.Broker, bold)
+	put("status", status, statusStyle(r.Status))
+	put("error", errorText(r.LastError), plain)
+	if e := r.LastError; e != nil {
+		at("error at", e.At)
+	}
+	put("attempts", strconv.Itoa(r.Attempts), plain)
+	if r.Crashes > 0 {
+		put("crashes", strconv.Itoa(r.Crashes), red)
+	}
+	put("type", r.Type, plain)
+	put("stream", r.Stream, plain)
+	put("key", r.OrderingKey, plain)
+	put("lane", strconv.Itoa(r.Lane), plain)
+	if r.Priority != 0 {
+		put("priority", strconv.Itoa(r.Priority), plain)
+	}
+	at("written", r.CreatedAt)
+	at("available", r.AvailableAt)
+	at("expires", r.ExpiresAt)
+	put("in hand of", r.LockedBy, plain)
+	at("in hand until", r.LockedUntil)
+	at("published", r.PublishedAt)
+	if r.PublishedAt.IsZero() {
+		at("finished", r.FinishedAt)
+	}
+	put("broker's id", r.BrokerMessageID, plain)
+	put("aggregate type", r.AggregateType, plain)
+	put("aggregate id", r.AggregateID, plain)
+	put("correlation", r.CorrelationID, plain)
+	put("causation", r.CausationID, plain)
+	put("tenant", r.TenantID, plain)
+	put("content type", r.ContentType, plain)
+	put("payload", thousands(int64(r.PayloadBytes))+" bytes", plain)
+	if payload {
+		put("headers", r.Headers, plain)
+		if utf8.Valid(r.Payload) {
+			put("", string(r.Payload), plain)
+		} else {
+			put("", "(not text: --json has it in base64)", dim)
+		}
+	}
+	return table.print(out)
+}
+
+// statusStyle draws the eye to what needs somebody.
+func statusStyle(s outbox.Status) style {
+	switch s {
+	case outbox.StatusFailed:
+		return yellow
+	case outbox.StatusAbandoned:
+		return red
+	default:
+		return plain
+	}
+}

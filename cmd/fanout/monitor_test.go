@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// screen is what a command prints while it runs.
+type screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *screen) find(pattern *regexp.Regexp) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return pattern.FindStringSubmatch(s.text.String())
+}
+
+func monitored(t *testing.T, listen string) *place {
+	t.Helper()
+	p := newPlace(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db"))
+	source, err := os.ReadFile(p.config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(p.config, append(source, "monitor: {listen: '"+listen+"'}\n"...), 0o600))
+	p.migrate()
+	return p
+}
+
+func TestRelayServesTheMonitor(t *testing.T) {
+	p := monitored(t, "127.0.0.1:0")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var out screen
+	root := rootCommand()
+	root.SetArgs([]string{"relay", "--config", p.config})
+	root.SetOut(&out)
+	root.SetErr(&out)
+	done := make(chan error)
+	go func() { done <- root.ExecuteContext(ctx) }()
+	pattern := regexp.MustCompile(`monitor listens.* url=(http://\S+/)`)
+	require.Eventually(t, func() bool { return out.find(pattern) != nil }, 20*time.Second, 5*time.Millisecond)
+	url := out.find(pattern)[1]
+
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func(path, host string) (int, string) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+		require.NoError(t, err)
+		request.Host = host
+		response, err := client.Do(request)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response.StatusCode, string(body)
+	}
+	status, body := get("api/outbox", "")
+	assert.Equal(t, http.StatusOK, status)
+	assert.Contains(t, body, `"main":{"status":"ok"`)
+	status, body = get("metrics", "")
+	assert.Equal(t, http.StatusOK, status)
+	assert.Contains(t, body, `fanout_outbox_database_up{database="main"} 1`)
+	assert.Contains(t, body, `fanout_outbox_breaker_state{broker="default",database="main"} 0`)
+	for host, want := range map[string]int{"localhost:1": 200, "[::1]": 200, "127.0.0.1": 200, "evil.example": 421, "evil.example:8088": 421} {
+		status, _ = get("healthz", host)
+		assert.Equal(t, want, status, host)
+	}
+	stop()
+	require.NoError(t, <-done)
+	_, err := new(net.Dialer).DialContext(t.Context(), "tcp", regexp.MustCompile(`[^/]+:\d+`).FindString(url))
+	require.Error(t, err, "the port is free again")
+}
+
+func TestMonitorPortTaken(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is at once
+	require.NoError(t, err)
+	defer taken.Close()
+	code, _, stderr := monitored(t, taken.Addr().String()).run("relay")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, "the monitor cannot listen on "+taken.Addr().String())
+	assert.Contains(t, stderr, "monitor.listen")
+}
+
+func TestMonitorForEverybodyIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "sqlite", "x.db")
+	require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: sqlite, dsn: x}}\nbrokers: {default: {type: memory}}\nmonitor: {listen: ':8088'}\n"), 0o600))
+	code, _, stderr := p.run("validate")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, "monitor.viewer_tokens or monitor.operator_tokens")
+}

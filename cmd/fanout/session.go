@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/user"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// connectTimeout bounds how long a command waits for a database to answer.
+const connectTimeout = 10 * time.Second
+
+// target are the flags that say on which databases a command works.
+type target struct {
+	config    *string
+	databases *[]string
+}
+
+func targetFlags(cmd *cobra.Command) *target {
+	t := &target{config: configFlag(cmd)}
+	t.databases = cmd.Flags().StringSlice("database", nil, "only in these databases of the configuration (default: in all)")
+	complete(cmd, "database", func(cfg *config.Config) []string { return slices.Sorted(maps.Keys(cfg.Databases)) })
+	return t
+}
+
+// session is the console on the databases of one command.
+type session struct {
+	*monitor.Console
+
+	cfg    *config.Config
+	stores map[string]outbox.FullStore
+	// failed are the databases that could not be opened.
+	failed map[string]error
+}
+
+// open connects to the databases. One that cannot be reached does not keep the command from the others.
+func (t *target) open(cmd *cobra.Command) (*session, error) {
+	cfg, err := load(cmd, *t.config)
+	if err != nil {
+		return nil, err
+	}
+	names, err := t.names(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{cfg: cfg, stores: map[string]outbox.FullStore{}, failed: map[string]error{}}
+	var (
+		mu    sync.Mutex
+		group sync.WaitGroup
+	)
+	for _, name := range names {
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
+			defer cancel()
+			store, err := fanout.OpenStore(ctx, cfg, name)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				s.failed[name] = err
+			} else {
+				s.stores[name] = store
+			}
+		})
+	}
+	group.Wait()
+	stores := make(map[string]monitor.Store, len(s.stores))
+	for name, store := range s.stores {
+		stores[name] = store
+	}
+	s.Console = monitor.NewConsole(stores, monitor.WithBrokers(cfg.BrokerNames()...))
+	return s, nil
+}
+
+func (t *target) names(cfg *config.Config) ([]string, error) {
+	if len(cfg.Databases) == 0 {
+		return nil, usageError{errors.New("the configuration has no database")}
+	}
+	all := slices.Sorted(maps.Keys(cfg.Databases))
+	for _, name := range *t.databases {
+		if _, ok := cfg.Databases[name]; !ok {
+			return nil, usageError{fmt.Errorf("the configuration has no database %q: it has %q", name, all)}
+		}
+	}
+	if len(*t.databases) > 0 {
+		all = slices.Compact(slices.Sorted(slices.Values(*t.databases)))
+	}
+	return all, nil
+}
+
+// Close closes what was opened.
+func (s *session) Close() {
+	for _, store := range s.stores {
+		_ = store.Close() // nothing is left to be written
+	}
+}
+
+// problem joins the errors of the databases that could not be opened.
+func (s *session) problem() error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(s.failed)) {
+		problems = append(problems, s.failed[name])
+	}
+	return errors.Join(problems...)
+}
+
+// each asks one database after the other. One that fails does not keep it from the others.
+func (s *session) each(ask func(database string) error) error {
+	var problems []error
+	for _, database := range s.Databases() {
+		problems = append(problems, asUsage(ask(database)))
+	}
+	return errors.Join(append(problems, s.problem())...)
+}
+
+// asUsage marks what the console refuses as it stands.
+func asUsage(err error) error {
+	var (
+		refused *monitor.RefusedError
+		missing *monitor.NotFoundError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return usageError{errors.New(refused.Reason)}
+	case errors.As(err, &missing):
+		return usageError{errors.New(missing.Reason)}
+	default:
+		return err
+	}
+}
+
+// checkUsed refuses a broker that neither the configuration nor, as far as the caller knows, a table has: a typing error must not look
+// like a success.
+func checkUsed(cfg *config.Config, broker string) error {
+	if !slices.Contains(cfg.BrokerNames(), broker) {
+		return usageError{fmt.Errorf("the configuration uses no broker %q: it has %q", broker, cfg.BrokerNames())}
+	}
+	return nil
+}
+
+// actorFlag adds --by; what it returns names who acts, for the audit.
+func actorFlag(cmd *cobra.Command) func() monitor.Actor {
+	by := cmd.Flags().String("by", currentUser(), "who does it, for the audit")
+	return func() monitor.Actor { return monitor.Actor{Name: *by, Via: "cli"} }
+}
+
+// currentUser names whoever runs the command, as far as the system knows.
+func currentUser() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return ""
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// shop is an outbox with rows in every state, as a relay has left them on a bad night. Its brokers are addressed by variables that are
+// not set: nothing here may need them.
+type shop struct {
+	*place
+
+	driver string
+	db     *sql.DB
+	store  outbox.FullStore
+}
+
+// onEach runs a test on each database that can be had.
+func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, newShop(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db")))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		test(t, newShop(t, "postgres", testenv.Postgres(t)))
+	})
+}
+
+const shopConfig = `databases: {main: {driver: %s, dsn: '%s'}}
+outbox: {external_brokers: [partner], on_abandon: park}
+brokers:
+  default: {type: redis, url: "${FANOUT_NOT_SET_URL}"}
+  partner: {type: pubsub, project: "${FANOUT_NOT_SET_PROJECT}"}
+`
+
+func newShop(t *testing.T, driver, dsn string) *shop {
+	t.Helper()
+	s := &shop{place: &place{T: t, config: filepath.Join(t.TempDir(), "fanout.yaml")}, driver: driver}
+	require.NoError(t, os.WriteFile(s.config, fmt.Appendf(nil, shopConfig, driver, dsn), 0o600))
+	s.migrate()
+	cfg, err := config.Load(s.config, config.WithUnsetVariables("brokers"))
+	require.NoError(t, err)
+	s.store, err = fanout.OpenStore(t.Context(), cfg, "main")
+	require.NoError(t, err)
+	name := map[string]string{"sqlite": "sqlite", "postgres": "pgx"}[driver]
+	s.db, err = sql.Open(name, dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, s.store.Close())
+		require.NoError(t, s.db.Close())
+	})
+	return s
+}
+
+// messageID is the id of the nth message.
+func messageID(n int) string { return fmt.Sprintf("01a1fd9d-d6b8-7eca-9afc-%012d", n) }
+
+// write writes the nth message for each of the brokers.
+func (s *shop) write(n int, eventType, key string, targets ...string) {
+	s.Helper()
+	for _, broker := range targets {
+		_, err := s.db.ExecContext(s.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, headers)
+			VALUES ($1, $2, 'ordering::order', $3, $4, $5, '{"trace":"t-1"}')`, messageID(n), broker, eventType, key, []byte(`{"secret":"hunter2"}`))
+		require.NoError(s, err)
+	}
+}
+
+// settle claims what a broker has and writes what became of each row; "" = published, an error class = abandoned where it is permanent, and
+// else failed with a backoff of an hour.
+func (s *shop) settle(broker string, outcome func(m *outbox.Message) *outbox.LastError) {
+	s.Helper()
+	for lane := range outbox.Classes * s.store.Lanes() {
+		claimed, err := s.store.Exchange(s.Context(), nil, &outbox.Claim{
+			Broker: broker, Lane: lane, Limit: 1000, Window: 1000, Lease: time.Minute, Worker: "night-shift",
+		})
+		require.NoError(s, err)
+		settlement := &outbox.Settlement{Lease: claimed.Batch.Lease, ParkAbandoned: true}
+		for i := range claimed.Batch.Messages {
+			m := &claimed.Batch.Messages[i]
+			last := outcome(m)
+			switch {
+			case last == nil:
+				settlement.Published = append(settlement.Published, outbox.Delivered{ID: m.ID, BrokerMessageID: "1-0"})
+			case last.Class == "not_sent":
+				settlement.Other = append(settlement.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusPending})
+			default:
+				o := outbox.Outcome{ID: m.ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
+				if last.Class == "permanent" {
+					o.Status, o.Delay = outbox.StatusAbandoned, 0
+				}
+				source, err := json.Marshal(last)
+				require.NoError(s, err)
+				o.LastError = string(source)
+				settlement.Other = append(settlement.Other, o)
+			}
+		}
+		if len(claimed.Batch.Messages) > 0 {
+			_, err = s.store.Exchange(s.Context(), settlement, nil)
+			require.NoError(s, err)
+		}
+	}
+}
+
+// badNight writes 12 messages. The default broker has all of them; the partner refused 1 to 3 for good, failed at 4 and 5, and waits with the rest.
+func (s *shop) badNight() {
+	s.Helper()
+	for n := 1; n <= 12; n++ {
+		s.write(n, "Ordering.OrderPlaced.v1", fmt.Sprintf("order-%d", n), "default", "partner")
+	}
+	s.write(13, "Ordering.OrderShipped.v1", "order-1", "default", "partner") // behind what was refused
+	s.settle("default", func(*outbox.Message) *outbox.LastError { return nil })
+	at := time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
+	s.settle("partner", func(m *outbox.Message) *outbox.LastError {
+		switch n := strings.TrimLeft(m.MessageID[24:], "0"); n {
+		case "1", "2", "3":
+			return &outbox.LastError{Class: "permanent", Message: "topic refused order " + n + ": schema mismatch \x1b[2J", At: at, Attempt: 1}
+		case "4", "5":
+			return &outbox.LastError{Class: "retryable", Message: "deadline exceeded after " + n + "s", At: at, Attempt: 1}
+		default:
+			return &outbox.LastError{Class: "not_sent"}
+		}
+	})
+}
+
+func (s *shop) count(where string) int {
+	s.Helper()
+	var n int
+	require.NoError(s, s.db.QueryRowContext(s.Context(), "SELECT count(*) FROM outbox_messages WHERE "+where).Scan(&n))
+	return n
+}
+
+// good runs a command that must succeed, and returns what it says.
+func (s *shop) does(args ...string) string {
+	s.Helper()
+	code, stdout, stderr := s.run(args...)
+	require.Zero(s, code, stderr)
+	return stdout
+}
+
+// lines reads one JSON object per line.
+func lines[T any](t *testing.T, stdout string) (all []T) {
+	t.Helper()
+	for line := range strings.Lines(stdout) {
+		var one T
+		require.NoError(t, json.Unmarshal([]byte(line), &one), line)
+		all = append(all, one)
+	}
+	return all
+}

@@ -1,0 +1,182 @@
+package deploy_test
+
+import (
+	"log/slog"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// alerts reads the rules as Prometheus does.
+func alerts(t *testing.T) []rulefmt.Rule {
+	t.Helper()
+	text, err := os.ReadFile("prometheus/fanout.rules.yaml")
+	require.NoError(t, err)
+	groups, problems := rulefmt.Parse(text, false, model.UTF8Validation)
+	require.Empty(t, problems)
+	require.Len(t, groups.Groups, 1)
+	return groups.Groups[0].Rules
+}
+
+func TestRulesNameWhatThereIs(t *testing.T) {
+	t.Parallel()
+	found := scrape(t)
+	documentation, err := os.ReadFile("../docs/metrics.md")
+	require.NoError(t, err)
+	for _, rule := range alerts(t) {
+		found.check(t, rule.Expr)
+		assert.Contains(t, []string{"warning", "critical"}, rule.Labels["severity"], rule.Alert)
+		assert.NotEmpty(t, rule.Annotations["summary"], rule.Alert)
+		assert.NotEmpty(t, rule.Annotations["description"], rule.Alert)
+		assert.Contains(t, string(documentation), "| `"+rule.Alert+"` | "+rule.Labels["severity"]+" |")
+	}
+	for _, name := range regexp.MustCompile("\\| `(Fanout[A-Za-z]+)`").FindAllStringSubmatch(string(documentation), -1) {
+		assert.True(t, slices.ContainsFunc(alerts(t), func(r rulefmt.Rule) bool { return r.Alert == name[1] }), "%s is documented only", name[1])
+	}
+}
+
+// Series of one minute's distance. Two relays report the same rows; what they do is their own.
+const (
+	at  = `{database="d",broker="b",instance="1"} `
+	at2 = `{database="d",broker="b",instance="2"} `
+)
+
+// Each alert fires when it should, after its time, once for each broker however many relays report it, and not otherwise.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	const rows = "fanout_outbox_rows_"
+	alive := "fanout_outbox_breaker_state" + at + "0x120\n"
+	both := func(name, values string) string { return name + at + values + "\n" + name + at2 + values + "\n" }
+	published := func(values string) string { return both("fanout_outbox_messages_published_total", values) }
+	lag := func(values string) string { return both("fanout_outbox_lag_seconds", values) }
+	paused := func(values string) string { return both("fanout_outbox_broker_paused", values) }
+	cases := map[string][]struct {
+		name, series string
+		after        time.Duration // it fires from then on; 0: it never does
+	}{
+		"FanoutMessagesLate": {
+			{"at the threshold", both("fanout_outbox_oldest_age_seconds", "60x60"), 0},
+			{"above", both("fanout_outbox_oldest_age_seconds", "61x60"), time.Minute},
+			{"for a moment", both("fanout_outbox_oldest_age_seconds", "0 0 100 0x60"), 0},
+			{"grows", both("fanout_outbox_oldest_age_seconds", "0+30x60"), 4 * time.Minute},
+		},
+		"FanoutMessagesVeryLate": {
+			{"at the threshold", both("fanout_outbox_oldest_age_seconds", "600x60"), 0},
+			{"above", both("fanout_outbox_oldest_age_seconds", "601x60"), time.Minute},
+		},
+		"FanoutBacklog": {
+			{"at the threshold", both(rows+"pending", "600x60") + both(rows+"failed", "400x60"), 0},
+			{"above, with those that have failed", both(rows+"pending", "600x60") + both(rows+"failed", "401x60"), 2 * time.Minute},
+			{"for a moment", both(rows+"pending", "0 5000 5000 0x60") + both(rows+"failed", "0x60"), 0},
+		},
+		"FanoutBacklogLarge": {
+			{"at the threshold", both(rows+"pending", "10000x60") + both(rows+"failed", "0x60"), 0},
+			{"above", both(rows+"pending", "0 10001x60") + both(rows+"failed", "0x60"), 3 * time.Minute},
+		},
+		"FanoutMessagesAbandoned": {
+			{"none", both(rows+"abandoned", "0x60"), 0},
+			{"one", both(rows+"abandoned", "0 0 1x60"), 2 * time.Minute},
+		},
+		"FanoutBreakerOpen": {
+			{"closed", both("fanout_outbox_breaker_state", "0x60"), 0},
+			{"open", both("fanout_outbox_breaker_state", "0 2x60"), 2 * time.Minute},
+			{"open and half-open in turn", both("fanout_outbox_breaker_state", "2 1 2 1 2 1 2x60"), time.Minute},
+			{"at one relay", "fanout_outbox_breaker_state" + at + "0x60\nfanout_outbox_breaker_state" + at2 + "2x60\n", time.Minute},
+			{"for a moment", both("fanout_outbox_breaker_state", "0 2 0x60"), 0},
+		},
+		"FanoutNoDrain": {
+			{"nothing waits", lag("0x60") + published("100x60") + paused("0x60"), 0},
+			{"waits, and nothing goes", lag("300x60") + published("100x60") + paused("0x60"), 5 * time.Minute},
+			{"waits, and something goes", lag("300x60") + published("0+10x60") + paused("0x60"), 0},
+			{"it stops to go", lag("300x60") + published("0+10x10 100x50") + paused("0x60"), 19 * time.Minute},
+			{"one relay works", lag("300x60") + "fanout_outbox_messages_published_total" + at + "5x60\nfanout_outbox_messages_published_total" + at2 + "0+10x60\n", 0},
+			{"none has ever published", lag("300x60"), 5 * time.Minute},
+			{"paused", lag("300x60") + published("100x60") + paused("1x60"), 0},
+		},
+		"FanoutBrokerPaused": {
+			{"no", paused("0x120"), 0},
+			{"yes", paused("1x120"), time.Hour},
+			{"for 59 minutes", paused("1x58 0x60"), 0},
+		},
+		"FanoutDatabaseSilent": {
+			{"answers", `fanout_outbox_database_up{database="d",instance="1"} 1x60`, 0},
+			{"does not", `fanout_outbox_database_up{database="d",instance="1"} 0x60`, 2 * time.Minute},
+			{"one relay gets answers", `fanout_outbox_database_up{database="d",instance="1"} 0x60` + "\n" + `fanout_outbox_database_up{database="d",instance="2"} 1x60`, 0},
+		},
+		"FanoutNoRelay": {
+			{"one", alive, 0},
+			{"never", both("fanout_outbox_broker_paused", "0x60"), 5 * time.Minute},
+		},
+	}
+	all, found := alerts(t), scrape(t)
+	var names []string
+	for _, rule := range all {
+		names = append(names, rule.Alert)
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(cases)), names, "each alert is tested")
+	for _, rule := range all {
+		for _, c := range cases[rule.Alert] {
+			t.Run(rule.Alert+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
+				for line := range strings.SplitSeq(strings.TrimSpace(c.series), "\n") { // a test of series that there are not proves nothing
+					name, _, _ := strings.Cut(line, "{")
+					require.Contains(t, found, name)
+				}
+				first, most := fires(t, &rule, c.series)
+				assert.Equal(t, c.after, first)
+				assert.LessOrEqual(t, most, 1, "once for a broker")
+				if c.name == "none has ever published" || c.after > 0 {
+					assert.Equal(t, 1, most)
+				}
+			})
+		}
+	}
+}
+
+// fires evaluates a rule every minute for two hours, as Prometheus does. It returns when it fired first, 0 when it never did, and how many
+// alerts it had at a time.
+func fires(t *testing.T, rule *rulefmt.Rule, series string) (first time.Duration, most int) {
+	t.Helper()
+	storage := promqltest.LoadedStorage(t, "load 1m\n  "+strings.ReplaceAll(strings.TrimSpace(series), "\n", "\n  "))
+	defer storage.Close()
+	query := rules.EngineQueryFunc(promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage)
+	expression, err := parser.ParseExpr(rule.Expr)
+	require.NoError(t, err)
+	alert := rules.NewAlertingRule(rule.Alert, expression, time.Duration(rule.For), 0, labels.FromMap(rule.Labels), labels.FromMap(rule.Annotations),
+		labels.EmptyLabels(), "", true, slog.New(slog.DiscardHandler))
+	end := 60
+	if strings.Contains(series, "x120") || strings.Contains(series, "1x58") {
+		end = 118
+	}
+	for minute := range end {
+		after := time.Duration(minute) * time.Minute
+		_, err := alert.Eval(t.Context(), 0, time.Unix(0, 0).Add(after), query, nil, 0)
+		require.NoError(t, err)
+		firing := 0
+		for _, active := range alert.ActiveAlerts() {
+			if active.State == rules.StateFiring {
+				firing++
+				assert.NotContains(t, active.Annotations.Get("summary"), "<no value>")
+				assert.NotContains(t, active.Annotations.Get("description"), "<error")
+			}
+		}
+		if firing > 0 && first == 0 {
+			first = after
+		}
+		most = max(most, firing)
+	}
+	return first, most
+}

@@ -1,0 +1,96 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+type dashboard struct {
+	Title, UID string
+	Panels     []panel
+	Templating struct {
+		List []struct {
+			Name, Type string
+			Query      any
+		}
+	}
+}
+
+type panel struct {
+	ID                       int
+	Type, Title, Description string
+	Datasource               struct{ Type, UID string }
+	GridPos                  struct{ H, W, X, Y int }
+	FieldConfig              struct{ Defaults struct{ Unit string } }
+	Targets                  []struct{ RefID, Expr, LegendFormat string }
+}
+
+// Each panel of the dashboard asks for series that there are, and stands in a place of its own.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("grafana/fanout.json")
+	require.NoError(t, err)
+	var board dashboard
+	require.NoError(t, json.Unmarshal(text, &board))
+	assert.Equal(t, "Fanout fanout", board.Title+" "+board.UID)
+
+	found := scrape(t)
+	variables := map[string]bool{"__rate_interval": true}
+	for _, variable := range board.Templating.List {
+		variables[variable.Name] = true
+		if variable.Type == "query" {
+			query, _ := variable.Query.(map[string]any)["query"].(string)
+			parts := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(query)
+			require.NotNil(t, parts, query)
+			assert.Contains(t, found[parts[1]], parts[2])
+		}
+	}
+	assert.Len(t, variables, 4)
+
+	ids, places, asked := map[int]bool{}, map[[2]int]string{}, map[string]bool{}
+	for _, p := range board.Panels {
+		assert.False(t, ids[p.ID], "two panels have the id %d", p.ID)
+		ids[p.ID] = true
+		require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				require.Empty(t, places[[2]int{x, y}], "%s lies on another panel", p.Title)
+				places[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			continue
+		}
+		assert.NotEmpty(t, p.Title)
+		assert.NotEmpty(t, p.Description, p.Title)
+		assert.NotEmpty(t, p.FieldConfig.Defaults.Unit, p.Title)
+		assert.Equal(t, "prometheus ${datasource}", p.Datasource.Type+" "+p.Datasource.UID)
+		require.NotEmpty(t, p.Targets, p.Title)
+		for _, target := range p.Targets {
+			for _, name := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(target.Expr, -1) {
+				assert.True(t, variables[name[1]], "%s: there is no variable %s", p.Title, name[1])
+			}
+			assert.NotEmpty(t, target.LegendFormat)
+			expr := regexp.MustCompile(`\$(database|broker)`).ReplaceAllString(strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"), ".*")
+			found.check(t, expr)
+			for name := range found {
+				if regexp.MustCompile(`\b` + name + `\b`).MatchString(expr) {
+					asked[name] = true
+				}
+			}
+		}
+	}
+	for name := range found { // histograms are asked for by one of their three
+		base := regexp.MustCompile("_(bucket|sum|count)$").ReplaceAllString(name, "")
+		shown := asked[name] || asked[base+"_bucket"] || asked[base+"_sum"]
+		if strings.HasPrefix(name, "fanout_") && !strings.Contains(name, "claimed") {
+			assert.True(t, shown, "no panel shows %s", name)
+		}
+	}
+}

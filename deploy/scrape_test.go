@@ -1,0 +1,110 @@
+package deploy_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/monitor/metrics"
+	"github.com/gorm-fanout/fanout/monitor/prometheus"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// scraped are the names of all series that the exporter really has, each with the names of its labels.
+type scraped map[string][]string
+
+// scrape asks an exporter whose instruments have all been used.
+func scrape(t *testing.T) scraped {
+	t.Helper()
+	exporter, err := prometheus.New()
+	require.NoError(t, err)
+	m, err := metrics.New(exporter)
+	require.NoError(t, err)
+	_, err = m.Watch(metrics.Sources{
+		Stats:     func() []outbox.Stats { return []outbox.Stats{{Database: "d", Broker: "b", Listener: outbox.Listening}} },
+		Databases: map[string]outbox.Browser{"d": browser{}},
+	})
+	require.NoError(t, err)
+	o := m.Observe("d", "b")
+	o.Claimed(t.Context(), 1, time.Second)
+	o.Published(t.Context(), &outbox.Call{Messages: []*outbox.Message{{}}, Outgoing: make([]brokers.Message, 1), Results: make([]brokers.Result, 1)})
+	o.Settling(t.Context(), &outbox.Settlement{})
+	m.Purged(t.Context(), "d", 1)
+
+	answer := httptest.NewRecorder()
+	exporter.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	textParser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := textParser.TextToMetricFamilies(answer.Body)
+	require.NoError(t, err)
+	names := scraped{}
+	for name, family := range families {
+		var labels []string
+		for _, pair := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, pair.GetName())
+		}
+		if family.GetMetric()[0].GetHistogram() == nil {
+			names[name] = labels
+			continue
+		}
+		names[name+"_sum"], names[name+"_count"], names[name+"_bucket"] = labels, labels, append(slices.Clone(labels), "le")
+	}
+	require.Contains(t, names, "fanout_outbox_messages_published_total")
+	return names
+}
+
+// browser says of one broker that nothing waits.
+type browser struct{ outbox.Browser }
+
+func (browser) Overview(context.Context, int) ([]outbox.BrokerOverview, error) {
+	return []outbox.BrokerOverview{{Broker: "b"}}, nil
+}
+
+// check parses an expression and looks whether its series are there, with the labels by which it picks and groups them.
+func (s scraped) check(t *testing.T, text string) {
+	t.Helper()
+	expression, err := parser.ParseExpr(text)
+	require.NoError(t, err, text)
+	selectors := 0
+	parser.Inspect(expression, func(node parser.Node, path []parser.Node) error {
+		selector, ok := node.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		selectors++
+		labels, ok := s[selector.Name]
+		require.True(t, ok, "%s: there is no series %s: the exporter has %s", text, selector.Name, s)
+		for _, matcher := range selector.LabelMatchers {
+			if matcher.Name != "__name__" {
+				require.Contains(t, labels, matcher.Name, "%s: %s", text, selector.Name)
+			}
+		}
+		for _, parent := range path {
+			if aggregate, ok := parent.(*parser.AggregateExpr); ok {
+				require.False(t, aggregate.Without, text)
+				require.Subset(t, labels, aggregate.Grouping, "%s: %s", text, selector.Name)
+			}
+		}
+		return nil
+	})
+	require.NotZero(t, selectors, text)
+}
+
+func (s scraped) String() string {
+	var names []string
+	for name := range s {
+		if strings.HasPrefix(name, "fanout") || strings.HasPrefix(name, "messaging") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,100 @@
+package monitor
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+func TestShape(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]string{
+		"timeout after 30s": "timeout after #",
+		"dial tcp 10.0.0.7:6379: connect: connection refused":      "dial tcp @: connect: connection refused",
+		"dial tcp [::1]:6379: i/o timeout":                         "dial tcp @: i/o timeout",
+		"lookup cache-a.internal:6379 failed":                      "lookup @ failed",
+		`topic "orders" not found`:                                 "topic '…' not found",
+		"can't decode":                                             "can't decode",
+		"order 5f0c8a9e-1111-4222-8333-abcdefabcdef is  gone\n":    "order # is gone",
+		"order aabbccdd-abcd-abcd-abcd-abcdefabcdef is gone":       "order # is gone",
+		"mail to ann@example.org: https://x.example/a?b=c refused": "mail to @ @ refused",
+		"": "",
+	} {
+		assert.Equal(t, want, shape(message), message)
+	}
+}
+
+// What differs from message to message makes no other group; what says something else does.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		templates := []string{
+			"order %s was refused after %d tries by %s", "no topic %q in 10.%d.0.1:%d", "timeout: %s took %dms at https://%s/x", "status %d: %q", "refused",
+		}
+		make1 := func(i int) string {
+			args := map[int][]any{
+				0: {uuid.NewString(), rand.IntN(9999), fmt.Sprintf("host%d:%d", rand.IntN(99), rand.IntN(9999))},
+				1: {uuid.NewString()[:5], rand.IntN(255), rand.IntN(65535)}, 2: {uuid.NewString(), rand.IntN(9999), uuid.NewString()}, 3: {rand.IntN(999), uuid.NewString()},
+			}[i]
+			return fmt.Sprintf(templates[i], args...)
+		}
+		i, j := rapid.IntRange(0, len(templates)-1).Draw(rt, "i"), rapid.IntRange(0, len(templates)-1).Draw(rt, "j")
+		one := Fingerprint("b", &outbox.LastError{Class: "c", Message: make1(i), At: time.Now(), Attempt: 1})
+		two := Fingerprint("b", &outbox.LastError{Class: "c", Message: make1(j), Attempt: 7})
+		require.Equal(rt, i == j, one == two, "%s %s", templates[i], templates[j])
+		require.NotEqual(rt, one, Fingerprint("b2", &outbox.LastError{Class: "c", Message: make1(i)}))
+		require.NotEqual(rt, one, Fingerprint("b", &outbox.LastError{Class: "d", Message: make1(i)}))
+	})
+	assert.Equal(t, Fingerprint("b", nil), Fingerprint("b", &outbox.LastError{}))
+}
+
+func FuzzFingerprint(f *testing.F) {
+	f.Add("default", "retryable", "dial tcp [::1]:6379: \"x\" 'y' `z` a@b 5f0c8a9e-1111")
+	f.Fuzz(func(t *testing.T, broker, class, message string) {
+		got := Fingerprint(broker, &outbox.LastError{Class: class, Message: message})
+		assert.Regexp(t, fingerprintForm, got)
+		assert.Equal(t, got, Fingerprint(broker, &outbox.LastError{Class: class, Message: message, At: start, Attempt: 3}))
+	})
+}
+
+func TestCursorKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		status := rapid.SampledFrom(outbox.Statuses()).Draw(rt, "status")
+		c := cursor{Broker: rapid.StringMatching(`[a-z_-]{1,20}`).Draw(rt, "broker"), Status: status}
+		if rapid.Bool().Draw(rt, "within") {
+			c.After.ID = rapid.Int64Range(1, 1<<62).Draw(rt, "id")
+			if status.Terminal() {
+				c.After.Time = time.UnixMicro(rapid.Int64Range(0, 1<<52).Draw(rt, "at")).UTC()
+			}
+		}
+		got, err := decodeCursor(c.encode())
+		require.NoError(rt, err)
+		require.Equal(rt, c, got)
+	})
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add(cursor{Broker: "default", Status: outbox.StatusFailed, After: outbox.Position{ID: 7}}.encode())
+	f.Add(cursor{Broker: "x", Status: outbox.StatusPublished, After: outbox.Position{ID: 7, Time: start}}.encode())
+	f.Add("e30")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := decodeCursor(text)
+		if err != nil {
+			return
+		}
+		again, err := decodeCursor(got.encode())
+		require.NoError(t, err)
+		assert.True(t, again.After.Time.Equal(got.After.Time))
+		again.After.Time = got.After.Time
+		assert.Equal(t, got, again)
+	})
+}

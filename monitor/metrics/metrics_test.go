@@ -1,0 +1,324 @@
+package metrics_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	_ "github.com/glebarez/sqlite"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/monitor/metrics"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/sqlite"
+)
+
+// browser counts how often a store is asked how brokers stand.
+type browser struct {
+	outbox.Browser
+
+	asked atomic.Int64
+	out   atomic.Bool
+}
+
+func (b *browser) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverview, error) {
+	b.asked.Add(1)
+	if b.out.Load() || limit < 10_000 {
+		return nil, errors.New("no answer")
+	}
+	return b.Browser.Overview(ctx, limit)
+}
+
+// series are the figures that a reader collects: of a counter or gauge its value, of a histogram its count.
+type series map[string]float64
+
+func collect(t *testing.T, reader *sdk.ManualReader) (series, map[string]metricdata.Metrics) {
+	t.Helper()
+	var found metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &found))
+	all, values := map[string]metricdata.Metrics{}, series{}
+	for _, scope := range found.ScopeMetrics {
+		assert.Equal(t, metrics.Scope, scope.Scope.Name)
+		for _, m := range scope.Metrics {
+			all[m.Name] = m
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				assert.True(t, data.IsMonotonic)
+				for _, p := range data.DataPoints {
+					values[labels(t, m.Name, p.Attributes)] = float64(p.Value)
+				}
+			case metricdata.Gauge[int64]:
+				for _, p := range data.DataPoints {
+					values[labels(t, m.Name, p.Attributes)] = float64(p.Value)
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range data.DataPoints {
+					values[labels(t, m.Name, p.Attributes)] = p.Value
+				}
+			case metricdata.Histogram[int64]:
+				for _, p := range data.DataPoints {
+					values[labels(t, m.Name, p.Attributes)] = float64(p.Count)
+					values[labels(t, m.Name, p.Attributes)+" sum"] = float64(p.Sum)
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					values[labels(t, m.Name, p.Attributes)] = float64(p.Count)
+					values[labels(t, m.Name, p.Attributes)+" sum"] = p.Sum
+				}
+			default:
+				t.Errorf("%s is a %T", m.Name, data)
+			}
+		}
+	}
+	return values, all
+}
+
+// labels checks the attributes: which there are must not depend on messages.
+func labels(t *testing.T, name string, set attribute.Set) string {
+	t.Helper()
+	text := name
+	for _, a := range set.ToSlice() {
+		switch a.Key {
+		case "database", "broker":
+			text += " " + a.Value.String()
+		case "messaging.system", "messaging.operation.name":
+			assert.Contains(t, []string{"fanout", "publish"}, a.Value.String())
+		default:
+			t.Errorf("%s has the attribute %s", name, a.Key)
+		}
+	}
+	return text
+}
+
+func TestEveryInstrument(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, err := sql.Open("sqlite", path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(10000)")
+		require.NoError(t, err)
+		defer db.Close()
+		store, err := sqlite.New(db, "")
+		require.NoError(t, err)
+		_, err = store.Migrate(t.Context())
+		require.NoError(t, err)
+		insert := func(payload string) {
+			_, err := db.ExecContext(t.Context(), "INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, created_at) VALUES (?, 'events', 's', 'T', ?, ?)",
+				uuid.NewString(), []byte(payload), time.Now().Add(-20*time.Second).UnixMicro())
+			require.NoError(t, err)
+		}
+		broker := memory.New()
+		var down, slow atomic.Bool
+		broker.Fail = func(m brokers.Message) error {
+			switch string(m.Payload) {
+			case "hopeless":
+				return brokers.Permanent(errors.New("no"))
+			case "later":
+				return errors.New("not now")
+			case "stolen":
+				_, err := db.ExecContext(t.Context(), "UPDATE outbox_messages SET lock_token = randomblob(16) WHERE CAST(payload AS TEXT) = 'stolen'")
+				return err
+			case "last":
+				slow.Store(true)
+				time.Sleep(time.Second)
+			}
+			if down.Load() {
+				return brokers.Unavailable(brokers.ScopeBroker, errors.New("down"))
+			}
+			return nil
+		}
+
+		reader := sdk.NewManualReader()
+		m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
+		require.NoError(t, err)
+		engine, err := outbox.NewEngine(outbox.EngineConfig{
+			// A bare store: SQLite's own clock, by which it could be compared with ours, is not in the bubble.
+			Stores: map[string]outbox.Store{"orders": struct{ outbox.Store }{store}}, Log: slog.New(slog.DiscardHandler), Observer: m,
+			Brokers: map[string]outbox.Target{"events": {Broker: broker, Policy: outbox.Policy{Retry: outbox.Retry{BaseDelay: 24 * time.Hour}}}},
+		})
+		require.NoError(t, err)
+		answers := &browser{Browser: store}
+		stop, err := m.Watch(metrics.Sources{Stats: engine.Stats, Databases: map[string]outbox.Browser{"orders": answers}})
+		require.NoError(t, err)
+
+		for _, payload := range []string{"good", "better", "hopeless", "later", "stolen"} {
+			insert(payload)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- engine.Run(ctx) }()
+		until(t, func() bool { s := engine.Stats()[0]; return s.LeaseLost == 1 && s.Leases == 0 && s.Retried == 1 })
+		m.Purged(ctx, "orders", 7)
+
+		values, all := collect(t, reader)
+		want := series{
+			"messaging.client.sent.messages events orders":         5,
+			"fanout.outbox.messages.claimed events orders":         5,
+			"fanout.outbox.messages.published events orders":       3,
+			"fanout.outbox.messages.failed events orders":          2,
+			"fanout.outbox.messages.retried events orders":         1,
+			"fanout.outbox.messages.abandoned events orders":       1,
+			"fanout.outbox.messages.released events orders":        0,
+			"fanout.outbox.leases.lost events orders":              1,
+			"fanout.outbox.delivery.duration events orders":        3,
+			"fanout.outbox.message.attempts events orders":         4,
+			"fanout.outbox.message.attempts events orders sum":     4,
+			"fanout.outbox.claim.size events orders sum":           5,
+			"fanout.outbox.publish.size events orders sum":         5,
+			"fanout.outbox.rows.pending events orders":             0,
+			"fanout.outbox.rows.processing events orders":          1, // the stolen one
+			"fanout.outbox.rows.failed events orders":              1,
+			"fanout.outbox.rows.abandoned events orders":           1,
+			"fanout.outbox.lag events orders":                      0,
+			"fanout.outbox.leases.active events orders":            0,
+			"fanout.outbox.breaker.state events orders":            0,
+			"fanout.outbox.destinations.unavailable events orders": 0,
+			"fanout.outbox.broker.paused events orders":            0,
+		}
+		for key, n := range want {
+			got, ok := values[key]
+			assert.True(t, ok, "%s is missing", key)
+			assert.InDelta(t, n, got, 0, key)
+		}
+		assert.InDelta(t, 7, values["fanout.outbox.messages.purged orders"], 0)
+		assert.InDelta(t, 1, values["fanout.outbox.database.up orders"], 0)
+		assert.NotZero(t, values["fanout.outbox.claim.duration events orders"])
+		assert.NotZero(t, values["messaging.client.operation.duration events orders"])
+		assert.GreaterOrEqual(t, values["fanout.outbox.delivery.duration events orders sum"], 60.0, "three of twenty seconds")
+		assert.Less(t, values["fanout.outbox.delivery.duration events orders sum"], 90.0)
+		assert.GreaterOrEqual(t, values["fanout.outbox.oldest.age events orders"], 19.0)
+		assert.NotContains(t, all, "fanout.outbox.listener.up", "it does not listen")
+		documented(t, all)
+
+		// The database is asked once in ten seconds, whoever collects, and is missing when it does not answer.
+		_, _ = collect(t, reader)
+		assert.EqualValues(t, 1, answers.asked.Load())
+		answers.out.Store(true)
+		time.Sleep(10 * time.Second)
+		values, _ = collect(t, reader)
+		_, _ = collect(t, reader)
+		assert.EqualValues(t, 2, answers.asked.Load())
+		assert.InDelta(t, 0, values["fanout.outbox.database.up orders"], 0)
+		assert.NotContains(t, values, "fanout.outbox.rows.pending events orders")
+
+		// An outage, and what is in hand.
+		down.Store(true)
+		insert("waits")
+		until(t, func() bool { return engine.Stats()[0].Breaker != outbox.BreakerClosed })
+		values, _ = collect(t, reader)
+		assert.NotZero(t, values["fanout.outbox.breaker.state events orders"])
+		until(t, func() bool { v, _ := collect(t, reader); return v["fanout.outbox.messages.released events orders"] > 0 })
+		down.Store(false)
+		insert("last")
+		until(t, slow.Load)
+		values, _ = collect(t, reader)
+		assert.InDelta(t, 1, values["fanout.outbox.leases.active events orders"], 0)
+		cancel()
+		require.NoError(t, <-ended)
+
+		require.NoError(t, stop())
+		_, all = collect(t, reader)
+		assert.NotContains(t, all, "fanout.outbox.leases.active")
+	})
+}
+
+func until(t *testing.T, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Hour); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatal("not within an hour")
+		}
+		time.Sleep(50 * time.Millisecond) // of the bubble's time
+	}
+}
+
+// documented checks that docs/metrics.md has each instrument, with its unit, and none that there is not.
+func documented(t *testing.T, all map[string]metricdata.Metrics) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/metrics.md")
+	require.NoError(t, err)
+	found := map[string]string{}
+	for _, match := range regexp.MustCompile("(?m)^\\| `((?:fanout|messaging)\\.[a-z.]+)` \\| (\\S+)").FindAllStringSubmatch(string(text), -1) {
+		found[match[1]] = match[2]
+	}
+	delete(found, "fanout.outbox.listener.up") // needs PostgreSQL: see TestGaugesOfAListener
+	want := map[string]string{}
+	for name, m := range all {
+		want[name] = m.Unit
+	}
+	assert.Equal(t, want, found)
+}
+
+func TestGaugesOfAListener(t *testing.T) {
+	t.Parallel()
+	reader := sdk.NewManualReader()
+	m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
+	require.NoError(t, err)
+	stats := []outbox.Stats{
+		{Database: "d", Broker: "hears", Listener: outbox.Listening, Breaker: outbox.BreakerHalfOpen, Paused: true, UnavailableDestinations: []string{"a", "b"}, Leases: 4},
+		{Database: "d", Broker: "deaf", Listener: outbox.Deaf, Breaker: outbox.BreakerOpen},
+		{Database: "d", Broker: "polls", Listener: outbox.ListenerOff, Breaker: outbox.BreakerClosed},
+	}
+	_, err = m.Watch(metrics.Sources{Stats: func() []outbox.Stats { return stats }})
+	require.NoError(t, err)
+	values, _ := collect(t, reader)
+	assert.Equal(t, series{
+		"fanout.outbox.listener.up hears d": 1, "fanout.outbox.listener.up deaf d": 0,
+		"fanout.outbox.breaker.state hears d": 1, "fanout.outbox.breaker.state deaf d": 2, "fanout.outbox.breaker.state polls d": 0,
+		"fanout.outbox.broker.paused hears d": 1, "fanout.outbox.broker.paused deaf d": 0, "fanout.outbox.broker.paused polls d": 0,
+		"fanout.outbox.destinations.unavailable hears d": 2, "fanout.outbox.destinations.unavailable deaf d": 0, "fanout.outbox.destinations.unavailable polls d": 0,
+		"fanout.outbox.leases.active hears d": 4, "fanout.outbox.leases.active deaf d": 0, "fanout.outbox.leases.active polls d": 0,
+	}, values)
+}
+
+func TestWithoutAProvider(t *testing.T) {
+	t.Parallel()
+	_, err := metrics.New(nil)
+	require.ErrorContains(t, err, "no meter provider")
+	m, err := metrics.New(noop.NewMeterProvider())
+	require.NoError(t, err)
+	stop, err := m.Watch(metrics.Sources{})
+	require.NoError(t, err)
+	require.NoError(t, stop())
+}
+
+// A message costs no allocation, with the SDK behind the instruments, too.
+func TestAllocationsOfAMessage(t *testing.T) { // not parallel, as other tests would be counted too
+	testenv.NeedExactAllocations(t)
+	m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader())))
+	require.NoError(t, err)
+	observer := m.Observe("d", "b")
+	measure := func(n int) float64 {
+		call := &outbox.Call{Messages: make([]*outbox.Message, n), Outgoing: make([]brokers.Message, n), Results: make([]brokers.Result, n), Began: time.Now()}
+		settlement := &outbox.Settlement{Published: make([]outbox.Delivered, n), Other: make([]outbox.Outcome, n)}
+		for i := range n {
+			call.Messages[i] = &outbox.Message{CreatedAt: time.Now()}
+			settlement.Other[i] = outbox.Outcome{Status: outbox.StatusAbandoned, Attempts: 3}
+		}
+		return testing.AllocsPerRun(100, func() {
+			observer.Claimed(t.Context(), n, time.Millisecond)
+			observer.Published(observer.Publishing(t.Context(), call), call)
+			observer.Settling(t.Context(), settlement)
+			observer.LeaseLost(t.Context(), 1)
+		})
+	}
+	few, many := measure(10), measure(500)
+	t.Logf("a batch of 10: %v allocations, of 500: %v", few, many)
+	require.InDelta(t, few, many, 0)
+}

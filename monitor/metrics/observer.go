@@ -1,0 +1,78 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// observer is the instruments of one processor. Its options are made once: no message costs an allocation.
+type observer struct {
+	*Metrics
+
+	add, addSent            []metric.AddOption
+	record, recordOperation []metric.RecordOption
+}
+
+// Claimed implements outbox.ProcessorObserver.
+func (o *observer) Claimed(ctx context.Context, rows int, took time.Duration) {
+	o.claimed.Add(ctx, int64(rows), o.add...)
+	o.claimSize.Record(ctx, int64(rows), o.record...)
+	o.claim.Record(ctx, took.Seconds(), o.record...)
+}
+
+// Publishing implements outbox.ProcessorObserver.
+func (o *observer) Publishing(ctx context.Context, _ *outbox.Call) context.Context { return ctx }
+
+// Published implements outbox.ProcessorObserver.
+func (o *observer) Published(ctx context.Context, call *outbox.Call) {
+	var sent, published, failed int64
+	for i := range call.Results {
+		switch class, _ := brokers.Classify(call.Results[i].Err); class {
+		case "":
+			sent++
+			published++
+			o.delivery.Record(ctx, call.Age(i).Seconds(), o.record...)
+			o.attempts.Record(ctx, int64(call.Messages[i].Attempts)+1, o.record...)
+		case brokers.ClassNotSent:
+		default:
+			sent++
+			failed++
+		}
+	}
+	o.operation.Record(ctx, call.Took.Seconds(), o.recordOperation...)
+	o.publishSize.Record(ctx, int64(len(call.Messages)), o.record...)
+	o.sent.Add(ctx, sent, o.addSent...)
+	o.published.Add(ctx, published, o.add...)
+	o.failed.Add(ctx, failed, o.add...)
+}
+
+// Settling implements outbox.ProcessorObserver. All counters are added to, be it 0: a series that appears only with its first event
+// hides that event from increase().
+func (o *observer) Settling(ctx context.Context, settlement *outbox.Settlement) {
+	var retried, abandoned, released int64
+	for i := range settlement.Other {
+		switch outcome := &settlement.Other[i]; {
+		case outcome.Status == outbox.StatusAbandoned:
+			abandoned++
+			o.attempts.Record(ctx, int64(outcome.Attempts), o.record...)
+		case outcome.Spent:
+			retried++
+		default:
+			released++
+		}
+	}
+	o.retried.Add(ctx, retried, o.add...)
+	o.abandoned.Add(ctx, abandoned, o.add...)
+	o.released.Add(ctx, released, o.add...)
+	o.leasesLost.Add(ctx, 0, o.add...)
+}
+
+// LeaseLost implements outbox.ProcessorObserver.
+func (o *observer) LeaseLost(ctx context.Context, rows int) {
+	o.leasesLost.Add(ctx, int64(rows), o.add...)
+}

@@ -1,0 +1,224 @@
+// Package tracing draws spans of what a relay does, with OpenTelemetry's API. Traces go through the outbox in three steps:
+//
+//   - The producer's span is the application's: that under which an event was raised. Its W3C trace context stands in the row and goes on
+//     the wire, in the field traceparent and in the payload, as it was written. A relay never replaces it: a consumer belongs to what caused
+//     the event, however late and however often the relay has sent it.
+//   - Each call of a broker is a span "publish <broker>" of kind client, with links to the producers of the messages that it carries. It is
+//     in the context that the broker's client gets, so that spans of that client are below it.
+//   - Each message of which the producer was sampled gets a span "send <destination>" of kind producer. A child of the producer's span while
+//     it comes soon after that, so that one trace shows the way of a message; a child of the call's span, with a link to the producer's,
+//     when the message has waited for long, since the producer's trace has been closed and looked at by then. Either way it is linked to
+//     the other one of the two.
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Scope is the name of the instrumentation scope.
+const Scope = "github.com/gorm-fanout/fanout/monitor/tracing"
+
+const (
+	// DefaultLinkAfter is the delay from which on a message's span is linked with its producer's instead of below it.
+	DefaultLinkAfter = 5 * time.Second
+	// DefaultMaxLinks is how many producers a call's span is linked with; OpenTelemetry's SDK drops what goes beyond 128.
+	DefaultMaxLinks = 128
+	// DefaultMaxSpans is how many messages of one call get a span of their own.
+	DefaultMaxSpans = 128
+)
+
+// Config of a tracer. Zero values take the defaults.
+type Config struct {
+	// LinkAfter is how long after it was written a message's span is no child of its producer's any more. Default 5 s; negative: it never
+	// is a child.
+	LinkAfter time.Duration
+	// MaxLinks bounds the links of the span of one call. Default 128; negative: none.
+	MaxLinks int
+	// MaxSpans bounds the messages of one call that get a span of their own. Default 128; negative: none.
+	MaxSpans int
+}
+
+// A Tracer is an [outbox.Observer] that draws spans. It is safe for concurrent use.
+type Tracer struct {
+	cfg    Config
+	tracer trace.Tracer
+}
+
+// New makes a tracer. The error says that there is no provider.
+func New(provider trace.TracerProvider, cfg Config) (*Tracer, error) {
+	if provider == nil {
+		return nil, errors.New("tracing: there is no tracer provider: give the one of your OpenTelemetry set-up")
+	}
+	setDefault(&cfg.LinkAfter, DefaultLinkAfter)
+	setDefault(&cfg.MaxLinks, DefaultMaxLinks)
+	setDefault(&cfg.MaxSpans, DefaultMaxSpans)
+	return &Tracer{cfg: cfg, tracer: provider.Tracer(Scope)}, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Observe implements outbox.Observer.
+func (t *Tracer) Observe(database, broker string) outbox.ProcessorObserver {
+	return &observer{
+		Tracer: t, name: "publish " + broker,
+		place: []attribute.KeyValue{
+			attribute.String("messaging.system", "fanout"), attribute.String("database", database), attribute.String("broker", broker),
+		},
+	}
+}
+
+// observer draws the spans of one processor.
+type observer struct {
+	*Tracer
+
+	name  string
+	place []attribute.KeyValue
+}
+
+// Claimed implements outbox.ProcessorObserver.
+func (o *observer) Claimed(context.Context, int, time.Duration) {}
+
+// Settling implements outbox.ProcessorObserver.
+func (o *observer) Settling(context.Context, *outbox.Settlement) {}
+
+// LeaseLost implements outbox.ProcessorObserver.
+func (o *observer) LeaseLost(context.Context, int) {}
+
+// callKey finds the span of a call in its context, whatever others have put there since.
+type callKey struct{}
+
+// Publishing implements outbox.ProcessorObserver: it begins the span of a call, in a trace of its own.
+func (o *observer) Publishing(ctx context.Context, call *outbox.Call) context.Context {
+	ctx, span := o.tracer.Start(ctx, o.name, //nolint:spancheck // Published ends it
+		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(call.Began), trace.WithAttributes(o.place...),
+		trace.WithAttributes(
+			attribute.String("messaging.operation.type", "send"), attribute.String("messaging.operation.name", "publish"),
+			attribute.Int("messaging.batch.message_count", len(call.Messages)),
+		),
+		trace.WithLinks(o.producers(ctx, call)...),
+	)
+	return context.WithValue(ctx, callKey{}, span) //nolint:spancheck // Published ends it
+}
+
+// producers are the links of a call: each producer once, those that are sampled first.
+func (o *observer) producers(ctx context.Context, call *outbox.Call) (links []trace.Link) {
+	seen := map[trace.SpanID]bool{}
+	for _, sampled := range []bool{true, false} {
+		for i := range call.Outgoing {
+			if len(links) >= o.cfg.MaxLinks {
+				return links
+			}
+			producer := producerOf(ctx, &call.Outgoing[i])
+			if producer.IsValid() && producer.IsSampled() == sampled && !seen[producer.SpanID()] {
+				seen[producer.SpanID()] = true
+				links = append(links, trace.Link{SpanContext: producer})
+			}
+		}
+	}
+	return links
+}
+
+// Published implements outbox.ProcessorObserver: it draws the spans of the messages and ends that of the call.
+func (o *observer) Published(ctx context.Context, call *outbox.Call) {
+	span, ok := ctx.Value(callKey{}).(trace.Span)
+	if !ok {
+		return
+	}
+	end := call.Began.Add(call.Took)
+	failed, drawn := 0, 0
+	var first error
+	for i := range call.Results {
+		if err := call.Results[i].Err; err != nil {
+			failed++
+			if first == nil {
+				first = err
+			}
+		}
+		if drawn < o.cfg.MaxSpans && o.send(ctx, span, call, i, end) {
+			drawn++
+		}
+	}
+	if failed > 0 {
+		span.SetAttributes(attribute.Int("fanout.failed", failed), errorType(first))
+		span.SetStatus(codes.Error, fmt.Sprintf("%d of %d messages were not taken: %v", failed, len(call.Results), first))
+	}
+	span.End(trace.WithTimestamp(end))
+}
+
+// send draws the span of one message, if its producer was sampled.
+func (o *observer) send(ctx context.Context, batch trace.Span, call *outbox.Call, i int, end time.Time) (drawn bool) {
+	out, err := &call.Outgoing[i], call.Results[i].Err
+	producer := producerOf(ctx, out)
+	if !producer.IsSampled() {
+		return false
+	}
+	parent, linked := producer, batch.SpanContext()
+	if call.Age(i) > o.cfg.LinkAfter {
+		parent, linked = linked, producer
+	}
+	_, span := o.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, parent), "send "+out.Destination,
+		trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(call.Began), trace.WithAttributes(o.place...),
+		trace.WithLinks(trace.Link{SpanContext: linked}),
+		trace.WithAttributes(
+			attribute.String("messaging.operation.type", "send"), attribute.String("messaging.operation.name", "publish"),
+			attribute.String("messaging.destination.name", out.Destination), attribute.String("messaging.message.id", out.ID),
+			attribute.String("fanout.type", out.Type), attribute.Int("fanout.attempt", call.Messages[i].Attempts+1),
+			attribute.Float64("fanout.age", call.Age(i).Seconds()),
+		),
+	)
+	if out.CorrelationID != "" {
+		span.SetAttributes(attribute.String("messaging.message.conversation_id", out.CorrelationID))
+	}
+	if err != nil {
+		span.SetAttributes(errorType(err))
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End(trace.WithTimestamp(end))
+	return true
+}
+
+func errorType(err error) attribute.KeyValue {
+	class, _ := brokers.Classify(err)
+	return attribute.String("error.type", string(class))
+}
+
+// producerOf reads the W3C trace context of a message; it is not valid where there is none, or a malformed one.
+func producerOf(ctx context.Context, m *brokers.Message) trace.SpanContext {
+	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // the span that we are in is another one
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, fields{m}))
+}
+
+// fields are the attributes of a message, to be read.
+type fields struct{ message *brokers.Message }
+
+// Get implements propagation.TextMapCarrier.
+func (f fields) Get(name string) string {
+	for i := range f.message.Attributes {
+		if f.message.Attributes[i].Name == name {
+			return f.message.Attributes[i].Value
+		}
+	}
+	return ""
+}
+
+// Set implements propagation.TextMapCarrier. Nothing is changed: the wire has the producer's context.
+func (f fields) Set(string, string) {}
+
+// Keys implements propagation.TextMapCarrier.
+func (f fields) Keys() []string { return []string{brokers.FieldTraceParent, brokers.FieldTraceState} }

@@ -1,0 +1,306 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// browsed is a table with rows of each kind, written by hand; all of the broker b with the key k but where it is said.
+func browsed(t *testing.T) *Store {
+	t.Helper()
+	store := openStore(t, testenv.Postgres(t), "browsed")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	return store
+}
+
+// put writes rows with the numbers first to last, which their message ids and types tell; SQL fragments for the rest.
+func put(t *testing.T, store *Store, first, last int, columns, values string) {
+	t.Helper()
+	_, err := store.pool.Exec(t.Context(), fmt.Sprintf(`INSERT INTO browsed (id, message_id, stream, type, payload, target_broker, %s)
+		SELECT i, lpad(to_hex(i), 32, '0')::uuid, 's', 'T.' || i, 'four', 'b', %s FROM generate_series(%d, %d) AS i`, columns, values, first, last))
+	require.NoError(t, err)
+}
+
+// walk reads all pages of a list and returns the ids.
+func walk(t *testing.T, store *Store, request outbox.ListRequest) (ids []int64) {
+	t.Helper()
+	for range 1000 {
+		list, err := store.List(t.Context(), request)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(list.Records), request.Limit)
+		assert.LessOrEqual(t, list.Scanned, request.Scan)
+		for i := range list.Records {
+			assert.Equal(t, request.Status, list.Records[i].Status)
+			ids = append(ids, list.Records[i].ID)
+		}
+		if list.Next == (outbox.Position{}) {
+			return ids
+		}
+		assert.NotEqual(t, request.After, list.Next, "a page leads on")
+		request.After = list.Next
+	}
+	require.Fail(t, "the list never ends")
+	return nil
+}
+
+func down(from, to int64) (ids []int64) {
+	for id := from; id >= to; id-- {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+const failedJSON = `'{"class":"retryable","message":"no","at":"2026-01-02T03:04:05.' || i || 'Z","attempt":1}'`
+
+// TestListPages: each list has all its rows, newest first, with pages and looks of any size.
+func TestListPages(t *testing.T) {
+	t.Parallel()
+	store := browsed(t)
+	put(t, store, 1, 40, "ordering_key", "'key-' || i % 7")                                               // pending
+	put(t, store, 41, 50, "ordering_key, parked", "'parked', true")                                       // behind a gate
+	put(t, store, 101, 120, "status, lock_token, locked_until", "'processing', gen_random_uuid(), now()") // in hand
+	put(t, store, 121, 130, "status, last_error, parked, ordering_key", "'failed', "+failedJSON+", i % 2 = 0, 'f'")
+	put(t, store, 131, 140, "last_error", failedJSON) // requeued
+	put(t, store, 201, 230, "status, published_at, finished_at, priority", "'published', timestamptz '2026-01-01' + i / 10 * interval '1 second', now(), i % 3")
+	put(t, store, 231, 250, "status, finished_at, last_error", "'abandoned', timestamptz '2026-01-01' + i / 7 * interval '1 second', "+failedJSON)
+	for _, sizes := range [][2]int{{1, 1}, {2, 3}, {3, 7}, {10, 10}, {20, 100}, {1000, 1000}} {
+		for name, c := range map[string]struct {
+			request outbox.ListRequest
+			want    []int64
+		}{
+			"pending":          {outbox.ListRequest{Status: outbox.StatusPending}, append(down(140, 131), down(40, 1)...)},
+			"pending of a key": {outbox.ListRequest{Status: outbox.StatusPending, Key: "key-3"}, []int64{38, 31, 24, 17, 10, 3}},
+			"parked of a key":  {outbox.ListRequest{Status: outbox.StatusPending, Key: "parked"}, down(50, 41)},
+			"processing":       {outbox.ListRequest{Status: outbox.StatusProcessing}, down(120, 101)},
+			"failed":           {outbox.ListRequest{Status: outbox.StatusFailed}, down(130, 121)},
+			"failed of a key":  {outbox.ListRequest{Status: outbox.StatusFailed, Key: "f"}, down(130, 121)},
+			"failed of none":   {outbox.ListRequest{Status: outbox.StatusFailed, Key: "g"}, nil},
+			"published":        {outbox.ListRequest{Status: outbox.StatusPublished}, down(230, 201)},
+			"abandoned":        {outbox.ListRequest{Status: outbox.StatusAbandoned}, down(250, 231)},
+			"type":             {outbox.ListRequest{Status: outbox.StatusPublished, Type: "T.20*"}, down(209, 201)},
+			"one type":         {outbox.ListRequest{Status: outbox.StatusPending, Type: "T.20"}, []int64{20}},
+			"class":            {outbox.ListRequest{Status: outbox.StatusAbandoned, ErrorClass: "retryable"}, down(250, 231)},
+			"another class":    {outbox.ListRequest{Status: outbox.StatusAbandoned, ErrorClass: "permanent"}, nil},
+			"since":            {outbox.ListRequest{Status: outbox.StatusPending, Since: time.Now().Add(-time.Hour)}, append(down(140, 131), down(40, 1)...)},
+			"until":            {outbox.ListRequest{Status: outbox.StatusPending, Until: time.Now().Add(-time.Hour)}, nil},
+		} {
+			c.request.Broker, c.request.Limit, c.request.Scan = "b", sizes[0], sizes[1]
+			assert.Equal(t, c.want, walk(t, store, c.request), "%s, pages of %v", name, sizes)
+		}
+	}
+	list, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusFailed, Limit: 1, Scan: 100})
+	require.NoError(t, err)
+	got := list.Records[0]
+	assert.Equal(t, 11, list.Scanned, "the ten rows that were requeued were looked at, too")
+	assert.Equal(t, outbox.Record{
+		ID: 130, MessageID: uuid.UUID{15: 130}.String(), Broker: "b", Status: outbox.StatusFailed, Stream: "s", Type: "T.130", OrderingKey: "f",
+		Lane: got.Lane, Parked: true, ContentType: "application/json", CreatedAt: got.CreatedAt, PayloadBytes: 4,
+		LastError: &outbox.LastError{Class: "retryable", Message: "no", At: time.Date(2026, 1, 2, 3, 4, 5, 130e6, time.UTC), Attempt: 1},
+	}, got)
+	assert.False(t, got.CreatedAt.IsZero())
+}
+
+func TestListRefuses(t *testing.T) {
+	t.Parallel()
+	store := browsed(t)
+	for want, request := range map[string]outbox.ListRequest{
+		"name the broker":      {Status: outbox.StatusPending, Limit: 1, Scan: 1},
+		"there is no status":   {Broker: "b", Limit: 1, Scan: 1},
+		"the limit is 0":       {Broker: "b", Status: outbox.StatusPending, Scan: 1},
+		"use at least as many": {Broker: "b", Status: outbox.StatusPending, Limit: 2, Scan: 1},
+		"no text":              {Broker: "b", Status: outbox.StatusPending, Limit: 1, Scan: 1, Key: "\x00"},
+		"nothing lies between": {Broker: "b", Status: outbox.StatusPending, Limit: 1, Scan: 1, Since: time.Unix(1, 0), Until: time.Unix(1, 0)},
+	} {
+		_, err := store.List(t.Context(), request)
+		assert.ErrorContains(t, err, want)
+	}
+	_, err := store.Overview(t.Context(), 0)
+	require.ErrorContains(t, err, "the limit is 0")
+	_, err = store.Message(t.Context(), "1")
+	require.ErrorContains(t, err, "no UUID")
+	_, err = store.Blocked(t.Context(), "", 0, 0)
+	require.ErrorContains(t, err, "name the broker")
+	require.ErrorContains(t, err, "the limit is 0")
+	_, err = store.Audit(t.Context(), 0, 0)
+	require.ErrorContains(t, err, "the limit is 0")
+}
+
+// TestOverviewCounts: exact where there are few rows, capped where there are more than asked for.
+func TestOverviewCounts(t *testing.T) {
+	t.Parallel()
+	store := browsed(t)
+	put(t, store, 1, 5, "created_at", "now() - (6 - i) * interval '1 minute'")
+	put(t, store, 6, 8, "parked, ordering_key, created_at", "true, 'k', now() - interval '1 hour'")
+	put(t, store, 9, 12, "status, lock_token, locked_until", "'processing', gen_random_uuid(), now() + interval '1 hour'")
+	put(t, store, 13, 15, "status, last_error, parked, locked_until", "'failed', "+failedJSON+", i = 13, now() + interval '1 hour'")
+	put(t, store, 16, 17, "last_error", failedJSON)
+	put(t, store, 18, 24, "status, published_at, finished_at", "'published', timestamptz '2026-01-01' + i * interval '1 second', now()")
+	put(t, store, 25, 30, "status, finished_at, last_error", "'abandoned', now() - i * interval '1 second', CASE WHEN i < 30 THEN "+failedJSON+" END")
+	_, err := store.pool.Exec(t.Context(), `INSERT INTO browsed (message_id, target_broker, stream, type, payload, status, published_at, finished_at)
+		VALUES (gen_random_uuid(), 'a', 's', 't', '', 'published', '2026-01-01', now())`)
+	require.NoError(t, err)
+	overview, err := store.Overview(t.Context(), 100)
+	require.NoError(t, err)
+	require.Len(t, overview, 2)
+	none := outbox.Count{}
+	assert.Equal(t, outbox.BrokerOverview{
+		Broker: "a", LastPublished: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Counts: map[outbox.Status]outbox.Count{
+			outbox.StatusPending: none, outbox.StatusProcessing: none, outbox.StatusFailed: none, outbox.StatusPublished: {N: 1}, outbox.StatusAbandoned: none,
+		},
+	}, overview[0])
+	b := overview[1]
+	assert.Equal(t, map[outbox.Status]outbox.Count{
+		outbox.StatusPending: {N: 10}, outbox.StatusProcessing: {N: 4}, outbox.StatusFailed: {N: 3}, outbox.StatusPublished: {N: 7}, outbox.StatusAbandoned: {N: 6},
+	}, b.Counts)
+	assert.Equal(t, outbox.Count{N: 4}, b.Parked)
+	assert.InDelta(t, time.Hour, b.OldestPending, float64(time.Minute))
+	assert.InDelta(t, 5*time.Minute, b.Lag, float64(time.Minute))
+	assert.Equal(t, time.Date(2026, 1, 1, 0, 0, 24, 0, time.UTC), b.LastPublished)
+	require.NotNil(t, b.LastError)
+	assert.Equal(t, 290*time.Millisecond, time.Duration(b.LastError.At.Nanosecond()), "of row 29, in alphabetical order .29 is the last")
+
+	overview, err = store.Overview(t.Context(), 3)
+	require.NoError(t, err)
+	capped := outbox.Count{N: 3, More: true}
+	assert.Equal(t, map[outbox.Status]outbox.Count{
+		outbox.StatusPending: capped, outbox.StatusProcessing: capped, outbox.StatusFailed: {N: 3}, outbox.StatusPublished: capped, outbox.StatusAbandoned: capped,
+	}, overview[1].Counts)
+	assert.Equal(t, capped, overview[1].Parked)
+
+	// Far more rows in another status than are looked at: what was not looked at may be more.
+	put(t, store, 1001, 3100, "last_error", failedJSON)
+	overview, err = store.Overview(t.Context(), 3)
+	require.NoError(t, err)
+	assert.Equal(t, outbox.Count{N: 0, More: true}, overview[1].Counts[outbox.StatusFailed])
+	assert.Equal(t, capped, overview[1].Counts[outbox.StatusPending])
+}
+
+func TestBlockedKeys(t *testing.T) {
+	t.Parallel()
+	store := browsed(t)
+	gate := func(id int, key, wake, reason, since string) {
+		_, err := store.pool.Exec(t.Context(), fmt.Sprintf(`INSERT INTO browsed_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason, since)
+			SELECT target_broker, lane, ordering_key, id, message_id, %s, '%s', '%s' FROM browsed WHERE id = %d AND ordering_key = '%s'`, wake, reason, since, id, key))
+		require.NoError(t, err)
+	}
+	put(t, store, 1, 1, "status, finished_at, last_error, ordering_key", "'abandoned', now(), "+failedJSON+", 'stopped'")
+	put(t, store, 2, 4, "parked, ordering_key", "true, 'stopped'")
+	put(t, store, 5, 6, "ordering_key", "'stopped'")
+	gate(1, "stopped", "'infinity'", "abandoned", "2026-03-03")
+	put(t, store, 11, 11, "status, last_error, parked, ordering_key, locked_until", "'failed', "+failedJSON+", true, 'late', '2040-01-01Z'")
+	gate(11, "late", "'2040-01-01Z'", "retry", "2026-02-02")
+	put(t, store, 21, 21, "status, last_error, ordering_key, created_at, locked_until", "'failed', "+failedJSON+", 'failed', '2025-01-01', '2041-01-01Z'")
+	put(t, store, 22, 40, "ordering_key, priority", "'failed', -(i % 2)")
+	put(t, store, 20, 20, "ordering_key", "'failed'") // before it: it waits for nothing
+	put(t, store, 51, 51, "ordering_key", "'awake'")
+	gate(51, "awake", "NULL", "retry", "2020-02-02")
+	put(t, store, 61, 61, "ordering_key, parked, available_at", "'scheduled', true, '2042-01-01Z'")
+	gate(61, "scheduled", "'2042-01-01Z'", "scheduled", "2026-04-04")
+	put(t, store, 71, 71, "status, last_error", "'failed', "+failedJSON) // no key
+	at := func(text string) time.Time {
+		parsed, err := time.Parse(time.DateOnly, text)
+		require.NoError(t, err)
+		return parsed
+	}
+	wrong := func(i int) *outbox.LastError {
+		return &outbox.LastError{Class: "retryable", Message: "no", At: time.Date(2026, 1, 2, 3, 4, 5, map[int]int{1: 100e6, 11: 110e6, 21: 210e6}[i], time.UTC), Attempt: 1}
+	}
+	id := func(i byte) string { return uuid.UUID{15: i}.String() }
+	want := []outbox.BlockedKey{
+		{Broker: "b", Key: "stopped", MessageID: id(1), Status: outbox.StatusAbandoned, Reason: "abandoned", Since: at("2026-03-03"), Followers: outbox.Count{N: 5}, LastError: wrong(1)},
+		{Broker: "b", Key: "failed", MessageID: id(21), Status: outbox.StatusFailed, Reason: "retry", Since: wrong(21).At, Until: at("2041-01-01"), Followers: outbox.Count{N: 19}, LastError: wrong(21)},
+		{Broker: "b", Key: "late", MessageID: id(11), Status: outbox.StatusFailed, Reason: "retry", Since: at("2026-02-02"), Until: at("2040-01-01"), LastError: wrong(11)},
+		{Broker: "b", Key: "scheduled", MessageID: id(61), Status: outbox.StatusPending, Reason: "scheduled", Since: at("2026-04-04"), Until: at("2042-01-01")},
+	}
+	keys, err := store.Blocked(t.Context(), "b", 10, 100)
+	require.NoError(t, err)
+	assert.Equal(t, want, keys)
+	keys, err = store.Blocked(t.Context(), "b", 2, 4)
+	require.NoError(t, err)
+	want[0].Followers, want[1].Followers = outbox.Count{N: 4, More: true}, outbox.Count{N: 4, More: true}
+	assert.Equal(t, want[:2], keys)
+	keys, err = store.Blocked(t.Context(), "nobody", 2, 4)
+	require.NoError(t, err)
+	assert.Empty(t, keys)
+
+	// A lane with more rows than are looked at.
+	put(t, store, 1001, 1001+firstRows, "ordering_key", "'failed'")
+	keys, err = store.Blocked(t.Context(), "b", 10, 100000)
+	require.NoError(t, err)
+	assert.Equal(t, "failed", keys[1].Key)
+	assert.True(t, keys[1].Followers.More)
+	assert.InDelta(t, firstRows, keys[1].Followers.N, 40)
+}
+
+// TestListFindsHands: rows in hand are found at the head of a lane behind which a backlog stands, without reading the backlog.
+func TestListFindsHands(t *testing.T) {
+	t.Parallel()
+	store := browsed(t)
+	put(t, store, 1, 3, "ordering_key, status, lock_token, locked_until", "'k', 'processing', gen_random_uuid(), now()")
+	put(t, store, 4, 30000, "ordering_key", "'k'")
+	list, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusProcessing, Limit: 10, Scan: headRows + 10})
+	require.NoError(t, err)
+	assert.Len(t, list.Records, 3)
+	assert.Zero(t, list.Next)
+	assert.Equal(t, headRows+1, list.Scanned)
+	overview, err := store.Overview(t.Context(), 100)
+	require.NoError(t, err)
+	assert.Equal(t, outbox.Count{N: 3}, overview[0].Counts[outbox.StatusProcessing])
+	// Claims have gone past rows that wait.
+	_, err = store.pool.Exec(t.Context(), "UPDATE browsed SET locked_until = now() + interval '1 hour' WHERE id BETWEEN 4 AND $1", firstRows-10)
+	require.NoError(t, err)
+	_, err = store.pool.Exec(t.Context(), "UPDATE browsed SET status = 'processing', lock_token = gen_random_uuid(), locked_until = now() WHERE id = $1", headRows-10)
+	require.NoError(t, err)
+	overview, err = store.Overview(t.Context(), 100)
+	require.NoError(t, err)
+	assert.Equal(t, outbox.Count{N: 4, More: true}, overview[0].Counts[outbox.StatusProcessing], "so far down there may be more")
+}
+
+// TestMessageRows: all rows of a message, with what they carry.
+func TestMessageRows(t *testing.T) {
+	t.Parallel()
+	store := browsed(t)
+	id := uuid.New()
+	for _, broker := range []string{"b", "a"} {
+		_, err := store.pool.Exec(t.Context(), `INSERT INTO browsed (message_id, target_broker, stream, type, payload, headers, tenant_id, created_at, expires_at, last_error)
+			VALUES ($1::text::uuid, $2, 's', 't', 'pay', '{"h":"v"}', 'tenant', '-infinity', '2040-01-01Z', 'no JSON')`, id.String(), broker)
+		require.NoError(t, err)
+	}
+	records, err := store.Message(t.Context(), "{"+id.String()+"}") // another form of it
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	assert.Equal(t, "a", records[0].Broker)
+	assert.Equal(t, outbox.Record{
+		ID: records[1].ID, MessageID: id.String(), Broker: "b", Status: outbox.StatusPending, Stream: "s", Type: "t", Lane: records[1].Lane,
+		ContentType: "application/json", TenantID: "tenant", ExpiresAt: time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC),
+		PayloadBytes: 3, Payload: []byte("pay"), Headers: `{"h":"v"}`,
+	}, records[1])
+	records, err = store.Message(t.Context(), uuid.NewString())
+	require.NoError(t, err)
+	assert.Empty(t, records)
+}
+
+// TestLookSettings: whoever looks can change nothing, and does not wait for ever.
+func TestLookSettings(t *testing.T) {
+	t.Parallel()
+	store := browsed(t)
+	err := store.look(t.Context(), func(tx pgx.Tx) error {
+		var timeout string
+		require.NoError(t, tx.QueryRow(t.Context(), "SHOW statement_timeout").Scan(&timeout))
+		assert.Equal(t, "5s", timeout)
+		_, err := tx.Exec(t.Context(), "DELETE FROM browsed")
+		return err
+	})
+	require.ErrorContains(t, err, "read-only transaction")
+}

@@ -1,0 +1,181 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// What people ask for is read along indexes, in their order: nothing but a handful of rows is sorted, and the branches of a list are merged
+// while they are read.
+func TestBrowsePlans(t *testing.T) {
+	t.Parallel()
+	store, _ := newStore(t)
+	walk := regexp.MustCompile(`SCAN (outbox_messages\w*|m|w)\b`)
+	const lane, tied, finished = "_open (target_broker=? AND lane=? AND id<?)", "_finished (target_broker=? AND status=? AND finished_at=? AND rowid<?)",
+		"_finished (target_broker=? AND status=? AND finished_at<?)"
+	for _, c := range []struct {
+		status outbox.Status
+		key    string
+		wants  []string
+	}{
+		{outbox.StatusPending, "", []string{lane}},
+		{outbox.StatusPending, "k", []string{lane, "_parked (target_broker=? AND ordering_key=? AND id<?)"}},
+		{outbox.StatusProcessing, "", []string{lane}},
+		{outbox.StatusFailed, "", []string{"_failing (target_broker=? AND id<?)"}},
+		{outbox.StatusFailed, "k", []string{"_failing (target_broker=? AND id<?)"}},
+		{outbox.StatusPublished, "", []string{tied, finished}},
+		{outbox.StatusAbandoned, "k", []string{tied, finished}},
+	} {
+		plan := explainPlan(t, store, store.listSQL(c.status, c.key))
+		for _, want := range c.wants {
+			assert.Contains(t, plan, want, c.status)
+		}
+		assert.NotRegexp(t, walk, plan, c.status)
+		assert.NotContains(t, plan, "TEMP B-TREE", c.status)
+	}
+	for name, c := range map[string]struct {
+		text  string
+		wants []string
+	}{
+		"brokers": {store.sql.brokers, []string{"_open (target_broker>?)", "_parked (target_broker>?)", "_finished (target_broker>?)"}},
+		"overview": {store.sql.overview, []string{
+			"_open (target_broker=? AND lane=?)", "_parked (target_broker=?)", "_failing (target_broker=?)", "COVERING INDEX outbox_messages_finished (target_broker=? AND status=?",
+		}},
+		"message":        {store.sql.message, []string{"(message_id=?)"}},
+		"blocked_gates":  {store.sql.blockedGates, []string{"_waiting_wake (target_broker=? AND lane=? AND wake_at=?)", "_waiting_wake (target_broker=? AND lane=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
+		"blocked_failed": {store.sql.blockedFailed, []string{"_failing (target_broker=?)"}},
+		"followers":      {store.sql.followers, []string{"_open (target_broker=? AND lane=?)", "_parked (target_broker=? AND ordering_key=? AND id>?)"}},
+		"audit":          {store.sql.audit, []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
+		"audit_end":      {store.sql.auditEnd, []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
+	} {
+		plan := explainPlan(t, store, c.text)
+		for _, want := range c.wants {
+			assert.Contains(t, plan, want, name)
+		}
+		assert.NotRegexp(t, walk, plan, name)
+	}
+}
+
+// fillBrowsed writes a thousand rows of each kind, all of one key.
+func fillBrowsed(t *testing.T, store *Store) {
+	t.Helper()
+	for kind, row := range []struct{ columns, values string }{
+		{"status", "'pending'"},
+		{"status, priority", "'pending', -1"},
+		{"status, parked", "'pending', 1"},
+		{"status, last_error", "'failed', '{}'"},
+		{"status, finished_at, published_at", "'published', n, n"},
+		{"status, finished_at", "'abandoned', n"},
+	} {
+		_, err := store.db.ExecContext(t.Context(), `
+			WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 1000)
+			INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, `+row.columns+`)
+			SELECT printf('%08d-0000-0000-0000-%012d', ?, n), 'b', 's', 'T', 'k', x'7b7d', `+row.values+` FROM i`, kind)
+		require.NoError(t, err)
+	}
+}
+
+// However many rows there are, no more are looked at than it takes.
+func TestBrowseIsBounded(t *testing.T) {
+	t.Parallel()
+	store, _ := newStore(t)
+	fillBrowsed(t, store)
+	const rows = 11
+	looked := make([]int64, 9)
+	require.NoError(t, store.read(t.Context(), func(r *sql.Rows) error {
+		dest := make([]any, 0, 12)
+		for i := range looked {
+			dest = append(dest, &looked[i])
+		}
+		return r.Scan(append(dest, new(any), new(any), new(any))...)
+	}, store.sql.overview, sql.Named("broker", "b"), sql.Named("rows", rows)))
+	assert.Equal(t, []int64{2 * rows, 0, rows, rows, rows, rows, rows, rows, rows}, looked, "of each kind, and in each of two lanes")
+
+	var waiting int64
+	var cut bool
+	require.NoError(t, store.read(t.Context(), func(r *sql.Rows) error { return r.Scan(new(int), &waiting, &cut) },
+		store.sql.followers, sql.Named("broker", "b"), sql.Named("holders", `[["k", 0]]`), sql.Named("rows", 5), sql.Named("count", rows)))
+	assert.EqualValues(t, 2*5+rows, waiting, "at the heads of two lanes, and of the parked rows")
+	assert.True(t, cut)
+
+	// What cannot be read stands behind the first three rows of each list.
+	conn, err := store.db.Conn(t.Context())
+	require.NoError(t, err)
+	_, err = conn.ExecContext(t.Context(), "PRAGMA ignore_check_constraints = ON")
+	require.NoError(t, err)
+	for _, status := range []outbox.Status{outbox.StatusPending, outbox.StatusFailed, outbox.StatusPublished, outbox.StatusAbandoned} {
+		_, err = conn.ExecContext(t.Context(), `UPDATE outbox_messages SET attempts = 'unreadable'
+			 WHERE status = ?1 AND id NOT IN (SELECT id FROM outbox_messages WHERE status = ?1 AND parked = 0 ORDER BY finished_at DESC, id DESC LIMIT 3)`, string(status))
+		require.NoError(t, err)
+		request := outbox.ListRequest{Broker: "b", Status: status, Limit: 3, Scan: 3000} // a thousand failed rows stand among the pending ones
+		page, err := store.List(t.Context(), request)
+		require.NoError(t, err, status)
+		assert.Len(t, page.Records, 3, status)
+		assert.NotZero(t, page.Next, status)
+		request.Limit = 4
+		_, err = store.List(t.Context(), request)
+		require.ErrorContains(t, err, "attempts", "%s: and one more", status)
+		request.Scan, request.Limit, request.Type = 3, 3, "another"
+		page, err = store.List(t.Context(), request)
+		require.NoError(t, err, status)
+		assert.Equal(t, 3, page.Scanned, status)
+	}
+	require.NoError(t, conn.Close())
+}
+
+// What is in somebody's hands is found on the first page, however many rows wait behind it.
+func TestBrowseFindsWhatIsInHand(t *testing.T) {
+	t.Parallel()
+	store, claim := newStore(t)
+	for range 6 {
+		insert(t, store)
+	}
+	claim.Limit = 5
+	result, err := store.Exchange(t.Context(), nil, claim)
+	require.NoError(t, err)
+	require.Len(t, result.Batch.Messages, 5)
+	fillBrowsed(t, store)
+	_, err = store.db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
+		SELECT printf('%08d-0000-0000-0001-%012d', n.value, m.id), m.target_broker, 's', 'T', x'' FROM outbox_messages AS m, json_each('[1, 2, 3, 4]') AS n WHERE m.ordering_key = 'k'`)
+	require.NoError(t, err)
+	request := outbox.ListRequest{Broker: "b", Status: outbox.StatusProcessing, Limit: 10, Scan: 5000}
+	page, err := store.List(t.Context(), request)
+	require.NoError(t, err)
+	assert.Len(t, page.Records, 5)
+	assert.Equal(t, 5, page.Scanned, "where they are is found first")
+	assert.Zero(t, page.Next)
+}
+
+// A question that takes too long is given up, and the error says so.
+func TestBrowseTakesNotForever(t *testing.T) {
+	t.Parallel()
+	store, _ := newStore(t)
+	fillBrowsed(t, store)
+	store.answerTime = time.Nanosecond
+	for name, ask := range map[string]func() error{
+		"overview": func() error { _, err := store.Overview(t.Context(), 1); return err },
+		"list": func() error {
+			_, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusPending, Limit: 1, Scan: 1})
+			return err
+		},
+		"message": func() error { _, err := store.Message(t.Context(), "00000000-0000-0000-0000-000000000001"); return err },
+		"blocked": func() error { _, err := store.Blocked(t.Context(), "b", 1, 1); return err },
+		"audit":   func() error { _, err := store.Audit(t.Context(), 0, 1); return err },
+	} {
+		require.ErrorIs(t, ask(), errSlow, name)
+	}
+	store.answerTime = time.Minute
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := store.Overview(gone, 1)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.NotErrorIs(t, err, errSlow, "the caller gave it up")
+}

@@ -1,0 +1,27 @@
+-- The brokers that have rows, whatever their status, by name: by hopping from one to the next in each index.
+-- Plan: a probe of {{name}}_open, {{name}}_parked and {{name}}_finished for each broker.
+WITH RECURSIVE open (broker) AS (
+    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_open WHERE finished_at IS NULL AND parked = 0
+    UNION ALL
+    SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_open
+             WHERE m.finished_at IS NULL AND m.parked = 0 AND m.target_broker > open.broker)
+      FROM open WHERE open.broker IS NOT NULL
+), aside (broker) AS (
+    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_parked WHERE finished_at IS NULL AND parked = 1
+    UNION ALL
+    SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_parked
+             WHERE m.finished_at IS NULL AND m.parked = 1 AND m.target_broker > aside.broker)
+      FROM aside WHERE aside.broker IS NOT NULL
+), done (broker) AS (
+    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_finished WHERE finished_at IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_finished
+             WHERE m.finished_at IS NOT NULL AND m.target_broker > done.broker)
+      FROM done WHERE done.broker IS NOT NULL
+)
+SELECT broker FROM open WHERE broker IS NOT NULL
+ UNION
+SELECT broker FROM aside WHERE broker IS NOT NULL
+ UNION
+SELECT broker FROM done WHERE broker IS NOT NULL
+ ORDER BY broker

@@ -1,0 +1,342 @@
+package sqlserver
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mssql "github.com/microsoft/go-mssqldb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+const (
+	messageID = "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"
+	failure   = `{"class":"permanent","message":"no","at":"2026-01-02T03:04:05.000006Z","attempt":2}`
+)
+
+var failed = outbox.LastError{Class: "permanent", Message: "no", At: created, Attempt: 2}
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	behind := set{columns: []string{"fanout_behind", "lag"}, rows: [][]driver.Value{{"a", int64(7)}, {"just come", int64(9)}}}
+	brokers := set{columns: []string{"fanout_overview", "parked", "age", "latest"}, rows: [][]driver.Value{
+		{"a", int64(11), int64(1_500_000), created}, {"b", int64(10), int64(0), nil},
+	}}
+	counts := set{columns: []string{"fanout_count", "status", "row_count", "more"}, rows: [][]driver.Value{
+		{"a", "pending", int64(12), false}, {"a", "failed", int64(3), true}, {"b", "published", int64(10), false},
+	}}
+	errs := set{columns: []string{"fanout_error", "last_error"}, rows: [][]driver.Value{{"a", failure}, {"b", "by hand"}}}
+	all := reply{sets: []set{brokers, foreign, counts, errs}}
+	again := all
+	again.err = serverError(601)
+	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{behind}}, again, all, reply{sets: []set{behind}}, reply{err: serverError(208)}))
+	got, err := store.Overview(t.Context(), 10)
+	require.NoError(t, err)
+	assert.Equal(t, []outbox.BrokerOverview{{
+		Broker: "a", Parked: outbox.Count{N: 10, More: true}, OldestPending: 1500 * time.Millisecond, Lag: 7 * time.Microsecond, LastPublished: created,
+		LastError: &failed, Counts: map[outbox.Status]outbox.Count{
+			outbox.StatusPending: {N: 10, More: true}, outbox.StatusFailed: {N: 3, More: true},
+			outbox.StatusProcessing: {}, outbox.StatusPublished: {}, outbox.StatusAbandoned: {},
+		},
+	}, {
+		Broker: "b", Parked: outbox.Count{N: 10}, Counts: map[outbox.Status]outbox.Count{
+			outbox.StatusPending: {}, outbox.StatusFailed: {}, outbox.StatusProcessing: {}, outbox.StatusPublished: {N: 10}, outbox.StatusAbandoned: {},
+		},
+	}}, got, "once, although it was read twice")
+	assert.Equal(t, []string{store.sql.backlog, store.sql.overview, store.sql.overview}, server.texts())
+	assert.Equal(t, map[string]any{"limit": int64(10)}, server.requests[2].args)
+	_, err = store.Overview(t.Context(), math.MaxInt)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	assert.Equal(t, int64(math.MaxInt32), server.requests[4].args["limit"], "one more is asked for")
+	_, err = store.Overview(t.Context(), 0)
+	require.EqualError(t, err, "sqlserver: overview: the limit is 0: it must be at least 1")
+}
+
+// recordRow is a row as browse_columns.sql reads it, after what the batch has of its own.
+func recordRow(id int64, own ...driver.Value) []driver.Value {
+	return append(own,
+		id, messageID, "b", "failed", "s", "T.v1", "k", int64(2), int64(-3), true, "application/json",
+		"Order", "7", "c", nil, "t", int64(4), int64(1), created,
+		nil, created.Add(time.Hour), created.Add(time.Minute), nil, nil, nil, "17-0", failure, int64(2),
+	)
+}
+
+func recordOf(id int64) outbox.Record {
+	return outbox.Record{
+		ID: id, MessageID: messageID, Broker: "b", Status: outbox.StatusFailed, Stream: "s", Type: "T.v1", OrderingKey: "k", Lane: 2, Priority: -3,
+		Parked: true, ContentType: "application/json", AggregateType: "Order", AggregateID: "7", CorrelationID: "c", TenantID: "t",
+		Attempts: 4, Crashes: 1, CreatedAt: created, ExpiresAt: created.Add(time.Hour), LockedUntil: created.Add(time.Minute),
+		BrokerMessageID: "17-0", LastError: &failed, PayloadBytes: 2,
+	}
+}
+
+// recordColumns are those of a set whose own columns these are.
+func recordColumns(own ...string) []string {
+	names := regexp.MustCompile(`(?m)\bAS (\w+)$|m\.(\w+)$`).FindAllStringSubmatch(embedded("browse_columns"), -1)
+	for _, name := range names {
+		own = append(own, name[1]+name[2])
+	}
+	return own
+}
+
+func TestMessage(t *testing.T) {
+	t.Parallel()
+	rows := set{columns: recordColumns("fanout_payload", "headers"), rows: [][]driver.Value{recordRow(5, []byte("{}"), `{"a":"b"}`)}}
+	rows.rows[0][len(rows.rows[0])-2] = "by hand"
+	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{rows}, err: serverError(1222)}, reply{sets: []set{rows}}, reply{}, reply{err: errors.New("boom")}))
+	got, err := store.Message(t.Context(), strings.ToUpper(messageID))
+	require.NoError(t, err)
+	want := recordOf(5)
+	want.Payload, want.Headers, want.LastError = []byte("{}"), `{"a":"b"}`, nil
+	assert.Equal(t, []outbox.Record{want}, got)
+	assert.Equal(t, map[string]any{"message_id": messageID}, server.requests[1].args)
+	got, err = store.Message(t.Context(), messageID)
+	require.NoError(t, err)
+	assert.Empty(t, got)
+	_, err = store.Message(t.Context(), messageID)
+	require.EqualError(t, err, "sqlserver: read message "+messageID+" in outbox_messages: boom")
+	_, err = store.Message(t.Context(), "7")
+	require.EqualError(t, err, `sqlserver: message id "7" is no UUID`)
+}
+
+// listed answers with rows at places; looked is how many were looked at, of which the last has the id 100.
+func listed(status outbox.Status, looked int64, places ...int64) reply {
+	records := set{columns: recordColumns("fanout_listed")}
+	var at driver.Value
+	for _, place := range places {
+		row := recordRow(1000-place, place)
+		row[4] = string(status)
+		if status.Terminal() {
+			row[len(row)-5] = created
+		}
+		records.rows = append(records.rows, row)
+	}
+	if status.Terminal() {
+		at = created
+	}
+	end := set{columns: []string{"fanout_looked", "id", "at"}}
+	if looked > 0 {
+		end.rows = [][]driver.Value{{looked, int64(100), at}}
+	}
+	return reply{sets: []set{records, end}}
+}
+
+func TestListEnds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		status  outbox.Status
+		looked  int64
+		places  []int64
+		next    outbox.Position
+		scanned int
+	}{
+		{"nothing", outbox.StatusFailed, 0, nil, outbox.Position{}, 0},
+		{"nothing matches, and there is no more", outbox.StatusFailed, 4, nil, outbox.Position{}, 4},
+		{"nothing matches so far", outbox.StatusFailed, 5, nil, outbox.Position{ID: 100}, 5},
+		{"nothing matches so far, and rows are finished", outbox.StatusPublished, 5, nil, outbox.Position{ID: 100, Time: created}, 5},
+		{"a part of a page, and more to look at", outbox.StatusFailed, 5, []int64{2}, outbox.Position{ID: 100}, 5},
+		{"a part of a page", outbox.StatusFailed, 4, []int64{2}, outbox.Position{}, 4},
+		{"a full page, and more", outbox.StatusFailed, 4, []int64{1, 2}, outbox.Position{ID: 998}, 2},
+		{"a full page, and more are finished", outbox.StatusAbandoned, 4, []int64{1, 2}, outbox.Position{ID: 998, Time: created}, 2},
+		{"a full page, and perhaps more", outbox.StatusFailed, 5, []int64{1, 5}, outbox.Position{ID: 995}, 5},
+		{"a full page, and no more", outbox.StatusFailed, 4, []int64{1, 4}, outbox.Position{}, 4},
+	} {
+		store, _ := newFake(t, "outbox_messages", inTurn(listed(c.status, c.looked, c.places...)))
+		got, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: c.status, Limit: 2, Scan: 5})
+		require.NoError(t, err, c.name)
+		assert.Equal(t, c.next, got.Next, c.name)
+		assert.Equal(t, c.scanned, got.Scanned, c.name)
+		assert.Len(t, got.Records, len(c.places), c.name)
+	}
+}
+
+func TestListAsks(t *testing.T) {
+	t.Parallel()
+	first := listed(outbox.StatusFailed, 1, 1)
+	first.err = serverError(1205)
+	store, server := newFake(t, "outbox_messages", inTurn(first, listed(outbox.StatusFailed, 1, 1), listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
+	got, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusFailed, Type: "Ordering.*", Key: "k ", Limit: 2, Scan: 5})
+	require.NoError(t, err)
+	assert.Equal(t, outbox.List{Records: []outbox.Record{recordOf(999)}, Scanned: 1}, got, "once, although it was read twice")
+	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
+	want := map[string]any{
+		"broker": "b", "status": "failed", "type": text(""), "type_prefix": text("Ordering."), "key": text("k "), "error_class": text(""), "since": text(""),
+		"until": text(""), "after": text(""), "after_id": int64(math.MaxInt64), "limit": int64(2), "scan": int64(5),
+	}
+	assert.Equal(t, want, server.requests[1].args)
+
+	request := outbox.ListRequest{
+		Broker: "b", Status: outbox.StatusPublished, Type: "T.v1", ErrorClass: "permanent", Since: created, Until: created.Add(time.Second),
+		After: outbox.Position{Time: created, ID: 7}, Limit: 2, Scan: math.MaxInt,
+	}
+	_, err = store.List(t.Context(), request)
+	require.NoError(t, err)
+	want = map[string]any{
+		"broker": "b", "status": "published", "type": text("T.v1"), "type_prefix": text(""), "key": text(""), "error_class": text("permanent"),
+		"since": text("2026-01-02T03:04:05.000006"), "until": text("2026-01-02T03:04:06.000006"), "after": text("2026-01-02T03:04:05.000006"),
+		"after_id": int64(7), "limit": int64(2), "scan": int64(math.MaxInt32),
+	}
+	assert.Equal(t, want, server.requests[2].args)
+	_, err = store.List(t.Context(), request)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	for message, wrong := range map[string]outbox.ListRequest{
+		"the limit is 0":       {Broker: "b", Status: outbox.StatusFailed, Scan: 5},
+		"there is no status":   {Broker: "b", Limit: 1, Scan: 5},
+		"name the broker":      {Status: outbox.StatusFailed, Limit: 1, Scan: 5},
+		"no more than 1 rows ": {Broker: "b", Status: outbox.StatusFailed, Limit: 2, Scan: 1},
+	} {
+		_, err := store.List(t.Context(), wrong)
+		require.ErrorContains(t, err, message)
+	}
+	assert.Len(t, server.requests, 4, "what is refused is not asked")
+}
+
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	keys := set{
+		columns: []string{"fanout_blocked", "message_id", "status", "reason", "since", "until_at", "followers", "cut", "last_error"},
+		rows: [][]driver.Value{
+			{"k", messageID, "abandoned", "abandoned", created, nil, int64(5), int64(0), failure},
+			{"l", messageID, "failed", "retry", created, created.Add(time.Hour), int64(4), int64(0), nil},
+			{"m", messageID, "pending", "scheduled", created, created.Add(time.Hour), int64(2), int64(1), nil},
+		},
+	}
+	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{keys}, err: serverError(601)}, reply{sets: []set{keys}}, reply{err: serverError(208)}))
+	got, err := store.Blocked(t.Context(), "b", 3, 4)
+	require.NoError(t, err)
+	assert.Equal(t, []outbox.BlockedKey{
+		{Broker: "b", Key: "k", MessageID: messageID, Status: outbox.StatusAbandoned, Reason: "abandoned", Since: created, Followers: outbox.Count{N: 4, More: true}, LastError: &failed},
+		{Broker: "b", Key: "l", MessageID: messageID, Status: outbox.StatusFailed, Reason: "retry", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 4}},
+		{Broker: "b", Key: "m", MessageID: messageID, Status: outbox.StatusPending, Reason: "scheduled", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 2, More: true}},
+	}, got)
+	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3), "max_count": int64(4)}, server.requests[1].args)
+	_, err = store.Blocked(t.Context(), "b", 3, 4)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	for _, wrong := range []func() ([]outbox.BlockedKey, error){
+		func() ([]outbox.BlockedKey, error) { return store.Blocked(t.Context(), "", 1, 1) },
+		func() ([]outbox.BlockedKey, error) { return store.Blocked(t.Context(), "b", 0, 1) },
+		func() ([]outbox.BlockedKey, error) { return store.Blocked(t.Context(), "b", 1, 0) },
+	} {
+		_, err := wrong()
+		require.ErrorContains(t, err, "sqlserver: blocked keys: ")
+	}
+	assert.Len(t, server.requests, 3)
+}
+
+// What people ask ends in time, and the error says that it was that.
+func TestBrowseInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, server := newFake(t, "outbox_messages", inTurn(reply{err: context.DeadlineExceeded}))
+		answer := server.answer
+		server.answer = func(r request) reply { time.Sleep(2 * browseTime); return answer(r) }
+		_, err := store.Message(t.Context(), messageID)
+		require.ErrorIs(t, err, errBrowseTime)
+		require.ErrorContains(t, err, "the database did not answer within 5s")
+		require.NoError(t, store.db.Close())
+	})
+}
+
+// A list touches an index by its name, backwards and within bounds, and then single rows. What people read takes no lock that outlasts the
+// read, and texts of rows are not read dirty: error 7886 would be the answer where one is being changed.
+func TestBrowseTexts(t *testing.T) {
+	t.Parallel()
+	store, err := New(nil, "outbox_messages")
+	require.NoError(t, err)
+	hinted := regexp.MustCompile(`(?:FROM|JOIN) outbox_messages(?:_waiting|_audit)?(?: AS \w+)? WITH \(((?:[^()]|\(\w+\))*)\)`)
+	passing := "READCOMMITTEDLOCK, READPAST, ROWLOCK"
+	index := func(name, rest string) string { return "INDEX(outbox_messages_" + name + "), FORCESEEK, " + rest }
+	for text, want := range map[string][]string{
+		store.sql.list: {
+			index("finished", passing), index("failing", passing), index("open", passing), index("parked", passing), "FORCESEEK, " + passing,
+		},
+		store.sql.message: {index("once", "ROWLOCK")},
+		store.sql.blocked: {
+			index("waiting_wake", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", passing), "FORCESEEK, " + passing,
+			index("parked", "NOLOCK"), index("backfill", "NOLOCK"), index("open", "NOLOCK"), "FORCESEEK, " + passing,
+		},
+		store.sql.overview: {
+			"INDEX(outbox_messages_open), NOLOCK", "INDEX(outbox_messages_parked), NOLOCK", "INDEX(outbox_messages_finished), NOLOCK", // the brokers
+			index("open", "NOLOCK"), index("parked", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", "NOLOCK"), "FORCESEEK, NOLOCK",
+			index("finished", "NOLOCK"), index("open", "NOLOCK"), index("finished", "NOLOCK"), index("failing", passing), index("finished", passing),
+		},
+		store.sql.audit: {"FORCESEEK, " + passing},
+	} {
+		var found []string
+		for _, match := range hinted.FindAllStringSubmatch(text, -1) {
+			found = append(found, match[1])
+		}
+		assert.Equal(t, want, found)
+		assert.NotContains(t, text, "UPDLOCK")
+		assert.Equal(t, len(want), strings.Count(text, " outbox_messages ")+strings.Count(text, " outbox_messages_waiting ")+strings.Count(text, " outbox_messages_audit "))
+	}
+	assert.Equal(t, 1, strings.Count(store.sql.list, "m.last_error\n"))
+	for _, text := range []string{store.sql.list, store.sql.overview, store.sql.blocked, store.sql.audit} {
+		assert.NotRegexp(t, `m\.(payload|headers)\b[^)]`, text, "payloads are read for one message only")
+	}
+	inOrder(t, store.sql.list, "SELECT TOP (@scan)", "SET @looked =", "SELECT TOP (@limit)", "ORDER BY s.place", "AS fanout_looked")
+	inOrder(t, store.sql.blocked, "g.wake_at IS NOT NULL", "known.key_hash = f.key_hash", "SELECT TOP (@limit) id", "AS fanout_blocked", "AS aside", "AS low", "AS behind")
+	lanes := strings.Count(store.sql.list+store.sql.overview+store.sql.blocked, "(10), (11)) AS lanes")
+	assert.Equal(t, 4, lanes)
+	assert.Equal(t, 12, outbox.Classes*outbox.Lanes)
+	assert.Contains(t, store.sql.blocked, "f.lane % 4 ")
+	assert.Equal(t, 4, outbox.Lanes)
+	assert.True(t, slices.Contains(recordColumns(), "payload_bytes"))
+}
+
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	entries := set{
+		columns: []string{"fanout_entry", "actor", "via", "action", "broker", "filter", "reason", "row_count", "started_at", "ended_at", "failure"},
+		rows: [][]driver.Value{
+			{int64(9), "ada", "cli", "requeue", "b", "{}", "why", int64(0), created, nil, ""},
+			{int64(8), "bob", "http", "purge", "", "", "", int64(5), created, created.Add(time.Second), "boom"},
+		},
+	}
+	store, server := newFake(t, "outbox_messages", inTurn(
+		reply{err: serverError(1205)}, reply{sets: []set{count("fanout_begun", 1<<40)}}, reply{}, reply{err: serverError(208)},
+		reply{sets: []set{count("fanout_ended", 1)}}, reply{sets: []set{count("fanout_ended", 0)}}, reply{},
+		reply{sets: []set{entries}, err: serverError(1205)}, reply{sets: []set{entries}}, reply{err: serverError(208)},
+	))
+	entry := outbox.AuditEntry{Actor: "a\x00da", Via: "cli", Action: "requeue", Broker: "b", Filter: "{}", Reason: "why"}
+	id, err := store.BeginAudit(t.Context(), entry)
+	require.NoError(t, err)
+	assert.Equal(t, int64(1<<40), id)
+	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
+	assert.Equal(t, map[string]any{
+		"actor": text("a\uFFFDda"), "via": text("cli"), "action": text("requeue"), "broker": text("b"), "filter": text("{}"), "reason": text("why"),
+	}, server.requests[1].args)
+	_, err = store.BeginAudit(t.Context(), entry)
+	require.ErrorIs(t, err, errIncomplete)
+	_, err = store.BeginAudit(t.Context(), entry)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+
+	require.NoError(t, store.EndAudit(t.Context(), id, 7, "boom"))
+	assert.Equal(t, map[string]any{"id": id, "rows": int64(7), "failure": text("boom")}, server.requests[4].args)
+	require.ErrorContains(t, store.EndAudit(t.Context(), 3, 7, ""), "there is no entry 3")
+	require.ErrorIs(t, store.EndAudit(t.Context(), 3, 7, ""), errIncomplete)
+
+	got, err := store.Audit(t.Context(), 0, 2)
+	require.NoError(t, err)
+	assert.Equal(t, []outbox.AuditEntry{
+		{ID: 9, Actor: "ada", Via: "cli", Action: "requeue", Broker: "b", Filter: "{}", Reason: "why", StartedAt: created},
+		{ID: 8, Actor: "bob", Via: "http", Action: "purge", Rows: 5, StartedAt: created, EndedAt: created.Add(time.Second), Failure: "boom"},
+	}, got)
+	assert.Equal(t, map[string]any{"before": int64(math.MaxInt64), "limit": int64(2)}, server.requests[8].args, "from the newest")
+	_, err = store.Audit(t.Context(), 8, 1)
+	require.ErrorIs(t, err, outbox.ErrSchema)
+	assert.Equal(t, int64(8), server.requests[9].args["before"])
+	_, err = store.Audit(t.Context(), 8, 0)
+	require.ErrorContains(t, err, "the limit is 0")
+}
