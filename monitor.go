@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/monitor"
+	"github.com/gorm-fanout/fanout/monitor/dashboard"
 )
 
 // MonitorOptions refine [Relay.Monitor]. Zero values take the defaults.
@@ -14,7 +15,7 @@ type MonitorOptions struct {
 	// Authorise says who asks, as the application knows its users. Default: by the tokens of the configuration; where there are none
 	// everybody may look, and nobody may act or see a payload.
 	Authorise func(*http.Request) (monitor.Identity, error)
-	// Assets of the dashboard. Default: a plain page that names the API.
+	// Assets of the dashboard. Default: those of package monitor/dashboard.
 	Assets fs.FS
 	// Metrics answers GET /metrics. Default: 404.
 	Metrics http.Handler
@@ -28,6 +29,9 @@ func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 	cfg := monitor.Config{
 		Console: r.Console(), Stats: r.Stats, Running: r.running.Load, Authorise: opts.Authorise, Assets: opts.Assets, Metrics: opts.Metrics,
 		Version: programVersion(), Log: r.log,
+	}
+	if cfg.Assets == nil {
+		cfg.Assets = dashboard.Assets
 	}
 	if opts.Authorise == nil && len(r.cfg.Monitor.ViewerTokens)+len(r.cfg.Monitor.OperatorTokens) > 0 {
 		if cfg.Tokens, err = monitor.NewTokens(reveal(r.cfg.Monitor.ViewerTokens), reveal(r.cfg.Monitor.OperatorTokens)); err != nil {

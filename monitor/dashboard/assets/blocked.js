@@ -1,0 +1,47 @@
+// Blocked keys: which ordering keys wait for one message, why, until when, and what waits behind them.
+
+import { h, fill } from "./dom.js";
+import { get, path, query } from "./api.js";
+import { actionDialog } from "./dialogs.js";
+import { actionButton, databasePicker, empty, field, heading, messageLink, mono, pill, readOnlyNote, select, table, when } from "./parts.js";
+import { count } from "./words.js";
+
+const reasons = {
+  retry: ["warn", "its first message failed and is tried again"],
+  scheduled: ["wait", "its first message is not due yet"],
+  abandoned: ["bad", "its first message was abandoned: it waits for you"],
+};
+
+export default async function blocked({ root, where, signal, reload }) {
+  const status = await get("api/outbox", signal);
+  const names = Object.keys(status).sort();
+  const database = where.params.get("database") ?? names[0];
+  const broker = where.params.get("broker") ?? "";
+  const brokers = Object.keys(status[database]?.brokers ?? {}).sort();
+  const { keys } = await get(path.database(database, "blocked") + query({ broker }), signal);
+  const act = async (action, subject) => { if (await actionDialog(database, action, subject)) reload(); };
+  const pick = select("broker", [["", "all"], ...brokers.map((b) => [b, b])], broker);
+  pick.addEventListener("change", () => { location.hash = "#/blocked" + query({ database, broker: pick.value }); });
+  fill(root,
+    heading("Blocked keys"),
+    h("p", { class: "advice" }, "Messages of one ordering key are delivered in order. When one of them has to wait, those behind it wait, too; other keys go on."),
+    h("div", { class: "filters" }, databasePicker(names, database, (name) => { location.hash = "#/blocked" + query({ database: name }); }), field("Broker", pick)),
+    readOnlyNote(),
+    keys.length ? list(database, keys, act) : empty("No key waits.", "Keys whose first message failed, is scheduled or was abandoned would be here."));
+}
+
+function list(database, keys, act) {
+  return table("Keys that wait", [
+    { head: "Ordering key", cell: (k) => h("a", { class: "mono", href: "#/messages?" + new URLSearchParams({ database, broker: k.broker, key: k.key }) }, k.key), class: "key" },
+    { head: "Broker", cell: (k) => k.broker },
+    { head: "Why", cell: (k) => { const [level, text] = reasons[k.reason] ?? ["wait", k.reason]; return [pill(level, k.reason), h("small", { class: "block" }, text)]; } },
+    { head: "Followers", cell: (k) => count(k.followers, k.more), class: "number" },
+    { head: "Since", cell: (k) => when(k.since), class: "time" },
+    { head: "Until", cell: (k) => (k.until ? when(k.until) : "you act"), class: "time" },
+    { head: "Waits for", cell: (k) => [k.message_id ? messageLink(database, k.message_id) : mono("–"), k.last_error ? h("small", { class: "block clip", title: k.last_error.message }, k.last_error.message) : null] },
+    { head: "Action", cell: (k) => h("div", { class: "buttons" }, k.reason === "abandoned" ? [
+      actionButton("Release", { onclick: () => act({ action: "release", broker: k.broker, key: k.key }, k.key), "aria-label": `Release ${k.key}` }),
+      actionButton("Requeue", { class: "primary", onclick: () => act({ action: "requeue", broker: k.broker, message_ids: [k.message_id] }, "the message it waits for"), "aria-label": `Requeue the message ${k.key} waits for` }),
+    ] : k.message_id ? actionButton("Try now", { onclick: () => act({ action: "requeue", broker: k.broker, message_ids: [k.message_id] }, "the message it waits for"), "aria-label": `Try the message ${k.key} waits for now` }) : null) },
+  ], keys);
+}

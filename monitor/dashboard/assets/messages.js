@@ -1,0 +1,100 @@
+// Messages: one by its id, or those that a filter finds, newest first, page by page.
+
+import { h, fill, announce } from "./dom.js";
+import { get, path, query } from "./api.js";
+import { databasePicker, empty, field, heading, messageLink, mono, select, statusPill, table, trouble, when } from "./parts.js";
+import { count, statuses } from "./words.js";
+import { uuidOf } from "./forms.js";
+
+const filters = ["broker", "status", "type", "key", "error_class", "since", "until"];
+
+export default async function messages({ root, where, signal, fail }) {
+  const status = await get("api/outbox", signal);
+  const names = Object.keys(status).sort();
+  const database = where.params.get("database") ?? names[0];
+  const brokers = Object.keys(status[database]?.brokers ?? {}).sort();
+  const chosen = Object.fromEntries(filters.map((f) => [f, where.params.get(f) ?? ""]));
+  if (chosen.status === "pending,processing,failed") chosen.status = "open";
+
+  const results = h("div", { class: "results" });
+  fill(root, heading("Messages"), findForm(database, names), filterForm(database, names, brokers, chosen), results);
+  if (where.params.has("find")) root.querySelector("[data-find]").focus();
+
+  let shown = [], cursor = "", scanned = 0;
+  const more = h("button", { type: "button" }, "Older messages");
+  const load = async () => {
+    more.disabled = true;
+    const asked = { ...chosen, since: iso(chosen.since), until: iso(chosen.until), status: chosen.status === "open" ? "pending,processing,failed" : chosen.status, cursor, limit: 50 };
+    const page = await get(path.database(database, "messages") + query(asked), signal);
+    const before = shown.length;
+    shown = shown.concat(page.messages);
+    cursor = page.next ?? "";
+    scanned += page.scanned ?? page.messages.length;
+    draw();
+    announce(`${page.messages.length} messages`);
+    if (before) results.querySelectorAll("tbody tr")[before]?.querySelector("a")?.focus();
+  };
+  const draw = () => {
+    more.disabled = false;
+    fill(results,
+      shown.length ? list(database, shown) : empty(cursor ? "Nothing among the rows looked at so far." : "No message matches.", cursor ? null : "Loosen the filter, or look in another database."),
+      h("div", { class: "after" }, cursor ? more : shown.length ? h("span", null, "No older ones.") : null,
+        h("small", null, `${count(shown.length)} shown, ${count(scanned)} looked at`)));
+  };
+  more.addEventListener("click", () => load().catch((e) => fill(results.lastChild, trouble(e, () => load().catch(fail)))));
+  await load();
+}
+
+const iso = (local) => (local ? new Date(local).toISOString() : "");
+
+export function list(database, records) {
+  return table("Messages, newest first", [
+    { head: "Written", cell: (m) => when(m.created_at), class: "time" },
+    { head: "Message", cell: (m) => messageLink(database, m.message_id) },
+    { head: "Type", cell: (m) => m.type },
+    { head: "Ordering key", cell: (m) => (m.key ? mono(m.key) : "–"), class: "key" },
+    { head: "Broker", cell: (m) => m.broker },
+    { head: "Status", cell: (m) => [statusPill(m.status), m.parked ? h("small", { title: "It waits out of the way of claims, for a time or for an earlier row of its key" }, " parked") : null] },
+    { head: "Attempts", cell: (m) => count(m.attempts ?? 0), class: "number" },
+    { head: "Last error", cell: (m) => (m.last_error ? h("span", { class: "clip", title: m.last_error.message }, m.last_error.message) : "–"), class: "error" },
+  ], records);
+}
+
+function findForm(database, names) {
+  const spot = h("p", { class: "hint", role: "alert" });
+  const input = h("input", { name: "id", "data-find": true, autocomplete: "off", spellcheck: "false", placeholder: "0199c2f4-…", "aria-keyshortcuts": "/" });
+  return h("form", { class: "find", role: "search", "aria-label": "Find a message", onsubmit: async (e) => {
+    e.preventDefault();
+    const id = uuidOf(input.value);
+    if (!id) return void fill(spot, "A message id is a UUID of 32 hexadecimal digits. It may be anywhere in what you paste.");
+    fill(spot, "Looking…");
+    for (const name of [database, ...names.filter((n) => n !== database)]) {
+      try {
+        await get(path.database(name, `messages/${id}`));
+        location.hash = `#/messages/${encodeURIComponent(name)}/${id}`;
+        return;
+      } catch (problem) {
+        if (problem.status !== 404) return void fill(spot, problem.message, " ", problem.advice ?? "");
+      }
+    }
+    fill(spot, `No message ${id} in ${names.length > 1 ? "any database" : "this database"}. It may have been purged, or rolled back before it was written.`);
+  } }, field("Message id", input), h("button", { type: "submit", class: "primary" }, "Find"), spot);
+}
+
+function filterForm(database, names, brokers, chosen) {
+  const input = (name, more) => h("input", { name, value: chosen[name], autocomplete: "off", ...more });
+  const form = h("form", { class: "filters", "aria-label": "Filter", onsubmit: (e) => {
+    e.preventDefault();
+    location.hash = "#/messages" + query({ database, ...Object.fromEntries(new FormData(form)) });
+  } },
+  databasePicker(names, database, (name) => { location.hash = "#/messages" + query({ database: name }); }),
+  field("Broker", select("broker", [["", "all"], ...brokers.map((b) => [b, b])], chosen.broker)),
+  field("Status", select("status", [["", "all"], ["open", "not finished"], ...statuses.map((s) => [s, s])], chosen.status)),
+  field("Type", input("type", { placeholder: "OrderPlaced or Order*" })),
+  field("Ordering key", input("key")),
+  field("Error class", input("error_class")),
+  field("Written from", input("since", { type: "datetime-local", step: 1 })),
+  field("Written before", input("until", { type: "datetime-local", step: 1 })),
+  h("div", { class: "buttons" }, h("button", { type: "submit" }, "Filter"), h("a", { class: "button quiet", href: "#/messages" + query({ database }) }, "Clear")));
+  return form;
+}

@@ -1,0 +1,35 @@
+// Workers: the processes that deliver, when they were last heard of, and what they have in hand.
+
+import { h, fill } from "./dom.js";
+import { get, path, query } from "./api.js";
+import { databasePicker, empty, heading, mono, pill, table, when } from "./parts.js";
+import { count } from "./words.js";
+
+export default async function workers({ root, where, signal }) {
+  const status = await get("api/outbox", signal);
+  const names = Object.keys(status).sort();
+  const database = where.params.get("database") ?? names[0];
+  const { instances } = await get(path.database(database, "workers"), signal);
+  const leases = instances.flatMap((i) => (i.work ?? []).map((w) => ({ ...w, instance: i })));
+  const silent = instances.filter((i) => i.silent).length;
+  fill(root,
+    heading("Workers", h("p", { class: "fresh" }, `${count(instances.length)} ${instances.length === 1 ? "process" : "processes"}${silent ? `, ${silent} silent` : ""}`)),
+    h("div", { class: "filters" }, databasePicker(names, database, (name) => { location.hash = "#/workers" + query({ database: name }); })),
+    instances.length ? table("Processes", [
+      { head: "Name", cell: (i) => [h("strong", null, i.name), h("small", { class: "block mono" }, i.id)] },
+      { head: "State", cell: (i) => (i.silent ? pill("bad", "silent") : pill("ok", "alive")) },
+      { head: "Last heard of", cell: (i) => when(i.seen_at), class: "time" },
+      { head: "Started", cell: (i) => when(i.started_at), class: "time" },
+      { head: "Host", cell: (i) => i.host },
+      { head: "Process", cell: (i) => i.pid, class: "number" },
+      { head: "Version", cell: (i) => mono(i.version || "–") },
+      { head: "Batches", cell: (i) => count((i.work ?? []).length), class: "number" },
+    ], instances, (i) => (i.silent ? "silent" : null)) : empty("No relay works on this database.", "Start one: fanout relay. Rows wait for it, and nothing is lost."),
+    silent ? h("p", { class: "note" }, "A process that is silent was killed or is cut off. What it had in hand is taken over when its lease ends; it leaves this list after a day.") : null,
+    h("h2", null, "In hand"),
+    h("p", { class: "advice" }, "Batches that workers had claimed when they were last heard of, every 30 seconds."),
+    leases.length ? table("Batches in hand", [
+      { head: "Worker", cell: (w) => mono(w.worker) }, { head: "Broker", cell: (w) => w.broker }, { head: "Lane", cell: (w) => w.lane, class: "number" },
+      { head: "Rows", cell: (w) => count(w.rows), class: "number" }, { head: "Since", cell: (w) => when(w.since), class: "time" },
+    ], leases) : empty("Nothing in hand."));
+}
