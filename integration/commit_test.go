@@ -27,7 +27,7 @@ import (
 // What tells the transactions of an outbox from each other.
 const (
 	enqueueText = "insert into outbox_messages"
-	claimText   = "lock_token   = $6"
+	claimText   = "lock_token   = $" // of whatever number: there are several statements
 	markText    = "set status            = 'published'"
 )
 
