@@ -1,0 +1,119 @@
+package browser
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+)
+
+// pages are all pages of the dashboard.
+var pages = map[string]string{"overview": "#/", "messages": "#/messages", "failures": "#/failures", "blocked": "#/blocked", "workers": "#/workers", "audit": "#/audit"}
+
+// The cause is cured, and the whole group is sent again: the number is shown before, and the audit tells of it.
+func TestRequeueAFailureGroup(t *testing.T) {
+	p := newPlace(t)
+	p.visit("#/failures")
+	p.says("does not exist")
+	p.screenshot("failures-light")
+	p.partner.cured.Store(true)
+	p.click("button", "Requeue all")
+	p.says("40 rows match.")
+	p.do(chromedp.SendKeys(`dialog input[name=reason]`, "topic created"))
+	p.screenshot("requeue-dialog")
+	p.click("button", "Requeue 40 rows")
+	p.says("40 rows requeued.")
+	p.eventually("rows WHERE target_broker = 'partner' AND status = 'published'", rows)
+	p.click("button", "Done")
+	p.says("Nothing has failed.")
+	p.visit("#/audit")
+	p.says("topic created")
+	p.says("ada")
+	p.screenshot("audit-light")
+}
+
+// The same by the keyboard alone.
+func TestRequeueByKeyboard(t *testing.T) {
+	p := newPlace(t)
+	p.visit("#/failures")
+	p.partner.cured.Store(true)
+	press := func(times int, label string) {
+		p.Helper()
+		for range times {
+			p.do(chromedp.KeyEvent(kb.Tab))
+			if ask[string](p, "document.activeElement.textContent.trim()") == label {
+				p.do(chromedp.KeyEvent(kb.Enter))
+				return
+			}
+		}
+		p.Fatalf("%q cannot be reached by the keyboard", label)
+	}
+	press(40, "Requeue all")
+	p.says("40 rows match.")
+	assert.Equal(t, "reason", ask[string](p, "document.activeElement.name"), "the dialog has the focus")
+	press(5, "Requeue 40 rows")
+	p.says("40 rows requeued.")
+	p.do(chromedp.KeyEvent(kb.Enter)) // the button that closes has the focus
+	p.eventually("rows WHERE target_broker = 'partner' AND status = 'published'", rows)
+}
+
+// A broker is paused with a reason, which everybody sees, and goes on.
+func TestPauseAndResume(t *testing.T) {
+	p := newPlace(t)
+	p.visit("#/")
+	p.do(chromedp.Click(`button[aria-label="Pause default"]`, chromedp.NodeEnabled), chromedp.SendKeys(`dialog input[name=reason]`, "their maintenance"))
+	p.click("dialog//button", "Pause")
+	p.says("their maintenance")
+	p.do(chromedp.WaitVisible(`button[aria-label="Resume default"]`))
+	p.eventually("rows WHERE (SELECT count(*) FROM outbox_messages_pauses) = 1", 2*rows)
+	p.screenshot("paused")
+	p.do(chromedp.Click(`button[aria-label="Resume default"]`, chromedp.NodeEnabled))
+	p.click("dialog//button", "Resume")
+	p.do(chromedp.WaitVisible(`button[aria-label="Pause default"]`))
+	p.eventually("rows WHERE (SELECT count(*) FROM outbox_messages_pauses) = 0", 2*rows)
+}
+
+// A message is found by its id, and what each broker got of it is seen side by side, the payload only on demand.
+func TestFanOutOfAMessage(t *testing.T) {
+	p := newPlace(t)
+	id := p.write()
+	p.eventually("rows WHERE status = 'abandoned'", rows+1)
+	p.visit("#/messages")
+	p.screenshot("messages-light")
+	p.do(chromedp.SendKeys(`main input[name=id]`, id+kb.Enter))
+	p.says("2 brokers")
+	p.says("Abandoned")
+	p.says("Published")
+	assert.False(t, ask[bool](p, "document.body.innerText.includes('checked by hand')"), "payloads are hidden")
+	p.click("button", "Show what each broker gets")
+	p.says("checked by hand")
+	p.screenshot("message-light")
+}
+
+// The overview says in words what is wrong.
+func TestOverview(t *testing.T) {
+	p := newPlace(t)
+	p.visit("#/")
+	p.do(chromedp.WaitVisible(`article[data-broker=partner]`), chromedp.WaitVisible(`article[data-broker=default]`))
+	p.says("partner")
+	p.says("abandoned")
+	p.screenshot("overview-light")
+	p.do(scheme("dark"), chromedp.Navigate("about:blank"))
+	p.visit("#/")
+	p.screenshot("overview-dark")
+}
+
+// Every page fits a phone, in the light and in the dark.
+func TestPhone(t *testing.T) {
+	p := newPlace(t)
+	p.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
+	for _, theme := range []string{"light", "dark"} {
+		p.do(scheme(theme))
+		for name, hash := range pages {
+			p.visit(hash)
+			assert.LessOrEqual(t, ask[int](p, "document.documentElement.scrollWidth"), 360, "%s, %s: scrolls sideways", name, theme)
+			p.screenshot("phone-" + name + "-" + theme)
+		}
+	}
+}
