@@ -28,24 +28,24 @@ var managers = []manager{
 		variables: []string{"DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "SYSTEMD_OFFLINE=1"},
 		refresh:   []string{"update"},
 		install:   []string{"install", "-y", "--no-install-recommends"},
-		packages:  map[string]string{postgresName: "postgresql", redisName: "redis-server"},
+		packages:  map[string]string{postgresName: "postgresql", redisName: "redis-server", chromiumName: "chromium"},
 	},
 	{
 		command: "dnf", asRoot: true,
 		install: []string{"install", "-y"},
 		// By file, because the packages are called differently: Redis is Valkey in newer releases.
-		packages: map[string]string{postgresName: "/usr/bin/postgres", redisName: "/usr/bin/redis-server"},
+		packages: map[string]string{postgresName: "/usr/bin/postgres", redisName: "/usr/bin/redis-server", chromiumName: "chromium"},
 	},
 	{
 		command: "apk", asRoot: true,
 		install:  []string{"add", "--no-cache"},
-		packages: map[string]string{postgresName: "postgresql", redisName: "redis"},
+		packages: map[string]string{postgresName: "postgresql", redisName: "redis", chromiumName: "chromium"},
 	},
 	{
 		command: "pacman", asRoot: true,
 		refresh:  []string{"-Sy"},
 		install:  []string{"-S", "--noconfirm", "--needed"},
-		packages: map[string]string{postgresName: "postgresql", redisName: "valkey"},
+		packages: map[string]string{postgresName: "postgresql", redisName: "valkey", chromiumName: "chromium"},
 	},
 	{
 		command:   "brew",

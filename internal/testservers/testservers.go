@@ -5,6 +5,8 @@
 // port of its own; a binary that the system's package manager installs, announced first, where that asks for no password and
 // FANOUT_TEST_INSTALL is not 0.
 //
+// The browser for the tests of the dashboard is looked for in the same way, but they can be skipped.
+//
 // Whatever was started is stopped and removed by [Servers.Stop]; a server that was there already is never touched.
 package testservers
 
@@ -28,6 +30,8 @@ const (
 	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"
 	// RedisBinVariable holds the path of redis-server, for the same purpose.
 	RedisBinVariable = "FANOUT_TEST_REDIS_BIN"
+	// ChromiumVariable holds the path of the browser in which the dashboard is tested.
+	ChromiumVariable = "FANOUT_TEST_CHROMIUM"
 	// InstallVariable forbids the package manager when it is 0.
 	InstallVariable = "FANOUT_TEST_INSTALL"
 )
@@ -63,6 +67,7 @@ func Start(ctx context.Context, log io.Writer) (*Servers, error) {
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop()) //nolint:contextcheck // the context may be what has ended
 	}
+	s.findBrowser(ctx)
 	s.Postgres, s.Redis = s.byService[postgres.name], s.byService[redis.name]
 	return s, nil
 }
@@ -131,7 +136,7 @@ func (s *Servers) useGiven(ctx context.Context, svc *service) error {
 // where binaries are known.
 func (s *Servers) Environ() []string {
 	environ := []string{PostgresVariable + "=" + s.Postgres.URL, RedisVariable + "=" + s.Redis.URL}
-	for _, svc := range []*service{postgres, redis} {
+	for _, svc := range []*service{postgres, redis, chromium} {
 		if binary := s.binaries[svc.name]; binary != "" {
 			environ = append(environ, svc.binVariable+"="+binary)
 		}
