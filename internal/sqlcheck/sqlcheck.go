@@ -203,6 +203,10 @@ func (c *checker) origin(function *ast.FuncDecl, e ast.Expr, seen []string) { //
 		}
 	case *ast.IndexExpr: // a map of texts
 		c.origin(function, e.X, seen)
+	case *ast.StarExpr:
+		if !c.trusts(e) {
+			c.report(e, "it is not known where the pointer leads")
+		}
 	case *ast.SelectorExpr:
 		if !c.trusts(e) {
 			c.report(e, "field "+e.Sel.Name+" is not known to hold SQL")
@@ -293,6 +297,9 @@ func (c *checker) variable(function *ast.FuncDecl, name *ast.Ident, seen []strin
 		switch node := node.(type) {
 		case *ast.AssignStmt:
 			for i, left := range node.Lhs {
+				if element, ok := left.(*ast.IndexExpr); ok { // of a list of texts
+					left = element.X
+				}
 				if !isNamed(left, name.Name) {
 					continue
 				}
