@@ -34,6 +34,13 @@ type Config struct {
 	Terminal bool
 	// Timeout after which the run gives up. Default 1 min plus 20 ms per order.
 	Timeout time.Duration
+	// Listen is where the dashboard is served while the demo runs, as HOST:PORT of this machine; where that port is taken, another one is.
+	// Empty for no dashboard.
+	Listen string
+	// Opened is told the dashboard's URL as soon as it answers.
+	Opened func(url string)
+	// Enter keeps the dashboard after the result, until a line can be read from it or the context ends. Default: it ends with the result.
+	Enter io.Reader
 }
 
 // Result is what "fanout demo --json" prints; its fields are a contract.
@@ -72,12 +79,12 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if cfg.Orders < 1 {
 		return nil, fmt.Errorf("demo: place at least one order, not %d", cfg.Orders)
 	}
+	if err := CheckListen(cfg.Listen); err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute + time.Duration(cfg.Orders)*20*time.Millisecond
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
-	defer cancel()
-
 	servers, err := startServers(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("demo: start the servers: %w", err)
@@ -94,14 +101,10 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
 	defer run.closeDB()
-	if err := run.play(ctx); err != nil {
-		return nil, fmt.Errorf("demo: %w", err)
-	}
-	result, err := run.compare(ctx)
+	result, err := run.perform(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
-	run.view.finish(result)
 	if result.Lost > 0 {
 		return result, ErrLost
 	}
@@ -152,18 +155,48 @@ func (r *run) open(ctx context.Context, path string) error {
 	return err
 }
 
-// play runs shop and relay side by side until everything is delivered.
-func (r *run) play(ctx context.Context) error {
+// perform runs the relay with its dashboard, and beside it the shop until everything is delivered. What has arrived is compared while the
+// relay still runs, for the pages need it to the end.
+func (r *run) perform(ctx context.Context) (*Result, error) {
+	page, err := openPage(ctx, r.relay, r.cfg.Listen)
+	if err != nil {
+		return nil, errors.Join(err, r.relay.Close()) //nolint:contextcheck // closing has its own time
+	}
 	relayCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	relayed := make(chan error, 1)
 	go func() { relayed <- r.relay.Run(relayCtx) }()
+	if page != nil {
+		r.view.serves(page.url)
+		if r.cfg.Opened != nil {
+			r.cfg.Opened(page.url)
+		}
+	}
+
+	result, err := r.play(ctx)
+	if err == nil {
+		r.view.finish(result)
+		if page != nil && r.cfg.Enter != nil {
+			r.view.stays(page.url)
+			page.stay(ctx, r.cfg.Enter)
+		}
+	}
+	page.close() //nolint:contextcheck // closing has its own time
+	stop()
+	return result, errors.Join(err, <-relayed)
+}
+
+// play runs the shop until everything is delivered, and compares.
+func (r *run) play(ctx context.Context) (*Result, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.Timeout,
+		fmt.Errorf("not everything was delivered within %s: was a broker paused?", r.cfg.Timeout))
+	defer cancel()
 	placed := make(chan error, 1)
 	go func() { placed <- r.shop.trade(ctx, r.cfg.Orders) }()
-
-	err := r.watch(ctx, placed)
-	stop()
-	return errors.Join(err, <-relayed)
+	if err := r.watch(ctx, placed); err != nil {
+		return nil, err
+	}
+	return r.compare(ctx)
 }
 
 // watch shows the progress, takes the partner down for a moment, and returns when nothing is open.

@@ -32,6 +32,16 @@ func newView(cfg Config) *view {
 	return v
 }
 
+// serves says where the dashboard is.
+func (v *view) serves(url string) {
+	v.printf("The dashboard is at %s while this runs, and you are its operator.\n\n", url)
+}
+
+// stays says that the dashboard outlives the result.
+func (v *view) stays(url string) {
+	v.printf("\nThe dashboard stays at %s until you press Enter.\n", url)
+}
+
 func (v *view) printf(format string, args ...any) { _, _ = fmt.Fprintf(v.out, format, args...) }
 
 // sayf prints a line that stays.

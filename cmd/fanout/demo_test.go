@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDemoCommand(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitDone, run(t.Context(), []string{"demo", "--orders", "2", "--json", "--listen", "127.0.0.1:0"}, nil, &stdout, &stderr))
+	var result struct{ Orders, Lost int }
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &result), "one object and nothing else")
+	assert.Equal(t, 2, result.Orders)
+	assert.Zero(t, result.Lost)
+	assert.Regexp(t, `^dashboard: http://127\.0\.0\.1:\d+/\n$`, stderr.String())
+
+	stdout.Reset()
+	stderr.Reset()
+	assert.Equal(t, exitUsage, run(t.Context(), []string{"demo", "--listen", "0.0.0.0:8088"}, nil, &stdout, &stderr))
+	assert.Contains(t, stderr.String(), "--listen: the dashboard does not listen on \"0.0.0.0:8088\"")
+}
+
+func TestBrowser(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ system, variable, want string }{
+		{"windows", "", "rundll32"},
+		{"darwin", "", "open"},
+		{"linux", "DISPLAY", "xdg-open"},
+		{"freebsd", "WAYLAND_DISPLAY", "xdg-open"},
+		{"linux", "", ""}, // over SSH, say
+	} {
+		name, args := browser(c.system, func(variable string) string {
+			if variable == c.variable {
+				return ":0"
+			}
+			return ""
+		}, "http://127.0.0.1:8088/")
+		assert.Equal(t, c.want, name, c.system)
+		if name != "" {
+			assert.Equal(t, "http://127.0.0.1:8088/", args[len(args)-1], c.system)
+		}
+	}
+}
