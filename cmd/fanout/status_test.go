@@ -112,7 +112,7 @@ func TestWorkers(t *testing.T) {
 		code, stdout, stderr := s.run("workers")
 		assert.Zero(t, code)
 		assert.Empty(t, stdout)
-		assert.Equal(t, "no relay runs, nor has one been seen for a day\n", stderr)
+		assert.Equal(t, "no relay runs: those that were stopped have left the list\n", stderr)
 		require.NoError(t, s.store.Heartbeat(t.Context(), outbox.Instance{
 			ID: uuid.New(), Name: "relay-1", Host: "node-7", PID: 4711, Version: "v1.2.3",
 			Work: []outbox.Work{{Worker: "w1", Broker: "partner", Rows: 40}, {Worker: "w2", Broker: "partner", Rows: 2}, {Worker: "w3", Broker: "default", Rows: 1}},

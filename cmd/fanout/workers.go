@@ -67,7 +67,7 @@ func workersCommand() *cobra.Command {
 		case !*asJSON && found > 0:
 			err = errors.Join(err, table.print(cmd.OutOrStdout()))
 		case !*asJSON && err == nil:
-			cmd.PrintErrln("no relay runs, nor has one been seen for a day")
+			cmd.PrintErrln("no relay runs: those that were stopped have left the list")
 		}
 		return err
 	}

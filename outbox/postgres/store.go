@@ -263,5 +263,10 @@ func (s *Store) conn(ctx context.Context, f func(*pgx.Conn) error) error {
 		return fmt.Errorf("connect: %w", redact(err))
 	}
 	defer conn.Release() // a connection inside a failed transaction is closed, not reused
-	return explain(f(conn.Conn()))
+	err = f(conn.Conn())
+	if s.owned && conn.Conn().IsClosed() && ctx.Err() == nil {
+		// The server has ended it, and the idle ones most likely, too: each of them would fail once more.
+		s.pool.Reset()
+	}
+	return explain(err)
 }
