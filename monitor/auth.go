@@ -145,10 +145,20 @@ func (h *Handler) admit(q *request) error {
 	if q.route.method == http.MethodPost {
 		return h.admitPost(q)
 	}
+	if !q.route.open && foreign(q.Request) {
+		return problemf(http.StatusForbidden, "a page of another site asks for this: open it by itself, or use the dashboard of this server")
+	}
 	if !q.route.open && !q.identity.Role.covers(q.route.role) {
 		return h.denied(q)
 	}
 	return nil
+}
+
+// foreign tells whether a browser says that a page of another site asks, which could not read the answer, but could load the databases. Whoever
+// follows a link from there may look.
+func foreign(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 func (h *Handler) denied(q *request) error {
