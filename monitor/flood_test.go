@@ -71,3 +71,25 @@ func (s *slowReader) Write(text []byte) (int, error) {
 	s.seen = s.held()
 	return s.ResponseRecorder.Write(text)
 }
+
+func TestBrowsersAreTakenAtTheirWordBesideABearer(t *testing.T) {
+	t.Parallel()
+	h := newHandler(t, &fake{})
+	body, token := `{"action": "requeue", "dry_run": true}`, as(operatorToken)
+	wantProblem(t, call(h, "POST", actions, body, token.with("Sec-Fetch-Site", "cross-site")), 403, "another site")
+	wantProblem(t, call(h, "POST", actions, body, token.with("Origin", "http://evil.example")), 403, "another site")
+	for _, fine := range []header{token, token.with("Sec-Fetch-Site", "same-origin"), token.with("Origin", "http://fanout.example")} {
+		assert.Equal(t, 200, call(h, "POST", actions, body, fine).Code)
+	}
+}
+
+func TestOperatorsHaveNames(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]int{"": 401, " ": 401, "ben": 200} {
+		h := newHandler(t, &fake{}, func(cfg *Config) {
+			cfg.Tokens, cfg.Authorise = nil, func(*http.Request) (Identity, error) { return Identity{Name: name, Role: RoleOperator}, nil }
+		})
+		w := call(h, "POST", actions, `{"action": "requeue", "dry_run": true}`, as("any"))
+		assert.Equal(t, status, w.Code, w.Body.String())
+	}
+}

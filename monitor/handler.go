@@ -147,8 +147,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxLookers is how many requests may look into one database at a time; the others wait. They share its connections with the engine, which has
-// two to spare.
+// maxLookers is how many requests may look into one database at a time; the others wait. They share its connections with the engine, which
+// has three to spare.
 const maxLookers = 2
 
 func (h *Handler) serve(w http.ResponseWriter, q *request) error {
