@@ -117,6 +117,10 @@ func (h *Handler) whoIs(r *http.Request) Identity {
 		if err != nil || identity.Role != RoleViewer && identity.Role != RoleOperator {
 			return nobody
 		}
+		if identity.Role == RoleOperator && strings.TrimSpace(identity.Name) == "" { // the audit would not say who
+			h.log.WarnContext(r.Context(), "Authorise named no operator: without Identity.Name the monitor takes nobody for one")
+			return nobody
+		}
 		return identity
 	case h.cfg.Tokens == nil:
 		return Identity{Role: RoleViewer}
@@ -145,10 +149,20 @@ func (h *Handler) admit(q *request) error {
 	if q.route.method == http.MethodPost {
 		return h.admitPost(q)
 	}
+	if !q.route.open && foreign(q.Request) {
+		return problemf(http.StatusForbidden, "a page of another site asks for this: open it by itself, or use the dashboard of this server")
+	}
 	if !q.route.open && !q.identity.Role.covers(q.route.role) {
 		return h.denied(q)
 	}
 	return nil
+}
+
+// foreign tells whether a browser says that a page of another site asks, which could not read the answer, but could load the databases. Whoever
+// follows a link from there may look.
+func foreign(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 func (h *Handler) denied(q *request) error {
@@ -164,11 +178,10 @@ func (h *Handler) denied(q *request) error {
 
 // admitPost lets nothing in that another site has made a browser send.
 func (h *Handler) admitPost(q *request) error {
-	if !sameOrigin(q.Request, q.route.login) {
-		if _, ok := bearer(q.Request); !ok || q.route.login {
-			return problemf(http.StatusForbidden, "the request comes from another site, or does not say from where: send a bearer token, "+
-				"or use the dashboard of this server")
-		}
+	_, token := bearer(q.Request) // which a proxy may have added to what a browser sends: a browser is taken at its word all the same
+	if !sameOrigin(q.Request, q.route.login || token) {
+		return problemf(http.StatusForbidden, "the request comes from another site, or does not say from where: send a bearer token, "+
+			"or use the dashboard of this server")
 	}
 	if q.route.login {
 		return nil
@@ -179,7 +192,7 @@ func (h *Handler) admitPost(q *request) error {
 	if kind, _, _ := strings.Cut(q.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
 		return problemf(http.StatusUnsupportedMediaType, "the body must be JSON: send the header \"Content-Type: application/json\"")
 	}
-	if _, ok := bearer(q.Request); ok { // no browser sends it by itself
+	if token { // no browser sends it by itself
 		return nil
 	}
 	given := q.Header.Get("X-Fanout-Csrf") // spelt as net/http does

@@ -58,6 +58,7 @@ type Handler struct {
 	now     func() time.Time
 
 	history *history
+	turns   map[string]chan struct{} // of those who look into one database
 	latest  latest[map[string]DatabaseStatus]
 	ready   latest[[]string]
 }
@@ -94,6 +95,10 @@ func New(cfg Config) (*Handler, error) {
 		_, _ = rand.Read(h.csrfKey) // it never fails
 	}
 	h.routes = h.table()
+	h.turns = make(map[string]chan struct{})
+	for _, database := range cfg.Console.Databases() {
+		h.turns[database] = make(chan struct{}, maxLookers)
+	}
 	return h, nil
 }
 
@@ -135,11 +140,41 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &request{Request: r, values: values, route: match}
 	err := h.admit(q)
 	if err == nil {
-		err = match.serve(w, q)
+		err = h.serve(w, q)
 	}
 	if err != nil {
 		h.fail(w, r, err)
 	}
+}
+
+// maxLookers is how many requests may look into one database at a time; the others wait. They share its connections with the engine, which
+// has three to spare.
+const maxLookers = 2
+
+func (h *Handler) serve(w http.ResponseWriter, q *request) error {
+	if turn := h.turns[q.values["db"]]; turn != nil && q.route.method == http.MethodGet {
+		select {
+		case turn <- struct{}{}:
+			release := sync.OnceFunc(func() { <-turn })
+			defer release()
+			w = &turnWriter{w, release}
+		case <-q.Context().Done():
+			return problemf(http.StatusServiceUnavailable, "too many look into database %s at once: try again later", q.values["db"])
+		}
+	}
+	return q.route.serve(w, q)
+}
+
+// turnWriter ends a turn once there is an answer: whoever reads it slowly keeps nobody waiting.
+type turnWriter struct {
+	http.ResponseWriter
+
+	release func()
+}
+
+func (t *turnWriter) WriteHeader(status int) {
+	t.release()
+	t.ResponseWriter.WriteHeader(status)
 }
 
 // headers that every answer has: nothing is loaded from elsewhere, framed, guessed, kept or told to others.
