@@ -2,6 +2,7 @@ package fanout_test
 
 import (
 	"context"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,10 +36,11 @@ func ExampleRelay_Monitor() {
 	check(err)
 	defer relay.Close()
 
+	passwords := map[string]string{"ann": "secret"} // of each his own, since the name goes into the audit
 	handler, err := relay.Monitor(fanout.MonitorOptions{
 		Authorise: func(r *http.Request) (monitor.Identity, error) {
 			user, password, ok := r.BasicAuth() // or whatever the application has
-			if !ok || password != "secret" {
+			if want, known := passwords[user]; !ok || !known || subtle.ConstantTimeCompare([]byte(password), []byte(want)) != 1 {
 				return monitor.Identity{}, errors.New("not known")
 			}
 			return monitor.Identity{Name: user, Role: monitor.RoleOperator}, nil

@@ -39,7 +39,8 @@ func (b *actionRequest) action(database string) (Action, error) {
 	since, sinceErr := moment("since", b.Since)
 	until, untilErr := moment("until", b.Until)
 	action := Action{
-		Verb: b.Action, Database: database, Fingerprint: b.Fingerprint, Reason: b.Reason, Limit: b.Limit, DryRun: b.DryRun,
+		guarded: true,
+		Verb:    b.Action, Database: database, Fingerprint: b.Fingerprint, Reason: b.Reason, Limit: b.Limit, DryRun: b.DryRun,
 		Filter: outbox.Filter{
 			Broker: b.Broker, Statuses: b.Status, Type: b.Type, Key: b.Key, MessageIDs: b.MessageIDs, ErrorClass: b.ErrorClass, Since: since, Until: until,
 		},

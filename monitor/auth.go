@@ -209,8 +209,11 @@ func sameOrigin(r *http.Request, lenient bool) bool {
 		return site == "same-origin"
 	}
 	origin := r.Header.Get("Origin")
-	if origin == "" || origin == "null" {
+	switch origin {
+	case "":
 		return lenient
+	case "null": // a page that does not want to say
+		return false
 	}
 	from, err := url.Parse(origin)
 	return err == nil && from.Host != "" && strings.EqualFold(from.Host, r.Host)

@@ -46,7 +46,8 @@ type Action struct {
 	Database string
 	// Filter selects the rows of a requeue, an abandon and a replay, and Filter.Broker the broker of everything else; a pause, a resume and a
 	// release need one. A requeue whose filter names no status is for failed and abandoned rows: pending rows that wait for a time are
-	// hurried only when the status is named, or the messages are. Each of them needs at least one condition beside the statuses.
+	// hurried only when the status is named, or the messages are. Abandon and replay need at least one condition beside the statuses,
+	// and so does a requeue over HTTP.
 	Filter outbox.Filter
 	// Fingerprint limits a requeue or an abandon to the rows whose last error has it: see [Fingerprint].
 	Fingerprint string
@@ -62,6 +63,8 @@ type Action struct {
 	DryRun bool
 	// Progress is told after each chunk of 500 rows, from the goroutine that called Do. It may be nil.
 	Progress func(Progress)
+
+	guarded bool // a condition that was forgotten must not send everything
 }
 
 // Progress is how far an action is.
@@ -213,7 +216,7 @@ func (a *Action) checkFilter() error {
 		return nil
 	case len(f.MessageIDs) > MaxMessageIDs:
 		return refusef("%s: %d message ids are too many: use at most %d at a time", a.Verb, len(f.MessageIDs), MaxMessageIDs)
-	case !some && f.Broker == "" && a.Fingerprint == "":
+	case (a.Verb != VerbRequeue || a.guarded && !a.DryRun) && !some && f.Broker == "" && a.Fingerprint == "":
 		return refusef("%s: this would be for every row: name a broker, a type, a key, message ids or a time", a.Verb)
 	}
 	filter, err := f.For(a.Verb, max(a.Limit, 1), statuses.allowed...)

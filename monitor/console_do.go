@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/discreet"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -53,7 +54,7 @@ func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database
 	err = r.change(ctx)
 	failure := ""
 	if err != nil {
-		failure = err.Error()
+		failure = discreet.Text(err.Error())
 	}
 	if auditErr := end(failure); auditErr != nil {
 		err = errors.Join(err, fmt.Errorf("it was done, but the end could not be recorded in the audit: %w", auditErr))

@@ -116,7 +116,7 @@ func TestSecurity(t *testing.T) {
 	}
 	viewer, operator := as(viewerToken), as(operatorToken)
 	message := "/api/outbox/main/messages/" + id
-	requeue := `{"action": "requeue"}`
+	requeue := `{"action": "requeue", "type": "*"}`
 	ben := header{"X-User": "ben", "X-Role": "operator"}
 	for name, test := range map[string]struct {
 		change               func(*Config)
@@ -301,7 +301,7 @@ func TestActionsOverHTTP(t *testing.T) {
 	w := call(h, "POST", actions, `{"action": "requeue", "dry_run": true}`, as(operatorToken))
 	assert.JSONEq(t, `{"matched": 1100, "more": false, "changed": 0, "audit_id": 0}`, w.Body.String())
 
-	w = call(h, "POST", actions, `{"action": "requeue", "reason": "fixed"}`, as(operatorToken).with("Accept", ndjson))
+	w = call(h, "POST", actions, `{"action": "requeue", "type": "*", "reason": "fixed"}`, as(operatorToken).with("Accept", ndjson))
 	assert.Equal(t, "application/x-ndjson", w.Header().Get("Content-Type"))
 	assert.Equal(t, `{"matched":1100,"more":false,"done":500}
 {"matched":1100,"more":false,"done":1000}
@@ -324,7 +324,7 @@ func TestActionFailsHalfWay(t *testing.T) {
 	for _, accept := range []string{"", ndjson} {
 		store := (&fake{}).add(700, failed("retryable", "x %d"))
 		store.after = func() { store.down = errors.New("connection reset") }
-		w := call(newHandler(t, store), "POST", actions, `{"action": "requeue"}`, as(operatorToken).with("Accept", accept))
+		w := call(newHandler(t, store), "POST", actions, `{"action": "requeue", "type": "*"}`, as(operatorToken).with("Accept", accept))
 		if accept == "" {
 			wantProblem(t, w, 503, "500 rows were changed before that")
 		} else {
@@ -417,4 +417,14 @@ func FuzzAction(f *testing.F) {
 			require.Empty(t, store.audit, "what is refused is not begun")
 		}
 	})
+}
+
+// A condition that was forgotten does not send everything; to count everything is no harm.
+func TestRequeueOfEverythingIsRefusedOverHTTP(t *testing.T) {
+	t.Parallel()
+	store := (&fake{}).add(3, failed("retryable", "x %d"))
+	h := newHandler(t, store)
+	wantProblem(t, call(h, "POST", actions, `{"action": "requeue", "status": ["failed"]}`, as(operatorToken)), 400, "every row")
+	assert.Equal(t, 200, call(h, "POST", actions, `{"action": "requeue", "dry_run": true}`, as(operatorToken)).Code)
+	assert.Equal(t, 200, call(h, "POST", actions, `{"action": "requeue", "type": "*"}`, as(operatorToken)).Code)
 }

@@ -251,7 +251,7 @@ func TestOpenAPI(t *testing.T) {
 	check(db+"workers", "GET", "/api/outbox/main/workers", "", 200, viewer)
 	check(db+"audit", "GET", "/api/outbox/main/audit", "", 200, viewer)
 	check(db+"actions", "POST", "/api/outbox/main/actions", `{"action": "requeue", "dry_run": true}`, 200, operator)
-	check(db+"actions", "POST", "/api/outbox/main/actions", `{"action": "requeue"}`, 200, operator.with("Accept", ndjson))
+	check(db+"actions", "POST", "/api/outbox/main/actions", `{"action": "requeue", "type": "*"}`, 200, operator.with("Accept", ndjson))
 	check(db+"brokers/{broker}/pause", "POST", "/api/outbox/main/brokers/x/pause", `{}`, 200, operator)
 	check(db+"brokers/{broker}/resume", "POST", "/api/outbox/main/brokers/x/resume", `{}`, 200, operator)
 	check("/api/me", "GET", "/api/me", "", 200, viewer)
@@ -264,7 +264,7 @@ func TestOpenAPI(t *testing.T) {
 
 	store.add(700, failed("retryable", "x %d"))
 	store.after = func() { store.down = http.ErrServerClosed }
-	check(db+"actions", "POST", "/api/outbox/main/actions", `{"action": "requeue"}`, 200, operator.with("Accept", ndjson))
+	check(db+"actions", "POST", "/api/outbox/main/actions", `{"action": "requeue", "type": "*"}`, 200, operator.with("Accept", ndjson))
 
 	bodies := map[string]reflect.Type{
 		"Action": reflect.TypeFor[actionRequest](), "Reason": reflect.TypeFor[reasonBody](), "Token": reflect.TypeFor[loginBody](),
