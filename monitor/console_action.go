@@ -199,6 +199,12 @@ var actionStatuses = map[string]struct{ allowed, meant []outbox.Status }{
 	VerbReplay:  {[]outbox.Status{outbox.StatusPublished}, []outbox.Status{outbox.StatusPublished}},
 }
 
+// boundless reports whether the action would be for every row though it should not; some says that its filter has a condition beside broker
+// and statuses.
+func (a *Action) boundless(some bool) bool {
+	return !some && a.Filter.Broker == "" && a.Fingerprint == "" && (a.Verb != VerbRequeue || a.guarded && !a.DryRun)
+}
+
 // checkFilter judges the filter, and fills in the statuses.
 func (a *Action) checkFilter() error {
 	f := &a.Filter
@@ -216,7 +222,7 @@ func (a *Action) checkFilter() error {
 		return nil
 	case len(f.MessageIDs) > MaxMessageIDs:
 		return refusef("%s: %d message ids are too many: use at most %d at a time", a.Verb, len(f.MessageIDs), MaxMessageIDs)
-	case (a.Verb != VerbRequeue || a.guarded && !a.DryRun) && !some && f.Broker == "" && a.Fingerprint == "":
+	case a.boundless(some):
 		return refusef("%s: this would be for every row: name a broker, a type, a key, message ids or a time", a.Verb)
 	}
 	filter, err := f.For(a.Verb, max(a.Limit, 1), statuses.allowed...)

@@ -21,7 +21,9 @@ func TestOtherSitesMakeNobodyLook(t *testing.T) {
 		assert.Equal(t, 200, call(h, "GET", target, "", image).Code, target)
 	}
 	for _, fine := range []header{
-		{}, {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "empty"}, {"Sec-Fetch-Site": "none", "Sec-Fetch-Dest": "document"},
+		{},
+		{"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "empty"},
+		{"Sec-Fetch-Site": "none", "Sec-Fetch-Dest": "document"},
 		{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"},
 	} {
 		assert.Equal(t, 200, call(h, "GET", "/api/outbox/main/failures", "", fine).Code, fine)

@@ -172,6 +172,7 @@ type turnWriter struct {
 	release func()
 }
 
+// WriteHeader implements http.ResponseWriter.
 func (t *turnWriter) WriteHeader(status int) {
 	t.release()
 	t.ResponseWriter.WriteHeader(status)
