@@ -155,7 +155,7 @@ func (p *place) eventually(what string, n int) {
 // browse opens a page, and listens to what the browser says about it.
 func (p *place) browse(binary string) {
 	p.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(binary), chromedp.Flag("disable-gpu", true), chromedp.UserDataDir(p.TempDir()))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(binary), chromedp.Flag("disable-gpu", true))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // as root it has none
 	}
