@@ -54,9 +54,12 @@ func TestOperatorsWakeRelays(t *testing.T) {
 	delivered := func(n int64, what string) {
 		t.Helper()
 		r.await(func() bool {
+			if r.published() != n { // which is counted before it is marked
+				return false
+			}
 			var inHand int
 			require.NoError(t, db.QueryRowContext(ctx, "SELECT count(*) FROM outbox_messages WHERE status = 'processing'").Scan(&inHand))
-			return r.published() == n && inHand == 0
+			return inHand == 0
 		}, what)
 	}
 	commit(t, db, inserter)
