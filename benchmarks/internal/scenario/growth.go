@@ -23,7 +23,8 @@ const mebibyte = 1 << 20
 
 // cost is what some work has taken.
 type cost struct {
-	took, cpu, server time.Duration // server 0: not known
+	took, cpu, server time.Duration
+	observed          bool // server is known; short work may still take none, as processor time is counted in ticks
 	wal               int64
 }
 
@@ -31,6 +32,7 @@ func (c *cost) add(other cost) {
 	c.took += other.took
 	c.cpu += other.cpu
 	c.server += other.server
+	c.observed = c.observed || other.observed
 	c.wal += other.wal
 }
 
@@ -52,10 +54,11 @@ func spend(ctx context.Context, database *bed.Database, f func() error) (c cost,
 	}
 	c.took = time.Since(began)
 	cpuAfter, _ := bed.CPU()
-	serverAfter, _, err := database.ServerCPU(ctx)
+	serverAfter, observed, err := database.ServerCPU(ctx)
 	if err != nil {
 		return c, err
 	}
+	c.observed = observed
 	walAfter, err := database.WAL(ctx)
 	c.cpu, c.server, c.wal = cpuAfter-cpuBefore, serverAfter-serverBefore, walAfter-walBefore
 	return c, err
@@ -66,7 +69,7 @@ func (c *cost) report(s *report.Scenario, of, thing string, n int64) {
 	if c.cpu > 0 {
 		s.Add(of, "CPU of the process", "µs/"+thing, float64(c.cpu.Microseconds())/float64(n))
 	}
-	if c.server > 0 {
+	if c.observed {
 		s.Add(of, "CPU of the database", "µs/"+thing, float64(c.server.Microseconds())/float64(n))
 	}
 	s.Add(of, "log", "B/"+thing, float64(c.wal)/float64(n))
