@@ -1,0 +1,157 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// DefaultTimeout bounds one attempt of a handler.
+const DefaultTimeout = 30 * time.Second
+
+// A Runner is what consumers have in common: it makes single attempts at messages, and says what is to become of them. Its fields are set
+// before it is used; then it is safe for concurrent use.
+type Runner struct {
+	// Handler is required.
+	Handler Handler
+	// Retry says how failures are repeated.
+	Retry Retry
+	// Timeout bounds one attempt, default [DefaultTimeout]; the handler's context ends then.
+	Timeout time.Duration
+	// Observer is told of each attempt; nil for none.
+	Observer Observer
+	// Log gets a line for each attempt that failed, and an error for each message that is parked or given up. Default: slog.Default().
+	Log *slog.Logger
+}
+
+// Past is what a consumer has seen of a message so far.
+type Past struct {
+	// Failures are attempts that count against the message, and processes that have died with it.
+	Failures int
+	// Setbacks are the attempts since the last failure that do not count: something else was out.
+	Setbacks int
+}
+
+// An Attempt is one run of a handler on one message.
+type Attempt struct {
+	Message *Message
+	// Outcome is set where Err is nil.
+	Outcome Outcome
+	Err     error
+	Took    time.Duration
+	// Past includes this attempt; it is what the next one is to be told.
+	Past
+	// Retry is the pause before the next attempt, set where there is to be one.
+	Retry time.Duration
+	// GiveUp says that the message is to go to the dead letters: its attempts are used up, or its error is permanent.
+	GiveUp bool
+}
+
+// Done reports whether the message can be confirmed at the broker.
+func (a *Attempt) Done() bool { return a.Err == nil }
+
+// An Observer is told what consumers do. Its methods must return quickly; they are called from many goroutines.
+type Observer interface {
+	// Begin is told of a message before its handler runs. The context that it returns is the handler's: a tracer puts its span there.
+	Begin(ctx context.Context, m *Message) context.Context
+	// End is told how the attempt ended, with the context that Begin returned.
+	End(ctx context.Context, a *Attempt)
+	// DeadLettered is told that a message was put among the dead letters. Envelope is nil where it could not be read.
+	DeadLettered(ctx context.Context, m *Message, why error)
+}
+
+// Attempt runs the handler once; past is that of the attempt before, zero at first. An attempt counts against the message unless its
+// error is unavailable, a lost race between transactions (see [uow.IsConflict]), or that of ctx itself having ended: then there is nothing
+// wrong with the message. Where the handler itself counts, as [Handle] does, so does the pause.
+func (r *Runner) Attempt(ctx context.Context, m *Message, past Past) *Attempt {
+	began := time.Now()
+	a := &Attempt{Message: m, Past: past}
+	running := ctx
+	if r.Observer != nil {
+		running = r.Observer.Begin(ctx, m)
+	}
+	limited, cancel := context.WithTimeoutCause(running, r.timeout(), fmt.Errorf("inbox: the handler took longer than %s", r.timeout()))
+	a.Outcome, a.Err = r.run(limited, m)
+	cancel()
+	a.Took = time.Since(began)
+	if a.Err != nil {
+		a.Outcome = ""
+		r.judge(ctx, a)
+	}
+	r.report(running, a)
+	return a
+}
+
+func (r *Runner) timeout() time.Duration {
+	if r.Timeout > 0 {
+		return r.Timeout
+	}
+	return DefaultTimeout
+}
+
+// run makes an error of a panic.
+func (r *Runner) run(ctx context.Context, m *Message) (outcome Outcome, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return r.Handler.Handle(ctx, m)
+}
+
+// judge decides about an attempt that failed.
+func (r *Runner) judge(ctx context.Context, a *Attempt) {
+	retry := r.Retry.withDefaults()
+	var counted *FailedError
+	switch {
+	case IsUnavailable(a.Err) || uow.IsConflict(a.Err):
+		a.Setbacks++
+		a.Retry = retry.Delay(a.Setbacks)
+		return
+	case ctx.Err() != nil: // the consumer stops
+		a.Setbacks++
+		a.Retry = retry.Delay(1)
+		return
+	case IsPermanent(a.Err):
+		a.Failures, a.GiveUp = a.Failures+1, true
+		return
+	}
+	a.Failures, a.Setbacks = a.Failures+1, 0
+	if errors.As(a.Err, &counted) {
+		a.Retry = retry.Delay(counted.Attempts)
+	} else {
+		a.Retry = retry.Delay(a.Failures)
+	}
+	if a.Failures >= retry.MaxAttempts {
+		a.GiveUp, a.Retry = true, 0
+	}
+}
+
+// report tells the observer and the log.
+func (r *Runner) report(ctx context.Context, a *Attempt) {
+	if r.Observer != nil {
+		r.Observer.End(ctx, a)
+	}
+	log := r.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	m := a.Message
+	about := []any{
+		slog.String("consumer", m.Consumer), slog.String("source", m.Source), slog.String("message_id", m.ID), slog.String("type", m.Type),
+	}
+	switch {
+	case a.Err == nil && a.Outcome == Parked:
+		log.ErrorContext(ctx, "message parked", about...)
+	case a.Err == nil:
+	case a.GiveUp:
+		log.ErrorContext(ctx, "message given up", append(about, slog.Int("attempts", a.Failures), slog.Any("error", a.Err))...)
+	default:
+		log.WarnContext(ctx, "message failed", append(about, slog.Int("attempts", a.Failures), slog.Duration("retry_in", a.Retry), slog.Any("error", a.Err))...)
+	}
+}

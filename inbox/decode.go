@@ -1,0 +1,108 @@
+package inbox
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// foreign is the namespace of keys that are made of a source and an id; any constant would do.
+var foreign = uuid.MustParse("5d0a3c0e-8f0b-4d5c-9a3e-6f1b6f0f6a11")
+
+// KeyOf is the key of an event whose id is unique only together with its source, as CloudEvents are: the id itself where it is a UUID, else
+// a UUID of version 5 (RFC 9562) of both.
+func KeyOf(source, id string) uuid.UUID {
+	if key, err := uuid.Parse(id); err == nil && key != uuid.Nil {
+		return key
+	}
+	return uuid.NewSHA1(foreign, []byte(source+"\x00"+id))
+}
+
+// Decode reads a delivery: the payload in the internal form, the external form or as a CloudEvent in structured JSON; or the data of a
+// CloudEvent in binary mode, whose attributes are prefixed with "ce-" as in the Pub/Sub binding. Consumer, source, position and deliveries
+// are the transport's to set. The error is a *[envelope.DecodeError]; such a message can never be handled. The result keeps both
+// arguments.
+func Decode(payload []byte, attributes map[string]string) (*Message, error) {
+	if attributes["ce-specversion"] != "" && attributes["ce-id"] != "" {
+		return decodeBinary(payload, attributes)
+	}
+	form, decoded, err := envelope.Decode(payload)
+	if form == envelope.FormCloudEvents {
+		event, failed := envelope.DecodeCloudEvent(payload)
+		if failed != nil {
+			return nil, failed
+		}
+		return fromCloudEvent(event, decoded, payload, attributes), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	headers := &decoded.Metadata.Headers
+	return &Message{
+		Key: headers.ID, ID: headers.ID.String(), Type: headers.Type, Form: form, OrderingKey: headers.Stream, Envelope: decoded,
+		Payload: payload, Attributes: attributes,
+	}, nil
+}
+
+// fromCloudEvent makes a message of an event; decoded is nil where the event is not one of ours.
+func fromCloudEvent(event *envelope.CloudEvent, decoded *envelope.Message, payload []byte, attributes map[string]string) *Message {
+	m := &Message{
+		Key: KeyOf(event.Source, event.ID), ID: event.ID, Type: event.Type, Form: envelope.FormCloudEvents, OrderingKey: event.PartitionKey,
+		Envelope: decoded, CloudEvent: event, Payload: payload, Attributes: attributes,
+	}
+	if decoded == nil {
+		m.Envelope = &envelope.Message{Data: event.Data}
+		metadata := &m.Envelope.Metadata
+		metadata.Headers = envelope.Headers{ID: m.Key, Time: event.Time, Type: event.Type}
+		metadata.Domain = envelope.Domain{CorrelationID: event.CorrelationID, CausationID: event.CausationID, SequenceID: event.Sequence}
+		metadata.Extensions = event.Extensions
+		if parent, ok := envelope.ParseTraceParent(event.TraceParent); ok {
+			metadata.Headers.TraceParent = &parent
+		}
+	}
+	return m
+}
+
+// decodeBinary reads an event in binary mode by writing it in structured mode, so that one place knows the attributes.
+// Source: https://github.com/googleapis/google-cloudevents/blob/main/docs/spec/pubsub.md
+func decodeBinary(payload []byte, attributes map[string]string) (*Message, error) {
+	structured := map[string]any{}
+	for name, value := range attributes {
+		if short, ok := strings.CutPrefix(name, "ce-"); ok {
+			structured[short] = value
+		}
+	}
+	for _, name := range []string{"content-type", "Content-Type"} {
+		if value := attributes[name]; value != "" {
+			structured["datacontenttype"] = value
+		}
+	}
+	if len(payload) > 0 {
+		structured["data"] = json.RawMessage(payload)
+	}
+	encoded, err := json.Marshal(structured)
+	if err != nil {
+		return nil, &envelope.DecodeError{Form: envelope.FormCloudEvents, Cause: err, Remedy: "check which producer writes to this topic: only data in JSON is read"}
+	}
+	event, err := envelope.DecodeCloudEvent(encoded)
+	if err != nil {
+		return nil, err
+	}
+	_, decoded, err := envelope.Decode(encoded)
+	if err != nil {
+		decoded = nil
+	}
+	return fromCloudEvent(event, decoded, payload, attributes), nil
+}
+
+// Age is how long ago the message's event was raised, by the two clocks involved; 0 where it does not say.
+func (m *Message) Age(now time.Time) time.Duration {
+	if at := m.Envelope.Metadata.Headers.Time; !at.IsZero() {
+		return max(now.Sub(at), 0)
+	}
+	return 0
+}

@@ -1,0 +1,69 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+)
+
+// permanentError and unavailableError mark what they wrap.
+type (
+	permanentError   struct{ error }
+	unavailableError struct{ error }
+)
+
+func (e permanentError) Unwrap() error   { return e.error }
+func (e unavailableError) Unwrap() error { return e.error }
+
+// Permanent marks an error that no repetition would mend: the message is parked, or put among the dead letters, at once. Permanent(nil) is
+// nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanentError{err}
+}
+
+// Unavailable marks an error that is not the message's fault: what its handler needs is out. It is tried again for as long as it takes, and
+// no attempt is counted. Unavailable(nil) is nil.
+func Unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unavailableError{err}
+}
+
+// IsPermanent reports whether err, or one that it wraps, was marked by [Permanent].
+func IsPermanent(err error) bool {
+	var marked permanentError
+	return errors.As(err, &marked)
+}
+
+// IsUnavailable reports whether err, or one that it wraps, was marked by [Unavailable].
+func IsUnavailable(err error) bool {
+	var marked unavailableError
+	return errors.As(err, &marked)
+}
+
+// A FailedError is the answer of [Handle] to an attempt that failed, was rolled back and was counted. The message comes again.
+type FailedError struct {
+	// Attempts that have failed so far, this one included, of at most Max.
+	Attempts, Max int
+	Err           error
+}
+
+// Error implements error.
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("inbox: attempt %d of %d: %v", e.Attempts, e.Max, e.Err)
+}
+
+// Unwrap gives the cause to errors.Is and errors.As.
+func (e *FailedError) Unwrap() error { return e.Err }
+
+// A PanicError is what a handler has panicked with: an attempt that failed.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error implements error. The stack is not in it.
+func (e *PanicError) Error() string { return fmt.Sprintf("inbox: the handler panicked: %v", e.Value) }

@@ -1,0 +1,35 @@
+package inbox
+
+import "context"
+
+// An Outcome says what became of a message that its consumer is done with.
+type Outcome string
+
+// The outcomes. Each of them lets the message be confirmed at the broker.
+const (
+	// Handled means that its effect has happened now.
+	Handled Outcome = "handled"
+	// Duplicate means that it had been handled before, so nothing has happened now.
+	Duplicate Outcome = "duplicate"
+	// Parked means that it will not be tried again by itself: it waits in the inbox, with its payload and its last error, for somebody to
+	// release it (see [Release]).
+	Parked Outcome = "parked"
+	// Skipped means that nobody handles its type; see [Handlers].
+	Skipped Outcome = "skipped"
+	// DeadLettered means that a consumer has put it away among the dead letters of its broker.
+	DeadLettered Outcome = "dead_lettered"
+)
+
+// A Handler does what a message asks for. Consumers call it from several goroutines, with messages of one ordering key one after the other.
+//
+// Without an error the message is confirmed. With one it is not: it comes again after a pause. What the error says of itself decides how
+// often: see [Permanent] and [Unavailable].
+type Handler interface {
+	Handle(ctx context.Context, m *Message) (Outcome, error)
+}
+
+// HandlerFunc makes a Handler of a function.
+type HandlerFunc func(ctx context.Context, m *Message) (Outcome, error)
+
+// Handle implements Handler.
+func (f HandlerFunc) Handle(ctx context.Context, m *Message) (Outcome, error) { return f(ctx, m) }

@@ -1,0 +1,82 @@
+package inbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// A Message is one delivery of a message to a consumer. Handlers only read it.
+type Message struct {
+	// Consumer is whose effect happens once: messages are told apart by consumer and key. Consumers set the name of their group or
+	// subscription, unless they are told another one.
+	Consumer string
+	// Key is what all copies of a message have in common: the message id, where that is a UUID, as in all messages of Fanout. An event of
+	// another producer whose id is none gets a UUID of version 5 that is made of its source and its id.
+	Key uuid.UUID
+	// ID is the message id as it stands on the wire.
+	ID string
+	// Type is the wire type, such as "Ordering.OrderPlaced.v1".
+	Type string
+	// Form is the shape that the message had on the wire.
+	Form envelope.Form
+	// OrderingKey groups messages that are handled in order: the stream of the aggregate instance, or the broker's own ordering key; empty
+	// for none.
+	OrderingKey string
+	// Envelope is the message as [envelope.Decode] reads it. Of an event of another producer its headers hold Key, type and time.
+	Envelope *envelope.Message
+	// CloudEvent is set where Form is CloudEvents.
+	CloudEvent *envelope.CloudEvent
+	// Payload and Attributes are what arrived: the envelope's bytes and the flat fields beside them.
+	Payload    []byte
+	Attributes map[string]string
+	// Source is the stream or subscription that the message came from, Position its place there: an entry id, a message id of the broker.
+	Source, Position string
+	// Deliveries is how often the broker has handed the message to somebody, this time included; 0 where it does not say.
+	Deliveries int
+	// Published is when the broker got the message; zero where it does not say.
+	Published time.Time
+}
+
+// Context returns ctx for what the message causes: events that are raised under it carry the message's id as their causation, its
+// correlation id (its own id where it has none), tenant, actor and origin stream; see [envelope.WithCause]. Where ctx has no span, the span
+// that the message was raised in becomes the remote parent. A handler's transaction has this context.
+func (m *Message) Context(ctx context.Context) context.Context {
+	ctx = envelope.WithCause(ctx, m.Envelope)
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	if remote := m.SpanContext(); remote.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, remote)
+	}
+	return ctx
+}
+
+// SpanContext is the span that the message was raised in, by the attributes traceparent and tracestate (W3C Trace Context) or, without
+// them, by the envelope. It is invalid where there is none.
+func (m *Message) SpanContext() trace.SpanContext {
+	parent, ok := envelope.ParseTraceParent(m.Attributes["traceparent"])
+	if !ok {
+		if m.Envelope.Metadata.Headers.TraceParent == nil {
+			return trace.SpanContext{}
+		}
+		parent = *m.Envelope.Metadata.Headers.TraceParent
+	}
+	traceID, err1 := trace.TraceIDFromHex(parent.TraceID)
+	spanID, err2 := trace.SpanIDFromHex(parent.ParentID)
+	if err1 != nil || err2 != nil {
+		return trace.SpanContext{}
+	}
+	config := trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, Remote: true}
+	if parent.Sampled {
+		config.TraceFlags = trace.FlagsSampled
+	}
+	if state, err := trace.ParseTraceState(m.Attributes["tracestate"]); err == nil {
+		config.TraceState = state
+	}
+	return trace.NewSpanContext(config)
+}
