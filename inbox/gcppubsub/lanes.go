@@ -182,12 +182,8 @@ func (l *lanes) cut(at *lane, n int, now time.Time) (back []*entry) {
 		at.gap, at.closes = back[0].id, now.Add(l.patience)
 	}
 	if n == 0 {
-		switch at.state {
-		case running:
+		if at.state == running {
 			l.running--
-		case ready:
-			l.unready(at)
-		case idle, paused:
 		}
 		at.state = idle
 	}
@@ -241,7 +237,7 @@ func (l *lanes) tick(now time.Time, waiting bool) (back []*entry) {
 			break
 		}
 		keep := 0
-		if at.state == running || len(at.queue) > 1 {
+		if len(at.queue) > 1 {
 			keep = max(1, len(at.queue)-(quota-len(back)))
 		}
 		back = append(back, l.cut(at, keep, now)...)
@@ -293,14 +289,5 @@ func (l *lanes) forget(e *entry) {
 func (l *lanes) drop(at *lane) {
 	if len(at.queue) == 0 && at.gap == "" && at.state != running {
 		delete(l.byKey, at.key)
-	}
-}
-
-func (l *lanes) unready(at *lane) {
-	for i, other := range l.ready {
-		if other == at {
-			l.ready = append(l.ready[:i:i], l.ready[i+1:]...)
-			return
-		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ func (s *session) receive(ctx context.Context) error {
 			failures = 1
 		}
 		delay := s.pace.again.Delay(failures)
-		s.log.WarnContext(ctx, "receiving was interrupted", slog.Duration("retry_in", delay), slog.Any("error", err))
+		s.log.WarnContext(ctx, "receiving was interrupted", "retry_in", delay, "error", err)
 		if !pause(ctx, delay) {
 			return ended(ctx)
 		}
@@ -102,11 +101,11 @@ func (s *session) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 			case err != nil && code != codes.PermissionDenied:
 				if out.IsZero() {
 					out = time.Now()
-					s.log.WarnContext(ctx, "Pub/Sub does not answer; the consumer waits", slog.Any("error", err))
+					s.log.WarnContext(ctx, "Pub/Sub does not answer; the consumer waits", "error", err)
 				}
 			default:
 				if !out.IsZero() {
-					s.log.InfoContext(ctx, "Pub/Sub answers again", slog.Duration("after", time.Since(out)))
+					s.log.InfoContext(ctx, "Pub/Sub answers again", "after", time.Since(out))
 					out = time.Time{}
 				}
 				if !known {
@@ -132,7 +131,7 @@ func (s *session) inspect(ctx context.Context) (*pubsubpb.Subscription, error) {
 // remark says what is worth knowing of the settings of a subscription.
 func (s *session) remark(ctx context.Context, found *pubsubpb.Subscription, err error) {
 	if err != nil {
-		s.log.DebugContext(ctx, "the settings of the subscription are not known: whether it keeps order, for one", slog.Any("error", err))
+		s.log.DebugContext(ctx, "the settings of the subscription are not known: whether it keeps order, for one", "error", err)
 		return
 	}
 	if !found.GetEnableMessageOrdering() {

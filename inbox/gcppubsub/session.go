@@ -3,7 +3,6 @@ package gcppubsub
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,7 +149,7 @@ func (s *session) stop(abort context.CancelCauseFunc, cancel func()) {
 	s.mu.Lock()
 	back = s.lanes.abandon()
 	s.mu.Unlock()
-	s.log.ErrorContext(s.handling, "handlers go on although their context has ended: their messages come again", slog.Int("messages", len(back)))
+	s.log.ErrorContext(s.handling, "handlers go on although their context has ended: their messages come again", "messages", len(back))
 	s.giveBack(back)
 }
 
