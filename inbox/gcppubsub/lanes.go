@@ -175,9 +175,7 @@ func (l *lanes) giveBack(e *entry, now time.Time) (back []*entry) {
 func (l *lanes) cut(at *lane, n int, now time.Time) (back []*entry) {
 	back = append(back, at.queue[n:]...)
 	at.queue = at.queue[:n:n]
-	for _, e := range back {
-		l.forget(e)
-	}
+	l.forgetAll(back)
 	if at.ordered {
 		at.gap, at.closes = back[0].id, now.Add(l.patience)
 	}
@@ -215,7 +213,7 @@ func (l *lanes) abandon() (back []*entry) {
 }
 
 // tick returns what has to be given back because time has passed: what is late where the gap has stayed open, and, where the hands are
-// full of messages that wait while workers are idle, a quarter of them, followers first and the last ones first. waiting is true where
+// full of messages that wait while workers are idle, what is late, and a quarter of all, the last ones of the longest lane first. waiting is true where
 // more messages have arrived than can be taken.
 func (l *lanes) tick(now time.Time, waiting bool) (back []*entry) {
 	if l.stopping {
@@ -231,7 +229,13 @@ func (l *lanes) tick(now time.Time, waiting bool) (back []*entry) {
 	if len(back) > 0 || !full || l.running >= l.workers || len(l.ready) > 0 {
 		return back
 	}
-	for quota := (len(l.byID) + 3) / 4; quota > len(back); {
+	quota := (len(l.byID) + 3) / 4
+	for _, at := range l.byKey { // what is late goes back in any case
+		back = append(back, at.late...)
+		l.forgetAll(at.late)
+		at.late = nil
+	}
+	for quota > len(back) {
 		at := l.longest()
 		if at == nil {
 			break
@@ -263,9 +267,7 @@ func (l *lanes) longest() (found *lane) {
 // close ends the gap of a lane and returns what has come late.
 func (l *lanes) close(at *lane) (back []*entry) {
 	back, at.late, at.gap = at.late, nil, ""
-	for _, e := range back {
-		l.forget(e)
-	}
+	l.forgetAll(back)
 	return back
 }
 
@@ -273,9 +275,7 @@ func (l *lanes) close(at *lane) (back []*entry) {
 func (l *lanes) empty(at *lane) (back []*entry) {
 	back = slices.Concat(at.queue, at.late)
 	at.queue, at.late, at.gap = nil, nil, ""
-	for _, e := range back {
-		l.forget(e)
-	}
+	l.forgetAll(back)
 	l.drop(at)
 	return back
 }
@@ -283,6 +283,12 @@ func (l *lanes) empty(at *lane) (back []*entry) {
 func (l *lanes) forget(e *entry) {
 	delete(l.byID, e.id)
 	l.bytes -= e.bytes
+}
+
+func (l *lanes) forgetAll(entries []*entry) {
+	for _, e := range entries {
+		l.forget(e)
+	}
 }
 
 // drop forgets a lane that has nothing in it.

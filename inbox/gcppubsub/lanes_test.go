@@ -149,25 +149,25 @@ func TestLanes(t *testing.T) {
 				}
 			},
 			"work": func(*rapid.T) { w.work() },
-			"done": func(rt *rapid.T) {
+			"done": func(*rapid.T) {
 				if len(w.under) > 0 {
 					w.done(w.take())
 				}
 			},
-			"fail": func(rt *rapid.T) {
+			"fail": func(*rapid.T) {
 				if len(w.under) > 0 {
 					e := w.take()
 					w.lanes.pause(e)
 					w.asleep = append(w.asleep, e)
 				}
 			},
-			"wake": func(rt *rapid.T) {
+			"wake": func(*rapid.T) {
 				if len(w.asleep) > 0 {
 					w.lanes.wake(w.asleep[0])
 					w.asleep = w.asleep[1:]
 				}
 			},
-			"give back": func(rt *rapid.T) {
+			"give back": func(*rapid.T) {
 				if len(w.under) > 0 {
 					w.returned(w.lanes.giveBack(w.take(), w.now))
 				}

@@ -70,7 +70,7 @@ var remedies = map[codes.Code]string{
 }
 
 // final is the error that Run ends with; nil for one that is waited for.
-func (s *session) final(err error) error {
+func (c *Consumer) final(err error) error {
 	code := status.Code(err)
 	remedy, found := remedies[code]
 	if code == codes.Canceled && strings.Contains(err.Error(), "the client connection is closing") {
@@ -79,7 +79,7 @@ func (s *session) final(err error) error {
 	if !found {
 		return nil
 	}
-	return fmt.Errorf("gcppubsub: consume %s: %w: %s", s.subscription, err, remedy)
+	return fmt.Errorf("gcppubsub: consume %s: %w: %s", c.subscription, err, remedy)
 }
 
 // watch looks at the subscription at the start, and whenever nothing arrives for a while: Google's client does not say that the server is
@@ -135,6 +135,7 @@ func (s *session) remark(ctx context.Context, found *pubsubpb.Subscription, err 
 		return
 	}
 	if !found.GetEnableMessageOrdering() {
+		s.unordered.Store(true)
 		s.log.WarnContext(ctx, "message ordering is not enabled on the subscription: messages of one key can come out of order; it can be "+
 			"enabled only when a subscription is created")
 	}
