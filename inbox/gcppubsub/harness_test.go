@@ -1,0 +1,251 @@
+package gcppubsub
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		child()
+	}
+	goleak.VerifyTestMain(m, append(toxic.Leaks(),
+		// Started by the import of a metrics library that Google's clients use, for the life of the process.
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
+		// It notices the end of its subscriber when its next tick comes, within ten seconds.
+		goleak.IgnoreTopFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"))...)
+}
+
+const (
+	project = "acme"
+	topic   = "projects/" + project + "/topics/orders"
+	dead    = "projects/" + project + "/topics/orders-dead"
+	name    = "projects/" + project + "/subscriptions/billing"
+)
+
+// quick is how retries go in tests.
+var quick = inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond, MaxAttempts: 3}
+
+// server is a fake Pub/Sub with a topic, a topic of dead letters and a subscription.
+type server struct {
+	*pstest.Server
+	offset atomic.Int64 // by which its clock goes before ours
+}
+
+func newServer(t testing.TB, change ...func(*pubsubpb.Subscription)) *server {
+	t.Helper()
+	s := &server{Server: pstest.NewServer()}
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s.SetTimeNowFunc(func() time.Time { return time.Now().Add(time.Duration(s.offset.Load())) })
+	for _, each := range []string{topic, dead} {
+		_, err := s.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: each})
+		require.NoError(t, err)
+	}
+	subscription := &pubsubpb.Subscription{Name: name, Topic: topic, EnableMessageOrdering: true, AckDeadlineSeconds: 10}
+	for _, each := range change {
+		each(subscription)
+	}
+	_, err := s.GServer.CreateSubscription(t.Context(), subscription)
+	require.NoError(t, err)
+	return s
+}
+
+// pass lets the leases of dead processes end.
+func (s *server) pass(d time.Duration) { s.offset.Add(int64(d)) }
+
+func clientOptions(addr string) []option.ClientOption {
+	return []option.ClientOption{
+		option.WithEndpoint(addr), option.WithoutAuthentication(), option.WithTelemetryDisabled(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
+	}
+}
+
+func newClient(t testing.TB, addr string) *pubsub.Client {
+	t.Helper()
+	client, err := pubsub.NewClient(context.Background(), project, clientOptions(addr)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+// payload is a message in the external form; n is its data.
+func payload(id uuid.UUID, key string, n int) []byte {
+	encoded, err := json.Marshal(map[string]any{
+		"specversion": "1.0", "id": id.String(), "source": "/ordering", "type": "Ordering.OrderPlaced.v1", "datacontenttype": "application/json",
+		"partitionkey": key, "data": map[string]any{"key": key, "n": n},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return encoded
+}
+
+// publish sends messages 0 to n-1 of a key.
+func (s *server) publish(key string, n int) {
+	for n := range n {
+		s.PublishOrdered(topic, payload(uuid.NewSHA1(uuid.Nil, fmt.Append(nil, key, n)), key, n), map[string]string{"n": fmt.Sprint(n)}, key)
+	}
+}
+
+// unacked are the messages of the topic that are not confirmed.
+func (s *server) unacked() (ids []string) {
+	for _, m := range s.Messages() {
+		if m.Topic == topic && m.Acks == 0 {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// letters are the dead letters.
+func (s *server) letters() (found []*pstest.Message) {
+	for _, m := range s.Messages() {
+		if m.Topic == dead {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// seen is what a handler was given.
+type seen struct {
+	key string
+	n   int
+}
+
+// ledger is a handler that writes down what it sees, and says what a function says. It fails the test when two messages of a key are
+// handled at once.
+type ledger struct {
+	t  testing.TB
+	do func(ctx context.Context, m *inbox.Message, it seen, time int) (inbox.Outcome, error)
+
+	mu      sync.Mutex
+	begun   []seen
+	done    []seen
+	times   map[seen]int
+	running map[string]bool
+}
+
+func newLedger(t testing.TB, do func(ctx context.Context, m *inbox.Message, it seen, time int) (inbox.Outcome, error)) *ledger {
+	return &ledger{t: t, do: do, times: map[seen]int{}, running: map[string]bool{}}
+}
+
+func (l *ledger) Handle(ctx context.Context, m *inbox.Message) (outcome inbox.Outcome, err error) {
+	var data struct {
+		Key string
+		N   int
+	}
+	if err := json.Unmarshal(m.Envelope.Data, &data); err != nil {
+		return "", err
+	}
+	it := seen{data.Key, data.N}
+	l.mu.Lock()
+	if it.key != "" && l.running[it.key] {
+		l.t.Errorf("two messages of key %s at once", it.key)
+	}
+	l.running[it.key] = true
+	l.times[it]++
+	time := l.times[it]
+	l.begun = append(l.begun, it)
+	l.mu.Unlock()
+	panics := true
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.running, it.key)
+		if err == nil && !panics {
+			l.done = append(l.done, it)
+		}
+	}()
+	outcome = inbox.Handled
+	if l.do != nil {
+		outcome, err = l.do(ctx, m, it, time)
+	}
+	panics = false
+	return outcome, err
+}
+
+func (l *ledger) finished() []seen {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]seen(nil), l.done...)
+}
+
+// inOrder requires that the messages of each key were done in order, each for the first time after the one before it.
+func (l *ledger) inOrder(t testing.TB) {
+	t.Helper()
+	last := map[string]int{}
+	for _, it := range l.finished() {
+		if it.key == "" {
+			continue
+		}
+		before, found := last[it.key]
+		if !found {
+			before = -1
+		}
+		if it.n > before { // a copy is none of our business
+			require.Equal(t, before+1, it.n, "key %s", it.key)
+			last[it.key] = it.n
+		}
+	}
+}
+
+// running is a consumer that runs.
+type process struct {
+	*Consumer
+	stop func() error
+}
+
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// start runs a consumer; it ends with the test.
+func start(t testing.TB, client *pubsub.Client, handler inbox.Handler, opts ...Option) *process {
+	t.Helper()
+	c, err := NewConsumer(client, name, handler, append([]Option{WithRetry(quick), WithLogger(silent()), WithShutdownTimeout(20 * time.Second)}, opts...)...)
+	require.NoError(t, err)
+	return run(t, c)
+}
+
+func run(t testing.TB, c *Consumer) *process {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	stop := sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(time.Minute):
+			return context.DeadlineExceeded
+		}
+	})
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return &process{Consumer: c, stop: stop}
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, 30*time.Second, 2*time.Millisecond, what)
+}
