@@ -65,10 +65,13 @@ func (h *handling) failed(ctx context.Context, err error) (Outcome, error) {
 	}
 }
 
-// outside is where a failure is counted: on the pool that the transaction came from, or in the transaction that was joined. Prepared
-// statements are not used on the way: their cache can make a small pool wait for itself (https://github.com/go-gorm/gorm/issues/7465).
-func (h *handling) outside() conn {
-	switch c := h.handle.Statement.ConnPool.(type) {
+// outside is where what follows a failed attempt is sent.
+func (h *handling) outside() conn { return outside(h.handle) }
+
+// outside is the pool of a handle, or the transaction that it is in. Prepared statements are not used on the way: their cache can make a
+// small pool wait for itself (https://github.com/go-gorm/gorm/issues/7465).
+func outside(db *gorm.DB) conn {
+	switch c := db.Statement.ConnPool.(type) {
 	case *gorm.PreparedStmtDB:
 		return c.ConnPool
 	case *gorm.PreparedStmtTX:

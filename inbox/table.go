@@ -103,6 +103,11 @@ type statements struct {
 	counts                    bool
 	claim, claimToken, look   string
 	count, countToken         string
+	parked, released          string // lists
+	release, releaseAll       string
+	finish, finishToken       string
+	expect                    string
+	purge                     map[string]string // by status
 	migrate, versions, record string
 	lock                      string // empty where one transaction writes at a time anyway
 }
@@ -145,12 +150,27 @@ func newStatements(dialect, table string) *statements {
 	s := &statements{
 		dialect: dialect, table: table, counts: dialect != sqlServer,
 		claim: read("claim"), claimToken: read("claim_token"), count: read("count"), countToken: read("count_token"),
-		look: read("look"), migrate: read("migrate"), versions: read("versions"), record: read("record"),
+		look: read("look"), parked: withStatus(read("list"), statusParked), released: withStatus(read("list"), statusReleased),
+		release: read("release"), releaseAll: read("release_all"), finish: read("finish"), finishToken: read("finish_token"),
+		expect: read("expect"), purge: map[string]string{},
+		migrate: read("migrate"), versions: read("versions"), record: read("record"),
+	}
+	for _, status := range []string{statusHandled, statusFailed, statusParked, statusReleased, statusExpected} {
+		s.purge[status] = withStatus(read("purge"), status)
 	}
 	if dialect != sqlite {
 		s.lock = read("lock")
 	}
 	return s
+}
+
+// withStatus fills in a status, as a literal, because the planners find a partial index by it, and what goes with it.
+func withStatus(text, status string) string {
+	index, open := "_open", " AND status <> 'handled'"
+	if status == statusHandled {
+		index, open = "_handled", ""
+	}
+	return strings.NewReplacer("{{status}}", status, "{{index}}", index, "{{open}}", open).Replace(text)
 }
 
 // render reads a statement. Its leading comment is for readers of the file, and is not sent with each call.

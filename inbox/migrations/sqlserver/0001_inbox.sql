@@ -31,4 +31,4 @@ CREATE TABLE {{table}} (
 CREATE INDEX {{name}}_handled ON {{table}} (updated_at) WHERE status = N'handled';
 
 -- Everything else: few rows. Lists, releases and the purge of what nobody came back for read it.
-CREATE INDEX {{name}}_open ON {{table}} (status, updated_at, consumer, message_id) WHERE status <> N'handled';
+CREATE INDEX {{name}}_open ON {{table}} (status, consumer, message_id, updated_at) WHERE status <> N'handled';
