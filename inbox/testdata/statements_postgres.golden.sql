@@ -102,8 +102,8 @@ WITH victims AS MATERIALIZED (
 )
 DELETE FROM app.inbox_messages AS m
  WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
-   AND m.status = 'expected'
-   AND m.updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+   AND m.status IS NOT DISTINCT FROM 'expected'
+   AND m.updated_at + $1::bigint * interval '1 microsecond' < statement_timestamp()
 
 -- purge_failed
 WITH victims AS MATERIALIZED (
@@ -117,8 +117,8 @@ WITH victims AS MATERIALIZED (
 )
 DELETE FROM app.inbox_messages AS m
  WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
-   AND m.status = 'failed'
-   AND m.updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+   AND m.status IS NOT DISTINCT FROM 'failed'
+   AND m.updated_at + $1::bigint * interval '1 microsecond' < statement_timestamp()
 
 -- purge_handled
 WITH victims AS MATERIALIZED (
@@ -132,8 +132,8 @@ WITH victims AS MATERIALIZED (
 )
 DELETE FROM app.inbox_messages AS m
  WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
-   AND m.status = 'handled'
-   AND m.updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+   AND m.status IS NOT DISTINCT FROM 'handled'
+   AND m.updated_at + $1::bigint * interval '1 microsecond' < statement_timestamp()
 
 -- purge_parked
 WITH victims AS MATERIALIZED (
@@ -147,8 +147,8 @@ WITH victims AS MATERIALIZED (
 )
 DELETE FROM app.inbox_messages AS m
  WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
-   AND m.status = 'parked'
-   AND m.updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+   AND m.status IS NOT DISTINCT FROM 'parked'
+   AND m.updated_at + $1::bigint * interval '1 microsecond' < statement_timestamp()
 
 -- purge_released
 WITH victims AS MATERIALIZED (
@@ -162,8 +162,8 @@ WITH victims AS MATERIALIZED (
 )
 DELETE FROM app.inbox_messages AS m
  WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
-   AND m.status = 'released'
-   AND m.updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+   AND m.status IS NOT DISTINCT FROM 'released'
+   AND m.updated_at + $1::bigint * interval '1 microsecond' < statement_timestamp()
 
 -- record
 INSERT INTO app.inbox_messages_migrations (version, name) VALUES ($1, $2)
@@ -186,7 +186,7 @@ WITH chosen AS MATERIALIZED (
 UPDATE app.inbox_messages AS m
    SET status = 'released', attempts = 0, updated_at = statement_timestamp()
  WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
-   AND m.status = 'parked'
+   AND m.status IS NOT DISTINCT FROM 'parked'
 
 -- released
 SELECT consumer, message_id::text, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')

@@ -85,7 +85,7 @@ CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
 SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
      , coalesce(attributes, ''), payload
   FROM app.inbox_messages
- WHERE status = 'parked' AND status <> 'handled'
+ WHERE status = 'parked'
    AND (?1 = '' OR consumer = ?1)
    AND (?2 = '' OR type = ?2)
    AND (consumer, message_id) > (?3, ?4)
@@ -95,8 +95,8 @@ SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts,
 -- purge_expected
 DELETE FROM app.inbox_messages
  WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_open
-                                   WHERE status = 'expected' AND status <> 'handled'
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'expected'
                                      AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
                                    ORDER BY updated_at
                                    LIMIT ?2)
@@ -106,8 +106,8 @@ DELETE FROM app.inbox_messages
 -- purge_failed
 DELETE FROM app.inbox_messages
  WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_open
-                                   WHERE status = 'failed' AND status <> 'handled'
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'failed'
                                      AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
                                    ORDER BY updated_at
                                    LIMIT ?2)
@@ -117,7 +117,7 @@ DELETE FROM app.inbox_messages
 -- purge_handled
 DELETE FROM app.inbox_messages
  WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_handled
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
                                    WHERE status = 'handled'
                                      AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
                                    ORDER BY updated_at
@@ -128,8 +128,8 @@ DELETE FROM app.inbox_messages
 -- purge_parked
 DELETE FROM app.inbox_messages
  WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_open
-                                   WHERE status = 'parked' AND status <> 'handled'
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'parked'
                                      AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
                                    ORDER BY updated_at
                                    LIMIT ?2)
@@ -139,8 +139,8 @@ DELETE FROM app.inbox_messages
 -- purge_released
 DELETE FROM app.inbox_messages
  WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_open
-                                   WHERE status = 'released' AND status <> 'handled'
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'released'
                                      AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
                                    ORDER BY updated_at
                                    LIMIT ?2)
@@ -161,8 +161,8 @@ UPDATE app.inbox_messages
 UPDATE app.inbox_messages
    SET status = 'released', attempts = 0, updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
  WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_open
-                                   WHERE status = 'parked' AND status <> 'handled' AND consumer = ?1 AND (?2 = '' OR type = ?2)
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'parked' AND consumer = ?1 AND (?2 = '' OR type = ?2)
                                    LIMIT ?3)
    AND status = 'parked'
 
@@ -170,7 +170,7 @@ UPDATE app.inbox_messages
 SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
      , coalesce(attributes, ''), payload
   FROM app.inbox_messages
- WHERE status = 'released' AND status <> 'handled'
+ WHERE status = 'released'
    AND (?1 = '' OR consumer = ?1)
    AND (?2 = '' OR type = ?2)
    AND (consumer, message_id) > (?3, ?4)

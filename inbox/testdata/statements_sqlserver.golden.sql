@@ -124,7 +124,7 @@ IF OBJECT_ID(N'app.inbox_messages_migrations') IS NULL
 SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), COALESCE(source, N''), attempts, updated_at
      , COALESCE(last_error, N''), COALESCE(attributes, N''), payload
   FROM app.inbox_messages
- WHERE status = N'parked' AND status <> N'handled'
+ WHERE status = N'parked'
    AND (@p1 = N'' OR consumer = @p1)
    AND (@p2 = N'' OR type = @p2)
    AND (consumer > @p3 OR (consumer = @p3 AND message_id > CONVERT(uniqueidentifier, @p4)))
@@ -134,8 +134,8 @@ SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), C
 DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
 WITH victims AS (
     SELECT TOP (@p2) status, updated_at
-      FROM app.inbox_messages WITH (INDEX(inbox_messages_open), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-     WHERE status = N'expected' AND status <> 'handled'
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE status = N'expected'
        AND updated_at < @before
      ORDER BY updated_at
 )
@@ -146,8 +146,8 @@ DELETE FROM victims
 DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
 WITH victims AS (
     SELECT TOP (@p2) status, updated_at
-      FROM app.inbox_messages WITH (INDEX(inbox_messages_open), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-     WHERE status = N'failed' AND status <> 'handled'
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE status = N'failed'
        AND updated_at < @before
      ORDER BY updated_at
 )
@@ -158,7 +158,7 @@ DELETE FROM victims
 DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
 WITH victims AS (
     SELECT TOP (@p2) status, updated_at
-      FROM app.inbox_messages WITH (INDEX(inbox_messages_handled), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
      WHERE status = N'handled'
        AND updated_at < @before
      ORDER BY updated_at
@@ -170,8 +170,8 @@ DELETE FROM victims
 DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
 WITH victims AS (
     SELECT TOP (@p2) status, updated_at
-      FROM app.inbox_messages WITH (INDEX(inbox_messages_open), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-     WHERE status = N'parked' AND status <> 'handled'
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE status = N'parked'
        AND updated_at < @before
      ORDER BY updated_at
 )
@@ -182,8 +182,8 @@ DELETE FROM victims
 DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
 WITH victims AS (
     SELECT TOP (@p2) status, updated_at
-      FROM app.inbox_messages WITH (INDEX(inbox_messages_open), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-     WHERE status = N'released' AND status <> 'handled'
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE status = N'released'
        AND updated_at < @before
      ORDER BY updated_at
 )
@@ -203,13 +203,13 @@ UPDATE app.inbox_messages
 -- release_all
 UPDATE TOP (@p3) app.inbox_messages WITH (ROWLOCK, READPAST)
    SET status = N'released', attempts = 0, updated_at = SYSUTCDATETIME()
- WHERE status = N'parked' AND status <> N'handled' AND consumer = @p1 AND (@p2 = N'' OR type = @p2);
+ WHERE status = N'parked' AND consumer = @p1 AND (@p2 = N'' OR type = @p2);
 
 -- released
 SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), COALESCE(source, N''), attempts, updated_at
      , COALESCE(last_error, N''), COALESCE(attributes, N''), payload
   FROM app.inbox_messages
- WHERE status = N'released' AND status <> N'handled'
+ WHERE status = N'released'
    AND (@p1 = N'' OR consumer = @p1)
    AND (@p2 = N'' OR type = @p2)
    AND (consumer > @p3 OR (consumer = @p3 AND message_id > CONVERT(uniqueidentifier, @p4)))
