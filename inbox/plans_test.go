@@ -55,6 +55,8 @@ func TestPlans(t *testing.T) {
 	}{
 		"claim":          {[]string{"'c1'", id, "'t'", "'s'"}, []string{"Conflict Arbiter Indexes: " + p.table + "_pkey"}},
 		"claim_token":    {[]string{"'c1'", id}, []string{"Index Scan using " + p.table + "_pkey"}},
+		"count_token":    {[]string{"'c1'", id, "'t'", "'s'", "'e'", "'a'", "'p'", "1", "5"}, []string{"Index Scan using " + p.table + "_pkey"}},
+		"finish_token":   {[]string{"'c1'", id}, []string{"Index Scan using " + p.table + "_pkey"}},
 		"look":           {[]string{"'c1'", id}, []string{"Index Scan using " + p.table + "_pkey"}},
 		"count":          {[]string{"'c1'", id, "'t'", "'s'", "'e'", "'a'", "'p'", "1", "5"}, []string{"Conflict Arbiter Indexes: " + p.table + "_pkey"}},
 		"finish":         {[]string{"'c1'", id}, []string{"Index Scan using " + p.table + "_pkey"}},

@@ -14,7 +14,7 @@ VALUES ($1, $2, 'handled', statement_timestamp(), $3, $4)
 -- claim_token
 DELETE FROM app.inbox_messages
  WHERE consumer = $1 AND message_id = $2
-   AND status IN ('expected', 'failed', 'released')
+   AND status NOT IN ('handled', 'parked')
 
 -- count
 INSERT INTO app.inbox_messages AS m (consumer, message_id, status, attempts, updated_at, type, source, last_error, attributes, payload)
@@ -44,7 +44,7 @@ UPDATE app.inbox_messages AS m
      , attributes = CASE WHEN m.attempts + $8 >= $9 THEN $6 ELSE m.attributes END
      , payload = CASE WHEN m.attempts + $8 >= $9 THEN $7 ELSE m.payload END
  WHERE m.consumer = $1 AND m.message_id = $2
-   AND m.status IN ('expected', 'failed', 'released')
+   AND m.status NOT IN ('handled', 'parked')
 RETURNING status, attempts
 
 -- expect
@@ -57,12 +57,12 @@ SELECT $1::text, value::uuid, 'expected', statement_timestamp()
 UPDATE app.inbox_messages
    SET status = 'handled', updated_at = statement_timestamp(), last_error = NULL, attributes = NULL, payload = NULL
  WHERE consumer = $1 AND message_id = $2
-   AND status = 'released'
+   AND status IS NOT DISTINCT FROM 'released'
 
 -- finish_token
 DELETE FROM app.inbox_messages
  WHERE consumer = $1 AND message_id = $2
-   AND status = 'released'
+   AND status IS NOT DISTINCT FROM 'released'
 
 -- lock
 SELECT pg_advisory_xact_lock(hashtextextended($1, 0))
@@ -173,7 +173,7 @@ UPDATE app.inbox_messages
    SET status = 'released', attempts = 0, updated_at = statement_timestamp()
  WHERE consumer = $1
    AND message_id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text($2::json)))
-   AND status = 'parked'
+   AND status IS NOT DISTINCT FROM 'parked'
 
 -- release_all
 WITH chosen AS MATERIALIZED (
