@@ -1,7 +1,6 @@
 package inbox_test
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -159,6 +158,7 @@ func TestKilledConnection(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			m := p.message()
 			_, err := p.handleWith(f(m), m)
 			var failed *inbox.FailedError
@@ -236,7 +236,7 @@ func TestFailureAfterSuccess(t *testing.T) {
 				require.Equal(t, inbox.Handled, outcome)
 				return errBoom
 			}
-			outcome, err := inbox.Handle(context.Background(), db, m, p.effect(m), append(options, p.at())...) //nolint:gocritic // a copy
+			outcome, err := inbox.Handle(t.Context(), db, m, p.effect(m), append(options, p.at())...)
 			require.NoError(t, err)
 			require.Equal(t, inbox.Duplicate, outcome)
 			require.Equal(t, 1, p.done(m))

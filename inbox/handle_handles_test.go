@@ -132,10 +132,10 @@ func TestHandleCaptures(t *testing.T) {
 }
 
 // A life is what a message goes through on a handle: it fails, is handled, comes again; another one is parked.
-func (p *place) life(t *testing.T, db *gorm.DB, options ...inbox.Option) {
+func (p *place) life(t *testing.T, db *gorm.DB) {
 	t.Helper()
 	ctx := t.Context()
-	options = append(options, p.at(), inbox.MaxAttempts(2))
+	options := []inbox.Option{p.at(), inbox.MaxAttempts(2)}
 	m, poison := p.message(), p.message()
 	failing := func(tx *gorm.DB) error { return errors.Join(p.effect(m)(tx), errBoom) }
 	_, err := inbox.Handle(ctx, db, m, failing, options...)

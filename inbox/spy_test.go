@@ -64,7 +64,7 @@ func (s *spy) ExecContext(ctx context.Context, query string, args ...any) (sql.R
 
 func (s *spy) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	s.note(query)
-	return s.DB.QueryContext(ctx, query, args...) //nolint:sqlclosecheck // the caller's
+	return s.DB.QueryContext(ctx, query, args...)
 }
 
 type spyTx struct {
@@ -80,7 +80,7 @@ func (t *spyTx) ExecContext(ctx context.Context, query string, args ...any) (sql
 
 func (t *spyTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	t.spy.note(query)
-	return t.Tx.QueryContext(ctx, query, args...) //nolint:sqlclosecheck // the caller's
+	return t.Tx.QueryContext(ctx, query, args...)
 }
 
 func (t *spyTx) Commit() error {
