@@ -107,11 +107,16 @@ func (e beforeError) Unwrap() error { return e.error }
 
 // own runs f in a transaction of its own.
 func (h *handling) own(ctx context.Context, f func(*gorm.DB) error) (outcome Outcome, err error) {
-	tx := h.handle.Begin()
+	committed := false // as far as it is in our hands
+	handle, release, err := h.reserve(ctx)
+	if err != nil {
+		return "", beforeError{fmt.Errorf("inbox: begin a transaction: %w", err)}
+	}
+	defer func() { release(committed && err != nil) }()
+	tx := handle.Begin()
 	if tx.Error != nil {
 		return "", beforeError{fmt.Errorf("inbox: begin a transaction: %w", tx.Error)}
 	}
-	committed := false
 	defer func() {
 		if !committed { // also where f ends the goroutine
 			tx.Rollback() // the driver's error would hide the cause, and a connection that cannot roll back is closed
