@@ -148,3 +148,14 @@ func TestRunsOnce(t *testing.T) {
 	eventually(t, func() bool { return p.session.Load() != nil }, "it runs")
 	require.ErrorContains(t, p.Run(t.Context()), "runs already")
 }
+
+// A consumer asks its handler at the start whether it is in order, and leaves the messages to others where it is not.
+func TestHandlerIsNotInOrder(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.publish("a", 1)
+	c, err := NewConsumer(newClient(t, s.Addr), name, inbox.NewHandlers(nil), WithLogger(silent()))
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Run(t.Context()), "inbox: NewHandlers: the GORM handle is nil")
+	assert.Zero(t, c.Stats().Received)
+}
