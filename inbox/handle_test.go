@@ -245,6 +245,7 @@ func TestHandleRefuses(t *testing.T) {
 	}{
 		"no consumer":    {change: func(m *inbox.Message) { m.Consumer = "" }, want: "the consumer has no name"},
 		"long consumer":  {change: func(m *inbox.Message) { m.Consumer = strings.Repeat("ü", 201) }, want: "has 201 characters: give it at most 200"},
+		"emoji":          {change: func(m *inbox.Message) { m.Consumer = strings.Repeat("🧾", 101) }, want: "has 202 characters: give it at most 200"},
 		"space":          {change: func(m *inbox.Message) { m.Consumer = "a " }, want: "no space at its ends"},
 		"NUL":            {change: func(m *inbox.Message) { m.Consumer = "a\x00b" }, want: "without NUL"},
 		"no key":         {change: func(m *inbox.Message) { m.Key = uuid.Nil }, permanent: true, want: "has no key"},
@@ -273,6 +274,10 @@ func TestHandleRefuses(t *testing.T) {
 	}
 	_, err := inbox.Handle(t.Context(), p.db, nil, nil)
 	require.ErrorContains(t, err, "the message is nil")
+	_, err = p.handleWith(nil, good)
+	require.ErrorContains(t, err, "the function that handles the message is nil")
+	require.True(t, inbox.IsUnavailable(err))
+	require.Nil(t, p.row(good))
 
 	m := *good
 	m.Consumer = strings.Repeat("ü", 200)
@@ -282,4 +287,22 @@ func TestHandleRefuses(t *testing.T) {
 	require.Equal(t, inbox.Handled, outcome)
 	require.Len(t, p.row(&m).Type, 511, "cut at the end of a character")
 	require.Empty(t, p.row(&m).Source)
+}
+
+// nilError is an error that cannot say what it is when it is a nil pointer, as happens to who returns one as an error.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// An error that panics when it is asked is a failure like any other.
+func TestErrorsThatPanic(t *testing.T) {
+	t.Parallel()
+	p := on(t, "sqlite")
+	m := p.message()
+	for _, want := range []inbox.Outcome{"", inbox.Parked} {
+		outcome, err := p.handleWith(func(*gorm.DB) error { var missing *nilError; return missing }, m, inbox.MaxAttempts(2))
+		require.Equal(t, want, outcome)
+		require.Equal(t, want == "", err != nil)
+	}
+	require.Contains(t, p.row(m).LastError, "nil")
 }
