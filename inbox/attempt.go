@@ -141,17 +141,17 @@ func (r *Runner) report(ctx context.Context, a *Attempt) {
 	if log == nil {
 		log = slog.Default()
 	}
-	m := a.Message
-	about := []any{
-		slog.String("consumer", m.Consumer), slog.String("source", m.Source), slog.String("message_id", m.ID), slog.String("type", m.Type),
+	if a.Err == nil && a.Outcome != Parked {
+		return
 	}
+	m := a.Message
+	log = log.With(slog.String("consumer", m.Consumer), slog.String("source", m.Source), slog.String("message_id", m.ID), slog.String("type", m.Type))
 	switch {
-	case a.Err == nil && a.Outcome == Parked:
-		log.ErrorContext(ctx, "message parked", about...)
 	case a.Err == nil:
+		log.ErrorContext(ctx, "message parked")
 	case a.GiveUp:
-		log.ErrorContext(ctx, "message given up", append(about, slog.Int("attempts", a.Failures), slog.Any("error", a.Err))...)
+		log.ErrorContext(ctx, "message given up", slog.Int("attempts", a.Failures), slog.Any("error", a.Err))
 	default:
-		log.WarnContext(ctx, "message failed", append(about, slog.Int("attempts", a.Failures), slog.Duration("retry_in", a.Retry), slog.Any("error", a.Err))...)
+		log.WarnContext(ctx, "message failed", slog.Int("attempts", a.Failures), slog.Duration("retry_in", a.Retry), slog.Any("error", a.Err))
 	}
 }
