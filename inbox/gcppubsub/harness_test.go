@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/internal/toxic"
@@ -49,8 +51,10 @@ var quick = inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisec
 // server is a fake Pub/Sub with a topic, a topic of dead letters and a subscription.
 type server struct {
 	*pstest.Server
-	offset atomic.Int64 // by which its clock goes before ours
-	mu     sync.Mutex   // the fake fills in what it hands out, each time anew
+	Addr    string       // of a front of our own
+	sending sync.Mutex   // the fake changes a message that it delivers again, perhaps while it is being sent
+	offset  atomic.Int64 // by which its clock goes before ours
+	mu      sync.Mutex   // the fake fills in what it hands out, each time anew
 }
 
 // all are the messages of all topics, as they are now.
@@ -87,7 +91,12 @@ func newServerWith(t testing.TB, reactors []pstest.ServerReactorOption, change .
 	t.Helper()
 	s := &server{Server: pstest.NewServer(reactors...)}
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	s.SetTimeNowFunc(func() time.Time { return time.Now().Add(time.Duration(s.offset.Load())) })
+	s.SetTimeNowFunc(func() time.Time {
+		s.sending.Lock()
+		defer s.sending.Unlock()
+		return time.Now().Add(time.Duration(s.offset.Load()))
+	})
+	s.listen(t)
 	for _, each := range []string{topic, dead} {
 		_, err := s.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: each})
 		require.NoError(t, err)
@@ -99,6 +108,37 @@ func newServerWith(t testing.TB, reactors []pstest.ServerReactorOption, change .
 	_, err := s.GServer.CreateSubscription(t.Context(), subscription)
 	require.NoError(t, err)
 	return s
+}
+
+// listen puts a server of our own before the fake.
+func (s *server) listen(t testing.TB) {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	front := grpc.NewServer(grpc.StreamInterceptor(func(fake any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		return next(fake, &sender{stream, s})
+	}))
+	pubsubpb.RegisterPublisherServer(front, &s.GServer)
+	pubsubpb.RegisterSubscriberServer(front, &s.GServer)
+	go func() { _ = front.Serve(listener) }()
+	t.Cleanup(front.Stop)
+	s.Addr = listener.Addr().String()
+}
+
+// sender sends copies, which nobody changes any more.
+type sender struct {
+	grpc.ServerStream
+
+	server *server
+}
+
+func (s *sender) SendMsg(m any) error {
+	if response, ok := m.(*pubsubpb.StreamingPullResponse); ok {
+		s.server.sending.Lock()
+		m = proto.CloneOf(response)
+		s.server.sending.Unlock()
+	}
+	return s.ServerStream.SendMsg(m)
 }
 
 // pass lets the leases of dead processes end.
@@ -162,90 +202,7 @@ func (s *server) letters() (found []pstest.Message) {
 	return found
 }
 
-// seen is what a handler was given.
-type seen struct {
-	key string
-	n   int
-}
-
-// ledger is a handler that writes down what it sees, and says what a function says. It fails the test when two messages of a key are
-// handled at once.
-type ledger struct {
-	t  testing.TB
-	do func(ctx context.Context, m *inbox.Message, it seen, time int) (inbox.Outcome, error)
-
-	mu      sync.Mutex
-	begun   []seen
-	done    []seen
-	times   map[seen]int
-	running map[string]bool
-}
-
-func newLedger(t testing.TB, do func(ctx context.Context, m *inbox.Message, it seen, time int) (inbox.Outcome, error)) *ledger {
-	return &ledger{t: t, do: do, times: map[seen]int{}, running: map[string]bool{}}
-}
-
-func (l *ledger) Handle(ctx context.Context, m *inbox.Message) (outcome inbox.Outcome, err error) {
-	var data struct {
-		Key string
-		N   int
-	}
-	if err := json.Unmarshal(m.Envelope.Data, &data); err != nil {
-		return "", err
-	}
-	it := seen{data.Key, data.N}
-	l.mu.Lock()
-	if it.key != "" && l.running[it.key] {
-		l.t.Errorf("two messages of key %s at once", it.key)
-	}
-	l.running[it.key] = true
-	l.times[it]++
-	time := l.times[it]
-	l.begun = append(l.begun, it)
-	l.mu.Unlock()
-	panics := true
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.running, it.key)
-		if err == nil && !panics {
-			l.done = append(l.done, it)
-		}
-	}()
-	outcome = inbox.Handled
-	if l.do != nil {
-		outcome, err = l.do(ctx, m, it, time)
-	}
-	panics = false
-	return outcome, err
-}
-
-func (l *ledger) finished() []seen {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return append([]seen(nil), l.done...)
-}
-
-// inOrder requires that the messages of each key were done in order, each for the first time after the one before it.
-func (l *ledger) inOrder(t testing.TB) {
-	t.Helper()
-	last := map[string]int{}
-	for _, it := range l.finished() {
-		if it.key == "" {
-			continue
-		}
-		before, found := last[it.key]
-		if !found {
-			before = -1
-		}
-		if it.n > before { // a copy is none of our business
-			require.Equal(t, before+1, it.n, "key %s", it.key)
-			last[it.key] = it.n
-		}
-	}
-}
-
-// running is a consumer that runs.
+// process is a consumer that runs.
 type process struct {
 	*Consumer
 	stop func() error
