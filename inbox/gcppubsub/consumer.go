@@ -65,6 +65,8 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 	}
 	if handler == nil {
 		wrong = append(wrong, errors.New("gcppubsub: the handler is nil"))
+	} else {
+		wrong = append(wrong, inbox.Check(handler))
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
