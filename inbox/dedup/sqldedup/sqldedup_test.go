@@ -26,7 +26,10 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// GORM never ends the goroutine of its cache of prepared statements.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
+}
 
 // databases are those that there are.
 var databases = map[string]func(t *testing.T) gorm.Dialector{
