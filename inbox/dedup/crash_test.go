@@ -54,7 +54,7 @@ func open(t *testing.T, byToken bool) *shop {
 			if s.failing != nil || s.mute {
 				return nil, s.failing
 			}
-			out := []dedup.Outgoing{{Destination: "one", Payload: []byte("1")}, {Destination: "two", Payload: []byte("2")}}
+			out := []dedup.Outgoing{{Destination: "one", Payload: []byte("1")}, {Destination: "two", Payload: []byte("2"), Token: "the processor's to draw"}}
 			if byToken {
 				out[0].Receivers = []string{"billing", "shipping"} // and the other one needs none
 			}

@@ -14,7 +14,7 @@ func (r *run[S]) issue(ctx context.Context) error {
 	if r.pending().Phase == Ready {
 		return nil
 	}
-	if r.Tokens == nil {
+	if r.c.Tokens == nil {
 		return r.fail("create tokens", errNoTokens)
 	}
 	if err := r.redraw(ctx); err != nil {
@@ -44,7 +44,7 @@ func (r *run[S]) create(ctx context.Context) error {
 	if r.created {
 		return nil
 	}
-	if err := r.Tokens.Create(ctx, r.own, r.Now()); err != nil {
+	if err := r.c.Tokens.Create(ctx, r.own, r.c.Now()); err != nil {
 		return r.fail("create tokens", err)
 	}
 	r.created = true
@@ -63,7 +63,7 @@ func (r *run[S]) dispatch(ctx context.Context) error {
 	if r.dispatched || len(outgoing) == 0 {
 		return nil
 	}
-	if err := r.Config.Dispatch.Dispatch(ctx, slices.Clone(outgoing)); err != nil {
+	if err := r.c.Dispatch.Dispatch(ctx, slices.Clone(outgoing)); err != nil {
 		return r.fail("dispatch", err)
 	}
 	r.dispatched = true
@@ -75,10 +75,10 @@ func (r *run[S]) remember(ctx context.Context) (err error) {
 	if r.remembered {
 		return nil
 	}
-	if r.p.byToken() {
-		err = r.Tokens.Remove(ctx, []Token{{r.consumer, r.token}})
+	if r.c.byToken() {
+		err = r.c.Tokens.Remove(ctx, []Token{{r.consumer, r.token}})
 	} else {
-		err = r.Store.Add(ctx, r.consumer, r.key, r.Now())
+		err = r.c.Store.Add(ctx, r.consumer, r.key, r.c.Now())
 	}
 	if err != nil {
 		return r.fail("remember", err)
@@ -93,10 +93,10 @@ func (r *run[S]) sweep(ctx context.Context) error {
 	if len(replaced) == 0 {
 		return nil
 	}
-	if r.Tokens == nil {
+	if r.c.Tokens == nil {
 		return r.fail("remove tokens that were not sent", errNoTokens)
 	}
-	if err := r.Tokens.Remove(ctx, replaced); err != nil {
+	if err := r.c.Tokens.Remove(ctx, replaced); err != nil {
 		return r.fail("remove tokens that were not sent", err)
 	}
 	return r.done(ctx, StepSweep)

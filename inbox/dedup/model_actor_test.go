@@ -46,7 +46,7 @@ func operate(ctx context.Context, name string, do func()) error {
 }
 
 // variant is an order of the steps; nil is ours.
-type variant func(r *run[ledger], ctx context.Context) (inbox.Outcome, error)
+type variant func(ctx context.Context, r *run[ledger]) (inbox.Outcome, error)
 
 // start begins a delivery, up to its first operation. n is different for all actors of a world, as the ids are made of it.
 func (w *world) start(n int, m *inbox.Message, once variant) *actor {
@@ -72,9 +72,9 @@ func (w *world) start(n int, m *inbox.Message, once variant) *actor {
 		once = p.once
 	}
 	a := &actor{m: m}
-	p.once = func(r *run[ledger], ctx context.Context) (inbox.Outcome, error) {
+	p.once = func(ctx context.Context, r *run[ledger]) (inbox.Outcome, error) {
 		a.r = r
-		return once(r, ctx)
+		return once(ctx, r)
 	}
 	a.next, a.stop = iter.Pull(func(yield func(string) bool) {
 		a.yield = yield

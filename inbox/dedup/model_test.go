@@ -85,7 +85,8 @@ func TestEveryInterleaving(t *testing.T) {
 		{"three copies", false, 1, 3, 0, 0, false},
 		{"three copies, one crash", false, 1, 3, 1, 0, true},
 		{"three copies, tokens", true, 1, 3, 0, 0, true},
-		{"two messages, two copies each", false, 2, 2, 0, 0, true},
+		{"two messages, two crashes", false, 2, 1, 2, 1, false},
+		{"two messages, one crash, tokens", true, 2, 1, 1, 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

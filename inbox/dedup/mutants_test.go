@@ -12,7 +12,7 @@ import (
 // What the order of the steps is good for: each of these is another order, or leaves something out, and something goes wrong that the
 // exploration finds.
 
-func checkBeforeLoad(r *run[ledger], ctx context.Context) (inbox.Outcome, error) {
+func checkBeforeLoad(ctx context.Context, r *run[ledger]) (inbox.Outcome, error) {
 	done, err := r.check(ctx)
 	if err != nil {
 		return "", err
@@ -37,7 +37,7 @@ func checkBeforeLoad(r *run[ledger], ctx context.Context) (inbox.Outcome, error)
 
 // inOrder is once with other ways to take a message and to finish it.
 func inOrder(take, finish func(r *run[ledger]) []func(context.Context) error) variant {
-	return func(r *run[ledger], ctx context.Context) (inbox.Outcome, error) {
+	return func(ctx context.Context, r *run[ledger]) (inbox.Outcome, error) {
 		if err := r.load(ctx); err != nil {
 			return "", err
 		}
@@ -91,7 +91,7 @@ func unlessReady(r *run[ledger], steps ...func(context.Context) error) func(cont
 
 // createWhatIsThere creates the tokens of the outbox, whoever has drawn them.
 func createWhatIsThere(r *run[ledger]) func(context.Context) error {
-	return func(ctx context.Context) error { return r.Tokens.Create(ctx, r.pending().tokens(), r.Now()) }
+	return func(ctx context.Context) error { return r.c.Tokens.Create(ctx, r.pending().tokens(), r.c.Now()) }
 }
 
 var (

@@ -69,7 +69,7 @@ type Processor[S any] struct {
 	config Config[S]
 	fresh  func() (uuid.UUID, error)
 	// once goes through the steps; tests go through them in other orders, to see that they can tell.
-	once func(r *run[S], ctx context.Context) (inbox.Outcome, error)
+	once func(ctx context.Context, r *run[S]) (inbox.Outcome, error)
 }
 
 // New returns a processor. The error tells everything that is wrong with the configuration.
@@ -86,11 +86,11 @@ func New[S any](config Config[S]) (*Processor[S], error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Processor[S]{config: config, fresh: uuid.NewV7, once: (*run[S]).once}, nil
+	return &Processor[S]{config: config, fresh: uuid.NewV7, once: once[S]}, nil
 }
 
 // byToken reports whether incoming messages need a token.
-func (p *Processor[S]) byToken() bool { return p.config.Store == nil }
+func (c *Config[S]) byToken() bool { return c.Store == nil }
 
 // Handle implements inbox.Handler. It answers inbox.Handled, also where it has only finished what another delivery has begun, or
 // inbox.Duplicate.
@@ -99,7 +99,7 @@ func (p *Processor[S]) byToken() bool { return p.config.Store == nil }
 // inbox.Unavailable, so that no attempt is counted, except for those marked as inbox.Permanent. A message that is given up after its
 // state was saved has taken effect, but its outgoing messages wait in the outbox of its entity: see Resume.
 func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
-	r := &run[S]{p: p, Config: &p.config, m: m, consumer: m.Consumer, key: m.Key}
+	r := &run[S]{p: p, c: &p.config, m: m, consumer: m.Consumer, key: m.Key}
 	if err := CheckConsumer(m.Consumer); err != nil {
 		return "", inbox.Permanent(err)
 	}
@@ -110,7 +110,7 @@ func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outc
 	if r.entity == "" {
 		return "", inbox.Permanent(fmt.Errorf("dedup: Config.EntityID gives no id for message %s of type %s", m.ID, m.Type))
 	}
-	if p.byToken() {
+	if p.config.byToken() {
 		if r.token, err = p.config.TokenOf(m); err != nil {
 			return "", err
 		}
@@ -134,7 +134,7 @@ func (p *Processor[S]) Resume(ctx context.Context, entity string) (int, error) {
 	}
 	for n := range e.Outbox.Pending {
 		pending := &e.Outbox.Pending[n]
-		r := &run[S]{p: p, Config: &p.config, entity: entity, consumer: pending.Consumer, key: pending.Key, token: pending.Token, known: true}
+		r := &run[S]{p: p, c: &p.config, entity: entity, consumer: pending.Consumer, key: pending.Key, token: pending.Token, known: true}
 		if _, err := r.run(ctx); err != nil {
 			return n, err
 		}

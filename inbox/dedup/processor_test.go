@@ -85,6 +85,34 @@ func TestADispatcherThatRefuses(t *testing.T) {
 	}
 }
 
+// While the store of tokens is out, each delivery draws, and the outbox does not grow for ever.
+func TestTokensDrawnInVain(t *testing.T) {
+	t.Parallel()
+	s, m := open(t, true), newMessage()
+	own := dedup.Token{Consumer: "accounts", Value: m.Key.String()}
+	require.NoError(t, s.tokens.Create(t.Context(), []dedup.Token{own}, time.Now()))
+	for range 50 {
+		s.crashes = []dedup.Step{dedup.StepCreate}
+		_, err := s.Handle(t.Context(), m)
+		require.ErrorIs(t, err, errCrash)
+	}
+	e := s.entity(t)
+	require.Len(t, e.Outbox.Pending[0].Replaced, 64)
+	s.config.Tokens, s.config.Store, s.config.TokenOf = nil, s.store, nil
+	s.rebuild(t)
+	_, err := s.Handle(t.Context(), m)
+	require.ErrorContains(t, err, "give it back until all that is pending is finished")
+
+	s.config.Tokens, s.config.Store, s.config.TokenOf = s.tokens, nil, dedup.KeyToken
+	s.rebuild(t)
+	_, err = s.Handle(t.Context(), m)
+	require.NoError(t, err)
+	require.Equal(t, 51*2-64, s.tokens.Len(), "the two that travel, and what the outbox has forgotten")
+	left, err := s.tokens.PurgeOlderThan(t.Context(), time.Now().Add(time.Hour), 1000)
+	require.NoError(t, err)
+	require.EqualValues(t, 51*2-64, left)
+}
+
 // rival changes the entity before each save, as often as it is told.
 type rival struct {
 	*deduptest.Entities[account]

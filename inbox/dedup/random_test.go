@@ -38,10 +38,8 @@ func TestRandomInterleavings(t *testing.T) {
 				s.do(c)
 			}
 		}
-		for n := 0; n < len(s.actors); n++ { // whoever is left comes to an end; who has to be delivered again comes after
-			for s.actors[n].pending != "" {
-				s.do(choice{n, 's'})
-			}
+		for choices := s.choices(); len(choices) > 0; choices = s.choices() { // whoever is left comes to an end, one after the other
+			s.do(choice{choices[0].actor, 's'})
 		}
 		if bad := s.end(false); len(bad) > 0 {
 			t.Fatal(fmt.Sprint(bad))

@@ -180,7 +180,7 @@ func TestRealParts(t *testing.T) {
 		for _, byToken := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, tokens=%t", name, byToken), func(t *testing.T) {
 				t.Parallel()
-				seed := uint64(testenv.Seed(t)) //nolint:gosec // any bits do
+				seed := uint64(testenv.Seed(t))
 				s := open(t)
 				s.fate = &fate{random: rand.New(rand.NewPCG(seed, 1))}
 				exactSums(t, s, byToken)

@@ -13,8 +13,7 @@ import (
 
 // run is one delivery of a message, from the first load to the last save. What it knows dies with it.
 type run[S any] struct {
-	*Config[S]
-
+	c                       *Config[S]
 	p                       *Processor[S]
 	m                       *inbox.Message // nil in Resume
 	entity, consumer, token string
@@ -37,12 +36,12 @@ func (c conflict) Unwrap() error { return c.error }
 // run goes through the steps until no conflict is in the way.
 func (r *run[S]) run(ctx context.Context) (inbox.Outcome, error) {
 	for n := 1; ; n++ {
-		outcome, err := r.p.once(r, ctx)
+		outcome, err := r.p.once(ctx, r)
 		var met conflict
 		if !errors.As(err, &met) {
 			return outcome, err
 		}
-		if n >= r.Conflicts {
+		if n >= r.c.Conflicts {
 			return "", setback(fmt.Errorf("dedup: entity %q: %d conflicts in a row: %w", r.entity, n, met.error))
 		}
 		if ctx.Err() != nil {
@@ -52,7 +51,7 @@ func (r *run[S]) run(ctx context.Context) (inbox.Outcome, error) {
 }
 
 // once goes through the steps. Their order is what this package is about: see its documentation.
-func (r *run[S]) once(ctx context.Context) (inbox.Outcome, error) {
+func once[S any](ctx context.Context, r *run[S]) (inbox.Outcome, error) {
 	if err := r.load(ctx); err != nil {
 		return "", err
 	}
@@ -94,10 +93,10 @@ func (r *run[S]) pending() *Pending { return r.e.Outbox.find(r.consumer, r.key) 
 
 // done tells a test that a step was done.
 func (r *run[S]) done(ctx context.Context, step Step) error {
-	if r.After == nil {
+	if r.c.After == nil {
 		return nil
 	}
-	return r.After(ctx, r.m, step)
+	return r.c.After(ctx, r.m, step)
 }
 
 // fail makes an outage of an error.
@@ -106,7 +105,7 @@ func (r *run[S]) fail(what string, err error) error {
 }
 
 func (r *run[S]) load(ctx context.Context) (err error) {
-	if r.e, err = r.Entities.Load(ctx, r.entity); err != nil {
+	if r.e, err = r.c.Entities.Load(ctx, r.entity); err != nil {
 		return r.fail("load the entity", err)
 	}
 	return r.done(ctx, StepLoad)
@@ -114,12 +113,12 @@ func (r *run[S]) load(ctx context.Context) (err error) {
 
 // check asks the memory for a message that the outbox does not know.
 func (r *run[S]) check(ctx context.Context) (duplicate bool, err error) {
-	if r.p.byToken() {
+	if r.c.byToken() {
 		var there bool
-		there, err = r.Tokens.Exists(ctx, Token{r.consumer, r.token})
+		there, err = r.c.Tokens.Exists(ctx, Token{r.consumer, r.token})
 		duplicate = !there
 	} else {
-		duplicate, err = r.Store.Contains(ctx, r.consumer, r.key)
+		duplicate, err = r.c.Store.Contains(ctx, r.consumer, r.key)
 	}
 	if err != nil {
 		return false, r.fail("ask whether it was handled", err)
@@ -129,7 +128,7 @@ func (r *run[S]) check(ctx context.Context) (duplicate bool, err error) {
 
 // handle changes the state in memory, and puts the message and what it causes into the outbox.
 func (r *run[S]) handle(ctx context.Context) error {
-	outgoing, err := r.Config.Handle(ctx, &r.e.State, r.m)
+	outgoing, err := r.c.Handle(ctx, &r.e.State, r.m)
 	if err != nil {
 		return err
 	}
@@ -150,13 +149,13 @@ func (r *run[S]) handle(ctx context.Context) error {
 
 // identify gives ids to messages that have none, and reports what cannot be sent.
 func (r *run[S]) identify(outgoing []Outgoing) (err error) {
-	if len(outgoing) > 0 && r.Config.Dispatch == nil {
+	if len(outgoing) > 0 && r.c.Dispatch == nil {
 		return inbox.Permanent(errors.New("dedup: the handler returns messages to send, and Config.Dispatch is missing"))
 	}
 	for i := range outgoing {
 		o := &outgoing[i]
 		o.Token = ""
-		if len(o.Receivers) > 0 && r.Tokens == nil {
+		if len(o.Receivers) > 0 && r.c.Tokens == nil {
 			return inbox.Permanent(fmt.Errorf("dedup: outgoing message %d for %q names receivers of a token, and Config.Tokens is missing", i, o.Destination))
 		}
 		for _, receiver := range o.Receivers {
@@ -184,7 +183,7 @@ func (r *run[S]) draw(pending *Pending) error {
 
 // save writes the entity, if it is still the one that was loaded.
 func (r *run[S]) save(ctx context.Context, step Step) error {
-	version, err := r.Entities.Save(ctx, r.entity, r.e)
+	version, err := r.c.Entities.Save(ctx, r.entity, r.e)
 	if errors.Is(err, ErrConflict) {
 		return conflict{err}
 	}

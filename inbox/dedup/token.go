@@ -21,7 +21,7 @@ func CarriedToken(m *inbox.Message) (string, error) {
 		return token, nil
 	}
 	return "", inbox.Permanent(fmt.Errorf(
-		"dedup: message %s carries no token: its producer has to create one and to put it into the attribute %s; where tokens are made of message keys, set Config.TokenOf to KeyToken",
+		"dedup: message %s carries no token: its producer creates one and puts it into the attribute %s; where tokens are made of message keys, set Config.TokenOf to KeyToken",
 		m.ID, AttributeToken))
 }
 

@@ -71,6 +71,16 @@ func RunTokens(t *testing.T, open func(*testing.T) dedup.Tokens) {
 		t.Parallel()
 		manyTokens(t, open(t))
 	})
+	t.Run("no two are alike", func(t *testing.T) {
+		t.Parallel()
+		s := open(t)
+		require.NoError(t, s.Create(t.Context(), []dedup.Token{{Consumer: "a:b", Value: "c"}, {Consumer: "a%3Ab", Value: "d"}}, time.Now()))
+		for _, other := range []dedup.Token{{Consumer: "a", Value: "b:c"}, {Consumer: "a:b", Value: "C"}, {Consumer: "a:b", Value: "d"}, {Consumer: "a%3Ab", Value: "c"}} {
+			there, err := s.Exists(t.Context(), other)
+			require.NoError(t, err)
+			require.False(t, there, "%v", other)
+		}
+	})
 	t.Run("removed", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)

@@ -114,7 +114,7 @@ func (s *server) fsync(policy string) {
 	switch policy {
 	case "always":
 	case "everysec":
-		s.find(false, "appendfsync", policy, "a crash of the machine loses up to about a second of writes: tokens that are lost are messages that are NEVER processed. Set always for tokens")
+		s.find(false, "appendfsync", policy, "a crash of the machine loses up to about a second of writes, and a message whose token is lost is NEVER processed: set always")
 	case "":
 		s.find(true, "appendfsync", "", unknown)
 	default:

@@ -3,6 +3,7 @@ package redisdedup_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -68,10 +69,7 @@ func TestCheck(t *testing.T) {
 		t.Run(c.setting+" "+c.value, func(t *testing.T) {
 			t.Parallel()
 			client := open(t, "redis://"+miniredis.RunT(t).Addr())
-			answers := says{}
-			for name, value := range good {
-				answers[name] = value
-			}
+			answers := maps.Clone(good)
 			answers[c.setting] = c.value
 			client.AddHook(answers)
 			findings, err := redisdedup.Check(t.Context(), client)

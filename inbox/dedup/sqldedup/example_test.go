@@ -16,6 +16,7 @@ import (
 // The table is made, and old entries are removed now and then.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	db, err := gorm.Open(sqlite.Open(":memory:"), &gorm.Config{})
 	if err != nil {
 		fmt.Println(err)

@@ -26,6 +26,7 @@ func (nowhere) PrepareContext(context.Context, string) (*sql.Stmt, error) { retu
 func (nowhere) ExecContext(context.Context, string, ...any) (sql.Result, error) {
 	return nil, errNowhere
 }
+
 func (nowhere) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
 	return nil, errNowhere
 }
