@@ -32,7 +32,7 @@ type Retry struct {
 	Jitter float64
 }
 
-// withDefaults fills in what is zero.
+// withDefaults fills in what is zero. Doing it twice changes nothing.
 func (r Retry) withDefaults() Retry {
 	for _, field := range []struct {
 		value    *time.Duration
@@ -51,7 +51,6 @@ func (r Retry) withDefaults() Retry {
 	if r.Jitter == 0 {
 		r.Jitter = DefaultJitter
 	}
-	r.Jitter = max(r.Jitter, 0)
 	return r
 }
 
@@ -87,6 +86,6 @@ func (r Retry) delay(n int, chance float64) time.Duration {
 		}
 		pause = pauses.NextBackOff()
 	}
-	off := 1 + d.Jitter*(2*chance-1)
+	off := 1 + max(d.Jitter, 0)*(2*chance-1)
 	return min(time.Duration(float64(pause)*off), d.MaxDelay)
 }

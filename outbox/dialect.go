@@ -2,10 +2,11 @@ package outbox
 
 import (
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
 // Dialect names a kind of database, in GORM's own words.
@@ -25,15 +26,11 @@ const DefaultTable = "outbox_messages"
 // are serialised per lane; four lanes keep that off the critical path and still read the table in order.
 const Lanes = 4
 
-// tableName allows an optional schema. The limit leaves room for the suffixes of indexes and auxiliary tables within the
-// 63 bytes of a PostgreSQL identifier.
-var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,47}$`)
-
 // CheckTable reports whether name can be the name of the outbox table: letters, digits and underscores, at most 48 of
 // them, with an optional schema in front. Table names become part of SQL texts, so nothing else is let through.
 func CheckTable(name string) error {
-	if !tableName.MatchString(name) {
-		return fmt.Errorf("outbox: table name %q: use letters, digits and underscores (at most 48), with an optional schema as in \"app.outbox_messages\"", name)
+	if err := dbtable.CheckName(name, DefaultTable); err != nil {
+		return fmt.Errorf("outbox: %w", err)
 	}
 	return nil
 }

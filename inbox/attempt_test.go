@@ -1,0 +1,170 @@
+package inbox
+
+import (
+	"bytes"
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/envelope"
+)
+
+// conflict is how pgx says that a transaction lost.
+type conflict struct{}
+
+func (conflict) Error() string    { return "could not serialize access" }
+func (conflict) SQLState() string { return "40001" }
+
+func TestAttempts(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("no stock")
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	for name, tt := range map[string]struct {
+		ctx     context.Context
+		past    Past
+		outcome Outcome
+		err     error
+		want    Attempt
+	}{
+		"handled":   {outcome: Handled, want: Attempt{Outcome: Handled}},
+		"duplicate": {outcome: Duplicate, past: Past{Failures: 2, Setbacks: 1}, want: Attempt{Outcome: Duplicate, Past: Past{Failures: 2, Setbacks: 1}}},
+		"first failure": {
+			outcome: Handled, err: failure,
+			want: Attempt{Err: failure, Past: Past{Failures: 1}, Retry: time.Second},
+		},
+		"a failure ends setbacks":   {past: Past{Failures: 1, Setbacks: 7}, err: failure, want: Attempt{Err: failure, Past: Past{Failures: 2}, Retry: 2 * time.Second}},
+		"last failure":              {past: Past{Failures: 9}, err: failure, want: Attempt{Err: failure, Past: Past{Failures: 10}, GiveUp: true}},
+		"permanent":                 {err: Permanent(failure), want: Attempt{Err: Permanent(failure), Past: Past{Failures: 1}, GiveUp: true}},
+		"the handler's own counter": {err: &FailedError{Attempts: 4, Max: 5, Err: failure}, want: Attempt{Err: &FailedError{4, 5, failure}, Past: Past{Failures: 1}, Retry: 8 * time.Second}},
+		"unavailable":               {past: Past{Failures: 9, Setbacks: 2}, err: Unavailable(failure), want: Attempt{Err: Unavailable(failure), Past: Past{Failures: 9, Setbacks: 3}, Retry: 4 * time.Second}},
+		"lost a race":               {past: Past{Failures: 9}, err: fmt.Errorf("save: %w", conflict{}), want: Attempt{Err: fmt.Errorf("save: %w", conflict{}), Past: Past{Failures: 9, Setbacks: 1}, Retry: time.Second}},
+		"the consumer stops":        {ctx: stopped, past: Past{Failures: 9}, err: context.Canceled, want: Attempt{Err: context.Canceled, Past: Past{Failures: 9, Setbacks: 1}, Retry: time.Second}},
+		"permanent beats stopping":  {err: errors.Join(driver.ErrBadConn, Permanent(failure)), want: Attempt{Err: errors.Join(driver.ErrBadConn, Permanent(failure)), Past: Past{Failures: 1}, GiveUp: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := tt.ctx
+			if ctx == nil {
+				ctx = t.Context()
+			}
+			m := &Message{ID: "7", Envelope: &envelope.Message{}}
+			r := &Runner{
+				Handler: HandlerFunc(func(context.Context, *Message) (Outcome, error) { return tt.outcome, tt.err }),
+				Retry:   Retry{Jitter: -1}, Log: slog.New(slog.DiscardHandler),
+			}
+			a := r.Attempt(ctx, m, tt.past)
+			a.Took, tt.want.Message = 0, m
+			assert.Equal(t, &tt.want, a)
+			assert.Equal(t, tt.err == nil, a.Done())
+		})
+	}
+}
+
+// A panic is a failure like any other, and the stack is there for who asks.
+func TestPanicIsAFailure(t *testing.T) {
+	t.Parallel()
+	r := &Runner{Handler: HandlerFunc(func(context.Context, *Message) (Outcome, error) { panic("division by zero") }), Log: slog.New(slog.DiscardHandler)}
+	a := r.Attempt(t.Context(), &Message{}, Past{})
+	var panicked *PanicError
+	require.ErrorAs(t, a.Err, &panicked)
+	assert.Equal(t, "inbox: the handler panicked: division by zero", a.Err.Error())
+	assert.Contains(t, string(panicked.Stack), "TestPanicIsAFailure")
+	assert.Equal(t, 1, a.Failures)
+}
+
+// A handler that hangs is told that its time is over, and that counts; the end of the consumer does not.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &Runner{
+			Handler: HandlerFunc(func(ctx context.Context, _ *Message) (Outcome, error) {
+				<-ctx.Done()
+				return "", context.Cause(ctx)
+			}),
+			Timeout: 3 * time.Second, Log: slog.New(slog.DiscardHandler),
+		}
+		a := r.Attempt(t.Context(), &Message{}, Past{})
+		assert.EqualError(t, a.Err, "inbox: the handler took longer than 3s")
+		assert.Equal(t, 3*time.Second, a.Took)
+		assert.Equal(t, Past{Failures: 1}, a.Past)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		a = r.Attempt(ctx, &Message{}, Past{})
+		assert.Equal(t, Past{Setbacks: 1}, a.Past)
+	})
+}
+
+// told notes what an observer is told.
+type told struct {
+	handler context.Context
+	ended   []*Attempt
+}
+
+type toldKey struct{}
+
+func (o *told) Begin(ctx context.Context, m *Message) context.Context {
+	return context.WithValue(ctx, toldKey{}, m.ID)
+}
+
+func (o *told) End(ctx context.Context, a *Attempt) {
+	o.handler, o.ended = ctx, append(o.ended, a)
+}
+func (o *told) DeadLettered(context.Context, *Message, error) {}
+
+func TestObserverAndLog(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	o, outcome := &told{}, Parked
+	var failure error
+	r := &Runner{
+		Handler: HandlerFunc(func(ctx context.Context, m *Message) (Outcome, error) {
+			assert.Equal(t, m.ID, ctx.Value(toldKey{}), "the observer's context is the handler's")
+			return outcome, failure
+		}),
+		Retry: Retry{Jitter: -1, MaxAttempts: 2}, Observer: o,
+		Log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}})),
+	}
+	m := &Message{ID: "7", Consumer: "billing", Source: "ordering::order", Type: "Ordering.OrderPlaced.v1"}
+	r.Attempt(t.Context(), m, Past{})
+	failure = errors.New("no stock")
+	a := r.Attempt(t.Context(), m, Past{})
+	r.Attempt(t.Context(), m, a.Past)
+	failure, outcome = nil, Handled
+	r.Attempt(t.Context(), m, Past{})
+	about := "consumer=billing source=ordering::order message_id=7 type=Ordering.OrderPlaced.v1"
+	assert.Equal(t, "level=ERROR msg=\"message parked\" "+about+"\n"+
+		"level=WARN msg=\"message failed\" "+about+" attempts=1 retry_in=1s error=\"no stock\"\n"+
+		"level=ERROR msg=\"message given up\" "+about+" attempts=2 error=\"no stock\"\n", text.String())
+	assert.Len(t, o.ended, 4)
+	assert.Equal(t, "7", o.handler.Value(toldKey{}))
+}
+
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("gone")
+	assert.NoError(t, Permanent(nil))
+	assert.NoError(t, Unavailable(nil))
+	for _, err := range []error{Permanent(cause), Unavailable(cause), fmt.Errorf("so: %w", Permanent(cause)), &FailedError{Err: cause}} {
+		assert.ErrorIs(t, err, cause)
+	}
+	assert.True(t, IsPermanent(fmt.Errorf("so: %w", Permanent(cause))))
+	assert.False(t, IsPermanent(Unavailable(cause)))
+	assert.True(t, IsUnavailable(errors.Join(cause, Unavailable(cause))))
+	assert.False(t, IsUnavailable(cause))
+	assert.EqualError(t, &FailedError{Attempts: 2, Max: 5, Err: cause}, "inbox: attempt 2 of 5: gone")
+}

@@ -1,0 +1,244 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// countTimeout bounds what happens after an attempt that has failed, for which its own context is of no use.
+const countTimeout = 5 * time.Second
+
+// Handle runs f for a message in a GORM transaction of the consumer's own database, and notes the message in the same transaction: its
+// effect happens once, however often the message comes, from whom, and how many copies at a time. Events that f raises go to the
+// outbox of that database with the same commit, with the message as their cause; see [Message.Context]. All that f does must go through
+// tx. The table is made by [Migrate].
+//
+// The transaction begins with one statement that wins the message or loses it. A concurrent copy waits there until the first one
+// commits, and is a [Duplicate] then, or rolls back, and has its own try then. So the outcome without an error is
+//
+//   - [Handled]: f has run, and the transaction is committed;
+//   - [Duplicate]: it had been handled before, f has not run;
+//   - [Parked]: it has failed [MaxAttempts] times, or for good, now or before; see [Parked] and [Release]. It may be confirmed at the broker:
+//     the table has its payload and its last error.
+//
+// When f returns an error or panics, the transaction is rolled back, and the attempt is counted in a statement of its own. Then the error
+// is a [*FailedError], which wraps f's, or a [*PanicError]; at the last attempt, or when the error is [Permanent], the message is
+// parked. The following are not counted, and the message is tried again for as long as it takes:
+//
+//   - an error marked by [Unavailable], by f or here: when the transaction cannot begin, or the message cannot be noted, or the failure not
+//     be counted;
+//   - a lost race between transactions, see [uow.IsConflict], which under REPEATABLE READ and SERIALIZABLE concurrent copies end in, too;
+//   - ctx was cancelled: the consumer stops. A ctx whose deadline has passed is different: f took too long, which counts.
+//
+// A commit whose outcome is unknown, because the connection broke, comes out right: counting a failure waits for the transaction to end,
+// and changes nothing about a message that turns out to be handled, which is a [Duplicate] then.
+//
+// Where db is in a transaction already, Handle joins it by a savepoint, and commits nothing: the message is handled when the caller
+// commits. Copies wait until then. A failed attempt goes back to the savepoint, and is counted in the caller's transaction, too, since any other
+// connection might wait for it for ever: the count stands if the caller commits in spite of the error, and is lost with the rest if it rolls back.
+// In the latter case only the consumer's own limit ends the attempts, as [Retry].MaxAttempts does.
+//
+// Handle is safe for concurrent use. It works with and without the capture plugin, with prepared statements and with resolvers, where
+// the transaction goes to the primary.
+func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) error, options ...Option) (Outcome, error) {
+	s, statements, err := prepare(db, options)
+	if err != nil {
+		return "", Unavailable(err) // the message is not to blame
+	}
+	if err := checkMessage(m); err != nil {
+		return "", err
+	}
+	if m.Envelope == nil {
+		return "", Permanent(fmt.Errorf("inbox: the message %s of %s has no envelope: make messages with Decode", m.Key, m.Source))
+	}
+	h := &handling{settings: s, sql: statements, message: m, handle: db.WithContext(m.Context(ctx)), key: m.Key.String()}
+	if err := h.check(); err != nil {
+		return "", Unavailable(err)
+	}
+	if plugin, ok := db.Plugins[uow.PluginName].(uow.Plugin); ok {
+		h.handle = plugin.Wrap(h.handle) // handles of db.Connection are not captured otherwise
+	}
+	var outcome Outcome
+	if _, joins := h.handle.Statement.ConnPool.(gorm.TxCommitter); joins {
+		outcome, err = h.join(ctx, f)
+	} else {
+		outcome, err = h.own(ctx, f)
+	}
+	if err == nil {
+		return outcome, nil
+	}
+	return h.failed(ctx, err)
+}
+
+// handling is one call of Handle.
+type handling struct {
+	settings
+
+	sql     *statements
+	message *Message
+	handle  *gorm.DB
+	key     string
+}
+
+func (h *handling) check() error {
+	switch {
+	case h.handle.Error != nil:
+		return fmt.Errorf("inbox: the GORM handle has an error already: %w", h.handle.Error)
+	case h.handle.DryRun:
+		return errors.New("inbox: the GORM handle is in DryRun mode, in which messages would be noted and nothing done: use another session")
+	}
+	return nil
+}
+
+// beforeError is an error from before f was called: nothing is counted.
+type beforeError struct{ error }
+
+func (e beforeError) Unwrap() error { return e.error }
+
+// own runs f in a transaction of its own.
+func (h *handling) own(ctx context.Context, f func(*gorm.DB) error) (outcome Outcome, err error) {
+	tx := h.handle.Begin()
+	if tx.Error != nil {
+		return "", beforeError{fmt.Errorf("inbox: begin a transaction: %w", tx.Error)}
+	}
+	committed := false
+	defer func() {
+		if !committed { // also where f ends the goroutine
+			tx.Rollback() // the driver's error would hide the cause, and a connection that cannot roll back is closed
+		}
+	}()
+	if outcome, err = h.win(ctx, tx); err != nil || outcome != Handled {
+		return outcome, err
+	}
+	if err := call(f, tx); err != nil {
+		return "", err
+	}
+	committed = true
+	if err := call(func(tx *gorm.DB) error { return tx.Commit().Error }, tx); err != nil { // what the application runs after a commit may panic, too
+		tx.Rollback() // what did not get as far as the database
+		return "", fmt.Errorf("inbox: commit: %w", err)
+	}
+	return Handled, nil
+}
+
+// savepoints have a name each: after one of the same name was set, no rollback would find the first.
+var savepoints atomic.Uint64
+
+// join runs f in the transaction that the handle is in.
+func (h *handling) join(ctx context.Context, f func(*gorm.DB) error) (outcome Outcome, err error) {
+	name := "fanout_inbox_" + strconv.FormatUint(savepoints.Add(1), 10)
+	if err := h.handle.Session(&gorm.Session{}).SavePoint(name).Error; err != nil {
+		return "", beforeError{fmt.Errorf("inbox: set a savepoint: %w", err)}
+	}
+	kept := false
+	defer func() {
+		if kept {
+			return
+		}
+		ctx, cancel := detached(ctx)
+		defer cancel()
+		if back := h.handle.WithContext(ctx).RollbackTo(name).Error; back != nil {
+			// What f has done is still in the caller's transaction.
+			err = errors.Join(beforeError{fmt.Errorf("inbox: go back to the savepoint: %w: roll back the transaction", back)}, err)
+		}
+	}()
+	if outcome, err = h.win(ctx, h.handle); err != nil || outcome != Handled {
+		kept = err == nil
+		return outcome, err
+	}
+	if err := call(f, h.handle); err != nil {
+		return "", err
+	}
+	kept = true
+	return Handled, nil
+}
+
+// detached is a context for what must be done although the attempt's own has ended.
+func detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), countTimeout)
+}
+
+// call makes an error of a panic.
+func call(f func(*gorm.DB) error, tx *gorm.DB) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return f(tx)
+}
+
+// conn is what statements are sent on: a pool or a transaction. GORM's own processing of raw SQL is not needed for them.
+type conn interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// win tries to win the message: Handled, if it is ours to handle.
+func (h *handling) win(ctx context.Context, tx *gorm.DB) (Outcome, error) {
+	outcome, err := h.claim(ctx, tx.Statement.ConnPool)
+	if err != nil {
+		return "", beforeError{fmt.Errorf("inbox: note the message in %s: %w", h.table, err)}
+	}
+	return outcome, nil
+}
+
+func (h *handling) claim(ctx context.Context, on conn) (Outcome, error) {
+	text, args := h.sql.claim, []any{h.message.Consumer, h.key, plain(h.message.Type), plain(h.message.Source)}
+	if h.byToken {
+		text, args = h.sql.claimToken, args[:2]
+	}
+	if !h.sql.counts {
+		return h.lost(ctx, on, text, args)
+	}
+	result, err := on.ExecContext(ctx, text, args...)
+	if err != nil {
+		return "", err
+	}
+	if n, err := result.RowsAffected(); err != nil || n > 0 {
+		return Handled, err
+	}
+	return h.lost(ctx, on, h.sql.look, args[:2])
+}
+
+// lost reads what a message is that somebody else has won.
+func (h *handling) lost(ctx context.Context, on conn, text string, args []any) (Outcome, error) {
+	var status string
+	found, err := queryOne(ctx, on, text, args, &status)
+	switch {
+	case err != nil:
+		return "", err
+	case !found && h.byToken, status == statusHandled:
+		return Duplicate, nil
+	case status == statusParked:
+		return Parked, nil
+	case status == "won":
+		return Handled, nil
+	default: // it was removed, or released, a moment ago
+		return "", fmt.Errorf("the message has become %q meanwhile: the next attempt tells", status)
+	}
+}
+
+// queryOne reads the first row of an answer, where there is one.
+func queryOne(ctx context.Context, on conn, text string, args []any, to ...any) (found bool, err error) {
+	rows, err := on.QueryContext(ctx, text, args...)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	if rows.Next() {
+		found = true
+		err = rows.Scan(to...)
+	}
+	return found, errors.Join(err, rows.Err())
+}

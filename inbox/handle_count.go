@@ -1,0 +1,131 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// maxErrorText cuts what the table keeps of an error.
+const maxErrorText = 4096
+
+// The classes of a [LastError].
+const (
+	// ClassError is any error of the handler.
+	ClassError = "error"
+	// ClassPermanent is one marked by [Permanent].
+	ClassPermanent = "permanent"
+	// ClassPanic is a [*PanicError].
+	ClassPanic = "panic"
+	// ClassTimeout is a handler that had not ended when its time was over.
+	ClassTimeout = "timeout"
+)
+
+// LastError is why an attempt failed.
+type LastError struct {
+	// Class is "error", "permanent", "panic" or "timeout".
+	Class string `json:"class"`
+	// Message is the error's text, cut at 4 KiB.
+	Message string `json:"message"`
+}
+
+// failed judges an attempt, and counts it where it counts.
+func (h *handling) failed(ctx context.Context, err error) (Outcome, error) {
+	var before beforeError
+	switch {
+	case uow.IsConflict(err), IsUnavailable(err):
+		return "", err
+	case errors.As(err, &before):
+		return "", Unavailable(err)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return "", Unavailable(errors.Join(fmt.Errorf("inbox: the attempt was broken off: %w", context.Cause(ctx)), err))
+	}
+	if ctx.Err() != nil { // the cause says how long it may take
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	after, cancel := detached(ctx)
+	defer cancel()
+	limit := h.maxAttempts
+	if IsPermanent(err) {
+		limit = 0
+	}
+	outcome, attempts, problem := h.count(after, h.outside(), describe(ctx, err), 1, limit)
+	switch {
+	case problem != nil:
+		return "", Unavailable(errors.Join(err, fmt.Errorf("inbox: count the failed attempt in %s: %w", h.table, problem)))
+	case outcome == "":
+		return "", &FailedError{Attempts: attempts, Max: h.maxAttempts, Err: err}
+	default:
+		return outcome, nil
+	}
+}
+
+// outside is where what follows a failed attempt is sent.
+func (h *handling) outside() conn { return outside(h.handle) }
+
+// outside is the pool of a handle, or the transaction that it is in. Prepared statements are not used on the way: their cache can make a
+// small pool wait for itself (https://github.com/go-gorm/gorm/issues/7465).
+func outside(db *gorm.DB) conn {
+	switch c := db.Statement.ConnPool.(type) {
+	case *gorm.PreparedStmtDB:
+		return c.ConnPool
+	case *gorm.PreparedStmtTX:
+		return c.Tx
+	default:
+		return c
+	}
+}
+
+// count adds charge to the failed attempts of a message, and parks it where that makes limit. Without an outcome it is to be tried again.
+func (h *handling) count(ctx context.Context, on conn, why string, charge, limit int) (outcome Outcome, attempts int, err error) {
+	text := h.sql.count
+	if h.byToken {
+		text = h.sql.countToken
+	}
+	m := h.message
+	attributes, err := json.Marshal(m.Attributes)
+	if err != nil {
+		return "", 0, err
+	}
+	var status string
+	found, err := queryOne(ctx, on, text, []any{
+		m.Consumer, h.key, plain(m.Type), plain(m.Source), why, string(attributes), m.Payload, charge, limit,
+	}, &status, &attempts)
+	switch {
+	case err != nil:
+		return "", 0, err
+	case status == statusParked:
+		return Parked, attempts, nil
+	case found:
+		return "", attempts, nil
+	}
+	// A copy has been handled meanwhile, or parked; or the row is gone, as a token goes with its message.
+	if _, err := queryOne(ctx, on, h.sql.look, []any{m.Consumer, h.key}, &status); err != nil {
+		return "", 0, err
+	}
+	if status == statusParked {
+		return Parked, 0, nil
+	}
+	return Duplicate, 0, nil
+}
+
+// describe is the error as the table keeps it.
+func describe(ctx context.Context, err error) string {
+	last := LastError{Class: ClassError, Message: cut(err.Error(), maxErrorText)}
+	var panicked *PanicError
+	switch {
+	case errors.As(err, &panicked):
+		last.Class = ClassPanic
+	case IsPermanent(err):
+		last.Class = ClassPermanent
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		last.Class = ClassTimeout
+	}
+	text, _ := json.Marshal(last) //nolint:errchkjson // two strings
+	return string(text)
+}

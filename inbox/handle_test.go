@@ -1,0 +1,285 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+var errBoom = errors.New("boom")
+
+// A message is handled once, and its copies are duplicates, for each consumer.
+func TestHandle(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		m := p.message()
+		outcome, err := p.handle(m)
+		require.NoError(t, err)
+		require.Equal(t, inbox.Handled, outcome)
+		require.Equal(t, 1, p.done(m))
+		for range 2 {
+			outcome, err = p.handle(m)
+			require.NoError(t, err)
+			require.Equal(t, inbox.Duplicate, outcome)
+		}
+		require.Equal(t, 1, p.done(m))
+		require.Equal(t, &row{Status: "handled", Type: "Test.Happened.v1", Source: "orders"}, p.row(m), "and no payload")
+
+		other := *m
+		other.Consumer = "shipping"
+		outcome, err = p.handle(&other)
+		require.NoError(t, err)
+		require.Equal(t, inbox.Handled, outcome)
+		require.Equal(t, 2, p.done(m))
+	})
+}
+
+// Failures roll back, are counted and stay retryable; the last one parks the message with all that it takes to handle it later.
+func TestHandleFails(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		m := p.message()
+		failing := func(tx *gorm.DB) error { return errors.Join(p.effect(m)(tx), errBoom) }
+		for attempt := 1; attempt <= 2; attempt++ {
+			outcome, err := p.handleWith(failing, m, inbox.MaxAttempts(3))
+			require.Empty(t, outcome)
+			var failed *inbox.FailedError
+			require.ErrorAs(t, err, &failed)
+			require.ErrorIs(t, err, errBoom)
+			require.Equal(t, attempt, failed.Attempts)
+			require.Equal(t, 3, failed.Max)
+			require.Zero(t, p.done(m))
+			require.Equal(t, &row{
+				Status: "failed", Attempts: attempt, Type: "Test.Happened.v1", Source: "orders", LastError: `{"class":"error","message":"boom"}`,
+			}, p.row(m))
+		}
+		for range 2 {
+			outcome, err := p.handleWith(failing, m, inbox.MaxAttempts(3))
+			require.NoError(t, err)
+			require.Equal(t, inbox.Parked, outcome)
+			require.Zero(t, p.done(m))
+			require.Equal(t, &row{
+				Status: "parked", Attempts: 3, Type: "Test.Happened.v1", Source: "orders", LastError: `{"class":"error","message":"boom"}`,
+				Attributes: `{"tenant":"t1"}`, Payload: m.Payload,
+			}, p.row(m))
+		}
+	})
+}
+
+// After a failure the next attempt can succeed, and leaves nothing of the failure.
+func TestHandleAfterFailure(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		m := p.message()
+		_, err := p.handleWith(func(*gorm.DB) error { return errBoom }, m)
+		require.ErrorIs(t, err, errBoom)
+		outcome, err := p.handle(m)
+		require.NoError(t, err)
+		require.Equal(t, inbox.Handled, outcome)
+		require.Equal(t, &row{Status: "handled", Attempts: 1, Type: "Test.Happened.v1", Source: "orders"}, p.row(m))
+		outcome, err = p.handle(m)
+		require.NoError(t, err)
+		require.Equal(t, inbox.Duplicate, outcome)
+		require.Equal(t, 1, p.done(m))
+	})
+}
+
+// What the error says of itself decides whether the attempt counts.
+func TestHandleJudges(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		t.Run("permanent", func(t *testing.T) {
+			m := p.message()
+			outcome, err := p.handleWith(func(*gorm.DB) error { return fmt.Errorf("no: %w", inbox.Permanent(errBoom)) }, m)
+			require.NoError(t, err)
+			require.Equal(t, inbox.Parked, outcome)
+			require.Equal(t, "parked", p.row(m).Status)
+			require.JSONEq(t, `{"class":"permanent","message":"no: boom"}`, p.row(m).LastError)
+		})
+		t.Run("panic", func(t *testing.T) {
+			m := p.message()
+			_, err := p.handleWith(func(tx *gorm.DB) error { _ = p.effect(m)(tx); panic("oh") }, m)
+			var panicked *inbox.PanicError
+			require.ErrorAs(t, err, &panicked)
+			require.Equal(t, "oh", panicked.Value)
+			require.Contains(t, string(panicked.Stack), "handle_test.go")
+			require.Zero(t, p.done(m))
+			require.Equal(t, 1, p.row(m).Attempts)
+			require.JSONEq(t, `{"class":"panic","message":"inbox: the handler panicked: oh"}`, p.row(m).LastError)
+		})
+		t.Run("unavailable", func(t *testing.T) {
+			m := p.message()
+			_, err := p.handleWith(func(tx *gorm.DB) error { return errors.Join(p.effect(m)(tx), inbox.Unavailable(errBoom)) }, m)
+			require.True(t, inbox.IsUnavailable(err))
+			require.ErrorIs(t, err, errBoom)
+			require.Nil(t, p.row(m))
+			require.Zero(t, p.done(m))
+		})
+		t.Run("cancelled", func(t *testing.T) {
+			m := p.message()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stop := errors.New("the consumer stops")
+			_, err := inbox.Handle(ctx, p.db, m, func(tx *gorm.DB) error { cancel(stop); return p.effect(m)(tx) }, p.at())
+			require.True(t, inbox.IsUnavailable(err), "%v", err)
+			require.ErrorIs(t, err, stop)
+			require.Nil(t, p.row(m))
+			require.Zero(t, p.done(m))
+		})
+		t.Run("took too long", func(t *testing.T) {
+			m := p.message()
+			tooLong := errors.New("too long")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, tooLong)
+			defer cancel()
+			_, err := inbox.Handle(ctx, p.db, m, func(tx *gorm.DB) error { <-tx.Statement.Context.Done(); return tx.Statement.Context.Err() }, p.at())
+			var failed *inbox.FailedError
+			require.ErrorAs(t, err, &failed)
+			require.ErrorIs(t, err, tooLong)
+			require.Equal(t, 1, p.row(m).Attempts)
+			require.JSONEq(t, `{"class":"timeout","message":"too long\ncontext deadline exceeded"}`, p.row(m).LastError)
+		})
+		t.Run("not begun", func(t *testing.T) {
+			m := p.message()
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err := inbox.Handle(ctx, p.db, m, p.effect(m), p.at())
+			require.True(t, inbox.IsUnavailable(err), "%v", err)
+			require.ErrorIs(t, err, context.Canceled)
+			_, err = inbox.Handle(t.Context(), p.db, m, p.effect(m), inbox.Table("missing"))
+			require.True(t, inbox.IsUnavailable(err), "%v", err)
+			require.ErrorContains(t, err, "inbox: note the message in missing: ")
+			require.Nil(t, p.row(m))
+		})
+	})
+}
+
+// A copy waits for the first one: it is a duplicate when that commits, and has its own try when that rolls back.
+func TestCopiesWait(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		for _, fails := range []bool{false, true} {
+			m := p.message()
+			entered, leave := make(chan struct{}), make(chan struct{})
+			type answer struct {
+				outcome inbox.Outcome
+				err     error
+			}
+			first, second := make(chan answer, 1), make(chan answer, 1)
+			go func() {
+				outcome, err := p.handleWith(func(tx *gorm.DB) error {
+					close(entered)
+					<-leave
+					if fails {
+						return errBoom
+					}
+					return p.effect(m)(tx)
+				}, m)
+				first <- answer{outcome, err}
+			}()
+			<-entered
+			go func() {
+				outcome, err := p.handle(m)
+				second <- answer{outcome, err}
+			}()
+			p.waits()
+			select {
+			case a := <-second:
+				t.Fatalf("the copy has not waited: %v", a)
+			default:
+			}
+			close(leave)
+			one, two := <-first, <-second
+			require.NoError(t, two.err)
+			if fails {
+				// The copy may have been handled before the failure of the first was counted.
+				if one.err == nil {
+					require.Equal(t, inbox.Duplicate, one.outcome)
+				} else {
+					require.ErrorIs(t, one.err, errBoom)
+				}
+				require.Equal(t, inbox.Handled, two.outcome)
+			} else {
+				require.NoError(t, one.err)
+				require.Equal(t, inbox.Handled, one.outcome)
+				require.Equal(t, inbox.Duplicate, two.outcome)
+			}
+			require.Equal(t, 1, p.done(m))
+			require.Equal(t, "handled", p.row(m).Status)
+		}
+	})
+}
+
+// waits returns when somebody waits for a lock, where the database tells, and otherwise when there was time for it.
+func (p *place) waits() {
+	p.t.Helper()
+	if p.db.Name() != "postgres" {
+		for range 100 { // a copy that does not wait would have been handled by then
+			p.count("SELECT count(*) FROM " + p.effects())
+		}
+		return
+	}
+	require.Eventually(p.t, func() bool {
+		return p.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestHandleRefuses(t *testing.T) {
+	t.Parallel()
+	p := on(t, "sqlite")
+	good := p.message()
+	for name, test := range map[string]struct {
+		change    func(m *inbox.Message)
+		options   []inbox.Option
+		db        *gorm.DB
+		permanent bool
+		want      string
+	}{
+		"no consumer":    {change: func(m *inbox.Message) { m.Consumer = "" }, want: "the consumer has no name"},
+		"long consumer":  {change: func(m *inbox.Message) { m.Consumer = strings.Repeat("ü", 201) }, want: "has 201 characters: give it at most 200"},
+		"space":          {change: func(m *inbox.Message) { m.Consumer = "a " }, want: "no space at its ends"},
+		"NUL":            {change: func(m *inbox.Message) { m.Consumer = "a\x00b" }, want: "without NUL"},
+		"no key":         {change: func(m *inbox.Message) { m.Key = uuid.Nil }, permanent: true, want: "has no key"},
+		"no envelope":    {change: func(m *inbox.Message) { m.Envelope = nil }, permanent: true, want: "has no envelope"},
+		"table":          {options: []inbox.Option{inbox.Table("x; DROP TABLE y")}, want: "use letters, digits and underscores"},
+		"attempts":       {options: []inbox.Option{inbox.MaxAttempts(0)}, want: "MaxAttempts is 0: give at least 1"},
+		"dry run":        {db: p.db.Session(&gorm.Session{DryRun: true}), want: "DryRun"},
+		"failed already": {db: &gorm.DB{Config: p.db.Config, Statement: p.db.Statement, Error: errBoom}, want: "has an error already: boom"},
+		"unopened":       {db: &gorm.DB{}, want: "use gorm.Open"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := *good
+			if test.change != nil {
+				test.change(&m)
+			}
+			db := p.db
+			if test.db != nil {
+				db = test.db
+			}
+			_, err := inbox.Handle(t.Context(), db, &m, func(*gorm.DB) error { panic("called") }, append([]inbox.Option{p.at()}, test.options...)...)
+			require.ErrorContains(t, err, test.want)
+			assert.Equal(t, test.permanent, inbox.IsPermanent(err))
+			assert.Equal(t, !test.permanent, inbox.IsUnavailable(err))
+		})
+	}
+	_, err := inbox.Handle(t.Context(), p.db, nil, nil)
+	require.ErrorContains(t, err, "the message is nil")
+
+	m := *good
+	m.Consumer = strings.Repeat("ü", 200)
+	m.Type, m.Source = "aa\x00b\xff"+strings.Repeat("é", 600), ""
+	outcome, err := p.handle(&m)
+	require.NoError(t, err)
+	require.Equal(t, inbox.Handled, outcome)
+	require.Len(t, p.row(&m).Type, 511, "cut at the end of a character")
+	require.Empty(t, p.row(&m).Source)
+}

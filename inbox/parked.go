@@ -1,0 +1,205 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"gorm.io/gorm"
+)
+
+// The sizes of a page of [ParkedMessages].
+const (
+	DefaultPage = 100
+	MaxPage     = 1000
+)
+
+// releaseBatch is how many messages one statement releases.
+const releaseBatch = 1000
+
+// Park puts a message among the parked ones without running anything: it cannot be decoded, or nobody knows its version. why is kept as
+// its last error. A message that is handled or parked stays as it is, which is no error either. With [ByToken] a message without a token
+// is handled. Where db is in a transaction, it is parked when that commits. The message needs a consumer and a key, but no envelope.
+func Park(ctx context.Context, db *gorm.DB, m *Message, why error, options ...Option) error {
+	s, statements, err := prepare(db, options)
+	if err != nil {
+		return Unavailable(err)
+	}
+	if err := checkMessage(m); err != nil {
+		return err
+	}
+	if why == nil {
+		why = errors.New("parked without a reason")
+	}
+	h := &handling{settings: s, sql: statements, message: m, handle: db, key: m.Key.String()}
+	if _, _, err := h.count(ctx, h.outside(), describe(ctx, why), 0, 0); err != nil {
+		return Unavailable(fmt.Errorf("inbox: park the message in %s: %w", s.table, err))
+	}
+	return nil
+}
+
+// A ParkedMessage waits for somebody to look at it.
+type ParkedMessage struct {
+	Consumer string
+	Key      uuid.UUID
+	// Type and Source are cut at 512 bytes.
+	Type, Source string
+	// Attempts that have failed since it was first handed out, or released last.
+	Attempts int
+	// At is when it was parked, by the database's clock, in UTC.
+	At        time.Time
+	LastError LastError
+	// Payload and Attributes are those of the delivery that was parked; see [Message].
+	Payload    []byte
+	Attributes map[string]string
+}
+
+// ParkedFilter chooses parked messages.
+type ParkedFilter struct {
+	// Consumer and Type, where they are not empty, are what the messages must have.
+	Consumer, Type string
+	// Limit is the size of a page, [DefaultPage] where it is 0, at most [MaxPage]. Payloads are part of it.
+	Limit int
+	// After is the last message of the page before; nil for the first page.
+	After *ParkedMessage
+}
+
+// ParkedMessages lists parked messages page by page, in the order of consumer and key, so that those of one consumer stand in the order in
+// which they were created (SQL Server has an order of its own). An empty page is the end. What is parked meanwhile may be on a later page or
+// on none. Of the options it uses [Table].
+func ParkedMessages(ctx context.Context, db *gorm.DB, filter ParkedFilter, options ...Option) ([]ParkedMessage, error) {
+	s, statements, err := prepare(db, options)
+	if err != nil {
+		return nil, err
+	}
+	if filter.Limit < 0 || filter.Limit > MaxPage {
+		return nil, fmt.Errorf("inbox: the limit of a page is %d: give one from 1 to %d, or none for %d", filter.Limit, MaxPage, DefaultPage)
+	}
+	if filter.Limit == 0 {
+		filter.Limit = DefaultPage
+	}
+	page, err := list(ctx, outside(db), statements.parked, filter)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: list parked messages of %s: %w", s.table, err)
+	}
+	return page, nil
+}
+
+func list(ctx context.Context, on conn, text string, filter ParkedFilter) ([]ParkedMessage, error) {
+	after := filter.After
+	if after == nil {
+		after = &ParkedMessage{}
+	}
+	return queryAll(ctx, on, text, []any{filter.Consumer, filter.Type, after.Consumer, after.Key.String(), filter.Limit}, scanParked)
+}
+
+func scanParked(rows *sql.Rows) (ParkedMessage, error) {
+	var (
+		m                          ParkedMessage
+		key, lastError, attributes string
+		at                         moment
+	)
+	if err := rows.Scan(&m.Consumer, &key, &m.Type, &m.Source, &m.Attempts, &at, &lastError, &attributes, &m.Payload); err != nil {
+		return m, err
+	}
+	m.At = at.Time
+	var err error
+	if m.Key, err = uuid.Parse(key); err != nil {
+		return m, err
+	}
+	// A row that somebody has written by hand may hold anything.
+	if json.Unmarshal([]byte(lastError), &m.LastError) != nil {
+		m.LastError = LastError{Message: lastError}
+	}
+	_ = json.Unmarshal([]byte(attributes), &m.Attributes)
+	return m, nil
+}
+
+// moment reads a point in time: microseconds on SQLite.
+type moment struct{ time.Time }
+
+// Scan implements sql.Scanner.
+func (m *moment) Scan(value any) error {
+	switch v := value.(type) {
+	case int64:
+		m.Time = time.UnixMicro(v).UTC()
+	case time.Time:
+		m.Time = v.UTC()
+	default:
+		return fmt.Errorf("updated_at holds a %T", value)
+	}
+	return nil
+}
+
+// Release lets parked messages of a consumer be tried again, with a fresh budget of attempts: the next copy that comes is handled, and
+// [Redeliver] hands out the payload that was parked. It returns how many were released; keys that are not parked are passed over, so
+// that it may be repeated. Where db is in a transaction, they are released when that commits. Of the options it uses [Table].
+func Release(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID, options ...Option) (int64, error) {
+	s, statements, err := prepare(db, options)
+	if err == nil {
+		err = checkConsumer(consumer)
+	}
+	if err != nil {
+		return 0, err
+	}
+	var released int64
+	for chunk := range slices.Chunk(keys, releaseBatch) {
+		n, err := exec(ctx, outside(db), statements.release, consumer, keyList(chunk))
+		released += n
+		if err != nil {
+			return released, fmt.Errorf("inbox: release messages of %s: %w", s.table, err)
+		}
+	}
+	return released, nil
+}
+
+// ReleaseAll releases all parked messages of a consumer, in batches, or those of one type where messageType is not empty; see [Release].
+func ReleaseAll(ctx context.Context, db *gorm.DB, consumer, messageType string, options ...Option) (int64, error) {
+	s, statements, err := prepare(db, options)
+	if err == nil {
+		err = checkConsumer(consumer)
+	}
+	if err != nil {
+		return 0, err
+	}
+	var released int64
+	for {
+		n, err := exec(ctx, outside(db), statements.releaseAll, consumer, messageType, releaseBatch)
+		released += n
+		if err != nil {
+			return released, fmt.Errorf("inbox: release messages of %s: %w", s.table, err)
+		}
+		if n < releaseBatch {
+			return released, nil
+		}
+	}
+}
+
+// exec sends a statement and tells how many rows it has changed.
+func exec(ctx context.Context, on conn, text string, args ...any) (int64, error) {
+	result, err := on.ExecContext(ctx, text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// keyList is a list of keys as one parameter: text is bound alike by every driver.
+func keyList(keys []uuid.UUID) string {
+	list := make([]byte, 0, len(keys)*39+2)
+	list = append(list, '[')
+	for i := range keys {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, '"')
+		list = append(list, keys[i].String()...)
+		list = append(list, '"')
+	}
+	return string(append(list, ']'))
+}

@@ -1,0 +1,153 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"gorm.io/gorm"
+)
+
+// The defaults of a purge.
+const (
+	DefaultPurgeInterval     = time.Hour
+	DefaultHandledRetention  = 7 * 24 * time.Hour
+	DefaultParkedRetention   = 30 * 24 * time.Hour
+	DefaultExpectedRetention = 30 * 24 * time.Hour
+	DefaultPurgeBatch        = 5000
+)
+
+// PurgeConfig says how long rows stay, counted by the database's clock from when they got their status. Zero values take the defaults.
+type PurgeConfig struct {
+	// Handled is how long copies of a handled message are recognised, default 168 h. A copy that comes later is handled again! It must so be
+	// longer than the longest time after which one may come: the retention of the broker and of its dead letters, the longest
+	// outage of a relay or a consumer, and how far back anybody would ever replay. Consumers with [ByToken] have no such rows, and no such limit.
+	Handled time.Duration
+	// Parked is for what is parked, and for what has failed, or was released, and nobody has come back for. Default 720 h. Its payload
+	// goes with it: look at parked messages before that.
+	Parked time.Duration
+	// Expected is for tokens that were never used. Default 720 h. Their messages are duplicates then; see [Expect].
+	Expected time.Duration
+	// Interval between two runs, default 1 h. The first one comes a minute after the start, or an interval if that is shorter.
+	Interval time.Duration
+	// BatchSize is the most rows that one statement removes. Default 5,000.
+	BatchSize int
+	// Log gets one line per run. Default: slog.Default().
+	Log *slog.Logger
+	// OnReport is told what a run has removed, also where it failed on the way. It should return at once. Default: nobody is told.
+	OnReport func(ctx context.Context, report Purged)
+}
+
+// Purged is what one run has removed.
+type Purged struct {
+	Handled, Failed, Parked, Released, Expected int64
+}
+
+// Total is the number of rows.
+func (p Purged) Total() int64 { return p.Handled + p.Failed + p.Parked + p.Released + p.Expected }
+
+// A Purger removes old rows from an inbox table. One for each database is enough; several, in as many processes, do not disturb each other: what one
+// is at is passed over by the others. It is safe for concurrent use.
+type Purger struct {
+	cfg   PurgeConfig
+	table string
+	sql   *statements
+	db    *gorm.DB
+}
+
+// NewPurger checks the configuration; all problems are reported in one error. Of the options it uses [Table].
+func NewPurger(db *gorm.DB, cfg PurgeConfig, options ...Option) (*Purger, error) {
+	s, statements, err := prepare(db, options)
+	problems := []error{err}
+	for _, setting := range []struct {
+		name     string
+		value    *time.Duration
+		fallback time.Duration
+	}{
+		{"Handled", &cfg.Handled, DefaultHandledRetention},
+		{"Parked", &cfg.Parked, DefaultParkedRetention},
+		{"Expected", &cfg.Expected, DefaultExpectedRetention},
+		{"Interval", &cfg.Interval, DefaultPurgeInterval},
+	} {
+		if *setting.value < 0 {
+			problems = append(problems, fmt.Errorf("inbox: purge: %s is %s: use a positive duration", setting.name, *setting.value))
+		}
+		if *setting.value == 0 {
+			*setting.value = setting.fallback
+		}
+	}
+	if cfg.BatchSize < 0 {
+		problems = append(problems, fmt.Errorf("inbox: purge: BatchSize is %d: use a positive number", cfg.BatchSize))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	if cfg.BatchSize == 0 {
+		cfg.BatchSize = DefaultPurgeBatch
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Purger{cfg: cfg, table: s.table, sql: statements, db: db}, nil
+}
+
+// Run purges until ctx ends, and then returns nil. Errors are logged; the next run tries again.
+func (p *Purger) Run(ctx context.Context) error {
+	timer := time.NewTimer(min(time.Minute, p.cfg.Interval))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		_, _ = p.Purge(ctx) // its error is logged where it happens
+		timer.Reset(p.cfg.Interval)
+	}
+}
+
+// Purge runs once. What it has removed before an error stays removed, and is reported.
+func (p *Purger) Purge(ctx context.Context) (Purged, error) {
+	started := time.Now()
+	var report Purged
+	err := p.purge(ctx, &report)
+	switch {
+	case err == nil:
+		p.cfg.Log.InfoContext(ctx, "inbox purged", "table", p.table, "handled", report.Handled, "failed", report.Failed, "parked", report.Parked,
+			"released", report.Released, "expected", report.Expected, "took", time.Since(started).Round(time.Microsecond).String())
+	case ctx.Err() == nil:
+		p.cfg.Log.ErrorContext(ctx, "purge of the inbox failed; what it removed so far stays removed", "table", p.table, "error", err)
+	}
+	if p.cfg.OnReport != nil {
+		p.cfg.OnReport(ctx, report)
+	}
+	return report, err
+}
+
+func (p *Purger) purge(ctx context.Context, report *Purged) error {
+	for _, rows := range []struct {
+		status    string
+		retention time.Duration
+		removed   *int64
+	}{
+		{statusHandled, p.cfg.Handled, &report.Handled},
+		{statusFailed, p.cfg.Parked, &report.Failed},
+		{statusParked, p.cfg.Parked, &report.Parked},
+		{statusReleased, p.cfg.Parked, &report.Released},
+		{statusExpected, p.cfg.Expected, &report.Expected},
+	} {
+		for {
+			n, err := exec(ctx, outside(p.db), p.sql.purge[rows.status], rows.retention.Microseconds(), p.cfg.BatchSize)
+			*rows.removed += n
+			if err != nil {
+				return fmt.Errorf("inbox: purge %s rows of %s: %w", rows.status, p.table, err)
+			}
+			if n < int64(p.cfg.BatchSize) {
+				break
+			}
+		}
+	}
+	return nil
+}

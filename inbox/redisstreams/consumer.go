@@ -1,0 +1,161 @@
+package redisstreams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// A Consumer is one member of a consumer group: it hands the entries of streams to a handler and acknowledges what the handler is done
+// with. Make one with [NewConsumer]. All methods are safe for concurrent use.
+type Consumer struct {
+	settings
+
+	client  redis.UniversalClient
+	group   string
+	sharded bool
+	lanes   []*lane
+	runner  inbox.Runner
+	outages outages
+	active  atomic.Bool
+}
+
+// A lane is one stream, and what this consumer has of it in hand.
+type lane struct {
+	stream, dead string
+	counters     counters
+	inHand       atomic.Int64 // the length of held, for those who only look
+
+	// own is held while the delivery counts of items are changed, or checked, at the server.
+	own sync.Mutex
+
+	// The session's lock guards what follows.
+	held map[string]*item // by position
+	acks []*item          // handled, not yet acknowledged
+
+	room   chan struct{} // there may be room for more
+	toAck  chan struct{} // there may be something to acknowledge
+	doomed bool          // a read has failed: entries may be pending for us that we do not know of
+	start  string        // where the group begins if it has to be created again
+	ready  bool          // the group is there
+}
+
+// NewConsumer returns a consumer for streams, in a group that is created where it does not exist; Run starts it. It reports everything that
+// is wrong with its arguments at once.
+//
+// The client is the caller's: a single node, Sentinel, Cluster or Ring. Each stream keeps one of its connections busy for reading, so its
+// PoolSize has to be larger than the number of streams by a few. Commands that must not be repeated blindly are exempt from the client's own
+// retries, whatever their number.
+func NewConsumer(client redis.UniversalClient, group string, streams []string, handler inbox.Handler, options ...Option) (*Consumer, error) {
+	c := &Consumer{settings: defaults(), client: client, group: group}
+	c.consumer, c.name = group, uniqueName()
+	for _, option := range options {
+		option(&c.settings)
+	}
+	var wrong []error
+	if client == nil {
+		wrong = append(wrong, errors.New("redisstreams: consumer: there is no client"))
+	}
+	if handler == nil {
+		wrong = append(wrong, errors.New("redisstreams: consumer: there is no handler"))
+	}
+	if err := errors.Join(append(wrong, c.check(group, streams))...); err != nil {
+		return nil, err
+	}
+	switch client.(type) {
+	case *redis.ClusterClient, *redis.Ring:
+		c.sharded = true
+	}
+	for _, stream := range streams {
+		c.lanes = append(c.lanes, &lane{stream: stream, dead: c.dead(stream)})
+	}
+	c.runner = inbox.Runner{Handler: handler, Retry: c.retry, Timeout: c.timeout, Observer: c.observer, Log: c.log}
+	c.outages = outages{log: c.log, sharded: c.sharded}
+	return c, nil
+}
+
+// Name is the consumer's name within its group; see [WithName].
+func (c *Consumer) Name() string { return c.name }
+
+// Run reads and handles messages until ctx ends, and returns nil after a graceful stop: nothing more is read; handlers under way have the
+// time of [WithShutdownTimeout]; what they have done is acknowledged; everything else is given back, so that other consumers get it at once,
+// and without an attempt being counted; and the consumer leaves its group. It returns with an error when the server refuses to do what
+// is needed at the very start (a wrong password, a missing right, a key that is no stream), or when a handler does not come to an end after
+// its context was cancelled.
+//
+// An outage of Redis does not end it: it tries again until it is over. A consumer runs once at a time.
+func (c *Consumer) Run(ctx context.Context) error {
+	if !c.active.CompareAndSwap(false, true) {
+		return errors.New("redisstreams: run: the consumer runs already")
+	}
+	defer c.active.Store(false)
+	s := newSession(c)
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// open creates the groups. Only what does not pass by itself is an error; the rest is tried again later.
+func (s *session) open(ctx context.Context) error {
+	var refused []error
+	for _, l := range s.lanes {
+		err := s.ensure(ctx, l)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		if r, known := ruleFor(err); known && r.settled {
+			refused = append(refused, explained("join the group "+s.group+" of", l.stream, err))
+			continue
+		}
+		s.outages.begin(ctx, l, "join", err)
+	}
+	return errors.Join(refused...)
+}
+
+// ensure creates stream and group where they do not exist.
+func (s *session) ensure(ctx context.Context, l *lane) error {
+	from := l.start
+	if from == "" {
+		from = "0"
+		if s.fromNow {
+			from = "$"
+		}
+	}
+	err := s.client.XGroupCreateMkStream(ctx, l.stream, s.group, from).Err()
+	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
+		return err
+	}
+	if l.start == "" {
+		l.start = "0"
+		if s.fromNow {
+			if l.start, err = s.position(ctx, l); err != nil {
+				l.start = ""
+				return err
+			}
+		}
+	}
+	l.ready = true
+	s.outages.end(ctx, l, "join")
+	return nil
+}
+
+// position is the id that the group was handed last.
+func (s *session) position(ctx context.Context, l *lane) (string, error) {
+	groups, err := s.client.XInfoGroups(ctx, l.stream).Result()
+	if err != nil {
+		return "", err
+	}
+	for _, group := range groups {
+		if group.Name == s.group {
+			return group.LastDeliveredID, nil
+		}
+	}
+	return "", fmt.Errorf("NOGROUP the group %q is gone again", s.group)
+}

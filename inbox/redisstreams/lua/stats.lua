@@ -1,0 +1,38 @@
+-- Says how far a group is, in time that depends on nothing that grows.
+--
+-- KEYS[1]  the stream
+-- ARGV[1]  the group
+-- ARGV[2]  how many entries may be counted one by one
+--
+-- Answers with: lag (-1 = unknown), pending, the id of the oldest pending entry or "", consumers, the server's clock in milliseconds,
+-- the id that was handed out last.
+local function named(list)
+  local values = {}
+  for at = 1, #list, 2 do
+    values[list[at]] = list[at + 1]
+  end
+  return values
+end
+local now = redis.call('TIME')
+local clock = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
+for _, list in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+  local group = named(list)
+  if group['name'] == ARGV[1] then
+    -- Redis 7 keeps count of what a group has read. It is not known after entries were deleted out of the middle, nor before Redis 7.
+    local lag = group['entries-read'] and group['lag']
+    if not lag then
+      local last, limit = group['last-delivered-id'], tonumber(ARGV[2])
+      local rest = redis.call('XRANGE', KEYS[1], last, '+', 'COUNT', limit + 2)
+      lag = #rest
+      if lag > 0 and rest[1][1] == last then
+        lag = lag - 1
+      end
+      if lag > limit then
+        lag = -1
+      end
+    end
+    local summary = redis.call('XPENDING', KEYS[1], ARGV[1])
+    return { lag, summary[1], summary[2] or '', group['consumers'], clock, group['last-delivered-id'] }
+  end
+end
+return redis.error_reply('NOGROUP the stream ' .. KEYS[1] .. ' has no group ' .. ARGV[1])

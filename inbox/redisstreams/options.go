@@ -1,0 +1,167 @@
+package redisstreams
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// The defaults of a consumer.
+const (
+	DefaultWorkers         = 8
+	DefaultPrefetch        = 256
+	DefaultClaimAfter      = time.Minute
+	DefaultBlock           = time.Second
+	DefaultShutdownTimeout = 10 * time.Second
+	// DeadSuffix makes the name of a stream's dead letters.
+	DeadSuffix = ":dead"
+)
+
+const (
+	leastClaimAfter = 100 * time.Millisecond
+	leastBlock      = time.Millisecond
+	mostBlock       = time.Minute
+	// renewals within the time after which an entry counts as abandoned: one may fail.
+	renewals = 3
+)
+
+// settings of a consumer, changed by [Option].
+type settings struct {
+	consumer   string
+	name       string
+	named      bool // by the caller: an earlier process may have had it
+	workers    int
+	prefetch   int
+	retry      inbox.Retry
+	timeout    time.Duration
+	observer   inbox.Observer
+	log        *slog.Logger
+	claimAfter time.Duration
+	block      time.Duration
+	shutdown   time.Duration
+	dead       func(stream string) string
+	fromNow    bool
+}
+
+func defaults() settings {
+	return settings{
+		workers: DefaultWorkers, prefetch: DefaultPrefetch, timeout: inbox.DefaultTimeout, log: slog.Default(), claimAfter: DefaultClaimAfter,
+		block: DefaultBlock, shutdown: DefaultShutdownTimeout, dead: func(stream string) string { return stream + DeadSuffix },
+	}
+}
+
+// An Option changes a consumer. What makes no sense is reported by [NewConsumer].
+type Option func(*settings)
+
+// WithConsumer sets whose effect happens once: [inbox.Message.Consumer], by which inboxes tell messages apart. Default: the name of the
+// group.
+func WithConsumer(name string) Option { return func(s *settings) { s.consumer = name } }
+
+// WithName names this consumer within its group. No two that run may have the same name: they would take each other's messages. Default:
+// host name, process id and a random part.
+//
+// A process that comes back under its old name gets at once what it had in hand when it died, instead of after [WithClaimAfter].
+func WithName(name string) Option {
+	return func(s *settings) { s.name, s.named = name, true }
+}
+
+// WithWorkers sets how many messages are handled at once, over all streams. Default 8.
+func WithWorkers(n int) Option { return func(s *settings) { s.workers = n } }
+
+// WithPrefetch bounds the entries that are in hand, for each stream: being handled, waiting for their turn or their next attempt, not yet
+// acknowledged. It bounds the memory, and is what a process that dies leaves to the others. Default 256, at least 1.
+//
+// Messages behind a failed one of their key count, too: choose it well above the number of messages of one key that may come at once.
+func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
+
+// WithRetry says how failures are repeated and after how many a message goes to the dead letters. Default: that of [inbox.Retry].
+func WithRetry(r inbox.Retry) Option { return func(s *settings) { s.retry = r } }
+
+// WithTimeout bounds one attempt of a handler: its context ends then. Default 30 s.
+func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+
+// WithObserver has somebody told of each attempt.
+func WithObserver(o inbox.Observer) Option { return func(s *settings) { s.observer = o } }
+
+// WithLogger sets where the consumer logs to. Default: slog.Default().
+func WithLogger(log *slog.Logger) Option {
+	return func(s *settings) {
+		if log != nil {
+			s.log = log
+		}
+	}
+}
+
+// WithClaimAfter sets after how long without a sign of life an entry is taken over from the consumer that has it. Consumers renew what they
+// have in hand three times as often, also while a handler runs, so it does not bound handlers. All consumers of a group should have the
+// same. Default 1 min, at least 100 ms.
+func WithClaimAfter(d time.Duration) Option { return func(s *settings) { s.claimAfter = d } }
+
+// WithBlock sets how long a read waits for new entries. A stop waits for it, too, and each stream takes a connection of the client's pool
+// for it. Default 1 s, from 1 ms to 1 min.
+func WithBlock(d time.Duration) Option { return func(s *settings) { s.block = d } }
+
+// WithShutdownTimeout sets how long a stop waits for handlers under way before it cancels their contexts. Default 10 s; 0 cancels them at
+// once.
+func WithShutdownTimeout(d time.Duration) Option { return func(s *settings) { s.shutdown = d } }
+
+// WithDeadLetters names the stream that gets the dead letters of a stream. Default: its name with ":dead" at the end. On a cluster, names
+// with one hash tag, such as "{orders}" and "{orders}:dead", let a message be moved in one step.
+func WithDeadLetters(name func(stream string) string) Option {
+	return func(s *settings) { s.dead = name }
+}
+
+// FromNow has a group that does not exist yet begin with what is added after it was created. Default: with the first entry of the stream.
+// It changes nothing for a group that exists.
+func FromNow() Option { return func(s *settings) { s.fromNow = true } }
+
+// check reports everything that is wrong.
+func (s *settings) check(group string, streams []string) error {
+	var wrong []error
+	complain := func(when bool, format string, args ...any) {
+		if when {
+			wrong = append(wrong, fmt.Errorf("redisstreams: consumer: "+format, args...))
+		}
+	}
+	complain(group == "", "the group has no name")
+	complain(len(streams) == 0, "there is no stream to read: name at least one")
+	seen := map[string]bool{}
+	for _, stream := range streams {
+		complain(stream == "", "a stream has no name")
+		complain(seen[stream], "the stream %q is named twice", stream)
+		seen[stream] = true
+	}
+	complain(s.name == "", "the consumer has no name within its group: leave WithName out for a random one")
+	complain(s.consumer == "", "the consumer has no name: leave WithConsumer out for that of the group")
+	complain(s.workers < 1, "WithWorkers is %d: give at least 1", s.workers)
+	complain(s.prefetch < 1, "WithPrefetch is %d: give at least 1", s.prefetch)
+	complain(s.timeout <= 0, "WithTimeout is %s: it must be positive", s.timeout)
+	complain(s.claimAfter < leastClaimAfter, "WithClaimAfter is %s: give at least %s", s.claimAfter, leastClaimAfter)
+	complain(s.block < leastBlock || s.block > mostBlock, "WithBlock is %s: give from %s to %s", s.block, leastBlock, mostBlock)
+	complain(s.shutdown < 0, "WithShutdownTimeout is %s: it must not be negative", s.shutdown)
+	complain(s.dead == nil, "WithDeadLetters has no function: leave it out for names that end in %q", DeadSuffix)
+	if s.dead != nil {
+		for _, stream := range streams {
+			dead := s.dead(stream)
+			complain(dead == "", "the stream %q has no name for its dead letters", stream)
+			complain(dead != "" && seen[dead], "the dead letters of %q would go to %q, which is read itself", stream, dead)
+		}
+	}
+	return errors.Join(append(wrong, s.retry.Check())...)
+}
+
+// uniqueName is a name that no other consumer has.
+func uniqueName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "consumer"
+	}
+	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(rand.Text()[:8])
+}

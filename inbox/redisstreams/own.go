@@ -1,0 +1,147 @@
+package redisstreams
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// atOnce bounds the entries of one call of a script: other clients of the server wait meanwhile.
+const atOnce = 200
+
+// inHand are the items of a stream that are chosen. The choice is made with the lock held.
+func (s *session) inHand(l *lane, chosen func(*item) bool) (items []*item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, it := range l.held {
+		if chosen(it) {
+			items = append(items, it)
+		}
+	}
+	return items
+}
+
+// own renews items, or gives them back, or charges them, as own.lua has it. What turns out not to be ours any more is surrendered.
+func (s *session) own(ctx context.Context, l *lane, items []*item, idle time.Duration, charge int64) error {
+	l.own.Lock()
+	defer l.own.Unlock()
+	for len(items) > 0 {
+		some := items[:min(len(items), atOnce)]
+		items = items[len(some):]
+		if err := s.ownSome(ctx, l, some, idle, charge); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) ownSome(ctx context.Context, l *lane, items []*item, idle time.Duration, charge int64) error {
+	args := []any{s.group, s.name, idle.Milliseconds(), charge}
+	there := make([]*item, 0, len(items))
+	s.mu.Lock()
+	for _, it := range items {
+		if l.held[it.position] == it && !it.gone {
+			there = append(there, it)
+			args = append(args, it.position, it.count)
+		}
+	}
+	s.mu.Unlock()
+	if len(there) == 0 {
+		return nil
+	}
+	answers, err := ownScript.numbers(ctx, s.client, len(there), l.stream, args...)
+	if err != nil {
+		return err
+	}
+	for i, it := range there {
+		switch answers[i] {
+		case 0:
+			s.surrender(it)
+		case 2:
+			s.mu.Lock()
+			it.gone = true
+			s.mu.Unlock()
+		}
+		if answers[i] != 0 && charge != 0 {
+			it.count = max(it.count+charge, 0)
+		}
+	}
+	return nil
+}
+
+// renew shows signs of life for everything that is in hand, until ctx ends.
+func (s *session) renew(ctx context.Context, l *lane) {
+	rhythm := s.claimAfter / (renewals + 1)
+	for failures := 0; ; {
+		pause := rhythm
+		if failures > 0 {
+			pause = min(rhythm, pauseAfter(failures))
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+		err := s.own(ctx, l, s.inHand(l, func(it *item) bool { return !it.lent && it.state != lost }), 0, 0)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			failures = 0
+			s.outages.end(ctx, l, "renew")
+		case isNoGroup(err): // the reader brings it back; then everything turns out not to be ours
+			failures = 0
+		default:
+			failures++
+			s.outages.begin(ctx, l, "renew", err)
+		}
+	}
+}
+
+// What giveBack gives back.
+func idle(it *item) bool       { return it.state == waiting && (it.line == nil || it.line.state != lineBusy) }
+func everything(it *item) bool { return it.state == waiting }
+
+// giveBack lets others have at once what is in hand and not being handled. No attempt is charged.
+func (s *session) giveBack(ctx context.Context, which func(*item) bool) {
+	ctx, cancel := context.WithTimeout(ctx, flushGrace)
+	defer cancel()
+	for _, l := range s.lanes {
+		items := s.inHand(l, which)
+		if len(items) == 0 {
+			continue
+		}
+		err := s.own(ctx, l, items, s.claimAfter, -1)
+		if err != nil {
+			s.log.WarnContext(ctx, "messages could not be given back: other consumers take them over when they count as abandoned",
+				slog.String("stream", l.stream), slog.Int("messages", len(items)), slog.Duration("after", s.claimAfter), slog.Any("error", err))
+		}
+		s.mu.Lock()
+		var gone []string
+		for _, it := range items {
+			if l.held[it.position] == it {
+				if it.gone {
+					gone = append(gone, it.position)
+				}
+				s.forget(it)
+			}
+		}
+		s.mu.Unlock()
+		for _, position := range gone {
+			s.trimmed(ctx, l, position)
+		}
+	}
+}
+
+// leave takes the consumer out of its groups, where nothing is pending for it.
+func (s *session) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, flushGrace)
+	defer cancel()
+	for _, l := range s.lanes {
+		if !l.ready {
+			continue
+		}
+		if _, err := leaveScript.run(ctx, s.client, []string{l.stream}, s.group, s.name); err != nil && !isNoGroup(err) {
+			s.log.WarnContext(ctx, "the consumer could not leave its group; others remove it when it has been silent for long",
+				slog.String("stream", l.stream), slog.Any("error", err))
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package redisstreams_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// server is a redis-server process of one test's own, which may be killed and started again.
+type server struct {
+	bin, dir, port string
+	args           []string
+	process        *exec.Cmd
+}
+
+// startServer starts the binary in FANOUT_TEST_REDIS_BIN, with further arguments, on a free port, and stops it with the test.
+// Every write is on disk before it is confirmed.
+func startServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{bin: os.Getenv("FANOUT_TEST_REDIS_BIN"), dir: t.TempDir(), args: args}
+	if s.bin == "" {
+		t.Skip("FANOUT_TEST_REDIS_BIN, the path of redis-server, is not set")
+	}
+	s.port = freePort(t)
+	s.start(t)
+	t.Cleanup(func() {
+		if s.process != nil {
+			s.kill(t)
+		}
+	})
+	return s
+}
+
+// ports that tests have taken.
+var ports sync.Map
+
+// freePort is below those that the system hands out, so that nobody gets it before the server; and so is the bus port of a cluster's node,
+// which is 10,000 above it.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		port := 10_000 + rand.IntN(10_000)
+		if _, taken := ports.LoadOrStore(port, true); !taken && free(port) && free(port+10_000) {
+			return strconv.Itoa(port)
+		}
+	}
+	require.Fail(t, "no port is free")
+	return ""
+}
+
+func free(port int) bool {
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return listener.Close() == nil
+}
+
+func (s *server) addr() string { return net.JoinHostPort("127.0.0.1", s.port) }
+func (s *server) url() string  { return "redis://" + s.addr() + "/0" }
+
+func (s *server) start(t *testing.T) {
+	t.Helper()
+	args := append([]string{
+		"--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no",
+	}, s.args...)
+	s.process = exec.CommandContext(context.Background(), s.bin, args...)
+	require.NoError(t, s.process.Start())
+	client := redis.NewClient(&redis.Options{Addr: s.addr(), DialerRetries: 1, MaxRetries: -1})
+	defer client.Close()
+	require.Eventually(t, func() bool {
+		err := client.Ping(context.Background()).Err()
+		return err == nil || redis.IsAuthError(err)
+	}, 20*time.Second, 5*time.Millisecond, "redis-server answers")
+}
+
+func (s *server) kill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.process.Process.Kill())
+	_ = s.process.Wait()
+	s.process = nil
+}

@@ -1,0 +1,266 @@
+package redisstreams
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// handlersGrace is how long handlers whose contexts were cancelled are waited for; flushGrace bounds the last calls of a stop.
+const (
+	handlersGrace = 5 * time.Second
+	flushGrace    = 5 * time.Second
+)
+
+// A session is one run of a consumer.
+type session struct {
+	*Consumer
+
+	// gate is held, shared, while entries are taken in hand, and exclusively while one that may be poison is handled alone.
+	gate sync.RWMutex
+
+	mu      sync.Mutex
+	queue   queue
+	busy    int           // handlers under way
+	paused  bool          // no handler is started
+	changed chan struct{} // closed at the next change, where somebody waits for one
+
+	wake chan struct{} // there may be something to handle
+
+	work   context.Context //nolint:containedctx // of all handlers
+	cancel context.CancelCauseFunc
+}
+
+func newSession(c *Consumer) *session {
+	s := &session{Consumer: c, wake: make(chan struct{}, 1)}
+	for _, l := range c.lanes {
+		l.held, l.acks, l.doomed, l.ready, l.start = map[string]*item{}, nil, c.named, false, ""
+		l.room, l.toAck = make(chan struct{}, 1), make(chan struct{}, 1)
+	}
+	return s
+}
+
+// run runs the goroutines of a session and stops them in order.
+func (s *session) run(ctx context.Context) error {
+	last := context.WithoutCancel(ctx) // of everything that goes on after the stop has begun
+	s.work, s.cancel = context.WithCancelCause(last)
+	defer s.cancel(nil)
+
+	var takers, keepers sync.WaitGroup
+	for _, l := range s.lanes {
+		takers.Go(func() { s.take(ctx, l) })
+	}
+	takers.Go(func() { s.dispatch(ctx) })
+	keeping, endKeeping := context.WithCancel(last)
+	defer endKeeping()
+	for _, l := range s.lanes {
+		keepers.Go(func() { s.renew(keeping, l) })
+		keepers.Go(func() { s.acknowledge(keeping, l) })
+	}
+
+	<-ctx.Done()
+	over := time.Now().Add(s.shutdown)
+	timer := time.AfterFunc(s.shutdown, func() { s.cancel(errStopping) })
+	defer timer.Stop()
+	takers.Wait()
+	s.giveBack(last, idle)
+	err := s.awaitHandlers(last, max(time.Until(over), 0))
+	endKeeping()
+	keepers.Wait() // the acknowledgements have ended, too
+	if err == nil {
+		s.giveBack(last, everything)
+		s.leave(last)
+	}
+	return err
+}
+
+// awaitHandlers waits for the handlers under way; their contexts are cancelled when the time is over.
+func (s *session) awaitHandlers(ctx context.Context, patience time.Duration) error {
+	if s.await(ctx, patience+handlersGrace, func() bool { return s.busy == 0 }) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Errorf("redisstreams: run: %d handlers go on although their contexts were cancelled: end a handler when its context has ended", s.busy)
+}
+
+// dispatch starts handlers until ctx ends.
+func (s *session) dispatch(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		pause := time.Hour
+		now := time.Now()
+		s.mu.Lock()
+		for !s.paused && s.busy < s.workers {
+			it := s.queue.next(now)
+			if it == nil {
+				break
+			}
+			s.begin(it) //nolint:contextcheck // handlers outlive ctx: a stop waits for them
+		}
+		if due, ok := s.queue.due(); ok && !s.paused && s.busy < s.workers {
+			pause = max(due.Sub(now), 0)
+		}
+		s.mu.Unlock()
+		timer.Reset(pause)
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// begin starts an item's handler. The lock is held.
+func (s *session) begin(it *item) {
+	ctx, cancel := context.WithCancelCause(s.work)
+	s.busy++
+	it.state, it.cancel = running, cancel
+	go func() {
+		defer cancel(nil)
+		s.handle(ctx, it)
+		s.mu.Lock()
+		s.busy--
+		s.tell()
+		s.mu.Unlock()
+		nudge(s.wake)
+	}()
+}
+
+// handle makes one attempt at an item.
+func (s *session) handle(ctx context.Context, it *item) {
+	if it.condemned != nil {
+		s.bury(ctx, it)
+		return
+	}
+	a := s.runner.Attempt(ctx, it.message, it.past)
+	if a.GiveUp {
+		it.past, it.condemned = a.Past, a.Err
+		s.bury(ctx, it)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	it.lane.counters.attempt(a)
+	switch {
+	case it.state == lost:
+		s.forget(it)
+	case a.Done():
+		s.finished(it)
+	default:
+		it.past, it.state = a.Past, waiting
+		s.queue.again(it, time.Now().Add(a.Retry))
+	}
+}
+
+// finished hands an item over to be acknowledged; its key goes on. The lock is held.
+func (s *session) finished(it *item) {
+	it.state = handled
+	s.queue.finish(it)
+	it.message = nil
+	it.lane.acks = append(it.lane.acks, it)
+	nudge(it.lane.toAck)
+}
+
+// forget lets go of an item. The lock is held.
+func (s *session) forget(it *item) {
+	s.queue.finish(it)
+	delete(it.lane.held, it.position)
+	it.lane.inHand.Store(int64(len(it.lane.held)))
+	nudge(it.lane.room)
+	s.tell()
+}
+
+// admit takes items in hand.
+func (s *session) admit(l *lane, items []*item) {
+	s.mu.Lock()
+	for _, it := range items {
+		l.held[it.position] = it
+		s.queue.add(it)
+	}
+	l.inHand.Store(int64(len(l.held)))
+	s.mu.Unlock()
+	nudge(s.wake)
+}
+
+// surrender is what becomes of an item that another consumer has taken over: its handler is told, and nothing is done to the entry.
+func (s *session) surrender(it *item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if it.lane.held[it.position] != it || it.state == handled || it.state == lost {
+		return
+	}
+	it.lane.counters.lost.Add(1)
+	s.log.WarnContext(s.work, "message taken over by another consumer", slog.String("stream", it.lane.stream), slog.String("entry", it.position),
+		slog.Bool("handler_under_way", it.state == running))
+	if it.state == running {
+		it.state = lost
+		it.cancel(errLost) // its goroutine forgets it
+		return
+	}
+	it.state = lost
+	s.forget(it)
+}
+
+// await waits until holds, which is called with the lock held; at most for so long.
+func (s *session) await(ctx context.Context, patience time.Duration, holds func() bool) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		if holds() {
+			s.mu.Unlock()
+			return true
+		}
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// tell wakes up who awaits something. The lock is held.
+func (s *session) tell() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// nudge leaves a sign in a channel with room for one.
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// pauseAfter is the pause after the n-th failure in a row of something that is done at the server.
+func pauseAfter(n int) time.Duration {
+	return inbox.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: 5 * time.Second}.Delay(n)
+}
+
+// sleep waits; it reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

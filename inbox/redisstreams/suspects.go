@@ -1,0 +1,233 @@
+package redisstreams
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// suspicion is how many deliveries make an entry a suspect: so many processes had it in hand, in company, when they died.
+const suspicion = 3
+
+// A killsError is what is wrong with a message that is not run again.
+type killsError struct{ deliveries int64 }
+
+func (e *killsError) Error() string {
+	return fmt.Sprintf("redisstreams: the message was handed out %d times, the last of them alone, and each time the process died or the attempt failed: "+
+		"it is not tried again", e.deliveries)
+}
+
+// examine handles entries that may be poison one at a time, with nothing else in hand: should one of them kill the process, it costs no
+// other message anything.
+func (s *session) examine(ctx context.Context, l *lane, idle time.Duration, rows []row) error {
+	var trials []row
+	for _, r := range rows {
+		if r.RetryCount < s.lastChance() {
+			trials = append(trials, r)
+			continue
+		}
+		if err := s.convict(ctx, l, idle, r); err != nil {
+			return err
+		}
+	}
+	if len(trials) == 0 {
+		return nil
+	}
+	s.gate.Lock() // reads that are under way come to their end first
+	defer s.gate.Unlock()
+	var away []*item
+	defer func() { s.resume(ctx, away) }()
+	for _, r := range trials {
+		if ctx.Err() != nil {
+			return nil
+		}
+		// It is reserved before the others are sent away, so that not all consumers of the group stop for it.
+		items, err := s.seize(ctx, l, idle, []row{r}, false)
+		if err != nil {
+			return err
+		}
+		if len(items) == 0 {
+			continue
+		}
+		it := items[0]
+		s.hold(it)
+		if away == nil {
+			var alone bool
+			if away, alone = s.withdraw(ctx); !alone {
+				pause := s.claimAfter / 2
+				if ctx.Err() != nil {
+					pause = 0
+				}
+				return s.settle(ctx, it, pause, 0)
+			}
+		}
+		if err := s.try(ctx, it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastChance is the number of deliveries after which a message is not run any more: it was handled alone at least once.
+func (s *session) lastChance() int64 {
+	attempts := s.retry.MaxAttempts
+	if attempts == 0 {
+		attempts = inbox.DefaultConsumerAttempts
+	}
+	return int64(max(attempts, suspicion+1))
+}
+
+// convict puts a message among the dead letters without running it.
+func (s *session) convict(ctx context.Context, l *lane, idle time.Duration, r row) error {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	items, err := s.seize(ctx, l, idle, []row{r}, false)
+	if err != nil {
+		return err
+	}
+	for _, it := range items {
+		it.condemned = &killsError{r.RetryCount}
+		it.past.Failures = int(r.RetryCount)
+	}
+	s.admit(l, items)
+	return nil
+}
+
+// hold takes an item in hand without queueing it.
+func (s *session) hold(it *item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	it.state = running
+	it.cancel = func(error) {}
+	it.lane.held[it.position] = it
+}
+
+// withdraw has nothing in hand any more: handlers under way end and are acknowledged, everything else is lent to whoever wants it. It
+// reports whether it came to that.
+func (s *session) withdraw(ctx context.Context) (away []*item, alone bool) {
+	s.mu.Lock()
+	s.paused = true
+	s.mu.Unlock()
+	quiet := func() bool {
+		if s.busy > 0 {
+			return false
+		}
+		for _, l := range s.lanes {
+			if len(l.acks) > 0 {
+				return false
+			}
+		}
+		return true
+	}
+	away = []*item{}
+	if !s.await(ctx, s.timeout+handlersGrace, quiet) {
+		if ctx.Err() == nil {
+			s.log.WarnContext(ctx, "a message that may kill its process has to wait: handlers or acknowledgements have not come to an end",
+				slog.Duration("after", s.timeout+handlersGrace))
+		}
+		return away, false
+	}
+	for _, l := range s.lanes {
+		items := s.inHand(l, func(it *item) bool {
+			it.lent = it.state == waiting
+			return it.lent
+		})
+		away = append(away, items...)
+		if err := s.own(ctx, l, items, s.claimAfter, -1); err != nil {
+			s.outages.begin(ctx, l, "lend", err)
+			return away, false
+		}
+	}
+	return away, true
+}
+
+// resume takes back what nobody has taken meanwhile, and goes on.
+func (s *session) resume(ctx context.Context, away []*item) {
+	for _, l := range s.lanes {
+		var items []*item
+		for _, it := range away {
+			if it.lane == l {
+				items = append(items, it)
+			}
+		}
+		if err := s.own(context.WithoutCancel(ctx), l, items, 0, 1); err != nil {
+			s.outages.begin(ctx, l, "take back", err) // they are renewed with everything else that is in hand
+		}
+	}
+	s.mu.Lock()
+	for _, it := range away {
+		it.lent = false
+	}
+	s.paused = false
+	s.mu.Unlock()
+	nudge(s.wake)
+}
+
+// try runs one attempt at a message that is alone.
+func (s *session) try(ctx context.Context, it *item) error {
+	l := it.lane
+	if err := s.own(ctx, l, []*item{it}, 0, 1); err != nil { // now it is charged with it
+		return s.abandon(it, err)
+	}
+	s.mu.Lock()
+	ours := it.state == running
+	working, cancel := context.WithCancelCause(s.work)
+	defer cancel(nil)
+	it.cancel = cancel
+	it.message.Deliveries = int(it.count)
+	s.mu.Unlock()
+	if !ours {
+		return s.abandon(it, nil)
+	}
+	if it.condemned == nil {
+		it.past.Failures = int(it.count) - 1
+		a := s.runner.Attempt(working, it.message, it.past) //nolint:contextcheck // handlers outlive ctx: a stop waits for them
+		s.mu.Lock()
+		l.counters.attempt(a)
+		switch {
+		case it.state == lost:
+			s.forget(it)
+			s.mu.Unlock()
+			return nil
+		case a.Done():
+			s.finished(it)
+			s.mu.Unlock()
+			s.await(ctx, s.claimAfter, func() bool { return l.held[it.position] == nil }) // the next one is to be alone, too
+			return nil
+		}
+		s.mu.Unlock()
+		if !a.GiveUp {
+			charge := int64(0)
+			if a.Failures == it.past.Failures {
+				charge = -1 // nothing is wrong with the message
+			}
+			return s.settle(ctx, it, a.Retry, charge)
+		}
+		it.past, it.condemned = a.Past, a.Err
+	}
+	s.bury(working, it) //nolint:contextcheck // as above
+	s.mu.Lock()
+	unburied := l.held[it.position] == it
+	s.mu.Unlock()
+	if unburied {
+		return s.settle(ctx, it, pauseAfter(1), 0)
+	}
+	return nil
+}
+
+// settle puts a suspect back, for whoever is the first to find it after the pause; at the latest it is found after claimAfter.
+func (s *session) settle(ctx context.Context, it *item, pause time.Duration, charge int64) error {
+	err := s.own(context.WithoutCancel(ctx), it.lane, []*item{it}, max(s.claimAfter-pause, 0), charge)
+	return s.abandon(it, err)
+}
+
+// abandon lets go of a suspect without doing anything to its entry.
+func (s *session) abandon(it *item, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(it)
+	return err
+}

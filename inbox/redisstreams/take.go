@@ -1,0 +1,296 @@
+package redisstreams
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// take reads a stream until ctx ends, and takes over what others have left. One goroutine does all of it: so nothing that is on its way to us
+// is mistaken for something that was lost.
+func (s *session) take(ctx context.Context, l *lane) {
+	var claim time.Time // the next round of take-overs; the first is at once
+	failures := 0
+	for ctx.Err() == nil {
+		err := s.step(ctx, l, &claim)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return
+		}
+		failures++
+		pause := pauseAfter(failures)
+		if _, answered := said(err); !answered {
+			// A read of ours may still wait at the server. What it is handed is recovered before anything younger is read.
+			pause = max(pause, s.block)
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// step does the next thing that is to be done for a stream.
+func (s *session) step(ctx context.Context, l *lane, claim *time.Time) error {
+	switch now := time.Now(); {
+	case !l.ready:
+		return s.attend(ctx, l, "join", s.ensure(ctx, l))
+	case l.doomed:
+		if err := s.attend(ctx, l, "recover", s.recover(ctx, l)); err != nil {
+			return err
+		}
+		l.doomed = false
+	case !now.Before(*claim):
+		*claim = now.Add(s.rhythm())
+		return s.attend(ctx, l, "claim", s.claim(ctx, l))
+	case s.room(l) == 0:
+		timer := time.NewTimer(time.Until(*claim))
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-l.room:
+		case <-timer.C:
+		}
+	default:
+		return s.attend(ctx, l, "read", s.read(ctx, l, min(s.block, time.Until(*claim))))
+	}
+	return nil
+}
+
+// rhythm is the pause between two rounds of take-overs: half of the time after which an entry counts as abandoned, not for all consumers at
+// the same moment.
+func (s *session) rhythm() time.Duration {
+	return time.Duration(float64(s.claimAfter) * (0.4 + 0.2*rand.Float64()))
+}
+
+// attend keeps the account of outages, and of groups that are gone.
+func (s *session) attend(ctx context.Context, l *lane, what string, err error) error {
+	switch {
+	case err == nil:
+		s.outages.end(ctx, l, what)
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case isNoGroup(err):
+		s.log.ErrorContext(ctx, "the stream or its consumer group was deleted: it is created anew, and what was pending is delivered again where the stream has it",
+			slog.String("stream", l.stream), slog.String("group", s.group), slog.String("from", l.start), slog.Any("error", err))
+		l.ready = false
+		l.counters.recreated.Add(1)
+		return nil
+	default:
+		if what != "join" {
+			l.doomed = true
+		}
+		s.outages.begin(ctx, l, what, err)
+	}
+	return err
+}
+
+// room is how many more entries may be in hand.
+func (s *session) room(l *lane) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.prefetch-len(l.held), 0)
+}
+
+// read takes new entries in hand. It waits for them at most for so long.
+func (s *session) read(ctx context.Context, l *lane, block time.Duration) error {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	// The answer is not to be lost when ctx ends: what it holds is pending for us.
+	ctx = context.WithoutCancel(ctx)
+	pipe := s.client.Pipeline() // which only builds the command, with its patience
+	cmd := pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: s.group, Consumer: s.name, Streams: []string{l.stream, ">"}, Count: int64(s.room(l)), Block: max(block, leastBlock),
+	})
+	pipe.Discard()
+	if err := s.client.Process(ctx, once{cmd}); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	var items []*item
+	for _, stream := range cmd.Val() {
+		for _, entry := range stream.Messages {
+			fields := make(map[string]string, len(entry.Values))
+			for name, value := range entry.Values {
+				fields[name], _ = value.(string)
+			}
+			it, err := s.newItem(l, entry.ID, 1, fields)
+			if err != nil {
+				return err
+			}
+			items = append(items, it)
+		}
+	}
+	s.admit(l, items)
+	return nil
+}
+
+// A row is a pending entry as XPENDING has it.
+type row = redis.XPendingExt
+
+// page is how many pending entries are looked at in one call.
+const page = 100
+
+// pages calls f with the pending entries of a stream that have been idle for so long, those of one owner or of all, page by page, until f
+// reports that it has enough.
+func (s *session) pages(ctx context.Context, l *lane, idle time.Duration, owner string, f func([]row) (enough bool, err error)) error {
+	for from := "-"; ; {
+		rows, err := s.client.XPendingExt(ctx, &redis.XPendingExtArgs{
+			Stream: l.stream, Group: s.group, Idle: idle, Start: from, End: "+", Count: page, Consumer: owner,
+		}).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		last, err := parseID(rows[len(rows)-1].ID)
+		if err != nil {
+			return err
+		}
+		if enough, err := f(s.strange(l, rows)); enough || err != nil || len(rows) < page {
+			return err
+		}
+		from = last.next().String()
+	}
+}
+
+// strange leaves out what is in hand.
+func (s *session) strange(l *lane, rows []row) (others []row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range rows {
+		if l.held[r.ID] == nil {
+			others = append(others, r)
+		}
+	}
+	return others
+}
+
+// recover takes in hand what is pending for us without our knowing: the answer to a read was lost, or an earlier process with our name has
+// died. Only the latter counts as a delivery.
+func (s *session) recover(ctx context.Context, l *lane) error {
+	return s.takeOver(ctx, l, 0, s.name)
+}
+
+// claim takes over what consumers have left that gave no sign of life, and what was lost on its way to us.
+func (s *session) claim(ctx context.Context, l *lane) error {
+	if err := s.recover(ctx, l); err != nil {
+		return err
+	}
+	if err := s.takeOver(ctx, l, s.claimAfter, ""); err != nil {
+		return err
+	}
+	return s.tidy(ctx, l)
+}
+
+// takeOver takes the pending entries of an owner, or of all, that have been idle for so long, as far as there is room. Those that were
+// handed out often may be poison, which kills the process that handles it: they are not taken along with others.
+func (s *session) takeOver(ctx context.Context, l *lane, idle time.Duration, owner string) error {
+	var suspects []row
+	err := s.pages(ctx, l, idle, owner, func(rows []row) (bool, error) {
+		var plain []row
+		for _, r := range rows {
+			if r.RetryCount >= suspicion {
+				suspects = append(suspects, r)
+			} else {
+				plain = append(plain, r)
+			}
+		}
+		room := s.room(l)
+		full := len(plain) >= room
+		err := s.adopt(ctx, l, idle, plain[:min(len(plain), room)])
+		return full || len(suspects) >= page, err
+	})
+	if err != nil || len(suspects) == 0 {
+		return err
+	}
+	return s.examine(ctx, l, idle, suspects)
+}
+
+// adopt takes entries in hand that are as rows has them.
+func (s *session) adopt(ctx context.Context, l *lane, idle time.Duration, rows []row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	items, err := s.seize(ctx, l, idle, rows, true)
+	if err != nil {
+		return err
+	}
+	s.admit(l, items)
+	return nil
+}
+
+// seize makes entries ours that are as rows has them. Where charge is set it counts as a delivery, unless it is only the answer to one that
+// was lost.
+func (s *session) seize(ctx context.Context, l *lane, idle time.Duration, rows []row, charge bool) ([]*item, error) {
+	groups := map[int][]row{} // by what the delivery count grows by
+	for _, r := range rows {
+		growth := 1
+		if !charge || r.Consumer == s.name && !s.named {
+			growth = 0
+		}
+		groups[growth] = append(groups[growth], r)
+	}
+	var items []*item
+	for growth, rows := range groups {
+		args := []any{s.group, s.name, idle.Milliseconds(), growth}
+		for _, r := range rows {
+			args = append(args, r.ID, r.Consumer, r.RetryCount)
+		}
+		answer, err := claimScript.run(context.WithoutCancel(ctx), s.client, []string{l.stream}, args...)
+		if err != nil {
+			return nil, err
+		}
+		entries, err := entriesOf(answer)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.fields == nil {
+				s.trimmed(ctx, l, e.id)
+				continue
+			}
+			it, err := s.newItem(l, e.id, e.count, e.fields)
+			if err != nil {
+				return nil, err
+			}
+			l.counters.takenOver.Add(1)
+			items = append(items, it)
+		}
+	}
+	return items, nil
+}
+
+// trimmed reports an entry that nobody will ever handle.
+func (s *session) trimmed(ctx context.Context, l *lane, position string) {
+	l.counters.trimmed.Add(1)
+	s.log.ErrorContext(ctx, "message trimmed before it was handled: let the stream be longer, or the consumers faster",
+		slog.String("stream", l.stream), slog.String("entry", position))
+}
+
+// tidy removes consumers from the group that have nothing pending and have not been heard of for long: processes that have died.
+func (s *session) tidy(ctx context.Context, l *lane) error {
+	consumers, err := s.client.XInfoConsumers(ctx, l.stream, s.group).Result()
+	if err != nil {
+		return err
+	}
+	for _, consumer := range consumers {
+		if consumer.Name != s.name && consumer.Pending == 0 && consumer.Idle > tidyAfter*s.claimAfter {
+			if _, err := leaveScript.run(ctx, s.client, []string{l.stream}, s.group, consumer.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tidyAfter is how many times longer a consumer has to be silent than its entries, to be removed. One that lives comes back by itself.
+const tidyAfter = 20

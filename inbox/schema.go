@@ -1,0 +1,139 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/internal/dbtable"
+)
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+// A Migration is one step of the table's schema: its Version counts from 1, its Name is e.g. "inbox", and its SQL may hold several
+// statements. Its String is e.g. "0001_inbox". Steps are recorded in "<table>_migrations".
+type Migration = dbtable.Migration
+
+// Migrations returns the steps of the schema for a table, to be printed or given to another migration tool. The dialect is "postgres",
+// "sqlserver" or "sqlite". On SQL Server a step is one batch: it holds no GO.
+func Migrations(dialect, table string) ([]Migration, error) {
+	if err := checkTable(dialect, table); err != nil {
+		return nil, err
+	}
+	files, err := fs.Sub(migrationFiles, "migrations/"+dialect)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: read migrations: %w", err)
+	}
+	steps, err := dbtable.Migrations(files, table)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: %w", err)
+	}
+	return steps, nil
+}
+
+// Migrate makes the inbox table, or brings it up to date, and returns the names of the steps that it has applied, none if there was
+// nothing to do. Of several processes that call it at the same time one does it, and the others wait. All steps are applied in one transaction, on a
+// connection of its own even where db is in a transaction. The table's schema, where one is named, must exist. Of the options it
+// uses [Table].
+func Migrate(ctx context.Context, db *gorm.DB, options ...Option) ([]string, error) {
+	s, statements, err := prepare(db, options)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := Migrations(statements.dialect, s.table)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return nil, fmt.Errorf("inbox: migrate %s: find the pool of the GORM handle: %w", s.table, err)
+	}
+	var applied []string
+	err = migrating(ctx, pool, statements, func(on conn) (err error) {
+		applied, err = migrate(ctx, on, statements, steps)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("inbox: migrate %s: %w", s.table, err)
+	}
+	return applied, nil
+}
+
+// migrating runs f in a transaction on a connection of its own. On SQLite it begins as a writer: one that turns into a writer later
+// would fail where another process has written meanwhile.
+func migrating(ctx context.Context, pool *sql.DB, statements *statements, f func(conn) error) (err error) {
+	connection, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, connection.Close()) }()
+	if statements.dialect == sqlite {
+		if _, err := connection.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+			return err
+		}
+		if err := f(connection); err != nil {
+			_, back := connection.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			return errors.Join(err, back)
+		}
+		_, err := connection.ExecContext(ctx, "COMMIT")
+		return err
+	}
+	tx, err := connection.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // whatever the server's default
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after the commit it does nothing
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func migrate(ctx context.Context, on conn, statements *statements, steps []Migration) ([]string, error) {
+	if statements.lock != "" {
+		if _, err := on.ExecContext(ctx, statements.lock, "fanout:migrate:"+statements.table); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := on.ExecContext(ctx, statements.migrate); err != nil {
+		return nil, err
+	}
+	done, err := queryAll(ctx, on, statements.versions, nil, func(rows *sql.Rows) (version int, err error) {
+		err = rows.Scan(&version)
+		return version, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return dbtable.Apply(steps, done, func(step Migration) error {
+		// Without parameters the text may hold several statements.
+		if _, err := on.ExecContext(ctx, step.SQL); err != nil {
+			return err
+		}
+		_, err := on.ExecContext(ctx, statements.record, step.Version, step.Name)
+		return err
+	})
+}
+
+// queryAll reads an answer.
+func queryAll[T any](ctx context.Context, on conn, text string, args []any, scan func(*sql.Rows) (T, error)) (all []T, err error) {
+	rows, err := on.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}

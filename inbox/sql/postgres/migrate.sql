@@ -1,0 +1,6 @@
+-- How a migration begins.
+CREATE TABLE IF NOT EXISTS {{table}}_migrations (
+    version    integer     NOT NULL PRIMARY KEY,
+    name       text        NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+)

@@ -1,0 +1,15 @@
+-- Count a failed attempt, or park a message, where there is a token for it. Without one the message is handled: then there is no row in the
+-- answer. The parameters are those of count.sql.
+-- Plan: one look into the primary key.
+UPDATE {{table}}
+   SET status = CASE WHEN attempts + ?8 >= ?9 THEN 'parked' WHEN status = 'released' THEN 'released' ELSE 'failed' END
+     , attempts = attempts + ?8
+     , updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+     , type = ?3
+     , source = ?4
+     , last_error = ?5
+     , attributes = CASE WHEN attempts + ?8 >= ?9 THEN ?6 ELSE attributes END
+     , payload = CASE WHEN attempts + ?8 >= ?9 THEN ?7 ELSE payload END
+ WHERE consumer = ?1 AND message_id = ?2
+   AND status IN ('expected', 'failed', 'released')
+RETURNING status, attempts

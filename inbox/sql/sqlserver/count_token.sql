@@ -1,0 +1,18 @@
+-- Count a failed attempt, or park a message, where there is a token for it. Without one the message is handled: then there is no row in the
+-- answer. The parameters are those of count.sql.
+-- Plan: a seek of {{name}}_pkey.
+SET NOCOUNT ON;
+DECLARE @counted TABLE (status nvarchar(16) NOT NULL, attempts int NOT NULL);
+UPDATE {{table}}
+   SET status = CASE WHEN attempts + @p8 >= @p9 THEN N'parked' WHEN status = N'released' THEN N'released' ELSE N'failed' END
+     , attempts = attempts + @p8
+     , updated_at = SYSUTCDATETIME()
+     , type = @p3
+     , source = @p4
+     , last_error = @p5
+     , attributes = CASE WHEN attempts + @p8 >= @p9 THEN @p6 ELSE attributes END
+     , payload = CASE WHEN attempts + @p8 >= @p9 THEN @p7 ELSE payload END
+OUTPUT inserted.status, inserted.attempts INTO @counted (status, attempts)
+ WHERE consumer = @p1 AND message_id = @p2
+   AND status IN (N'expected', N'failed', N'released');
+SELECT status AS fanout_status, attempts AS fanout_attempts FROM @counted;

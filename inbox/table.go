@@ -1,0 +1,230 @@
+package inbox
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/internal/dbtable"
+)
+
+// DefaultTable is the name of the inbox table unless [Table] gives another one.
+const DefaultTable = "inbox_messages"
+
+// DefaultMaxAttempts is after how many failed attempts [Handle] parks a message.
+const DefaultMaxAttempts = 5
+
+// MaxConsumerLength is the most characters that the name of a consumer may have: it is part of the key, and SQL Server's keys are short.
+const MaxConsumerLength = 200
+
+// maxText cuts the type and the source of a message, which the table keeps for people to read.
+const maxText = 512
+
+// An Option refines what works on an inbox table. All that work on one table for one consumer must be given the same ones.
+type Option func(*settings)
+
+// settings of one call.
+type settings struct {
+	table       string
+	maxAttempts int
+	byToken     bool
+}
+
+// Table names the inbox table, optionally with its schema: letters, digits and underscores, at most 48. Default: [DefaultTable].
+func Table(name string) Option { return func(s *settings) { s.table = name } }
+
+// MaxAttempts is the number of failed attempts after which [Handle] parks a message, at least 1. Default: [DefaultMaxAttempts].
+func MaxAttempts(n int) Option { return func(s *settings) { s.maxAttempts = n } }
+
+// ByToken makes the deduplication data of a consumer live exactly as long as it is needed. The producer creates a token for each message
+// and consumer in its own transaction, before the message can be sent; see [Expect]. [Handle] takes the token away in the transaction
+// that handles the message, and a message without a token is a [Duplicate]. Nothing is left of a handled message, and copies are
+// recognised for ever, without a retention.
+//
+// It needs one database for producer and consumer, and it needs every message to have its token: turn it on at the producer first, and at
+// the consumer when it has handled everything that was sent before. A message that was sent without a token is taken for a duplicate.
+func ByToken() Option { return func(s *settings) { s.byToken = true } }
+
+// newSettings applies options and checks them.
+func newSettings(options []Option) (settings, error) {
+	s := settings{table: DefaultTable, maxAttempts: DefaultMaxAttempts}
+	for _, option := range options {
+		option(&s)
+	}
+	if s.maxAttempts < 1 {
+		return s, fmt.Errorf("inbox: MaxAttempts is %d: give at least 1", s.maxAttempts)
+	}
+	return s, nil
+}
+
+// prepare applies options and finds the statements for a handle.
+func prepare(db *gorm.DB, options []Option) (settings, *statements, error) {
+	s, err := newSettings(options)
+	if err != nil {
+		return s, nil, err
+	}
+	if db == nil || db.Statement == nil || db.Dialector == nil {
+		return s, nil, errors.New("inbox: the GORM handle is nil or was not opened: use gorm.Open")
+	}
+	sql, err := statementsFor(db.Name(), s.table)
+	return s, sql, err
+}
+
+// The databases, in GORM's own words.
+const (
+	postgres  = "postgres"
+	sqlite    = "sqlite"
+	sqlServer = "sqlserver"
+)
+
+// The values of the column status.
+const (
+	statusHandled  = "handled"
+	statusFailed   = "failed"
+	statusParked   = "parked"
+	statusReleased = "released"
+	statusExpected = "expected"
+)
+
+//go:embed sql
+var sqlFiles embed.FS
+
+// statements are the texts for one table in one kind of database. All of them take their parameters by position.
+type statements struct {
+	dialect, table string
+	// counts says whether the number of affected rows tells who won, and look tells the loser why. Otherwise claims select the answer.
+	counts                    bool
+	claim, claimToken, look   string
+	count, countToken         string
+	parked, released          string // lists
+	release, releaseAll       string
+	finish, finishToken       string
+	expect                    string
+	purge                     map[string]string // by status
+	migrate, versions, record string
+	lock                      string // empty where one transaction writes at a time anyway
+}
+
+type statementsKey struct{ dialect, table string }
+
+// known are the statements by dialect and table, built once.
+var known sync.Map // statementsKey -> *statements
+
+// statementsFor checks a dialect and a table.
+func statementsFor(dialect, table string) (*statements, error) {
+	key := statementsKey{dialect, table}
+	if found, ok := known.Load(key); ok {
+		return found.(*statements), nil //nolint:forcetypeassert // nothing else is stored
+	}
+	if err := checkTable(dialect, table); err != nil {
+		return nil, err
+	}
+	built, _ := known.LoadOrStore(key, newStatements(dialect, table))
+	return built.(*statements), nil //nolint:forcetypeassert // nothing else is stored
+}
+
+func checkTable(dialect, table string) error {
+	switch dialect {
+	case postgres, sqlite, sqlServer:
+	default:
+		return fmt.Errorf("inbox: database %q is not supported: use postgres, sqlserver or sqlite", dialect)
+	}
+	if err := dbtable.CheckName(table, DefaultTable); err != nil {
+		return fmt.Errorf("inbox: %w", err)
+	}
+	if err := dbtable.CheckAmong(table, sqlFiles); err != nil {
+		return fmt.Errorf("inbox: %w", err)
+	}
+	return nil
+}
+
+func newStatements(dialect, table string) *statements {
+	read := func(name string) string { return render(dialect, name, table) }
+	s := &statements{
+		dialect: dialect, table: table, counts: dialect != sqlServer,
+		claim: read("claim"), claimToken: read("claim_token"), count: read("count"), countToken: read("count_token"),
+		look: read("look"), parked: withStatus(read("list"), statusParked), released: withStatus(read("list"), statusReleased),
+		release: read("release"), releaseAll: read("release_all"), finish: read("finish"), finishToken: read("finish_token"),
+		expect: read("expect"), purge: map[string]string{},
+		migrate: read("migrate"), versions: read("versions"), record: read("record"),
+	}
+	for _, status := range []string{statusHandled, statusFailed, statusParked, statusReleased, statusExpected} {
+		s.purge[status] = withStatus(read("purge"), status)
+	}
+	if dialect != sqlite {
+		s.lock = read("lock")
+	}
+	return s
+}
+
+// withStatus fills in a status.
+func withStatus(text, status string) string { return strings.ReplaceAll(text, "{{status}}", status) }
+
+// render reads a statement. Its leading comment is for readers of the file, and is not sent with each call.
+func render(dialect, name, table string) string {
+	text, err := fs.ReadFile(sqlFiles, "sql/"+dialect+"/"+name+".sql")
+	if err != nil {
+		panic(err) // an embedded file
+	}
+	body := string(text)
+	for strings.HasPrefix(body, "--") {
+		_, body, _ = strings.Cut(body, "\n")
+	}
+	return dbtable.Render(strings.TrimSpace(body), table)
+}
+
+// checkConsumer refuses what could not be, or not be found again, in the table.
+func checkConsumer(consumer string) error {
+	switch {
+	case consumer == "":
+		return errors.New("inbox: the consumer has no name: messages are told apart by consumer and key, so give it one")
+	case utf8.RuneCountInString(consumer) > MaxConsumerLength:
+		return fmt.Errorf("inbox: the consumer's name %.20q... has %d characters: give it at most %d", consumer, utf8.RuneCountInString(consumer), MaxConsumerLength)
+	case !utf8.ValidString(consumer) || strings.ContainsRune(consumer, 0) || strings.TrimSpace(consumer) != consumer:
+		return fmt.Errorf("inbox: the consumer's name %q: use valid UTF-8 without NUL, and no space at its ends", consumer)
+	}
+	return nil
+}
+
+// checkMessage refuses what has no identity.
+func checkMessage(m *Message) error {
+	if m == nil {
+		return Permanent(errors.New("inbox: the message is nil"))
+	}
+	if err := checkConsumer(m.Consumer); err != nil {
+		return Unavailable(err) // the message is not to blame
+	}
+	if m.Key == uuid.Nil {
+		return Permanent(fmt.Errorf("inbox: the message %q of %s has no key: make messages with Decode, or set Key to KeyOf(source, id)", m.ID, m.Source))
+	}
+	return nil
+}
+
+// plain makes a text that every database takes: valid, without NUL, not too long; nil where there is none.
+func plain(s string) any {
+	if s == "" {
+		return nil
+	}
+	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+		s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	}
+	return cut(s, maxText)
+}
+
+// cut shortens a text to at most n bytes, at the end of a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

@@ -1,0 +1,141 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+const (
+	// askEvery is the least time between two questions, however often and by whom metrics are collected.
+	askEvery = 10 * time.Second
+	// askTime bounds one question, so that a broker that hangs does not make the other figures late.
+	askTime = 3 * time.Second
+	// sourceLimit bounds the series of one consumer.
+	sourceLimit = 100
+)
+
+// Unknown is a number of messages that the broker does not say.
+const Unknown = -1
+
+// Lag is how far a consumer is behind at one of its sources.
+type Lag struct {
+	// Source is the stream or subscription.
+	Source string
+	// Waiting is the number of messages that nobody of the consumer's has got yet, [Unknown] or any negative number where the broker does not
+	// say.
+	Waiting int64
+	// Pending is the number of messages that were handed out and are not confirmed yet; Unknown as above.
+	Pending int64
+	// Oldest is how long the oldest of the pending ones has been with somebody; 0 where there is none, negative where it is not known.
+	Oldest time.Duration
+}
+
+// gauges are observed when somebody collects.
+type gauges struct {
+	lag, pending, up metric.Int64ObservableGauge
+	oldest           metric.Float64ObservableGauge
+}
+
+func (g *gauges) create(meter metric.Meter) error {
+	var problems []error
+	gauge := func(name, unit, description string) metric.Int64ObservableGauge {
+		made, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+		problems = append(problems, err)
+		return made
+	}
+	g.lag = gauge("fanout.inbox.lag", "{message}", "Messages that the broker has not handed to this consumer yet; absent where it does not say.")
+	g.pending = gauge("fanout.inbox.pending", "{message}", "Messages that were handed out and are not confirmed yet.")
+	g.up = gauge("fanout.inbox.broker.up", "{broker}", "1 when the broker last answered how far the consumer is behind, 0 when it did not.")
+	oldest, err := meter.Float64ObservableGauge("fanout.inbox.pending.age", metric.WithUnit("s"),
+		metric.WithDescription("How long the oldest message that is not confirmed has been with somebody; 0 where there is none."))
+	g.oldest = oldest
+	return errors.Join(append(problems, err)...)
+}
+
+// WatchLag lets the gauges of a consumer follow what ask says, until stop is called. Call it once for each consumer. When somebody collects,
+// ask is called, at most once in ten seconds and never by two at a time; its context ends after three seconds. While it fails, the gauges
+// are absent and fanout.inbox.broker.up is 0. Of more than 100 sources the first are observed. Without a meter provider nothing is asked.
+//
+// For inbox/redisstreams ask is a few lines around (*Consumer).Stats:
+//
+//	stop, err := t.WatchLag("billing", func(ctx context.Context) ([]telemetry.Lag, error) { … consumer.Stats(ctx) … })
+func (t *Telemetry) WatchLag(consumer string, ask func(context.Context) ([]Lag, error)) (stop func() error, err error) {
+	switch {
+	case ask == nil:
+		return nil, errors.New("telemetry: there is nobody to ask for the lag: give a function")
+	case t.meter == nil:
+		return func() error { return nil }, nil
+	}
+	s := &sampler{ask: ask, consumer: AttributeConsumer.String(strings.Clone(consumer))}
+	registration, err := t.meter.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
+		t.observe(to, s, s.sample(ctx))
+		return nil
+	}, t.lag, t.pending, t.up, t.oldest)
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	return registration.Unregister, nil
+}
+
+func (g *gauges) observe(to metric.Observer, s *sampler, a answer) {
+	var up int64
+	if a.err == nil {
+		up = 1
+	}
+	to.ObserveInt64(g.up, up, metric.WithAttributes(s.consumer))
+	for i := range a.lags {
+		lag := &a.lags[i]
+		here := metric.WithAttributes(s.consumer, AttributeSource.String(lag.Source))
+		if lag.Waiting >= 0 {
+			to.ObserveInt64(g.lag, lag.Waiting, here)
+		}
+		if lag.Pending >= 0 {
+			to.ObserveInt64(g.pending, lag.Pending, here)
+		}
+		if lag.Oldest >= 0 {
+			to.ObserveFloat64(g.oldest, lag.Oldest.Seconds(), here)
+		}
+	}
+}
+
+// sampler remembers how far one consumer was behind.
+type sampler struct {
+	consumer attribute.KeyValue
+	ask      func(context.Context) ([]Lag, error)
+
+	mu    sync.Mutex
+	asked time.Time
+	last  answer
+}
+
+// answer has no lags where there is an error: old figures would look like good ones.
+type answer struct {
+	lags []Lag
+	err  error
+}
+
+// sample asks, unless that was done of late. Who comes meanwhile waits for the same answer.
+func (s *sampler) sample(ctx context.Context) answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.asked.IsZero() && time.Since(s.asked) < askEvery {
+		return s.last
+	}
+	s.asked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	lags, err := s.ask(ctx)
+	if err != nil {
+		s.last = answer{err: err}
+		return s.last
+	}
+	s.last = answer{lags: lags[:min(len(lags), sourceLimit)]}
+	return s.last
+}

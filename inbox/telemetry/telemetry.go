@@ -1,0 +1,179 @@
+// Package telemetry measures what consumers do and draws spans of it, with OpenTelemetry's API only: where figures and spans go is up to
+// the providers.
+//
+// A [Telemetry] is an [inbox.Observer], to be given to the consumers of inbox/redisstreams and inbox/gcppubsub. Every instrument carries the
+// attributes consumer and source, the stream or subscription, and nothing that grows with the messages. docs/metrics.md lists them.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// Scope is the name of the instrumentation scope.
+const Scope = "github.com/gorm-fanout/fanout/inbox/telemetry"
+
+// DefaultLinkAfter is the age from which on a message's span is linked with its producer's instead of below it.
+const DefaultLinkAfter = 5 * time.Second
+
+// The attributes of the instruments, which are labels in Prometheus.
+const (
+	AttributeConsumer = attribute.Key("consumer")
+	AttributeSource   = attribute.Key("source")
+	// AttributeOutcome is one of [inbox.Handled], [inbox.Duplicate], [inbox.Parked] and [inbox.Skipped]; "other" for what else a handler may
+	// have said.
+	AttributeOutcome = attribute.Key("outcome")
+)
+
+// otherOutcome stands for all outcomes that this package does not know, of which there may be any number.
+const otherOutcome inbox.Outcome = "other"
+
+// What the semantic conventions require of instruments that are named after them; the same for all.
+var conventional = []attribute.KeyValue{
+	attribute.String("messaging.system", "fanout"), attribute.String("messaging.operation.name", "process"),
+}
+
+// Config of a [Telemetry]. At least one of the providers is needed.
+type Config struct {
+	// MeterProvider gets the figures; nil for none.
+	MeterProvider metric.MeterProvider
+	// TracerProvider gets the spans; nil for none.
+	TracerProvider trace.TracerProvider
+	// LinkAfter is how long after its event was raised the span of a message is no child of its producer's any more. Default 5 s; negative:
+	// it never is a child.
+	LinkAfter time.Duration
+}
+
+// Telemetry is the instruments and the tracer of one process; make it once. It is safe for concurrent use.
+type Telemetry struct {
+	linkAfter time.Duration
+	tracer    trace.Tracer // nil for no spans
+	meter     metric.Meter // nil for no figures
+	instruments
+	gauges
+
+	mu     sync.RWMutex
+	places map[where]*place
+}
+
+var _ inbox.Observer = (*Telemetry)(nil)
+
+// instruments are written to whenever something happens.
+type instruments struct {
+	consumed, done, failed, retried, givenUp, deadLettered metric.Int64Counter
+	process, age                                           metric.Float64Histogram
+	attempts                                               metric.Int64Histogram
+}
+
+// Buckets of the histograms.
+var (
+	briefly  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	forLong  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600, 3600, 86400}
+	attempts = []float64{1, 2, 3, 4, 5, 10, 20}
+)
+
+// New makes the instruments. The error says which of them the provider refuses, or that there is no provider at all.
+func New(cfg Config) (*Telemetry, error) {
+	if cfg.MeterProvider == nil && cfg.TracerProvider == nil {
+		return nil, errors.New("telemetry: there is neither a meter provider nor a tracer provider: give those of your OpenTelemetry set-up, or leave the observer out")
+	}
+	t := &Telemetry{linkAfter: cfg.LinkAfter, places: map[where]*place{}}
+	if t.linkAfter == 0 {
+		t.linkAfter = DefaultLinkAfter
+	}
+	if cfg.TracerProvider != nil {
+		t.tracer = cfg.TracerProvider.Tracer(Scope)
+	}
+	if cfg.MeterProvider == nil {
+		return t, nil
+	}
+	t.meter = cfg.MeterProvider.Meter(Scope)
+	if err := errors.Join(t.instruments.create(t.meter), t.gauges.create(t.meter)); err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	return t, nil
+}
+
+func (i *instruments) create(meter metric.Meter) error {
+	var problems []error
+	messages := func(name, description string) metric.Int64Counter {
+		made, err := meter.Int64Counter(name, metric.WithUnit("{message}"), metric.WithDescription(description))
+		problems = append(problems, err)
+		return made
+	}
+	seconds := func(name, description string, buckets []float64) metric.Float64Histogram {
+		made, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(buckets...))
+		problems = append(problems, err)
+		return made
+	}
+	i.consumed = messages("messaging.client.consumed.messages", "Messages that a handler was given; one that is tried again counts again.")
+	i.process = seconds("messaging.process.duration", "How long a handler took for one attempt, whether it failed or not.", briefly)
+	i.done = messages("fanout.inbox.messages.done", "Messages that the consumer is done with, by outcome.")
+	i.failed = messages("fanout.inbox.messages.failed", "Attempts at messages that ended with an error, for whatever reason.")
+	i.retried = messages("fanout.inbox.messages.retried", "Attempts that count against their message, and are followed by another.")
+	i.givenUp = messages("fanout.inbox.messages.given_up", "Messages whose attempts are used up, or whose error is permanent.")
+	i.deadLettered = messages("fanout.inbox.messages.dead_lettered", "Messages that were put among the dead letters.")
+	i.age = seconds("fanout.inbox.message.age", "From the raising of an event to the end of its handling, by the two clocks involved.", forLong)
+	made, err := meter.Int64Histogram("fanout.inbox.message.attempts", metric.WithUnit("{attempt}"),
+		metric.WithDescription("Attempts that a message took until it was done or given up."), metric.WithExplicitBucketBoundaries(attempts...))
+	i.attempts = made
+	return errors.Join(append(problems, err)...)
+}
+
+// where a message comes from: a consumer and its source. There are as many as somebody has configured.
+type where struct{ consumer, source string }
+
+// place has what each figure and each span of one consumer and source has in common, made once: no message costs an allocation.
+type place struct {
+	add, addConsumed      []metric.AddOption
+	record, recordProcess []metric.RecordOption
+	outcomes              map[inbox.Outcome][]metric.AddOption
+	span                  string
+	start                 []trace.SpanStartOption
+}
+
+func (t *Telemetry) at(ctx context.Context, m *inbox.Message) *place {
+	key := where{m.Consumer, m.Source}
+	t.mu.RLock()
+	p := t.places[key]
+	t.mu.RUnlock()
+	if p != nil {
+		return p
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p = t.places[key]; p == nil {
+		key = where{strings.Clone(m.Consumer), strings.Clone(m.Source)} // they may be pieces of the whole message
+		p = newPlace(key)
+		t.places[key] = p
+		t.zero(ctx, p)
+	}
+	return p
+}
+
+func newPlace(at where) *place {
+	attributes := []attribute.KeyValue{AttributeConsumer.String(at.consumer), AttributeSource.String(at.source)}
+	with := func(more ...attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(append(attributes[:2:2], more...)...))
+	}
+	here, there := with(), with(conventional...)
+	p := &place{
+		add: []metric.AddOption{here}, addConsumed: []metric.AddOption{there},
+		record: []metric.RecordOption{here}, recordProcess: []metric.RecordOption{there},
+		outcomes: map[inbox.Outcome][]metric.AddOption{}, span: "process " + at.source, start: startOptions(at),
+	}
+	for _, outcome := range []inbox.Outcome{inbox.Handled, inbox.Duplicate, inbox.Parked, inbox.Skipped, otherOutcome} {
+		p.outcomes[outcome] = []metric.AddOption{with(AttributeOutcome.String(string(outcome)))}
+	}
+	return p
+}
