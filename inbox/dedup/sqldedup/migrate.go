@@ -35,7 +35,7 @@ func Migrate(ctx context.Context, db *gorm.DB, options ...Option) (applied []str
 			if slices.Contains(done, step.Version) {
 				continue
 			}
-			for _, statement := range step.statements() {
+			for _, statement := range statementsOf(step) {
 				if err := tx.Exec(statement).Error; err != nil {
 					return fmt.Errorf("step %s: %w", step, err)
 				}

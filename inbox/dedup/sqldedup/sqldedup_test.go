@@ -136,6 +136,12 @@ func bothKinds(t *testing.T, db *gorm.DB) {
 	there, err = tokens.Exists(t.Context(), token)
 	require.NoError(t, err)
 	require.True(t, there)
+
+	require.NoError(t, store.Add(t.Context(), "billing", key, old))
+	require.NoError(t, tokens.Remove(t.Context(), []dedup.Token{token}))
+	has, err = store.Contains(t.Context(), "billing", key)
+	require.NoError(t, err)
+	require.True(t, has)
 }
 
 func inTransaction(t *testing.T, db *gorm.DB) {
@@ -236,6 +242,8 @@ func TestRefusals(t *testing.T) {
 		_, err := sqldedup.New(db, sqldedup.Table(table))
 		require.ErrorContains(t, err, "letters, digits and underscores", "%q", table)
 	}
+	_, err = sqldedup.Migrations("sqlserver", "old") // the name of a part of a statement
+	require.ErrorContains(t, err, `"old"`)
 	_, err = sqldedup.Migrations("mysql", sqldedup.DefaultTable)
 	require.ErrorContains(t, err, "use postgres, sqlserver or sqlite")
 

@@ -54,7 +54,7 @@ func TestTexts(t *testing.T) {
 			steps, err := Migrations(name, "app."+DefaultTable)
 			require.NoError(t, err)
 			for _, step := range steps {
-				for _, statement := range step.statements() {
+				for _, statement := range statementsOf(step) {
 					b.WriteString("-- === " + step.String() + "\n" + statement + "\n\n")
 				}
 			}
