@@ -73,12 +73,12 @@ func (s *session) bury(ctx context.Context, it *item) {
 // entomb writes the dead letter and acknowledges the message: in one step where both streams are on one server, else one after the other.
 func (s *session) entomb(ctx context.Context, it *item) error {
 	l := it.lane
-	extra := s.epitaph(it)
 	s.mu.Lock()
-	gone := it.gone
+	gone, count := it.gone, it.count
 	s.mu.Unlock()
+	extra := s.epitaph(it, count)
 	if !gone && (!s.sharded || together(l.stream, l.dead)) {
-		answer, err := deadScript.run(ctx, s.client, []string{l.stream, l.dead}, append([]any{s.group, s.name, it.position, it.count}, extra...)...)
+		answer, err := deadScript.run(ctx, s.client, []string{l.stream, l.dead}, append([]any{s.group, s.name, it.position, count}, extra...)...)
 		switch {
 		case err != nil:
 			return err
@@ -107,16 +107,16 @@ func (s *session) entomb(ctx context.Context, it *item) error {
 	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: l.dead, Values: append(fields, extra...)}).Err(); err != nil {
 		return err
 	}
-	_, err := ackScript.numbers(ctx, s.client, 1, l.stream, s.group, s.name, it.position, it.count)
+	_, err := ackScript.numbers(ctx, s.client, 1, l.stream, s.group, s.name, it.position, count)
 	return err
 }
 
 // epitaph are the fields that are added to a dead letter.
-func (s *session) epitaph(it *item) []any {
+func (s *session) epitaph(it *item, count int64) []any {
 	reason := strings.ToValidUTF8(it.condemned.Error(), "\uFFFD")
 	return []any{
 		FieldReason, strings.ToValidUTF8(reason[:min(len(reason), longestReason)], ""), FieldGroup, s.group, FieldConsumer, s.name,
-		FieldAttempts, strconv.Itoa(it.past.Failures), FieldDeliveries, strconv.FormatInt(it.count, 10), FieldStream, it.lane.stream, FieldEntry, it.position,
+		FieldAttempts, strconv.Itoa(it.past.Failures), FieldDeliveries, strconv.FormatInt(count, 10), FieldStream, it.lane.stream, FieldEntry, it.position,
 		FieldTime, time.Now().UTC().Format(time.RFC3339Nano),
 	}
 }

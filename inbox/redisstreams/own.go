@@ -53,18 +53,19 @@ func (s *session) ownSome(ctx context.Context, l *lane, items []*item, idle time
 	if err != nil {
 		return err
 	}
+	var notOurs []*item
+	s.mu.Lock()
 	for i, it := range there {
-		switch answers[i] {
-		case 0:
-			s.surrender(it)
-		case 2:
-			s.mu.Lock()
-			it.gone = true
-			s.mu.Unlock()
+		if answers[i] == 0 {
+			notOurs = append(notOurs, it)
+			continue
 		}
-		if answers[i] != 0 && charge != 0 {
-			it.count = max(it.count+charge, 0)
-		}
+		it.gone = answers[i] == 2
+		it.count = max(it.count+charge, 0)
+	}
+	s.mu.Unlock()
+	for _, it := range notOurs {
+		s.surrender(it)
 	}
 	return nil
 }
