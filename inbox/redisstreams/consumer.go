@@ -145,7 +145,6 @@ func (s *session) ensure(ctx context.Context, l *lane) error {
 		}
 	}
 	l.ready = true
-	s.outages.end(ctx, l, "join")
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -37,12 +36,13 @@ const longestReason = 4000
 // bury puts an item among the dead letters. When that fails it stays pending and comes again.
 func (s *session) bury(ctx context.Context, it *item) {
 	l := it.lane
+	begun := time.Now()
 	err := s.entomb(context.WithoutCancel(ctx), it)
 	if err == nil {
-		s.outages.end(ctx, l, "write the dead letter of")
+		s.outages.end(ctx, l, "write the dead letter of", begun)
 		l.counters.deadLettered.Add(1)
-		s.log.ErrorContext(ctx, "message put among the dead letters", slog.String("stream", l.stream), slog.String("entry", it.position), slog.String("dead_letters", l.dead),
-			slog.String("message_id", it.message.ID), slog.String("type", it.message.Type), slog.Int("attempts", it.past.Failures), slog.Any("error", it.condemned))
+		s.log.ErrorContext(ctx, "message put among the dead letters", "stream", l.stream, "entry", it.position, "dead_letters", l.dead,
+			"message_id", it.message.ID, "type", it.message.Type, "attempts", it.past.Failures, "error", it.condemned)
 		if s.observer != nil {
 			s.observer.DeadLettered(ctx, it.message, it.condemned)
 		}

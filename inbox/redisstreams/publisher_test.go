@@ -29,13 +29,10 @@ func TestFromPublisherToConsumer(t *testing.T) {
 			names = append(names, streams[form])
 			for n := range 30 {
 				m := sealed(t, fmt.Sprint(n%4), n)
-				payload, err := m.MarshalInternal()
-				switch form {
-				case envelope.FormExternal:
-					payload, err = m.MarshalExternal()
-				case envelope.FormCloudEvents:
-					payload, err = m.MarshalCloudEvent(envelope.CloudEventOptions{})
-				}
+				payload, err := map[envelope.Form]func() ([]byte, error){
+					envelope.FormInternal: m.MarshalInternal, envelope.FormExternal: m.MarshalExternal,
+					envelope.FormCloudEvents: func() ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) },
+				}[form]()
 				require.NoError(t, err)
 				id := m.Metadata.Headers.ID.String()
 				sent[id] = m

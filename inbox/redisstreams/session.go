@@ -3,7 +3,6 @@ package redisstreams
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -204,8 +203,8 @@ func (s *session) surrender(it *item) {
 		return
 	}
 	it.lane.counters.lost.Add(1)
-	s.log.WarnContext(s.work, "message taken over by another consumer", slog.String("stream", it.lane.stream), slog.String("entry", it.position),
-		slog.Bool("handler_under_way", it.state == running))
+	s.log.WarnContext(s.work, "message taken over by another consumer", "stream", it.lane.stream, "entry", it.position,
+		"handler_under_way", it.state == running)
 	if it.state == running {
 		it.state = lost
 		it.cancel(errLost) // its goroutine forgets it

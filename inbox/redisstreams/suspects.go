@@ -3,7 +3,6 @@ package redisstreams
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
@@ -126,7 +125,7 @@ func (s *session) withdraw(ctx context.Context) (away []*item, alone bool) {
 	if !s.await(ctx, s.timeout+handlersGrace, quiet) {
 		if ctx.Err() == nil {
 			s.log.WarnContext(ctx, "a message that may kill its process has to wait: handlers or acknowledgements have not come to an end",
-				slog.Duration("after", s.timeout+handlersGrace))
+				"after", s.timeout+handlersGrace)
 		}
 		return away, false
 	}

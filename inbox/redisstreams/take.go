@@ -3,7 +3,6 @@ package redisstreams
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -39,7 +38,7 @@ func (s *session) take(ctx context.Context, l *lane) {
 func (s *session) step(ctx context.Context, l *lane, claim *time.Time) error {
 	switch now := time.Now(); {
 	case !l.ready:
-		return s.attend(ctx, l, "join", s.ensure(ctx, l))
+		return s.attend(ctx, l, "join", now, s.ensure(ctx, l))
 	case s.room(l) == 0:
 		select {
 		case <-ctx.Done():
@@ -49,16 +48,16 @@ func (s *session) step(ctx context.Context, l *lane, claim *time.Time) error {
 	case l.doomed:
 		all, err := s.recover(ctx, l)
 		l.doomed = !all
-		return s.attend(ctx, l, "recover", err)
+		return s.attend(ctx, l, "recover", now, err)
 	case !now.Before(*claim) || !now.Before(l.rest.due()):
 		all, err := s.claim(ctx, l)
 		if all {
 			*claim = now.Add(s.rhythm())
 		}
-		return s.attend(ctx, l, "claim", err)
+		return s.attend(ctx, l, "claim", now, err)
 	default:
 		patience := min(s.block, time.Until(*claim), time.Until(l.rest.due()))
-		return s.attend(ctx, l, "read", s.read(ctx, l, patience))
+		return s.attend(ctx, l, "read", now, s.read(ctx, l, patience))
 	}
 }
 
@@ -69,14 +68,14 @@ func (s *session) rhythm() time.Duration {
 }
 
 // attend keeps the account of outages, and of groups that are gone.
-func (s *session) attend(ctx context.Context, l *lane, what string, err error) error {
+func (s *session) attend(ctx context.Context, l *lane, what string, begun time.Time, err error) error {
 	switch {
 	case err == nil:
-		s.outages.end(ctx, l, what)
+		s.outages.end(ctx, l, what, begun)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case isNoGroup(err):
 		s.log.ErrorContext(ctx, "the stream or its consumer group was deleted: it is created anew, and what was pending is delivered again where the stream has it",
-			slog.String("stream", l.stream), slog.String("group", s.group), slog.String("from", l.start), slog.Any("error", err))
+			"stream", l.stream, "group", s.group, "from", l.start, "error", err)
 		l.ready = false
 		l.counters.recreated.Add(1)
 		return nil
@@ -281,7 +280,7 @@ func (s *session) seize(ctx context.Context, l *lane, idle time.Duration, rows [
 func (s *session) trimmed(ctx context.Context, l *lane, position string) {
 	l.counters.trimmed.Add(1)
 	s.log.ErrorContext(ctx, "message trimmed before it was handled: let the stream be longer, or the consumers faster",
-		slog.String("stream", l.stream), slog.String("entry", position))
+		"stream", l.stream, "entry", position)
 }
 
 // tidy removes consumers from the group that have nothing pending and have not been heard of for long: processes that have died.
