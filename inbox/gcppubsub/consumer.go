@@ -76,9 +76,9 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 	if log == nil {
 		log = slog.Default()
 	}
-	log = log.With(slog.String("subscription", subscription))
+	own := log.With("subscription", subscription, "consumer", o.consumer)
 	return &Consumer{
-		client: client, subscription: subscription, options: o, log: log, pace: usual(),
+		client: client, subscription: subscription, options: o, log: own, pace: usual(),
 		runner: inbox.Runner{Handler: handler, Retry: o.retry, Timeout: o.timeout, Observer: o.observer, Log: log},
 	}, nil
 }
@@ -95,7 +95,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	defer c.session.Store(nil)
 
-	c.log.InfoContext(ctx, "consumer started", slog.String("consumer", c.options.consumer), slog.Int("workers", c.options.workers))
+	c.log.InfoContext(ctx, "consumer started", "workers", c.options.workers)
 	receiving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	var background sync.WaitGroup
@@ -118,7 +118,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		err = s.drained(ctx, received)
 	}
 	s.results.Wait()
-	c.log.InfoContext(ctx, "consumer stopped", slog.String("consumer", c.options.consumer))
+	c.log.InfoContext(ctx, "consumer stopped")
 	return err
 }
 
@@ -130,7 +130,7 @@ func (s *session) drained(ctx context.Context, received <-chan error) error {
 	case err := <-received:
 		return err
 	case <-timer.C:
-		s.log.WarnContext(ctx, "the last confirmations have not been answered: some messages may come again", slog.Duration("waited", s.pace.grace))
+		s.log.WarnContext(ctx, "the last confirmations have not been answered: some messages may come again", "waited", s.pace.grace)
 		return nil
 	}
 }

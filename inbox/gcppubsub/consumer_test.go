@@ -98,8 +98,8 @@ func TestDeadLetters(t *testing.T) {
 	assert.Equal(t, []int64{3, 2, 4}, []int64{stats.DeadLettered, stats.Handled, stats.Failed})
 	letters := map[string]map[string]string{}
 	for _, m := range s.letters() {
-		assert.Equal(t, s.Message(m.Attributes[AttributeMessageID]).Data, m.Data)
-		assert.Equal(t, s.Message(m.Attributes[AttributeMessageID]).OrderingKey, m.OrderingKey)
+		assert.Equal(t, s.find(m.Attributes[AttributeMessageID]).Data, m.Data)
+		assert.Equal(t, s.find(m.Attributes[AttributeMessageID]).OrderingKey, m.OrderingKey)
 		assert.Equal(t, name, m.Attributes[AttributeSubscription])
 		assert.Equal(t, "billing-v2", m.Attributes[AttributeConsumer])
 		letters[m.Attributes["n"]] = m.Attributes

@@ -2,7 +2,6 @@ package gcppubsub
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"strconv"
 	"strings"
@@ -48,8 +47,8 @@ func (s *session) deadLetter(e *entry) {
 	}
 	e.past.Setbacks++
 	delay := s.options.retry.Delay(e.past.Setbacks)
-	s.log.ErrorContext(s.handling, "dead letter not published; the credentials need pubsub.topics.publish (roles/pubsub.publisher) on a "+
-		"topic that exists", s.about(e, slog.String("topic", s.options.deadLetters), slog.Duration("retry_in", delay), slog.Any("error", err))...)
+	log := s.logOf(e)
+	log.ErrorContext(s.handling, "dead letter not published: its message waits, and its key", "topic", s.options.deadLetters, "retry_in", delay, "error", err)
 	s.pause(e, time.Now().Add(delay))
 }
 

@@ -50,11 +50,42 @@ var quick = inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisec
 type server struct {
 	*pstest.Server
 	offset atomic.Int64 // by which its clock goes before ours
+	mu     sync.Mutex   // the fake fills in what it hands out, each time anew
+}
+
+// all are the messages of all topics, as they are now.
+func (s *server) all() (found []pstest.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.Messages() {
+		found = append(found, copyOf(m))
+	}
+	return found
+}
+
+// find returns a message, as it is now.
+func (s *server) find(id string) pstest.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return copyOf(s.Message(id))
+}
+
+// copyOf leaves out the figures that the fake goes on counting with.
+func copyOf(m *pstest.Message) pstest.Message {
+	return pstest.Message{
+		ID: m.ID, Data: m.Data, Attributes: m.Attributes, PublishTime: m.PublishTime, OrderingKey: m.OrderingKey, Topic: m.Topic,
+		Deliveries: m.Deliveries, Acks: m.Acks, Modacks: m.Modacks,
+	}
 }
 
 func newServer(t testing.TB, change ...func(*pubsubpb.Subscription)) *server {
 	t.Helper()
-	s := &server{Server: pstest.NewServer()}
+	return newServerWith(t, nil, change...)
+}
+
+func newServerWith(t testing.TB, reactors []pstest.ServerReactorOption, change ...func(*pubsubpb.Subscription)) *server {
+	t.Helper()
+	s := &server{Server: pstest.NewServer(reactors...)}
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	s.SetTimeNowFunc(func() time.Time { return time.Now().Add(time.Duration(s.offset.Load())) })
 	for _, each := range []string{topic, dead} {
@@ -103,13 +134,17 @@ func payload(id uuid.UUID, key string, n int) []byte {
 // publish sends messages 0 to n-1 of a key.
 func (s *server) publish(key string, n int) {
 	for n := range n {
-		s.PublishOrdered(topic, payload(uuid.NewSHA1(uuid.Nil, fmt.Append(nil, key, n)), key, n), map[string]string{"n": fmt.Sprint(n)}, key)
+		s.one(key, n)
 	}
+}
+
+func (s *server) one(key string, n int) {
+	s.PublishOrdered(topic, payload(uuid.NewSHA1(uuid.Nil, fmt.Append(nil, key, n)), key, n), map[string]string{"n": fmt.Sprint(n)}, key)
 }
 
 // unacked are the messages of the topic that are not confirmed.
 func (s *server) unacked() (ids []string) {
-	for _, m := range s.Messages() {
+	for _, m := range s.all() {
 		if m.Topic == topic && m.Acks == 0 {
 			ids = append(ids, m.ID)
 		}
@@ -118,8 +153,8 @@ func (s *server) unacked() (ids []string) {
 }
 
 // letters are the dead letters.
-func (s *server) letters() (found []*pstest.Message) {
-	for _, m := range s.Messages() {
+func (s *server) letters() (found []pstest.Message) {
+	for _, m := range s.all() {
 		if m.Topic == dead {
 			found = append(found, m)
 		}

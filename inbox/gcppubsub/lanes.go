@@ -175,19 +175,13 @@ func (l *lanes) giveBack(e *entry, now time.Time) (back []*entry) {
 func (l *lanes) cut(at *lane, n int, now time.Time) (back []*entry) {
 	back = append(back, at.queue[n:]...)
 	at.queue = at.queue[:n:n]
-	for _, e := range back {
-		l.forget(e)
-	}
+	l.forgetAll(back)
 	if at.ordered {
 		at.gap, at.closes = back[0].id, now.Add(l.patience)
 	}
 	if n == 0 {
-		switch at.state {
-		case running:
+		if at.state == running {
 			l.running--
-		case ready:
-			l.unready(at)
-		case idle, paused:
 		}
 		at.state = idle
 	}
@@ -219,7 +213,7 @@ func (l *lanes) abandon() (back []*entry) {
 }
 
 // tick returns what has to be given back because time has passed: what is late where the gap has stayed open, and, where the hands are
-// full of messages that wait while workers are idle, a quarter of them, followers first and the last ones first. waiting is true where
+// full of messages that wait while workers are idle, what is late, and a quarter of all, the last ones of the longest lane first. waiting is true where
 // more messages have arrived than can be taken.
 func (l *lanes) tick(now time.Time, waiting bool) (back []*entry) {
 	if l.stopping {
@@ -235,13 +229,19 @@ func (l *lanes) tick(now time.Time, waiting bool) (back []*entry) {
 	if len(back) > 0 || !full || l.running >= l.workers || len(l.ready) > 0 {
 		return back
 	}
-	for quota := (len(l.byID) + 3) / 4; quota > len(back); {
+	quota := (len(l.byID) + 3) / 4
+	for _, at := range l.byKey { // what is late goes back in any case
+		back = append(back, at.late...)
+		l.forgetAll(at.late)
+		at.late = nil
+	}
+	for quota > len(back) {
 		at := l.longest()
 		if at == nil {
 			break
 		}
 		keep := 0
-		if at.state == running || len(at.queue) > 1 {
+		if len(at.queue) > 1 {
 			keep = max(1, len(at.queue)-(quota-len(back)))
 		}
 		back = append(back, l.cut(at, keep, now)...)
@@ -267,9 +267,7 @@ func (l *lanes) longest() (found *lane) {
 // close ends the gap of a lane and returns what has come late.
 func (l *lanes) close(at *lane) (back []*entry) {
 	back, at.late, at.gap = at.late, nil, ""
-	for _, e := range back {
-		l.forget(e)
-	}
+	l.forgetAll(back)
 	return back
 }
 
@@ -277,9 +275,7 @@ func (l *lanes) close(at *lane) (back []*entry) {
 func (l *lanes) empty(at *lane) (back []*entry) {
 	back = slices.Concat(at.queue, at.late)
 	at.queue, at.late, at.gap = nil, nil, ""
-	for _, e := range back {
-		l.forget(e)
-	}
+	l.forgetAll(back)
 	l.drop(at)
 	return back
 }
@@ -289,18 +285,15 @@ func (l *lanes) forget(e *entry) {
 	l.bytes -= e.bytes
 }
 
+func (l *lanes) forgetAll(entries []*entry) {
+	for _, e := range entries {
+		l.forget(e)
+	}
+}
+
 // drop forgets a lane that has nothing in it.
 func (l *lanes) drop(at *lane) {
 	if len(at.queue) == 0 && at.gap == "" && at.state != running {
 		delete(l.byKey, at.key)
-	}
-}
-
-func (l *lanes) unready(at *lane) {
-	for i, other := range l.ready {
-		if other == at {
-			l.ready = append(l.ready[:i:i], l.ready[i+1:]...)
-			return
-		}
 	}
 }

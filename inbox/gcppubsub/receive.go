@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ func (s *session) receive(ctx context.Context) error {
 			failures = 1
 		}
 		delay := s.pace.again.Delay(failures)
-		s.log.WarnContext(ctx, "receiving was interrupted", slog.Duration("retry_in", delay), slog.Any("error", err))
+		s.log.WarnContext(ctx, "receiving was interrupted", "retry_in", delay, "error", err)
 		if !pause(ctx, delay) {
 			return ended(ctx)
 		}
@@ -71,7 +70,7 @@ var remedies = map[codes.Code]string{
 }
 
 // final is the error that Run ends with; nil for one that is waited for.
-func (s *session) final(err error) error {
+func (c *Consumer) final(err error) error {
 	code := status.Code(err)
 	remedy, found := remedies[code]
 	if code == codes.Canceled && strings.Contains(err.Error(), "the client connection is closing") {
@@ -80,7 +79,7 @@ func (s *session) final(err error) error {
 	if !found {
 		return nil
 	}
-	return fmt.Errorf("gcppubsub: consume %s: %w: %s", s.subscription, err, remedy)
+	return fmt.Errorf("gcppubsub: consume %s: %w: %s", c.subscription, err, remedy)
 }
 
 // watch looks at the subscription at the start, and whenever nothing arrives for a while: Google's client does not say that the server is
@@ -102,11 +101,11 @@ func (s *session) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 			case err != nil && code != codes.PermissionDenied:
 				if out.IsZero() {
 					out = time.Now()
-					s.log.WarnContext(ctx, "Pub/Sub does not answer; the consumer waits", slog.Any("error", err))
+					s.log.WarnContext(ctx, "Pub/Sub does not answer; the consumer waits", "error", err)
 				}
 			default:
 				if !out.IsZero() {
-					s.log.InfoContext(ctx, "Pub/Sub answers again", slog.Duration("after", time.Since(out)))
+					s.log.InfoContext(ctx, "Pub/Sub answers again", "after", time.Since(out))
 					out = time.Time{}
 				}
 				if !known {
@@ -132,10 +131,11 @@ func (s *session) inspect(ctx context.Context) (*pubsubpb.Subscription, error) {
 // remark says what is worth knowing of the settings of a subscription.
 func (s *session) remark(ctx context.Context, found *pubsubpb.Subscription, err error) {
 	if err != nil {
-		s.log.DebugContext(ctx, "the settings of the subscription are not known: whether it keeps order, for one", slog.Any("error", err))
+		s.log.DebugContext(ctx, "the settings of the subscription are not known: whether it keeps order, for one", "error", err)
 		return
 	}
 	if !found.GetEnableMessageOrdering() {
+		s.unordered.Store(true)
 		s.log.WarnContext(ctx, "message ordering is not enabled on the subscription: messages of one key can come out of order; it can be "+
 			"enabled only when a subscription is created")
 	}

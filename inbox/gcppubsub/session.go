@@ -3,7 +3,6 @@ package gcppubsub
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +22,10 @@ type session struct {
 	room     *semaphore.Weighted // in bytes
 	waiting  atomic.Int64        // messages that have arrived and find no room
 	arrived  atomic.Int64        // messages that have arrived at all
-	under    sync.WaitGroup      // way: workers
-	results  sync.WaitGroup      // of confirmations that are looked at
+	// unordered is set where message ordering is known not to be enabled.
+	unordered atomic.Bool
+	under     sync.WaitGroup // way: workers
+	results   sync.WaitGroup // of confirmations that are looked at
 
 	mu     sync.Mutex
 	lanes  *lanes
@@ -75,7 +76,7 @@ func (s *session) take(e *entry, m *pubsub.Message) (back []*entry, taken bool) 
 	if !s.memory.restore(e) && e.message.Deliveries > 1 {
 		e.past.Failures = e.message.Deliveries - 1
 	}
-	return s.lanes.add(e, e.message.OrderingKey, m.OrderingKey != ""), true
+	return s.lanes.add(e, e.message.OrderingKey, m.OrderingKey != "" && !s.unordered.Load()), true
 }
 
 // admit waits for room. It is false where ctx ended first.
@@ -150,7 +151,7 @@ func (s *session) stop(abort context.CancelCauseFunc, cancel func()) {
 	s.mu.Lock()
 	back = s.lanes.abandon()
 	s.mu.Unlock()
-	s.log.ErrorContext(s.handling, "handlers go on although their context has ended: their messages come again", slog.Int("messages", len(back)))
+	s.log.ErrorContext(s.handling, "handlers go on although their context has ended: their messages come again", "messages", len(back))
 	s.giveBack(back)
 }
 

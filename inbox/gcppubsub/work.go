@@ -25,7 +25,8 @@ func (s *session) work(e *entry) {
 		s.attempt(e)
 	case e.why == nil:
 		e.why = e.broken
-		s.log.ErrorContext(s.handling, "message cannot be read", s.about(e, slog.Any("error", e.broken))...)
+		log := s.logOf(e)
+		log.ErrorContext(s.handling, "message cannot be read", "error", e.broken)
 		s.putAway(e)
 	default:
 		s.putAway(e)
@@ -79,8 +80,8 @@ func (s *session) handBack(e *entry) {
 func (s *session) hold(e *entry) {
 	now := time.Now()
 	if now.Sub(e.told) >= tellAgain {
-		s.log.ErrorContext(s.handling, "message held: it is given up and there is no place for dead letters; give WithDeadLetters, or the "+
-			"subscription a dead letter policy, or park such messages with inbox.Handle", s.about(e, slog.Any("error", e.why))...)
+		log := s.logOf(e)
+		log.ErrorContext(s.handling, "message held: it is given up, and there is no place for dead letters", "error", e.why)
 		e.told = now
 	}
 	if e.broken == nil {
@@ -202,14 +203,12 @@ func (s *session) judge(e *entry, what string, result *pubsub.AckResult) {
 
 func (s *session) complain(e *entry, what string, err error) {
 	s.counts.ackFailures.Add(1)
-	s.log.WarnContext(s.handling, "confirmation failed: the message may come again", s.about(e, slog.String("confirmation", what), slog.Any("error", err))...)
+	log := s.logOf(e)
+	log.WarnContext(s.handling, "confirmation failed: the message may come again", "confirmation", what, "error", err)
 }
 
-// about are the attributes of a log line about a message.
-func (s *session) about(e *entry, more ...any) []any {
+// logOf is the log for lines about a message.
+func (s *session) logOf(e *entry) *slog.Logger {
 	m := e.message
-	return append([]any{
-		slog.String("consumer", m.Consumer), slog.String("message_id", m.ID), slog.String("type", m.Type), slog.String("pubsub_id", e.id),
-		slog.String("ordering_key", m.OrderingKey), slog.Int("attempts", e.past.Failures),
-	}, more...)
+	return s.log.With("message_id", m.ID, "type", m.Type, "pubsub_id", e.id, "ordering_key", m.OrderingKey, "attempts", e.past.Failures)
 }

@@ -1,0 +1,214 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"gorm.io/gorm"
+)
+
+// Handlers are the functions of one consumer by the type of events they take, added with [On] and [Upcast]. As a [Handler] it decodes the
+// event and runs its function in a transaction of the consumer's database, by [Handle].
+//
+// What it cannot hand on is reported, and never dropped in silence:
+//
+//   - A type that nobody handles is skipped: confirmed, counted ([Handlers.Unknown]), and logged as a warning at its first message. Say
+//     [Handlers.Ignore] for those that are meant to be, or [ParkUnknown].
+//   - A version that is not handled, of a type of which another version is, is parked: its producer is ahead of this consumer. It can be
+//     released (see [Release]) once the consumer knows it.
+//   - An event whose data does not fit its Go type, or that its upcast refuses, is parked.
+//
+// All methods are safe for concurrent use.
+type Handlers struct {
+	db          *gorm.DB
+	options     []Option
+	parkUnknown bool
+	checksums   bool
+	log         *slog.Logger
+
+	mu       sync.RWMutex
+	handled  map[string]*handled
+	upcasts  map[string]*upcast
+	ignored  map[string]struct{}
+	unknown  map[string]int64
+	problems []error
+	resolved map[string]*route // by wire type; nil after a change
+	err      error             // of resolved
+}
+
+var _ Handler = (*Handlers)(nil)
+
+// A HandlersOption refines Handlers.
+type HandlersOption func(*Handlers)
+
+// With gives options to each [Handle]: its table, the attempts until a message is parked.
+func With(options ...Option) HandlersOption {
+	return func(h *Handlers) { h.options = append(h.options, options...) }
+}
+
+// ParkUnknown parks messages of types that nobody handles, instead of skipping them. Types that are ignored are skipped all the same.
+func ParkUnknown() HandlersOption { return func(h *Handlers) { h.parkUnknown = true } }
+
+// VerifyChecksums compares the data of each message in the internal form with its checksum, and parks those that differ. It costs the
+// canonical form of the data, so it is off by default.
+func VerifyChecksums() HandlersOption { return func(h *Handlers) { h.checksums = true } }
+
+// WithLogger sets where unknown types are reported. Default: slog.Default().
+func WithLogger(log *slog.Logger) HandlersOption { return func(h *Handlers) { h.log = log } }
+
+// NewHandlers returns the empty handlers of a consumer whose state is in db. With the plugin of package gormplugin on that handle, what the
+// handlers raise goes to the consumer's own outbox.
+func NewHandlers(db *gorm.DB, options ...HandlersOption) *Handlers {
+	h := &Handlers{
+		db: db, handled: map[string]*handled{}, upcasts: map[string]*upcast{}, ignored: map[string]struct{}{}, unknown: map[string]int64{},
+	}
+	for _, option := range options {
+		option(h)
+	}
+	if h.log == nil {
+		h.log = slog.Default()
+	}
+	if db == nil {
+		h.problems = append(h.problems, errors.New("inbox: NewHandlers: the GORM handle is nil"))
+	}
+	return h
+}
+
+// Ignore declares types that this consumer has no use for, as they stand on the wire: they are skipped without a word.
+func (h *Handlers) Ignore(wireTypes ...string) {
+	h.change(func() {
+		for _, t := range wireTypes {
+			h.ignored[t] = struct{}{}
+		}
+	})
+}
+
+// Types returns the wire types that are handled, upcast ones included, sorted.
+func (h *Handlers) Types() []string {
+	routes, _ := h.routes()
+	return slices.Sorted(maps.Keys(routes))
+}
+
+// Unknown counts the messages of types, or versions, that nobody handles, by wire type, since this process has started. Ignored ones are
+// not among them.
+func (h *Handlers) Unknown() map[string]int64 {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return maps.Clone(h.unknown)
+}
+
+// Err reports all problems of the handlers, joined: types that are handled twice, upcasts that lead nowhere. Call it at start-up;
+// consumers do, too.
+func (h *Handlers) Err() error {
+	_, err := h.routes()
+	return err
+}
+
+// Handle implements [Handler]. With problems in the handlers every message is answered by them, as unavailable.
+func (h *Handlers) Handle(ctx context.Context, m *Message) (Outcome, error) {
+	routes, err := h.routes()
+	if err != nil {
+		return "", Unavailable(err)
+	}
+	route, ok := routes[m.Type]
+	if !ok {
+		return h.notHandled(ctx, m, routes)
+	}
+	if h.checksums && m.Envelope.Metadata.Envelope.Checksum != "" {
+		if err := m.Envelope.VerifyChecksum(); err != nil {
+			return h.park(ctx, m, err)
+		}
+	}
+	event, err := route.event(m.Envelope.Data)
+	if err != nil {
+		return h.park(ctx, m, err)
+	}
+	return Handle(ctx, h.db, m, func(tx *gorm.DB) error { return route.run(tx, event, m) }, h.options...)
+}
+
+// notHandled decides about a message whose type has no function.
+func (h *Handlers) notHandled(ctx context.Context, m *Message, routes map[string]*route) (Outcome, error) {
+	h.mu.Lock()
+	_, ignored := h.ignored[m.Type]
+	if !ignored {
+		h.unknown[m.Type]++
+	}
+	first := h.unknown[m.Type] == 1
+	h.mu.Unlock()
+	if ignored {
+		return Skipped, nil
+	}
+	known := otherVersions(m.Type, routes)
+	if len(known) > 0 {
+		return h.park(ctx, m, fmt.Errorf("inbox: version %s is not handled, only %s: add a handler or an upcast, then release it", m.Type, strings.Join(known, ", ")))
+	}
+	if h.parkUnknown {
+		return h.park(ctx, m, fmt.Errorf("inbox: type %s is not handled: add a handler and release it, or ignore the type", m.Type))
+	}
+	if first {
+		h.log.WarnContext(ctx, "message type is not handled: its messages are skipped", slog.String("consumer", m.Consumer), slog.String("source", m.Source),
+			slog.String("type", m.Type), slog.String("message_id", m.ID))
+	}
+	return Skipped, nil
+}
+
+// otherVersions returns the handled types that differ from t by their version only.
+func otherVersions(t string, routes map[string]*route) []string {
+	name, ok := unversioned(t)
+	if !ok {
+		return nil
+	}
+	var others []string
+	for _, other := range slices.Sorted(maps.Keys(routes)) {
+		if n, ok := unversioned(other); ok && n == name {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// unversioned cuts the version from a wire type: "Ordering.OrderPlaced" of "Ordering.OrderPlaced.v1".
+func unversioned(t string) (name string, ok bool) {
+	dot := strings.LastIndex(t, ".v")
+	if dot < 0 || dot+2 == len(t) || strings.Trim(t[dot+2:], "0123456789") != "" {
+		return "", false
+	}
+	return t[:dot], true
+}
+
+func (h *Handlers) park(ctx context.Context, m *Message, why error) (Outcome, error) {
+	if err := Park(ctx, h.db, m, why, h.options...); err != nil {
+		return "", Unavailable(errors.Join(err, why))
+	}
+	return Parked, nil
+}
+
+// change makes a change under the lock.
+func (h *Handlers) change(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+	h.resolved = nil
+}
+
+// routes returns what is handled, worked out anew after a change.
+func (h *Handlers) routes() (map[string]*route, error) {
+	h.mu.RLock()
+	resolved, err := h.resolved, h.err
+	h.mu.RUnlock()
+	if resolved != nil {
+		return resolved, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.resolved == nil {
+		h.resolve()
+	}
+	return h.resolved, h.err
+}
