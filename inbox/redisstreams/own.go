@@ -81,7 +81,11 @@ func (s *session) renew(ctx context.Context, l *lane) {
 			return
 		}
 		begun := time.Now()
-		err := s.own(ctx, l, s.inHand(l, func(it *item) bool { return !it.lent && it.state != lost }), 0, 0)
+		items := s.inHand(l, func(it *item) bool { return !it.lent && !it.gone && it.state != lost })
+		if len(items) == 0 {
+			continue // and nothing is known of the server
+		}
+		err := s.own(ctx, l, items, 0, 0)
 		switch {
 		case ctx.Err() != nil:
 			return
