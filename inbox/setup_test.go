@@ -31,6 +31,7 @@ type place struct {
 	db    *gorm.DB
 	dial  func() gorm.Dialector
 	table string
+	dsn   string // of PostgreSQL
 }
 
 // databases are the kinds that tests run on.
@@ -82,7 +83,7 @@ func on(t *testing.T, name string) *place {
 
 func newPlace(t *testing.T, dial func() gorm.Dialector) *place {
 	t.Helper()
-	p := &place{t: t, dial: dial, table: "inbox_" + strings.ToLower(rand.Text()[:8])} // on SQL Server tests share a database
+	p := &place{t: t, dial: dial, dsn: dsnOf(dial()), table: "inbox_" + strings.ToLower(rand.Text()[:8])} // on SQL Server tests share a database
 	p.db = p.open(&gorm.Config{})
 	applied, err := inbox.Migrate(t.Context(), p.db, p.at())
 	require.NoError(t, err)
@@ -94,6 +95,13 @@ func newPlace(t *testing.T, dial func() gorm.Dialector) *place {
 		}
 	})
 	return p
+}
+
+func dsnOf(dialector gorm.Dialector) string {
+	if d, ok := dialector.(*postgres.Dialector); ok {
+		return d.DSN
+	}
+	return ""
 }
 
 // open is another handle on the same database.

@@ -164,14 +164,8 @@ func newStatements(dialect, table string) *statements {
 	return s
 }
 
-// withStatus fills in a status, as a literal, because the planners find a partial index by it, and what goes with it.
-func withStatus(text, status string) string {
-	index, open := "_open", " AND status <> 'handled'"
-	if status == statusHandled {
-		index, open = "_handled", ""
-	}
-	return strings.NewReplacer("{{status}}", status, "{{index}}", index, "{{open}}", open).Replace(text)
-}
+// withStatus fills in a status.
+func withStatus(text, status string) string { return strings.ReplaceAll(text, "{{status}}", status) }
 
 // render reads a statement. Its leading comment is for readers of the file, and is not sent with each call.
 func render(dialect, name, table string) string {

@@ -16,7 +16,9 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Show the whole way with nothing installed",
 		Long: "Show the whole way with nothing installed: a shop on SQLite, a Redis-protocol server and Google's Pub/Sub\n" +
-			"emulator in this process, and the real adapters between them. For a moment the partner's server is gone.\n" +
+			"emulator in this process, and the real adapters between them. A consumer, this program once more, adds up what it\n" +
+			"hears in a database of its own. Each broker is gone for a moment, the consumer is killed again and again, and in\n" +
+			"the end its numbers are compared with the shop's.\n" +
 			"The dashboard is served meanwhile, and on a terminal until Enter is pressed.",
 		Args: noArgs,
 	}

@@ -13,10 +13,22 @@ func TestDemoCommand(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitDone, run(t.Context(), []string{"demo", "--orders", "2", "--json", "--listen", "127.0.0.1:0"}, nil, &stdout, &stderr))
-	var result struct{ Orders, Lost int }
+	var result struct {
+		Orders, Lost, Kills int
+		Projection          struct {
+			Expected, Actual map[string]map[string]int64
+			Agree            bool
+		}
+		DuplicatesDropped *int `json:"duplicates_dropped"`
+	}
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &result), "one object and nothing else")
 	assert.Equal(t, 2, result.Orders)
 	assert.Zero(t, result.Lost)
+	assert.Equal(t, 3, result.Kills)
+	assert.True(t, result.Projection.Agree)
+	assert.Equal(t, map[string]int64{"orders_placed": 2, "revenue_cents": 3 * 4990, "orders_shipped": 1, "stock_reserved": 3}, result.Projection.Expected["warehouse"])
+	assert.Equal(t, result.Projection.Expected, result.Projection.Actual)
+	assert.NotNil(t, result.DuplicatesDropped)
 	assert.Regexp(t, `^dashboard: http://127\.0\.0\.1:\d+/\n$`, stderr.String())
 
 	stdout.Reset()

@@ -18,10 +18,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/gorm-fanout/fanout/cmd/fanout/internal/demo"
 	"github.com/gorm-fanout/fanout/config"
 )
 
 func main() {
+	if code, ok := demo.ConsumerMain(); ok {
+		os.Exit(code)
+	}
 	redis.SetLogger(redisLog{}) // its client would print to standard error, past our log
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

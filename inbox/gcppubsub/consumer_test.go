@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -23,7 +25,7 @@ func TestOrderAcrossFailures(t *testing.T) {
 		s.publish(fmt.Sprint("k", k), 20)
 	}
 	s.publish("", 20)
-	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, time int) (inbox.Outcome, error) {
+	l := newLedger(t, func(ctx context.Context, _ *inbox.Message, it seen, time int) (inbox.Outcome, error) {
 		switch {
 		case it.n%7 == 3 && time == 1:
 			return "", errors.New("no")
@@ -31,16 +33,19 @@ func TestOrderAcrossFailures(t *testing.T) {
 			panic("no")
 		case it.n%7 == 5 && time < 6:
 			return "", inbox.Unavailable(errors.New("out"))
+		case it.n == 6 && time == 1:
+			<-ctx.Done()
+			return "", context.Cause(ctx)
 		}
 		return inbox.Handled, nil
 	})
-	p := start(t, newClient(t, s.Addr), l)
+	p := start(t, newClient(t, s.Addr), l, WithTimeout(time.Second))
 	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed")
 	require.NoError(t, p.stop())
 	assert.Len(t, l.finished(), 120)
 	stats := p.Stats()
 	assert.Equal(t, int64(120), stats.Handled)
-	assert.Equal(t, int64(6*(3+3+5*3)), stats.Failed)
+	assert.Equal(t, int64(6*(3+3+5*3+1)), stats.Failed)
 	assert.Zero(t, stats.Nacked)
 	assert.Zero(t, stats.InHand)
 	order := map[string]int{}
@@ -70,7 +75,9 @@ func TestConfirmedAfterwards(t *testing.T) {
 	start(t, newClient(t, s.Addr), l)
 	eventually(t, func() bool { return len(s.unacked()) == 2 }, "0 is confirmed")
 	eventually(t, func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.begun) == 2 }, "1 has begun")
-	assert.Len(t, s.unacked(), 2)
+	s.one("b", 0)
+	eventually(t, func() bool { return s.all()[3].Acks == 1 }, "what came later is confirmed")
+	assert.Len(t, s.unacked(), 2, "and 1 is not, nor 2")
 	close(let)
 	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed")
 }
@@ -178,11 +185,14 @@ func TestStopUnderLoad(t *testing.T) {
 	for len(s.unacked()) > 0 {
 		before := len(l.finished())
 		p := start(t, client, l, WithWorkers(4), WithMaxOutstanding(20, 1<<20))
+		eventually(t, func() bool { return p.session.Load() != nil }, "it runs")
+		session := p.session.Load()
 		eventually(t, func() bool { return len(l.finished()) >= min(before+40, 400) }, "it gets on")
 		require.NoError(t, p.stop())
 		assert.Len(t, s.unacked(), 400-len(l.finished()), "what is done is confirmed, and nothing else")
 		stats := p.Stats()
 		assert.Zero(t, stats.InHand)
+		assert.True(t, session.messages.TryAcquire(20) && session.room.TryAcquire(1<<20), "all room is given back")
 		s.pass(DefaultLease) // for what was on its way
 	}
 	assert.Len(t, l.finished(), 400)
@@ -211,4 +221,17 @@ func TestShutdownTimeout(t *testing.T) {
 	start(t, client, l)
 	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed, without waiting for a lease")
 	l.inOrder(t)
+}
+
+// What arrives when the consumer stops is given back.
+func TestArrivesTooLate(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	c := hurried(t, newClient(t, s.Addr), newLedger(t, nil))
+	session := newSession(t.Context(), c)
+	session.lanes.stop()
+	session.arrive(t.Context(), &pubsub.Message{ID: "1", Data: payload(uuid.New(), "a", 1), OrderingKey: "a"})
+	assert.Equal(t, int64(1), c.Stats().Nacked)
+	assert.Empty(t, session.lanes.byID)
+	assert.True(t, session.messages.TryAcquire(DefaultMaxMessages))
 }

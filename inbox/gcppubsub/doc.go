@@ -55,7 +55,8 @@
 //
 // Outages are waited for: Google's client connects again, with pauses of up to 30 s. One line is logged when the server is found not to
 // answer, which takes up to half a minute, one when it does again. Connections come back faster with the dial options of
-// brokers/gcppubsub.ClientOptions. These end Run, with advice:
+// brokers/gcppubsub.ClientOptions. One that has gone silent without being reset is noticed after up to five and a half minutes; give the
+// client keepalive parameters where that is too long. These end Run, with advice:
 //
 //	NotFound             the subscription does not exist, or was deleted
 //	PermissionDenied     pubsub.subscriptions.consume is missing (roles/pubsub.subscriber)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/internal/toxic"
@@ -49,8 +51,10 @@ var quick = inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisec
 // server is a fake Pub/Sub with a topic, a topic of dead letters and a subscription.
 type server struct {
 	*pstest.Server
-	offset atomic.Int64 // by which its clock goes before ours
-	mu     sync.Mutex   // the fake fills in what it hands out, each time anew
+	Addr    string       // of a front of our own
+	sending sync.Mutex   // the fake changes a message that it delivers again, perhaps while it is being sent
+	offset  atomic.Int64 // by which its clock goes before ours
+	mu      sync.Mutex   // the fake fills in what it hands out, each time anew
 }
 
 // all are the messages of all topics, as they are now.
@@ -87,7 +91,12 @@ func newServerWith(t testing.TB, reactors []pstest.ServerReactorOption, change .
 	t.Helper()
 	s := &server{Server: pstest.NewServer(reactors...)}
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	s.SetTimeNowFunc(func() time.Time { return time.Now().Add(time.Duration(s.offset.Load())) })
+	s.SetTimeNowFunc(func() time.Time {
+		s.sending.Lock()
+		defer s.sending.Unlock()
+		return time.Now().Add(time.Duration(s.offset.Load()))
+	})
+	s.listen(t)
 	for _, each := range []string{topic, dead} {
 		_, err := s.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: each})
 		require.NoError(t, err)
@@ -99,6 +108,37 @@ func newServerWith(t testing.TB, reactors []pstest.ServerReactorOption, change .
 	_, err := s.GServer.CreateSubscription(t.Context(), subscription)
 	require.NoError(t, err)
 	return s
+}
+
+// listen puts a server of our own before the fake.
+func (s *server) listen(t testing.TB) {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	front := grpc.NewServer(grpc.StreamInterceptor(func(fake any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		return next(fake, &sender{stream, s})
+	}))
+	pubsubpb.RegisterPublisherServer(front, &s.GServer)
+	pubsubpb.RegisterSubscriberServer(front, &s.GServer)
+	go func() { _ = front.Serve(listener) }()
+	t.Cleanup(front.Stop)
+	s.Addr = listener.Addr().String()
+}
+
+// sender sends copies, which nobody changes any more.
+type sender struct {
+	grpc.ServerStream
+
+	server *server
+}
+
+func (s *sender) SendMsg(m any) error {
+	if response, ok := m.(*pubsubpb.StreamingPullResponse); ok {
+		s.server.sending.Lock()
+		m = proto.CloneOf(response)
+		s.server.sending.Unlock()
+	}
+	return s.ServerStream.SendMsg(m)
 }
 
 // pass lets the leases of dead processes end.

@@ -10,19 +10,21 @@ import (
 func growthCommands(s *settings) []*cobra.Command {
 	return []*cobra.Command{
 		fanoutCommand(s), payloadCommand(s), purgeCommand(s), restCommand(s), memoryCommand(s), pagesCommand(s), commitCommand(s), targetsCommand(s),
+		inboxCommand(s),
 	}
 }
 
 func defaultGrowth() []scenario.Scenario {
 	return []scenario.Scenario{
 		scenario.DefaultFanout(), scenario.DefaultPayload(), scenario.DefaultPurge(), scenario.DefaultRest(), scenario.DefaultMemory(), scenario.DefaultPages(),
-		scenario.DefaultCommit(),
+		scenario.DefaultCommit(), scenario.DefaultInbox(),
 	}
 }
 
 func shortGrowth() []scenario.Scenario {
 	return []scenario.Scenario{
 		scenario.ShortFanout(), scenario.ShortPayload(), scenario.ShortPurge(), scenario.ShortRest(), scenario.ShortMemory(), scenario.ShortPages(), scenario.ShortCommit(),
+		scenario.ShortInbox(),
 	}
 }
 
@@ -97,6 +99,16 @@ func commitCommand(s *settings) *cobra.Command {
 	sizes := scenario.DefaultCommit()
 	cmd, _ := command(s, "commit", "Commits with the plugin and without it, as make bench-commit measures them", &sizes, scenario.ShortCommit)
 	cmd.Flags().IntVar(&sizes.Rounds, "rounds", sizes.Rounds, "rounds of a few transactions of each kind")
+	return cmd
+}
+
+func inboxCommand(s *settings) *cobra.Command {
+	sizes := scenario.DefaultInbox()
+	cmd, flags := command(s, "inbox", "Handling each message once, beside transactions written by hand", &sizes, scenario.ShortInbox)
+	flags.IntVar(&sizes.Messages, "messages", sizes.Messages, "messages to handle in each run, for each number of workers and in each way")
+	flags.IntVar(&sizes.Parts, "parts", sizes.Parts, "cut the messages of a run into so many parts, between which the ways take turns")
+	flags.IntSliceVar(&sizes.Workers, "workers", sizes.Workers, "numbers of workers")
+	flags.IntVar(&sizes.Projections, "projections", sizes.Projections, "rows that the messages change")
 	return cmd
 }
 

@@ -76,10 +76,14 @@ func TestShort(t *testing.T) {
 			"overview: p50", "message: p99", "blocked: p99", "audit: max", "list processing: p50", "list pending, a key: p99", "list failed, 500: p99",
 			"list published, deep: p99", "list abandoned, none matches: p50",
 		},
+		"inbox": {
+			"1 worker: inbox.Handle: rate", "1 worker: inbox.Handle: of by hand, GORM", "1 worker: by hand, GORM: p50", "4 workers: inbox.Handle: of by hand, database/sql",
+			"4 workers: by hand, database/sql: log",
+		},
 		"commit": {"postgres: event/by-hand", "postgres: no-event/plain", "sqlite: other-model/plain", "discard: event"},
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			if !slices.Contains([]string{"claims", "idle-transaction", "hung", "followers", "pages", "commit"}, scenario) {
+			if !slices.Contains([]string{"claims", "idle-transaction", "hung", "followers", "pages", "commit", "inbox"}, scenario) {
 				t.Setenv(testservers.RedisVariable, testenv.Redis(t))
 			}
 			runs := 2
@@ -181,6 +185,7 @@ func TestUsage(t *testing.T) {
 		"memory":           {"memory", "--produce=100", "--deliver=100"},
 		"pages":            {"pages", "--rows=1000"},
 		"commit":           {"commit", "--rounds=0"},
+		"inbox":            {"inbox", "--messages=1001"},
 		"chart of drain":   {"drain", "--chart=drain.pdf"},
 		"latency":          {"latency", "--rate=0"},
 		"case of latency":  {"latency", "--only=by magic"},

@@ -17,8 +17,6 @@ CREATE TABLE {{table}} (
     CONSTRAINT {{name}}_numbers CHECK (typeof(attempts) = 'integer' AND typeof(updated_at) = 'integer')
 ) WITHOUT ROWID;
 
--- The purge reads this from its old end; new rows go to the other one.
-CREATE INDEX {{name}}_handled ON {{table}} (updated_at) WHERE status = 'handled';
-
--- Everything else: few rows. Lists, releases and the purge of what nobody came back for read it.
-CREATE INDEX {{name}}_open ON {{table}} (status, consumer, message_id, updated_at) WHERE status <> 'handled';
+-- By age within a status: new rows of a status go to the end of its part, the purge reads it from the old end, and lists read the part of
+-- what is parked.
+CREATE INDEX {{name}}_age ON {{table}} (status, updated_at);

@@ -1,15 +1,5 @@
 -- The inbox: one row per consumer and message. SQL Server 2016 or later.
 --
--- The indexes below are filtered: this script and everybody who writes to the table needs the session options that follow. go-mssqldb,
--- ODBC, JDBC and ADO.NET set them by themselves; sqlcmd wants its option -I. Without them an INSERT fails with error 1934.
-SET ANSI_NULLS ON;
-SET ANSI_PADDING ON;
-SET ANSI_WARNINGS ON;
-SET ARITHABORT ON;
-SET CONCAT_NULL_YIELDS_NULL ON;
-SET QUOTED_IDENTIFIER ON;
-SET NUMERIC_ROUNDABORT OFF;
-
 -- Times are UTC. Consumers that differ by case are different. The key has at most 416 bytes, of the 900 that a clustered one may have.
 CREATE TABLE {{table}} (
     consumer   nvarchar(200)    COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -27,8 +17,6 @@ CREATE TABLE {{table}} (
     CONSTRAINT {{name}}_consumer CHECK (consumer <> N'')
 );
 
--- The purge reads this from its old end; new rows go to the other one.
-CREATE INDEX {{name}}_handled ON {{table}} (updated_at) WHERE status = N'handled';
-
--- Everything else: few rows. Lists, releases and the purge of what nobody came back for read it.
-CREATE INDEX {{name}}_open ON {{table}} (status, consumer, message_id, updated_at) WHERE status <> N'handled';
+-- By age within a status: new rows of a status go to the end of its part, the purge reads it from the old end, and lists read the part of
+-- what is parked.
+CREATE INDEX {{name}}_age ON {{table}} (status, updated_at);

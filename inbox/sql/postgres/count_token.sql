@@ -1,6 +1,6 @@
 -- Count a failed attempt, or park a message, where there is a token for it. Without one the message is handled: then there is no row in the
 -- answer. The parameters are those of count.sql.
--- Plan: one look into {{name}}_pkey.
+-- Plan: one look into {{name}}_pkey. The status is put in words that no index answers.
 UPDATE {{table}} AS m
    SET status = CASE WHEN m.attempts + $8::integer >= $9::integer THEN 'parked' WHEN m.status = 'released' THEN 'released' ELSE 'failed' END
      , attempts = m.attempts + $8
@@ -11,5 +11,5 @@ UPDATE {{table}} AS m
      , attributes = CASE WHEN m.attempts + $8 >= $9 THEN $6 ELSE m.attributes END
      , payload = CASE WHEN m.attempts + $8 >= $9 THEN $7 ELSE m.payload END
  WHERE m.consumer = $1 AND m.message_id = $2
-   AND m.status IN ('expected', 'failed', 'released')
+   AND m.status NOT IN ('handled', 'parked')
 RETURNING status, attempts

@@ -1,6 +1,6 @@
 -- One page of what is parked, or released; the status is filled in. $1 consumer, or '' for all; $2 type, or '' for all; $3 and $4 consumer and
 -- message id of the last row of the page before; $5 limit.
--- Plan: a range scan of {{name}}_open.
+-- Plan: a range scan of {{name}}_age, which is sorted: what is parked are few.
 SELECT consumer, message_id::text, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
      , coalesce(attributes, ''), payload
   FROM {{table}}

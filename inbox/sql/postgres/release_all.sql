@@ -1,6 +1,7 @@
 -- Release a batch of a consumer's parked messages. $1 consumer, $2 type, or '' for all; $3 limit. The status is tested again on the outer
--- statement: a row that somebody else has released meanwhile is not released twice.
--- Plan: a range scan of {{name}}_open, one TID scan for the update.
+-- statement: a row that somebody else has released meanwhile is not released twice. It is put in words that no index answers,
+-- or the planner would use that for the update.
+-- Plan: a range scan of {{name}}_age, one TID scan for the update.
 WITH chosen AS MATERIALIZED (
     SELECT ctid AS tid
       FROM {{table}}
@@ -11,4 +12,4 @@ WITH chosen AS MATERIALIZED (
 UPDATE {{table}} AS m
    SET status = 'released', attempts = 0, updated_at = statement_timestamp()
  WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
-   AND m.status = 'parked'
+   AND m.status IS NOT DISTINCT FROM 'parked'

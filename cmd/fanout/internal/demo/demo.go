@@ -1,11 +1,11 @@
 // Package demo is the main job on nothing but Go: an ordering service on SQLite places orders through GORM, and a relay
 // delivers their events through the real adapters to a Redis-protocol server and to Google's Pub/Sub emulator, both in
-// this process. For a moment the partner's server is gone; the internal broker carries on, and nothing is lost.
+// this process. A consumer in a process of its own keeps projections of them with the inbox. Each broker is gone for a moment, and the
+// consumer's process is killed again and again; nothing is lost, and the projections agree with the shop's tables.
 package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,25 +43,6 @@ type Config struct {
 	Enter io.Reader
 }
 
-// Result is what "fanout demo --json" prints; its fields are a contract.
-type Result struct {
-	Orders int `json:"orders"`
-	Events int `json:"events"`
-	// Rows of each broker by status.
-	Rows map[string]map[outbox.Status]int64 `json:"rows"`
-	// Delivered is the number of different messages that each broker's consumers can see.
-	Delivered map[string]int `json:"delivered"`
-	// Lost counts rows that were committed and that their broker does not have.
-	Lost int `json:"lost"`
-	// Duplicates counts deliveries beyond the first of a message.
-	Duplicates      int             `json:"duplicates"`
-	InternalExample json.RawMessage `json:"internal_example"`
-	ExternalExample json.RawMessage `json:"external_example"`
-}
-
-// ErrLost is returned beside a result that counts lost messages.
-var ErrLost = errors.New("messages were lost")
-
 // configuration is what a user would write; only the addresses are filled in.
 const configuration = `
 databases:
@@ -74,7 +55,8 @@ brokers:
   partner: {type: pubsub, project: acme, endpoint: "%s"}
 `
 
-// Run places the orders, delivers everything, and compares what was committed with what arrived.
+// Run places the orders, delivers everything, and compares what was committed with what arrived and with what consumers have made of it. It
+// starts this program again as the consumer: see [ConsumerMain].
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if cfg.Orders < 1 {
 		return nil, fmt.Errorf("demo: place at least one order, not %d", cfg.Orders)
@@ -96,7 +78,9 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a directory for temporary files
 
-	run := &run{cfg: cfg, servers: servers, view: newView(cfg)}
+	run := &run{cfg: cfg, servers: servers, view: newView(cfg), projector: &projector{cfg: consumerConfig{
+		Redis: servers.redisAddr(), PubSub: servers.partnerAddr(), Database: filepath.Join(dir, "consumer.db"),
+	}}}
 	if err := run.open(ctx, filepath.Join(dir, "shop.db")); err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
@@ -105,21 +89,19 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
-	if result.Lost > 0 {
-		return result, ErrLost
-	}
-	return result, nil
+	return result, result.verdict()
 }
 
 // run is one demonstration under way.
 type run struct {
-	cfg     Config
-	servers *servers
-	view    *view
-	shop    *shop
-	store   outbox.FullStore
-	relay   *fanout.Relay
-	closeDB func()
+	cfg       Config
+	servers   *servers
+	view      *view
+	shop      *shop
+	store     outbox.FullStore
+	relay     *fanout.Relay
+	projector *projector
+	closeDB   func()
 }
 
 // open makes the shop's database with its outbox, and the relay in the same process.
@@ -186,26 +168,36 @@ func (r *run) perform(ctx context.Context) (*Result, error) {
 	return result, errors.Join(err, <-relayed)
 }
 
-// play runs the shop until everything is delivered, and compares.
+// play runs the shop until everything is delivered and consumed, and compares.
 func (r *run) play(ctx context.Context) (*Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.Timeout,
 		fmt.Errorf("not everything was delivered within %s: was a broker paused?", r.cfg.Timeout))
 	defer cancel()
+	defer r.projector.close()
+	if err := r.projector.start(ctx); err != nil {
+		return nil, err
+	}
 	placed := make(chan error, 1)
 	go func() { placed <- r.shop.trade(ctx, r.cfg.Orders) }()
 	if err := r.watch(ctx, placed); err != nil {
 		return nil, err
 	}
+	if err := r.projector.stop(); err != nil {
+		return nil, err
+	}
 	return r.compare(ctx)
 }
 
-// watch shows the progress, takes the partner down for a moment, and returns when nothing is open.
+// lookPause is how long what a look at databases and brokers has found is good for.
+const lookPause = 100 * time.Millisecond
+
+// watch shows the progress, lets happen what is to happen, and returns when nothing is open and everything is consumed.
 func (r *run) watch(ctx context.Context, placed <-chan error) error {
-	ticker := time.NewTicker(100 * time.Millisecond)
+	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	trading := true
-	outage := outage{servers: r.servers, view: r.view, orders: r.cfg.Orders}
-	defer outage.end()
+	var looked time.Time
+	now := &moment{trading: true}
+	rest := acts()
 	for {
 		select {
 		case <-ctx.Done():
@@ -214,22 +206,55 @@ func (r *run) watch(ctx context.Context, placed <-chan error) error {
 			if err != nil {
 				return err
 			}
-			trading, placed = false, nil
+			now.trading, placed = false, nil
 		case <-ticker.C:
 		}
-		counts, err := r.store.Counts(ctx)
-		if err != nil {
-			return err
+		now.placed = r.shop.placed()
+		if time.Since(looked) >= lookPause {
+			if err := r.look(ctx, now); err != nil {
+				return err
+			}
+			looked = time.Now()
+			r.view.progress(now, r.projector)
 		}
-		r.view.progress(r.shop.placed(), counts)
-		if err := outage.step(r.shop.placed(), trading, counts); err != nil {
-			return err
+		if len(rest) > 0 {
+			over, err := rest[0].step(ctx, r, now)
+			if err != nil {
+				return err
+			}
+			if over {
+				rest, now.settled = rest[1:], false
+			}
+			continue
 		}
-		if !trading && outage.over() && open(counts) == 0 {
-			r.view.done(r.shop.placed(), counts)
+		if now.settled {
+			r.view.done(now, r.projector)
 			return nil
 		}
 	}
+}
+
+// look finds out where the run stands.
+func (r *run) look(ctx context.Context, now *moment) (err error) {
+	if now.counts, err = r.store.Counts(ctx); err != nil {
+		return err
+	}
+	if err := r.projector.ended(); err != nil {
+		return err
+	}
+	now.settled = false
+	if now.trading || open(now.counts) > 0 {
+		return nil
+	}
+	n, err := r.servers.unconfirmed(ctx)
+	now.settled = n == 0
+	if n != now.unconfirmed || now.since.IsZero() {
+		now.unconfirmed, now.since = n, time.Now()
+	} else if !now.settled && time.Since(now.since) >= stuckTime {
+		r.servers.deadlinesPass()
+		now.since = time.Time{}
+	}
+	return err
 }
 
 // open is the number of rows that are not finished.
@@ -245,7 +270,7 @@ func open(counts []outbox.BrokerCounts) int64 {
 	return n
 }
 
-// compare asks the brokers what their consumers see, and holds it against the rows.
+// compare asks the brokers what their consumers see, and holds it against the rows; and the consumers what they have made of it.
 func (r *run) compare(ctx context.Context) (*Result, error) {
 	rows, err := r.shop.rows(ctx)
 	if err != nil {
@@ -255,5 +280,17 @@ func (r *run) compare(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newResult(r.cfg.Orders, rows, arrived), nil
+	result := newResult(r.cfg.Orders, rows, arrived)
+	expected, err := r.shop.expected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	actual, err := projected(ctx, r.projector.cfg.Database)
+	if err != nil {
+		return nil, err
+	}
+	result.addProjections(expected, actual)
+	result.Kills = r.projector.kills
+	result.Deliveries, result.DuplicatesDropped = r.projector.reports.numbers()
+	return result, nil
 }

@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,6 +15,9 @@ import (
 
 // A library that Pub/Sub links starts a goroutine when it is loaded.
 func TestMain(m *testing.M) {
+	if code, ok := ConsumerMain(); ok {
+		os.Exit(code)
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
 }
 
@@ -40,7 +44,16 @@ func TestDemo(t *testing.T) {
 	assert.Equal(t, internal.Metadata.Headers.ID, external.Metadata.Headers.ID)
 	assert.Contains(t, internal.Metadata.Domain, "priority")
 	assert.NotContains(t, external.Metadata.Domain, "priority")
-	for _, text := range []string{"closed its port", "is back after", "0 lost", "Next:"} {
+	sums := Projection{OrdersPlaced: 60, RevenueCents: 120 * teapotCents, OrdersShipped: 30, StockReserved: 120}
+	outside := sums
+	outside.StockReserved = 0
+	want := map[string]Projection{warehouse: sums, partner: outside}
+	assert.Equal(t, Comparison{Expected: want, Actual: want, Agree: true}, result.Projection)
+	assert.Equal(t, 3, result.Kills)
+	assert.GreaterOrEqual(t, result.Deliveries, 150+90)
+	assert.GreaterOrEqual(t, result.Deliveries-result.DuplicatesDropped, 150+90, "each was handled once, and none of these was a copy")
+
+	for _, text := range []string{"partner's server has closed its port", "internal broker has closed its port", "is back after", "0 lost", "is killed after", "The numbers agree", "Next:"} {
 		assert.Contains(t, live.String(), text)
 	}
 	assert.NotContains(t, live.String(), "\x1b", "no control characters where there is no terminal")
@@ -60,4 +73,34 @@ func TestLedger(t *testing.T) {
 	assert.Equal(t, 1, result.Duplicates)
 	assert.Equal(t, 2, result.Events)
 	assert.JSONEq(t, "{}", string(result.ExternalExample))
+}
+
+// So must that of the projections: one event twice, one consumer that has heard nothing.
+func TestProjectionsThatDisagree(t *testing.T) {
+	t.Parallel()
+	expected := map[string]Projection{warehouse: {OrdersPlaced: 2, RevenueCents: 10}, partner: {OrdersPlaced: 2, RevenueCents: 10}}
+	for name, actual := range map[string]map[string]Projection{
+		"twice":   {warehouse: {OrdersPlaced: 3, RevenueCents: 15}, partner: {OrdersPlaced: 2, RevenueCents: 10}},
+		"a cent":  {warehouse: {OrdersPlaced: 2, RevenueCents: 10}, partner: {OrdersPlaced: 2, RevenueCents: 9}},
+		"nothing": {warehouse: {OrdersPlaced: 2, RevenueCents: 10}},
+		"ghost":   {warehouse: {OrdersPlaced: 2, RevenueCents: 10}, partner: {OrdersPlaced: 2, RevenueCents: 10}, "who?": {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result := &Result{}
+			result.addProjections(expected, actual)
+			assert.False(t, result.Projection.Agree)
+			require.ErrorIs(t, result.verdict(), ErrDisagree)
+			require.NotErrorIs(t, result.verdict(), ErrLost)
+			var live bytes.Buffer
+			newView(Config{Live: &live}).projections(result)
+			assert.Contains(t, live.String(), "DO NOT AGREE")
+		})
+	}
+	result := &Result{Lost: 1}
+	result.addProjections(expected, expected)
+	require.ErrorIs(t, result.verdict(), ErrLost)
+	require.NotErrorIs(t, result.verdict(), ErrDisagree)
+	result.Lost = 0
+	require.NoError(t, result.verdict())
 }

@@ -2,8 +2,59 @@ package demo
 
 import (
 	"encoding/json"
+	"errors"
+	"maps"
 
 	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Result is what "fanout demo --json" prints; its fields are a contract.
+type Result struct {
+	Orders int `json:"orders"`
+	Events int `json:"events"`
+	// Rows of each broker by status.
+	Rows map[string]map[outbox.Status]int64 `json:"rows"`
+	// Delivered is the number of different messages that each broker's consumers can see.
+	Delivered map[string]int `json:"delivered"`
+	// Lost counts rows that were committed and that their broker does not have.
+	Lost int `json:"lost"`
+	// Duplicates counts deliveries beyond the first of a message.
+	Duplicates int `json:"duplicates"`
+	// Projection compares what the consumers have made of the events with the shop's own tables.
+	Projection Comparison `json:"projection"`
+	// Kills is how often the consumer's process was killed and started again.
+	Kills int `json:"kills"`
+	// Deliveries is how often a consumer's handler was given a message, DuplicatesDropped how many of them the inbox recognised as copies of
+	// what had been handled, as far as the process has lived to tell.
+	Deliveries        int             `json:"deliveries"`
+	DuplicatesDropped int             `json:"duplicates_dropped"`
+	InternalExample   json.RawMessage `json:"internal_example"`
+	ExternalExample   json.RawMessage `json:"external_example"`
+}
+
+// verdict is the error that belongs to a result.
+func (r *Result) verdict() error {
+	var lost, disagree error
+	if r.Lost > 0 {
+		lost = ErrLost
+	}
+	if !r.Projection.Agree {
+		disagree = ErrDisagree
+	}
+	return errors.Join(lost, disagree)
+}
+
+// A Comparison holds the projection of each consumer against what it ought to be.
+type Comparison struct {
+	Expected map[string]Projection `json:"expected"`
+	Actual   map[string]Projection `json:"actual"`
+	Agree    bool                  `json:"agree"`
+}
+
+// The errors that are returned beside a result which shows them.
+var (
+	ErrLost     = errors.New("messages were lost")
+	ErrDisagree = errors.New("the consumers' projections do not agree with the shop's tables")
 )
 
 // newResult holds the committed rows against what arrived.
@@ -41,6 +92,11 @@ func newResult(orders int, rows []row, arrived map[string][]arrival) *Result {
 	result.InternalExample = find(arrived["default"], example)
 	result.ExternalExample = find(arrived["partner"], example)
 	return result
+}
+
+// addProjections holds what the consumers have arrived at against the shop's own tables.
+func (r *Result) addProjections(expected, actual map[string]Projection) {
+	r.Projection = Comparison{Expected: expected, Actual: actual, Agree: maps.Equal(expected, actual)}
 }
 
 func find(messages []arrival, id string) json.RawMessage {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -18,18 +19,26 @@ import (
 // The events of the shop: what partners may see, and what stays inside.
 type (
 	// OrderPlaced is published.
-	OrderPlaced struct{ OrderID, Customer, Total string }
+	OrderPlaced struct {
+		OrderID, Customer string
+		TotalCents        int64
+	}
 	// OrderShipped is published.
 	OrderShipped struct{ OrderID, Parcel string }
 	// StockReserved stays inside.
-	StockReserved struct{ OrderID, SKU string }
+	StockReserved struct {
+		OrderID, SKU string
+		Quantity     int64
+	}
 )
 
 // Order is an aggregate.
 type Order struct {
-	ID       string `gorm:"primaryKey"`
-	Customer string
-	Status   string
+	ID         string `gorm:"primaryKey"`
+	Customer   string
+	Status     string
+	TotalCents int64
+	Quantity   int64
 	uow.Aggregate
 }
 
@@ -62,17 +71,30 @@ func (s *shop) placed() int { return int(s.count.Load()) }
 
 var errChangedMind = errors.New("the customer has changed their mind")
 
+// Customers do not come all at once, but no more than tradeTime passes for that.
+const (
+	tradePause = 2500 * time.Microsecond
+	tradeTime  = 2500 * time.Millisecond
+)
+
 // trade places orders and ships every second one. Every tenth time a customer backs out at the last moment: the
 // transaction rolls back, and nobody must ever hear of that order.
 func (s *shop) trade(ctx context.Context, orders int) error {
+	pause := time.NewTicker(min(tradePause, tradeTime/time.Duration(orders)))
+	defer pause.Stop()
 	for n := range orders {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		if n%10 == 9 {
-			if err := s.place(ctx, fmt.Sprintf("ghost-%d", n), errChangedMind); !errors.Is(err, errChangedMind) {
+			if err := s.place(ctx, fmt.Sprintf("ghost-%d", n), teapots(1000), errChangedMind); !errors.Is(err, errChangedMind) {
 				return fmt.Errorf("place an order that is withdrawn: %w", err)
 			}
 		}
 		id := strconv.Itoa(n + 1)
-		if err := s.place(ctx, id, nil); err != nil {
+		if err := s.place(ctx, id, teapots(n%3+1), nil); err != nil {
 			return fmt.Errorf("place order %s: %w", id, err)
 		}
 		if n%2 == 1 {
@@ -85,13 +107,18 @@ func (s *shop) trade(ctx context.Context, orders int) error {
 	return nil
 }
 
+// teapots is how many an order is for.
+type teapots int64
+
+const teapotCents = 4990
+
 // place is plain GORM: the order and its events are one transaction.
-func (s *shop) place(ctx context.Context, id string, withdraw error) error {
+func (s *shop) place(ctx context.Context, id string, n teapots, withdraw error) error {
 	ctx = envelope.WithCorrelationID(ctx, "checkout-"+id)
 	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		order := &Order{ID: id, Customer: "ada", Status: "placed"}
-		order.Raise(OrderPlaced{OrderID: id, Customer: order.Customer, Total: "49.90 EUR"})
-		order.Raise(StockReserved{OrderID: id, SKU: "teapot"})
+		order := &Order{ID: id, Customer: "ada", Status: "placed", TotalCents: int64(n) * teapotCents, Quantity: int64(n)}
+		order.Raise(OrderPlaced{OrderID: id, Customer: order.Customer, TotalCents: order.TotalCents})
+		order.Raise(StockReserved{OrderID: id, SKU: "teapot", Quantity: order.Quantity})
 		if err := tx.Create(order).Error; err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,7 +29,8 @@ func newView(cfg Config) *view {
 	}
 	v.printf("A shop on SQLite places %d orders. Each is one transaction: the order and its events, one row per broker.\n", cfg.Orders)
 	v.printf("  default: Redis Streams, inside the company, every event in full\n")
-	v.printf("  partner: Google Pub/Sub, another company, published events only, stripped of what is internal\n\n")
+	v.printf("  partner: Google Pub/Sub, another company, published events only, stripped of what is internal\n")
+	v.printf("Beside it a consumer, a process of its own, adds up what it hears from each, in its own database.\n\n")
 	return v
 }
 
@@ -61,7 +63,7 @@ func (v *view) erase() {
 const barWidth = 30
 
 // progress draws the bar and the rows of each broker by state.
-func (v *view) progress(placed int, counts []outbox.BrokerCounts) {
+func (v *view) progress(now *moment, p *projector) {
 	if !v.terminal && time.Since(v.last) < time.Second {
 		return
 	}
@@ -69,7 +71,7 @@ func (v *view) progress(placed int, counts []outbox.BrokerCounts) {
 	v.erase()
 	var total, done int64
 	lines := []string{}
-	for _, broker := range counts {
+	for _, broker := range now.counts {
 		var sum int64
 		for _, n := range broker.Counts {
 			sum += n
@@ -80,23 +82,25 @@ func (v *view) progress(placed int, counts []outbox.BrokerCounts) {
 			broker.Counts[outbox.StatusPending], broker.Counts[outbox.StatusProcessing], broker.Counts[outbox.StatusFailed],
 			broker.Counts[outbox.StatusPublished], broker.Counts[outbox.StatusAbandoned]))
 	}
+	delivered, duplicates := p.reports.numbers()
+	lines = append(lines, fmt.Sprintf("  %-8s %6d messages, of which %d were copies and changed nothing", "consumer", delivered, duplicates))
 	filled := 0
 	if total > 0 {
 		// Orders that are still to come count as work to do.
-		expected := max(total*int64(v.orders)/int64(max(placed, 1)), total)
+		expected := max(total*int64(v.orders)/int64(max(now.placed, 1)), total)
 		filled = int(done * barWidth / expected)
 	}
 	v.printf("  [%s%s] %d of %d orders placed, %d of %d rows delivered\n%s\n", strings.Repeat("█", filled), strings.Repeat("·", barWidth-filled),
-		placed, v.orders, done, total, strings.Join(lines, "\n"))
+		now.placed, v.orders, done, total, strings.Join(lines, "\n"))
 	if v.terminal {
 		v.drawn = 1 + len(lines)
 	}
 }
 
 // done draws the progress for the last time, and lets it stand.
-func (v *view) done(placed int, counts []outbox.BrokerCounts) {
+func (v *view) done(now *moment, p *projector) {
 	v.last = time.Time{}
-	v.progress(placed, counts)
+	v.progress(now, p)
 	v.drawn = 0
 }
 
@@ -107,8 +111,36 @@ func (v *view) finish(result *Result) {
 	v.printf("\n%d orders, %d events: delivered %d to default and %d to partner; %d lost, %d duplicates.\n", result.Orders, result.Events,
 		result.Delivered["default"], result.Delivered["partner"], result.Lost, result.Duplicates)
 	v.printf("Orders that were rolled back were never heard of.\n\n")
+	v.projections(result)
 	v.printf("Next: read the first screen of code in README.md, write a fanout.yaml (config/fanout.example.yaml has every key),\n")
 	v.printf("and run \"fanout migrate\" and \"fanout relay\" against your own database.\n")
+}
+
+// projections shows what the consumers have arrived at, beside what the shop's tables say.
+func (v *view) projections(result *Result) {
+	c := &result.Projection
+	v.printf("What consumers have made of it, whose process was killed %d times, and what the shop's tables say:\n\n", result.Kills)
+	v.printf("  %-16s %14s %14s %14s\n", "", "shop", "by default", "by partner")
+	for _, line := range []struct {
+		name  string
+		value func(Projection) int64
+	}{
+		{"orders placed", func(p Projection) int64 { return p.OrdersPlaced }},
+		{"revenue in cents", func(p Projection) int64 { return p.RevenueCents }},
+		{"orders shipped", func(p Projection) int64 { return p.OrdersShipped }},
+		{"stock reserved", func(p Projection) int64 { return p.StockReserved }},
+	} {
+		outside := strconv.FormatInt(line.value(c.Actual[partner]), 10)
+		if line.value(c.Expected[partner]) == 0 && outside == "0" {
+			outside = "internal"
+		}
+		v.printf("  %-16s %14d %14d %14s\n", line.name, line.value(c.Expected[warehouse]), line.value(c.Actual[warehouse]), outside)
+	}
+	verdict := "The numbers agree, to the cent"
+	if !c.Agree {
+		verdict = "THE NUMBERS DO NOT AGREE"
+	}
+	v.printf("\n%s: %d messages were handed to the consumers, and %d copies changed nothing.\n\n", verdict, result.Deliveries, result.DuplicatesDropped)
 }
 
 // sideBySide prints two JSON values next to each other.

@@ -1,0 +1,204 @@
+-- claim
+INSERT INTO app.inbox_messages AS m (consumer, message_id, status, updated_at, type, source)
+VALUES ($1, $2, 'handled', statement_timestamp(), $3, $4)
+    ON CONFLICT (consumer, message_id) DO UPDATE
+   SET status = 'handled'
+     , updated_at = excluded.updated_at
+     , type = excluded.type
+     , source = excluded.source
+     , last_error = NULL
+     , attributes = NULL
+     , payload = NULL
+ WHERE m.status IN ('failed', 'released', 'expected')
+
+-- claim_token
+DELETE FROM app.inbox_messages
+ WHERE consumer = $1 AND message_id = $2
+   AND status NOT IN ('handled', 'parked')
+
+-- count
+INSERT INTO app.inbox_messages AS m (consumer, message_id, status, attempts, updated_at, type, source, last_error, attributes, payload)
+VALUES ($1, $2, CASE WHEN $8::integer >= $9::integer THEN 'parked' ELSE 'failed' END, $8, statement_timestamp(), $3, $4, $5
+     , CASE WHEN $8 >= $9 THEN $6::text END
+     , CASE WHEN $8 >= $9 THEN $7::bytea END)
+    ON CONFLICT (consumer, message_id) DO UPDATE
+   SET status = CASE WHEN m.attempts + $8 >= $9 THEN 'parked' WHEN m.status = 'released' THEN 'released' ELSE 'failed' END
+     , attempts = m.attempts + $8
+     , updated_at = excluded.updated_at
+     , type = excluded.type
+     , source = excluded.source
+     , last_error = excluded.last_error
+     , attributes = CASE WHEN m.attempts + $8 >= $9 THEN $6 ELSE m.attributes END
+     , payload = CASE WHEN m.attempts + $8 >= $9 THEN $7 ELSE m.payload END
+ WHERE m.status IN ('failed', 'released', 'expected')
+RETURNING status, attempts
+
+-- count_token
+UPDATE app.inbox_messages AS m
+   SET status = CASE WHEN m.attempts + $8::integer >= $9::integer THEN 'parked' WHEN m.status = 'released' THEN 'released' ELSE 'failed' END
+     , attempts = m.attempts + $8
+     , updated_at = statement_timestamp()
+     , type = $3
+     , source = $4
+     , last_error = $5
+     , attributes = CASE WHEN m.attempts + $8 >= $9 THEN $6 ELSE m.attributes END
+     , payload = CASE WHEN m.attempts + $8 >= $9 THEN $7 ELSE m.payload END
+ WHERE m.consumer = $1 AND m.message_id = $2
+   AND m.status NOT IN ('handled', 'parked')
+RETURNING status, attempts
+
+-- expect
+INSERT INTO app.inbox_messages (consumer, message_id, status, updated_at)
+SELECT $1::text, value::uuid, 'expected', statement_timestamp()
+  FROM json_array_elements_text($2::json)
+    ON CONFLICT DO NOTHING
+
+-- finish
+UPDATE app.inbox_messages
+   SET status = 'handled', updated_at = statement_timestamp(), last_error = NULL, attributes = NULL, payload = NULL
+ WHERE consumer = $1 AND message_id = $2
+   AND status IS NOT DISTINCT FROM 'released'
+
+-- finish_token
+DELETE FROM app.inbox_messages
+ WHERE consumer = $1 AND message_id = $2
+   AND status IS NOT DISTINCT FROM 'released'
+
+-- lock
+SELECT pg_advisory_xact_lock(hashtextextended($1, 0))
+
+-- look
+SELECT status
+  FROM app.inbox_messages
+ WHERE consumer = $1 AND message_id = $2
+
+-- migrate
+CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
+    version    integer     NOT NULL PRIMARY KEY,
+    name       text        NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+)
+
+-- parked
+SELECT consumer, message_id::text, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
+     , coalesce(attributes, ''), payload
+  FROM app.inbox_messages
+ WHERE status = 'parked'
+   AND ($1::text = '' OR consumer = $1)
+   AND ($2::text = '' OR type = $2)
+   AND (consumer, message_id) > ($3::text, $4::uuid)
+ ORDER BY consumer, message_id
+ LIMIT $5
+
+-- purge_expected
+WITH victims AS MATERIALIZED (
+    SELECT ctid AS tid
+      FROM app.inbox_messages
+     WHERE status = 'expected'
+       AND updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+     ORDER BY updated_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM app.inbox_messages AS m
+ WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
+   AND m.status IS NOT DISTINCT FROM 'expected'
+   AND m.updated_at + $1::bigint * interval '1 microsecond' < statement_timestamp()
+
+-- purge_failed
+WITH victims AS MATERIALIZED (
+    SELECT ctid AS tid
+      FROM app.inbox_messages
+     WHERE status = 'failed'
+       AND updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+     ORDER BY updated_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM app.inbox_messages AS m
+ WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
+   AND m.status IS NOT DISTINCT FROM 'failed'
+   AND m.updated_at + $1::bigint * interval '1 microsecond' < statement_timestamp()
+
+-- purge_handled
+WITH victims AS MATERIALIZED (
+    SELECT ctid AS tid
+      FROM app.inbox_messages
+     WHERE status = 'handled'
+       AND updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+     ORDER BY updated_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM app.inbox_messages AS m
+ WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
+   AND m.status IS NOT DISTINCT FROM 'handled'
+   AND m.updated_at + $1::bigint * interval '1 microsecond' < statement_timestamp()
+
+-- purge_parked
+WITH victims AS MATERIALIZED (
+    SELECT ctid AS tid
+      FROM app.inbox_messages
+     WHERE status = 'parked'
+       AND updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+     ORDER BY updated_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM app.inbox_messages AS m
+ WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
+   AND m.status IS NOT DISTINCT FROM 'parked'
+   AND m.updated_at + $1::bigint * interval '1 microsecond' < statement_timestamp()
+
+-- purge_released
+WITH victims AS MATERIALIZED (
+    SELECT ctid AS tid
+      FROM app.inbox_messages
+     WHERE status = 'released'
+       AND updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+     ORDER BY updated_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM app.inbox_messages AS m
+ WHERE m.ctid = ANY (ARRAY(SELECT tid FROM victims))
+   AND m.status IS NOT DISTINCT FROM 'released'
+   AND m.updated_at + $1::bigint * interval '1 microsecond' < statement_timestamp()
+
+-- record
+INSERT INTO app.inbox_messages_migrations (version, name) VALUES ($1, $2)
+
+-- release
+UPDATE app.inbox_messages
+   SET status = 'released', attempts = 0, updated_at = statement_timestamp()
+ WHERE consumer = $1
+   AND message_id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text($2::json)))
+   AND status IS NOT DISTINCT FROM 'parked'
+
+-- release_all
+WITH chosen AS MATERIALIZED (
+    SELECT ctid AS tid
+      FROM app.inbox_messages
+     WHERE status = 'parked' AND consumer = $1 AND ($2::text = '' OR type = $2)
+     LIMIT $3
+       FOR UPDATE SKIP LOCKED
+)
+UPDATE app.inbox_messages AS m
+   SET status = 'released', attempts = 0, updated_at = statement_timestamp()
+ WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
+   AND m.status IS NOT DISTINCT FROM 'parked'
+
+-- released
+SELECT consumer, message_id::text, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
+     , coalesce(attributes, ''), payload
+  FROM app.inbox_messages
+ WHERE status = 'released'
+   AND ($1::text = '' OR consumer = $1)
+   AND ($2::text = '' OR type = $2)
+   AND (consumer, message_id) > ($3::text, $4::uuid)
+ ORDER BY consumer, message_id
+ LIMIT $5
+
+-- versions
+SELECT version FROM app.inbox_messages_migrations ORDER BY version
+

@@ -1,0 +1,182 @@
+-- claim
+INSERT INTO app.inbox_messages AS m (consumer, message_id, status, updated_at, type, source)
+VALUES (?1, ?2, 'handled', CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), ?3, ?4)
+    ON CONFLICT (consumer, message_id) DO UPDATE
+   SET status = 'handled'
+     , updated_at = excluded.updated_at
+     , type = excluded.type
+     , source = excluded.source
+     , last_error = NULL
+     , attributes = NULL
+     , payload = NULL
+ WHERE m.status IN ('failed', 'released', 'expected')
+
+-- claim_token
+DELETE FROM app.inbox_messages
+ WHERE consumer = ?1 AND message_id = ?2
+   AND status IN ('expected', 'failed', 'released')
+
+-- count
+INSERT INTO app.inbox_messages AS m (consumer, message_id, status, attempts, updated_at, type, source, last_error, attributes, payload)
+VALUES (?1, ?2, CASE WHEN ?8 >= ?9 THEN 'parked' ELSE 'failed' END, ?8
+     , CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), ?3, ?4, ?5
+     , CASE WHEN ?8 >= ?9 THEN ?6 END
+     , CASE WHEN ?8 >= ?9 THEN ?7 END)
+    ON CONFLICT (consumer, message_id) DO UPDATE
+   SET status = CASE WHEN m.attempts + ?8 >= ?9 THEN 'parked' WHEN m.status = 'released' THEN 'released' ELSE 'failed' END
+     , attempts = m.attempts + ?8
+     , updated_at = excluded.updated_at
+     , type = excluded.type
+     , source = excluded.source
+     , last_error = excluded.last_error
+     , attributes = CASE WHEN m.attempts + ?8 >= ?9 THEN ?6 ELSE m.attributes END
+     , payload = CASE WHEN m.attempts + ?8 >= ?9 THEN ?7 ELSE m.payload END
+ WHERE m.status IN ('failed', 'released', 'expected')
+RETURNING status, attempts
+
+-- count_token
+UPDATE app.inbox_messages
+   SET status = CASE WHEN attempts + ?8 >= ?9 THEN 'parked' WHEN status = 'released' THEN 'released' ELSE 'failed' END
+     , attempts = attempts + ?8
+     , updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+     , type = ?3
+     , source = ?4
+     , last_error = ?5
+     , attributes = CASE WHEN attempts + ?8 >= ?9 THEN ?6 ELSE attributes END
+     , payload = CASE WHEN attempts + ?8 >= ?9 THEN ?7 ELSE payload END
+ WHERE consumer = ?1 AND message_id = ?2
+   AND status IN ('expected', 'failed', 'released')
+RETURNING status, attempts
+
+-- expect
+INSERT INTO app.inbox_messages (consumer, message_id, status, updated_at)
+SELECT ?1, value, 'expected', CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+  FROM json_each(?2)
+ WHERE true
+    ON CONFLICT DO NOTHING
+
+-- finish
+UPDATE app.inbox_messages
+   SET status = 'handled', updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), last_error = NULL, attributes = NULL, payload = NULL
+ WHERE consumer = ?1 AND message_id = ?2
+   AND status = 'released'
+
+-- finish_token
+DELETE FROM app.inbox_messages
+ WHERE consumer = ?1 AND message_id = ?2
+   AND status = 'released'
+
+-- lock
+
+
+-- look
+SELECT status
+  FROM app.inbox_messages
+ WHERE consumer = ?1 AND message_id = ?2
+
+-- migrate
+CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
+    version    INTEGER NOT NULL PRIMARY KEY,
+    name       TEXT    NOT NULL,
+    applied_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER))
+)
+
+-- parked
+SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
+     , coalesce(attributes, ''), payload
+  FROM app.inbox_messages
+ WHERE status = 'parked'
+   AND (?1 = '' OR consumer = ?1)
+   AND (?2 = '' OR type = ?2)
+   AND (consumer, message_id) > (?3, ?4)
+ ORDER BY consumer, message_id
+ LIMIT ?5
+
+-- purge_expected
+DELETE FROM app.inbox_messages
+ WHERE (consumer, message_id) IN (SELECT consumer, message_id
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'expected'
+                                     AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                   ORDER BY updated_at
+                                   LIMIT ?2)
+   AND status = 'expected'
+   AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+
+-- purge_failed
+DELETE FROM app.inbox_messages
+ WHERE (consumer, message_id) IN (SELECT consumer, message_id
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'failed'
+                                     AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                   ORDER BY updated_at
+                                   LIMIT ?2)
+   AND status = 'failed'
+   AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+
+-- purge_handled
+DELETE FROM app.inbox_messages
+ WHERE (consumer, message_id) IN (SELECT consumer, message_id
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'handled'
+                                     AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                   ORDER BY updated_at
+                                   LIMIT ?2)
+   AND status = 'handled'
+   AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+
+-- purge_parked
+DELETE FROM app.inbox_messages
+ WHERE (consumer, message_id) IN (SELECT consumer, message_id
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'parked'
+                                     AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                   ORDER BY updated_at
+                                   LIMIT ?2)
+   AND status = 'parked'
+   AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+
+-- purge_released
+DELETE FROM app.inbox_messages
+ WHERE (consumer, message_id) IN (SELECT consumer, message_id
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'released'
+                                     AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                   ORDER BY updated_at
+                                   LIMIT ?2)
+   AND status = 'released'
+   AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+
+-- record
+INSERT INTO app.inbox_messages_migrations (version, name) VALUES (?1, ?2)
+
+-- release
+UPDATE app.inbox_messages
+   SET status = 'released', attempts = 0, updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+ WHERE consumer = ?1
+   AND message_id IN (SELECT value FROM json_each(?2))
+   AND status = 'parked'
+
+-- release_all
+UPDATE app.inbox_messages
+   SET status = 'released', attempts = 0, updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+ WHERE (consumer, message_id) IN (SELECT consumer, message_id
+                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                   WHERE status = 'parked' AND consumer = ?1 AND (?2 = '' OR type = ?2)
+                                   LIMIT ?3)
+   AND status = 'parked'
+
+-- released
+SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
+     , coalesce(attributes, ''), payload
+  FROM app.inbox_messages
+ WHERE status = 'released'
+   AND (?1 = '' OR consumer = ?1)
+   AND (?2 = '' OR type = ?2)
+   AND (consumer, message_id) > (?3, ?4)
+ ORDER BY consumer, message_id
+ LIMIT ?5
+
+-- versions
+SELECT version FROM app.inbox_messages_migrations ORDER BY version
+

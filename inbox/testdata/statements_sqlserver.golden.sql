@@ -1,0 +1,220 @@
+-- claim
+SET NOCOUNT ON;
+DECLARE @status nvarchar(16);
+SELECT @status = status
+  FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
+ WHERE consumer = @p1 AND message_id = @p2;
+IF @status IS NULL
+    INSERT INTO app.inbox_messages (consumer, message_id, status, updated_at, type, source)
+    VALUES (@p1, @p2, N'handled', SYSUTCDATETIME(), @p3, @p4);
+ELSE IF @status IN (N'failed', N'released', N'expected')
+    UPDATE app.inbox_messages
+       SET status = N'handled'
+         , updated_at = SYSUTCDATETIME()
+         , type = @p3
+         , source = @p4
+         , last_error = NULL
+         , attributes = NULL
+         , payload = NULL
+     WHERE consumer = @p1 AND message_id = @p2;
+SELECT CASE WHEN @status IN (N'handled', N'parked') THEN @status ELSE N'won' END AS fanout_outcome;
+
+-- claim_token
+SET NOCOUNT ON;
+DECLARE @status nvarchar(16);
+SELECT @status = status
+  FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
+ WHERE consumer = @p1 AND message_id = @p2;
+IF @status IN (N'expected', N'failed', N'released')
+    DELETE FROM app.inbox_messages WHERE consumer = @p1 AND message_id = @p2;
+SELECT CASE WHEN @status IN (N'handled', N'parked') THEN @status WHEN @status IS NULL THEN N'handled' ELSE N'won' END AS fanout_outcome;
+
+-- count
+SET NOCOUNT ON;
+DECLARE @status nvarchar(16), @attempts int, @own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+IF @own = 1
+BEGIN
+    SET XACT_ABORT ON;
+    BEGIN TRANSACTION;
+END;
+SELECT @status = status, @attempts = attempts
+  FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
+ WHERE consumer = @p1 AND message_id = @p2;
+DECLARE @before nvarchar(16) = @status;
+SET @attempts = COALESCE(@attempts, 0) + @p8;
+IF @before IS NULL OR @before IN (N'failed', N'released', N'expected')
+    SET @status = CASE WHEN @attempts >= @p9 THEN N'parked' WHEN @before = N'released' THEN N'released' ELSE N'failed' END;
+IF @before IS NULL
+    INSERT INTO app.inbox_messages (consumer, message_id, status, attempts, updated_at, type, source, last_error, attributes, payload)
+    VALUES (@p1, @p2, @status, @attempts, SYSUTCDATETIME(), @p3, @p4, @p5
+         , CASE WHEN @status = N'parked' THEN @p6 END
+         , CASE WHEN @status = N'parked' THEN @p7 END);
+ELSE IF @before IN (N'failed', N'released', N'expected')
+    UPDATE app.inbox_messages
+       SET status = @status
+         , attempts = @attempts
+         , updated_at = SYSUTCDATETIME()
+         , type = @p3
+         , source = @p4
+         , last_error = @p5
+         , attributes = CASE WHEN @status = N'parked' THEN @p6 ELSE attributes END
+         , payload = CASE WHEN @status = N'parked' THEN @p7 ELSE payload END
+     WHERE consumer = @p1 AND message_id = @p2;
+IF @own = 1
+    COMMIT TRANSACTION;
+SELECT @status AS fanout_status, @attempts AS fanout_attempts
+ WHERE @before IS NULL OR @before IN (N'failed', N'released', N'expected');
+
+-- count_token
+SET NOCOUNT ON;
+DECLARE @counted TABLE (status nvarchar(16) NOT NULL, attempts int NOT NULL);
+UPDATE app.inbox_messages
+   SET status = CASE WHEN attempts + @p8 >= @p9 THEN N'parked' WHEN status = N'released' THEN N'released' ELSE N'failed' END
+     , attempts = attempts + @p8
+     , updated_at = SYSUTCDATETIME()
+     , type = @p3
+     , source = @p4
+     , last_error = @p5
+     , attributes = CASE WHEN attempts + @p8 >= @p9 THEN @p6 ELSE attributes END
+     , payload = CASE WHEN attempts + @p8 >= @p9 THEN @p7 ELSE payload END
+OUTPUT inserted.status, inserted.attempts INTO @counted (status, attempts)
+ WHERE consumer = @p1 AND message_id = @p2
+   AND status IN (N'expected', N'failed', N'released');
+SELECT status AS fanout_status, attempts AS fanout_attempts FROM @counted;
+
+-- expect
+INSERT INTO app.inbox_messages (consumer, message_id, status, updated_at)
+SELECT @p1, sent.message_id, N'expected', SYSUTCDATETIME()
+  FROM (SELECT DISTINCT CONVERT(uniqueidentifier, value) AS message_id FROM OPENJSON(@p2)) AS sent
+ WHERE NOT EXISTS (SELECT 1
+                     FROM app.inbox_messages AS m WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
+                    WHERE m.consumer = @p1 AND m.message_id = sent.message_id);
+
+-- finish
+UPDATE app.inbox_messages
+   SET status = N'handled', updated_at = SYSUTCDATETIME(), last_error = NULL, attributes = NULL, payload = NULL
+ WHERE consumer = @p1 AND message_id = @p2
+   AND status = N'released'
+
+-- finish_token
+DELETE FROM app.inbox_messages
+ WHERE consumer = @p1 AND message_id = @p2
+   AND status = N'released'
+
+-- lock
+DECLARE @granted int;
+EXEC @granted = sp_getapplock @Resource = @p1, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 60000;
+IF @granted < 0
+    THROW 50122, N'another process has been migrating app.inbox_messages for a minute', 1;
+
+-- look
+SELECT status
+  FROM app.inbox_messages
+ WHERE consumer = @p1 AND message_id = @p2
+
+-- migrate
+IF OBJECT_ID(N'app.inbox_messages_migrations') IS NULL
+    CREATE TABLE app.inbox_messages_migrations (
+        version    int           NOT NULL CONSTRAINT inbox_messages_migrations_pkey PRIMARY KEY,
+        name       nvarchar(128) NOT NULL,
+        applied_at datetime2(6)  NOT NULL CONSTRAINT inbox_messages_migrations_default_applied_at DEFAULT SYSUTCDATETIME()
+    );
+
+-- parked
+SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), COALESCE(source, N''), attempts, updated_at
+     , COALESCE(last_error, N''), COALESCE(attributes, N''), payload
+  FROM app.inbox_messages
+ WHERE status = N'parked'
+   AND (@p1 = N'' OR consumer = @p1)
+   AND (@p2 = N'' OR type = @p2)
+   AND (consumer > @p3 OR (consumer = @p3 AND message_id > CONVERT(uniqueidentifier, @p4)))
+ ORDER BY consumer, message_id;
+
+-- purge_expected
+DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
+WITH victims AS (
+    SELECT TOP (@p2) status, updated_at
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE status = N'expected'
+       AND updated_at < @before
+     ORDER BY updated_at
+)
+DELETE FROM victims
+ WHERE status = N'expected' AND updated_at < @before;
+
+-- purge_failed
+DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
+WITH victims AS (
+    SELECT TOP (@p2) status, updated_at
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE status = N'failed'
+       AND updated_at < @before
+     ORDER BY updated_at
+)
+DELETE FROM victims
+ WHERE status = N'failed' AND updated_at < @before;
+
+-- purge_handled
+DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
+WITH victims AS (
+    SELECT TOP (@p2) status, updated_at
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE status = N'handled'
+       AND updated_at < @before
+     ORDER BY updated_at
+)
+DELETE FROM victims
+ WHERE status = N'handled' AND updated_at < @before;
+
+-- purge_parked
+DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
+WITH victims AS (
+    SELECT TOP (@p2) status, updated_at
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE status = N'parked'
+       AND updated_at < @before
+     ORDER BY updated_at
+)
+DELETE FROM victims
+ WHERE status = N'parked' AND updated_at < @before;
+
+-- purge_released
+DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
+WITH victims AS (
+    SELECT TOP (@p2) status, updated_at
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE status = N'released'
+       AND updated_at < @before
+     ORDER BY updated_at
+)
+DELETE FROM victims
+ WHERE status = N'released' AND updated_at < @before;
+
+-- record
+INSERT INTO app.inbox_messages_migrations (version, name) VALUES (@p1, @p2)
+
+-- release
+UPDATE app.inbox_messages
+   SET status = N'released', attempts = 0, updated_at = SYSUTCDATETIME()
+ WHERE consumer = @p1
+   AND message_id IN (SELECT CONVERT(uniqueidentifier, value) FROM OPENJSON(@p2))
+   AND status = N'parked';
+
+-- release_all
+UPDATE TOP (@p3) app.inbox_messages WITH (ROWLOCK, READPAST)
+   SET status = N'released', attempts = 0, updated_at = SYSUTCDATETIME()
+ WHERE status = N'parked' AND consumer = @p1 AND (@p2 = N'' OR type = @p2);
+
+-- released
+SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), COALESCE(source, N''), attempts, updated_at
+     , COALESCE(last_error, N''), COALESCE(attributes, N''), payload
+  FROM app.inbox_messages
+ WHERE status = N'released'
+   AND (@p1 = N'' OR consumer = @p1)
+   AND (@p2 = N'' OR type = @p2)
+   AND (consumer > @p3 OR (consumer = @p3 AND message_id > CONVERT(uniqueidentifier, @p4)))
+ ORDER BY consumer, message_id;
+
+-- versions
+SELECT version FROM app.inbox_messages_migrations ORDER BY version
+
