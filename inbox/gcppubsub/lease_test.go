@@ -52,7 +52,10 @@ func TestCopyOfAMessageInHand(t *testing.T) {
 			return inbox.Handled, nil
 		})
 		p := start(t, newClient(t, s.Addr), l)
-		eventually(t, func() bool { return p.Stats().Running == 2 }, "they have begun")
+		eventually(t, func() bool {
+			all := s.all()
+			return p.Stats().Running == 2 && len(all[0].Modacks) > 0 && len(all[1].Modacks) > 0
+		}, "they have begun, and their lease has")
 		s.pass(DefaultLease + time.Second)
 		eventually(t, func() bool { return p.Stats().Copies == 2 }, "copies come")
 		close(let)
