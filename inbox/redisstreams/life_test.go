@@ -274,3 +274,34 @@ func TestLag(t *testing.T) {
 		assert.Equal(t, int64(150), got.Pending)
 	})
 }
+
+// Two consumers of one name are a mistake; even so the later one's delivery is told from the earlier one's, which loses its messages, and
+// neither acknowledges nor handles on what is the other's.
+func TestTwoOfOneName(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s *site) {
+		s.addAll(t, 1, 2)
+		causes := make(chan error, 1)
+		first := start(t, s, s.stream, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return inbox.Handled, nil // too late
+		}), redisstreams.WithName("same"))
+		soon(t, "it has them", func() bool { return s.pending(t) == 2 && first.stats(t).InHand == 2 })
+		release := make(chan struct{})
+		l := newLedger()
+		start(t, s, s.stream, l.handler(func(_ context.Context, m *inbox.Message, _ int) error {
+			assert.Equal(t, 2, m.Deliveries)
+			<-release
+			return nil
+		}), redisstreams.WithName("same"))
+		require.ErrorContains(t, <-causes, "taken over by another consumer")
+		soon(t, "the first has none", func() bool { return first.stats(t).InHand == 0 })
+		assert.Equal(t, 2, s.pending(t), "and has acknowledged none")
+		first.stop(t)
+		close(release)
+		soon(t, "all handled", func() bool { return l.len() == 2 })
+		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
+		l.check(t, 2)
+	})
+}
