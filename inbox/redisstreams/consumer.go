@@ -67,6 +67,8 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 	}
 	if handler == nil {
 		wrong = append(wrong, errors.New("redisstreams: consumer: there is no handler"))
+	} else {
+		wrong = append(wrong, inbox.Check(handler))
 	}
 	if err := errors.Join(append(wrong, c.check(group, streams))...); err != nil {
 		return nil, err
