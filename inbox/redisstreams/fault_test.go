@@ -251,7 +251,9 @@ func TestDeadLetterCannotBeWritten(t *testing.T) {
 
 func TestEverythingWrongAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := redisstreams.NewConsumer(nil, "", []string{"a", "a", ""}, nil, redisstreams.WithWorkers(0), redisstreams.WithPrefetch(0),
+	_, err := redisstreams.NewConsumer(nil, "billing", []string{"a"}, inbox.NewHandlers(nil))
+	require.ErrorContains(t, err, "the GORM handle is nil", "handlers that are wrong in themselves")
+	_, err = redisstreams.NewConsumer(nil, "", []string{"a", "a", ""}, nil, redisstreams.WithWorkers(0), redisstreams.WithPrefetch(0),
 		redisstreams.WithTimeout(-1), redisstreams.WithClaimAfter(time.Millisecond), redisstreams.WithBlock(0), redisstreams.WithShutdownTimeout(-1),
 		redisstreams.WithName(""), redisstreams.WithConsumer(""), redisstreams.WithRetry(inbox.Retry{MaxAttempts: -1}),
 		redisstreams.WithDeadLetters(func(string) string { return "a" }))
