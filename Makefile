@@ -15,7 +15,7 @@ BUILD       := .build
 WITHSERVERS := $(BUILD)/withservers
 
 .DEFAULT_GOAL := help
-.PHONY: help test cover allocations chaos bench overload bench-short bench-commit fuzz lint fmt tidy-check demo ci FORCE
+.PHONY: help test cover allocations explore chaos bench overload bench-short bench-commit fuzz lint fmt tidy-check demo ci FORCE
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packa
 
 allocations: ## Run the tests that count allocations, of which the race detector makes more
 	@$(GO) test -run=Allocations -count=1 ./gormplugin ./brokers/redisstreams ./outbox ./monitor/metrics ./inbox/telemetry
+
+explore: ## Go through every interleaving of copies and crashes, which takes too long under the race detector
+	@$(GO) test -run=TestEveryInterleaving -count=1 ./inbox/dedup
 
 chaos: $(WITHSERVERS) ## Kill, stop and cut everything and compare: make chaos ARGS="--for 20m --seed 7" (docs/reliability.md)
 	@$(GO) build -o $(BUILD)/chaos ./integration/chaos/cmd/chaos

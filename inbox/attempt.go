@@ -43,7 +43,9 @@ type Attempt struct {
 	// Outcome is set where Err is nil.
 	Outcome Outcome
 	Err     error
-	Took    time.Duration
+	// Why is the reason of a message that was parked in this attempt by [Handle] or [Park].
+	Why  error
+	Took time.Duration
 	// Past includes this attempt; it is what the next one is to be told.
 	Past
 	// Retry is the pause before the next attempt, set where there is to be one.
@@ -75,6 +77,7 @@ func (r *Runner) Attempt(ctx context.Context, m *Message, past Past) *Attempt {
 	if r.Observer != nil {
 		running = r.Observer.Begin(ctx, m)
 	}
+	running = context.WithValue(running, whyKey{}, &a.Why)
 	limited, cancel := context.WithTimeoutCause(running, r.timeout(), fmt.Errorf("inbox: the handler took longer than %s", r.timeout()))
 	a.Outcome, a.Err = r.run(limited, m)
 	cancel()
@@ -92,6 +95,16 @@ func (r *Runner) timeout() time.Duration {
 		return r.Timeout
 	}
 	return DefaultTimeout
+}
+
+// whyKey finds where a handler's inbox says why it has parked a message.
+type whyKey struct{}
+
+// tellWhy says why a message is parked to the attempt under way, where there is one.
+func tellWhy(ctx context.Context, why error) {
+	if told, ok := ctx.Value(whyKey{}).(*error); ok {
+		*told = why
+	}
 }
 
 // errGone is a handler that did not return.
@@ -152,17 +165,17 @@ func (r *Runner) report(ctx context.Context, a *Attempt) {
 	if log == nil {
 		log = slog.Default()
 	}
-	m := a.Message
-	about := []any{
-		slog.String("consumer", m.Consumer), slog.String("source", m.Source), slog.String("message_id", m.ID), slog.String("type", m.Type),
+	if a.Err == nil && a.Outcome != Parked {
+		return
 	}
+	m := a.Message
+	log = log.With(slog.String("consumer", m.Consumer), slog.String("source", m.Source), slog.String("message_id", m.ID), slog.String("type", m.Type))
 	switch {
-	case a.Err == nil && a.Outcome == Parked:
-		log.ErrorContext(ctx, "message parked", about...)
 	case a.Err == nil:
+		log.ErrorContext(ctx, "message parked", slog.Any("error", a.Why))
 	case a.GiveUp:
-		log.ErrorContext(ctx, "message given up", append(about, slog.Int("attempts", a.Failures), slog.Any("error", a.Err))...)
+		log.ErrorContext(ctx, "message given up", slog.Int("attempts", a.Failures), slog.Any("error", a.Err))
 	default:
-		log.WarnContext(ctx, "message failed", append(about, slog.Int("attempts", a.Failures), slog.Duration("retry_in", a.Retry), slog.Any("error", a.Err))...)
+		log.WarnContext(ctx, "message failed", slog.Int("attempts", a.Failures), slog.Duration("retry_in", a.Retry), slog.Any("error", a.Err))
 	}
 }

@@ -165,7 +165,7 @@ func TestObserverAndLog(t *testing.T) {
 	failure, outcome = nil, Handled
 	r.Attempt(t.Context(), m, Past{})
 	about := "consumer=billing source=ordering::order message_id=7 type=Ordering.OrderPlaced.v1"
-	assert.Equal(t, "level=ERROR msg=\"message parked\" "+about+"\n"+
+	assert.Equal(t, "level=ERROR msg=\"message parked\" "+about+" error=<nil>\n"+
 		"level=WARN msg=\"message failed\" "+about+" attempts=1 retry_in=1s error=\"no stock\"\n"+
 		"level=ERROR msg=\"message given up\" "+about+" attempts=2 error=\"no stock\"\n", text.String())
 	assert.Len(t, o.ended, 4)

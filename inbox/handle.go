@@ -33,7 +33,7 @@ const countTimeout = 5 * time.Second
 //
 //   - [Handled]: f has run, and the transaction is committed;
 //   - [Duplicate]: it had been handled before, f has not run;
-//   - [Parked]: it has failed [MaxAttempts] times, or for good, now or before; see [Parked] and [Release]. It may be confirmed at the broker:
+//   - [Parked]: it has failed [MaxAttempts] times, or for good, now or before; see [ParkedMessages] and [Release]. It may be confirmed at the broker:
 //     the table has its payload and its last error.
 //
 // When f returns an error or panics, the transaction is rolled back, and the attempt is counted in a statement of its own. Then the error

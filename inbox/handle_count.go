@@ -60,9 +60,10 @@ func (h *handling) failed(ctx context.Context, err error) (Outcome, error) {
 		return "", Unavailable(errors.Join(err, fmt.Errorf("inbox: count the failed attempt in %s: %w", h.table, problem)))
 	case outcome == "":
 		return "", &FailedError{Attempts: attempts, Max: h.maxAttempts, Err: err}
-	default:
-		return outcome, nil
+	case outcome == Parked:
+		tellWhy(ctx, err)
 	}
+	return outcome, nil
 }
 
 // outside is where what follows a failed attempt is sent.

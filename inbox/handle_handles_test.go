@@ -196,7 +196,12 @@ func TestKindsOfHandles(t *testing.T) {
 		require.NoError(t, plugged.Connection(func(db *gorm.DB) error {
 			p.life(t, db)
 			m := p.message()
-			_, err := inbox.Handle(t.Context(), db, m, func(tx *gorm.DB) error { return uow.Publish(tx, InvoicesCounted{N: 1}) }, p.at())
+			_, err := inbox.Handle(t.Context(), db, m, func(tx *gorm.DB) error {
+				invoice := &Invoice{ID: m.Key.String()}
+				err := tx.Create(invoice).Error
+				invoice.Raise(InvoiceIssued{Invoice: invoice.ID}) // only the commit can see it
+				return err
+			}, p.at())
 			return err
 		}))
 		require.Len(t, p.raised(), 1, "handles of db.Connection are captured, too")

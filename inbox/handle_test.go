@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -289,20 +290,33 @@ func TestHandleRefuses(t *testing.T) {
 	require.Empty(t, p.row(&m).Source)
 }
 
-// nilError is an error that cannot say what it is when it is a nil pointer, as happens to who returns one as an error.
-type nilError struct{ text string }
-
-func (e *nilError) Error() string { return e.text }
-
-// An error that panics when it is asked is a failure like any other.
-func TestErrorsThatPanic(t *testing.T) {
+// A consumer's timeout counts, in the table and for the consumer; the end of the consumer does not.
+func TestHandleUnderARunner(t *testing.T) {
 	t.Parallel()
-	p := on(t, "sqlite")
-	m := p.message()
-	for _, want := range []inbox.Outcome{"", inbox.Parked} {
-		outcome, err := p.handleWith(func(*gorm.DB) error { var missing *nilError; return missing }, m, inbox.MaxAttempts(2))
-		require.Equal(t, want, outcome)
-		require.Equal(t, want == "", err != nil)
-	}
-	require.Contains(t, p.row(m).LastError, "nil")
+	onEach(t, func(t *testing.T, p *place) {
+		m := p.message()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var during func(tx *gorm.DB) error
+		runner := &inbox.Runner{Timeout: 500 * time.Millisecond, Log: slog.New(slog.DiscardHandler), Handler: inbox.HandlerFunc(
+			func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+				return inbox.Handle(ctx, p.db, m, during, p.at())
+			})}
+		during = func(tx *gorm.DB) error { <-tx.Statement.Context.Done(); return errBoom }
+		attempt := runner.Attempt(ctx, m, inbox.Past{})
+		require.Equal(t, inbox.Past{Failures: 1}, attempt.Past)
+		require.ErrorContains(t, attempt.Err, "attempt 1 of 5: inbox: the handler took longer than 500ms")
+		require.Equal(t, 1, p.row(m).Attempts)
+		require.Contains(t, p.row(m).LastError, `"class":"timeout"`)
+
+		runner.Timeout = time.Minute
+		during = func(*gorm.DB) error { stop(); return errBoom }
+		attempt = runner.Attempt(ctx, m, attempt.Past)
+		require.Equal(t, inbox.Past{Failures: 1, Setbacks: 1}, attempt.Past)
+		require.Equal(t, 1, p.row(m).Attempts)
+
+		attempt = runner.Attempt(t.Context(), m, attempt.Past)
+		require.Equal(t, 2, attempt.Failures)
+		require.Equal(t, 2, p.row(m).Attempts)
+	})
 }

@@ -145,6 +145,25 @@ func TestUnhandled(t *testing.T) {
 	assert.Equal(t, 1, handled)
 }
 
+// Whoever runs a handler is told why a message was parked.
+func TestWhyParked(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	h := NewHandlers(consumerDB(t), With(MaxAttempts(1)))
+	On(h, "Ordering.OrderPlaced.v1", func(*gorm.DB, orderV1, *Message) error { return errors.New("no such customer") })
+	r := &Runner{Handler: h, Log: slog.New(slog.NewTextHandler(&text, nil))}
+	failing := arriving("Ordering.OrderPlaced.v1", "{}")
+	for m, why := range map[*Message]string{failing: "no such customer", arriving("Ordering.OrderPlaced.v2", "{}"): "version Ordering.OrderPlaced.v2 is not handled"} {
+		a := r.Attempt(t.Context(), m, Past{})
+		require.Equal(t, Parked, a.Outcome)
+		require.ErrorContains(t, a.Why, why)
+		assert.Contains(t, text.String(), why)
+	}
+	a := r.Attempt(t.Context(), failing, Past{})
+	assert.Equal(t, Parked, a.Outcome)
+	assert.NoError(t, a.Why, "it had been parked before")
+}
+
 func TestProblemsOfHandlers(t *testing.T) {
 	t.Parallel()
 	h := NewHandlers(nil)

@@ -40,6 +40,7 @@ func Park(ctx context.Context, db *gorm.DB, m *Message, why error, options ...Op
 	if _, _, err := h.count(ctx, h.outside(), describe(ctx, why), 0, 0); err != nil {
 		return Unavailable(fmt.Errorf("inbox: park the message in %s: %w", s.table, err))
 	}
+	tellWhy(ctx, why)
 	return nil
 }
 

@@ -3,14 +3,17 @@ package inbox_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/uow"
 )
 
 // park parks a fresh message.
@@ -244,6 +247,11 @@ func TestRedeliverToOthers(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n)
 		require.Equal(t, "released", p.row(m).Status)
+		n, err = redeliver(func() (inbox.Outcome, error) { return inbox.Handled, inbox.Park(t.Context(), p.db, m, errBoom, p.at()) })
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, "parked", p.row(m).Status, "what somebody else has decided meanwhile stands")
+		release()
 		n, err = redeliver(func() (inbox.Outcome, error) { return inbox.Handled, nil })
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
@@ -257,5 +265,45 @@ func TestRedeliverToOthers(t *testing.T) {
 		require.Zero(t, n)
 		require.Equal(t, "parked", p.row(garbage).Status)
 		require.NotContains(t, p.row(garbage).LastError, "boom")
+	})
+}
+
+// Several processes that redeliver at once, beside copies from the broker, hand each message to somebody, and it has its effect once.
+func TestRedeliverAtOnce(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		const all = 60
+		var messages []*inbox.Message
+		for range all {
+			messages = append(messages, p.park())
+		}
+		_, err := inbox.ReleaseAll(t.Context(), p.db, consumer, "", p.at())
+		require.NoError(t, err)
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() {
+				_, err := inbox.Redeliver(t.Context(), p.db, consumer, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+					return inbox.Handle(ctx, p.db, m, p.effect(m), p.at())
+				}), p.at())
+				if err != nil {
+					assert.True(t, uow.IsConflict(err), "%v", err)
+				}
+			})
+		}
+		group.Go(func() {
+			for _, m := range messages {
+				_, err := p.handle(m)
+				if err != nil {
+					assert.True(t, uow.IsConflict(err), "%v", err)
+				}
+			}
+		})
+		group.Wait()
+		for _, m := range messages {
+			_, err := p.handle(m)
+			require.NoError(t, err)
+			require.Equal(t, 1, p.done(m))
+		}
+		require.Equal(t, all, p.count("SELECT count(*) FROM "+p.table+" WHERE status = 'handled'"))
 	})
 }

@@ -65,6 +65,8 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 	}
 	if handler == nil {
 		wrong = append(wrong, errors.New("gcppubsub: the handler is nil"))
+	} else {
+		wrong = append(wrong, inbox.Check(handler))
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
@@ -84,12 +86,9 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 }
 
 // Run receives and handles messages until ctx ends; then it stops gracefully and returns nil. It returns an error as soon as it cannot go
-// on: the subscription does not exist, the credentials may not consume it, or the client was closed; before anything is received, where the
-// handler says that it is not in order (see [inbox.Check]). Outages are waited for. A consumer runs once at a time.
+// on: the subscription does not exist, the credentials may not consume it, or the client was closed. Outages are waited for. A consumer
+// runs once at a time.
 func (c *Consumer) Run(ctx context.Context) error {
-	if err := inbox.Check(c.runner.Handler); err != nil {
-		return fmt.Errorf("gcppubsub: consume %s: the handler: %w", c.subscription, err)
-	}
 	handling, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abort(nil)
 	s := newSession(handling, c)

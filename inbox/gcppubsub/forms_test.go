@@ -125,6 +125,8 @@ func TestWrongOptions(t *testing.T) {
 	require.ErrorContains(t, err, "the client is nil")
 	require.ErrorContains(t, err, "the handler is nil")
 	client := newClient(t, "localhost:1")
+	_, err = NewConsumer(client, "billing", inbox.NewHandlers(nil))
+	require.ErrorContains(t, err, "the GORM handle is nil", "handlers that are wrong in themselves")
 	_, err = NewConsumer(client, "no way", newLedger(t, nil), WithWorkers(0), WithMaxOutstanding(0, 5), WithTimeout(-1), WithLease(time.Second),
 		WithMaxExtension(time.Millisecond), WithShutdownTimeout(-1), WithDeadLetters("x"), WithRetry(inbox.Retry{MaxAttempts: -1}))
 	for _, part := range []string{
@@ -147,15 +149,4 @@ func TestRunsOnce(t *testing.T) {
 	p := start(t, newClient(t, s.Addr), newLedger(t, nil))
 	eventually(t, func() bool { return p.session.Load() != nil }, "it runs")
 	require.ErrorContains(t, p.Run(t.Context()), "runs already")
-}
-
-// A consumer asks its handler at the start whether it is in order, and leaves the messages to others where it is not.
-func TestHandlerIsNotInOrder(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	s.publish("a", 1)
-	c, err := NewConsumer(newClient(t, s.Addr), name, inbox.NewHandlers(nil), WithLogger(silent()))
-	require.NoError(t, err)
-	require.ErrorContains(t, c.Run(t.Context()), "inbox: NewHandlers: the GORM handle is nil")
-	assert.Zero(t, c.Stats().Received)
 }

@@ -2,7 +2,6 @@ package redisstreams
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"time"
 )
@@ -20,7 +19,7 @@ func (s *session) acknowledge(ctx context.Context, l *lane) {
 			s.flush(last, l, last.Done())
 			if n := len(s.unacknowledged(l)); n > 0 {
 				s.log.WarnContext(last, "messages were handled but could not be acknowledged: they are delivered again",
-					slog.String("stream", l.stream), slog.Int("messages", n))
+					"stream", l.stream, "messages", n)
 			}
 			return
 		}
@@ -41,10 +40,11 @@ func (s *session) flush(ctx context.Context, l *lane, end <-chan struct{}) {
 		if len(items) == 0 {
 			return
 		}
+		begun := time.Now()
 		err := s.acknowledgeSome(ctx, l, items)
 		if err == nil {
 			failures = 0
-			s.outages.end(ctx, l, "acknowledge")
+			s.outages.end(ctx, l, "acknowledge", begun)
 			continue
 		}
 		failures++
@@ -85,7 +85,7 @@ func (s *session) acknowledgeSome(ctx context.Context, l *lane, items []*item) e
 	for i, it := range there {
 		if answers[i] < 0 {
 			l.counters.lost.Add(1)
-			s.log.WarnContext(ctx, "message taken over by another consumer after it was handled", slog.String("stream", l.stream), slog.String("entry", it.position))
+			s.log.WarnContext(ctx, "message taken over by another consumer after it was handled", "stream", l.stream, "entry", it.position)
 		}
 	}
 	l.acks = slices.Delete(l.acks, 0, len(items))

@@ -36,6 +36,7 @@ const (
 const (
 	doneSuffix  = ":done"
 	begunSuffix = ":begun"
+	aliveSuffix = ":alive" // the process ids of those that can be told to stop
 	poison      = 25
 )
 
@@ -88,6 +89,9 @@ func consume(ctx context.Context) error {
 		}
 		return inbox.Handled, note(doneSuffix, n)
 	})
+	if err := note(aliveSuffix, os.Getpid()); err != nil {
+		return err
+	}
 	c, err := redisstreams.NewConsumer(client, group, []string{stream}, handler, redisstreams.WithClaimAfter(claim),
 		redisstreams.WithBlock(50*time.Millisecond), redisstreams.WithShutdownTimeout(100*time.Millisecond), redisstreams.WithPrefetch(100),
 		redisstreams.WithRetry(inbox.Retry{MaxAttempts: 5, BaseDelay: time.Millisecond}),

@@ -39,11 +39,14 @@ type lane struct {
 	held map[string]*item // by position
 	acks []*item          // handled, not yet acknowledged
 
-	room   chan struct{} // there may be room for more
-	toAck  chan struct{} // there may be something to acknowledge
-	doomed bool          // a read has failed: entries may be pending for us that we do not know of
-	start  string        // where the group begins if it has to be created again
-	ready  bool          // the group is there
+	room  chan struct{} // there may be room for more
+	toAck chan struct{} // there may be something to acknowledge
+
+	// What follows is the reading goroutine's own.
+	rest   resting
+	doomed bool   // a read has failed: entries may be pending for us that we do not know of
+	start  string // where the group begins if it has to be created again
+	ready  bool   // the group is there
 }
 
 // NewConsumer returns a consumer for streams, in a group that is created where it does not exist; Run starts it. It reports everything that
@@ -64,6 +67,8 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 	}
 	if handler == nil {
 		wrong = append(wrong, errors.New("redisstreams: consumer: there is no handler"))
+	} else {
+		wrong = append(wrong, inbox.Check(handler))
 	}
 	if err := errors.Join(append(wrong, c.check(group, streams))...); err != nil {
 		return nil, err
@@ -142,7 +147,6 @@ func (s *session) ensure(ctx context.Context, l *lane) error {
 		}
 	}
 	l.ready = true
-	s.outages.end(ctx, l, "join")
 	return nil
 }
 

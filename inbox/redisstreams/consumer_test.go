@@ -229,9 +229,9 @@ func TestSuspectsAreAlone(t *testing.T) {
 		rows, err := s.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: s.stream, Group: group, Start: "-", End: "+", Count: 100}).Result()
 		require.NoError(t, err)
 		for _, row := range rows[1:] {
-			s.claimAs(t, "dead", row.ID, 3)
+			s.claimDead(t, row.ID, 3)
 		}
-		s.claimAs(t, "dead", rows[0].ID, 4) // it killed again when it was alone
+		s.claimDead(t, rows[0].ID, 4) // it killed again when it was alone
 		for n := 6; n < 60; n++ {
 			s.add(t, fmt.Sprint(n), n)
 		}
@@ -272,10 +272,10 @@ func (s *site) rows(t *testing.T) []redis.XPendingExt {
 	return rows
 }
 
-// claimAs has a consumer have an entry that was delivered so often, long ago.
-func (s *site) claimAs(t *testing.T, name, id string, count int) {
+// claimDead has the dead consumer have an entry that was delivered so often, long ago.
+func (s *site) claimDead(t *testing.T, id string, count int) {
 	t.Helper()
-	require.NoError(t, s.Do(t.Context(), "XCLAIM", s.stream, group, name, 0, id, "IDLE", 3600_000, "RETRYCOUNT", count, "JUSTID").Err())
+	require.NoError(t, s.Do(t.Context(), "XCLAIM", s.stream, group, "dead", 0, id, "IDLE", 3600_000, "RETRYCOUNT", count, "JUSTID").Err())
 }
 
 // The names of processes that died do not pile up.

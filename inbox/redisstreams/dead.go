@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -37,12 +36,13 @@ const longestReason = 4000
 // bury puts an item among the dead letters. When that fails it stays pending and comes again.
 func (s *session) bury(ctx context.Context, it *item) {
 	l := it.lane
+	begun := time.Now()
 	err := s.entomb(context.WithoutCancel(ctx), it)
 	if err == nil {
-		s.outages.end(ctx, l, "write the dead letter of")
+		s.outages.end(ctx, l, "write the dead letter of", begun)
 		l.counters.deadLettered.Add(1)
-		s.log.ErrorContext(ctx, "message put among the dead letters", slog.String("stream", l.stream), slog.String("entry", it.position), slog.String("dead_letters", l.dead),
-			slog.String("message_id", it.message.ID), slog.String("type", it.message.Type), slog.Int("attempts", it.past.Failures), slog.Any("error", it.condemned))
+		s.log.ErrorContext(ctx, "message put among the dead letters", "stream", l.stream, "entry", it.position, "dead_letters", l.dead,
+			"message_id", it.message.ID, "type", it.message.Type, "attempts", it.past.Failures, "error", it.condemned)
 		if s.observer != nil {
 			s.observer.DeadLettered(ctx, it.message, it.condemned)
 		}
@@ -73,12 +73,12 @@ func (s *session) bury(ctx context.Context, it *item) {
 // entomb writes the dead letter and acknowledges the message: in one step where both streams are on one server, else one after the other.
 func (s *session) entomb(ctx context.Context, it *item) error {
 	l := it.lane
-	extra := s.epitaph(it)
 	s.mu.Lock()
-	gone := it.gone
+	gone, count := it.gone, it.count
 	s.mu.Unlock()
+	extra := s.epitaph(it, count)
 	if !gone && (!s.sharded || together(l.stream, l.dead)) {
-		answer, err := deadScript.run(ctx, s.client, []string{l.stream, l.dead}, append([]any{s.group, s.name, it.position, it.count}, extra...)...)
+		answer, err := deadScript.run(ctx, s.client, []string{l.stream, l.dead}, append([]any{s.group, s.name, it.position, count}, extra...)...)
 		switch {
 		case err != nil:
 			return err
@@ -107,16 +107,16 @@ func (s *session) entomb(ctx context.Context, it *item) error {
 	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: l.dead, Values: append(fields, extra...)}).Err(); err != nil {
 		return err
 	}
-	_, err := ackScript.numbers(ctx, s.client, 1, l.stream, s.group, s.name, it.position, it.count)
+	_, err := ackScript.numbers(ctx, s.client, 1, l.stream, s.group, s.name, it.position, count)
 	return err
 }
 
 // epitaph are the fields that are added to a dead letter.
-func (s *session) epitaph(it *item) []any {
+func (s *session) epitaph(it *item, count int64) []any {
 	reason := strings.ToValidUTF8(it.condemned.Error(), "\uFFFD")
 	return []any{
 		FieldReason, strings.ToValidUTF8(reason[:min(len(reason), longestReason)], ""), FieldGroup, s.group, FieldConsumer, s.name,
-		FieldAttempts, strconv.Itoa(it.past.Failures), FieldDeliveries, strconv.FormatInt(it.count, 10), FieldStream, it.lane.stream, FieldEntry, it.position,
+		FieldAttempts, strconv.Itoa(it.past.Failures), FieldDeliveries, strconv.FormatInt(count, 10), FieldStream, it.lane.stream, FieldEntry, it.position,
 		FieldTime, time.Now().UTC().Format(time.RFC3339Nano),
 	}
 }

@@ -112,13 +112,20 @@ func explained(what, stream string, err error) error {
 	return fmt.Errorf("redisstreams: %s %q: %w", what, stream, err)
 }
 
-// outages tells the log of each outage once when it begins and once when it is over.
+// outages tells the log of each outage once when it begins and once when it is over. A connection that breaks, and a next one that does not, is
+// none.
 type outages struct {
 	log     *slog.Logger
 	sharded bool
 
 	mu    sync.Mutex
-	since map[string]time.Time
+	under map[string]*outage
+}
+
+type outage struct {
+	since    time.Time
+	failures int
+	told     bool
 }
 
 // scopes are what an outage can be about: the server that holds a stream, or one thing that is done with it.
@@ -132,42 +139,49 @@ func (o *outages) scopes(l *lane, what string) (server, narrow string) {
 // begin notes that something has failed.
 func (o *outages) begin(ctx context.Context, l *lane, what string, err error) {
 	server, scope := o.scopes(l, what)
-	if _, answered := said(err); !answered {
-		scope = server
-	} else if r, known := ruleFor(err); known && !r.narrow {
+	_, answered := said(err)
+	if r, known := ruleFor(err); !answered || known && !r.narrow {
 		scope = server
 	}
 	o.mu.Lock()
-	_, known := o.since[scope]
-	if !known {
-		if o.since == nil {
-			o.since = map[string]time.Time{}
+	one := o.under[scope]
+	if one == nil {
+		one = &outage{since: time.Now()}
+		if o.under == nil {
+			o.under = map[string]*outage{}
 		}
-		o.since[scope] = time.Now()
+		o.under[scope] = one
 	}
+	one.failures++
+	tell := !one.told && (answered || one.failures > 1)
+	one.told = one.told || tell
 	o.mu.Unlock()
-	if !known {
-		o.log.WarnContext(ctx, "redis unavailable: the consumer keeps trying", slog.String("stream", l.stream), slog.Any("error", explained(what, l.stream, err)))
+	if tell {
+		o.log.WarnContext(ctx, "redis unavailable: the consumer keeps trying", "stream", l.stream, "error", explained(what, l.stream, err))
 	}
 }
 
-// end notes that something has succeeded.
-func (o *outages) end(ctx context.Context, l *lane, what string) {
-	server, narrow := o.scopes(l, what)
+// end notes that something has succeeded that was begun then. What was begun before an outage says nothing about its end.
+func (o *outages) end(ctx context.Context, l *lane, what string, begun time.Time) {
 	o.mu.Lock()
-	if len(o.since) == 0 {
+	if len(o.under) == 0 {
 		o.mu.Unlock()
 		return
 	}
+	server, narrow := o.scopes(l, what)
 	var over []time.Time
 	for _, scope := range []string{server, narrow} {
-		if since, known := o.since[scope]; known {
-			delete(o.since, scope)
-			over = append(over, since)
+		one := o.under[scope]
+		if one == nil || begun.Before(one.since) {
+			continue
+		}
+		delete(o.under, scope)
+		if one.told {
+			over = append(over, one.since)
 		}
 	}
 	o.mu.Unlock()
 	for _, since := range over {
-		o.log.InfoContext(ctx, "redis available again", slog.String("stream", l.stream), slog.Duration("after", time.Since(since)))
+		o.log.InfoContext(ctx, "redis available again", "stream", l.stream, "after", time.Since(since))
 	}
 }

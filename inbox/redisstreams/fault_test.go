@@ -251,7 +251,9 @@ func TestDeadLetterCannotBeWritten(t *testing.T) {
 
 func TestEverythingWrongAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := redisstreams.NewConsumer(nil, "", []string{"a", "a", ""}, nil, redisstreams.WithWorkers(0), redisstreams.WithPrefetch(0),
+	_, err := redisstreams.NewConsumer(nil, "billing", []string{"a"}, inbox.NewHandlers(nil))
+	require.ErrorContains(t, err, "the GORM handle is nil", "handlers that are wrong in themselves")
+	_, err = redisstreams.NewConsumer(nil, "", []string{"a", "a", ""}, nil, redisstreams.WithWorkers(0), redisstreams.WithPrefetch(0),
 		redisstreams.WithTimeout(-1), redisstreams.WithClaimAfter(time.Millisecond), redisstreams.WithBlock(0), redisstreams.WithShutdownTimeout(-1),
 		redisstreams.WithName(""), redisstreams.WithConsumer(""), redisstreams.WithRetry(inbox.Retry{MaxAttempts: -1}),
 		redisstreams.WithDeadLetters(func(string) string { return "a" }))
@@ -264,4 +266,105 @@ func TestEverythingWrongAtOnce(t *testing.T) {
 	_, err = redisstreams.NewConsumer(connect(t, "redis://127.0.0.1:1"), group, nil, newLedger().handler(nil), redisstreams.WithDeadLetters(nil))
 	assert.ErrorContains(t, err, "no stream to read")
 	assert.ErrorContains(t, err, "WithDeadLetters has no function")
+}
+
+// What the server refuses for a while is waited out: nothing is lost, the log says it once, and again when it is over.
+func TestServerRefuses(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]struct {
+		says         string
+		refuse, heal []any
+	}{
+		"read-only": {"READONLY", []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}},
+		"no right":  {"NOPERM", []any{"ACL", "SETUSER", "default", "-xreadgroup"}, []any{"ACL", "SETUSER", "default", "+@all"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := ownSite(t)
+			var j journal
+			l := newLedger()
+			start(t, s, s.stream, l.handler(nil), redisstreams.WithLogger(j.logger()))
+			s.addAll(t, 3, 30)
+			soon(t, "it works", func() bool { return l.len() == 30 })
+			require.NoError(t, s.Do(t.Context(), refusal.refuse...).Err())
+			soon(t, "the log says so", func() bool { return j.lines("level=WARN", "redis unavailable", refusal.says) == 1 })
+			require.NoError(t, s.Do(t.Context(), refusal.heal...).Err())
+			s.addAllFrom(t, 3, 30, 30)
+			soon(t, "it goes on", func() bool { return l.len() == 60 })
+			soon(t, "the log says that it is over", func() bool { return j.lines("level=INFO", "redis available again") == 1 })
+			assert.Equal(t, 1, j.lines("level=WARN"))
+			l.check(t, 60)
+		})
+	}
+}
+
+// A server that hangs for longer than an entry may be silent: consumers of the group do not take each other's messages when it is back, or if
+// they do, nobody acknowledges what is another's; and everything is handled.
+func TestServerHangs(t *testing.T) {
+	t.Parallel()
+	s, server := ownSite(t)
+	s.addAll(t, 8, 200)
+	first, second := newLedger(), newLedger()
+	slow := func(ctx context.Context, _ *inbox.Message, n int) error {
+		if n%8 != 0 {
+			return nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	options := redisstreams.WithPrefetch(20)
+	start(t, s, s.stream, first.handler(slow), options)
+	start(t, s, s.stream, second.handler(slow), options)
+	soon(t, "they work", func() bool { return first.len()+second.len() > 30 })
+	thaw := server.freeze(t)
+	began := time.Now()
+	soon(t, "it hangs for long", func() bool { return time.Since(began) > time.Second })
+	thaw()
+	all := func() map[int]bool {
+		union := map[int]bool{}
+		for _, l := range []*ledger{first, second} {
+			l.mu.Lock()
+			for n := range l.times {
+				union[n] = true
+			}
+			l.mu.Unlock()
+		}
+		return union
+	}
+	soon(t, "everything is handled", func() bool { return len(all()) == 200 })
+	soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
+	assert.Empty(t, s.dead(t))
+	assert.Empty(t, append(first.flaws, second.flaws...), "two at once of a key within a consumer")
+}
+
+// The stream is deleted while handlers work: what they do is theirs, what is delivered again is recognised, and nothing stays in hand.
+func TestStreamIsDeletedUnderway(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s *site) {
+		s.addAll(t, 20, 20)
+		begun, release := make(chan struct{}, 100), make(chan struct{})
+		l := newLedger()
+		r := start(t, s, s.stream, l.handler(func(context.Context, *inbox.Message, int) error {
+			begun <- struct{}{}
+			<-release
+			return nil
+		}))
+		for range 8 {
+			<-begun
+		}
+		require.NoError(t, s.XGroupDestroy(t.Context(), s.stream, group).Err())
+		soon(t, "it is created again", func() bool { return r.stats(t).Recreated > 0 && s.pending(t) == 20 })
+		close(release)
+		soon(t, "all handled", func() bool { return l.len() == 20 })
+		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
+		soon(t, "nothing is in hand", func() bool { return r.stats(t).InHand == 0 })
+		assert.Empty(t, s.dead(t))
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		assert.Empty(t, l.flaws)
+	})
 }

@@ -2,7 +2,6 @@ package redisstreams
 
 import (
 	"context"
-	"log/slog"
 	"time"
 )
 
@@ -53,18 +52,19 @@ func (s *session) ownSome(ctx context.Context, l *lane, items []*item, idle time
 	if err != nil {
 		return err
 	}
+	var notOurs []*item
+	s.mu.Lock()
 	for i, it := range there {
-		switch answers[i] {
-		case 0:
-			s.surrender(it)
-		case 2:
-			s.mu.Lock()
-			it.gone = true
-			s.mu.Unlock()
+		if answers[i] == 0 {
+			notOurs = append(notOurs, it)
+			continue
 		}
-		if answers[i] != 0 && charge != 0 {
-			it.count = max(it.count+charge, 0)
-		}
+		it.gone = answers[i] == 2
+		it.count = max(it.count+charge, 0)
+	}
+	s.mu.Unlock()
+	for _, it := range notOurs {
+		s.surrender(it)
 	}
 	return nil
 }
@@ -80,13 +80,18 @@ func (s *session) renew(ctx context.Context, l *lane) {
 		if !sleep(ctx, pause) {
 			return
 		}
-		err := s.own(ctx, l, s.inHand(l, func(it *item) bool { return !it.lent && it.state != lost }), 0, 0)
+		begun := time.Now()
+		items := s.inHand(l, func(it *item) bool { return !it.lent && !it.gone && it.state != lost })
+		if len(items) == 0 {
+			continue // and nothing is known of the server
+		}
+		err := s.own(ctx, l, items, 0, 0)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
 			failures = 0
-			s.outages.end(ctx, l, "renew")
+			s.outages.end(ctx, l, "renew", begun)
 		case isNoGroup(err): // the reader brings it back; then everything turns out not to be ours
 			failures = 0
 		default:
@@ -112,7 +117,7 @@ func (s *session) giveBack(ctx context.Context, which func(*item) bool) {
 		err := s.own(ctx, l, items, s.claimAfter, -1)
 		if err != nil {
 			s.log.WarnContext(ctx, "messages could not be given back: other consumers take them over when they count as abandoned",
-				slog.String("stream", l.stream), slog.Int("messages", len(items)), slog.Duration("after", s.claimAfter), slog.Any("error", err))
+				"stream", l.stream, "messages", len(items), "after", s.claimAfter, "error", err)
 		}
 		s.mu.Lock()
 		var gone []string
@@ -141,7 +146,7 @@ func (s *session) leave(ctx context.Context) {
 		}
 		if _, err := leaveScript.run(ctx, s.client, []string{l.stream}, s.group, s.name); err != nil && !isNoGroup(err) {
 			s.log.WarnContext(ctx, "the consumer could not leave its group; others remove it when it has been silent for long",
-				slog.String("stream", l.stream), slog.Any("error", err))
+				"stream", l.stream, "error", err)
 		}
 	}
 }

@@ -39,8 +39,13 @@ func (q *queue) add(it *item) {
 	if l.state == lineBusy {
 		first = 1
 	}
-	for at > first && l.items[at-1].lane == it.lane && it.id.before(l.items[at-1].id) {
-		at--
+	for i := len(l.items) - 1; i >= first; i-- {
+		if other := l.items[i]; other.lane == it.lane {
+			if other.id.before(it.id) {
+				break
+			}
+			at = i
+		}
 	}
 	l.items = append(l.items, nil)
 	copy(l.items[at+1:], l.items[at:])
@@ -114,9 +119,17 @@ func (q *queue) finish(it *item) {
 func (q *queue) again(it *item, due time.Time) {
 	it.due = due
 	l := it.line
-	for at := 1; at < len(l.items) && l.items[at].lane == it.lane && l.items[at].id.before(it.id); at++ {
-		l.items[at-1], l.items[at] = l.items[at], it // it came while the other was handled
+	at := 0 // behind older ones that came while it was being handled
+	for i := 1; i < len(l.items); i++ {
+		if other := l.items[i]; other.lane == it.lane {
+			if it.id.before(other.id) {
+				break
+			}
+			at = i
+		}
 	}
+	copy(l.items, l.items[1:at+1])
+	l.items[at] = it
 	q.arrange(l)
 }
 

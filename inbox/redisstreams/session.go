@@ -3,7 +3,6 @@ package redisstreams
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -39,6 +38,7 @@ func newSession(c *Consumer) *session {
 	s := &session{Consumer: c, wake: make(chan struct{}, 1)}
 	for _, l := range c.lanes {
 		l.held, l.acks, l.doomed, l.ready, l.start = map[string]*item{}, nil, c.named, false, ""
+		l.rest = resting{}
 		l.room, l.toAck = make(chan struct{}, 1), make(chan struct{}, 1)
 	}
 	return s
@@ -139,6 +139,7 @@ func (s *session) handle(ctx context.Context, it *item) {
 		return
 	}
 	a := s.runner.Attempt(ctx, it.message, it.past)
+	it.lane.counters.attempt(a)
 	if a.GiveUp {
 		it.past, it.condemned = a.Past, a.Err
 		s.bury(ctx, it)
@@ -146,7 +147,6 @@ func (s *session) handle(ctx context.Context, it *item) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	it.lane.counters.attempt(a)
 	switch {
 	case it.state == lost:
 		s.forget(it)
@@ -170,16 +170,23 @@ func (s *session) finished(it *item) {
 // forget lets go of an item. The lock is held.
 func (s *session) forget(it *item) {
 	s.queue.finish(it)
-	delete(it.lane.held, it.position)
+	if it.lane.held[it.position] == it {
+		delete(it.lane.held, it.position)
+	}
 	it.lane.inHand.Store(int64(len(it.lane.held)))
 	nudge(it.lane.room)
 	s.tell()
 }
 
-// admit takes items in hand.
+// admit takes items in hand. What is in hand already is delivered again after its group was deleted: the one that is there goes on, under the
+// new delivery.
 func (s *session) admit(l *lane, items []*item) {
 	s.mu.Lock()
 	for _, it := range items {
+		if there := l.held[it.position]; there != nil && there.state != lost {
+			there.count, there.gone = it.count, false
+			continue
+		}
 		l.held[it.position] = it
 		s.queue.add(it)
 	}
@@ -196,8 +203,8 @@ func (s *session) surrender(it *item) {
 		return
 	}
 	it.lane.counters.lost.Add(1)
-	s.log.WarnContext(s.work, "message taken over by another consumer", slog.String("stream", it.lane.stream), slog.String("entry", it.position),
-		slog.Bool("handler_under_way", it.state == running))
+	s.log.WarnContext(s.work, "message taken over by another consumer", "stream", it.lane.stream, "entry", it.position,
+		"handler_under_way", it.state == running)
 	if it.state == running {
 		it.state = lost
 		it.cancel(errLost) // its goroutine forgets it

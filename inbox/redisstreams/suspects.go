@@ -3,7 +3,6 @@ package redisstreams
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/gorm-fanout/fanout/inbox"
@@ -126,7 +125,7 @@ func (s *session) withdraw(ctx context.Context) (away []*item, alone bool) {
 	if !s.await(ctx, s.timeout+handlersGrace, quiet) {
 		if ctx.Err() == nil {
 			s.log.WarnContext(ctx, "a message that may kill its process has to wait: handlers or acknowledgements have not come to an end",
-				slog.Duration("after", s.timeout+handlersGrace))
+				"after", s.timeout+handlersGrace)
 		}
 		return away, false
 	}
@@ -183,7 +182,7 @@ func (s *session) try(ctx context.Context, it *item) error {
 		return s.abandon(it, nil)
 	}
 	if it.condemned == nil {
-		it.past.Failures = int(it.count) - 1
+		it.past = inbox.Past{Failures: int(it.count) - 1, Setbacks: l.rest[it.position].setbacks}
 		a := s.runner.Attempt(working, it.message, it.past) //nolint:contextcheck // handlers outlive ctx: a stop waits for them
 		s.mu.Lock()
 		l.counters.attempt(a)
@@ -204,6 +203,7 @@ func (s *session) try(ctx context.Context, it *item) error {
 			if a.Failures == it.past.Failures {
 				charge = -1 // nothing is wrong with the message
 			}
+			it.past = a.Past
 			return s.settle(ctx, it, a.Retry, charge)
 		}
 		it.past, it.condemned = a.Past, a.Err
@@ -220,6 +220,8 @@ func (s *session) try(ctx context.Context, it *item) error {
 
 // settle puts a suspect back, for whoever is the first to find it after the pause; at the latest it is found after claimAfter.
 func (s *session) settle(ctx context.Context, it *item, pause time.Duration, charge int64) error {
+	now := time.Now()
+	it.lane.rest[it.position] = rest{now.Add(pause), now, it.past.Setbacks}
 	err := s.own(context.WithoutCancel(ctx), it.lane, []*item{it}, max(s.claimAfter-pause, 0), charge)
 	return s.abandon(it, err)
 }
@@ -230,4 +232,43 @@ func (s *session) abandon(it *item, err error) error {
 	defer s.mu.Unlock()
 	s.forget(it)
 	return err
+}
+
+// resting are suspects that were put back until their next attempt, by position. Others may take them then, too.
+type resting map[string]rest
+
+type rest struct {
+	until    time.Time // zero: it is over
+	noted    time.Time
+	setbacks int
+}
+
+// restMemory is for how long it is known how often a suspect had a setback.
+const restMemory = 10 * time.Minute
+
+// holds reports whether an entry is to be left alone.
+func (r resting) holds(position string, now time.Time) bool { return now.Before(r[position].until) }
+
+// due is when the next one may be handled, far away where there is none.
+func (r resting) due() time.Time {
+	first := time.Now().Add(time.Hour)
+	for _, one := range r {
+		if !one.until.IsZero() && one.until.Before(first) {
+			first = one.until
+		}
+	}
+	return first
+}
+
+// wake ends the rest of those that have rested long enough.
+func (r resting) wake(now time.Time) {
+	for position, one := range r {
+		if !one.until.After(now) {
+			one.until = time.Time{}
+			r[position] = one
+		}
+		if now.Sub(one.noted) > restMemory {
+			delete(r, position)
+		}
+	}
 }

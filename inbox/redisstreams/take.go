@@ -3,7 +3,6 @@ package redisstreams
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -34,31 +33,32 @@ func (s *session) take(ctx context.Context, l *lane) {
 	}
 }
 
-// step does the next thing that is to be done for a stream.
+// step does the next thing that is to be done for a stream. What is older comes first: what was lost on its way to us, what others have left,
+// and only then what is new.
 func (s *session) step(ctx context.Context, l *lane, claim *time.Time) error {
 	switch now := time.Now(); {
 	case !l.ready:
-		return s.attend(ctx, l, "join", s.ensure(ctx, l))
-	case l.doomed:
-		if err := s.attend(ctx, l, "recover", s.recover(ctx, l)); err != nil {
-			return err
-		}
-		l.doomed = false
-	case !now.Before(*claim):
-		*claim = now.Add(s.rhythm())
-		return s.attend(ctx, l, "claim", s.claim(ctx, l))
+		return s.attend(ctx, l, "join", now, s.ensure(ctx, l))
 	case s.room(l) == 0:
-		timer := time.NewTimer(time.Until(*claim))
-		defer timer.Stop()
 		select {
 		case <-ctx.Done():
 		case <-l.room:
-		case <-timer.C:
 		}
+		return nil
+	case l.doomed:
+		all, err := s.recover(ctx, l)
+		l.doomed = !all
+		return s.attend(ctx, l, "recover", now, err)
+	case !now.Before(*claim) || !now.Before(l.rest.due()):
+		all, err := s.claim(ctx, l)
+		if all {
+			*claim = now.Add(s.rhythm())
+		}
+		return s.attend(ctx, l, "claim", now, err)
 	default:
-		return s.attend(ctx, l, "read", s.read(ctx, l, min(s.block, time.Until(*claim))))
+		patience := min(s.block, time.Until(*claim), time.Until(l.rest.due()))
+		return s.attend(ctx, l, "read", now, s.read(ctx, l, patience))
 	}
-	return nil
 }
 
 // rhythm is the pause between two rounds of take-overs: half of the time after which an entry counts as abandoned, not for all consumers at
@@ -68,14 +68,14 @@ func (s *session) rhythm() time.Duration {
 }
 
 // attend keeps the account of outages, and of groups that are gone.
-func (s *session) attend(ctx context.Context, l *lane, what string, err error) error {
+func (s *session) attend(ctx context.Context, l *lane, what string, begun time.Time, err error) error {
 	switch {
 	case err == nil:
-		s.outages.end(ctx, l, what)
+		s.outages.end(ctx, l, what, begun)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case isNoGroup(err):
 		s.log.ErrorContext(ctx, "the stream or its consumer group was deleted: it is created anew, and what was pending is delivered again where the stream has it",
-			slog.String("stream", l.stream), slog.String("group", s.group), slog.String("from", l.start), slog.Any("error", err))
+			"stream", l.stream, "group", s.group, "from", l.start, "error", err)
 		l.ready = false
 		l.counters.recreated.Add(1)
 		return nil
@@ -160,12 +160,13 @@ func (s *session) pages(ctx context.Context, l *lane, idle time.Duration, owner 
 	}
 }
 
-// strange leaves out what is in hand.
+// strange leaves out what is in hand, and what rests.
 func (s *session) strange(l *lane, rows []row) (others []row) {
+	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range rows {
-		if l.held[r.ID] == nil {
+		if l.held[r.ID] == nil && !l.rest.holds(r.ID, now) {
 			others = append(others, r)
 		}
 	}
@@ -173,27 +174,30 @@ func (s *session) strange(l *lane, rows []row) (others []row) {
 }
 
 // recover takes in hand what is pending for us without our knowing: the answer to a read was lost, or an earlier process with our name has
-// died. Only the latter counts as a delivery.
-func (s *session) recover(ctx context.Context, l *lane) error {
+// died. Only the latter counts as a delivery. It reports whether that was all.
+func (s *session) recover(ctx context.Context, l *lane) (all bool, err error) {
 	return s.takeOver(ctx, l, 0, s.name)
 }
 
-// claim takes over what consumers have left that gave no sign of life, and what was lost on its way to us.
-func (s *session) claim(ctx context.Context, l *lane) error {
-	if err := s.recover(ctx, l); err != nil {
-		return err
+// claim takes over what consumers have left that gave no sign of life, and what was lost on its way to us. It reports whether that was all.
+func (s *session) claim(ctx context.Context, l *lane) (all bool, err error) {
+	l.rest.wake(time.Now())
+	if all, err = s.recover(ctx, l); !all {
+		return false, err
 	}
-	if err := s.takeOver(ctx, l, s.claimAfter, ""); err != nil {
-		return err
+	if all, err = s.takeOver(ctx, l, s.claimAfter, ""); !all {
+		return false, err
 	}
-	return s.tidy(ctx, l)
+	return true, s.tidy(ctx, l)
 }
 
 // takeOver takes the pending entries of an owner, or of all, that have been idle for so long, as far as there is room. Those that were
-// handed out often may be poison, which kills the process that handles it: they are not taken along with others.
-func (s *session) takeOver(ctx context.Context, l *lane, idle time.Duration, owner string) error {
+// handed out often may be poison, which kills the process that handles it: they are not taken along with others. It reports whether that was
+// all.
+func (s *session) takeOver(ctx context.Context, l *lane, idle time.Duration, owner string) (all bool, err error) {
 	var suspects []row
-	err := s.pages(ctx, l, idle, owner, func(rows []row) (bool, error) {
+	all = true
+	err = s.pages(ctx, l, idle, owner, func(rows []row) (bool, error) {
 		var plain []row
 		for _, r := range rows {
 			if r.RetryCount >= suspicion {
@@ -202,15 +206,18 @@ func (s *session) takeOver(ctx context.Context, l *lane, idle time.Duration, own
 				plain = append(plain, r)
 			}
 		}
-		room := s.room(l)
-		full := len(plain) >= room
-		err := s.adopt(ctx, l, idle, plain[:min(len(plain), room)])
-		return full || len(suspects) >= page, err
+		if room := s.room(l); len(plain) > room {
+			all, plain = false, plain[:room]
+		}
+		if len(suspects) >= page {
+			all = false
+		}
+		return !all, s.adopt(ctx, l, idle, plain)
 	})
-	if err != nil || len(suspects) == 0 {
-		return err
+	if err == nil && len(suspects) > 0 {
+		err = s.examine(ctx, l, idle, suspects)
 	}
-	return s.examine(ctx, l, idle, suspects)
+	return all && err == nil, err
 }
 
 // adopt takes entries in hand that are as rows has them.
@@ -273,7 +280,7 @@ func (s *session) seize(ctx context.Context, l *lane, idle time.Duration, rows [
 func (s *session) trimmed(ctx context.Context, l *lane, position string) {
 	l.counters.trimmed.Add(1)
 	s.log.ErrorContext(ctx, "message trimmed before it was handled: let the stream be longer, or the consumers faster",
-		slog.String("stream", l.stream), slog.String("entry", position))
+		"stream", l.stream, "entry", position)
 }
 
 // tidy removes consumers from the group that have nothing pending and have not been heard of for long: processes that have died.

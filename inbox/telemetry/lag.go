@@ -63,9 +63,8 @@ func (g *gauges) create(meter metric.Meter) error {
 // ask is called, at most once in ten seconds and never by two at a time; its context ends after three seconds. While it fails, the gauges
 // are absent and fanout.inbox.broker.up is 0. Of more than 100 sources the first are observed. Without a meter provider nothing is asked.
 //
-// For inbox/redisstreams ask is a few lines around (*Consumer).Stats:
-//
-//	stop, err := t.WatchLag("billing", func(ctx context.Context) ([]telemetry.Lag, error) { … consumer.Stats(ctx) … })
+// For inbox/redisstreams ask is a few lines around the Stats of its consumer: see the example of the package. How far a subscription of
+// Pub/Sub is behind is a metric of Google Cloud.
 func (t *Telemetry) WatchLag(consumer string, ask func(context.Context) ([]Lag, error)) (stop func() error, err error) {
 	switch {
 	case ask == nil:

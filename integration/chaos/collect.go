@@ -28,12 +28,12 @@ var rowsSQL string
 func (s *stage) collect(ctx context.Context) (*evidence, error) {
 	e := &evidence{
 		facts: map[event]fact{}, outcomes: map[string]outcome{}, held: map[string][]delivery{},
-		seen: map[string]map[string]struct{}{}, peakMemory: map[string]int64{},
+		seen: map[string]map[string]struct{}{}, dropped: map[string]int{}, peakMemory: map[string]int64{},
 	}
 	for _, broker := range scene.Brokers() {
 		e.seen[broker] = map[string]struct{}{}
 	}
-	err := errors.Join(s.readDatabase(ctx, e), s.readRedis(ctx, e), s.readFake(ctx, e))
+	err := errors.Join(s.readDatabase(ctx, e), s.readProjections(ctx, e), s.readRedis(ctx, e), s.readFake(ctx, e))
 	for _, p := range s.places {
 		err = errors.Join(err, p.testify(e))
 	}
@@ -184,6 +184,8 @@ func (p *process) testify(e *evidence) error {
 			}
 		case line.Tx != "":
 			e.note(line)
+		case line.Dropped != "":
+			e.dropped[line.Dropped]++
 		case line.Message != "":
 			e.seen[brokerOf(p.name, line.Stream)][line.Message] = struct{}{}
 		case line.Ended:

@@ -84,6 +84,21 @@ func Defects() []Defect {
 				o.Only, o.Keys, o.Slow = []Kind{Stop}, 6, 120*time.Millisecond
 			},
 		},
+		{
+			Name: "handles-twice", What: "the inbox lets a message be handled that was handled before", Crimes: []Crime{Projection},
+			edits:   []edit{{"inbox/sql/postgres/claim.sql", " WHERE m.status IN ('failed', 'released', 'expected')", " WHERE m.status IS NOT NULL"}},
+			options: func(o *Options) { o.Only, o.Every = []Kind{Kill, Stop, CutAnswers}, 400*time.Millisecond },
+		},
+		{
+			Name: "confirms-first", What: "a consumer confirms a message at the broker before it is handled", Crimes: []Crime{Projection},
+			edits: []edit{{
+				"inbox/redisstreams/session.go", "\ta := s.runner.Attempt(ctx, it.message, it.past)\n",
+				"\ts.client.XAck(ctx, it.lane.stream, s.group, it.position)\n\ta := s.runner.Attempt(ctx, it.message, it.past)\n",
+			}},
+			options: func(o *Options) { // databases that are far away, or gone, when the consumer is killed
+				o.Only, o.Every = []Kind{Kill, PostgresKill, Delay}, 300*time.Millisecond
+			},
+		},
 	}
 }
 

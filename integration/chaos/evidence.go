@@ -55,6 +55,9 @@ type evidence struct {
 	rows       []row
 	held       map[string][]delivery          // by broker, in the broker's order
 	seen       map[string]map[string]struct{} // by broker: the messages that consumers saw
+	consumers  []ConsumerVerdict              // what the inboxes hold
+	summed     map[string]map[string]sums     // projections by broker and account
+	dropped    map[string]int                 // copies that consumers had handled before, by broker
 	watch      []string                       // what the database saw of rows that were treated badly
 	faults     []performed
 	sessions   int      // of the database that were left in the end

@@ -19,8 +19,8 @@ type Options struct {
 	Drain time.Duration
 	// Every is the mean time between faults. Default 3 seconds.
 	Every time.Duration
-	// Producers and Relays are processes. Defaults 2 and 3.
-	Producers, Relays int
+	// Producers, Relays and Projectors are processes. Defaults 2, 3 and 2. A projector consumes from all brokers, with the inbox; a negative number means none.
+	Producers, Relays, Projectors int
 	// Rate is the transactions per second that each producer tries. Default 20.
 	Rate int
 	// Keys is the number of accounts that they write. Default 40.
@@ -48,6 +48,7 @@ func (o Options) withDefaults() Options {
 	fallback(&o.Every, 3*time.Second)
 	fallback(&o.Producers, 2)
 	fallback(&o.Relays, 3)
+	fallback(&o.Projectors, 2)
 	fallback(&o.Rate, 20)
 	fallback(&o.Keys, 40)
 	fallback(&o.Lease, 3*time.Second)

@@ -27,7 +27,14 @@ func (s *stage) assemble(context.Context) error {
 	for n := range s.options.Relays {
 		name := fmt.Sprintf("relay-%d", n)
 		s.cast.relays = append(s.cast.relays, name)
-		if err := s.placeRelay(name); err != nil {
+		if err := s.placeConnected(name, "relay"); err != nil {
+			return err
+		}
+	}
+	for n := range s.options.Projectors {
+		name := fmt.Sprintf("projector-%d", n)
+		s.cast.projectors = append(s.cast.projectors, name)
+		if err := s.placeConnected(name, "project"); err != nil {
 			return err
 		}
 	}
@@ -55,7 +62,8 @@ func (s *stage) placeProducer(name string) error {
 	return s.configure(p, postgres, host(s.servers.redisURL), s.servers.pubsub)
 }
 
-func (s *stage) placeRelay(name string) error {
+// placeConnected makes the place of a process that uses the database and all brokers.
+func (s *stage) placeConnected(name, role string) error {
 	addresses := make([]string, 0, 3)
 	for _, server := range [][2]string{{"postgres", host(s.servers.postgresURL)}, {"redis", host(s.servers.redisURL)}, {"pubsub", s.servers.pubsub}} {
 		address, err := s.connect(name, server[0], server[1])
@@ -63,14 +71,14 @@ func (s *stage) placeRelay(name string) error {
 			return err
 		}
 		addresses = append(addresses, address)
-		if s.options.Slow > 0 && server[0] != "postgres" {
+		if s.options.Slow > 0 && role == "relay" && server[0] != "postgres" {
 			away := s.options.Slow / time.Duration(2-len(s.cast.relays)%2)
 			if err := s.network.links[name+"/"+server[0]].slowDown(away); err != nil {
 				return err
 			}
 		}
 	}
-	return s.configure(s.place(name, "relay"), addresses[0], addresses[1], addresses[2])
+	return s.configure(s.place(name, role), addresses[0], addresses[1], addresses[2])
 }
 
 // connect makes a link that faults can be aimed at.

@@ -14,20 +14,21 @@ import (
 
 // Report is the result of a run.
 type Report struct {
-	Seed       uint64          `json:"seed"`
-	Broken     string          `json:"broken,omitempty"`
-	Faulty     time.Duration   `json:"faulty"`  // how long faults went on
-	Drained    time.Duration   `json:"drained"` // how long the backlog then took
-	Schedule   Schedule        `json:"schedule"`
-	Performed  map[Kind]int    `json:"performed"`
-	Skipped    []string        `json:"skipped,omitempty"` // what could not be done here
-	Producers  Transactions    `json:"producers"`
-	Brokers    []BrokerVerdict `json:"brokers"`
-	LeaseLost  int64           `json:"lease_lost"` // rows whose late mark changed nothing, by relays that ended in good order
-	Processes  []ProcessReport `json:"processes"`
-	Graceful   int             `json:"graceful"` // ends of processes in good order
-	Sessions   int             `json:"sessions"` // of the database, when all had ended
-	Violations []Violation     `json:"violations"`
+	Seed       uint64            `json:"seed"`
+	Broken     string            `json:"broken,omitempty"`
+	Faulty     time.Duration     `json:"faulty"`  // how long faults went on
+	Drained    time.Duration     `json:"drained"` // how long the backlog then took
+	Schedule   Schedule          `json:"schedule"`
+	Performed  map[Kind]int      `json:"performed"`
+	Skipped    []string          `json:"skipped,omitempty"` // what could not be done here
+	Producers  Transactions      `json:"producers"`
+	Brokers    []BrokerVerdict   `json:"brokers"`
+	Consumers  []ConsumerVerdict `json:"consumers"`
+	LeaseLost  int64             `json:"lease_lost"` // rows whose late mark changed nothing, by relays that ended in good order
+	Processes  []ProcessReport   `json:"processes"`
+	Graceful   int               `json:"graceful"` // ends of processes in good order
+	Sessions   int               `json:"sessions"` // of the database, when all had ended
+	Violations []Violation       `json:"violations"`
 }
 
 // Transactions are what producers wrote down.
@@ -88,6 +89,10 @@ func (r *Report) Print(w io.Writer) {
 		if len(causes) > 0 {
 			fmt.Fprintf(w, "  duplicates of %s by cause: %s\n", r.Brokers[i].Broker, strings.Join(causes, ", "))
 		}
+	}
+	for _, c := range r.Consumers {
+		fmt.Fprintf(w, "projection of %s: %d of %d events, %d copies dropped, %d parked, %d of %d sums right\n", c.Broker, c.Handled, c.Expected, c.Dropped,
+			c.Parked, c.Right, c.Sums)
 	}
 	fmt.Fprintf(w, "late marks that the fence refused: %d rows\n\n", r.LeaseLost)
 

@@ -131,10 +131,14 @@ func (s *stage) drain(ctx context.Context) (time.Duration, error) {
 		pauseFor(bound, 100*time.Millisecond)
 	}
 	took := time.Since(began)
-	catchUp, cancel := context.WithTimeout(ctx, 30*time.Second)
+	catchUp, cancel := context.WithTimeout(ctx, s.options.Drain)
 	defer cancel()
 	for catchUp.Err() == nil {
-		if behind, err := s.unseen(catchUp); err == nil && !behind {
+		behind, err := s.unseen(catchUp)
+		if err == nil && !behind {
+			behind, err = s.projectionsBehind(catchUp)
+		}
+		if err == nil && !behind {
 			break
 		}
 		pauseFor(catchUp, 200*time.Millisecond)
@@ -154,6 +158,7 @@ func (s *stage) endAll() {
 // report sums up.
 func (s *stage) report(r *Report, e *evidence) {
 	r.Brokers, r.Violations = e.judge()
+	r.Consumers = e.consumers
 	r.Sessions, r.Graceful, r.LeaseLost, r.Performed = e.sessions, e.ended, e.leaseLost, map[Kind]int{}
 	for _, f := range e.faults {
 		r.Performed[f.Kind]++

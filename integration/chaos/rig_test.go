@@ -52,13 +52,17 @@ func TestRig(t *testing.T) {
 	for _, broker := range report.Brokers {
 		assert.Greater(t, broker.Expected, 100, broker.Broker)
 	}
+	require.Len(t, report.Consumers, len(report.Brokers))
+	for i, consumer := range report.Consumers {
+		assert.EqualValues(t, report.Brokers[i].Expected, consumer.Handled, consumer.Broker)
+	}
 }
 
 // The rig notices what is broken on purpose: without that, its silence about the others would mean nothing. What is not tried here, is by
 // make chaos ARGS="--broken".
 func TestBroken(t *testing.T) {
 	needServers(t)
-	tried := map[string]bool{"no-fence": true, "rows-of-their-own": true, "marks-unsent": true}
+	tried := map[string]bool{"no-fence": true, "rows-of-their-own": true, "marks-unsent": true, "handles-twice": true}
 	for _, defect := range chaos.Defects() {
 		if !tried[defect.Name] {
 			continue

@@ -64,21 +64,21 @@ func (f Fault) String() string {
 
 // cast is what faults can be aimed at.
 type cast struct {
-	producers, relays, consumers, links []string
-	servers                             bool // ours to kill
-	clocks                              bool // can be set
-	lease                               time.Duration
+	producers, relays, consumers, projectors, links []string
+	servers                                         bool // ours to kill
+	clocks                                          bool // can be set
+	lease                                           time.Duration
 }
 
 // kindOf finds the part of the cast that a kind of fault aims at.
 func (c *cast) targets(kind Kind) []string {
 	switch kind {
 	case Kill:
-		return slices.Concat(c.producers, c.relays, c.consumers)
+		return slices.Concat(c.producers, c.relays, c.projectors, c.consumers)
 	case Stop:
-		return c.relays
+		return slices.Concat(c.relays, c.projectors)
 	case Term:
-		return slices.Concat(c.producers, c.relays)
+		return slices.Concat(c.producers, c.relays, c.projectors)
 	case PostgresFast, PostgresImmediate, PostgresKill:
 		return []string{"postgres"}
 	case RedisTerm, RedisKill:

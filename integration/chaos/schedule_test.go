@@ -13,7 +13,7 @@ import (
 
 func wholeCast() cast {
 	return cast{
-		producers: []string{"producer-0", "producer-1"}, relays: []string{"relay-0", "relay-1", "relay-2"}, consumers: []string{"reader", "puller"},
+		producers: []string{"producer-0", "producer-1"}, relays: []string{"relay-0", "relay-1", "relay-2"}, consumers: []string{"reader", "puller"}, projectors: []string{"projector-0"},
 		links: []string{"producer-0/postgres", "relay-0/postgres", "relay-0/redis", "relay-1/pubsub"}, servers: true, clocks: true, lease: 3 * time.Second,
 	}
 }

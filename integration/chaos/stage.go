@@ -118,7 +118,7 @@ func (s *stage) makeTables(ctx context.Context) error {
 		return err
 	}
 	_, err = store.Migrate(ctx)
-	if err := errors.Join(err, store.Close()); err != nil {
+	if err := errors.Join(err, store.Close(), s.makeInbox(ctx)); err != nil {
 		return err
 	}
 	conn, err := pgx.Connect(ctx, s.servers.postgresURL)

@@ -33,6 +33,8 @@ const (
 	Sessions    Crime = "database sessions" // left when all processes had ended
 	Goroutines  Crime = "goroutines"        // left in a process that ended in good order
 	Crash       Crime = "crash"             // a process ended by itself in a way that it must not
+	Projection  Crime = "projection"        // an event was not counted exactly once by a consumer with an inbox
+	Parked      Crime = "parked"            // given up by a consumer, though no message was at fault
 	Clock       Crime = "clock"             // the rig's own: a clock did not show what it was to show
 )
 
@@ -70,6 +72,7 @@ func (e *evidence) judge() ([]BrokerVerdict, []Violation) {
 	for _, broker := range scene.Brokers() {
 		verdicts = append(verdicts, e.judgeBroker(d, broker))
 	}
+	e.judgeConsumers(d)
 	e.judgeProcesses(d)
 	return verdicts, d.violations
 }

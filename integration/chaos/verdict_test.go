@@ -22,10 +22,11 @@ func sound() *evidence {
 			{"a", 0}: {"account-1", 1, true}, {"a", 1}: {"account-1", 2, false}, {"b", 0}: {"account-1", 3, true},
 		},
 		outcomes: map[string]outcome{"a": {scene.Committed, false}, "b": {scene.Unknown, true}, "c": {scene.RolledBack, false}},
-		held:     map[string][]delivery{}, seen: map[string]map[string]struct{}{},
+		held:     map[string][]delivery{}, seen: map[string]map[string]struct{}{}, summed: map[string]map[string]sums{},
 	}
 	for _, broker := range scene.Brokers() {
 		e.seen[broker] = map[string]struct{}{}
+		e.consumers, e.summed[broker] = append(e.consumers, ConsumerVerdict{Broker: broker}), e.due(broker)
 		for _, at := range []event{{"a", 0}, {"a", 1}, {"b", 0}} {
 			is := e.facts[at]
 			if !is.published && broker != scene.Internal {
@@ -42,8 +43,11 @@ func sound() *evidence {
 
 func TestSoundEvidence(t *testing.T) {
 	t.Parallel()
-	verdicts, violations := sound().judge()
+	e := sound()
+	verdicts, violations := e.judge()
 	assert.Empty(t, violations)
+	assert.Equal(t, ConsumerVerdict{Broker: scene.Internal, Expected: 3, Handled: 3, Sums: 1, Right: 1}, e.consumers[0])
+	assert.Equal(t, ConsumerVerdict{Broker: scene.Partner, Expected: 2, Handled: 2, Sums: 1, Right: 1}, e.consumers[1])
 	require.Len(t, verdicts, 3)
 	assert.Equal(t, BrokerVerdict{Broker: scene.Internal, Expected: 3, Held: 3, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[0])
 	assert.Equal(t, BrokerVerdict{Broker: scene.Partner, Expected: 2, Held: 2, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[1])
@@ -66,6 +70,7 @@ func TestCrimes(t *testing.T) {
 		"lost by the broker": {func(e *evidence) { e.held[scene.Partner] = e.held[scene.Partner][:1] }, []Crime{Lost, Unconfirmed, Vanished}},
 		"not captured": {func(e *evidence) {
 			e.facts[event{"b", 1}] = fact{"account-2", 1, false}
+			e.summed[scene.Internal] = e.due(scene.Internal)
 		}, []Crime{Lost, NoRow}},
 		"stuck":     {func(e *evidence) { rowOf(e, scene.PubSub, "a0").status = "failed" }, []Crime{Stuck}},
 		"abandoned": {func(e *evidence) { rowOf(e, scene.PubSub, "a0").status = "abandoned" }, []Crime{Abandoned}},
@@ -94,11 +99,16 @@ func TestCrimes(t *testing.T) {
 		"duplicate, which is allowed": {func(e *evidence) {
 			e.held[scene.Internal] = append(e.held[scene.Internal], e.held[scene.Internal][0])
 		}, nil},
-		"fence":       {func(e *evidence) { e.watch = []string{"held by another"} }, []Crime{Fence}},
-		"sessions":    {func(e *evidence) { e.sessions = 1 }, []Crime{Sessions}},
-		"goroutines":  {func(e *evidence) { e.leaked = []string{"relay-0"} }, []Crime{Goroutines}},
-		"crash":       {func(e *evidence) { e.crashed = []string{"relay-0"} }, []Crime{Crash}},
-		"wrong clock": {func(e *evidence) { e.clocks = []string{"relay-0"} }, []Crime{Clock}},
+		"counted twice":  {func(e *evidence) { e.summed[scene.PubSub]["account-1"] = sums{3, 5} }, []Crime{Projection}},
+		"not counted":    {func(e *evidence) { delete(e.summed[scene.Partner], "account-1") }, []Crime{Projection}},
+		"another's sum":  {func(e *evidence) { e.summed[scene.Partner]["account-9"] = sums{1, 1} }, []Crime{Projection}},
+		"wrong contents": {func(e *evidence) { e.summed[scene.Internal]["account-1"] = sums{3, 7} }, []Crime{Projection}},
+		"parked":         {func(e *evidence) { e.consumers[2].Parked = 1 }, []Crime{Parked}},
+		"fence":          {func(e *evidence) { e.watch = []string{"held by another"} }, []Crime{Fence}},
+		"sessions":       {func(e *evidence) { e.sessions = 1 }, []Crime{Sessions}},
+		"goroutines":     {func(e *evidence) { e.leaked = []string{"relay-0"} }, []Crime{Goroutines}},
+		"crash":          {func(e *evidence) { e.crashed = []string{"relay-0"} }, []Crime{Crash}},
+		"wrong clock":    {func(e *evidence) { e.clocks = []string{"relay-0"} }, []Crime{Clock}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

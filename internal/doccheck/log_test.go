@@ -24,7 +24,7 @@ type line struct{ level, message, keys string }
 func TestLinesOfTheLog(t *testing.T) {
 	t.Parallel()
 	var documented []line
-	for _, row := range table(t, "docs/faults.md", logHeading) {
+	for _, row := range slices.Concat(table(t, "docs/faults.md", logHeading), table(t, "docs/consuming.md", logHeading)) { // relays; consumers
 		require.Len(t, row, 4, "%q", row)
 		require.NotEmpty(t, row[3], "%s: what to do?", row[1])
 		documented = append(documented, line{row[0], strings.Trim(row[1], "`"), strings.Join(spans(row[2]), " ")})
@@ -88,8 +88,13 @@ func lineOf(call *ast.CallExpr) (l line, ok bool) {
 	}
 	l.message, ok = literal(args[0])
 	var keys []string
-	for i := 1; i < len(args); i += 2 {
+	for i := 1; i < len(args); i++ {
 		key, isText := literal(args[i])
+		if attr, isCall := args[i].(*ast.CallExpr); isCall { // slog.String(key, value)
+			key, isText = literal(attr.Args[0])
+		} else { // key, value
+			i++
+		}
 		ok = ok && isText
 		keys = append(keys, key)
 	}

@@ -42,6 +42,21 @@ func TestStoresSendTheirOwnTextsAlone(t *testing.T) {
 	}
 }
 
+// So is what the inbox sends.
+func TestInboxSendsItsOwnTextsAlone(t *testing.T) {
+	t.Parallel()
+	calls, reports, err := sqlcheck.Check(os.DirFS("../../inbox"), sqlcheck.Trusted{
+		Functions: []string{"read", "withStatus"}, // of embedded files, with the table's checked name and a status filled in
+		Fields: []string{
+			"claim", "claimToken", "look", "count", "countToken", "parked", "released", "release", "releaseAll", "finish", "finishToken", "expect", "purge", "lock",
+			"migrate", "versions", "record", "SQL",
+		},
+	})
+	require.NoError(t, err)
+	assert.Empty(t, reports)
+	assert.GreaterOrEqual(t, calls, 20)
+}
+
 // What it is there to find, it finds.
 func TestForeignTextsAreReported(t *testing.T) {
 	t.Parallel()

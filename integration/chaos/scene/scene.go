@@ -28,6 +28,21 @@ func Streams() []string { return []string{Context, Context + "::account"} }
 // PartnerPrefix is before the names of the partner's streams, as its destination in the configuration says.
 const PartnerPrefix = "partner."
 
+// PartnerStreams are the streams of the partner's broker.
+func PartnerStreams() []string {
+	streams := Streams()
+	for i := range streams {
+		streams[i] = PartnerPrefix + streams[i]
+	}
+	return streams
+}
+
+// ProjectionGroup is the consumer group of the projections in Redis.
+const ProjectionGroup = "projection"
+
+// ProjectionSubscription is the whole name of the projections' subscription of a stream's topic.
+func ProjectionSubscription(stream string) string { return Subscription(stream) + ".projection" }
+
 // Project is that of Pub/Sub.
 const Project = "chaos"
 
@@ -113,6 +128,9 @@ type Line struct {
 	Stream  string `json:"stream,omitempty"`
 	Entry   string `json:"entry,omitempty"`   // the broker's own id
 	Message string `json:"message,omitempty"` // ours
+
+	// Of a projector: a copy of a message that its inbox knew already came to the consumer of this broker.
+	Dropped string `json:"dropped,omitempty"`
 
 	// Of any process that has started:
 	Clock int64 `json:"clock,omitempty"` // what its clock on the wall showed, in seconds

@@ -16,3 +16,12 @@ CREATE TABLE facts (
 
 -- No two transactions have the same place in an account's sequence.
 CREATE UNIQUE INDEX facts_sequence ON facts (account, seq) WHERE account <> '';
+
+-- What consumers make of the events, each with the inbox: their number and the sum of their places in the sequence, by account.
+CREATE TABLE projections (
+    consumer text   NOT NULL,
+    account  text   NOT NULL,
+    events   bigint NOT NULL,
+    total    bigint NOT NULL,
+    PRIMARY KEY (consumer, account)
+);

@@ -24,10 +24,12 @@ func fake(ctx context.Context, _ *scene.Ledger) error {
 		if _, err := server.GServer.CreateTopic(ctx, &pubsubpb.Topic{Name: topic}); err != nil {
 			return err
 		}
-		if _, err := server.GServer.CreateSubscription(ctx, &pubsubpb.Subscription{
-			Name: scene.Subscription(stream), Topic: topic, AckDeadlineSeconds: 10, EnableMessageOrdering: true,
-		}); err != nil {
-			return err
+		for _, subscription := range []string{scene.Subscription(stream), scene.ProjectionSubscription(stream)} {
+			if _, err := server.GServer.CreateSubscription(ctx, &pubsubpb.Subscription{
+				Name: subscription, Topic: topic, AckDeadlineSeconds: 10, EnableMessageOrdering: true,
+			}); err != nil {
+				return err
+			}
 		}
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")

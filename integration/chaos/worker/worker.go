@@ -21,10 +21,10 @@ import (
 
 // The environment of a process.
 const (
-	RoleVariable   = "CHAOS_ROLE"   // producer, relay, redis, pubsub, fake
+	RoleVariable   = "CHAOS_ROLE"   // producer, relay, redis, pubsub, project, fake
 	NameVariable   = "CHAOS_NAME"   // of the process
 	LedgerVariable = "CHAOS_LEDGER" // path of its ledger
-	ConfigVariable = "CHAOS_CONFIG" // path of the configuration of Fanout: producers and relays
+	ConfigVariable = "CHAOS_CONFIG" // path of the configuration of Fanout: producers, relays and projectors
 	ServerVariable = "CHAOS_SERVER" // URL or address of what a consumer reads
 	SeedVariable   = "CHAOS_SEED"   // of a producer
 	RateVariable   = "CHAOS_RATE"   // of a producer: transactions per second
@@ -43,6 +43,7 @@ var roles = map[string]func(context.Context, *scene.Ledger) error{
 	"relay":    relay,
 	"redis":    readRedis,
 	"pubsub":   readPubSub,
+	"project":  project,
 	"fake":     fake,
 }
 

@@ -180,6 +180,9 @@ func (r *run) play(ctx context.Context) (*Result, error) {
 	placed := make(chan error, 1)
 	go func() { placed <- r.shop.trade(ctx, r.cfg.Orders) }()
 	if err := r.watch(ctx, placed); err != nil {
+		if ctx.Err() != nil { // which ends the consumer's process, too, and whatever else
+			err = fmt.Errorf("gave up: %w", context.Cause(ctx))
+		}
 		return nil, err
 	}
 	if err := r.projector.stop(); err != nil {
@@ -201,7 +204,7 @@ func (r *run) watch(ctx context.Context, placed <-chan error) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("gave up: %w", context.Cause(ctx))
+			return ctx.Err()
 		case err := <-placed:
 			if err != nil {
 				return err

@@ -43,19 +43,20 @@ func (p *projector) start(ctx context.Context) error {
 	}
 	p.began, _ = p.reports.numbers()
 	p.reports.forget()
-	p.said = &tail{}
-	p.cmd = exec.CommandContext(ctx, program) //nolint:gosec // which is this one, and is killed when the context ends
-	p.cmd.Env = append(os.Environ(), consumerVariable+"="+string(encoded))
-	p.cmd.Stdout, p.cmd.Stderr = &p.reports, p.said
-	p.cmd.WaitDelay = stopPatience
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil { // it ends when this is closed, by us or by our end
+	said := &tail{}
+	cmd := exec.CommandContext(ctx, program) //nolint:gosec // which is this one, and is killed when the context ends
+	cmd.Env = append(os.Environ(), consumerVariable+"="+string(encoded))
+	cmd.Stdout, cmd.Stderr = &p.reports, said
+	cmd.WaitDelay = stopPatience
+	stdin, err := cmd.StdinPipe() // it ends when this is closed, by us or by our end
+	if err != nil {
 		return err
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the consumer's process: %w", err)
 	}
-	cmd, done := p.cmd, make(chan struct{})
-	p.done = done
+	done := make(chan struct{})
+	p.cmd, p.stdin, p.said, p.done = cmd, stdin, said, done
 	go func() {
 		p.err = cmd.Wait()
 		close(done)

@@ -1,7 +1,10 @@
 package demo
 
 import (
+	"context"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +47,34 @@ func TestConsumerEndsWithItsParent(t *testing.T) {
 	sums, err := projected(t.Context(), p.cfg.Database)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]Projection{warehouse: {OrdersShipped: 1}}, sums, "what was under way is finished")
+}
+
+// whenSaid calls f when a text is written.
+type whenSaid struct {
+	text string
+	f    func()
+}
+
+func (w whenSaid) Write(text []byte) (int, error) {
+	if strings.Contains(string(text), w.text) {
+		w.f()
+	}
+	return len(text), nil
+}
+
+// Whoever interrupts the demo in the middle, with the consumer at work and a broker away, is left with no process and no file.
+func TestInterrupted(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // Unix
+	t.Setenv("TMP", os.TempDir())   // Windows
+	for _, text := range []string{"is killed after", "partner's server has closed", "internal broker has closed"} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		result, err := Run(ctx, Config{Orders: 50, Live: whenSaid{text, interrupt}})
+		require.ErrorIs(t, err, context.Canceled, text)
+		assert.Nil(t, result)
+		left, err := os.ReadDir(os.TempDir())
+		require.NoError(t, err)
+		assert.Empty(t, left, text)
+	}
 }
 
 func TestReports(t *testing.T) {

@@ -69,6 +69,7 @@ func main() {
 	flags.DurationVar(&o.Lease, "lease", 0, "of the relays (3s)")
 	flags.IntVar(&o.Producers, "producers", 0, "processes (2)")
 	flags.IntVar(&o.Relays, "relays", 0, "processes (3)")
+	flags.IntVar(&o.Projectors, "projectors", 0, "processes that consume with the inbox (2; -1 for none)")
 	flags.IntVar(&o.Rate, "rate", 0, "transactions per second of each producer (20)")
 	flags.IntVar(&o.Keys, "keys", 0, "accounts that are written (40)")
 	flags.BoolVar(&o.TrueClocks, "true-clocks", false, "leave the clocks of processes alone")

@@ -1,0 +1,8 @@
+-- Remove one batch of old entries, the oldest first. Parameters: kind, before, batch.
+-- Plan: one range scan of {{name}}_age.
+DELETE FROM {{table}}
+ WHERE (kind, consumer, token) IN (SELECT kind, consumer, token
+                                     FROM {{table}}
+                                    WHERE kind = @kind AND created_at < @before
+                                    ORDER BY created_at
+                                    LIMIT @batch)

@@ -1,0 +1,135 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	brokerpubsub "github.com/gorm-fanout/fanout/brokers/gcppubsub"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/gcppubsub"
+	"github.com/gorm-fanout/fanout/inbox/redisstreams"
+	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+)
+
+const (
+	// claimAfter is how long a delivery is left to a consumer of Redis that says nothing.
+	claimAfter = 3 * time.Second
+	// handlerPatience bounds a handler whose connection is dead.
+	handlerPatience = 4 * time.Second
+	// projectorsShutdown is how long what a consumer has in hand may take when it is asked to end.
+	projectorsShutdown = 5 * time.Second
+)
+
+// project is a service that consumes everything: a projection of the accounts, once for each broker, kept with the inbox.
+func project(ctx context.Context, ledger *scene.Ledger) error {
+	redis.SetLogger(silent{})
+	cfg, err := config.Load(os.Getenv(ConfigVariable))
+	if err != nil {
+		return err
+	}
+	db, err := openProjection(cfg.Databases["default"].DSN.Reveal())
+	if err != nil {
+		return err
+	}
+	handlers := projectionHandlers(db)
+	options, err := redis.ParseURL(cfg.Brokers[scene.Internal].URL.Reveal())
+	if err != nil {
+		return err
+	}
+	options.ReadTimeout = 2 * readPatience
+	streams := redis.NewClient(options)
+	topics, err := pubsub.NewClient(ctx, scene.Project, append(brokerpubsub.ClientOptions(), option.WithEndpoint(cfg.Brokers[scene.PubSub].Endpoint),
+		option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))...)
+	if err != nil {
+		return err
+	}
+	consumers, err := projectionConsumers(streams, topics, &noting{handlers, ledger})
+	if err != nil {
+		return err
+	}
+	all, running := errgroup.WithContext(ctx)
+	for _, consumer := range consumers {
+		all.Go(func() error { return consumer.Run(running) })
+	}
+	if err := errors.Join(all.Wait(), streams.Close(), topics.Close(), closeApplication(db)); err != nil {
+		return err
+	}
+	return ledger.Write(scene.Line{Ended: true}) // what Google's library leaves behind is not ours
+}
+
+// openProjection makes the handle of the consumer's database. Now and then it loses the answer to a commit. It does not connect.
+func openProjection(dsn string) (*gorm.DB, error) {
+	pool, err := openForgetful(dsn)
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(6)
+	return gorm.Open(postgres.New(postgres.Config{Conn: pool}), &gorm.Config{Logger: logger.Discard, DisableAutomaticPing: true})
+}
+
+// projectionHandlers add what an event says to the sums of its account. An event that was handled twice, or not at all, shows in them.
+func projectionHandlers(db *gorm.DB) *inbox.Handlers {
+	handlers := inbox.NewHandlers(db)
+	inbox.On(handlers, "Chaos.Moved.v1", apply[scene.Moved])
+	inbox.On(handlers, "Chaos.Noted.v1", apply[scene.Noted])
+	inbox.On(handlers, scene.AuditedType, apply[scene.Audited])
+	return handlers
+}
+
+// apply is the same for all types of events.
+func apply[E scene.Moved | scene.Noted | scene.Audited](tx *gorm.DB, event E, m *inbox.Message) error {
+	moved := scene.Moved(event)
+	return tx.Exec(`INSERT INTO projections AS p (consumer, account, events, total) VALUES (?, ?, 1, ?)
+		ON CONFLICT (consumer, account) DO UPDATE SET events = p.events + 1, total = p.total + excluded.total`, m.Consumer, moved.Account, moved.Seq).Error
+}
+
+// noting writes down the copies that the inbox has dropped.
+type noting struct {
+	*inbox.Handlers
+
+	ledger *scene.Ledger
+}
+
+// Handle implements inbox.Handler.
+func (n *noting) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+	outcome, err := n.Handlers.Handle(ctx, m)
+	if outcome == inbox.Duplicate {
+		err = n.ledger.Write(scene.Line{Dropped: m.Consumer})
+	}
+	return outcome, err
+}
+
+// runner is a consumer of either kind.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+func projectionConsumers(streams *redis.Client, topics *pubsub.Client, handlers inbox.Handler) ([]runner, error) {
+	retry := inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: 1000}
+	consumers, problems := []runner{}, []error{}
+	for consumer, names := range map[string][]string{scene.Internal: scene.Streams(), scene.Partner: scene.PartnerStreams()} {
+		made, err := redisstreams.NewConsumer(streams, scene.ProjectionGroup, names, handlers, redisstreams.WithConsumer(consumer),
+			redisstreams.WithRetry(retry), redisstreams.WithTimeout(handlerPatience), redisstreams.WithClaimAfter(claimAfter),
+			redisstreams.WithWorkers(3), redisstreams.WithShutdownTimeout(projectorsShutdown))
+		consumers, problems = append(consumers, made), append(problems, err)
+	}
+	for _, stream := range scene.Streams() {
+		made, err := gcppubsub.NewConsumer(topics, scene.ProjectionSubscription(stream), handlers, gcppubsub.WithConsumer(scene.PubSub),
+			gcppubsub.WithRetry(retry), gcppubsub.WithTimeout(handlerPatience), gcppubsub.WithWorkers(3), gcppubsub.WithShutdownTimeout(projectorsShutdown))
+		consumers, problems = append(consumers, made), append(problems, err)
+	}
+	return consumers, errors.Join(problems...)
+}
