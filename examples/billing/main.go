@@ -53,10 +53,13 @@ func main() {
 	check(err)
 	purger, err := inbox.NewPurger(db, inbox.PurgeConfig{}) // copies are recognised for a week
 	check(err)
+	redeliverer, err := inbox.NewRedeliverer(db, "billing", handlers, inbox.RedeliverConfig{}) // what "fanout inbox release" lets go
+	check(err)
 
 	all, running := errgroup.WithContext(ctx)
 	all.Go(func() error { return consumer.Run(running) })
 	all.Go(func() error { return purger.Run(running) })
+	all.Go(func() error { return redeliverer.Run(running) })
 	check(all.Wait())
 }
 
