@@ -117,7 +117,7 @@ func (h *handling) count(ctx context.Context, on conn, why string, charge, limit
 
 // describe is the error as the table keeps it.
 func describe(ctx context.Context, err error) string {
-	last := LastError{Class: ClassError, Message: cut(err.Error(), maxErrorText)}
+	last := LastError{Class: ClassError, Message: cut(fmt.Sprint(err), maxErrorText)} // Sprint bears errors that panic, as nil pointers do
 	var panicked *PanicError
 	switch {
 	case errors.As(err, &panicked):

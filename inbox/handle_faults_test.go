@@ -243,3 +243,21 @@ func TestFailureAfterSuccess(t *testing.T) {
 		}
 	})
 }
+
+// nilError is an error that cannot say what it is when it is a nil pointer, as happens to who returns one as an error.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// An error that panics when it is asked is a failure like any other.
+func TestErrorsThatPanic(t *testing.T) {
+	t.Parallel()
+	p := on(t, "sqlite")
+	m := p.message()
+	for _, want := range []inbox.Outcome{"", inbox.Parked} {
+		outcome, err := p.handleWith(func(*gorm.DB) error { var missing *nilError; return missing }, m, inbox.MaxAttempts(2))
+		require.Equal(t, want, outcome)
+		require.Equal(t, want == "", err != nil)
+	}
+	require.Contains(t, p.row(m).LastError, "nil")
+}

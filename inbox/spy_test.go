@@ -46,7 +46,8 @@ func (s *spy) take() []string {
 	return seen
 }
 
-func (s *spy) GetDBConn() (*sql.DB, error) { return s.DB, nil }
+// GetDBConn refuses: nobody goes past the spy.
+func (s *spy) GetDBConn() (*sql.DB, error) { return nil, gorm.ErrInvalidDB }
 
 func (s *spy) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPool, error) {
 	s.note("BEGIN")
