@@ -34,6 +34,9 @@ type lane struct {
 	counters     counters
 	inHand       atomic.Int64 // the length of held, for those who only look
 
+	// unsure is set when something turns out not to be ours as we have it: it may be ours in another way, as the answer to a script was lost.
+	unsure atomic.Bool
+
 	// own is held while the delivery counts of items are changed, or checked, at the server.
 	own sync.Mutex
 
