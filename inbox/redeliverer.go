@@ -38,7 +38,7 @@ type Redeliverer struct {
 // NewRedeliverer checks what it is given; all problems are reported in one error. The options are those that the consumer's [Handle] has.
 func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg RedeliverConfig, options ...Option) (*Redeliverer, error) {
 	_, _, err := prepare(db, options)
-	problems := []error{err, checkConsumer(consumer)}
+	problems := []error{err, CheckConsumer(consumer)}
 	if handler == nil {
 		problems = append(problems, errors.New("inbox: redeliver: the handler is nil"))
 	} else {

@@ -182,8 +182,8 @@ func render(dialect, name, table string) string {
 	return dbtable.Render(strings.TrimSpace(body), table)
 }
 
-// checkConsumer refuses what could not be, or not be found again, in the table.
-func checkConsumer(consumer string) error {
+// CheckConsumer refuses a name that could not be, or not be found again, in the table. Consumers ask at their start.
+func CheckConsumer(consumer string) error {
 	switch {
 	case consumer == "":
 		return errors.New("inbox: the consumer has no name: messages are told apart by consumer and key, so give it one")
@@ -208,7 +208,7 @@ func checkMessage(m *Message) error {
 	if m == nil {
 		return Permanent(errors.New("inbox: the message is nil"))
 	}
-	if err := checkConsumer(m.Consumer); err != nil {
+	if err := CheckConsumer(m.Consumer); err != nil {
 		return Unavailable(err) // the message is not to blame
 	}
 	if m.Key == uuid.Nil {
