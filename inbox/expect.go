@@ -46,7 +46,7 @@ func Expect(tx *gorm.DB, consumer string, keys []uuid.UUID, options ...Option) e
 	}
 	for chunk := range slices.Chunk(keys, expectBatch) {
 		if _, err := outside(tx).ExecContext(ctx, statements.expect, consumer, keyList(chunk)); err != nil {
-			return fmt.Errorf("inbox: create %d tokens in %s: %w", len(chunk), s.table, err)
+			return fmt.Errorf("inbox: create %d tokens in %s: %w", len(chunk), s.table, explain(err))
 		}
 	}
 	return nil
