@@ -107,14 +107,25 @@ func tellWhy(ctx context.Context, why error) {
 	}
 }
 
-// run makes an error of a panic.
+// errGone is a handler that did not return.
+var errGone = errors.New("inbox: the handler has ended its goroutine (runtime.Goexit, or FailNow of a test) instead of returning")
+
+// run makes an error of a panic, and of the end of the goroutine, which would take the consumer's worker with it: so the handler has one
+// of its own.
 func (r *Runner) run(ctx context.Context, m *Message) (outcome Outcome, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &PanicError{Value: value, Stack: debug.Stack()}
-		}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if value := recover(); value != nil {
+				err = &PanicError{Value: value, Stack: debug.Stack()}
+			}
+		}()
+		err = errGone
+		outcome, err = r.Handler.Handle(ctx, m)
 	}()
-	return r.Handler.Handle(ctx, m)
+	<-done
+	return outcome, err
 }
 
 // judge decides about an attempt that failed.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +80,23 @@ func TestPanicIsAFailure(t *testing.T) {
 	assert.Equal(t, "inbox: the handler panicked: division by zero", a.Err.Error())
 	assert.Contains(t, string(panicked.Stack), "TestPanicIsAFailure")
 	assert.Equal(t, 1, a.Failures)
+}
+
+// A handler that ends its goroutine fails like any other: nobody waits for it for ever.
+func TestGoexitIsAFailure(t *testing.T) {
+	t.Parallel()
+	r := &Runner{Handler: HandlerFunc(func(context.Context, *Message) (Outcome, error) { runtime.Goexit(); return Handled, nil }), Log: slog.New(slog.DiscardHandler)}
+	var a *Attempt
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a = r.Attempt(t.Context(), &Message{}, Past{})
+	}()
+	<-done
+	require.NotNil(t, a)
+	require.ErrorContains(t, a.Err, "the handler has ended its goroutine")
+	assert.Equal(t, Past{Failures: 1}, a.Past)
+	assert.Empty(t, a.Outcome)
 }
 
 // A handler that hangs is told that its time is over, and that counts; the end of the consumer does not.

@@ -13,10 +13,13 @@ import (
 // foreign is the namespace of keys that are made of a source and an id; any constant would do.
 var foreign = uuid.MustParse("5d0a3c0e-8f0b-4d5c-9a3e-6f1b6f0f6a11")
 
-// KeyOf is the key of an event whose id is unique only together with its source, as CloudEvents are: the id itself where it is a UUID, else
-// a UUID of version 5 (RFC 9562) of both.
+// uuidLength is that of a UUID as it is usually written: the 32 digits of an MD5, say, are none.
+const uuidLength = 36
+
+// KeyOf is the key of an event whose id is unique only together with its source, as CloudEvents are: the id itself where it is a UUID with
+// its hyphens, else a UUID of version 5 (RFC 9562) of both.
 func KeyOf(source, id string) uuid.UUID {
-	if key, err := uuid.Parse(id); err == nil && key != uuid.Nil {
+	if key, err := uuid.Parse(id); err == nil && key != uuid.Nil && len(id) == uuidLength {
 		return key
 	}
 	return uuid.NewSHA1(foreign, []byte(source+"\x00"+id))

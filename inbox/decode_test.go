@@ -77,6 +77,8 @@ func TestDecodeForeignEvents(t *testing.T) {
 	assert.Equal(t, time.Minute, a.Age(time.Date(2026, 11, 22, 1, 3, 3, 0, time.UTC)))
 	assert.Zero(t, a.Age(time.Time{}), "a clock that is behind")
 	assert.Zero(t, b.Age(time.Now()), "no time")
+	const hash = "9e107d9d372bb6826bd81d3542a419d6" // of what two producers have in common
+	assert.NotEqual(t, KeyOf("/a", hash), KeyOf("/b", hash))
 	own := uuid.NewString()
 	assert.Equal(t, own, read(`{"specversion":"1.0","id":"`+own+`","source":"/a","type":"t"}`).Key.String(), "without data, which is allowed")
 

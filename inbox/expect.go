@@ -30,7 +30,7 @@ const expectBatch = 1000
 func Expect(tx *gorm.DB, consumer string, keys []uuid.UUID, options ...Option) error {
 	s, statements, err := prepare(tx, options)
 	if err == nil {
-		err = checkConsumer(consumer)
+		err = CheckConsumer(consumer)
 	}
 	if err != nil {
 		return err

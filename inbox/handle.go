@@ -23,6 +23,11 @@ const countTimeout = 5 * time.Second
 // outbox of that database with the same commit, with the message as their cause; see [Message.Context]. All that f does must go through
 // tx. The table is made by [Migrate].
 //
+// f returns the errors of its statements, and leaves the end of the transaction to Handle. An error that is swallowed makes the commit
+// fail on PostgreSQL, which counts as a failure. SQLite rolls back at some errors (an interrupt, a full disk, RAISE(ROLLBACK)), SQL Server at others (a
+// deadlock), and what f does after such a one stands alone, and happens again with the next attempt. To try a statement that may fail, use a
+// savepoint: tx.Transaction.
+//
 // The transaction begins with one statement that wins the message or loses it. A concurrent copy waits there until the first one
 // commits, and is a [Duplicate] then, or rolls back, and has its own try then. So the outcome without an error is
 //
@@ -60,6 +65,9 @@ func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) er
 	}
 	if m.Envelope == nil {
 		return "", Permanent(fmt.Errorf("inbox: the message %s of %s has no envelope: make messages with Decode", m.Key, m.Source))
+	}
+	if f == nil {
+		return "", Unavailable(errors.New("inbox: the function that handles the message is nil")) // the message is not to blame
 	}
 	h := &handling{settings: s, sql: statements, message: m, handle: db.WithContext(m.Context(ctx)), key: m.Key.String()}
 	if err := h.check(); err != nil {
@@ -107,11 +115,16 @@ func (e beforeError) Unwrap() error { return e.error }
 
 // own runs f in a transaction of its own.
 func (h *handling) own(ctx context.Context, f func(*gorm.DB) error) (outcome Outcome, err error) {
-	tx := h.handle.Begin()
+	committed := false // as far as it is in our hands
+	handle, release, err := h.reserve(ctx)
+	if err != nil {
+		return "", beforeError{fmt.Errorf("inbox: begin a transaction: %w", err)}
+	}
+	defer func() { release(committed && err != nil) }()
+	tx := handle.Begin()
 	if tx.Error != nil {
 		return "", beforeError{fmt.Errorf("inbox: begin a transaction: %w", tx.Error)}
 	}
-	committed := false
 	defer func() {
 		if !committed { // also where f ends the goroutine
 			tx.Rollback() // the driver's error would hide the cause, and a connection that cannot roll back is closed

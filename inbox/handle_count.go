@@ -106,18 +106,22 @@ func (h *handling) count(ctx context.Context, on conn, why string, charge, limit
 		return "", attempts, nil
 	}
 	// A copy has been handled meanwhile, or parked; or the row is gone, as a token goes with its message.
-	if _, err := queryOne(ctx, on, h.sql.look, []any{m.Consumer, h.key}, &status); err != nil {
+	found, err = queryOne(ctx, on, h.sql.look, []any{m.Consumer, h.key}, &status)
+	switch {
+	case err != nil:
 		return "", 0, err
-	}
-	if status == statusParked {
+	case !found && h.byToken, status == statusHandled:
+		return Duplicate, 0, nil
+	case status == statusParked:
 		return Parked, 0, nil
+	default: // it was parked, and released or removed a moment ago: whoever said that it is handled would lose it
+		return "", 0, fmt.Errorf("the message has become %q meanwhile: the next attempt tells", status)
 	}
-	return Duplicate, 0, nil
 }
 
 // describe is the error as the table keeps it.
 func describe(ctx context.Context, err error) string {
-	last := LastError{Class: ClassError, Message: cut(err.Error(), maxErrorText)}
+	last := LastError{Class: ClassError, Message: cut(fmt.Sprint(err), maxErrorText)} // Sprint bears errors that panic, as nil pointers do
 	var panicked *PanicError
 	switch {
 	case errors.As(err, &panicked):

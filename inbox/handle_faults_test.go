@@ -243,3 +243,51 @@ func TestFailureAfterSuccess(t *testing.T) {
 		}
 	})
 }
+
+// A copy that fails while another one is parked, and released at once, is neither handled nor parked: it must come again.
+func TestFailureBeforeRelease(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		text := inbox.StatementsOf(p.db.Name(), p.table)
+		for count, options := range map[string][]inbox.Option{"count": nil, "count_token": {inbox.ByToken()}} {
+			m := p.message()
+			p.expect(m)
+			db, spy := p.spied(t)
+			options = append(options, p.at())
+			spy.before = map[string]func(){
+				text[count]: func() { require.NoError(t, inbox.Park(t.Context(), p.db, m, errBoom, options...)) },
+				text["look"]: func() {
+					released, err := inbox.ReleaseAll(t.Context(), p.db, consumer, "", p.at())
+					require.NoError(t, err)
+					require.EqualValues(t, 1, released)
+				},
+			}
+			outcome, err := inbox.Handle(t.Context(), db, m, func(*gorm.DB) error { return errBoom }, options...)
+			require.True(t, inbox.IsUnavailable(err), "%s %v", outcome, err)
+			require.ErrorIs(t, err, errBoom)
+			require.ErrorContains(t, err, `has become "released" meanwhile`)
+			outcome, err = inbox.Handle(t.Context(), db, m, p.effect(m), options...)
+			require.NoError(t, err)
+			require.Equal(t, inbox.Handled, outcome)
+			require.Equal(t, 1, p.done(m))
+		}
+	})
+}
+
+// nilError is an error that cannot say what it is when it is a nil pointer, as happens to who returns one as an error.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// An error that panics when it is asked is a failure like any other.
+func TestErrorsThatPanic(t *testing.T) {
+	t.Parallel()
+	p := on(t, "sqlite")
+	m := p.message()
+	for _, want := range []inbox.Outcome{"", inbox.Parked} {
+		outcome, err := p.handleWith(func(*gorm.DB) error { var missing *nilError; return missing }, m, inbox.MaxAttempts(2))
+		require.Equal(t, want, outcome)
+		require.Equal(t, want == "", err != nil)
+	}
+	require.Contains(t, p.row(m).LastError, "nil")
+}

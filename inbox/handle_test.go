@@ -247,6 +247,7 @@ func TestHandleRefuses(t *testing.T) {
 	}{
 		"no consumer":    {change: func(m *inbox.Message) { m.Consumer = "" }, want: "the consumer has no name"},
 		"long consumer":  {change: func(m *inbox.Message) { m.Consumer = strings.Repeat("ü", 201) }, want: "has 201 characters: give it at most 200"},
+		"emoji":          {change: func(m *inbox.Message) { m.Consumer = strings.Repeat("🧾", 101) }, want: "has 202 characters: give it at most 200"},
 		"space":          {change: func(m *inbox.Message) { m.Consumer = "a " }, want: "no space at its ends"},
 		"NUL":            {change: func(m *inbox.Message) { m.Consumer = "a\x00b" }, want: "without NUL"},
 		"no key":         {change: func(m *inbox.Message) { m.Key = uuid.Nil }, permanent: true, want: "has no key"},
@@ -275,6 +276,10 @@ func TestHandleRefuses(t *testing.T) {
 	}
 	_, err := inbox.Handle(t.Context(), p.db, nil, nil)
 	require.ErrorContains(t, err, "the message is nil")
+	_, err = p.handleWith(nil, good)
+	require.ErrorContains(t, err, "the function that handles the message is nil")
+	require.True(t, inbox.IsUnavailable(err))
+	require.Nil(t, p.row(good))
 
 	m := *good
 	m.Consumer = strings.Repeat("ü", 200)

@@ -97,8 +97,14 @@ func (h *Handlers) Types() []string {
 	return slices.Sorted(maps.Keys(routes))
 }
 
+// Producers decide how many types there are, so only so many are told apart; the rest is counted together.
+const (
+	maxUnknown = 1000
+	otherTypes = "(others)"
+)
+
 // Unknown counts the messages of types, or versions, that nobody handles, by wire type, since this process has started. Ignored ones are
-// not among them.
+// not among them. Beyond a thousand types, further ones are counted together as "(others)".
 func (h *Handlers) Unknown() map[string]int64 {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -138,10 +144,14 @@ func (h *Handlers) Handle(ctx context.Context, m *Message) (Outcome, error) {
 func (h *Handlers) notHandled(ctx context.Context, m *Message, routes map[string]*route) (Outcome, error) {
 	h.mu.Lock()
 	_, ignored := h.ignored[m.Type]
-	if !ignored {
-		h.unknown[m.Type]++
+	counted := m.Type
+	if _, known := h.unknown[counted]; !known && len(h.unknown) >= maxUnknown {
+		counted = otherTypes
 	}
-	first := h.unknown[m.Type] == 1
+	if !ignored {
+		h.unknown[counted]++
+	}
+	first := h.unknown[counted] == 1
 	h.mu.Unlock()
 	if ignored {
 		return Skipped, nil

@@ -164,6 +164,19 @@ func TestWhyParked(t *testing.T) {
 	assert.NoError(t, a.Why, "it had been parked before")
 }
 
+// A producer that makes up types fills no memory.
+func TestUnknownIsBounded(t *testing.T) {
+	t.Parallel()
+	h := NewHandlers(consumerDB(t), WithLogger(slog.New(slog.DiscardHandler)))
+	for n := range maxUnknown + 5 {
+		outcome, err := h.Handle(t.Context(), arriving(fmt.Sprintf("Strange.Type%d.v1", n), "{}"))
+		require.NoError(t, err)
+		require.Equal(t, Skipped, outcome)
+	}
+	assert.Len(t, h.Unknown(), maxUnknown+1)
+	assert.EqualValues(t, 5, h.Unknown()["(others)"])
+}
+
 func TestProblemsOfHandlers(t *testing.T) {
 	t.Parallel()
 	h := NewHandlers(nil)

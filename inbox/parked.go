@@ -143,7 +143,7 @@ func (m *moment) Scan(value any) error {
 func Release(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID, options ...Option) (int64, error) {
 	s, statements, err := prepare(db, options)
 	if err == nil {
-		err = checkConsumer(consumer)
+		err = CheckConsumer(consumer)
 	}
 	if err != nil {
 		return 0, err
@@ -163,7 +163,7 @@ func Release(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID
 func ReleaseAll(ctx context.Context, db *gorm.DB, consumer, messageType string, options ...Option) (int64, error) {
 	s, statements, err := prepare(db, options)
 	if err == nil {
-		err = checkConsumer(consumer)
+		err = CheckConsumer(consumer)
 	}
 	if err != nil {
 		return 0, err

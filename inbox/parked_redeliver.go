@@ -30,7 +30,7 @@ const (
 func Redeliver(ctx context.Context, db *gorm.DB, consumer string, handler Handler, options ...Option) (int, error) {
 	s, statements, err := prepare(db, options)
 	if err == nil {
-		err = checkConsumer(consumer)
+		err = CheckConsumer(consumer)
 	}
 	if err != nil {
 		return 0, err

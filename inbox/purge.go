@@ -16,7 +16,7 @@ const (
 	DefaultHandledRetention  = 7 * 24 * time.Hour
 	DefaultParkedRetention   = 30 * 24 * time.Hour
 	DefaultExpectedRetention = 30 * 24 * time.Hour
-	DefaultPurgeBatch        = 5000
+	DefaultPurgeBatch        = 2000
 )
 
 // PurgeConfig says how long rows stay, counted by the database's clock from when they got their status. Zero values take the defaults.
@@ -32,7 +32,8 @@ type PurgeConfig struct {
 	Expected time.Duration
 	// Interval between two runs, default 1 h. The first one comes a minute after the start, or an interval if that is shorter.
 	Interval time.Duration
-	// BatchSize is the most rows that one statement removes. Default 5,000.
+	// BatchSize is the most rows that one statement removes. Default 2,000, which is
+	// below the number of locks at which SQL Server would take the whole table.
 	BatchSize int
 	// Log gets one line per run. Default: slog.Default().
 	Log *slog.Logger

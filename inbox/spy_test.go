@@ -18,6 +18,7 @@ type spy struct {
 	mu     sync.Mutex
 	seen   []string
 	commit func(tx *sql.Tx) error
+	before map[string]func() // by what is sent outside of transactions
 }
 
 // spied is a handle on a pool of its own through a spy.
@@ -46,7 +47,8 @@ func (s *spy) take() []string {
 	return seen
 }
 
-func (s *spy) GetDBConn() (*sql.DB, error) { return s.DB, nil }
+// GetDBConn refuses: nobody goes past the spy.
+func (s *spy) GetDBConn() (*sql.DB, error) { return nil, gorm.ErrInvalidDB }
 
 func (s *spy) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPool, error) {
 	s.note("BEGIN")
@@ -64,6 +66,9 @@ func (s *spy) ExecContext(ctx context.Context, query string, args ...any) (sql.R
 
 func (s *spy) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	s.note(query)
+	if f := s.before[query]; f != nil {
+		f()
+	}
 	return s.DB.QueryContext(ctx, query, args...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -21,7 +22,8 @@ const DefaultTable = "inbox_messages"
 // DefaultMaxAttempts is after how many failed attempts [Handle] parks a message.
 const DefaultMaxAttempts = 5
 
-// MaxConsumerLength is the most characters that the name of a consumer may have: it is part of the key, and SQL Server's keys are short.
+// MaxConsumerLength is the most characters that the name of a consumer may have, those beyond the basic plane (emoji) counted twice, as
+// SQL Server does: it is part of the key, and SQL Server's keys are short.
 const MaxConsumerLength = 200
 
 // maxText cuts the type and the source of a message, which the table keeps for people to read.
@@ -180,17 +182,25 @@ func render(dialect, name, table string) string {
 	return dbtable.Render(strings.TrimSpace(body), table)
 }
 
-// checkConsumer refuses what could not be, or not be found again, in the table.
-func checkConsumer(consumer string) error {
+// CheckConsumer refuses a name that could not be, or not be found again, in the table. Consumers ask at their start.
+func CheckConsumer(consumer string) error {
 	switch {
 	case consumer == "":
 		return errors.New("inbox: the consumer has no name: messages are told apart by consumer and key, so give it one")
-	case utf8.RuneCountInString(consumer) > MaxConsumerLength:
-		return fmt.Errorf("inbox: the consumer's name %.20q... has %d characters: give it at most %d", consumer, utf8.RuneCountInString(consumer), MaxConsumerLength)
+	case characters(consumer) > MaxConsumerLength:
+		return fmt.Errorf("inbox: the consumer's name %.20q... has %d characters: give it at most %d", consumer, characters(consumer), MaxConsumerLength)
 	case !utf8.ValidString(consumer) || strings.ContainsRune(consumer, 0) || strings.TrimSpace(consumer) != consumer:
 		return fmt.Errorf("inbox: the consumer's name %q: use valid UTF-8 without NUL, and no space at its ends", consumer)
 	}
 	return nil
+}
+
+// characters are counted as by SQL Server, in UTF-16.
+func characters(s string) (n int) {
+	for _, r := range s {
+		n += utf16.RuneLen(r)
+	}
+	return n
 }
 
 // checkMessage refuses what has no identity.
@@ -198,7 +208,7 @@ func checkMessage(m *Message) error {
 	if m == nil {
 		return Permanent(errors.New("inbox: the message is nil"))
 	}
-	if err := checkConsumer(m.Consumer); err != nil {
+	if err := CheckConsumer(m.Consumer); err != nil {
 		return Unavailable(err) // the message is not to blame
 	}
 	if m.Key == uuid.Nil {

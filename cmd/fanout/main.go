@@ -88,7 +88,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(demoCommand(), migrateCommand(), validateCommand(), relayCommand(), statusCommand(), messagesCommand(), brokerCommand(),
-		purgeCommand(), workersCommand(), auditCommand())
+		purgeCommand(), workersCommand(), auditCommand(), inboxCommand())
 	return root
 }
 

@@ -56,12 +56,17 @@ func migrate(cmd *cobra.Command, cfg *config.Config, name string) error {
 	if err != nil {
 		return fmt.Errorf("database %q: %w", name, err)
 	}
-	if len(applied) == 0 {
-		cmd.Printf("%s: up to date\n", name)
-		return nil
-	}
-	cmd.Printf("%s: applied %s\n", name, strings.Join(applied, ", "))
+	printApplied(cmd, name, applied)
 	return nil
+}
+
+// printApplied says which steps of a schema were applied.
+func printApplied(cmd *cobra.Command, database string, applied []string) {
+	if len(applied) == 0 {
+		cmd.Printf("%s: up to date\n", database)
+		return
+	}
+	cmd.Printf("%s: applied %s\n", database, strings.Join(applied, ", "))
 }
 
 func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error {

@@ -94,6 +94,34 @@ func TestADeliveryIsFasterThanResume(t *testing.T) {
 	require.True(t, e.Outbox.Empty())
 }
 
+// Two processors of the same entities that remember in different ways: one that finished what is the other's would remember it where the
+// other does not look, and the next copy would take effect again.
+func TestResumeLeavesWhatAnotherMemoryNeeds(t *testing.T) {
+	t.Parallel()
+	for _, byToken := range []bool{false, true} {
+		s, other, m := open(t, byToken), open(t, !byToken), newMessage()
+		other.config.Entities = s.entities
+		other.rebuild(t)
+		require.NoError(t, s.tokens.Create(t.Context(), []dedup.Token{{Consumer: "accounts", Value: m.Key.String()}}, time.Now()))
+		s.crashes = []dedup.Step{dedup.StepReady}
+		if !byToken {
+			s.crashes = []dedup.Step{dedup.StepSave}
+		}
+		_, err := s.Handle(t.Context(), m)
+		require.ErrorIs(t, err, errCrash)
+		n, err := other.Resume(t.Context(), "account-1")
+		require.ErrorContains(t, err, map[bool]string{false: "was taken in without a token", true: "was taken in by token"}[byToken])
+		require.Zero(t, n)
+		for range 2 {
+			_, err = s.Handle(t.Context(), m)
+			require.NoError(t, err)
+		}
+		e := s.entity(t)
+		require.Equal(t, 10, e.State.Sum, "it has taken effect once")
+		require.True(t, e.Outbox.Empty())
+	}
+}
+
 // A conflict after the effect repeats only the save.
 func TestConflictsAfterTheEffect(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,8 @@ const DefaultConflicts = 10
 
 // Config is what a [Processor] is made of.
 type Config[S any] struct {
-	// Entities is the store of the state. Required.
+	// Entities is the store of the state. Required. Processors that share entities have to share Store, Tokens and Dispatch too, or never to
+	// resume each other's messages: Resume finishes everything that an entity has pending.
 	Entities Entities[S]
 	// EntityID says which entity a message is for. Required. Its error goes to the consumer as it is; mark it as inbox.Permanent where no
 	// repetition would help. The empty id is such an error. All messages of one processor must go to entities of one kind, and the same
@@ -42,7 +43,8 @@ type Config[S any] struct {
 	Conflicts int
 	// Now is the clock for the age of entries and tokens, default time.Now.
 	Now func() time.Time
-	// After is called after each step, for tests of your own stores: an error ends the delivery there, as a crash would. Default: nothing.
+	// After is called after each step, for tests of your own stores: an error ends the delivery there, as a crash would. The message is nil in
+	// [Processor.Resume]. Default: nothing.
 	After func(ctx context.Context, m *inbox.Message, step Step) error
 }
 
@@ -126,7 +128,8 @@ func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outc
 
 // Resume finishes what is pending in the outbox of an entity: messages that were given up after their state was saved, such as those
 // whose outgoing messages a broker refused for good. It returns how many it has finished. It runs no handler, and is safe beside all
-// deliveries. Errors are those of Handle; the messages after the failing one wait on.
+// deliveries. Errors are those of Handle; the messages after the failing one wait on. A message that a processor with the other kind of memory
+// has taken in, by token or without, is such an error: it is that one's to finish.
 func (p *Processor[S]) Resume(ctx context.Context, entity string) (int, error) {
 	e, err := p.config.Entities.Load(ctx, entity)
 	if err != nil {
@@ -134,12 +137,26 @@ func (p *Processor[S]) Resume(ctx context.Context, entity string) (int, error) {
 	}
 	for n := range e.Outbox.Pending {
 		pending := &e.Outbox.Pending[n]
+		if err := p.config.remembers(pending); err != nil {
+			return n, setback(fmt.Errorf("dedup: resume entity %q: message %s of consumer %q %w", entity, pending.Key, pending.Consumer, err))
+		}
 		r := &run[S]{p: p, c: &p.config, entity: entity, consumer: pending.Consumer, key: pending.Key, token: pending.Token, known: true}
 		if _, err := r.run(ctx); err != nil {
 			return n, err
 		}
 	}
 	return len(e.Outbox.Pending), nil
+}
+
+// remembers reports a message that would be remembered where its own consumer does not look: its next copy would take effect again.
+func (c *Config[S]) remembers(p *Pending) error {
+	switch {
+	case c.byToken() && p.Token == "":
+		return errors.New("was taken in without a token, and Config.Store is missing: resume it with the processor that has taken it in")
+	case !c.byToken() && p.Token != "":
+		return errors.New("was taken in by token, and Config.Store is set: resume it with the processor that has taken it in")
+	}
+	return nil
 }
 
 // setback marks an error as an outage: it is no fault of the message.

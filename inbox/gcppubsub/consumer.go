@@ -74,6 +74,9 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 	if o.consumer == "" {
 		o.consumer = client.Subscriber(subscription).ID()
 	}
+	if err := inbox.CheckConsumer(o.consumer); err != nil {
+		return nil, fmt.Errorf("gcppubsub: WithConsumer: %w", err)
+	}
 	log := o.log
 	if log == nil {
 		log = slog.Default()

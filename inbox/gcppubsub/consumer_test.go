@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -220,6 +221,22 @@ func TestShutdownTimeout(t *testing.T) {
 	assert.Len(t, s.unacked(), 2)
 	start(t, client, l)
 	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed, without waiting for a lease")
+	l.inOrder(t)
+}
+
+// A handler that ends its goroutine, as a failed test does, takes no worker with it, and its message comes to its end.
+func TestHandlerEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.publish("a", 3)
+	l := newLedger(t, func(_ context.Context, _ *inbox.Message, m seen, time int) (inbox.Outcome, error) {
+		if m.n == 1 && time == 1 {
+			runtime.Goexit()
+		}
+		return inbox.Handled, nil
+	})
+	start(t, newClient(t, s.Addr), l, WithWorkers(1))
+	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed")
 	l.inOrder(t)
 }
 

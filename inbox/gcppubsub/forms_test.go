@@ -127,6 +127,8 @@ func TestWrongOptions(t *testing.T) {
 	client := newClient(t, "localhost:1")
 	_, err = NewConsumer(client, "billing", inbox.NewHandlers(nil))
 	require.ErrorContains(t, err, "the GORM handle is nil", "handlers that are wrong in themselves")
+	_, err = NewConsumer(client, "billing-"+strings.Repeat("x", 200), newLedger(t, nil))
+	require.ErrorContains(t, err, "has 208 characters: give it at most 200")
 	_, err = NewConsumer(client, "no way", newLedger(t, nil), WithWorkers(0), WithMaxOutstanding(0, 5), WithTimeout(-1), WithLease(time.Second),
 		WithMaxExtension(time.Millisecond), WithShutdownTimeout(-1), WithDeadLetters("x"), WithRetry(inbox.Retry{MaxAttempts: -1}))
 	for _, part := range []string{

@@ -3,10 +3,14 @@ package gcppubsub
 import (
 	"context"
 	"errors"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
+	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -86,4 +90,34 @@ func TestMaxExtension(t *testing.T) {
 	assert.Equal(t, int64(5), stats.Failed)
 	assert.Positive(t, stats.Nacked)
 	assert.Zero(t, stats.Held, "the sixth attempt was the sixth")
+}
+
+// Copies that come while an attempt fails move the end of the lease that the pause looks at: the race detector watches.
+func TestCopyWhileAnAttemptFails(t *testing.T) {
+	t.Parallel()
+	const messages = 200
+	let := make(chan struct{})
+	c, err := NewConsumer(newClient(t, "localhost:1"), name, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+		<-let
+		return "", errors.New("not yet")
+	}), WithWorkers(messages), WithLogger(silent()), WithRetry(inbox.Retry{BaseDelay: time.Minute}))
+	require.NoError(t, err)
+	s := newSession(t.Context(), c)
+	deliver := func() {
+		for n := range messages {
+			s.arrive(t.Context(), &pubsub.Message{ID: strconv.Itoa(n), Data: payload(uuid.NewSHA1(uuid.Nil, []byte{byte(n)}), "", n)})
+		}
+	}
+	deliver()
+	var copies sync.WaitGroup
+	copies.Go(deliver)
+	close(let)
+	copies.Wait()
+	s.under.Wait()
+	for _, e := range s.lanes.byID {
+		assert.Len(t, e.copies, 2)
+		assert.Equal(t, 1, e.past.Failures)
+		e.timer.Stop()
+	}
+	assert.Len(t, s.lanes.byID, messages)
 }

@@ -98,10 +98,10 @@ func (s *session) hold(e *entry) {
 func (s *session) pause(e *entry, due time.Time) {
 	e.due = due
 	until := due
-	if e.expire.Before(due) {
+	s.mu.Lock()
+	if e.expire.Before(due) { // a copy that comes just now moves it
 		until = e.expire
 	}
-	s.mu.Lock()
 	if s.lanes.stopping || !e.expire.After(time.Now()) {
 		s.mu.Unlock()
 		s.giveUp(e)

@@ -24,6 +24,8 @@ type Consumer struct {
 	runner  inbox.Runner
 	outages outages
 	active  atomic.Bool
+	// handlers are under way, those included that a run has left behind.
+	handlers atomic.Int64
 }
 
 // A lane is one stream, and what this consumer has of it in hand.
@@ -94,12 +96,16 @@ func (c *Consumer) Name() string { return c.name }
 // is needed at the very start (a wrong password, a missing right, a key that is no stream), or when a handler does not come to an end after
 // its context was cancelled.
 //
-// An outage of Redis does not end it: it tries again until it is over. A consumer runs once at a time.
+// An outage of Redis does not end it: it tries again until it is over. A consumer runs once at a time, and not beside handlers that an earlier
+// run has left behind.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.active.CompareAndSwap(false, true) {
 		return errors.New("redisstreams: run: the consumer runs already")
 	}
 	defer c.active.Store(false)
+	if n := c.handlers.Load(); n > 0 {
+		return fmt.Errorf("redisstreams: run: %d handlers of the last run have not come to an end: wait for them, or make another consumer", n)
+	}
 	s := newSession(c)
 	if err := s.open(ctx); err != nil {
 		return err

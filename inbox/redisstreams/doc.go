@@ -14,7 +14,8 @@
 //
 // Redis itself knows no order among the consumers of a group: it gives each entry to whoever asks next. Where the order of keys matters, let
 // one consumer at a time read a stream, and spread the load over several streams. Where several read one, the handler has to cope with
-// that, by the sequence of the aggregate for one. And what a dead consumer had in hand comes after what others have read meanwhile.
+// that, by the sequence of the aggregate for one. And what a dead consumer had in hand comes after what others have read meanwhile. A message
+// that three processes had in hand when they died (see Poison) is out of the line of its key: later ones do not wait for it.
 //
 // # What is in hand
 //

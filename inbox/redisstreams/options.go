@@ -154,6 +154,9 @@ func (s *settings) check(group string, streams []string) error {
 			complain(dead != "" && seen[dead], "the dead letters of %q would go to %q, which is read itself", stream, dead)
 		}
 	}
+	if s.consumer != "" {
+		wrong = append(wrong, inbox.CheckConsumer(s.consumer))
+	}
 	return errors.Join(append(wrong, s.retry.Check())...)
 }
 

@@ -68,7 +68,7 @@ func (s *session) run(ctx context.Context) error {
 	defer timer.Stop()
 	takers.Wait()
 	s.giveBack(last, idle)
-	err := s.awaitHandlers(last, max(time.Until(over), 0))
+	err := s.awaitHandlers(last, time.Until(over)+handlersGrace)
 	endKeeping()
 	keepers.Wait() // the acknowledgements have ended, too
 	if err == nil {
@@ -78,9 +78,9 @@ func (s *session) run(ctx context.Context) error {
 	return err
 }
 
-// awaitHandlers waits for the handlers under way; their contexts are cancelled when the time is over.
+// awaitHandlers waits for the handlers under way; their contexts were cancelled some time before patience is over.
 func (s *session) awaitHandlers(ctx context.Context, patience time.Duration) error {
-	if s.await(ctx, patience+handlersGrace, func() bool { return s.busy == 0 }) {
+	if s.await(ctx, patience, func() bool { return s.busy == 0 }) {
 		return nil
 	}
 	s.mu.Lock()
@@ -119,17 +119,23 @@ func (s *session) dispatch(ctx context.Context) {
 // begin starts an item's handler. The lock is held.
 func (s *session) begin(it *item) {
 	ctx, cancel := context.WithCancelCause(s.work)
-	s.busy++
+	s.underWay(1)
 	it.state, it.cancel = running, cancel
 	go func() {
 		defer cancel(nil)
 		s.handle(ctx, it)
 		s.mu.Lock()
-		s.busy--
-		s.tell()
+		s.underWay(-1)
 		s.mu.Unlock()
 		nudge(s.wake)
 	}()
+}
+
+// underWay counts handlers, for the session and beyond its end. The lock is held.
+func (s *session) underWay(change int) {
+	s.busy += change
+	s.handlers.Add(int64(change))
+	s.tell()
 }
 
 // handle makes one attempt at an item.

@@ -33,7 +33,8 @@ type Lag struct {
 	Waiting int64
 	// Pending is the number of messages that were handed out and are not confirmed yet; Unknown as above.
 	Pending int64
-	// Oldest is how long the oldest of the pending ones has been with somebody; 0 where there is none, negative where it is not known.
+	// Oldest is how long ago the oldest of the pending ones was added to its source, so the time that it had to wait counts too; 0 where there
+	// is none, negative where it is not known.
 	Oldest time.Duration
 }
 
@@ -54,7 +55,7 @@ func (g *gauges) create(meter metric.Meter) error {
 	g.pending = gauge("fanout.inbox.pending", "{message}", "Messages that were handed out and are not confirmed yet.")
 	g.up = gauge("fanout.inbox.broker.up", "{broker}", "1 when the broker last answered how far the consumer is behind, 0 when it did not.")
 	oldest, err := meter.Float64ObservableGauge("fanout.inbox.pending.age", metric.WithUnit("s"),
-		metric.WithDescription("How long the oldest message that is not confirmed has been with somebody; 0 where there is none."))
+		metric.WithDescription("How long ago the oldest message that was handed out and is not confirmed was sent to the broker; 0 where there is none."))
 	g.oldest = oldest
 	return errors.Join(append(problems, err)...)
 }

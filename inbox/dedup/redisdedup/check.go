@@ -74,6 +74,7 @@ func checkServer(ctx context.Context, client redis.Cmdable, name string) ([]Find
 	switch info["aof_enabled"] {
 	case "1":
 		s.fsync(setting(ctx, client, "appendfsync"))
+		s.rewrite(setting(ctx, client, "no-appendfsync-on-rewrite"))
 		if status := info["aof_last_write_status"]; status != "ok" {
 			s.find(true, "aof_last_write_status", status, "the append-only file cannot be written: look at the server's disk and log")
 		}
@@ -119,6 +120,18 @@ func (s *server) fsync(policy string) {
 		s.find(true, "appendfsync", "", unknown)
 	default:
 		s.find(true, "appendfsync", policy, "a crash of the machine loses what the system has not written yet, tens of seconds: set everysec, or always for tokens")
+	}
+}
+
+// rewrite is about a setting that takes appendfsync back for as long as the server rewrites its file or takes a snapshot.
+func (s *server) rewrite(skips string) {
+	switch skips {
+	case "no":
+	case "":
+		s.find(true, "no-appendfsync-on-rewrite", "", unknown)
+	default:
+		s.find(true, "no-appendfsync-on-rewrite", skips,
+			"while the append-only file is rewritten, a crash of the machine loses what the system has not written yet, tens of seconds, whatever appendfsync says: set no")
 	}
 }
 

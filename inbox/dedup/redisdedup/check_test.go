@@ -49,6 +49,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	good := says{
 		"maxmemory-policy": "noeviction", "aof_enabled": "1", "appendfsync": "always", "aof_last_write_status": "ok", "role": "master", "connected_slaves": "0",
+		"no-appendfsync-on-rewrite": "no",
 	}
 	for _, c := range []struct {
 		setting, value string
@@ -61,6 +62,8 @@ func TestCheck(t *testing.T) {
 		{"aof_enabled", "", true, "does not tell"},
 		{"appendfsync", "everysec", false, "a second"},
 		{"appendfsync", "no", true, "tens of seconds"},
+		{"no-appendfsync-on-rewrite", "yes", true, "whatever appendfsync says"},
+		{"no-appendfsync-on-rewrite", "", true, "does not tell"},
 		{"aof_last_write_status", "err", true, "cannot be written"},
 		{"role", "slave", true, "replica"},
 		{"connected_slaves", "2", false, "WithReplicas"},

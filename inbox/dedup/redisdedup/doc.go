@@ -6,7 +6,8 @@
 // Redis answers before a write is safe. What it can lose, and where that is so:
 //
 //   - With appendfsync everysec, the default of the append-only file, a crash of the machine loses up to about a second of writes; without the
-//     file, everything since the last snapshot; appendfsync always loses nothing.
+//     file, everything since the last snapshot; appendfsync always loses nothing,
+//     unless no-appendfsync-on-rewrite suspends it while the file is rewritten.
 //   - A failover loses what the replica had not got yet. [WithReplicas] waits for replicas, which makes that less likely, not impossible:
 //     the one that takes over may be another one.
 //   - Any maxmemory-policy but noeviction deletes keys when memory is short: those of a Store under the allkeys and volatile policies, as they
@@ -22,6 +23,8 @@
 //
 // [Check] asks the servers how they are set, and says what each setting means. Call it when the program starts.
 //
-// A client that repeats commands by itself (redis.Options.MaxRetries, 3 by default) may have a write done that was given up on before. Of a token
-// that is made very late, after its message was processed, nothing is left but a key that goes by age.
+// A client that repeats commands by itself (redis.Options.MaxRetries, 3 by default) may have a write done much later that was given up on
+// before. What is added to a Store, and what is removed, may come as late as it likes. Tokens are created without such repetition: an error
+// goes to the processor, which draws others, so that of those that are made late nothing is left but keys that go by age. Who creates tokens
+// without a processor has to do the same, and must not send a message with a token whose creation was answered with an error.
 package redisdedup

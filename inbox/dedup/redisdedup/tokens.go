@@ -34,15 +34,25 @@ func (t *Tokens) keys(tokens []dedup.Token) []string {
 	return keys
 }
 
-// Create implements dedup.Tokens. After an error some of them may have been created.
+// Create implements dedup.Tokens. After an error some of them may have been created, or be created later: who repeats it himself has to draw
+// others. The client's own retries do not apply.
 func (t *Tokens) Create(ctx context.Context, tokens []dedup.Token, at time.Time) error {
 	for _, token := range tokens {
 		if err := token.Check(); err != nil {
 			return err
 		}
 	}
-	return t.write(ctx, "create", t.keys(tokens), func(pipe redis.Pipeliner, key string) { pipe.Set(ctx, key, at.UnixMicro(), 0) })
+	return t.write(ctx, "create", t.keys(tokens), func(pipe redis.Pipeliner, key string) {
+		_ = pipe.Process(ctx, once{redis.NewStatusCmd(ctx, "set", key, at.UnixMicro())}) // it only queues
+	})
 }
+
+// once is a command that the client must not send again by itself: it would tell of a success while the first one can still be on its way,
+// and bring back, later, a token that was used up. Of an error the processor draws another token.
+type once struct{ redis.Cmder }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
 
 // Exists implements dedup.Tokens.
 func (t *Tokens) Exists(ctx context.Context, token dedup.Token) (bool, error) {

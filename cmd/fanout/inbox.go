@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/glebarez/sqlite"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"gorm.io/driver/postgres"
+	"gorm.io/driver/sqlserver"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+func inboxCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inbox",
+		Short: "Look for messages that a consumer has parked, and let them be tried again",
+		Long: "Look for messages that a consumer has parked, and let them be tried again. These commands work on the databases of consumers\n" +
+			"that use the inbox; docs/consuming.md says what parks a message.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(inboxMigrateCommand(), parkedCommand(), inboxReleaseCommand())
+	return cmd
+}
+
+// inboxTarget are the flags that say on which tables a command works.
+type inboxTarget struct {
+	*target
+
+	table *string
+}
+
+func inboxFlags(cmd *cobra.Command) *inboxTarget {
+	return &inboxTarget{targetFlags(cmd), cmd.Flags().String("table", inbox.DefaultTable, "the consumer's inbox table")}
+}
+
+// each asks one database after the other. One that fails does not keep it from the others.
+func (t *inboxTarget) each(cmd *cobra.Command, ask func(ctx context.Context, database string, db *gorm.DB, table inbox.Option) error) error {
+	session, err := t.open(cmd) // it says what is wrong with a database, and keeps its password to itself
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	return session.each(func(name string) error {
+		db, err := openHandle(session.cfg.Databases[name])
+		if err != nil {
+			return fmt.Errorf("database %q cannot be opened: see \"fanout validate\"", name)
+		}
+		pool, err := db.DB()
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		if err := ask(cmd.Context(), name, db, inbox.Table(*t.table)); err != nil {
+			return fmt.Errorf("database %q: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// openHandle opens a database as a consumer would.
+func openHandle(database config.Database) (*gorm.DB, error) {
+	dsn := database.DSN.Reveal()
+	var dialector gorm.Dialector
+	switch database.Driver {
+	case outbox.Postgres:
+		dialector = postgres.Open(dsn)
+	case outbox.SQLServer:
+		dialector = sqlserver.Open(dsn)
+	default:
+		separator := "?"
+		if strings.Contains(dsn, "?") {
+			separator = "&"
+		}
+		dialector = sqlite.Open(dsn + separator + "_pragma=busy_timeout(10000)")
+	}
+	return gorm.Open(dialector, &gorm.Config{Logger: logger.Discard})
+}
+
+func inboxMigrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Create or update the inbox table",
+		Args:  noArgs,
+	}
+	target := inboxFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return target.each(cmd, func(ctx context.Context, database string, db *gorm.DB, table inbox.Option) error {
+			applied, err := inbox.Migrate(ctx, db, table)
+			if err == nil {
+				printApplied(cmd, database, applied)
+			}
+			return err
+		})
+	}
+	return cmd
+}
+
+// wireParked is a message that a consumer has parked.
+type wireParked struct {
+	Database   string            `json:"database"`
+	Consumer   string            `json:"consumer"`
+	MessageID  uuid.UUID         `json:"message_id"`
+	Type       string            `json:"type"`
+	Source     string            `json:"source"`
+	Attempts   int               `json:"attempts"`
+	ParkedAt   time.Time         `json:"parked_at"`
+	LastError  inbox.LastError   `json:"last_error"`
+	Payload    json.RawMessage   `json:"payload,omitempty"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+func parkedCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "parked",
+		Short:   "List the messages that consumers have parked, and why",
+		Example: "  fanout inbox parked --consumer billing\n  fanout inbox parked --type Ordering.OrderPlaced.v2 --json --payload",
+		Args:    noArgs,
+	}
+	target := inboxFlags(cmd)
+	consumer := cmd.Flags().String("consumer", "", "only those of this consumer")
+	messageType := cmd.Flags().String("type", "", "only those of this type, as it stands on the wire")
+	limit := cmd.Flags().Int("limit", inbox.DefaultPage, "most messages to list of each database")
+	payload := cmd.Flags().Bool("payload", false, "print payloads and attributes, too; with --json")
+	asJSON := jsonFlag(cmd, jsonLines)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *limit < 1 || *limit > inbox.MaxPage {
+			return usageError{fmt.Errorf("--limit is %d: use 1 to %d", *limit, inbox.MaxPage)}
+		}
+		if *payload && !*asJSON {
+			return usageError{errors.New("--payload is for --json")}
+		}
+		table, found, now := newTable(cmd.OutOrStdout(), "DATABASE", "CONSUMER", "MESSAGE", "TYPE", "SOURCE", "ATTEMPTS", "PARKED", "LAST ERROR"), 0, time.Now()
+		err := target.each(cmd, func(ctx context.Context, database string, db *gorm.DB, of inbox.Option) error {
+			page, err := inbox.ParkedMessages(ctx, db, inbox.ParkedFilter{Consumer: *consumer, Type: *messageType, Limit: *limit}, of)
+			for i := range page {
+				m := &page[i]
+				found++
+				if !*asJSON {
+					table.add(text(database), text(m.Consumer), text(m.Key.String()), text(m.Type), text(m.Source), textf("%d", m.Attempts), text(since(m.At, now)),
+						text(shorten(m.LastError.Message, errorWidth)))
+				} else if err := printLine(cmd, toParked(database, m, *payload)); err != nil {
+					return err
+				}
+			}
+			return err
+		})
+		switch {
+		case !*asJSON && found > 0:
+			err = errors.Join(err, table.print(cmd.OutOrStdout()))
+		case !*asJSON && err == nil:
+			cmd.PrintErrln("no message is parked")
+		}
+		return err
+	}
+	return cmd
+}
+
+func toParked(database string, m *inbox.ParkedMessage, payload bool) wireParked {
+	line := wireParked{
+		Database: database, Consumer: m.Consumer, MessageID: m.Key, Type: m.Type, Source: m.Source, Attempts: m.Attempts, ParkedAt: m.At, LastError: m.LastError,
+	}
+	if payload {
+		line.Attributes, line.Payload = m.Attributes, m.Payload
+		if !json.Valid(m.Payload) { // it may be what could not be read
+			line.Payload, _ = json.Marshal(strings.ToValidUTF8(string(m.Payload), string(utf8.RuneError))) //nolint:errchkjson // a string
+		}
+	}
+	return line
+}
+
+func inboxReleaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "release [MESSAGE-ID...]",
+		Short: "Let parked messages of a consumer be tried again, with a new budget of attempts",
+		Long: "Let parked messages of a consumer be tried again, with a new budget of attempts: the next copy that comes is handled, and a service\n" +
+			"that runs an inbox.Redeliverer handles the payload that was parked.",
+		Example: "  fanout inbox release --consumer billing 01a1fd9d-d6b8-7eca-9afc-000000000001\n  fanout inbox release --consumer billing --all --type Ordering.OrderPlaced.v2",
+	}
+	target := inboxFlags(cmd)
+	consumer := cmd.Flags().String("consumer", "", "whose messages; required")
+	all := cmd.Flags().Bool("all", false, "all that are parked")
+	messageType := cmd.Flags().String("type", "", "with --all, only those of this type")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		keys := make([]uuid.UUID, 0, len(args))
+		for _, arg := range args {
+			key, err := uuid.Parse(arg)
+			if err != nil {
+				return usageError{fmt.Errorf("%q is no message id: use a UUID", arg)}
+			}
+			keys = append(keys, key)
+		}
+		switch {
+		case *consumer == "":
+			return usageError{errors.New("name the --consumer: \"fanout inbox parked\" shows it")}
+		case *all == (len(keys) > 0), *messageType != "" && !*all:
+			return usageError{errors.New("give message ids, or --all, and --type only with that")}
+		}
+		return target.each(cmd, func(ctx context.Context, database string, db *gorm.DB, table inbox.Option) (err error) {
+			var n int64
+			if *all {
+				n, err = inbox.ReleaseAll(ctx, db, *consumer, *messageType, table)
+			} else {
+				n, err = inbox.Release(ctx, db, *consumer, keys, table)
+			}
+			if err == nil {
+				cmd.Printf("%s: %s messages released\n", database, thousands(n))
+			}
+			return err
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// parks gives up the nth message of a consumer, as a handler that has failed for good does.
+func (s *shop) parks(db *gorm.DB, n int, consumer, payload string, why error) {
+	s.Helper()
+	m, err := inbox.Decode(fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"/orders","type":"Ordering.OrderPlaced.v%d","data":{}}`, messageID(n), n), nil)
+	require.NoError(s, err)
+	m.Consumer, m.Source = consumer, "ordering::order"
+	if payload != "" {
+		m.Payload = []byte(payload)
+	}
+	require.NoError(s, inbox.Park(s.Context(), db, m, why))
+}
+
+func TestInbox(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		assert.Equal(t, "main: applied 0001_inbox\n", s.does("inbox", "migrate"))
+		assert.Equal(t, "main: up to date\n", s.does("inbox", "migrate"))
+		cfg, err := config.Load(s.config, config.WithUnsetVariables("brokers"))
+		require.NoError(t, err)
+		db, err := openHandle(cfg.Databases["main"])
+		require.NoError(t, err)
+		pool, err := db.DB()
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, pool.Close()) })
+		for n := 1; n <= 3; n++ {
+			s.parks(db, n, "billing", "", errors.New("no such \x1b customer"))
+		}
+		s.parks(db, 4, "sales", "not JSON \xff", errors.New("cannot be read"))
+
+		table := s.does("inbox", "parked")
+		assert.Regexp(t, `main +billing +`+messageID(1)+` +Ordering\.OrderPlaced\.v1 +ordering::order +0 +\S+ ago +no such \\u001b customer`, table)
+		assert.NotContains(t, table, "\x1b")
+		listed := lines[wireParked](t, s.does("inbox", "parked", "--json", "--consumer", "sales", "--payload"))
+		require.Len(t, listed, 1)
+		assert.Equal(t, messageID(4), listed[0].MessageID.String())
+		assert.Equal(t, "cannot be read", listed[0].LastError.Message)
+		assert.Equal(t, "\"not JSON \uFFFD\"", string(listed[0].Payload))
+		assert.NotContains(t, s.does("inbox", "parked", "--json"), "payload")
+		assert.Len(t, lines[wireParked](t, s.does("inbox", "parked", "--json", "--type", "Ordering.OrderPlaced.v2")), 1)
+		assert.Len(t, lines[wireParked](t, s.does("inbox", "parked", "--json", "--limit", "2")), 2)
+
+		assert.Equal(t, "main: 1 messages released\n", s.does("inbox", "release", "--consumer", "billing", messageID(1), messageID(4)))
+		assert.Equal(t, "main: 0 messages released\n", s.does("inbox", "release", "--consumer", "billing", messageID(1)))
+		assert.Equal(t, "main: 1 messages released\n", s.does("inbox", "release", "--consumer", "billing", "--all", "--type", "Ordering.OrderPlaced.v2"))
+		assert.Equal(t, "main: 1 messages released\n", s.does("inbox", "release", "--consumer", "billing", "--all"))
+		assert.Len(t, lines[wireParked](t, s.does("inbox", "parked", "--json")), 1)
+	})
+}
+
+func TestInboxWrongUsage(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "sqlite", t.TempDir()+"/none.db")
+	for want, args := range map[string][]string{
+		"--limit is 0: use 1 to":            {"parked", "--limit", "0"},
+		"--payload is for --json":           {"parked", "--payload"},
+		`"17" is no message id: use a UUID`: {"release", "--consumer", "billing", "17"},
+		"name the --consumer":               {"release", "--all"},
+		"give message ids, or --all":        {"release", "--consumer", "billing"},
+		"and --type only with that":         {"release", "--consumer", "billing", "--type", "T", messageID(1)},
+	} {
+		code, _, stderr := s.run(append([]string{"inbox"}, args...)...)
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, stderr, want)
+	}
+	code, _, stderr := s.run("inbox", "parked")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, `database "main": inbox: list parked messages of inbox_messages`)
+}

@@ -1,0 +1,85 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"gorm.io/gorm"
+)
+
+// DefaultRedeliverInterval is how often a [Redeliverer] looks for messages that were released.
+const DefaultRedeliverInterval = 10 * time.Second
+
+// RedeliverConfig says how released messages are handed out. Zero values take the defaults.
+type RedeliverConfig struct {
+	// Interval between two looks, default 10 s. A look at nothing is one statement.
+	Interval time.Duration
+	// Timeout bounds one attempt of the handler, default [DefaultTimeout].
+	Timeout time.Duration
+	// Observer is told of each attempt; nil for none.
+	Observer Observer
+	// Log gets a line for each attempt that failed, and one for each look that did. Default: slog.Default().
+	Log *slog.Logger
+}
+
+// A Redeliverer hands out what operators have released, by [Release], by "fanout inbox release" or by plain SQL, as long as it runs; see
+// [Redeliver]. Run one in each service that consumes: several do not disturb each other where the handler uses [Handle].
+type Redeliverer struct {
+	db       *gorm.DB
+	consumer string
+	cfg      RedeliverConfig
+	options  []Option
+	handler  Handler
+}
+
+// NewRedeliverer checks what it is given; all problems are reported in one error. The options are those that the consumer's [Handle] has.
+func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg RedeliverConfig, options ...Option) (*Redeliverer, error) {
+	_, _, err := prepare(db, options)
+	problems := []error{err, CheckConsumer(consumer)}
+	if handler == nil {
+		problems = append(problems, errors.New("inbox: redeliver: the handler is nil"))
+	} else {
+		problems = append(problems, Check(handler))
+	}
+	if cfg.Interval < 0 || cfg.Timeout < 0 {
+		problems = append(problems, fmt.Errorf("inbox: redeliver: Interval is %s and Timeout is %s: use positive durations", cfg.Interval, cfg.Timeout))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	if cfg.Interval == 0 {
+		cfg.Interval = DefaultRedeliverInterval
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	runner := &Runner{Handler: handler, Timeout: cfg.Timeout, Observer: cfg.Observer, Log: cfg.Log}
+	return &Redeliverer{db: db, consumer: consumer, cfg: cfg, options: options, handler: HandlerFunc(func(ctx context.Context, m *Message) (Outcome, error) {
+		a := runner.Attempt(ctx, m, Past{})
+		return a.Outcome, a.Err
+	})}, nil
+}
+
+// Run looks for released messages until ctx ends, and then returns nil. A handler that is under way is told by its context. Errors are
+// logged; the next look tries again.
+func (r *Redeliverer) Run(ctx context.Context) error {
+	ticker := time.NewTicker(r.cfg.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		n, err := Redeliver(ctx, r.db, r.consumer, r.handler, r.options...)
+		if n > 0 {
+			r.cfg.Log.InfoContext(ctx, "released messages handled", "consumer", r.consumer, "messages", n)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.cfg.Log.WarnContext(ctx, "released messages could not all be handled", "consumer", r.consumer, "error", err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package inbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// happened counts the effects.
+func (p *place) happened() (n int64) {
+	p.plain().Table(p.effects()).Count(&n)
+	return n
+}
+
+// What is released while it runs is handled, once, and what fails again is tried again until it is parked again.
+func TestRedeliverer(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		var broken atomic.Bool
+		broken.Store(true)
+		handler := inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+			return inbox.Handle(ctx, p.db, m, func(tx *gorm.DB) error {
+				if broken.Load() {
+					return errors.New("the bug")
+				}
+				return p.effect(m)(tx)
+			}, p.at(), inbox.MaxAttempts(2))
+		})
+		m := p.park()
+		log := &lockedBuffer{}
+		r, err := inbox.NewRedeliverer(p.db, consumer, handler, inbox.RedeliverConfig{Interval: 5 * time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))},
+			p.at(), inbox.MaxAttempts(2))
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		defer func() {
+			stop()
+			assert.NoError(t, <-done)
+		}()
+		release := func() {
+			n, err := inbox.Release(t.Context(), p.db, consumer, []uuid.UUID{m.Key}, p.at())
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n)
+		}
+		release()
+		parked := func() bool {
+			page, err := inbox.ParkedMessages(t.Context(), p.db, inbox.ParkedFilter{}, p.at())
+			return err == nil && len(page) == 1 && page[0].Attempts == 2
+		}
+		require.Eventually(t, parked, 30*time.Second, 5*time.Millisecond, "it failed twice, and is parked again: %s", log)
+		broken.Store(false)
+		release()
+		require.Eventually(t, func() bool { return p.happened() == 1 }, 30*time.Second, 5*time.Millisecond)
+		assert.Eventually(t, func() bool { return strings.Contains(log.String(), "released messages handled") }, 30*time.Second, 5*time.Millisecond)
+		for _, text := range []string{"message failed", "message parked", "the bug", "released messages could not all be handled"} {
+			assert.Contains(t, log.String(), text)
+		}
+	})
+}
+
+func TestRedelivererRefuses(t *testing.T) {
+	t.Parallel()
+	_, err := inbox.NewRedeliverer(nil, "", nil, inbox.RedeliverConfig{Interval: -1})
+	for _, text := range []string{"handle", "consumer", "the handler is nil", "Interval is -1ns"} {
+		assert.ErrorContains(t, err, text)
+	}
+	_, err = inbox.NewRedeliverer(on(t, "sqlite").db, consumer, inbox.NewHandlers(nil), inbox.RedeliverConfig{})
+	assert.ErrorContains(t, err, "the GORM handle is nil")
+}
