@@ -39,7 +39,7 @@ func Migrations(dialect, table string) ([]Migration, error) {
 
 // explain says what to do about a table that does not exist.
 func explain(err error) error {
-	return dbtable.Explain(err, "make the table with inbox.Migrate, or name the one that there is with inbox.Table")
+	return dbtable.Explain(err, `make the table with inbox.Migrate or "fanout inbox migrate", or name the one that there is (inbox.Table, --table)`)
 }
 
 // Migrate makes the inbox table, or brings it up to date, and returns the names of the steps that it has applied, none if there was
