@@ -19,7 +19,8 @@ const expectBatch = 1000
 //
 // Call it in the transaction that produces the messages, so that tokens exist before anything is sent, and exist exactly if it commits. The
 // producer must so share a database with the consumer, and know who consumes what. Its message ids are known before the commit:
-// gormplugin.Preview tells those of the events that the transaction is about to write.
+// gormplugin.Preview tells those of the events that the transaction is about to write, by the time it is called: call it last. An event that
+// is raised, or whose aggregate is saved, after it has no token, and is never handled.
 //
 // A token is used up by the first copy that is handled, and later copies find none. One that is never used, since the message went
 // somewhere else or the consumer was switched off, is removed by the [Purger] after PurgeConfig.Expected; its message would be a
@@ -46,7 +47,7 @@ func Expect(tx *gorm.DB, consumer string, keys []uuid.UUID, options ...Option) e
 	}
 	for chunk := range slices.Chunk(keys, expectBatch) {
 		if _, err := outside(tx).ExecContext(ctx, statements.expect, consumer, keyList(chunk)); err != nil {
-			return fmt.Errorf("inbox: create %d tokens in %s: %w", len(chunk), s.table, err)
+			return fmt.Errorf("inbox: create %d tokens in %s: %w", len(chunk), s.table, explain(err))
 		}
 	}
 	return nil

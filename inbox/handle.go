@@ -201,7 +201,7 @@ type conn interface {
 func (h *handling) win(ctx context.Context, tx *gorm.DB) (Outcome, error) {
 	outcome, err := h.claim(ctx, tx.Statement.ConnPool)
 	if err != nil {
-		return "", beforeError{fmt.Errorf("inbox: note the message in %s: %w", h.table, err)}
+		return "", beforeError{fmt.Errorf("inbox: note the message in %s: %w", h.table, explain(err))}
 	}
 	return outcome, nil
 }

@@ -76,6 +76,8 @@ func NewHandlers(db *gorm.DB, options ...HandlersOption) *Handlers {
 	}
 	if db == nil {
 		h.problems = append(h.problems, errors.New("inbox: NewHandlers: the GORM handle is nil"))
+	} else if _, _, err := prepare(db, h.options); err != nil { // what each message would be answered with
+		h.problems = append(h.problems, err)
 	}
 	return h
 }
@@ -109,8 +111,8 @@ func (h *Handlers) Unknown() map[string]int64 {
 	return maps.Clone(h.unknown)
 }
 
-// Err reports all problems of the handlers, joined: types that are handled twice, upcasts that lead nowhere. Call it at start-up;
-// consumers do, too.
+// Err reports all problems of the handlers, joined: types that are handled twice, upcasts that lead nowhere, options that make no sense.
+// Call it at start-up; consumers do, too.
 func (h *Handlers) Err() error {
 	_, err := h.routes()
 	return err

@@ -205,6 +205,10 @@ func TestProblemsOfHandlers(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	require.ErrorIs(t, Check(h), err)
+	unopened := NewHandlers(&gorm.DB{}).Err()
+	assert.ErrorContains(t, unopened, "use gorm.Open")
+	options := NewHandlers(&gorm.DB{}, With(MaxAttempts(0))).Err()
+	assert.ErrorContains(t, options, "MaxAttempts is 0: give at least 1", "what every message would be answered with is said at the start")
 	assert.NoError(t, Check(HandlerFunc(nil)))
 	_, handling := h.Handle(t.Context(), arriving("A.B.v1", "{}"))
 	require.ErrorIs(t, handling, err)

@@ -38,7 +38,7 @@ func Park(ctx context.Context, db *gorm.DB, m *Message, why error, options ...Op
 	}
 	h := &handling{settings: s, sql: statements, message: m, handle: db, key: m.Key.String()}
 	if _, _, err := h.count(ctx, h.outside(), describe(ctx, why), 0, 0); err != nil {
-		return Unavailable(fmt.Errorf("inbox: park the message in %s: %w", s.table, err))
+		return Unavailable(fmt.Errorf("inbox: park the message in %s: %w", s.table, explain(err)))
 	}
 	tellWhy(ctx, why)
 	return nil
@@ -86,7 +86,7 @@ func ParkedMessages(ctx context.Context, db *gorm.DB, filter ParkedFilter, optio
 	}
 	page, err := list(ctx, outside(db), statements.parked, filter)
 	if err != nil {
-		return nil, fmt.Errorf("inbox: list parked messages of %s: %w", s.table, err)
+		return nil, fmt.Errorf("inbox: list parked messages of %s: %w", s.table, explain(err))
 	}
 	return page, nil
 }
@@ -153,7 +153,7 @@ func Release(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID
 		n, err := exec(ctx, outside(db), statements.release, consumer, keyList(chunk))
 		released += n
 		if err != nil {
-			return released, fmt.Errorf("inbox: release messages of %s: %w", s.table, err)
+			return released, fmt.Errorf("inbox: release messages of %s: %w", s.table, explain(err))
 		}
 	}
 	return released, nil
@@ -173,7 +173,7 @@ func ReleaseAll(ctx context.Context, db *gorm.DB, consumer, messageType string, 
 		n, err := exec(ctx, outside(db), statements.releaseAll, consumer, messageType, releaseBatch)
 		released += n
 		if err != nil {
-			return released, fmt.Errorf("inbox: release messages of %s: %w", s.table, err)
+			return released, fmt.Errorf("inbox: release messages of %s: %w", s.table, explain(err))
 		}
 		if n < releaseBatch {
 			return released, nil

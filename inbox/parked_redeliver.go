@@ -40,7 +40,7 @@ func Redeliver(ctx context.Context, db *gorm.DB, consumer string, handler Handle
 	for {
 		page, err := list(ctx, outside(db), statements.released, filter)
 		if err != nil {
-			return r.done, errors.Join(append(r.problems, fmt.Errorf("inbox: list released messages of %s: %w", s.table, err))...)
+			return r.done, errors.Join(append(r.problems, fmt.Errorf("inbox: list released messages of %s: %w", s.table, explain(err)))...)
 		}
 		for i := range page {
 			if ctx.Err() != nil {

@@ -143,7 +143,7 @@ func (p *Purger) purge(ctx context.Context, report *Purged) error {
 			n, err := exec(ctx, outside(p.db), p.sql.purge[rows.status], rows.retention.Microseconds(), p.cfg.BatchSize)
 			*rows.removed += n
 			if err != nil {
-				return fmt.Errorf("inbox: purge %s rows of %s: %w", rows.status, p.table, err)
+				return fmt.Errorf("inbox: purge %s rows of %s: %w", rows.status, p.table, explain(err))
 			}
 			if n < int64(p.cfg.BatchSize) {
 				break

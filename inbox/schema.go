@@ -37,6 +37,11 @@ func Migrations(dialect, table string) ([]Migration, error) {
 	return steps, nil
 }
 
+// explain says what to do about a table that does not exist.
+func explain(err error) error {
+	return dbtable.Explain(err, `make the table with inbox.Migrate or "fanout inbox migrate", or name the one that there is (inbox.Table, --table)`)
+}
+
 // Migrate makes the inbox table, or brings it up to date, and returns the names of the steps that it has applied, none if there was
 // nothing to do. Of several processes that call it at the same time one does it, and the others wait. All steps are applied in one transaction, on a
 // connection of its own even where db is in a transaction. The table's schema, where one is named, must exist. Of the options it

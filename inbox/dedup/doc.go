@@ -66,6 +66,7 @@
 //	sweep       both         dispatches again                        the same
 //	clear       the memory   is a duplicate                          nothing
 //
+// A delivery that meets more than Config.Conflicts conflicts gives way, and the next one repeats what it would after a crash at that point.
 // A conflict between handle and save runs the handler again too, on the state as it is then. So the handler may change its state and return
 // messages, and nothing else: a mail that it sends itself may be sent twice. Outgoing messages can arrive several times, as with every
 // producer; their receivers tell them apart by id, or by token. The tests crash after each of these steps, and between two copies at

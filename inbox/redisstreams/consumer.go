@@ -34,6 +34,9 @@ type lane struct {
 	counters     counters
 	inHand       atomic.Int64 // the length of held, for those who only look
 
+	// unsure is set when something turns out not to be ours as we have it: it may be ours in another way, as the answer to a script was lost.
+	unsure atomic.Bool
+
 	// own is held while the delivery counts of items are changed, or checked, at the server.
 	own sync.Mutex
 
@@ -110,6 +113,12 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
+	streams := make([]string, len(c.lanes))
+	for n, l := range c.lanes {
+		streams[n] = l.stream
+	}
+	c.log.InfoContext(ctx, "consumer started", "streams", streams, "group", c.group, "consumer", c.consumer, "name", c.name, "workers", c.workers)
+	defer c.log.InfoContext(context.WithoutCancel(ctx), "consumer stopped", "streams", streams, "group", c.group, "name", c.name)
 	return s.run(ctx)
 }
 
@@ -142,6 +151,9 @@ func (s *session) ensure(ctx context.Context, l *lane) error {
 	err := s.client.XGroupCreateMkStream(ctx, l.stream, s.group, from).Err()
 	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return err
+	}
+	if err == nil { // a stream whose name is misspelt is created, too, and stays empty: so it is said
+		s.log.InfoContext(ctx, "consumer group created, and its stream where there was none", "stream", l.stream, "group", s.group, "from", from)
 	}
 	if l.start == "" {
 		l.start = "0"

@@ -41,7 +41,7 @@ func (s *session) bury(ctx context.Context, it *item) {
 	if err == nil {
 		s.outages.end(ctx, l, "write the dead letter of", begun)
 		l.counters.deadLettered.Add(1)
-		s.log.ErrorContext(ctx, "message put among the dead letters", "stream", l.stream, "entry", it.position, "dead_letters", l.dead,
+		s.log.ErrorContext(ctx, "message put among the dead letters", "stream", l.stream, "group", s.group, "entry", it.position, "dead_letters", l.dead,
 			"message_id", it.message.ID, "type", it.message.Type, "attempts", it.past.Failures, "error", it.condemned)
 		if s.observer != nil {
 			s.observer.DeadLettered(ctx, it.message, it.condemned)

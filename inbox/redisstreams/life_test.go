@@ -41,6 +41,7 @@ func TestFromNow(t *testing.T) {
 		soon(t, "the group is there", func() bool { return s.pending(t) == 0 })
 		s.addAllFrom(t, 1, 10, 10)
 		soon(t, "what came after is handled", func() bool { return l.len() == 10 })
+		soon(t, "and acknowledged", func() bool { return s.pending(t) == 0 }) // what is in hand is not handled twice
 		require.NoError(t, s.XGroupDestroy(t.Context(), s.stream, group).Err())
 		s.addAllFrom(t, 1, 20, 1)
 		soon(t, "the group is created again where it began", func() bool {

@@ -150,3 +150,22 @@ func (s *session) leave(ctx context.Context) {
 		}
 	}
 }
+
+// tidy removes consumers from the group that have nothing pending and have not been heard of for long: processes that have died.
+func (s *session) tidy(ctx context.Context, l *lane) error {
+	consumers, err := s.client.XInfoConsumers(ctx, l.stream, s.group).Result()
+	if err != nil {
+		return err
+	}
+	for _, consumer := range consumers {
+		if consumer.Name != s.name && consumer.Pending == 0 && consumer.Idle > tidyAfter*s.claimAfter {
+			if _, err := leaveScript.run(ctx, s.client, []string{l.stream}, s.group, consumer.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tidyAfter is how many times longer a consumer has to be silent than its entries, to be removed. One that lives comes back by itself.
+const tidyAfter = 20

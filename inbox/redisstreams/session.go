@@ -208,6 +208,7 @@ func (s *session) surrender(it *item) {
 	if it.lane.held[it.position] != it || it.state == handled || it.state == lost {
 		return
 	}
+	it.lane.unsure.Store(true)
 	it.lane.counters.lost.Add(1)
 	s.log.WarnContext(s.work, "message taken over by another consumer", "stream", it.lane.stream, "entry", it.position,
 		"handler_under_way", it.state == running)

@@ -36,6 +36,9 @@ func (s *session) take(ctx context.Context, l *lane) {
 // step does the next thing that is to be done for a stream. What is older comes first: what was lost on its way to us, what others have left,
 // and only then what is new.
 func (s *session) step(ctx context.Context, l *lane, claim *time.Time) error {
+	if l.unsure.Swap(false) {
+		l.doomed = true
+	}
 	switch now := time.Now(); {
 	case !l.ready:
 		return s.attend(ctx, l, "join", now, s.ensure(ctx, l))
@@ -173,8 +176,8 @@ func (s *session) strange(l *lane, rows []row) (others []row) {
 	return others
 }
 
-// recover takes in hand what is pending for us without our knowing: the answer to a read was lost, or an earlier process with our name has
-// died. Only the latter counts as a delivery. It reports whether that was all.
+// recover takes in hand what is pending for us without our knowing: the answer to a read or a script was lost, or an earlier process with
+// our name has died. Only the latter counts as a delivery. It reports whether that was all.
 func (s *session) recover(ctx context.Context, l *lane) (all bool, err error) {
 	return s.takeOver(ctx, l, 0, s.name)
 }
@@ -282,22 +285,3 @@ func (s *session) trimmed(ctx context.Context, l *lane, position string) {
 	s.log.ErrorContext(ctx, "message trimmed before it was handled: let the stream be longer, or the consumers faster",
 		"stream", l.stream, "entry", position)
 }
-
-// tidy removes consumers from the group that have nothing pending and have not been heard of for long: processes that have died.
-func (s *session) tidy(ctx context.Context, l *lane) error {
-	consumers, err := s.client.XInfoConsumers(ctx, l.stream, s.group).Result()
-	if err != nil {
-		return err
-	}
-	for _, consumer := range consumers {
-		if consumer.Name != s.name && consumer.Pending == 0 && consumer.Idle > tidyAfter*s.claimAfter {
-			if _, err := leaveScript.run(ctx, s.client, []string{l.stream}, s.group, consumer.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// tidyAfter is how many times longer a consumer has to be silent than its entries, to be removed. One that lives comes back by itself.
-const tidyAfter = 20

@@ -18,6 +18,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/inbox/dedup"
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
 // An Option changes a default.
@@ -148,5 +149,6 @@ func (t *table) wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	err = dbtable.Explain(err, "make the table with sqldedup.Migrate, or name the one that there is with sqldedup.Table")
 	return fmt.Errorf("sqldedup: %s, table %s: %w", what, t.texts.table, err)
 }

@@ -104,3 +104,12 @@ func TestProjectionsThatDisagree(t *testing.T) {
 	result.Lost = 0
 	require.NoError(t, result.verdict())
 }
+
+// Whoever subtracts the copies from the deliveries is told what the rest is.
+func TestInterruptedDeliveries(t *testing.T) {
+	t.Parallel()
+	result := &Result{Delivered: map[string]int{"default": 5, "partner": 3}, Deliveries: 10, DuplicatesDropped: 2}
+	assert.Empty(t, result.interrupted(), "the numbers add up")
+	result.Deliveries = 13
+	assert.Contains(t, result.interrupted(), "3 were cut short")
+}

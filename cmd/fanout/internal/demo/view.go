@@ -108,12 +108,12 @@ func (v *view) done(now *moment, p *projector) {
 func (v *view) finish(result *Result) {
 	v.printf("\nThe same event, as both brokers got it:\n\n")
 	v.sideBySide("internal (default)", result.InternalExample, "external (partner)", result.ExternalExample)
-	v.printf("\n%d orders, %d events: delivered %d to default and %d to partner; %d lost, %d duplicates.\n", result.Orders, result.Events,
+	v.printf("\n%d orders, %d events: delivered %d to default and %d to partner; %d lost, %d sent twice.\n", result.Orders, result.Events,
 		result.Delivered["default"], result.Delivered["partner"], result.Lost, result.Duplicates)
 	v.printf("Orders that were rolled back were never heard of.\n\n")
 	v.projections(result)
 	v.printf("Next: read the first screen of code in README.md, write a fanout.yaml (config/fanout.example.yaml has every key),\n")
-	v.printf("and run \"fanout migrate\" and \"fanout relay\" against your own database.\n")
+	v.printf("and run \"fanout migrate\" and \"fanout relay\" against your own database. For consumers: docs/consuming.md.\n")
 }
 
 // projections shows what the consumers have arrived at, beside what the shop's tables say.
@@ -140,7 +140,20 @@ func (v *view) projections(result *Result) {
 	if !c.Agree {
 		verdict = "THE NUMBERS DO NOT AGREE"
 	}
-	v.printf("\n%s: %d messages were handed to the consumers, and %d copies changed nothing.\n\n", verdict, result.Deliveries, result.DuplicatesDropped)
+	v.printf("\n%s: %d messages were handed to the consumers, and %d copies changed nothing%s.\n\n", verdict, result.Deliveries,
+		result.DuplicatesDropped, result.interrupted())
+}
+
+// interrupted says, for whoever subtracts, what the kills have cut short.
+func (r *Result) interrupted() string {
+	rest := r.Deliveries - r.DuplicatesDropped
+	for _, n := range r.Delivered {
+		rest -= n
+	}
+	if rest <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(";\n%d were cut short by a kill or an outage, and came again", rest)
 }
 
 // sideBySide prints two JSON values next to each other.
