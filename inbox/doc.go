@@ -5,6 +5,16 @@
 // GORM transaction of the consumer's own database by [Handle], which notes the message in the same transaction. A copy of a message that
 // was handled changes nothing, whoever sent it again and however long after.
 //
+//	_, err := inbox.Migrate(ctx, db)                  // db is the consumer's own *gorm.DB
+//	handlers := inbox.NewHandlers(db)
+//	inbox.On(handlers, "Ordering.OrderPlaced.v1", func(tx *gorm.DB, e OrderPlaced, m *inbox.Message) error {
+//		return tx.Create(&Invoice{OrderID: e.OrderID}).Error
+//	})
+//	consumer, err := redisstreams.NewConsumer(client, "billing", []string{"ordering::order"}, handlers)
+//	purger, err := inbox.NewPurger(db, inbox.PurgeConfig{})
+//	redeliverer, err := inbox.NewRedeliverer(db, "billing", handlers, inbox.RedeliverConfig{})
+//	// ... and Run each of the three until the service stops.
+//
 // State that is not in that database needs more than one transaction: package inbox/dedup has the algorithm and its stores.
 //
 // The package links no broker and no database driver.

@@ -1,6 +1,9 @@
 package inbox
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // An Outcome says what became of a message that its consumer is done with.
 type Outcome string
@@ -41,4 +44,21 @@ func Check(h Handler) error {
 		return h.Err()
 	}
 	return nil
+}
+
+// UnknownLag stands for a number that the broker does not say.
+const UnknownLag = -1
+
+// Lag is how far a consumer is behind at one of its sources.
+type Lag struct {
+	// Source is the stream or subscription.
+	Source string
+	// Waiting is the number of messages that nobody of the consumer's has got yet, [UnknownLag] or any negative number where the broker does
+	// not say.
+	Waiting int64
+	// Pending is the number of messages that were handed out and are not confirmed yet; unknown as above.
+	Pending int64
+	// Oldest is how long ago the oldest of the pending ones was added to its source, so the time that it had to wait counts too; 0 where there
+	// is none, negative where it is not known.
+	Oldest time.Duration
 }

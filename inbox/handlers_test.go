@@ -168,6 +168,7 @@ func TestWhyParked(t *testing.T) {
 func TestUnknownIsBounded(t *testing.T) {
 	t.Parallel()
 	h := NewHandlers(consumerDB(t), WithLogger(slog.New(slog.DiscardHandler)))
+	On(h, "A.B.v1", func(*gorm.DB, struct{}, *Message) error { return nil })
 	for n := range maxUnknown + 5 {
 		outcome, err := h.Handle(t.Context(), arriving(fmt.Sprintf("Strange.Type%d.v1", n), "{}"))
 		require.NoError(t, err)
@@ -180,6 +181,7 @@ func TestUnknownIsBounded(t *testing.T) {
 func TestProblemsOfHandlers(t *testing.T) {
 	t.Parallel()
 	h := NewHandlers(nil)
+	require.ErrorContains(t, h.Err(), "there is no handler, so every message would be skipped")
 	one := func(*gorm.DB, orderV1, *Message) error { return nil }
 	On(h, "", one)
 	On[orderV1](h, "A.B.v0", nil)

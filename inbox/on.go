@@ -114,6 +114,9 @@ func (h *Handlers) resolve() {
 			problems = append(problems, fmt.Errorf("inbox: %s is both handled and ignored: remove one of them", wireType))
 		}
 	}
+	if len(h.handled) == 0 && len(h.ignored) == 0 && !h.parkUnknown {
+		problems = append(problems, errors.New("inbox: there is no handler, so every message would be skipped and confirmed: add inbox.On, or say ParkUnknown or Ignore"))
+	}
 	h.err = errors.Join(problems...)
 }
 

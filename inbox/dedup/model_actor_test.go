@@ -64,6 +64,7 @@ func (w *world) start(n int, m *inbox.Message, once variant) *actor {
 		panic(err)
 	}
 	drawn := 0
+	p.pause = func(context.Context, int) {} // the scheduler decides who waits
 	p.fresh = func() (uuid.UUID, error) {
 		drawn++
 		return uuid.UUID{0: 0xbb, 14: byte(n), 15: byte(drawn)}, nil

@@ -39,7 +39,8 @@ type Config[S any] struct {
 	TokenOf func(m *inbox.Message) (string, error)
 
 	// Conflicts is how often the entity may be changed by somebody else during one delivery before the message goes back, to come again
-	// after a pause, without an attempt counted. Default [DefaultConflicts].
+	// after a pause, without an attempt counted. Before each repetition there is a pause at random, of up to 4 ms after the first and up to
+	// 250 ms in the end. Default [DefaultConflicts].
 	Conflicts int
 	// Now is the clock for the age of entries and tokens, default time.Now.
 	Now func() time.Time
@@ -70,6 +71,8 @@ func (c *Config[S]) check() error {
 type Processor[S any] struct {
 	config Config[S]
 	fresh  func() (uuid.UUID, error)
+	// pause waits after the n-th conflict in a row; tests do not.
+	pause func(ctx context.Context, n int)
 	// once goes through the steps; tests go through them in other orders, to see that they can tell.
 	once func(ctx context.Context, r *run[S]) (inbox.Outcome, error)
 }
@@ -88,7 +91,7 @@ func New[S any](config Config[S]) (*Processor[S], error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Processor[S]{config: config, fresh: uuid.NewV7, once: once[S]}, nil
+	return &Processor[S]{config: config, fresh: uuid.NewV7, pause: pause, once: once[S]}, nil
 }
 
 // byToken reports whether incoming messages need a token.

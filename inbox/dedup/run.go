@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -47,6 +49,23 @@ func (r *run[S]) run(ctx context.Context) (inbox.Outcome, error) {
 		if ctx.Err() != nil {
 			return "", setback(fmt.Errorf("dedup: entity %q, after a conflict: %w", r.entity, context.Cause(ctx)))
 		}
+		r.p.pause(ctx, n)
+	}
+}
+
+// The pause after a conflict: at random, up to a limit that doubles with each in a row, so that those who want one entity spread out.
+const (
+	firstPause = 2 * time.Millisecond
+	maxPause   = 250 * time.Millisecond
+)
+
+func pause(ctx context.Context, n int) {
+	limit := min(firstPause<<min(n, 10), maxPause)
+	timer := time.NewTimer(rand.N(limit))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 

@@ -63,6 +63,7 @@ type lane struct {
 func NewConsumer(client redis.UniversalClient, group string, streams []string, handler inbox.Handler, options ...Option) (*Consumer, error) {
 	c := &Consumer{settings: defaults(), client: client, group: group}
 	c.consumer, c.name = group, uniqueName()
+	c.dead = func(stream string) string { return DeadStream(stream, group) }
 	for _, option := range options {
 		option(&c.settings)
 	}

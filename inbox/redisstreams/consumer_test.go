@@ -199,7 +199,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 
 		heal.Store(true)
-		n, err := redisstreams.Redrive(t.Context(), s, s.stream+redisstreams.DeadSuffix, nil, 100)
+		n, err := redisstreams.Redrive(t.Context(), s, redisstreams.DeadStream(s.stream, group), nil, 100)
 		require.NoError(t, err)
 		assert.Equal(t, 3, n)
 		soon(t, "the good one is handled", func() bool { return l.len() == 3 })

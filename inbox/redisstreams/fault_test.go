@@ -230,7 +230,7 @@ func TestBrokenHandlers(t *testing.T) {
 func TestDeadLetterCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s *site) {
-		dead := s.stream + redisstreams.DeadSuffix
+		dead := redisstreams.DeadStream(s.stream, group)
 		require.NoError(t, s.Set(t.Context(), dead, "no stream", 0).Err())
 		s.add(t, "a", 0)
 		s.add(t, "b", 1)

@@ -133,7 +133,7 @@ func (s *site) pending(testing.TB) int {
 
 func (s *site) dead(t testing.TB) []redis.XMessage {
 	t.Helper()
-	letters, err := s.XRange(context.Background(), s.stream+redisstreams.DeadSuffix, "-", "+").Result()
+	letters, err := s.XRange(context.Background(), redisstreams.DeadStream(s.stream, group), "-", "+").Result()
 	require.NoError(t, err)
 	return letters
 }

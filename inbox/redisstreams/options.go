@@ -20,8 +20,6 @@ const (
 	DefaultClaimAfter      = time.Minute
 	DefaultBlock           = time.Second
 	DefaultShutdownTimeout = 10 * time.Second
-	// DeadSuffix makes the name of a stream's dead letters.
-	DeadSuffix = ":dead"
 )
 
 const (
@@ -53,7 +51,7 @@ type settings struct {
 func defaults() settings {
 	return settings{
 		workers: DefaultWorkers, prefetch: DefaultPrefetch, timeout: inbox.DefaultTimeout, log: slog.Default(), claimAfter: DefaultClaimAfter,
-		block: DefaultBlock, shutdown: DefaultShutdownTimeout, dead: func(stream string) string { return stream + DeadSuffix },
+		block: DefaultBlock, shutdown: DefaultShutdownTimeout,
 	}
 }
 
@@ -112,8 +110,8 @@ func WithBlock(d time.Duration) Option { return func(s *settings) { s.block = d 
 // once.
 func WithShutdownTimeout(d time.Duration) Option { return func(s *settings) { s.shutdown = d } }
 
-// WithDeadLetters names the stream that gets the dead letters of a stream. Default: its name with ":dead" at the end. On a cluster, names
-// with one hash tag, such as "{orders}" and "{orders}:dead", let a message be moved in one step.
+// WithDeadLetters names the stream that gets the dead letters of a stream. Default: [DeadStream], one for each group. On a cluster,
+// streams with a hash tag, such as "{orders}" and "{orders}:dead:billing", let a message be moved in one step.
 func WithDeadLetters(name func(stream string) string) Option {
 	return func(s *settings) { s.dead = name }
 }
@@ -146,7 +144,7 @@ func (s *settings) check(group string, streams []string) error {
 	complain(s.claimAfter < leastClaimAfter, "WithClaimAfter is %s: give at least %s", s.claimAfter, leastClaimAfter)
 	complain(s.block < leastBlock || s.block > mostBlock, "WithBlock is %s: give from %s to %s", s.block, leastBlock, mostBlock)
 	complain(s.shutdown < 0, "WithShutdownTimeout is %s: it must not be negative", s.shutdown)
-	complain(s.dead == nil, "WithDeadLetters has no function: leave it out for names that end in %q", DeadSuffix)
+	complain(s.dead == nil, "WithDeadLetters has no function: leave it out for that of DeadStream")
 	if s.dead != nil {
 		for _, stream := range streams {
 			dead := s.dead(stream)
@@ -159,6 +157,10 @@ func (s *settings) check(group string, streams []string) error {
 	}
 	return errors.Join(append(wrong, s.retry.Check())...)
 }
+
+// DeadStream is where the dead letters of a stream go unless [WithDeadLetters] says otherwise: its name, ":dead:" and the group's, since what
+// one group has given up is no business of the others'.
+func DeadStream(stream, group string) string { return stream + ":dead:" + group }
 
 // uniqueName is a name that no other consumer has.
 func uniqueName() string {

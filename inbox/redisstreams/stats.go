@@ -64,6 +64,23 @@ type StreamStats struct {
 	Recreated int64
 }
 
+// Lag is what [Consumer.Stats] says of how far the group is behind, as telemetry.WatchLag takes it.
+func (c *Consumer) Lag(ctx context.Context) ([]inbox.Lag, error) {
+	all, err := c.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lags := make([]inbox.Lag, len(all))
+	for i := range all {
+		s := &all[i]
+		lags[i] = inbox.Lag{Source: s.Stream, Waiting: inbox.UnknownLag, Pending: s.Pending, Oldest: s.OldestPending}
+		if s.LagKnown {
+			lags[i].Waiting = s.Lag
+		}
+	}
+	return lags, nil
+}
+
 // Stats asks the server about each stream, one call for each that takes bounded time. It works whether the consumer runs or not. Streams that
 // could not be asked have only what this consumer knows itself; their errors are joined.
 func (c *Consumer) Stats(ctx context.Context) ([]StreamStats, error) {

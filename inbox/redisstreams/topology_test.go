@@ -96,14 +96,14 @@ func severalStreams(t *testing.T, client redis.UniversalClient) {
 	require.Positive(t, given)
 	moved := 0
 	for _, name := range names {
-		letters, err := client.XRange(t.Context(), name+redisstreams.DeadSuffix, "-", "+").Result()
+		letters, err := client.XRange(t.Context(), redisstreams.DeadStream(name, group), "-", "+").Result()
 		require.NoError(t, err)
 		for _, letter := range letters {
 			assert.Equal(t, name, letter.Values[redisstreams.FieldStream])
 			assert.Equal(t, "x", letter.Values["id"])
 			assert.Contains(t, letter.Values["data"], "OrderPlaced")
 		}
-		n, err := redisstreams.Redrive(t.Context(), client, name+redisstreams.DeadSuffix, func(string) string { return name + "-again" }, 100)
+		n, err := redisstreams.Redrive(t.Context(), client, redisstreams.DeadStream(name, group), func(string) string { return name + "-again" }, 100)
 		require.NoError(t, err)
 		again, err := client.XRange(t.Context(), name+"-again", "-", "+").Result()
 		require.NoError(t, err)

@@ -41,28 +41,13 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	lag := func(ctx context.Context) ([]telemetry.Lag, error) {
-		streams, err := consumer.Stats(ctx)
-		if err != nil {
-			return nil, err
-		}
-		var lags []telemetry.Lag
-		for _, s := range streams {
-			lag := telemetry.Lag{Source: s.Stream, Waiting: s.Lag, Pending: s.Pending, Oldest: s.OldestPending}
-			if !s.LagKnown {
-				lag.Waiting = telemetry.Unknown
-			}
-			lags = append(lags, lag)
-		}
-		return lags, nil
-	}
-	if _, err := observer.WatchLag("billing", lag); err != nil {
+	if _, err := observer.WatchLag("billing", consumer.Lag); err != nil {
 		panic(err)
 	}
 	if err := consumer.Run(ctx); err != nil {
 		panic(err)
 	}
-	lags, err := lag(context.Background())
+	lags, err := consumer.Lag(context.Background())
 	fmt.Println("waiting:", lags[0].Waiting, "pending:", lags[0].Pending, err)
 	// Output:
 	// handled: OrderPlaced

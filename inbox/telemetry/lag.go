@@ -10,6 +10,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gorm-fanout/fanout/inbox"
 )
 
 const (
@@ -22,21 +24,10 @@ const (
 )
 
 // Unknown is a number of messages that the broker does not say.
-const Unknown = -1
+const Unknown = inbox.UnknownLag
 
 // Lag is how far a consumer is behind at one of its sources.
-type Lag struct {
-	// Source is the stream or subscription.
-	Source string
-	// Waiting is the number of messages that nobody of the consumer's has got yet, [Unknown] or any negative number where the broker does not
-	// say.
-	Waiting int64
-	// Pending is the number of messages that were handed out and are not confirmed yet; Unknown as above.
-	Pending int64
-	// Oldest is how long ago the oldest of the pending ones was added to its source, so the time that it had to wait counts too; 0 where there
-	// is none, negative where it is not known.
-	Oldest time.Duration
-}
+type Lag = inbox.Lag
 
 // gauges are observed when somebody collects.
 type gauges struct {
@@ -64,7 +55,7 @@ func (g *gauges) create(meter metric.Meter) error {
 // ask is called, at most once in ten seconds and never by two at a time; its context ends after three seconds. While it fails, the gauges
 // are absent and fanout.inbox.broker.up is 0. Of more than 100 sources the first are observed. Without a meter provider nothing is asked.
 //
-// For inbox/redisstreams ask is a few lines around the Stats of its consumer: see the example of the package. How far a subscription of
+// For inbox/redisstreams ask is the method Lag of its consumer: see the example of the package. How far a subscription of
 // Pub/Sub is behind is a metric of Google Cloud.
 func (t *Telemetry) WatchLag(consumer string, ask func(context.Context) ([]Lag, error)) (stop func() error, err error) {
 	switch {
