@@ -63,6 +63,14 @@ func TestAlerts(t *testing.T) {
 	published := func(values string) string { return both("fanout_outbox_messages_published_total", values) }
 	lag := func(values string) string { return both("fanout_outbox_lag_seconds", values) }
 	paused := func(values string) string { return both("fanout_outbox_broker_paused", values) }
+	const consumer = `{consumer="c",source="s",instance="1"} `
+	handled := func(outcome, values string) string {
+		name, series := "fanout_inbox_messages_done_total", ""
+		for _, instance := range []string{"1", "2"} {
+			series += name + `{consumer="c",source="s",` + outcome + `,instance="` + instance + `"} ` + values + "\n"
+		}
+		return series
+	}
 	cases := map[string][]struct {
 		name, series string
 		after        time.Duration // it fires from then on; 0: it never does
@@ -115,6 +123,20 @@ func TestAlerts(t *testing.T) {
 			{"answers", `fanout_outbox_database_up{database="d",instance="1"} 1x60`, 0},
 			{"does not", `fanout_outbox_database_up{database="d",instance="1"} 0x60`, 2 * time.Minute},
 			{"one relay gets answers", `fanout_outbox_database_up{database="d",instance="1"} 0x60` + "\n" + `fanout_outbox_database_up{database="d",instance="2"} 1x60`, 0},
+		},
+		"FanoutInboxParked": {
+			{"none", handled(`outcome="parked"`, "0x60"), 0},
+			{"one", handled(`outcome="parked"`, "0 0 0 0 0 1x15 1x40"), 5 * time.Minute},
+			{"handled", handled(`outcome="handled"`, "0+5x60"), 0},
+		},
+		"FanoutInboxDeadLettered": {
+			{"none", "fanout_inbox_messages_dead_lettered_total" + consumer + "7x60", 0},
+			{"one", "fanout_inbox_messages_dead_lettered_total" + consumer + "0 0 0 1x57", 3 * time.Minute},
+		},
+		"FanoutInboxLate": {
+			{"at the threshold", "fanout_inbox_pending_age_seconds" + consumer + "600x60", 0},
+			{"above", "fanout_inbox_pending_age_seconds" + consumer + "601x60", 5 * time.Minute},
+			{"after an outage", "fanout_inbox_pending_age_seconds" + consumer + "0 900 900 0x60", 0},
 		},
 		"FanoutNoRelay": {
 			{"one", alive, 0},

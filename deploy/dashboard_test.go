@@ -31,14 +31,28 @@ type panel struct {
 	Targets                  []struct{ RefID, Expr, LegendFormat string }
 }
 
-// Each panel of the dashboard asks for series that there are, and stands in a place of its own.
-func TestDashboard(t *testing.T) {
+// The dashboards show relays, and consumers.
+func TestDashboards(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("grafana/fanout.json")
+	t.Run("relays", func(t *testing.T) {
+		t.Parallel()
+		checkDashboard(t, "grafana/fanout.json", "Fanout fanout", "fanout_outbox_")
+	})
+	t.Run("consumers", func(t *testing.T) {
+		t.Parallel()
+		checkDashboard(t, "grafana/fanout-consumers.json", "Fanout consumers fanout-consumers", "fanout_inbox_")
+	})
+}
+
+// checkDashboard reports panels that ask for series that there are not, or do not stand in a place of their own, and series with a prefix that
+// no panel shows.
+func checkDashboard(t *testing.T, path, named, prefix string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	var board dashboard
 	require.NoError(t, json.Unmarshal(text, &board))
-	assert.Equal(t, "Fanout fanout", board.Title+" "+board.UID)
+	assert.Equal(t, named, board.Title+" "+board.UID)
 
 	found := scrape(t)
 	variables := map[string]bool{"__rate_interval": true}
@@ -77,7 +91,7 @@ func TestDashboard(t *testing.T) {
 				assert.True(t, variables[name[1]], "%s: there is no variable %s", p.Title, name[1])
 			}
 			assert.NotEmpty(t, target.LegendFormat)
-			expr := regexp.MustCompile(`\$(database|broker)`).ReplaceAllString(strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"), ".*")
+			expr := regexp.MustCompile(`\$(database|broker|consumer|source)`).ReplaceAllString(strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"), ".*")
 			found.check(t, expr)
 			for name := range found {
 				if regexp.MustCompile(`\b` + name + `\b`).MatchString(expr) {
@@ -89,7 +103,7 @@ func TestDashboard(t *testing.T) {
 	for name := range found { // histograms are asked for by one of their three
 		base := regexp.MustCompile("_(bucket|sum|count)$").ReplaceAllString(name, "")
 		shown := asked[name] || asked[base+"_bucket"] || asked[base+"_sum"]
-		if strings.HasPrefix(name, "fanout_") && !strings.Contains(name, "claimed") {
+		if strings.HasPrefix(name, prefix) && !strings.Contains(name, "claimed") {
 			assert.True(t, shown, "no panel shows %s", name)
 		}
 	}

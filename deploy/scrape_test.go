@@ -13,7 +13,12 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/telemetry"
 	"github.com/gorm-fanout/fanout/monitor/metrics"
 	"github.com/gorm-fanout/fanout/monitor/prometheus"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -40,6 +45,8 @@ func scrape(t *testing.T) scraped {
 	o.Settling(t.Context(), &outbox.Settlement{})
 	m.Purged(t.Context(), "d", 1)
 
+	useConsumer(t, exporter)
+
 	answer := httptest.NewRecorder()
 	exporter.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	textParser := expfmt.NewTextParser(model.UTF8Validation)
@@ -59,6 +66,21 @@ func scrape(t *testing.T) scraped {
 	}
 	require.Contains(t, names, "fanout_outbox_messages_published_total")
 	return names
+}
+
+// useConsumer uses the instruments of a consumer.
+func useConsumer(t *testing.T, provider metric.MeterProvider) {
+	t.Helper()
+	consumer, err := telemetry.New(telemetry.Config{MeterProvider: provider})
+	require.NoError(t, err)
+	_, err = consumer.WatchLag("c", func(context.Context) ([]inbox.Lag, error) { return []inbox.Lag{{Source: "s"}}, nil })
+	require.NoError(t, err)
+	m := &inbox.Message{Consumer: "c", Source: "s", Envelope: &envelope.Message{}}
+	m.Envelope.Metadata.Headers.Time = time.Now()
+	for _, outcome := range []inbox.Outcome{inbox.Handled, inbox.Parked} {
+		consumer.End(consumer.Begin(t.Context(), m), &inbox.Attempt{Message: m, Outcome: outcome})
+	}
+	consumer.DeadLettered(t.Context(), m, nil)
 }
 
 // browser says of one broker that nothing waits.
