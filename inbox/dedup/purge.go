@@ -9,14 +9,15 @@ import (
 
 // The defaults of a PurgeConfig.
 const (
-	DefaultRetention     = 7 * 24 * time.Hour
-	DefaultPurgeInterval = 10 * time.Minute
-	DefaultPurgeBatch    = 1000
+	DefaultRetention      = 7 * 24 * time.Hour  // of a Store
+	DefaultTokenRetention = 30 * 24 * time.Hour // of Tokens
+	DefaultPurgeInterval  = 10 * time.Minute
+	DefaultPurgeBatch     = 1000
 )
 
 // PurgeConfig says what a [PurgeLoop] forgets, and when. Zero fields have the defaults.
 type PurgeConfig struct {
-	// Retention is the age at which entries go, default 168 h. Of a [Store] it must be longer than a copy of a message can be under way: the
+	// Retention is the age at which entries go, default 168 h, and 720 h for tokens. Of a [Store] it must be longer than a copy of a message can be under way: the
 	// retention of the broker, its dead letters that somebody sends again, an outbox that replays. Of [Tokens] it must be longer than a
 	// message can be under way before it is processed, however late that is: a message whose token is gone is never processed. Many
 	// times as much as for a Store costs nothing there, as only tokens that were never used up are left to remove.
@@ -48,6 +49,9 @@ func NewPurgeLoop(purger Purger, config PurgeConfig) (*PurgeLoop, error) {
 	}
 	if config.Retention == 0 {
 		config.Retention = DefaultRetention
+		if _, ok := purger.(Tokens); ok { // to lose one is to lose its message
+			config.Retention = DefaultTokenRetention
+		}
 	}
 	if config.Interval == 0 {
 		config.Interval = DefaultPurgeInterval
