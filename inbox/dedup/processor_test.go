@@ -266,7 +266,7 @@ func TestPurgeLoop(t *testing.T) {
 	for want, purger := range map[time.Duration]dedup.Purger{168 * time.Hour: deduptest.NewStore(), 720 * time.Hour: deduptest.NewTokens()} {
 		loop, err := dedup.NewPurgeLoop(purger, dedup.PurgeConfig{})
 		require.NoError(t, err)
-		assert.Equal(t, want, loop.Retention)
+		require.Equal(t, want, loop.Retention)
 	}
 	_, err = dedup.NewPurgeLoop(deduptest.NewStore(), dedup.PurgeConfig{Retention: -1})
 	require.ErrorContains(t, err, "positive")
