@@ -281,13 +281,14 @@ func TestLag(t *testing.T) {
 func TestTwoOfOneName(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s *site) {
+		patient := redisstreams.WithClaimAfter(4 * time.Second) // nobody counts as dead because the machine is busy
 		s.addAll(t, 1, 2)
 		causes := make(chan error, 1)
 		first := start(t, s, s.stream, inbox.HandlerFunc(func(ctx context.Context, _ *inbox.Message) (inbox.Outcome, error) {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			return inbox.Handled, nil // too late
-		}), redisstreams.WithName("same"))
+		}), redisstreams.WithName("same"), patient)
 		soon(t, "it has them", func() bool { return s.pending(t) == 2 && first.stats(t).InHand == 2 })
 		release := make(chan struct{})
 		l := newLedger()
@@ -295,7 +296,7 @@ func TestTwoOfOneName(t *testing.T) {
 			assert.Equal(t, 2, m.Deliveries)
 			<-release
 			return nil
-		}), redisstreams.WithName("same"))
+		}), redisstreams.WithName("same"), patient)
 		require.ErrorContains(t, <-causes, "taken over by another consumer")
 		soon(t, "the first has none", func() bool { return first.stats(t).InHand == 0 })
 		assert.Equal(t, 2, s.pending(t), "and has acknowledged none")
