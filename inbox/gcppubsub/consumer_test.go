@@ -147,7 +147,8 @@ func TestDeadLetterPolicy(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	assert.Equal(t, 3, l.times[seen{"a", 1}], "it is not tried again when it is given up")
-	assert.GreaterOrEqual(t, p.Stats().Nacked, int64(5), "the fake may deliver it once more before we look")
+	// Five are what the policy counts. The fake keeps the message, and hands it out again for as long as we look: each time it is given back.
+	assert.GreaterOrEqual(t, p.Stats().Nacked, int64(5))
 }
 
 // Without any place for dead letters nothing is lost: the message is held, and is done when its handler is mended.

@@ -2,18 +2,17 @@ package redisstreams_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // server is a redis-server process of one test's own, which may be killed and started again.
@@ -31,7 +30,7 @@ func startServer(t *testing.T, args ...string) *server {
 	if s.bin == "" {
 		t.Skip("FANOUT_TEST_REDIS_BIN, the path of redis-server, is not set")
 	}
-	s.port = freePort(t)
+	s.port = testenv.FreePort(t)
 	s.start(t)
 	t.Cleanup(func() {
 		if s.process != nil {
@@ -39,31 +38,6 @@ func startServer(t *testing.T, args ...string) *server {
 		}
 	})
 	return s
-}
-
-// ports that tests have taken.
-var ports sync.Map
-
-// freePort is below those that the system hands out, so that nobody gets it before the server; and so is the bus port of a cluster's node,
-// which is 10,000 above it.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		port := 10_000 + rand.IntN(10_000)
-		if _, taken := ports.LoadOrStore(port, true); !taken && free(port) && free(port+10_000) {
-			return strconv.Itoa(port)
-		}
-	}
-	require.Fail(t, "no port is free")
-	return ""
-}
-
-func free(port int) bool {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	return listener.Close() == nil
 }
 
 func (s *server) addr() string { return net.JoinHostPort("127.0.0.1", s.port) }

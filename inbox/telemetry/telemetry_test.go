@@ -24,6 +24,7 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/telemetry"
+	"github.com/gorm-fanout/fanout/internal/metrictest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
@@ -70,46 +71,10 @@ func attempts(t *testing.T, o inbox.Observer, m *inbox.Message, handler inbox.Ha
 	}
 }
 
-// collect returns the figures: of a counter or gauge its value, of a histogram its count and its sum.
+// collect returns the figures; see metrictest.Collect.
 func collect(t *testing.T, reader sdk.Reader) (values map[string]float64, all map[string]metricdata.Metrics) {
 	t.Helper()
-	var found metricdata.ResourceMetrics
-	require.NoError(t, reader.Collect(t.Context(), &found))
-	values, all = map[string]float64{}, map[string]metricdata.Metrics{}
-	for _, scope := range found.ScopeMetrics {
-		assert.Equal(t, telemetry.Scope, scope.Scope.Name)
-		for _, m := range scope.Metrics {
-			all[m.Name] = m
-			switch data := m.Data.(type) {
-			case metricdata.Sum[int64]:
-				assert.True(t, data.IsMonotonic)
-				for _, p := range data.DataPoints {
-					values[labels(t, m.Name, p.Attributes)] = float64(p.Value)
-				}
-			case metricdata.Gauge[int64]:
-				for _, p := range data.DataPoints {
-					values[labels(t, m.Name, p.Attributes)] = float64(p.Value)
-				}
-			case metricdata.Gauge[float64]:
-				for _, p := range data.DataPoints {
-					values[labels(t, m.Name, p.Attributes)] = p.Value
-				}
-			case metricdata.Histogram[int64]:
-				for _, p := range data.DataPoints {
-					values[labels(t, m.Name, p.Attributes)] = float64(p.Count)
-					values[labels(t, m.Name, p.Attributes)+" sum"] = float64(p.Sum)
-				}
-			case metricdata.Histogram[float64]:
-				for _, p := range data.DataPoints {
-					values[labels(t, m.Name, p.Attributes)] = float64(p.Count)
-					values[labels(t, m.Name, p.Attributes)+" sum"] = p.Sum
-				}
-			default:
-				t.Errorf("%s is a %T", m.Name, data)
-			}
-		}
-	}
-	return values, all
+	return metrictest.Collect(t, reader, telemetry.Scope, func(name string, set attribute.Set) string { return labels(t, name, set) })
 }
 
 // labels checks the attributes: which there are must not depend on messages.

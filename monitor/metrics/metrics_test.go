@@ -25,6 +25,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/memory"
+	"github.com/gorm-fanout/fanout/internal/metrictest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/monitor/metrics"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -52,43 +53,7 @@ type series map[string]float64
 
 func collect(t *testing.T, reader *sdk.ManualReader) (series, map[string]metricdata.Metrics) {
 	t.Helper()
-	var found metricdata.ResourceMetrics
-	require.NoError(t, reader.Collect(t.Context(), &found))
-	all, values := map[string]metricdata.Metrics{}, series{}
-	for _, scope := range found.ScopeMetrics {
-		assert.Equal(t, metrics.Scope, scope.Scope.Name)
-		for _, m := range scope.Metrics {
-			all[m.Name] = m
-			switch data := m.Data.(type) {
-			case metricdata.Sum[int64]:
-				assert.True(t, data.IsMonotonic)
-				for _, p := range data.DataPoints {
-					values[labels(t, m.Name, p.Attributes)] = float64(p.Value)
-				}
-			case metricdata.Gauge[int64]:
-				for _, p := range data.DataPoints {
-					values[labels(t, m.Name, p.Attributes)] = float64(p.Value)
-				}
-			case metricdata.Gauge[float64]:
-				for _, p := range data.DataPoints {
-					values[labels(t, m.Name, p.Attributes)] = p.Value
-				}
-			case metricdata.Histogram[int64]:
-				for _, p := range data.DataPoints {
-					values[labels(t, m.Name, p.Attributes)] = float64(p.Count)
-					values[labels(t, m.Name, p.Attributes)+" sum"] = float64(p.Sum)
-				}
-			case metricdata.Histogram[float64]:
-				for _, p := range data.DataPoints {
-					values[labels(t, m.Name, p.Attributes)] = float64(p.Count)
-					values[labels(t, m.Name, p.Attributes)+" sum"] = p.Sum
-				}
-			default:
-				t.Errorf("%s is a %T", m.Name, data)
-			}
-		}
-	}
-	return values, all
+	return metrictest.Collect(t, reader, metrics.Scope, func(name string, set attribute.Set) string { return labels(t, name, set) })
 }
 
 // labels checks the attributes: which there are must not depend on messages.
