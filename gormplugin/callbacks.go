@@ -22,17 +22,18 @@ func (p *Plugin) register(db *gorm.DB) error {
 	const begin, commit = "gorm:begin_transaction", "gorm:commit_or_rollback_transaction"
 	create, update, remove, raw := db.Callback().Create(), db.Callback().Update(), db.Callback().Delete(), db.Callback().Raw()
 	return errors.Join(
-		create.After(begin).Before("gorm:before_create").Register("fanout:begin", guarded(p.begin(true))),
-		create.After("gorm:after_create").Before(commit).Register("fanout:capture", guarded(p.capture(true))),
+		create.After(begin).Before("gorm:before_create").Register("fanout:begin", p.guarded(p.begin(true))),
+		create.After("gorm:after_create").Before(commit).Register("fanout:capture", p.guarded(p.capture(true))),
 		create.After(commit).Register("fanout:end", p.end),
-		update.After(begin).Before("gorm:setup_reflect_value").Register("fanout:begin", guarded(p.begin(false))),
-		update.After("gorm:after_update").Before(commit).Register("fanout:capture", guarded(p.capture(false))),
+		update.After(begin).Before("gorm:setup_reflect_value").Register("fanout:begin", p.guarded(p.begin(false))),
+		update.After("gorm:after_update").Before(commit).Register("fanout:capture", p.guarded(p.capture(false))),
 		update.After(commit).Register("fanout:end", p.end),
-		remove.After(begin).Before("gorm:before_delete").Register("fanout:begin", guarded(p.begin(false))),
-		remove.After("gorm:after_delete").Before(commit).Register("fanout:capture", guarded(p.capture(false))),
+		remove.After(begin).Before("gorm:before_delete").Register("fanout:begin", p.guarded(p.begin(false))),
+		remove.After("gorm:after_delete").Before(commit).Register("fanout:capture", p.guarded(p.capture(false))),
 		remove.After(commit).Register("fanout:end", p.end),
 		raw.After("gorm:raw").Register("fanout:savepoint", p.savepoint),
-		guard(db),
+		db.Callback().Query().After("gorm:after_query").Register("fanout:loaded", p.loaded),
+		p.guard(db),
 	)
 }
 

@@ -21,9 +21,34 @@ type found struct {
 // capture runs after a statement and its hooks, before the commit: what the statement wrote belongs to the transaction.
 func (p *Plugin) capture(creates bool) func(*gorm.DB) {
 	return func(db *gorm.DB) {
-		if db.Error == nil && p.concerns(db) && !skipped(db) {
+		switch {
+		case !p.concerns(db) || skipped(db):
+		case db.Error == nil:
 			_ = db.AddError(p.captureStatement(db, creates))
+		default:
+			p.touch(db, creates)
 		}
+	}
+}
+
+// touch tells the transaction which aggregates a statement has failed on: when it rolls back, what they raised in it is undone.
+func (p *Plugin) touch(db *gorm.DB, creates bool) {
+	ours, _ := transactionOf(db.Statement.ConnPool)
+	if ours == nil {
+		return
+	}
+	written := targets(db, creates)
+	aggregates, err := p.aggregates(db, written[:]...)
+	if err != nil {
+		return // there is an error to tell of already
+	}
+	ours.know(aggregates)
+}
+
+// know tells the journal of aggregates that are not written, so that a rollback concerns them.
+func (t *tx) know(aggregates []found) {
+	for i := range aggregates {
+		t.journal.Touch(aggregates[i].recorder)
 	}
 }
 
@@ -44,6 +69,54 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 	return p.track(db, aggregates)
 }
 
+// loaded runs after a query. It gives the aggregates that were read their recorders, which their copies share from then
+// on: those of a range loop, of methods with value receivers, and of what takes its argument by value. Should one of them
+// raise something in the transaction that nothing writes, the commit knows. And what an aggregate raised in work that was
+// rolled back is over when its row is read again.
+func (p *Plugin) loaded(db *gorm.DB) {
+	if db.Error != nil || db.RowsAffected == 0 || !p.mayHold(db.Statement.Dest) || skipped(db) {
+		return
+	}
+	l := loader{whole: len(db.Statement.Selects) == 0 && len(db.Statement.Omits) == 0}
+	if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
+		l.journal = &ours.journal
+	}
+	l.walk(reflect.ValueOf(db.Statement.Dest))
+}
+
+// loader walks what a query has read.
+type loader struct {
+	journal *uow.Journal // nil outside a transaction
+	whole   bool         // all columns were read
+}
+
+func (l *loader) walk(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			l.walk(v.Elem())
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			l.walk(v.Index(i))
+		}
+	case reflect.Struct:
+		if recorder, ok := uow.RecorderOf(v); ok {
+			l.add(recorder, v.Type())
+		}
+	default: // maps and the like are no aggregates
+	}
+}
+
+func (l *loader) add(recorder *uow.Recorder, t reflect.Type) {
+	if l.journal != nil {
+		l.journal.Loaded(recorder, t.Name())
+	}
+	if l.whole {
+		recorder.Reloaded()
+	}
+}
+
 // partial is for a statement that wrote only some of its aggregates. When one of them has events, it is refused; else it
 // stands, and the commit is refused should one have events by then.
 func (p *Plugin) partial(db *gorm.DB, aggregates []found, affected int64) error {
@@ -59,6 +132,7 @@ func (p *Plugin) partial(db *gorm.DB, aggregates []found, affected int64) error 
 	}
 	if ours != nil {
 		ours.journal.Fail(err)
+		ours.know(aggregates)
 	}
 	return err
 }
@@ -204,7 +278,11 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 // untouched notes aggregates whose statement changed no row, for the warning at the commit.
 func (p *Plugin) untouched(db *gorm.DB, aggregates []found) {
 	ours, _ := transactionOf(db.Statement.ConnPool)
-	if ours == nil || firstHalfOfSave(db) {
+	if ours == nil {
+		return
+	}
+	if firstHalfOfSave(db) {
+		ours.know(aggregates)
 		return
 	}
 	for i := range aggregates {

@@ -35,7 +35,8 @@ func (e *PendingError) Error() string {
 	for _, name := range slices.Sorted(maps.Keys(e.Aggregates)) {
 		left = append(left, fmt.Sprintf("%s (%d)", name, e.Aggregates[name]))
 	}
-	return fmt.Sprintf("gormplugin: strict: the transaction was rolled back, for events would be left pending on %s: the statement on the aggregate changed no row",
+	return fmt.Sprintf("gormplugin: strict: the transaction was rolled back, for events would be left pending on %s: "+
+		"no statement wrote the aggregate, or the one that was to write it changed no row",
 		strings.Join(left, ", "))
 }
 

@@ -16,7 +16,7 @@ type processor interface {
 // guard makes a panic in one of the application's hooks roll back the transaction that was begun for the statement. GORM
 // does so for db.Transaction only: the transaction of a single statement, and the one that the plugin begins under
 // SkipDefaultTransaction, would keep their connection for good.
-func guard(db *gorm.DB) error {
+func (p *Plugin) guard(db *gorm.DB) error {
 	before := db.Logger // GORM logs each replacement at level Info; thirteen lines at every start tell nobody anything
 	db.Logger = logger.Discard
 	defer func() { db.Logger = before }()
@@ -24,7 +24,7 @@ func guard(db *gorm.DB) error {
 		var problems []error
 		for _, name := range names {
 			if original := chain.Get("gorm:" + name); original != nil {
-				problems = append(problems, chain.Replace("gorm:"+name, guarded(original)))
+				problems = append(problems, chain.Replace("gorm:"+name, p.guarded(original)))
 			}
 		}
 		return errors.Join(problems...)
@@ -37,11 +37,14 @@ func guard(db *gorm.DB) error {
 }
 
 // guarded runs a callback and, should it panic, rolls back what was begun for its statement. The panic goes on.
-func guarded(callback func(*gorm.DB)) func(*gorm.DB) {
+func (p *Plugin) guarded(callback func(*gorm.DB)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		done := false
 		defer func() {
 			if !done {
+				if p.concerns(db) && !skipped(db) {
+					p.touch(db, false)
+				}
 				abandon(db)
 			}
 		}()

@@ -1,6 +1,9 @@
 package gormplugin_test
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // run is what the model makes of a program.
 func (m *model) run(program []op) []string {
@@ -54,8 +57,40 @@ func (m *model) do(o *op) result {
 		return m.save(o)
 	case "batches":
 		return m.batches(o)
+	case "load":
+		return m.load(o)
 	default:
-		return m.statement(func() result { return m.write(o) })
+		return m.statement(o, func() result { return m.write(o) })
+	}
+}
+
+// load reads an aggregate into the variable that holds it: what was undone is not true of it any longer.
+func (m *model) load(o *op) result {
+	w := &m.committed
+	if m.tx != nil {
+		w = &m.tx.world
+		if m.tx.aborted {
+			return failed
+		}
+	}
+	if _, ok := w.rows[aggregateNames[o.Agg]]; !ok {
+		return failed
+	}
+	if t := m.tx; t != nil && !t.foreign {
+		m.settle(t, o.Agg)
+		t.loaded[o.Agg] = true
+	}
+	m.pending[o.Agg] = slices.DeleteFunc(m.pending[o.Agg], func(h *happening) bool { return h.last > 0 })
+	return done
+}
+
+// touches are the aggregates of a statement: should it fail, the transaction knows them all the same.
+func (m *model) touches(o *op) {
+	switch o.Kind {
+	case "create", "update", "miss", "column", "delete", "delete_value", "save":
+		m.tx.known[o.Agg] = true
+	case "creates", "saves", "values", "ignores":
+		m.tx.known[0], m.tx.known[1] = true, true
 	}
 }
 
@@ -71,27 +106,28 @@ func (m *model) mark(o *op) result {
 }
 
 func (m *model) publish(kind string) result {
-	m.raises++
-	h := happening{m.raises, kind}
+	h := m.happens(kind)
 	switch {
 	case kind == "stray" || m.tx == nil:
 		return failed
 	case m.tx.foreign:
-		return m.writeNow([]happening{h})
+		return m.writeNow([]*happening{h})
 	}
 	m.tx.published = append(m.tx.published, h)
 	return done
 }
 
 // statement runs in the transaction around it, or in one of its own.
-func (m *model) statement(write func() result) result {
+func (m *model) statement(o *op, write func() result) result {
 	if m.tx != nil {
+		m.touches(o)
 		if m.tx.aborted {
 			return failed
 		}
 		return write()
 	}
 	m.begin(false)
+	m.touches(o)
 	if got := write(); got != done {
 		m.rollback()
 		return got
@@ -182,14 +218,14 @@ func (m *model) update(o *op, hits, hook, warns bool) result {
 // save is an UPDATE and, where that hits nothing, an upsert without hooks; outside a transaction each has its own.
 func (m *model) save(o *op) result {
 	hits, alone := false, m.tx == nil
-	got := m.statement(func() result {
+	got := m.statement(o, func() result {
 		hits = m.exists(o.Agg)
 		return m.update(o, hits, true, !alone)
 	})
 	if got != done || hits {
 		return got
 	}
-	return m.statement(func() result { return m.insert(o, false) })
+	return m.statement(o, func() result { return m.insert(o, false) })
 }
 
 // batches are of one crate each, in a transaction around all of them unless there is to be none.
@@ -197,7 +233,7 @@ func (m *model) batches(o *op) result {
 	all := func() result {
 		for _, crate := range []int{o.Agg, 1 - o.Agg} {
 			one := op{ID: o.ID, Kind: "create", Agg: crate}
-			if got := m.statement(func() result { return m.write(&one) }); got != done {
+			if got := m.statement(&one, func() result { return m.write(&one) }); got != done {
 				return got
 			}
 		}
@@ -283,8 +319,9 @@ func (m *model) ignores(o *op, both []int) result {
 		m.tx.torn = !m.tx.foreign // there the caller has been told, and nobody sees the commit
 		return failed
 	case len(there) == 1:
-		m.tx.unsure[0], m.tx.unsure[1] = true, true
-		m.tx.missed[0], m.tx.missed[1] = false, false
+		for crate := range both {
+			m.tx.unsure[crate], m.tx.missed[crate] = true, m.tick()
+		}
 		return done
 	default:
 		return m.wrote(both...)

@@ -17,39 +17,58 @@ import (
 type happening struct {
 	n    int
 	kind string
+	at   int // when it was raised
+	id   int // of its message: its own number, or that of the event in whose place it was raised again
+
+	first, last int // when the work was rolled back in which it was raised, for the first and the last time
+	replaces    bool
 }
 
-func (h happening) refused() bool { return h.kind == "choked" || h.kind == "stray" }
+func (h *happening) refused() bool { return h.kind == "choked" || h.kind == "stray" }
+
+// stored is a row of the outbox. A message is there once for each broker.
+type stored struct {
+	id     int
+	broker string
+	n      int
+}
+
+func (r stored) String() string {
+	if r.id == r.n {
+		return fmt.Sprintf("%d %s", r.n, r.broker)
+	}
+	return fmt.Sprintf("%d as %d %s", r.n, r.id, r.broker)
+}
 
 // rows are those that it gets in the outbox.
-func (h happening) rows() []string {
+func (h *happening) rows() []stored {
+	rows := []stored{{h.id, "default", h.n}}
 	if h.kind == "rung" {
-		return []string{fmt.Sprintf("%d default", h.n), fmt.Sprintf("%d partner", h.n)}
+		rows = append(rows, stored{h.id, "partner", h.n})
 	}
-	return []string{fmt.Sprintf("%d default", h.n)}
+	return rows
 }
 
 // world is what a rollback, of all or to a savepoint, puts back as it was.
 type world struct {
 	rows   map[string]string
-	outbox []string
+	outbox []stored
 	doubt  bool // a deferred constraint is violated
 	torn   bool // a batch was written in part: nobody knows whose events happened, and the transaction cannot commit
 
-	// What the transaction knows: the aggregates that it wrote, those that it failed to write, and those of a batch without
-	// events that was written in part, so that nobody knows which they are; events that were raised in a savepoint which
-	// was rolled back, with no write of their aggregate since; events without an aggregate; and what is to run after the
-	// commit.
-	written, missed, unsure map[int]bool
-	undone                  map[int]bool
-	published               []happening
-	after                   []int
+	// What the transaction knows: the aggregates that it wrote and those that it failed to write, and when; those of a batch
+	// without events that was written in part, so that nobody knows which they are; events without an aggregate; and what is
+	// to run after the commit.
+	written, missed map[int]int
+	unsure          map[int]bool
+	published       []*happening
+	after           []int
 }
 
 func (w *world) clone() world {
 	return world{
 		rows: maps.Clone(w.rows), outbox: slices.Clone(w.outbox), doubt: w.doubt, torn: w.torn,
-		written: maps.Clone(w.written), missed: maps.Clone(w.missed), unsure: maps.Clone(w.unsure), undone: maps.Clone(w.undone),
+		written: maps.Clone(w.written), missed: maps.Clone(w.missed), unsure: maps.Clone(w.unsure),
 		published: slices.Clone(w.published), after: slices.Clone(w.after),
 	}
 }
@@ -57,7 +76,7 @@ func (w *world) clone() world {
 type mark struct {
 	name   string
 	before world
-	raises int // how many events there were
+	at     int
 }
 
 // transaction under way. In a foreign one rows are written at the statement, and nobody sees the commit.
@@ -66,16 +85,25 @@ type transaction struct {
 	marks   []mark
 	aborted bool // PostgreSQL: after an error only a rollback is listened to
 	foreign bool
+
+	// What no rollback to a savepoint takes back.
+	begun   int
+	starts  []int        // when the transaction and its savepoints began
+	undone  [][2]int     // from a savepoint to its rollback
+	known   map[int]bool // aggregates of statements, and those that were loaded and raised something
+	loaded  map[int]bool
+	bearing map[int]bool // loaded, and raised something since
 }
 
 type model struct {
 	dialect outbox.Dialect
 	strict  bool
 
+	now       int
 	committed world
 	tx        *transaction
-	session   *op                 // the outermost op, for its session
-	pending   map[int][]happening // by aggregate
+	session   *op                  // the outermost op, for its session
+	pending   map[int][]*happening // by aggregate
 	raises    int
 	ran       []int // functions after commits
 	left      int   // events that commits have warned of
@@ -83,27 +111,94 @@ type model struct {
 }
 
 func newModel(dialect outbox.Dialect, strict bool) *model {
-	return &model{dialect: dialect, strict: strict, committed: world{rows: map[string]string{}}, pending: map[int][]happening{}}
+	return &model{dialect: dialect, strict: strict, committed: world{rows: map[string]string{}}, pending: map[int][]*happening{}}
+}
+
+func (m *model) tick() int {
+	m.now++
+	return m.now
+}
+
+func (m *model) happens(kind string) *happening {
+	m.raises++
+	return &happening{n: m.raises, kind: kind, at: m.tick(), id: m.raises}
 }
 
 func (m *model) raise(agg int, kind string) {
-	m.raises++
-	m.pending[agg] = append(m.pending[agg], happening{m.raises, kind})
+	m.pending[agg] = append(m.pending[agg], m.happens(kind))
+	if m.tx != nil && m.tx.loaded[agg] {
+		m.tx.bearing[agg], m.tx.known[agg] = true, true
+	}
 }
 
 func (m *model) begin(foreign bool) {
-	m.tx = &transaction{world: m.committed.clone(), foreign: foreign}
-	m.tx.written, m.tx.missed, m.tx.unsure, m.tx.undone = map[int]bool{}, map[int]bool{}, map[int]bool{}, map[int]bool{}
+	t := &transaction{world: m.committed.clone(), foreign: foreign, begun: m.tick(), known: map[int]bool{}, loaded: map[int]bool{}, bearing: map[int]bool{}}
+	t.starts = []int{t.begun}
+	t.written, t.missed, t.unsure = map[int]int{}, map[int]int{}, map[int]bool{}
+	m.tx = t
 }
 
-func (m *model) rollback() { m.tx = nil }
-
-// flush is what a commit is to write: what the aggregates that were written have pending, in the order of raising.
-func (m *model) flush(t *transaction) []happening {
-	flush := slices.Clone(t.published)
-	for agg := range t.written {
+func (m *model) rollback() {
+	t, now := m.tx, m.tick()
+	m.tx = nil
+	if t.foreign {
+		return
+	}
+	for agg := range t.known {
+		m.settle(t, agg)
 		for _, h := range m.pending[agg] {
-			if !t.undone[h.n] {
+			if h.at > t.begun {
+				h.undo(now)
+				h.replaces = false
+			}
+		}
+	}
+}
+
+func (h *happening) undo(at int) {
+	if h.last == 0 {
+		h.first = at
+	}
+	h.last = max(h.last, at)
+}
+
+// settle marks the events that rollbacks to savepoints have undone, and takes out those that were raised again: of the same
+// kind, in work that began after the rollback.
+func (m *model) settle(t *transaction, agg int) {
+	for _, h := range m.pending[agg] {
+		for _, span := range t.undone {
+			if span[0] < h.at && h.at < span[1] {
+				h.undo(span[1])
+			}
+		}
+	}
+	for _, h := range slices.Clone(m.pending[agg]) {
+		if h.last > 0 && m.raisedAgain(t, agg, h) {
+			m.pending[agg] = slices.DeleteFunc(m.pending[agg], func(other *happening) bool { return other == h })
+		}
+	}
+}
+
+func (m *model) raisedAgain(t *transaction, agg int, undone *happening) bool {
+	for _, h := range m.pending[agg] {
+		between := func(start int) bool { return undone.first < start && start < h.at }
+		if h.kind == undone.kind && !h.replaces && slices.ContainsFunc(t.starts, between) {
+			h.replaces, h.id = true, undone.id
+			return true
+		}
+	}
+	return false
+}
+
+// flush is what a commit is to write: what the aggregates that were written have pending, in the order of raising. What was
+// rolled back with no write of its aggregate since, or was raised before a statement on it that changed no row, is not.
+func (m *model) flush(t *transaction) []*happening {
+	flush := slices.Clone(t.published)
+	for agg, written := range t.written {
+		m.settle(t, agg)
+		for _, h := range m.pending[agg] {
+			inVain := written < h.at && h.at < t.missed[agg]
+			if h.last < written && !inVain {
 				flush = append(flush, h)
 			}
 		}
@@ -111,43 +206,63 @@ func (m *model) flush(t *transaction) []happening {
 	return inOrder(flush)
 }
 
-func inOrder(events []happening) []happening {
-	slices.SortFunc(events, func(a, b happening) int { return cmp.Compare(a.n, b.n) })
+func inOrder(events []*happening) []*happening {
+	slices.SortFunc(events, func(a, b *happening) int { return cmp.Compare(a.at, b.at) })
 	return events
 }
 
 func (m *model) commit() result {
 	t := m.tx
-	m.tx = nil
-	if t.aborted || t.doubt || t.torn {
-		return failed
-	}
-	if !t.foreign {
-		flush := m.flush(t)
-		left := m.leaves(t.missed, flush)
-		if slices.ContainsFunc(flush, happening.refused) || m.strict && left > 0 || m.leaves(t.unsure, flush) > 0 {
+	if t.foreign {
+		m.tx = nil
+		if t.aborted || t.doubt || t.torn {
 			return failed
 		}
-		t.emit(flush)
-		for agg := range m.pending {
-			m.pending[agg] = slices.DeleteFunc(m.pending[agg], func(h happening) bool { return slices.Contains(flush, h) })
-		}
-		m.left += left
-		m.ran = append(m.ran, t.after...)
+		m.committed = world{rows: t.rows, outbox: t.outbox}
+		return done
 	}
+	flush := m.flush(t)
+	left := m.leaves(t, flush)
+	if t.aborted || t.doubt || t.torn || slices.ContainsFunc(flush, (*happening).refused) || m.strict && left > 0 || m.unsure(t, flush) {
+		m.rollback()
+		return failed
+	}
+	m.tx = nil
+	t.emit(flush)
+	for agg := range m.pending {
+		m.pending[agg] = slices.DeleteFunc(m.pending[agg], func(h *happening) bool { return slices.Contains(flush, h) })
+	}
+	for agg := range t.known {
+		m.settle(t, agg)
+	}
+	m.left += left
+	m.ran = append(m.ran, t.after...)
 	m.committed = world{rows: t.rows, outbox: t.outbox}
 	return done
 }
 
-// leaves counts what a flush leaves pending on aggregates.
-func (m *model) leaves(aggs map[int]bool, flush []happening) int {
+// keeps are the events of an aggregate that a flush leaves pending.
+func (m *model) keeps(agg int, flush []*happening) []*happening {
+	return slices.DeleteFunc(slices.Clone(m.pending[agg]), func(h *happening) bool { return slices.Contains(flush, h) })
+}
+
+// leaves counts the events that a flush leaves pending on aggregates that were to be written, or that were loaded before
+// they raised them in the transaction.
+func (m *model) leaves(t *transaction, flush []*happening) int {
 	left := 0
-	for agg, is := range aggs {
-		if !is {
+	for agg := range t.missed {
+		if !t.unsure[agg] {
+			left += len(m.keeps(agg, flush))
+		}
+	}
+	for agg := range t.bearing {
+		m.settle(t, agg)
+		keeps := m.keeps(agg, flush)
+		if _, missed := t.missed[agg]; missed || len(keeps) < len(m.pending[agg]) {
 			continue
 		}
-		for _, h := range m.pending[agg] {
-			if !slices.Contains(flush, h) {
+		for _, h := range keeps {
+			if h.at > t.begun && h.last == 0 {
 				left++
 			}
 		}
@@ -155,12 +270,22 @@ func (m *model) leaves(aggs map[int]bool, flush []happening) int {
 	return left
 }
 
+// unsure reports whether a flush leaves events on an aggregate of which nobody knows whether it was written.
+func (m *model) unsure(t *transaction, flush []*happening) bool {
+	for agg := range t.unsure {
+		if len(m.keeps(agg, flush)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // emit writes the rows that are not there yet: those of a foreign transaction may be.
-func (w *world) emit(events []happening) {
+func (w *world) emit(events []*happening) {
 	for _, h := range events {
-		for _, row := range h.rows() {
-			if !slices.Contains(w.outbox, row) {
-				w.outbox = append(w.outbox, row)
+		for _, r := range h.rows() {
+			if !slices.ContainsFunc(w.outbox, func(there stored) bool { return there.id == r.id && there.broker == r.broker }) {
+				w.outbox = append(w.outbox, r)
 			}
 		}
 	}
@@ -169,25 +294,23 @@ func (w *world) emit(events []happening) {
 // wrote says that a statement has written aggregates.
 func (m *model) wrote(aggs ...int) result {
 	if m.tx.foreign {
-		var events []happening
+		var events []*happening
 		for _, agg := range aggs {
 			events = append(events, m.pending[agg]...)
 		}
 		return m.writeNow(inOrder(events))
 	}
 	for _, agg := range aggs {
-		m.tx.written[agg] = true
+		m.tx.known[agg] = true
+		m.tx.written[agg] = m.tick()
 		delete(m.tx.missed, agg)
 		delete(m.tx.unsure, agg)
-		for _, h := range m.pending[agg] {
-			delete(m.tx.undone, h.n)
-		}
 	}
 	return done
 }
 
-func (m *model) writeNow(events []happening) result {
-	if slices.ContainsFunc(events, happening.refused) || m.tx.aborted && len(events) > 0 {
+func (m *model) writeNow(events []*happening) result {
+	if slices.ContainsFunc(events, (*happening).refused) || m.tx.aborted && len(events) > 0 {
 		return failed
 	}
 	m.tx.emit(events)
@@ -197,7 +320,10 @@ func (m *model) writeNow(events []happening) result {
 // missed says that a statement has changed no row of aggregates.
 func (m *model) missed(aggs ...int) result {
 	for _, agg := range aggs {
-		m.tx.missed[agg] = !m.tx.unsure[agg] // a doubt stays until it is written
+		m.tx.known[agg] = true
+		if !m.tx.unsure[agg] { // a doubt stays until it is written
+			m.tx.missed[agg] = m.tick()
+		}
 	}
 	return done
 }
@@ -212,7 +338,9 @@ func (m *model) savepoint(name string) result {
 	if m.tx.aborted {
 		return failed
 	}
-	m.tx.marks = append(m.tx.marks, mark{m.fold(name), m.tx.clone(), m.raises})
+	at := m.tick()
+	m.tx.starts = append(m.tx.starts, at)
+	m.tx.marks = append(m.tx.marks, mark{m.fold(name), m.tx.clone(), at})
 	return done
 }
 
@@ -244,13 +372,7 @@ func (m *model) rollbackTo(name string) result {
 	m.tx.marks = m.tx.marks[:i+1]
 	m.tx.aborted = false
 	m.tx.world = back.before.clone()
-	for _, events := range m.pending {
-		for _, h := range events {
-			if h.n > back.raises {
-				m.tx.undone[h.n] = true
-			}
-		}
-	}
+	m.tx.undone = append(m.tx.undone, [2]int{back.at, m.tick()})
 	return done
 }
 
@@ -294,6 +416,6 @@ func (m *model) describe() string {
 	return describe(m.committed.rows, m.committed.outbox, pending, m.ran, m.left)
 }
 
-func describe(rows map[string]string, outbox []string, pending [][]int, ran []int, left int) string {
-	return fmt.Sprintf("rows %v, outbox %q, pending %v, ran after commits %v, left pending %d", rows, outbox, pending, ran, left)
+func describe(rows map[string]string, outbox []stored, pending [][]int, ran []int, left int) string {
+	return fmt.Sprintf("rows %v, outbox %v, pending %v, ran after commits %v, left pending %d", rows, outbox, pending, ran, left)
 }

@@ -158,7 +158,7 @@ func perform(o *op, step func(*op) result) result {
 // Kinds repeat by weight.
 var (
 	statements = words("save*6 create*2 update*4 miss*2 column delete*2 delete_value delete_where raw creates saves*2 values batches ignores*2 broken")
-	others     = words("raise*16 publish*3 track*2 after*2")
+	others     = words("raise*16 load*4 publish*3 track*2 after*2")
 	savepoints = words("savepoint*4 rollback_to*2 SAVEPOINT*4 ROLLBACK_TO*3 RELEASE*2")
 	nested     = words("transaction*4 do*2")
 	outermost  = words("transaction*5 do*3 begin*4 own*2")

@@ -21,14 +21,14 @@ type runner struct {
 	purse      *Purse
 	roots      []uow.Root
 	raises     int
-	ids        map[int]string // message ids by event
+	ids        map[string]int // the event that had a message id first
 	ran        []int
 	leftBefore int64
 	log        []string
 }
 
 func newRunner(s *site) *runner {
-	r := &runner{site: s, ids: map[int]string{}, leftBefore: s.plugin.EventsLeftPending()}
+	r := &runner{site: s, ids: map[string]int{}, leftBefore: s.plugin.EventsLeftPending()}
 	r.crates[0] = &Crate{ID: "0", Items: []Item{{ID: "0.0"}, {ID: "0.1"}}}
 	r.crates[1] = &Crate{ID: "1", Items: []Item{{ID: "1.0"}}}
 	r.purse = &Purse{Bank: "b", Number: 7}
@@ -58,7 +58,7 @@ func (r *runner) raise(agg int, kind string) {
 	r.raises++
 	r.roots[agg].Raise(eventOf(kind, r.raises))
 	events := recorderOf(r.roots[agg]).Events()
-	r.ids[r.raises] = events[len(events)-1].ID.String()
+	r.ids[events[len(events)-1].ID.String()] = r.raises
 }
 
 // scope is where an op runs: the handle, and the unit where there is one.
@@ -140,6 +140,8 @@ func (r *runner) do(at scope, o *op) error {
 		return at.db.SavePoint(o.Name).Error
 	case "rollback_to":
 		return at.db.RollbackTo(o.Name).Error
+	case "load":
+		return at.db.First(r.roots[o.Agg]).Error
 	case "SAVEPOINT", "ROLLBACK_TO", "RELEASE":
 		return at.db.Exec(r.site.savepointSQL(o)).Error
 	default:

@@ -38,6 +38,7 @@ func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.
 	} else {
 		t.announcer = plugin.announcerOf(nil, inserter)
 	}
+	t.journal.Begin()
 	return t
 }
 
@@ -93,6 +94,7 @@ func (t *tx) commit() error {
 		t.reserved.Cancel() // unless they were handed over
 		if !done {          // a panic on the way must not leak the connection
 			_ = t.Tx.Rollback()
+			t.journal.RolledBack()
 		}
 	}()
 	flush := t.journal.Collect()
@@ -111,12 +113,14 @@ func (t *tx) commit() error {
 	}
 	done = true
 	if err != nil {
+		defer t.journal.RolledBack()
 		if rollbackErr := t.Tx.Rollback(); rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) {
 			err = errors.Join(err, fmt.Errorf("gormplugin: roll back: %w", rollbackErr))
 		}
 		return err
 	}
 	if err := t.Tx.Commit(); err != nil {
+		t.journal.RolledBack()
 		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
 	}
 	t.reserved.Commit()
@@ -125,13 +129,23 @@ func (t *tx) commit() error {
 	if arrivals = t.others(arrivals); len(arrivals) > 0 {
 		t.plugin.committed(arrivals, t.announcer)
 	}
+	t.warn(flush, left)
+	return nil
+}
+
+// warn tells of events that a commit has left behind, and of those that were sent once although they were raised more than
+// once.
+func (t *tx) warn(flush []uow.Flush, left map[string]int) {
 	for name, n := range left {
 		t.plugin.left.Add(int64(n))
-		t.plugin.log.WarnContext(t.ctx, "events left pending: the statement on their aggregate changed no row "+
-			"(lost optimistic lock, conflict that does nothing, or a database that reports no counts)",
-			"aggregate", name, "events", n)
+		t.plugin.log.WarnContext(t.ctx, "events left pending: no statement changed a row of their aggregate", "aggregate", name, "events", n)
 	}
-	return nil
+	for i := range flush {
+		if f := &flush[i]; f.Replaces() {
+			t.plugin.log.WarnContext(t.ctx, "event raised again after a rollback: sent once",
+				"aggregate", f.Source.Aggregate, "event", fmt.Sprintf("%T", f.Data), "message_id", f.ID)
+		}
+	}
 }
 
 // runAll runs functions in turn. One that panics does not keep the rest from running; then its panic goes on.
@@ -166,6 +180,7 @@ func (t *tx) Rollback() error {
 		return sql.ErrTxDone
 	}
 	t.journal.End()
+	defer t.journal.RolledBack()
 	return t.Tx.Rollback()
 }
 

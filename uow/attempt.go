@@ -116,24 +116,23 @@ func (r *Recorder) forget() {
 }
 
 // supersede is for an aggregate that failed attempts raised something on before the transaction met it, so that nobody
-// could rewind it. Events of theirs, raised between first and start, give way to those of their type raised since.
+// could rewind it. What they raised, between first and start, is taken back now; what this attempt has raised since gets
+// the identities of that, and what it is still to raise finds the rest.
 func (r *Recorder) supersede(first, start uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var old []*Raised
-	again := make(map[reflect.Type]bool)
-	for _, event := range r.events {
-		if first < event.raisedAt && event.raisedAt < start {
+	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool {
+		failed := first < event.raisedAt && event.raisedAt < start
+		if failed {
 			old = append(old, event)
 		}
-	}
+		return failed
+	})
 	for _, event := range r.events {
 		if event.raisedAt > start {
-			again[reflect.TypeOf(event.Data)] = true
 			old = event.takeIdentity(old)
 		}
 	}
-	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool {
-		return first < event.raisedAt && event.raisedAt < start && again[reflect.TypeOf(event.Data)]
-	})
+	r.again = append(r.again, old...)
 }

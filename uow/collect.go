@@ -64,16 +64,22 @@ func InOrder(flush []Flush) {
 	slices.SortFunc(flush, func(a, b Flush) int { return cmp.Compare(a.raisedAt, b.raisedAt) })
 }
 
-// collect appends the events of one aggregate that belong to the transaction.
+// collect appends the events of one aggregate that belong to the transaction, e being its last write.
 func (j *Journal) collect(flush []Flush, e *entry) []Flush {
 	e.recorder.mu.Lock()
 	defer e.recorder.mu.Unlock()
+	j.settleLocked(e.recorder)
+	missed := j.missed[e.recorder].at // a statement after the last write that changed no row
+	sequence := 0
 	for _, event := range e.recorder.events {
-		if j.isUndone(event.raisedAt, e.at) {
+		undone := event.undoneAt > e.at
+		inVain := e.at < event.raisedAt && event.raisedAt < missed
+		if undone || inVain {
 			continue
 		}
+		sequence++
 		f := Flush{Raised: event, Source: e.source, Context: e.context, recorder: e.recorder}
-		f.Source.Sequence = event.Sequence
+		f.Source.Sequence = sequence
 		flush = append(flush, f)
 	}
 	return flush
@@ -110,15 +116,4 @@ func (j *Journal) attribute(flush []Flush, mixed map[*Recorder]bool) {
 			f.Source.Sequence = f.Sequence
 		}
 	}
-}
-
-// isUndone reports whether an event was raised inside a savepoint that was rolled back, with no write of its aggregate
-// after that.
-func (j *Journal) isUndone(raisedAt, trackedAt uint64) bool {
-	for _, s := range j.undone {
-		if s.from < raisedAt && raisedAt < s.to && trackedAt < s.to {
-			return true
-		}
-	}
-	return false
 }

@@ -2,7 +2,6 @@ package uow
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -14,10 +13,16 @@ import (
 // concurrent use, as a transaction is.
 type Journal struct {
 	mu         sync.Mutex
+	begun      uint64
 	entries    []entry
 	savepoints []savepoint
-	undone     []span
+	sets       []uint64           // when savepoints were set, also those that are gone
+	rollbacks  []span             // to savepoints, in order
+	undone     []span             // what they have undone: in order, none within another
 	missed     map[*Recorder]miss // aggregates that statements wrote in vain
+	changes    []change           // what missed was before, while a savepoint is set
+	others     []*Recorder        // known to the transaction, without an entry: of statements that failed or were rolled back
+	loads      *loads             // made for the first aggregate that is loaded
 	after      []func()
 	failed     error // why the transaction must not commit
 	failedAt   uint64
@@ -38,20 +43,25 @@ type entry struct {
 type miss struct {
 	name  string // of its type, for the warning
 	doubt error  // for the second case
+	at    uint64
 }
 
-// savepoint remembers how long the journal was, and what was missed.
+// change is what missed said of an aggregate before.
+type change struct {
+	recorder *Recorder
+	before   miss
+	missed   bool
+}
+
+// savepoint remembers how long the lists of the journal were.
 type savepoint struct {
-	name    string
-	entries int
-	after   int
-	missed  map[*Recorder]miss
-	at      uint64
+	name                    string
+	entries, after, changes int
+	at                      uint64
 }
 
-// span is the time between a savepoint and its rollback. What was raised in it does not belong to the transaction, until
-// its aggregate is written again.
-type span struct{ from, to uint64 }
+// Begin notes that the transaction has begun. It comes before all else.
+func (j *Journal) Begin() { j.begun = clock.Add(1) }
 
 // End notes that the transaction is about to commit or to roll back. What comes after would be in nobody's hands: Track,
 // Publish and AfterCommit return an error that wraps ErrNoTransaction.
@@ -69,7 +79,10 @@ func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *env
 	if j.ended {
 		return errEnded
 	}
-	delete(j.missed, recorder)
+	if _, missed := j.missed[recorder]; missed {
+		j.remember(recorder)
+		delete(j.missed, recorder)
+	}
 	j.entries = append(j.entries, entry{recorder: recorder, source: source, context: context, at: clock.Add(1)})
 	return nil
 }
@@ -80,7 +93,7 @@ func (j *Journal) Untouched(recorder *Recorder, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.missed[recorder].doubt == nil { // a doubt stays until the aggregate is written
-		j.miss(recorder, miss{name: name})
+		j.miss(recorder, miss{name: name, at: clock.Add(1)})
 	}
 }
 
@@ -89,14 +102,23 @@ func (j *Journal) Untouched(recorder *Recorder, name string) {
 func (j *Journal) Doubt(recorder *Recorder, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.miss(recorder, miss{doubt: err})
+	j.miss(recorder, miss{doubt: err, at: clock.Add(1)})
 }
 
 func (j *Journal) miss(recorder *Recorder, m miss) {
 	if j.missed == nil {
 		j.missed = make(map[*Recorder]miss)
 	}
+	j.remember(recorder)
 	j.missed[recorder] = m
+}
+
+// remember keeps what missed says of an aggregate, for a rollback to a savepoint.
+func (j *Journal) remember(recorder *Recorder) {
+	if len(j.savepoints) > 0 {
+		before, missed := j.missed[recorder]
+		j.changes = append(j.changes, change{recorder: recorder, before: before, missed: missed})
+	}
 }
 
 // Publish notes an event without an aggregate.
@@ -125,8 +147,10 @@ func (j *Journal) AfterCommit(f func()) error {
 func (j *Journal) Savepoint(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	at := clock.Add(1)
+	j.sets = append(j.sets, at)
 	j.savepoints = append(j.savepoints, savepoint{
-		name: name, entries: len(j.entries), after: len(j.after), missed: maps.Clone(j.missed), at: clock.Add(1),
+		name: name, entries: len(j.entries), after: len(j.after), changes: len(j.changes), at: at,
 	})
 }
 
@@ -140,14 +164,28 @@ func (j *Journal) RollbackTo(name string) {
 		j.failed, j.failedAt = &SavepointError{Name: name}, 0 // nothing can mend it
 		return
 	}
-	if j.failedAt > j.savepoints[i].at {
+	back := j.savepoints[i]
+	if j.failedAt > back.at {
 		j.failed, j.failedAt = nil, 0
 	}
-	j.undone = append(j.undone, span{from: j.savepoints[i].at, to: clock.Add(1)})
-	clear(j.entries[j.savepoints[i].entries:])
-	j.entries = j.entries[:j.savepoints[i].entries]
-	j.after = j.after[:j.savepoints[i].after]
-	j.missed = maps.Clone(j.savepoints[i].missed) // the savepoint stays set: it keeps its own
+	j.undo(span{from: back.at, to: clock.Add(1)})
+	for k := len(j.entries) - 1; k >= back.entries; k-- {
+		if recorder := j.entries[k].recorder; recorder != nil {
+			j.others = append(j.others, recorder)
+		}
+	}
+	for _, c := range slices.Backward(j.changes[back.changes:]) {
+		if c.missed {
+			j.missed[c.recorder] = c.before
+		} else {
+			delete(j.missed, c.recorder)
+			j.others = append(j.others, c.recorder)
+		}
+	}
+	clear(j.entries[back.entries:])
+	clear(j.changes[back.changes:])
+	j.entries, j.changes = j.entries[:back.entries], j.changes[:back.changes]
+	j.after = j.after[:back.after]
 	j.savepoints = j.savepoints[:i+1]
 }
 
@@ -155,8 +193,12 @@ func (j *Journal) RollbackTo(name string) {
 func (j *Journal) Release(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if i := j.find(name); i >= 0 {
-		j.savepoints = j.savepoints[:i]
+	i := j.find(name)
+	if i < 0 {
+		return
+	}
+	if j.savepoints = j.savepoints[:i]; i == 0 {
+		j.changes = nil // nothing can go back to them
 	}
 }
 
@@ -196,29 +238,40 @@ func (e *SavepointError) Error() string {
 		"set savepoints with tx.SavePoint, tx.Transaction or a tx.Exec of its own", e.Name)
 }
 
-// Left returns the aggregates that the transaction was to write, did not, and that keep pending events when the given ones
-// are flushed: type name to number of events. err is that of one of which it is not known whether it was written.
+// Left returns the aggregates that keep pending events when the given ones are flushed, although the transaction was to
+// write them, and did not, or loaded them before it raised the events: type name to number of events. err is that of one
+// of which it is not known whether it was written.
 func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.missed) == 0 {
+	unwritten := j.loads.all()
+	if len(j.missed) == 0 && len(unwritten) == 0 {
 		return left, err
 	}
 	flushed := make(map[*Recorder]int)
 	for i := range flush {
 		flushed[flush[i].recorder]++
 	}
+	add := func(name string, n int) {
+		if n <= 0 {
+			return
+		}
+		if left == nil {
+			left = make(map[string]int)
+		}
+		left[name] += n
+	}
 	for recorder, m := range j.missed {
 		n := recorder.Len() - flushed[recorder]
-		switch {
-		case n <= 0:
-		case m.doubt != nil:
+		if m.doubt == nil {
+			add(m.name, n)
+		} else if n > 0 {
 			err = m.doubt
-		default:
-			if left == nil {
-				left = make(map[string]int)
-			}
-			left[m.name] += n
+		}
+	}
+	for _, recorder := range unwritten {
+		if _, missed := j.missed[recorder]; !missed && flushed[recorder] == 0 {
+			add(recorder.name, j.raisedHere(recorder))
 		}
 	}
 	return left, err
@@ -237,7 +290,10 @@ func (j *Journal) Committed(flushed []Flush) []func() {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	for _, recorder := range j.strangers() {
+		j.settle(recorder)
+	}
 	after := j.after
-	j.after, j.entries, j.savepoints = nil, nil, nil
+	j.forget()
 	return after
 }

@@ -14,6 +14,8 @@ type Recorder struct {
 	mu     sync.Mutex
 	events []*Raised
 	again  []*Raised // of an attempt that is being repeated: see attempt.go
+	loads  *loads    // the transaction that loaded the aggregate and is to hear of its first event
+	name   string    // of the aggregate's type, for loads
 }
 
 // Raised is an event with its place in the order of all events of the process.
@@ -23,6 +25,9 @@ type Raised struct {
 	Sequence int
 
 	raisedAt    uint64
+	firstUndone uint64 // when the work was rolled back that it was raised in, or a part of it: see undone.go
+	undoneAt    uint64 // when that happened last; 0 = it did not
+	replaces    bool   // it was raised again in place of an event of such work
 	unconfirmed atomic.Bool
 	committed   atomic.Bool // its row is there, and the recorder need not keep it any longer
 }
@@ -44,6 +49,10 @@ func newRaised(data any, options []envelope.Option) *Raised {
 func (r *Recorder) raise(data any, options []envelope.Option) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.loads != nil {
+		r.loads.raised(r)
+		r.loads = nil // once is enough
+	}
 	event := newRaised(data, options)
 	r.again = event.takeIdentity(r.again)
 	if n := len(r.events); n > 0 {
