@@ -2,6 +2,7 @@ package gormplugin
 
 import (
 	"errors"
+	"maps"
 	"reflect"
 
 	"gorm.io/gorm"
@@ -45,8 +46,6 @@ type (
 	keyVersions struct{ *gorm.Statement }
 )
 
-const keySkip = "fanout:skip"
-
 // startedByGORM reports whether GORM has begun a transaction for the statement.
 func startedByGORM(db *gorm.DB) bool {
 	_, started := db.InstanceGet("gorm:started_transaction")
@@ -59,11 +58,29 @@ func startedByUs(db *gorm.DB) bool {
 	return started
 }
 
-// Skip returns a session whose statements capture nothing: the events of the aggregates that it writes stay pending.
-func Skip(db *gorm.DB) *gorm.DB { return db.Set(keySkip, true) }
+// Skip returns a session whose statements capture nothing: the events of the aggregates that they
+// write stay pending. That holds for everything derived from the session too: its transactions, the
+// statements of hooks and associations, and GORM's generic interface. db itself stays as it is.
+func Skip(db *gorm.DB) *gorm.DB {
+	// The mark is in the configuration, which GORM copies for each session. A setting would belong to
+	// one statement: a second one on the same handle would start where the first has ended.
+	session := db.Session(&gorm.Session{})
+	session.Plugins = maps.Clone(session.Plugins)
+	session.Plugins[skipMark{}.Name()] = skipMark{}
+	return session
+}
+
+// skipMark marks the sessions of Skip. It stands among their plugins, which do nothing by themselves.
+type skipMark struct{}
+
+// Name implements gorm.Plugin.
+func (skipMark) Name() string { return "fanout:skip" }
+
+// Initialize implements gorm.Plugin.
+func (skipMark) Initialize(*gorm.DB) error { return nil }
 
 func skipped(db *gorm.DB) bool {
-	_, skip := db.Get(keySkip)
+	_, skip := db.Plugins[skipMark{}.Name()]
 	return skip || db.DryRun
 }
 
