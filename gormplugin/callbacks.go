@@ -32,7 +32,7 @@ func (p *Plugin) register(db *gorm.DB) error {
 		remove.After(begin).Before("gorm:before_delete").Register("fanout:begin", p.guarded(p.begin(false))),
 		remove.After("gorm:after_delete").Before(commit).Register("fanout:capture", p.guarded(p.capture(false))),
 		remove.After(commit).Register("fanout:end", p.end),
-		raw.After("gorm:raw").Register("fanout:savepoint", p.savepoint),
+		raw.After("gorm:raw").Register("fanout:savepoint", p.follow),
 		db.Callback().Query().After("gorm:after_query").Register("fanout:loaded", p.loaded),
 		p.guard(db),
 	)
@@ -172,13 +172,17 @@ func (p *Plugin) end(db *gorm.DB) {
 	db.Statement.ConnPool, _ = before.(gorm.ConnPool)
 }
 
-// savepoint watches raw SQL that runs as a prepared statement and so bypasses the transaction's ExecContext.
-func (p *Plugin) savepoint(db *gorm.DB) {
-	if _, prepared := db.Statement.ConnPool.(*gorm.PreparedStmtTX); !prepared || db.Error != nil || db.DryRun {
+// follow watches raw SQL that runs as a prepared statement and so bypasses the transaction's ExecContext.
+func (p *Plugin) follow(db *gorm.DB) {
+	if _, prepared := db.Statement.ConnPool.(*gorm.PreparedStmtTX); !prepared || db.DryRun {
 		return
 	}
-	if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
-		ours.watch(db.Statement.SQL.String())
+	ours, _ := transactionOf(db.Statement.ConnPool)
+	if ours == nil {
+		return
+	}
+	if text := db.Statement.SQL.String(); ours.course.claim(text) {
+		ours.follow(db.Statement.Context, text, db.Error)
 	}
 }
 

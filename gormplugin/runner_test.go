@@ -154,13 +154,16 @@ func (s *site) savepointSQL(o *op) string {
 	ways := map[string][]string{
 		"SAVEPOINT":   {"SAVEPOINT %s", "savepoint %s;", "/* here */ SAVEPOINT %s"},
 		"ROLLBACK_TO": {"ROLLBACK TO SAVEPOINT %s", "rollback to %s;", "ROLLBACK TO %s -- there"},
-		"RELEASE":     {"RELEASE SAVEPOINT %s", "release %s", "RELEASE/**/%s"},
+		"RELEASE":     {"RELEASE SAVEPOINT %s", "release %s;", "RELEASE/**/%s"},
 	}
 	if s.dialect == outbox.SQLServer {
 		ways = map[string][]string{
 			"SAVEPOINT":   {"SAVE TRANSACTION %s", "save tran %s;"},
 			"ROLLBACK_TO": {"ROLLBACK TRANSACTION %s", "rollback tran %s;"},
 		}
+	}
+	if s.dialect == outbox.SQLite { // PostgreSQL prepares no text with several statements
+		ways["SAVEPOINT"] = append(ways["SAVEPOINT"], "SELECT 1; SAVEPOINT %s", "savepoint %s; SELECT ';'")
 	}
 	texts := ways[o.Kind]
 	return fmt.Sprintf(texts[o.ID%len(texts)], o.Name)

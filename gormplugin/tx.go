@@ -25,8 +25,9 @@ type tx struct {
 	announcer *announcer // nil: nobody is to be told
 	reserved  *outbox.Reservation
 	attempt   *uow.Attempt // nil unless a uow.Do may repeat it
-	ended     atomic.Bool  // by a statement, without our Commit or Rollback
-	over      atomic.Bool  // no sync.Once: what runs after the commit may well try to roll back
+	course    course
+	promised  atomic.Bool // functions are to run after the commit
+	over      atomic.Bool // no sync.Once: what runs after the commit may well try to roll back
 }
 
 var _ gorm.Tx = (*tx)(nil)
@@ -45,37 +46,51 @@ func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.
 // ExecContext watches for savepoints, which GORM and applications set as plain SQL.
 func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	result, err := t.Tx.ExecContext(ctx, query, args...)
-	if err == nil {
-		t.watch(query)
-	}
+	t.follow(ctx, query, err)
 	return result, err
 }
 
-func (t *tx) watch(query string) {
-	switch change := parseSavepoint(t.inserter.Dialect(), query); change.kind {
-	case savepointSet:
-		t.journal.Savepoint(change.name)
-	case savepointRollback:
-		t.journal.RollbackTo(change.name)
-	case savepointRelease:
-		t.journal.Release(change.name)
-	case transactionEnd:
-		t.ended.Store(true)
-	case savepointNone:
-	}
+// follow notes what a text has done to the transaction; err is what came of it.
+func (t *tx) follow(ctx context.Context, text string, err error) {
+	t.course.follow(ctx, t.inserter.Dialect(), &t.journal, text, err)
 }
 
-// refusal is why these events cannot be written, or nil. A transaction that was ended by a statement has nothing to write
-// them in: on PostgreSQL and SQLite they would stand in the outbox by themselves, whatever became of the rest.
+// QueryContext watches for transaction control, too.
+func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	t.course.doubt(t.inserter.Dialect(), query)
+	return t.Tx.QueryContext(ctx, query, args...)
+}
+
+// QueryRowContext watches for transaction control, too.
+func (t *tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	t.course.doubt(t.inserter.Dialect(), query)
+	return t.Tx.QueryRowContext(ctx, query, args...)
+}
+
+// PrepareContext watches for transaction control, too.
+func (t *tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	statement, err := t.Tx.PrepareContext(ctx, query)
+	if err == nil {
+		t.course.prepare(t.inserter.Dialect(), query)
+	}
+	return statement, err
+}
+
+// StmtContext watches for transaction control, too.
+func (t *tx) StmtContext(ctx context.Context, statement *sql.Stmt) *sql.Stmt {
+	t.course.prepare(t.inserter.Dialect(), textOf(statement))
+	return t.Tx.StmtContext(ctx, statement)
+}
+
+// refusal is why these events cannot be written, or nil.
 func (t *tx) refusal(flush []uow.Flush) error {
 	if err := t.journal.Err(); err != nil {
 		return err
 	}
-	if len(flush) > 0 && t.ended.Load() {
-		return errors.New("gormplugin: the transaction was ended by an SQL statement (COMMIT, ROLLBACK or the like), so its events cannot be written in it and stay pending: " +
-			"return an error to roll back, or use tx.Commit and tx.Rollback")
+	if len(flush) == 0 && !t.promised.Load() {
+		return nil
 	}
-	return nil
+	return t.course.refusal()
 }
 
 // Commit writes the rows of everything that was raised, commits, and then clears the events. When it cannot write, it

@@ -50,6 +50,7 @@ func (p *Plugin) AfterCommit(db *gorm.DB, f func()) error {
 	t, foreign := transactionOf(db.Statement.ConnPool)
 	switch {
 	case t != nil:
+		t.promised.Store(true)
 		return t.journal.AfterCommit(f)
 	case foreign != nil:
 		return errors.New("gormplugin: the transaction was begun outside GORM, so its commit cannot be seen: run the function yourself after it")

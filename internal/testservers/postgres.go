@@ -90,6 +90,7 @@ func localPostgres(ctx context.Context, files *workspace, bin, data string, sett
 			args := []string{"-D", data, "-p", port}
 			for _, setting := range append([]string{
 				"listen_addresses=127.0.0.1", "unix_socket_directories=" + data, "max_connections=200", "shared_buffers=128MB",
+				"max_prepared_transactions=8", // PREPARE TRANSACTION
 			}, settings...) {
 				args = append(args, "-c", setting)
 			}

@@ -1,0 +1,216 @@
+package gormplugin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// controlCases are texts and what their statements do, in turn, in all of these databases.
+var controlCases = []struct {
+	on   []outbox.Dialect
+	text string
+	want []control
+}{
+	{all, "", nil},
+	{all, ";", nil},
+	{all, "SELECT 'SAVEPOINT x'", nil},
+	{all, "INSERT INTO savepoint VALUES (1)", nil},
+	{all, "insert into a values (1);", nil},
+	{all, "-- ROLLBACK\nSELECT 1; /* COMMIT; */", nil},
+	{all, `SELECT '; COMMIT; ' AS "a; COMMIT; "`, nil},
+	{all, "SELECT 'it''s; ROLLBACK'; SELECT 1", nil},
+	{all, "ROLLBACK", end},
+	{all, "ROLLBACK TRANSACTION", end},
+	{all, "rollback ;", end},
+	{all, "INSERT INTO a VALUES (1); ROLLBACK", end},
+	{all, ";;ROLLBACK;;", end},
+	{all, "ROLLBACK what is this", unknown},
+	{all, "COMMIT AND", unknown},
+
+	{standard, "SAVEPOINT sp1", set("sp1")},
+	{standard, "/* x */ SAVEPOINT -- y\n Foo", set("foo")},
+	{standard, `SAVEPOINT "my""own"`, set(`my"own`)},
+	{standard, "SAVEPOINT größe", set("größe")},
+	{standard, "SAVEPOINT GRÖSSE", set("grÖsse")}, // letters beyond ASCII are not folded
+	{standard, "ROLLBACK TO SAVEPOINT sp1", back("sp1")},
+	{standard, "ROLLBACK TO sp1;", back("sp1")},
+	{standard, "ROLLBACK TRANSACTION TO SAVEPOINT sp1", back("sp1")},
+	{standard, "rollback work to sp1", back("sp1")},
+	{standard, "RELEASE sp1", []control{{savepointRelease, "sp1"}}},
+	{standard, "RELEASE SAVEPOINT sp1", []control{{savepointRelease, "sp1"}}},
+	{standard, "COMMIT", end},
+	{standard, "END TRANSACTION;", end},
+	{standard, "ROLLBACK TO SAVEPOINT a; SELECT 1", back("a")},
+	{standard, "SAVEPOINT a; INSERT INTO t VALUES (1)", set("a")},
+	{standard, "INSERT INTO t VALUES (1); ROLLBACK TO a; SELECT 1; RELEASE a", []control{{savepointRollback, "a"}, {savepointRelease, "a"}}},
+	{standard, "COMMIT; BEGIN", end},
+	{standard, "COMMIT; BEGIN; SAVEPOINT a", []control{{kind: transactionEnd}, {savepointSet, "a"}}},
+	{standard, "SAVEPOINT", unknown},
+	{standard, "SAVEPOINT a b", unknown},
+	{standard, "SAVEPOINT \"open", unknown},
+	{standard, "SELECT 1 AS \"commit; ROLLBACK", unknown},
+	{standard, "ROLLBACK TO a b; SELECT 1", unknown},
+	{standard, "SAVE x", nil},
+	{standard, "SELECT CASE WHEN 1 = 1 THEN 2 END; SELECT 1", nil},
+
+	{postgres, `  savepoint "A b" ;`, set("A b")},
+	{postgres, `SAVEPOINT "Mine"`, set("Mine")},
+	{postgres, `SAVEPOINT Mine`, set("mine")},
+	{postgres, "/* a /* b */ */ SAVEPOINT x", set("x")},
+	{postgres, "SAVEPOINT " + strings.Repeat("x", 70), set(strings.Repeat("x", 63))},
+	{postgres, "SAVEPOINT x" + strings.Repeat("ö", 40), set("x" + strings.Repeat("ö", 31))},
+	{postgres, "ROLLBACK WORK AND NO CHAIN;", end},
+	{postgres, "abort", end},
+	{postgres, "/* x */ COMMIT WORK -- y", end},
+	{postgres, "COMMIT AND CHAIN", end},
+	{postgres, "-- a\rROLLBACK", end}, // it ends comments there
+	{postgres, "PREPARE TRANSACTION 'x'", end},
+	{postgres, "PREPARE TRANSACTION E'\\'; x'; ROLLBACK PREPARED 'x'", end},
+	{postgres, "PREPARE p AS SELECT 1; EXECUTE p", nil},
+	{postgres, "ROLLBACK PREPARED 'x'", nil},
+	{postgres, "COMMIT PREPARED 'x'; SELECT 1", nil},
+	{postgres, "SELECT $$; COMMIT; $$; SELECT $a$ $$; COMMIT; $b$ $a$, $1", nil},
+	{postgres, "SELECT a$$; COMMIT", end}, // no quote: a name
+	{postgres, "SELECT $1; COMMIT; SELECT $2", end},
+	{postgres, "SELECT E'\\'; COMMIT; ''; COMMIT', e'\\\\'; SELECT 1", nil},
+	{postgres, "SELECT 'a\\'; COMMIT; SELECT '", unknown}, // one statement without standard_conforming_strings
+	{postgres, "SELECT a[1]; COMMIT; SELECT b[1]", end},
+	{postgres, "SELECT 1 ` 2; COMMIT; SELECT 1 ` 2", end},
+	{postgres, "DO $$ BEGIN COMMIT; END $$", nil},
+	{postgres, "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; SELECT CASE WHEN true THEN 1 END AS x; END; SELECT 1", nil},
+	{postgres, "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END; ROLLBACK", end},
+	{postgres, "CREATE TABLE begin (x int); ROLLBACK", end},
+	{postgres, "SAVEPOINT U&\"a\"", unknown},
+
+	{sqlite, `  savepoint "A b" ;`, set("a b")},
+	{sqlite, "SAVEPOINT `Mine`", set("mine")},
+	{sqlite, "SAVEPOINT 'it''s'", set("it's")},
+	{sqlite, "SAVEPOINT [Mine]", set("mine")},
+	{sqlite, "/* a /* b */ SAVEPOINT mine", set("mine")},
+	{sqlite, "\ufeffROLLBACK", end},
+	{sqlite, "ROLLBACK TRANSACTION a", end}, // it takes the name for the transaction's, and does not look at it
+	{sqlite, "COMMIT TRANSACTION a; SELECT 1", end},
+	{sqlite, "COMMIT /* to the end", end},
+	{sqlite, "SELECT [;]; COMMIT; SELECT 1 -- [", end},
+	{sqlite, "SELECT `; COMMIT;`; SELECT 1", nil},
+	{sqlite, "SELECT $$; COMMIT", end}, // names of parameters
+	{sqlite, "CREATE TEMP TRIGGER x AFTER INSERT ON t BEGIN SELECT CASE 1 WHEN 1 THEN RAISE(ROLLBACK, 'no') END; SELECT 1; END; SELECT 1", nil},
+	{sqlite, "CREATE TRIGGER x AFTER INSERT ON t BEGIN SELECT 1; END; COMMIT", end},
+	{sqlite, "EXPLAIN ROLLBACK", nil},
+
+	{server, "SAVE TRANSACTION sp1;", set("sp1")},
+	{server, "SAVE TRAN Mine", set("Mine")},
+	{server, "SAVE TRANSACTION [my]]own]", set("my]own")},
+	{server, "ROLLBACK TRANSACTION sp1;", back("sp1")},
+	{server, "ROLLBACK TRAN [sp1]", back("sp1")},
+	{server, "ROLLBACK TRAN;", end},
+	{server, "ROLLBACK WORK", end},
+	{server, "COMMIT", []control{{kind: nestedCommit}}},
+	{server, "COMMIT TRANSACTION x", []control{{kind: nestedCommit}}},
+	{server, "COMMIT WORK; SELECT 1", []control{{kind: nestedCommit}}},
+	{server, "BEGIN TRAN; INSERT INTO t VALUES (1); COMMIT TRAN", []control{{kind: nestedBegin}, {kind: nestedCommit}}},
+	{server, "BEGIN DISTRIBUTED TRANSACTION x", []control{{kind: nestedBegin}}},
+	{server, "SAVE TRAN a; INSERT INTO t VALUES (1); ROLLBACK TRAN a", []control{{savepointSet, "a"}, {savepointRollback, "a"}}},
+	{server, "IF @@TRANCOUNT > 0 ROLLBACK", unknown},
+	{server, "INSERT INTO t VALUES (1) ROLLBACK", unknown},
+	{server, "UPDATE t SET a = 1\u00a0ROLLBACK", unknown},
+	{server, "INSERT INTO t VALUES (1)\nSAVE TRAN a", unknown},
+	{server, "SELECT 1 begin /* */ tran", unknown},
+	{server, "ROLLBACK TRAN a INSERT INTO t VALUES (1)", unknown},
+	{server, "IF @x = 1 RETURN; ROLLBACK TRAN a", unknown},
+	{server, "BEGIN TRY; COMMIT; END TRY BEGIN CATCH SELECT 1 END CATCH", unknown},
+	{server, "WHILE 1 = 1 BEGIN SAVE TRAN a; END", unknown},
+	{server, "SAVE TRAN @name", unknown},
+	{server, "SELECT 1 -- a\rROLLBACK", unknown},
+	{server, "SELECT [commit], [a;]] ROLLBACK], \"ROLLBACK\", t.save, @rollback, '; COMMIT' FROM t", nil},
+	{server, "IF @x = 1 BEGIN SELECT 1 END ELSE SELECT 2", nil},
+	{server, "CREATE OR ALTER PROCEDURE p AS BEGIN TRAN; COMMIT", nil},
+	{server, "ALTER TABLE t DISABLE TRIGGER x; ROLLBACK", end},
+	{server, "SELECT $; ROLLBACK", end},
+}
+
+var (
+	all      = []outbox.Dialect{outbox.Postgres, outbox.SQLite, outbox.SQLServer}
+	standard = []outbox.Dialect{outbox.Postgres, outbox.SQLite}
+	postgres = []outbox.Dialect{outbox.Postgres}
+	sqlite   = []outbox.Dialect{outbox.SQLite}
+	server   = []outbox.Dialect{outbox.SQLServer}
+
+	end     = []control{{kind: transactionEnd}}
+	unknown = []control{{kind: controlUnknown}}
+)
+
+func set(name string) []control  { return []control{{savepointSet, name}} }
+func back(name string) []control { return []control{{savepointRollback, name}} }
+
+func TestReadControl(t *testing.T) {
+	t.Parallel()
+	for _, c := range controlCases {
+		for _, dialect := range c.on {
+			got, _ := readControl(dialect, c.text)
+			assert.Equal(t, c.want, got, "%s: %s", dialect, c.text)
+		}
+	}
+}
+
+// A text of a megabyte of any kind is read in a moment: time grows with the length, not with its square.
+func TestReadingTakesLinearTime(t *testing.T) {
+	t.Parallel()
+	for _, unit := range []string{"'", "\"", "[", "]", "/*", "*/", "-", "$", "$a", "$a$", "a$", "E'\\", ";", "SAVEPOINT ", "SAVE TRAN a ", "(", "\u00a0", "\xff", "create begin "} {
+		for _, dialect := range all {
+			begun := time.Now()
+			readControl(dialect, "a"+strings.Repeat(unit, 1<<20/len(unit)))
+			require.Less(t, time.Since(begun), 5*time.Second, "%s: %q", dialect, unit)
+		}
+	}
+}
+
+// Whatever the text: what is found has a name where it needs one, a text that the quick look takes for
+// ordinary is ordinary, and another statement at the end changes nothing in those before it.
+func FuzzReadControl(f *testing.F) {
+	for _, c := range controlCases {
+		for i := range c.on {
+			f.Add(i, c.text)
+		}
+	}
+	for _, text := range []string{"/*", "--", "SAVE TRAN [", "release \xff", "E'\\"} {
+		f.Add(0, text)
+	}
+	f.Fuzz(func(t *testing.T, database int, text string) {
+		dialect := all[((database%3)+3)%3]
+		controls, statements := readControl(dialect, text)
+		if len(controls) > statements && statements > 0 {
+			t.Errorf("%q: %d controls in %d statements", text, len(controls), statements)
+		}
+		for _, c := range controls {
+			named := c.kind == savepointSet || c.kind == savepointRollback || c.kind == savepointRelease
+			if c.kind == controlNone || named != (c.name != "") {
+				t.Errorf("%q: kind %d with name %q", text, c.kind, c.name)
+			}
+		}
+		if isOrdinary(dialect, text) {
+			// The space asks for all of it to be read. A quote that does not end is an error to the database.
+			if found, _ := readControl(dialect, " "+text); found != nil && found[0].kind != controlUnknown {
+				t.Errorf("%q: ordinary at a glance, %v", text, found)
+			}
+		}
+	})
+}
+
+func BenchmarkReadControl(b *testing.B) {
+	insert := "INSERT INTO orders (id, customer, status) VALUES " + strings.Repeat("(@p1, @p2, @p3), ", 10) + "(@p4, @p5, @p6)"
+	for _, dialect := range all {
+		b.Run(string(dialect), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				readControl(dialect, insert)
+			}
+		})
+	}
+}

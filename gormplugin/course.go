@@ -1,0 +1,167 @@
+package gormplugin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// course is what SQL texts have done to a transaction, beside GORM's own Commit and Rollback. It is
+// safe for concurrent use. The zero value is a transaction to which nothing has been done.
+type course struct {
+	mu       sync.Mutex
+	ended    bool
+	nested   int      // SQL Server: transactions begun within the transaction
+	unknown  string   // the first text that was not understood
+	prepared []string // texts with transaction control that may have run as prepared statements
+}
+
+// follow notes what a text does that has been executed; err is what came of it. The text may have
+// been executed in part when it has several statements and there is an error, or ctx has ended.
+func (c *course) follow(ctx context.Context, dialect outbox.Dialect, journal *uow.Journal, text string, err error) {
+	controls, statements := readControl(dialect, text)
+	if len(controls) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if statements > 1 && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil && statements == 1 && controls[0].kind != transactionEnd && controls[0].kind != controlUnknown {
+		return // it has done nothing
+	}
+	for _, control := range controls {
+		if err != nil && control.kind != transactionEnd {
+			control.kind = controlUnknown
+		}
+		c.apply(journal, control, text)
+	}
+}
+
+func (c *course) apply(journal *uow.Journal, control control, text string) {
+	switch control.kind {
+	case savepointSet:
+		journal.Savepoint(control.name)
+	case savepointRollback:
+		journal.RollbackTo(control.name)
+	case savepointRelease:
+		journal.Release(control.name)
+	case nestedBegin:
+		c.nested++
+	case nestedCommit:
+		c.nested--
+		c.ended = c.ended || c.nested < 0
+	case transactionEnd:
+		c.ended = true
+	case controlUnknown:
+		c.lose(text)
+	case controlNone:
+	}
+}
+
+// lose notes a text of which it is not known what it has done to the transaction.
+func (c *course) lose(text string) {
+	if c.unknown == "" {
+		c.unknown = text
+	}
+}
+
+// doubt notes a text of which it is not known when it runs, if at all: rows are read by and by.
+func (c *course) doubt(dialect outbox.Dialect, text string) {
+	if controls, _ := readControl(dialect, text); len(controls) > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lose(text)
+	}
+}
+
+// maxPrepared bounds the texts that may wait for their claim. GORM claims each right after it ran.
+const maxPrepared = 16
+
+// prepare notes a text that may run as a prepared statement, of which only who runs it can tell.
+func (c *course) prepare(dialect outbox.Dialect, text string) {
+	controls, _ := readControl(dialect, text)
+	if len(controls) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case slices.Contains(c.prepared, text):
+	case len(c.prepared) == maxPrepared:
+		c.lose(text)
+	default:
+		c.prepared = append(c.prepared, text)
+	}
+}
+
+// claim reports whether a text was prepared. Who asks follows it from now on.
+func (c *course) claim(text string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.prepared, text)
+	if i < 0 {
+		return false
+	}
+	c.prepared = slices.Delete(c.prepared, i, i+1)
+	return true
+}
+
+// refusal is why events cannot be written in the transaction, or nil. After one that was ended by a
+// statement they would stand in the outbox by themselves, whatever became of the rest.
+func (c *course) refusal() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := c.unknown
+	if text == "" && len(c.prepared) > 0 {
+		text = c.prepared[0]
+	}
+	switch {
+	case c.ended:
+		return errors.New("gormplugin: the transaction was ended by an SQL statement (COMMIT, ROLLBACK or the like), so its events cannot be written in it and stay pending: " +
+			"return an error to roll back, or use tx.Commit and tx.Rollback")
+	case text != "":
+		return fmt.Errorf("gormplugin: it is not known what the SQL text %q has done to the transaction, so its events cannot be written in it and stay pending: "+
+			"use tx.SavePoint, tx.RollbackTo and tx.Transaction, or tx.Exec with one such statement", excerpt(text))
+	case c.nested > 0:
+		return errors.New("gormplugin: an SQL statement has begun a transaction within the transaction (BEGIN TRANSACTION) that has not been committed, " +
+			"so nothing would be committed, and its events stay pending: commit it before, or use tx.Transaction")
+	default:
+		return nil
+	}
+}
+
+// excerpt shortens a text for a message.
+func excerpt(text string) string {
+	const most = 100
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "..." // %q makes half a letter readable
+}
+
+// queryField is where database/sql keeps the text of a prepared statement, or nil.
+var queryField = func() []int { //nolint:gochecknoglobals // it is looked for once
+	field, ok := reflect.TypeFor[sql.Stmt]().FieldByName("query")
+	if !ok || field.Type.Kind() != reflect.String {
+		return nil
+	}
+	return field.Index
+}()
+
+// textOf returns the text of a prepared statement. database/sql has no other way to learn it, and
+// statements that were prepared outside of the transaction pass it by.
+func textOf(statement *sql.Stmt) string {
+	if statement == nil || queryField == nil {
+		return ""
+	}
+	return reflect.ValueOf(statement).Elem().FieldByIndex(queryField).String()
+}
