@@ -33,7 +33,9 @@ func (p *Plugin) register(db *gorm.DB) error {
 		remove.After("gorm:after_delete").Before(commit).Register("fanout:capture", p.guarded(p.capture(false))),
 		remove.After(commit).Register("fanout:end", p.end),
 		raw.After("gorm:raw").Register("fanout:savepoint", p.follow),
+		db.Callback().Query().After("gorm:query").Register("fanout:failed", p.failed),
 		db.Callback().Query().After("gorm:after_query").Register("fanout:loaded", p.loaded),
+		db.Callback().Row().After("gorm:row").Register("fanout:failed", p.mayFail),
 		p.guard(db),
 	)
 }
@@ -181,8 +183,31 @@ func (p *Plugin) follow(db *gorm.DB) {
 	if ours == nil {
 		return
 	}
+	p.failed(db)
 	if text := db.Statement.SQL.String(); ours.course.claim(text) {
 		ours.follow(db.Statement.Context, text, db.Error)
+	}
+}
+
+// failed tells the transaction of a statement that has failed. The transaction does not see it by
+// itself where statements are prepared, or where the error comes with the rows.
+func (p *Plugin) failed(db *gorm.DB) {
+	if db.Error == nil {
+		return
+	}
+	if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
+		ours.course.fail()
+	}
+}
+
+// mayFail is for rows that the application reads by itself, when callbacks are over. That a SELECT
+// fails does no harm.
+func (p *Plugin) mayFail(db *gorm.DB) {
+	if text := db.Statement.SQL.String(); db.Error == nil && (text == "" || text[0]|0x20 == 's') {
+		return
+	}
+	if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
+		ours.course.fail()
 	}
 }
 

@@ -21,6 +21,7 @@ type found struct {
 // capture runs after a statement and its hooks, before the commit: what the statement wrote belongs to the transaction.
 func (p *Plugin) capture(creates bool) func(*gorm.DB) {
 	return func(db *gorm.DB) {
+		p.failed(db)
 		switch {
 		case !p.concerns(db) || skipped(db):
 		case db.Error == nil:

@@ -18,9 +18,23 @@ import (
 type course struct {
 	mu       sync.Mutex
 	ended    bool
+	failed   bool     // a statement has, or may have, and that may have ended the transaction
 	nested   int      // SQL Server: transactions begun within the transaction
 	unknown  string   // the first text that was not understood
 	prepared []string // texts with transaction control that may have run as prepared statements
+}
+
+// fail notes that a statement has failed, or may have done so.
+func (c *course) fail() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = true
+}
+
+func (c *course) hasFailed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
 }
 
 // follow notes what a text does that has been executed; err is what came of it. The text may have
@@ -137,6 +151,24 @@ func (c *course) refusal() error {
 	default:
 		return nil
 	}
+}
+
+// checkOpen asks the database whether the transaction goes on after statements that have failed. On
+// PostgreSQL nothing is written after one. SQLite and SQL Server may have rolled back by themselves, and
+// commit what comes after it statement by statement.
+func (c *course) checkOpen(ctx context.Context, dialect outbox.Dialect, db outbox.Execer) error {
+	if dialect == outbox.Postgres || !c.hasFailed() {
+		return nil
+	}
+	if dialect == outbox.SQLite {
+		if _, err := db.ExecContext(ctx, "BEGIN"); err != nil {
+			return nil //nolint:nilerr // in a transaction it is an error without any effect
+		}
+	} else if _, err := db.ExecContext(ctx, "IF @@TRANCOUNT = 0 THROW 51000, 'There is no transaction.', 1"); err == nil {
+		return nil
+	}
+	return errors.New("gormplugin: the database ended the transaction when a statement failed (INSERT OR ROLLBACK, RAISE(ROLLBACK, ...), an interrupted statement, XACT_ABORT), " +
+		"so its events cannot be written in it and stay pending: return the errors of statements from the transaction")
 }
 
 // excerpt shortens a text for a message.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
@@ -90,6 +91,60 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 			b.pending(o)
 		},
 	})
+}
+
+// Some errors end the transaction in the database, and what comes after them would be committed statement by statement.
+func TestErrorsThatEndTheTransaction(t *testing.T) {
+	t.Parallel()
+	spoil := map[string]func(b *bench, tx *gorm.DB) error{
+		"a conflict that rolls back": func(b *bench, tx *gorm.DB) error {
+			return tx.Exec("INSERT OR ROLLBACK INTO " + b.table(&Order{}) + " (id) VALUES ('there')").Error
+		},
+		"a conflict that rolls back, in a statement of GORM's": func(_ *bench, tx *gorm.DB) error {
+			return tx.Clauses(clause.Insert{Modifier: "OR ROLLBACK"}).Create(order("there", "never")).Error
+		},
+		"a conflict that rolls back, in a query": func(b *bench, tx *gorm.DB) error {
+			var ids []string
+			return tx.Raw("INSERT OR ROLLBACK INTO " + b.table(&Order{}) + " (id) VALUES ('there') RETURNING id").Scan(&ids).Error
+		},
+		"a trigger that rolls back": func(b *bench, tx *gorm.DB) error {
+			b.ok(tx.Exec("CREATE TEMP TRIGGER watcher BEFORE DELETE ON " + b.table(&Order{}) + " BEGIN SELECT RAISE(ROLLBACK, 'no'); END").Error)
+			return tx.Delete(&Order{}, "id = 'there'").Error
+		},
+	}
+	cases := map[string]func(b *bench){}
+	for name, spoil := range spoil {
+		for suffix, session := range map[string]gorm.Session{"": {}, ", prepared": {PrepareStmt: true}} {
+			cases[name+suffix] = func(b *bench) {
+				b.only(outbox.SQLite, "PostgreSQL refuses everything after an error, and SQL Server has other spellings")
+				b.stored("there")
+				o := order("1", "a")
+				require.ErrorContains(b.t, b.db.Session(&session).Transaction(func(tx *gorm.DB) error {
+					b.ok(tx.Create(o).Error)
+					require.Error(b.t, spoil(b, tx))
+					return nil // as if nothing had happened
+				}), "ended")
+				b.settled()
+				b.want()
+				b.pending(o, "a")
+				assert.Equal(b.t, 1, b.orders())
+				b.ok(b.db.Create(o).Error)
+				b.want("1: a")
+			}
+		}
+	}
+	cases["an error that does not"] = func(b *bench) {
+		b.not(outbox.Postgres, "it refuses everything after an error")
+		b.stored("there")
+		b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+			b.ok(tx.Create(order("1", "a")).Error)
+			require.Error(b.t, tx.Create(order("there", "b")).Error)
+			require.Error(b.t, tx.Exec("DELETE FROM nowhere").Error)
+			return nil
+		}))
+		b.want("1: a")
+	}
+	runCases(t, cases)
 }
 
 // nothingGoesInto wants an error for all that would be lost without a word in a transaction that has ended.

@@ -52,19 +52,30 @@ func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 
 // follow notes what a text has done to the transaction; err is what came of it.
 func (t *tx) follow(ctx context.Context, text string, err error) {
+	if err != nil {
+		t.course.fail()
+	}
 	t.course.follow(ctx, t.inserter.Dialect(), &t.journal, text, err)
 }
 
 // QueryContext watches for transaction control, too.
 func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	t.course.doubt(t.inserter.Dialect(), query)
-	return t.Tx.QueryContext(ctx, query, args...)
+	rows, err := t.Tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		t.course.fail()
+	}
+	return rows, err
 }
 
 // QueryRowContext watches for transaction control, too.
 func (t *tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	t.course.doubt(t.inserter.Dialect(), query)
-	return t.Tx.QueryRowContext(ctx, query, args...)
+	row := t.Tx.QueryRowContext(ctx, query, args...)
+	if row.Err() != nil {
+		t.course.fail()
+	}
+	return row
 }
 
 // PrepareContext watches for transaction control, too.
@@ -114,6 +125,9 @@ func (t *tx) commit() error {
 	}()
 	flush := t.journal.Collect()
 	err := t.refusal(flush)
+	if err == nil && len(flush) > 0 {
+		err = t.course.checkOpen(t.ctx, t.inserter.Dialect(), t.Tx)
+	}
 	var arrivals []outbox.Arrival
 	if err == nil {
 		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush, t)
