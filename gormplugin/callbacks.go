@@ -2,8 +2,10 @@ package gormplugin
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	"gorm.io/gorm"
 
@@ -94,6 +96,10 @@ func (p *Plugin) begin(creates bool) func(*gorm.DB) {
 		}
 		keepSpan(db)
 		if !p.concerns(db) || skipped(db) {
+			return
+		}
+		if err := p.objection(db); err != nil {
+			_ = db.AddError(err)
 			return
 		}
 		p.ensureTransaction(db)
@@ -211,35 +217,47 @@ func (p *Plugin) mayFail(db *gorm.DB) {
 	}
 }
 
-// concerns reports whether a statement is on a type that embeds uow.Aggregate.
+// concerns reports whether a statement is on a type that has a uow.Aggregate, or on one of which that cannot be told.
 func (p *Plugin) concerns(db *gorm.DB) bool {
 	model, dest := db.Statement.Model, db.Statement.Dest
 	return p.mayHold(dest) || reflect.TypeOf(model) != reflect.TypeOf(dest) && p.mayHold(model)
 }
 
-// mayHold answers by type, and from memory: every statement of the application asks.
-func (p *Plugin) mayHold(value any) bool {
-	if value == nil {
-		return false
+// objection is why a statement must not run: events of what it writes would be lost.
+func (p *Plugin) objection(db *gorm.DB) error {
+	for _, value := range [...]any{db.Statement.Model, db.Statement.Dest} {
+		if value == nil {
+			continue
+		}
+		if err := p.kindOf(reflect.TypeOf(value)).objection; err != nil {
+			return fmt.Errorf("gormplugin: %w", err)
+		}
 	}
-	t := reflect.TypeOf(value)
-	if known, ok := p.kinds.Load(t); ok {
-		return known.(bool) //nolint:forcetypeassert // the map holds nothing else
-	}
-	holds := holdsAggregates(t)
-	p.kinds.Store(t, holds)
-	return holds
+	return nil
 }
 
-func holdsAggregates(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return holdsAggregates(t.Elem())
-	case reflect.Struct:
-		return uow.IsAggregate(t)
-	case reflect.Interface: // its elements may be anything; the capture looks at each
-		return true
-	default:
-		return false
+// kind is what is asked about the type of a model.
+type kind struct {
+	mayHold   bool // aggregates
+	objection error
+}
+
+// mayHold answers by type, and from memory: every statement of the application asks.
+func (p *Plugin) mayHold(value any) bool {
+	return value != nil && p.kindOf(reflect.TypeOf(value)).mayHold
+}
+
+func (p *Plugin) kindOf(t reflect.Type) *kind {
+	if known, ok := p.kinds.Load(t); ok {
+		return known.(*kind) //nolint:forcetypeassert // the map holds nothing else
 	}
+	element := t
+	for slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array}, element.Kind()) {
+		element = element.Elem()
+	}
+	k := &kind{objection: uow.CheckAggregate(element)}
+	// The elements of an interface may be anything; the capture looks at each.
+	k.mayHold = k.objection != nil || uow.IsAggregate(element) || element.Kind() == reflect.Interface
+	p.kinds.Store(t, k)
+	return k
 }

@@ -1,6 +1,7 @@
 package gormplugin
 
 import (
+	"fmt"
 	"reflect"
 	"runtime"
 
@@ -216,7 +217,13 @@ func (c *collector) walk(v reflect.Value) error {
 
 func (c *collector) add(v reflect.Value) error {
 	recorder, ok := uow.RecorderOf(v)
-	if !ok || c.known(recorder) {
+	if !ok {
+		if err := uow.CheckAggregate(v.Type()); err != nil {
+			return fmt.Errorf("gormplugin: %w", err)
+		}
+		return nil
+	}
+	if c.known(recorder) {
 		return nil
 	}
 	facts, err := c.plugin.sources.of(c.db, v.Type())

@@ -215,8 +215,13 @@ func placed(id string) *Order {
 	return order
 }
 
+// raiser is an aggregate with the Raise that it gets from uow.Aggregate.
+type raiser interface {
+	Raise(event any, options ...envelope.Option)
+}
+
 // raising lets an aggregate raise a Happened for each word.
-func raising[R uow.Root](root R, what ...string) R {
+func raising[R raiser](root R, what ...string) R {
 	for _, w := range what {
 		root.Raise(Happened{w})
 	}
@@ -227,7 +232,7 @@ func raising[R uow.Root](root R, what ...string) R {
 func order(id string, what ...string) *Order { return raising(&Order{ID: id}, what...) }
 
 // idOf is the message id of an aggregate's first pending event.
-func idOf(root uow.Root) string {
+func idOf(root any) string {
 	recorder, _ := uow.RecorderOf(reflect.ValueOf(root).Elem())
 	return recorder.Events()[0].ID.String()
 }

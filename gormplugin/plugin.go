@@ -33,7 +33,7 @@ type Plugin struct {
 	log       *slog.Logger
 	enrichers []func(context.Context) context.Context
 
-	kinds   sync.Map // reflect.Type -> bool: may a value of it hold aggregates?
+	kinds   sync.Map // reflect.Type -> *kind
 	sources sourceCache
 	left    atomic.Int64
 	unseen  sync.Once // for the warning about a transaction on a pool of others

@@ -19,7 +19,7 @@ type runner struct {
 	site       *site
 	crates     [2]*Crate
 	purse      *Purse
-	roots      []uow.Root
+	roots      []raiser
 	raises     int
 	ids        map[string]int // the event that had a message id first
 	ran        []int
@@ -32,14 +32,14 @@ func newRunner(s *site) *runner {
 	r.crates[0] = &Crate{ID: "0", Items: []Item{{ID: "0.0"}, {ID: "0.1"}}}
 	r.crates[1] = &Crate{ID: "1", Items: []Item{{ID: "1.0"}}}
 	r.purse = &Purse{Bank: "b", Number: 7}
-	r.roots = []uow.Root{r.crates[0], r.crates[1], r.purse, &r.crates[0].Items[0], &r.crates[0].Items[1], &r.crates[1].Items[0]}
+	r.roots = []raiser{r.crates[0], r.crates[1], r.purse, &r.crates[0].Items[0], &r.crates[0].Items[1], &r.crates[1].Items[0]}
 	for _, root := range r.roots {
 		recorderOf(root) // a copy made before the first event would be on its own, as its documentation says
 	}
 	return r
 }
 
-func recorderOf(root uow.Root) *uow.Recorder {
+func recorderOf(root any) *uow.Recorder {
 	recorder, _ := uow.RecorderOf(reflect.ValueOf(root).Elem())
 	return recorder
 }

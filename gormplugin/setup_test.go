@@ -243,7 +243,7 @@ func (b *bench) want(events ...string) {
 }
 
 // pending wants these Happened, and nothing else, to be pending on an aggregate.
-func (b *bench) pending(root uow.Root, what ...string) {
+func (b *bench) pending(root any, what ...string) {
 	b.t.Helper()
 	events := []any{}
 	for _, w := range what {

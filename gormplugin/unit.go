@@ -3,7 +3,6 @@ package gormplugin
 import (
 	"errors"
 	"fmt"
-	"reflect"
 
 	"gorm.io/gorm"
 
@@ -84,16 +83,22 @@ func Wrap(db *gorm.DB) (*gorm.DB, error) {
 // Notify says that a transaction which was begun outside GORM has committed. The relay in this process is woken, or others are told, and the
 // events that were written in that transaction are taken from the aggregates; those that are not given keep theirs as
 // unconfirmed, which a later write of the same aggregate finds in the outbox and does not repeat. db is any handle with
-// the plugin. Do not call it after a rollback: events would be lost.
-func Notify(db *gorm.DB, written ...uow.Root) error {
+// the plugin; aggregates are given as pointers, or as slices of them. Do not call it after a rollback: events would be
+// lost. An error means that something given is no aggregate; the rest was done.
+func Notify(db *gorm.DB, written ...any) error {
 	plugin, err := pluginOf(db)
 	if err != nil {
 		return err
 	}
-	for _, root := range written {
-		recorder, ok := uow.RecorderOf(reflect.ValueOf(root).Elem())
-		if ok {
-			recorder.Confirm()
+	var problems []error
+	for _, aggregate := range written {
+		found, err := plugin.aggregates(db, aggregate)
+		if err == nil && len(found) == 0 && !plugin.mayHold(aggregate) {
+			err = fmt.Errorf("gormplugin: notify of %T: give a pointer to a struct that has a uow.Aggregate", aggregate)
+		}
+		problems = append(problems, err)
+		for i := range found {
+			found[i].recorder.Confirm()
 		}
 	}
 	arrivals := []outbox.Arrival{{Broker: plugin.routing.InternalBroker}} // in lanes that nobody has kept in mind
@@ -105,7 +110,7 @@ func Notify(db *gorm.DB, written ...uow.Root) error {
 		others = plugin.announcerOf(nil, inserter)
 	}
 	plugin.committed(arrivals, others)
-	return nil
+	return errors.Join(problems...)
 }
 
 func pluginOf(db *gorm.DB) (*Plugin, error) {

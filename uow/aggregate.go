@@ -14,13 +14,17 @@ import (
 //		uow.Aggregate
 //	}
 //
+// It may also be embedded in a base type, embedded as a pointer, be in a field that GORM embeds (gorm:"embedded"), or in a
+// field of its own, unexported or tagged gorm:"-". The type may have a Raise of its own that calls this one. But it must
+// have one Aggregate: statements on a type with two are refused with an *[AggregateError].
+//
 // Copies of a value that has raised something share its events: GORM copies structs, and none of the copies must lose or
 // repeat an event. A copy that was made before the first Raise is on its own, which is what happens in
 // "for _, o := range orders { o.Raise(...) }": range over the index instead.
 //
 // Like other fields, an aggregate is not safe for concurrent use.
 type Aggregate struct {
-	recorder *Recorder
+	recorder *Recorder // the first field: see RecorderOf
 }
 
 // Raise records an event, a plain value whose type is registered in the catalog. Id and time of the message are fixed
@@ -33,83 +37,21 @@ func (a *Aggregate) Raise(event any, options ...envelope.Option) {
 	if a == nil {
 		panic("uow: Raise on an aggregate that embeds *uow.Aggregate, which is nil: embed uow.Aggregate by value")
 	}
-	a.fanoutRecorder().raise(event, options)
+	a.recorderOrNew().raise(event, options)
 }
 
-// fanoutRecorder is how RecorderOf finds the recorder; being unexported, it is no part of the embedding type's interface.
-func (a *Aggregate) fanoutRecorder() *Recorder {
-	if a == nil { // embedded as a pointer: it can have raised nothing
-		return nil
-	}
+func (a *Aggregate) recorderOrNew() *Recorder {
 	if a.recorder == nil {
 		a.recorder = new(Recorder)
 	}
 	return a.recorder
 }
 
-// fanoutShared is the recorder that a copy shares with the value it was made of, or nil.
-func (a *Aggregate) fanoutShared() *Recorder {
-	if a == nil {
-		return nil
-	}
-	return a.recorder
-}
-
-// Root is every type that embeds Aggregate, as a pointer: the root of an aggregate.
-type Root interface {
-	Raise(event any, options ...envelope.Option)
-	fanoutRecorder() *Recorder
-	fanoutShared() *Recorder
-}
-
-var rootType = reflect.TypeFor[Root]()
-
-// IsAggregate reports whether a struct type, or what a pointer type points to, embeds Aggregate.
-func IsAggregate(t reflect.Type) bool {
-	if t.Kind() != reflect.Pointer {
-		t = reflect.PointerTo(t)
-	}
-	return t.Implements(rootType)
-}
-
-// RecorderOf returns the recorder of an aggregate, given as a struct value. A value that cannot be addressed is a copy: it
-// has a recorder only when it was made after the first Raise, whether its events are pending or written. ok is false when
-// there is none.
-func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
-	if !v.CanAddr() {
-		if !IsAggregate(v.Type()) {
-			return nil, false
-		}
-		addressable := reflect.New(v.Type())
-		addressable.Elem().Set(v)
-		a, _ := reflect.TypeAssert[Root](addressable)
-		recorder = within(a, Root.fanoutShared) // a fresh one would be lost with the copy
-		return recorder, recorder != nil
-	}
-	a, ok := reflect.TypeAssert[Root](v.Addr())
+// Pending returns the events that an aggregate has raised and that no commit has written yet, oldest first; nil for what
+// is no aggregate. The aggregate is given as a pointer. It is meant for tests and assertions.
+func Pending(aggregate any) []any {
+	recorder, ok := RecorderOf(reflect.ValueOf(aggregate))
 	if !ok {
-		return nil, false
-	}
-	recorder = within(a, Root.fanoutRecorder)
-	return recorder, recorder != nil
-}
-
-// within gets the recorder of an aggregate. The type may embed another aggregate as a pointer or as an interface that is
-// nil, as it is in db.Model(&Parcel{}): then there is no Aggregate to ask, and it can have raised nothing.
-func within(a Root, get func(Root) *Recorder) (recorder *Recorder) {
-	defer func() {
-		if recover() != nil { // the nil on the way: the methods themselves cannot panic
-			recorder = nil
-		}
-	}()
-	return get(a)
-}
-
-// Pending returns the events that an aggregate has raised and that no commit has written yet, oldest first. It is meant
-// for tests and assertions.
-func Pending(root Root) []any {
-	recorder := root.fanoutRecorder()
-	if recorder == nil {
 		return nil
 	}
 	recorder.mu.Lock()
@@ -119,4 +61,14 @@ func Pending(root Root) []any {
 		events[i] = event.Data
 	}
 	return events
+}
+
+// Discard drops the pending events of aggregates, given as pointers: those of an attempt that is not to be repeated, say.
+// What a commit has written stays written; what is no aggregate is passed over.
+func Discard(aggregates ...any) {
+	for _, aggregate := range aggregates {
+		if recorder, ok := RecorderOf(reflect.ValueOf(aggregate)); ok {
+			recorder.discard()
+		}
+	}
 }

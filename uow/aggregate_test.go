@@ -67,13 +67,6 @@ func TestCopies(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestIsAggregate(t *testing.T) {
-	t.Parallel()
-	assert.True(t, uow.IsAggregate(reflect.TypeFor[order]()))
-	assert.True(t, uow.IsAggregate(reflect.TypeFor[*order]()))
-	assert.False(t, uow.IsAggregate(reflect.TypeFor[placed]()))
-}
-
 // track is what the plugin does after a statement.
 func track(t *testing.T, j *uow.Journal, o *order) {
 	t.Helper()

@@ -83,6 +83,12 @@ func (r *Recorder) Confirm() {
 	r.events = slices.DeleteFunc(r.events, (*Raised).Unconfirmed)
 }
 
+func (r *Recorder) discard() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events, r.again = nil, nil
+}
+
 // sweep takes out the events that were committed; those raised meanwhile stay.
 func (r *Recorder) sweep() {
 	r.mu.Lock()

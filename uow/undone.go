@@ -252,15 +252,3 @@ func (j *Journal) raisedHere(recorder *Recorder) int {
 	}
 	return n
 }
-
-// Discard drops the pending events of aggregates, given as pointers: those of an attempt that is not to be repeated, say.
-// What a commit has written stays written.
-func Discard(aggregates ...Root) {
-	for _, root := range aggregates {
-		if recorder := root.fanoutRecorder(); recorder != nil {
-			recorder.mu.Lock()
-			recorder.events, recorder.again = nil, nil
-			recorder.mu.Unlock()
-		}
-	}
-}
