@@ -1,0 +1,66 @@
+package fanoutvet_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The command says the same under go vet, which runs it once for each package, and by itself, where
+// it sees all of them.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	fanoutvet, dir := tool(t), shop(t)
+
+	vetted, err := run(t, dir, "go", "vet", "-vettool="+fanoutvet, "./...")
+	require.Error(t, err)
+	alone, err := run(t, dir, fanoutvet, "./...")
+	require.Error(t, err)
+	found := findings(dir, vetted)
+	assert.Contains(t, found, "loops/loops.go:18:3: o.Raise raises an event on o, a copy of an element of orders that is neither saved nor stored back: "+
+		"unless GORM loaded it, the event is lost; range over the index: for i := range orders { o := &orders[i] ... }")
+	assert.Equal(t, found, findings(dir, alone))
+	for _, finding := range found {
+		assert.NotRegexp(t, "^(fine|domain)/", finding)
+	}
+
+	for _, command := range [][]string{{"go", "vet", "-vettool=" + fanoutvet, "./fine", "./domain"}, {fanoutvet, "./fine", "./domain"}} {
+		out, err := run(t, dir, command[0], command[1:]...)
+		require.NoError(t, err)
+		assert.Empty(t, out)
+	}
+
+	_, _ = run(t, dir, fanoutvet, "-fix", "./...") // it exits with 0 or not, as versions of its library differ in that
+	_, err = run(t, dir, "go", "vet", "./...")
+	require.NoError(t, err, "what the fixes leave compiles")
+	fixed, err := run(t, dir, fanoutvet, "./...")
+	require.Error(t, err)
+	assert.Less(t, len(findings(dir, fixed)), len(found))
+}
+
+// findings are the reports in what the command prints, sorted, with the names of files as they are
+// in the module. Those of a package and of its variant with tests are the same.
+func findings(dir, out string) (found []string) {
+	at := regexp.MustCompile(`^[\w./-]+\.go:\d+:\d+: `)
+	for line := range strings.Lines(out) {
+		line = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(line), dir+string(filepath.Separator)), "./")
+		if at.MatchString(line) {
+			found = append(found, line)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// Nothing in this repository raises on copies, examples and tests included, and nothing is taken
+// for it.
+func TestRepositoryIsClean(t *testing.T) {
+	t.Parallel()
+	_, err := run(t, root, "go", "vet", "-vettool="+tool(t), "./...")
+	require.NoError(t, err)
+}
