@@ -35,6 +35,7 @@ FORCE:
 # FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run of make test is complete or red.
 # SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours.
 # Alert rules and the dashboard are a module of their own, which is tested where everything is: it needs the Go of Prometheus' libraries.
+# So is the analyzer, whose tests run it over this module.
 test: $(WITHSERVERS) ## Run all tests, with PostgreSQL and Redis found or started (race detector where it works)
 	@race='-race -gcflags=modernc.org/...=-race=false'; \
 	$(GO) build -race runtime/cgo >/dev/null 2>&1 || { \
@@ -42,6 +43,7 @@ test: $(WITHSERVERS) ## Run all tests, with PostgreSQL and Redis found or starte
 	export FANOUT_TEST_REQUIRE=1; \
 	exec $(WITHSERVERS) -- $(GO) test $$race -shuffle=on -timeout=20m $(ARGS) $(PKG)
 	@[ '$(PKG)' != './...' ] || GOTOOLCHAIN=auto $(GO) -C deploy test -timeout=10m $(ARGS) ./...
+	@[ '$(PKG)' != './...' ] || $(GO) -C fanoutvet test -timeout=10m $(ARGS) ./...
 
 cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packages
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
@@ -87,11 +89,13 @@ lint: ## Run the linters
 	@$(GOLANGCI) run
 	@cd benchmarks && $(GOLANGCI) run
 	@cd deploy && $(GOLANGCI) run
+	@cd fanoutvet && $(GOLANGCI) run
 
 fmt: ## Format the Go files
 	@$(GOLANGCI) fmt
 	@cd benchmarks && $(GOLANGCI) fmt
 	@cd deploy && $(GOLANGCI) fmt
+	@cd fanoutvet && $(GOLANGCI) fmt
 
 tidy-check: ## Check that go.mod and go.sum hold what the code needs, and nothing else
 	@for mod in go.mod */go.mod; do \
