@@ -9,6 +9,9 @@ const (
 	uowPath       = "github.com/gorm-fanout/fanout/uow"
 	aggregateName = "Aggregate"
 	raiseName     = "Raise"
+
+	envelopePath = "github.com/gorm-fanout/fanout/envelope"
+	optionName   = "Option"
 )
 
 // An access is how an expression of a type leads to an aggregate.
@@ -19,8 +22,8 @@ const (
 	// byValue is a struct that embeds uow.Aggregate, or has it in a field, at any depth, or an
 	// array of such: who copies it, copies the aggregate.
 	byValue
-	byPointer // points to such a value
-	byRoot    // an interface or type parameter whose values are aggregates, such as uow.Root
+	byPointer   // points to such a value
+	byInterface // an interface or type parameter that has the Raise of aggregates
 	// byParameter is any other type parameter: what it stands for may hold an aggregate. What is
 	// done with its values tells.
 	byParameter
@@ -42,8 +45,8 @@ func (known accesses) of(t types.Type) access {
 func (known accesses) find(t types.Type) access {
 	t = types.Unalias(t)
 	if param, ok := t.(*types.TypeParam); ok {
-		if isRoot(param) {
-			return byRoot
+		if isRaiser(param) {
+			return byInterface
 		}
 		return byParameter
 	}
@@ -66,8 +69,8 @@ func (known accesses) find(t types.Type) access {
 			return byPointer
 		}
 	case *types.Interface:
-		if isRoot(under) {
-			return byRoot
+		if isRaiser(under) {
+			return byInterface
 		}
 	}
 	return noAccess
@@ -75,37 +78,49 @@ func (known accesses) find(t types.Type) access {
 
 func isAggregate(t types.Type) bool {
 	named, ok := types.Unalias(t).(*types.Named)
-	return ok && named.Obj().Name() == aggregateName && ofUOW(named.Obj())
+	return ok && named.Obj().Name() == aggregateName && declaredIn(named.Obj(), uowPath)
 }
 
-// isRoot reports whether values of an interface, or of a type parameter, are aggregates: uow's
-// unexported method says so, which only embedding uow.Aggregate brings.
-func isRoot(t types.Type) bool {
+// isRaiser reports whether an interface, or the constraint of a type parameter, has uow.Aggregate's
+// method Raise. Its options tell it from any other method of that name.
+func isRaiser(t types.Type) bool {
 	under, ok := t.Underlying().(*types.Interface)
 	if !ok {
 		return false
 	}
 	for method := range under.Methods() {
-		if !method.Exported() && ofUOW(method) {
+		if method.Name() == raiseName && takesOptions(method.Signature()) {
 			return true
 		}
 	}
 	return false
 }
 
-// ofUOW reports whether something is declared in package uow, which go vet calls "... [....test]"
-// where it is compiled together with its tests.
-func ofUOW(object types.Object) bool {
+func takesOptions(signature *types.Signature) bool {
+	if !signature.Variadic() || signature.Params().Len() != 2 {
+		return false
+	}
+	options, ok := types.Unalias(signature.Params().At(1).Type()).(*types.Slice)
+	if !ok {
+		return false
+	}
+	option, ok := types.Unalias(options.Elem()).(*types.Named)
+	return ok && option.Obj().Name() == optionName && declaredIn(option.Obj(), envelopePath)
+}
+
+// declaredIn reports whether something is declared in a package, which go vet calls "...
+// [....test]" where it is compiled together with its tests.
+func declaredIn(object types.Object, pkg string) bool {
 	if object.Pkg() == nil {
 		return false
 	}
 	path, _, _ := strings.Cut(object.Pkg().Path(), " ")
-	return path == uowPath
+	return path == pkg
 }
 
 // isRaise reports whether a method is uow.Aggregate's own Raise.
 func isRaise(fn *types.Func) bool {
-	if fn.Name() != raiseName || !ofUOW(fn) {
+	if fn.Name() != raiseName || !declaredIn(fn, uowPath) {
 		return false
 	}
 	recv := fn.Signature().Recv()

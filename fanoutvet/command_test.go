@@ -22,7 +22,7 @@ func TestCommand(t *testing.T) {
 	alone, err := run(t, dir, fanoutvet, "./...")
 	require.Error(t, err)
 	found := findings(dir, vetted)
-	assert.Contains(t, found, "loops/loops.go:18:3: o.Raise raises an event on o, a copy of an element of orders that is neither saved nor stored back: "+
+	assert.Contains(t, found, "loops/loops.go:17:3: o.Raise raises an event on o, a copy of an element of orders that is neither saved nor stored back: "+
 		"unless GORM loaded it, the event is lost; range over the index: for i := range orders { o := &orders[i] ... }")
 	assert.Equal(t, found, findings(dir, alone))
 	for _, finding := range found {

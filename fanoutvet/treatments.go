@@ -96,7 +96,7 @@ func (u *unit) hopes(fn *types.Func) *treatments {
 	vars, given := slots(fn), false
 	known := &treatments{Slots: make([]treatment, len(vars))}
 	for i, v := range vars {
-		if how := u.access.of(v.Type()); how == byValue || how == byPointer || how == byRoot {
+		if how := u.access.of(v.Type()); how == byValue || how == byPointer || how == byInterface {
 			known.Slots[i], given = keeps, true
 		}
 	}

@@ -123,7 +123,7 @@ func (u *unit) method(cursor inspector.Cursor, selection *types.Selection, of ty
 		return use{effect: reads}
 	case !called: // a method value keeps its receiver
 		return use{}
-	case isRaise(fn), how == byRoot && fn.Name() == raiseName:
+	case isRaise(fn), how == byInterface && fn.Name() == raiseName:
 		return use{effect: raises, call: call, direct: true}
 	}
 	return u.given(call, fn, 0, u.access.of(fn.Signature().Recv().Type()))
@@ -133,7 +133,7 @@ func (u *unit) method(cursor inspector.Cursor, selection *types.Selection, of ty
 func (u *unit) passed(call *ast.CallExpr, index int) (found use, outer bool) {
 	if fun := u.info.Types[call.Fun]; fun.IsType() {
 		to := u.access.of(u.info.TypeOf(call))
-		return use{}, to == byValue || to == byPointer || to == byRoot
+		return use{}, to == byValue || to == byPointer || to == byInterface
 	}
 	fn := typeutil.StaticCallee(u.info, call)
 	if fn == nil {
@@ -156,7 +156,7 @@ func (u *unit) passed(call *ast.CallExpr, index int) (found use, outer bool) {
 		slot++
 	}
 	to := u.access.of(signature.Params().At(index).Type())
-	if to == byRoot && !u.promotesRaise(u.info.TypeOf(call.Args[index])) {
+	if to == byInterface && !u.promotesRaise(u.info.TypeOf(call.Args[index])) {
 		return use{}, false
 	}
 	return u.given(call, fn, slot, to), false
@@ -177,7 +177,7 @@ func prints(fn *types.Func) bool {
 // promotesRaise reports whether Raise, called by an interface, is uow.Aggregate's own, and not
 // another one that hides it.
 func (u *unit) promotesRaise(t types.Type) bool {
-	if u.access.of(t) == byRoot {
+	if u.access.of(t) == byInterface {
 		return true
 	}
 	object, _, _ := types.LookupFieldOrMethod(t, true, u.pass.Pkg, raiseName)

@@ -4,6 +4,7 @@ package domain
 import (
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -94,8 +95,13 @@ func Announce(o *Order, text string) { // want Announce:`^raises, passes on$`
 	o.Raise(Placed{text})
 }
 
-func Tell(root uow.Root, event any) { // want Tell:`^raises, passes on$`
-	root.Raise(event)
+// Raiser is an aggregate, whichever.
+type Raiser interface {
+	Raise(event any, options ...envelope.Option)
+}
+
+func Tell(raiser Raiser, event any) { // want Tell:`^raises, passes on$`
+	raiser.Raise(event)
 }
 
 func Describe(o *Order) string { // want Describe:`^keeps$`

@@ -3,7 +3,6 @@ package generics
 
 import (
 	"example.com/shop/domain"
-	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -43,9 +42,9 @@ func loops(customers []Customer, keyed []Keyed[int], pairs []pair[string, Custom
 	}
 }
 
-func roots[T any, P interface {
+func raisers[T any, P interface {
 	*T
-	uow.Root
+	domain.Raiser
 }](items []T) {
 	for _, item := range items {
 		P(&item).Raise(domain.Paid{}) // want `P\(&item\).Raise raises an event on item, a copy of an element of items`
@@ -55,8 +54,8 @@ func roots[T any, P interface {
 	}
 }
 
-func helped[R uow.Root](root R) { // want helped:`^raises$`
-	root.Raise(domain.Paid{})
+func helped[R domain.Raiser](raiser R) { // want helped:`^raises$`
+	raiser.Raise(domain.Paid{})
 }
 
 func helping(orders []domain.Order) {
@@ -71,7 +70,7 @@ func helping(orders []domain.Order) {
 // Whether this Raise is an aggregate's depends on who calls.
 func unknown[T any, P interface {
 	*T
-	Raise(event any, options ...envelope.Option)
+	Raise(event any)
 }](items []T, others []interface{ Raise(any) }) {
 	for _, item := range items {
 		P(&item).Raise(domain.Paid{})

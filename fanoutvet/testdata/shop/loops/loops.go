@@ -8,7 +8,6 @@ import (
 	"gorm.io/gorm"
 
 	"example.com/shop/domain"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 type Order = domain.Order
@@ -115,7 +114,7 @@ func byAddress(orders []Order) {
 		domain.Tell(&o, domain.Paid{}) // want `domain.Tell raises an event on o`
 	}
 	for _, o := range orders {
-		uow.Root(&o).Raise(domain.Paid{}) // want `uow.Root\(&o\).Raise raises an event on o`
+		domain.Raiser(&o).Raise(domain.Paid{}) // want `domain.Raiser\(&o\).Raise raises an event on o`
 	}
 }
 
