@@ -159,8 +159,10 @@ func TestLookupErrors(t *testing.T) {
 			t.Parallel()
 			_, err := c.Lookup(test.event)
 			require.EqualError(t, err, test.want)
-			_, err = c.Seal(fixedEvent(test.event), envelope.Source{}, envelope.Context{})
-			require.EqualError(t, err, test.want)
+			for _, event := range []envelope.Event{fixedEvent(test.event), envelope.NewEvent(test.event)} {
+				_, err = c.Seal(event, envelope.Source{}, envelope.Context{})
+				require.EqualError(t, err, test.want)
+			}
 			var unregistered *envelope.UnregisteredError
 			var pointer *envelope.PointerEventError
 			require.NotEqual(t, errors.As(err, &unregistered), errors.As(err, &pointer), "one of the two types")

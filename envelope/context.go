@@ -3,6 +3,7 @@ package envelope
 import (
 	"context"
 	"maps"
+	"reflect"
 
 	"go.opentelemetry.io/otel/trace"
 )
@@ -130,12 +131,13 @@ func WithCause(ctx context.Context, m *Message) context.Context {
 }
 
 // FromContext returns what ctx carries, the trace of its OpenTelemetry span
-// included. The result is the caller's own to change.
+// included. The result is the caller's own to change; extensions in which there may
+// be maps, slices or pointers are as a consumer would decode them.
 func FromContext(ctx context.Context) Context {
 	var cx Context
 	if stored, ok := ctx.Value(contextKey{}).(*Context); ok {
 		cx = *stored
-		cx.Extensions = maps.Clone(cx.Extensions)
+		cx.Extensions = snapshot(cx.Extensions)
 		if cx.Priority != nil {
 			p := *cx.Priority
 			cx.Priority = &p
@@ -145,4 +147,19 @@ func FromContext(ctx context.Context) Context {
 		cx.TraceParent, cx.TraceState = w3c(span)
 	}
 	return cx
+}
+
+// snapshot copies extensions, so that what becomes of their values later does not
+// matter. A value without JSON is left for Seal to report.
+func snapshot(extensions map[string]any) map[string]any {
+	copied := maps.Clone(extensions)
+	for name, value := range copied {
+		if k := reflect.ValueOf(value).Kind(); k <= reflect.Complex128 || k == reflect.String {
+			continue // it cannot change
+		}
+		if normal, err := normalize(value); err == nil {
+			copied[name] = normal
+		}
+	}
+	return copied
 }

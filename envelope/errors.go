@@ -43,8 +43,8 @@ func registerLine(t reflect.Type) string {
 	return "envelope.Register[" + goName(t) + "](events" + option + ")"
 }
 
-// PointerEventError says that a pointer was raised. Events are values, so that
-// nobody can change one between Raise and commit.
+// PointerEventError says that a pointer was raised. Events are values: what has
+// happened does not change any more.
 type PointerEventError struct {
 	Type reflect.Type // the pointer type
 }

@@ -3,6 +3,7 @@ package envelope
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,22 +19,56 @@ type Event struct {
 	// Time is when the event was raised: UTC, whole microseconds.
 	Time time.Time
 
-	// Data is the event itself, a value of a registered type. It is encoded by
-	// [Catalog.Seal], at the commit: until then nobody should change maps, slices
-	// or pointers inside it.
+	// Data is the event itself, a value of a registered type. [NewEvent] has encoded
+	// it: nothing that becomes of it afterwards, or of the maps, slices and pointers
+	// in it, changes the message. In an Event built as a literal [Catalog.Seal]
+	// encodes it.
 	Data any
 
 	// Options refine the event type's own. Those that describe a type (Published,
 	// Name, Version) are refused by [Catalog.Seal].
 	Options []Option
+
+	raised raised
 }
 
-// NewEvent gives data its identity: a UUIDv7 and the current time. Both are fixed
-// here and not at the commit, so that a retried transaction writes the same ids.
-// Data is checked by [Catalog.Seal].
+// raised is what NewEvent has found out about the data; the zero value is that of
+// an Event built as a literal.
+type raised struct {
+	json    []byte
+	err     error     // why there is no JSON
+	derived []derived // by registration of the event's type
+}
+
+func (r *raised) known() bool { return r.json != nil || r.err != nil }
+
+// NewEvent gives data its identity, a UUIDv7 and the current time, and encodes it.
+// All of this happens here and not at the commit, so that a message tells what was
+// when the event was raised, and a retried transaction writes the same one. The
+// functions of the options [Key] and [NotBefore] are called here, too, those of the
+// event's type and those given.
+//
+// What is wrong with the data or the options, a panic in its MarshalJSON or in one
+// of the functions included, is reported by [Catalog.Seal]. The event holds its
+// JSON until it is let go: as many bytes as its payload, about, which the outbox
+// bounds when it writes it.
 func NewEvent(data any, opts ...Option) Event {
+	// First: should encoding it raise another event, that one is older in everything.
+	encoded := encodeRaised(data)
+	options := fixOptions(data, opts)
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	return Event{ID: newID(uuid.NewV7, now), Time: now, Data: data, Options: opts}
+	return Event{ID: newID(uuid.NewV7, now), Time: now, Data: data, Options: options, raised: encoded}
+}
+
+func encodeRaised(data any) (r raised) {
+	t := reflect.TypeOf(data)
+	if t == nil || t.Kind() == reflect.Pointer { // no event, as Seal will say
+		return r
+	}
+	if r.json, r.err = encodeJSON(data); r.err == nil {
+		r.derived = derive(t, data)
+	}
+	return r
 }
 
 // newID falls back on the runtime's own generator when the operating system has

@@ -2,6 +2,8 @@ package envelope
 
 import (
 	"errors"
+	"reflect"
+	"runtime"
 	"testing"
 	"time"
 
@@ -107,4 +109,29 @@ func BenchmarkChecksum(b *testing.B) {
 			}
 		}
 	})
+}
+
+// Events know the registrations of their type, but keep no catalog alive.
+func TestRegistrationsAreForgotten(t *testing.T) {
+	t.Parallel()
+	type forgotten struct{ Key string }
+	register := func(c *Catalog) { Register[forgotten](c, Key(func(f forgotten) string { return f.Key })) }
+	kept := NewCatalog("ordering")
+	register(kept)
+	require.Eventually(t, func() bool {
+		for range 10 {
+			register(NewCatalog("ordering"))
+		}
+		runtime.GC()
+		register(NewCatalog("ordering"))
+		return len(registrations(reflect.TypeFor[forgotten]())) < 10
+	}, 10*time.Second, time.Millisecond)
+	runtime.GC()
+	derived := NewEvent(forgotten{"a"}).raised.derived
+	et, err := kept.Lookup(forgotten{})
+	require.NoError(t, err)
+	require.Same(t, et, derived[0].of)
+	require.Equal(t, "a", derived[0].key(nil))
+	require.Nil(t, derived[0].notBefore)
+	runtime.KeepAlive(kept)
 }

@@ -23,6 +23,7 @@ type option struct {
 	typeOnly bool
 	check    func(event reflect.Type) *flaw // nil: fits every event
 	set      func(*settings)
+	fix      func(event any) *option // nil: the option has no function to call
 }
 
 func (o *option) option() *option { return o }
@@ -77,16 +78,19 @@ func Version(n int) Option {
 
 // Key derives the ordering key from the event: messages with one key are
 // delivered in order. The default is the stream of the aggregate instance. An
-// empty key means that this event is unordered. The function must be safe for
-// concurrent use; a panic in it becomes an [EncodeError].
+// empty key means that this event is unordered. The function is called when the
+// event is raised, and must be safe for concurrent use; a panic in it becomes an
+// [EncodeError].
 func Key[E any](key func(E) string) Option {
+	return keyOption(takes[E]("Key", "string", key == nil),
+		func(event any) string { return key(event.(E)) }) //nolint:forcetypeassert // takes has checked it
+}
+
+func keyOption(check func(reflect.Type) *flaw, key func(event any) string) *option {
 	return &option{
-		label: "Key", sets: "order",
-		check: takes[E]("Key", "string", key == nil),
-		set: func(s *settings) {
-			s.unordered = false
-			s.key = func(event any) string { return key(event.(E)) } //nolint:forcetypeassert // takes has checked it
-		},
+		label: "Key", sets: "order", check: check,
+		set: func(s *settings) { s.unordered, s.key = false, key },
+		fix: func(event any) *option { return keyOption(check, fix(key, event)) },
 	}
 }
 
@@ -133,15 +137,18 @@ const priorityRemedy = "use a level from PriorityBulk (-100) to PriorityCritical
 
 // NotBefore holds the message back until the time that the function returns, the
 // zero time meaning at once. It does not reorder: later messages of the same
-// ordering key wait with it. The function must be safe for concurrent use; a
-// panic in it becomes an [EncodeError].
+// ordering key wait with it. The function is called when the event is raised, and
+// must be safe for concurrent use; a panic in it becomes an [EncodeError].
 func NotBefore[E any](at func(E) time.Time) Option {
+	return notBeforeOption(takes[E]("NotBefore", "time.Time", at == nil),
+		func(event any) time.Time { return at(event.(E)) }) //nolint:forcetypeassert // takes has checked it
+}
+
+func notBeforeOption(check func(reflect.Type) *flaw, at func(event any) time.Time) *option {
 	return &option{
-		label: "NotBefore", sets: "not before",
-		check: takes[E]("NotBefore", "time.Time", at == nil),
-		set: func(s *settings) {
-			s.notBefore = func(event any) time.Time { return at(event.(E)) } //nolint:forcetypeassert // takes has checked it
-		},
+		label: "NotBefore", sets: "not before", check: check,
+		set: func(s *settings) { s.notBefore = at },
+		fix: func(event any) *option { return notBeforeOption(check, fix(at, event)) },
 	}
 }
 
@@ -160,17 +167,18 @@ func TTL(d time.Duration) Option {
 }
 
 // Extension adds a field to metadata.extensions, in the external form too. Value
-// is anything that encoding/json encodes. A broker with format cloudevents takes
-// scalars only, under names of 1 to 20 characters a-z and 0-9: see
+// is anything that encoding/json encodes; it is encoded now. A broker with format
+// cloudevents takes scalars only, under names of 1 to 20 characters a-z and 0-9: see
 // [CheckCloudEventExtension].
 func Extension(name string, value any) Option {
+	normal, err := normalize(value)
 	o := &option{
 		label: fmt.Sprintf("Extension(%q)", name), sets: "extension " + name,
-		set: func(s *settings) { s.extensions = append(s.extensions, extension{name, value}) },
+		set: func(s *settings) { s.extensions = append(s.extensions, extension{name, normal}) },
 	}
-	if err := extensionNameFlaw(name); err != nil {
-		o.check = invalid(extensionNameRemedy, "%w", err)
-	} else if _, err := normalize(value); err != nil {
+	if flaw := extensionNameFlaw(name); flaw != nil {
+		o.check = invalid(extensionNameRemedy, "%w", flaw)
+	} else if err != nil {
 		o.check = invalid(extensionRemedy, "%w", err)
 	}
 	return o
@@ -191,14 +199,15 @@ func extensionNameFlaw(name string) error {
 // takes checks that a function of the user's takes the event it is given for.
 func takes[E any](option, result string, isNil bool) func(reflect.Type) *flaw {
 	return func(event reflect.Type) *flaw {
+		want := reflect.TypeFor[E]()
+		if want == event && !isNil {
+			return nil
+		}
 		remedy := fmt.Sprintf("write envelope.%s(func(e %s) %s { ... })", option, goName(event), result)
 		if isNil {
 			return &flaw{errors.New("the function is nil"), remedy}
 		}
-		if want := reflect.TypeFor[E](); want != event {
-			return &flaw{fmt.Errorf("its function takes %s", goName(want)), remedy}
-		}
-		return nil
+		return &flaw{fmt.Errorf("its function takes %s", goName(want)), remedy}
 	}
 }
 

@@ -55,6 +55,7 @@ func Register[E any](c *Catalog, opts ...Option) {
 		if len(problems) == 0 {
 			r.byType[t], r.byWire[et.wireType] = et, et
 			delete(r.refused, t)
+			et.remember()
 			return
 		}
 		r.problems = append(r.problems, problems...)

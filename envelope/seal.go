@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Seal turns an event into a message: it encodes the data, once for all forms,
-// computes the checksum, and settles where and when the message goes. It does not
+// Seal turns an event into a message: it takes the JSON of the data, once for all
+// forms, computes the checksum, and settles where and when the message goes. It does not
 // read the clock and draws no ids: sealing the same event twice gives the same
 // message.
 //
@@ -23,6 +23,11 @@ func (c *Catalog) Seal(ev Event, src Source, cx Context) (*Message, error) {
 		return nil, err
 	}
 	p := &sealing{t: t, s: t.settings, ev: ev, src: src, cx: cx}
+	for _, d := range ev.raised.derived {
+		if d.of == t {
+			p.s.key, p.s.notBefore = d.key, d.notBefore
+		}
+	}
 	p.s.priority = nil // the event's own; between it and the type's stands the context's
 	if problems := p.s.apply(atRaise, t.goType, ev.Options); len(problems) > 0 {
 		return nil, errors.Join(problems...)
@@ -51,7 +56,7 @@ func (p *sealing) seal(context string) (*Message, error) {
 	if err := p.checkInput(); err != nil {
 		return nil, err
 	}
-	data, err := encodeJSON(p.ev.Data)
+	data, err := p.data()
 	if err != nil {
 		return nil, p.fail(encodeRemedy(err), err)
 	}
@@ -123,6 +128,14 @@ func (p *sealing) seal(context string) (*Message, error) {
 			TraceState:    w3cState,
 		},
 	}, nil
+}
+
+// data is the event's JSON: that of the time when it was raised.
+func (p *sealing) data() ([]byte, error) {
+	if p.ev.raised.known() {
+		return slices.Clip(p.ev.raised.json), p.ev.raised.err // shared by all messages of the event
+	}
+	return encodeJSON(p.ev.Data)
 }
 
 func (p *sealing) checkInput() error {

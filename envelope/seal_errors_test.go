@@ -182,6 +182,10 @@ func TestSealErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			raised := envelope.NewEvent(test.event.Data, test.event.Options...)
+			raised.ID, raised.Time = test.event.ID, test.event.Time
+			_, err := c.Seal(raised, test.source, test.cx)
+			require.EqualError(t, err, test.want, "the same, although it was noticed when the event was raised")
 			m, err := c.Seal(test.event, test.source, test.cx)
 			require.Nil(t, m)
 			require.EqualError(t, err, test.want)

@@ -14,7 +14,7 @@ import (
 
 // Event is one event as a commit would write it.
 type Event struct {
-	// Data is the event as it was raised or published.
+	// Data is the value that was raised or published. What is sent is what it was then: see Payload and Message.
 	Data any
 	// ID is the message id: the same on all brokers, and the same again when the transaction is repeated.
 	ID uuid.UUID

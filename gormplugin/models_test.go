@@ -44,6 +44,9 @@ func catalog() *envelope.Catalog {
 	envelope.Register[Unencodable](events)
 	envelope.Register[Measured](events)
 	envelope.Register[Cyclic](events)
+	envelope.Register[Picked](events)
+	envelope.Register[Bin](events, envelope.Key(binKey), envelope.NotBefore(binTime))
+	envelope.Register[Echo](events)
 	return events
 }
 

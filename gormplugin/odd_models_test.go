@@ -347,6 +347,7 @@ func TestOddModels(t *testing.T) {
 			b.ok(own.Create(e).Error)
 			commit()
 			b.ok(gormplugin.Notify(b.db, w, []any{*e, h}, &HiddenPointer{}))
+			b.ok(gormplugin.Notify(b.db, []any{}, []*Wallet{}))
 			require.EqualError(b.t, gormplugin.Notify(b.db, nil, &Plain{}), "gormplugin: notify of <nil>: give a pointer to a struct that has a uow.Aggregate\n"+
 				"gormplugin: notify of *gormplugin_test.Plain: give a pointer to a struct that has a uow.Aggregate")
 			b.want("1: a", "2: b")

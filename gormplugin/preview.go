@@ -12,7 +12,7 @@ import (
 
 // Captured is an event that a transaction would write if it committed now.
 type Captured struct {
-	// Data is the event as it was raised or published.
+	// Data is the value that was raised or published. What is sent is what it was then.
 	Data any
 	// Source is the aggregate that raised it; zero for an event without one.
 	Source envelope.Source

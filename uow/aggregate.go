@@ -27,10 +27,15 @@ type Aggregate struct {
 	recorder *Recorder // the first field: see RecorderOf
 }
 
-// Raise records an event, a plain value whose type is registered in the catalog. Id and time of the message are fixed
-// now, so that a transaction that is tried again writes the same message. The event goes to the outbox when a
-// transaction that wrote this aggregate commits, whether it was raised before the aggregate was saved or after. When the
-// transaction rolls back, the event stays pending and goes with the next one that succeeds.
+// Raise records an event, a plain value whose type is registered in the catalog. It is encoded now, and what its slices,
+// maps and pointers become later is not sent; so a key that the database generates must be there before. Id and time of
+// the message are fixed, too, so that a transaction that is tried again writes the same message. The event goes to the
+// outbox when a transaction that wrote this aggregate commits, whether it was raised before the aggregate was saved or
+// after. When the transaction rolls back, the event stays pending and goes with the next one that succeeds.
+//
+// An event that cannot be encoded, or whose type is not registered, makes that transaction fail. Until the commit it costs
+// the memory of its JSON besides that of the value. An event may raise others in its MarshalJSON, on this aggregate as on
+// any other; they come before it.
 //
 // The options refine this one event; see envelope.Option.
 func (a *Aggregate) Raise(event any, options ...envelope.Option) {
@@ -48,7 +53,8 @@ func (a *Aggregate) recorderOrNew() *Recorder {
 }
 
 // Pending returns the events that an aggregate has raised and that no commit has written yet, oldest first; nil for what
-// is no aggregate. The aggregate is given as a pointer. It is meant for tests and assertions.
+// is no aggregate. The aggregate is given as a pointer. The events are the values that were given to Raise: what has changed
+// inside one since is seen here and not sent. It is meant for tests and assertions.
 func Pending(aggregate any) []any {
 	recorder, ok := RecorderOf(reflect.ValueOf(aggregate))
 	if !ok {

@@ -67,6 +67,57 @@ func TestCopies(t *testing.T) {
 	assert.False(t, ok)
 }
 
+// echo raises another event while it is encoded.
+type echo struct{ on *order }
+
+func (e echo) MarshalJSON() ([]byte, error) {
+	e.on.Raise(placed{1})
+	return []byte("2"), nil
+}
+
+// An event that another one raises in its MarshalJSON comes before it, by every measure.
+func TestRaiseWhileRaising(t *testing.T) {
+	t.Parallel()
+	o := &order{ID: "1"}
+	o.Raise(placed{0})
+	o.Raise(echo{o})
+	o.Raise(placed{3})
+	var j uow.Journal
+	track(t, &j, o)
+	flush := j.Collect()
+	assert.Equal(t, []any{placed{0}, placed{1}, echo{o}, placed{3}}, data(flush))
+	for i := range flush {
+		assert.Equal(t, i+1, flush[i].Sequence)
+		if i > 0 {
+			assert.Less(t, flush[i-1].ID.String(), flush[i].ID.String())
+			assert.False(t, flush[i].Time.Before(flush[i-1].Time))
+		}
+	}
+}
+
+// Whoever raises at the same time, the sequence of an aggregate's events is the order in which they are written.
+func TestRaiseFromManyGoroutines(t *testing.T) {
+	t.Parallel()
+	o := &order{ID: "1"}
+	o.Raise(placed{0})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for n := range 500 {
+				o.Raise(placed{n})
+			}
+		})
+	}
+	wg.Wait()
+	var j uow.Journal
+	track(t, &j, o)
+	flush := j.Collect()
+	require.Len(t, flush, 4001)
+	for i := range flush {
+		require.Equal(t, i+1, flush[i].Sequence)
+	}
+}
+
 // track is what the plugin does after a statement.
 func track(t *testing.T, j *uow.Journal, o *order) {
 	t.Helper()

@@ -151,7 +151,7 @@ func (s *search) fields(t reflect.Type, path []int, name string) {
 		case inner.Kind() == reflect.Struct && (field.Anonymous || tagged):
 			if !slices.Contains(s.within, inner) {
 				s.within = append(s.within, inner)
-				s.fields(inner, append(slices.Clone(path), i), name+field.Name+".")
+				s.fields(inner, append(path, i), name+field.Name+".")
 				s.within = s.within[:len(s.within)-1]
 			}
 		case s.stray == "" && !mayRelate(field, settings):

@@ -36,6 +36,33 @@ type (
 		uow.Aggregate
 	}
 	custom struct{ core }
+
+	// Keys of the kinds that GORM finds.
+	Based struct {
+		Number int `gorm:"primary_key"`
+	}
+	keyedAbove struct {
+		Based
+		core
+	}
+
+	// What holds itself has no end.
+	branch struct{ branches []branch } //nolint:unused // there is no end to it
+	Hoop   struct{ *Hooped }
+	Hooped struct{ *Hoop }
+
+	// Deep has its aggregate far in, before more that is embedded.
+	Deep  struct{ deep2 }
+	deep2 struct{ deep3 }
+	deep3 struct{ deep4 }
+	deep4 struct {
+		uow.Aggregate
+		Deep5
+	}
+	Deep5 struct{}
+
+	left  struct{ core }
+	right struct{ core }
 )
 
 func (custom) Raise(string) {}
@@ -78,7 +105,12 @@ func TestIsAggregate(t *testing.T) {
 			third   map[string]keyedInside
 			at      time.Time
 			other   any
+			fourth  keyedAbove
 			ring    []ring
+			branch  branch
+			hoop    Hoop
+			Core    core // a relation, for GORM to judge
+			Cores   []core
 		}{},
 	} {
 		typ := reflect.TypeOf(value)
@@ -120,7 +152,18 @@ func TestAggregateErrors(t *testing.T) {
 			core
 			events *uow.Aggregate
 		}{}, []string{"core.Aggregate", "events"}},
+		{struct {
+			*left
+			right
+		}{}, []string{"left.core.Aggregate", "right.core.Aggregate"}},
 		{struct{ state core }{}, []string{"state.Aggregate"}},
+		{struct{ first, second core }{}, []string{"first.Aggregate"}},
+		{struct {
+			state struct {
+				id string
+				core
+			}
+		}{}, []string{"state.core.Aggregate"}},
 		{struct {
 			uow.Aggregate
 			state core
@@ -169,6 +212,9 @@ func TestRecorderOf(t *testing.T) {
 			assert.Equal(t, []any{placed{want}}, uow.Pending(value))
 		}
 	}
+	var far Deep
+	far.Raise(placed{4})
+	assert.Equal(t, []any{placed{4}}, uow.Pending(&far))
 	fresh := deep{Shell: new(*shell)}
 	_, ok = uow.RecorderOf(reflect.ValueOf(&fresh))
 	assert.False(t, ok, "a nil on the way")

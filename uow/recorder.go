@@ -16,6 +16,8 @@ type Recorder struct {
 	again  []*Raised // of an attempt that is being repeated: see attempt.go
 	loads  *loads    // the transaction that loaded the aggregate and is to hear of its first event
 	name   string    // of the aggregate's type, for loads
+
+	raising atomic.Int32 // calls of raise under way
 }
 
 // Raised is an event with its place in the order of all events of the process.
@@ -42,18 +44,26 @@ func (r *Raised) SetUnconfirmed() { r.unconfirmed.Store(true) }
 // clock orders what happens in units of work: events raised, aggregates tracked, savepoints set and rolled back.
 var clock atomic.Uint64 //nolint:gochecknoglobals // an order within the process needs one counter
 
-func newRaised(data any, options []envelope.Option) *Raised {
+func published(data any, options []envelope.Option) *Raised {
 	return &Raised{Event: envelope.NewEvent(data, options...), Sequence: 1, raisedAt: clock.Add(1)}
 }
 
+// mostRaising bounds events that raise events while they are encoded, which without end would exhaust the stack.
+const mostRaising = 100
+
 func (r *Recorder) raise(data any, options []envelope.Option) {
+	defer r.raising.Add(-1)
+	if r.raising.Add(1) > mostRaising {
+		panic("uow: Raise is called by the MarshalJSON of an event that its MarshalJSON raises, and so on without end: raise events where they happen")
+	}
+	event := &Raised{Event: envelope.NewEvent(data, options...), Sequence: 1} // may raise others, so without the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	event.raisedAt = clock.Add(1)
 	if r.loads != nil {
 		r.loads.raised(r)
 		r.loads = nil // once is enough
 	}
-	event := newRaised(data, options)
 	r.again = event.takeIdentity(r.again)
 	if n := len(r.events); n > 0 {
 		event.Sequence = r.events[n-1].Sequence + 1

@@ -45,13 +45,14 @@ func pluginOf(db *gorm.DB) (Plugin, error) {
 }
 
 // Publish writes an event that belongs to no aggregate, in the transaction of tx. Outside a transaction it is an error
-// that wraps ErrNoTransaction. The event's type is checked at once, the row is written when the transaction commits.
+// that wraps ErrNoTransaction. The event is encoded and its type is checked at once, the row is written when the
+// transaction commits.
 func Publish(tx *gorm.DB, event any, options ...envelope.Option) error {
 	plugin, err := pluginOf(tx)
 	if err != nil {
 		return err
 	}
-	return plugin.Publish(tx, newRaised(event, options))
+	return plugin.Publish(tx, published(event, options))
 }
 
 // Track flushes what an aggregate has raised although the transaction of tx writes no row of it through GORM: it was
@@ -76,7 +77,7 @@ type Unit struct {
 
 // Publish writes an event that belongs to no aggregate.
 func (u *Unit) Publish(event any, options ...envelope.Option) error {
-	return u.plugin.Publish(u.DB, newRaised(event, options))
+	return u.plugin.Publish(u.DB, published(event, options))
 }
 
 // Track flushes what an aggregate has raised although the unit writes no row of it through GORM: it was written with raw

@@ -1,0 +1,101 @@
+package envelope
+
+import (
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+	"weak"
+)
+
+// derived is what the functions of a registered type's options say about one event
+// at the time when it is raised: at the commit they might see what its slices, maps
+// and pointers have become.
+type derived struct {
+	of        *EventType
+	key       func(event any) string
+	notBefore func(event any) time.Time
+}
+
+// deriving holds the registrations that have such functions, by Go type: whoever
+// raises an event knows no catalog. It keeps none of them alive.
+var deriving struct {
+	sync.Mutex // of writers
+
+	byType sync.Map // reflect.Type -> []weak.Pointer[EventType], never changed in place
+}
+
+// remember makes NewEvent call the functions of a registration.
+func (t *EventType) remember() {
+	if t.settings.key == nil && t.settings.notBefore == nil {
+		return
+	}
+	deriving.Lock()
+	defer deriving.Unlock()
+	alive := slices.DeleteFunc(slices.Clone(registrations(t.goType)), func(p weak.Pointer[EventType]) bool { return p.Value() == nil })
+	deriving.byType.Store(t.goType, append(alive, weak.Make(t)))
+}
+
+func registrations(t reflect.Type) []weak.Pointer[EventType] {
+	known, _ := deriving.byType.Load(t)
+	pointers, _ := known.([]weak.Pointer[EventType])
+	return pointers
+}
+
+// derive asks the functions of all registrations of a type.
+func derive(t reflect.Type, data any) (all []derived) {
+	for _, pointer := range registrations(t) {
+		et := pointer.Value()
+		if et == nil {
+			continue
+		}
+		d := derived{of: et}
+		if et.settings.key != nil {
+			d.key = fix(et.settings.key, data)
+		}
+		if et.settings.notBefore != nil {
+			d.notBefore = fix(et.settings.notBefore, data)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// fixOptions returns a copy of options in which functions of the event have been
+// called. One that does not fit the event panics here, and is refused by Seal.
+func fixOptions(data any, options []Option) []Option {
+	fixed := slices.Clone(options)
+	for i, given := range fixed {
+		if isNilOption(given) {
+			continue
+		}
+		if fix := given.option().fix; fix != nil {
+			fixed[i] = fix(data)
+		}
+	}
+	return fixed
+}
+
+// fix calls f and returns a function that does again what f did: return, or panic.
+func fix[T any](f func(event any) T, data any) func(event any) T {
+	var (
+		result   T
+		reason   any
+		returned bool
+	)
+	func() {
+		defer func() {
+			if !returned {
+				reason = recover()
+			}
+		}()
+		result = f(data)
+		returned = true
+	}()
+	return func(any) T {
+		if !returned {
+			panic(reason) // Seal makes an error of it
+		}
+		return result
+	}
+}
