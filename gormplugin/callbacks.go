@@ -48,6 +48,7 @@ func (p *Plugin) register(db *gorm.DB) error {
 type (
 	keyStarted  struct{ *gorm.Statement }
 	keyVersions struct{ *gorm.Statement }
+	keyOutcome  struct{ *gorm.Statement }
 )
 
 // startedByGORM reports whether GORM has begun a transaction for the statement.

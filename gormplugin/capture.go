@@ -55,6 +55,9 @@ func (t *tx) know(aggregates []found) {
 }
 
 func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
+	if o, ok := db.Statement.Settings.LoadAndDelete(keyOutcome{db.Statement}); ok {
+		return p.captureOutcome(db, o.(*outcome)) //nolint:forcetypeassert // nothing else has this key
+	}
 	written := targets(db, creates)
 	aggregates, err := p.aggregates(db, written[:]...)
 	if err != nil || len(aggregates) == 0 {
@@ -69,6 +72,16 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 		return p.partial(db, aggregates, affected)
 	}
 	return p.track(db, aggregates)
+}
+
+// captureOutcome is for a statement of which it is known, in part at least, what it wrote.
+func (p *Plugin) captureOutcome(db *gorm.DB, o *outcome) error {
+	p.untouched(db, o.missed)
+	err := p.track(db, o.written)
+	if err == nil && len(o.unknown) > 0 {
+		err = p.partial(db, o.unknown, o.affected)
+	}
+	return err
 }
 
 // loaded runs after a query. It gives the aggregates that were read their recorders, which their copies share from then

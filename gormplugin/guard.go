@@ -20,10 +20,14 @@ func (p *Plugin) guard(db *gorm.DB) error {
 	before := db.Logger // GORM logs each replacement at level Info; thirteen lines at every start tell nobody anything
 	db.Logger = logger.Discard
 	defer func() { db.Logger = before }()
+	wraps := map[string]func(original func(*gorm.DB)) func(*gorm.DB){"create": p.insert}
 	replace := func(chain processor, names ...string) error {
 		var problems []error
 		for _, name := range names {
 			if original := chain.Get("gorm:" + name); original != nil {
+				if wrap := wraps[name]; wrap != nil {
+					original = wrap(original)
+				}
 				problems = append(problems, chain.Replace("gorm:"+name, p.guarded(original)))
 			}
 		}

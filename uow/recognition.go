@@ -31,24 +31,44 @@ func CheckAggregate(t reflect.Type) error {
 // written. ok is false when there is none, also where a pointer on the way to the Aggregate is nil, and for types that
 // [CheckAggregate] objects to.
 func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
-	if v = pointedTo(v); v.Kind() != reflect.Struct {
+	v, ok = aggregateIn(v)
+	if !ok {
 		return nil, false
-	}
-	place := placeIn(v.Type())
-	if !place.belongs {
-		return nil, false
-	}
-	for _, field := range place.path {
-		if v = pointedTo(v.Field(field)); !v.IsValid() { // nil on the way: it can have raised nothing
-			return nil, false
-		}
 	}
 	if !v.CanAddr() {
 		recorder = (*Recorder)(v.Field(0).UnsafePointer()) // a fresh one would be lost with the copy
 		return recorder, recorder != nil
 	}
-	aggregate := (*Aggregate)(v.Addr().UnsafePointer()) // not by Interface: the field may be unexported
-	return aggregate.recorderOrNew(), true
+	return addressed(v).recorderOrNew(), true
+}
+
+// Adopt gives an aggregate, a struct that can be addressed or a pointer to one, the recorder of the one that it replaces.
+// What it has raised itself is dropped.
+func Adopt(v reflect.Value, recorder *Recorder) {
+	if v, ok := aggregateIn(v); ok && v.CanAddr() {
+		addressed(v).recorder = recorder
+	}
+}
+
+// aggregateIn is the Aggregate of a struct. ok is false where it has none, or a pointer on the way to it is nil.
+func aggregateIn(v reflect.Value) (aggregate reflect.Value, ok bool) {
+	if v = pointedTo(v); v.Kind() != reflect.Struct {
+		return v, false
+	}
+	place := placeIn(v.Type())
+	if !place.belongs {
+		return v, false
+	}
+	for _, field := range place.path {
+		if v = pointedTo(v.Field(field)); !v.IsValid() { // it can have raised nothing
+			return v, false
+		}
+	}
+	return v, true
+}
+
+func addressed(v reflect.Value) *Aggregate {
+	return (*Aggregate)(v.Addr().UnsafePointer()) // not by Interface: the field may be unexported
 }
 
 // pointedTo is what a chain of pointers and interfaces leads to: the zero Value where it ends in nil.

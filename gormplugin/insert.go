@@ -1,0 +1,191 @@
+package gormplugin
+
+import (
+	"reflect"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// insert wraps GORM's INSERT. Of a batch that may leave out rows, for a conflict that does nothing, it finds out which
+// elements became rows: those with a key of the application's by that key, the others, whose keys the database makes, by
+// their number. Where there are both, they are two statements, for the number tells of the others alone.
+func (p *Plugin) insert(original func(*gorm.DB)) func(*gorm.DB) {
+	return func(db *gorm.DB) {
+		var r *readback
+		if db.Error == nil && isSlice(db) && p.concerns(db) && !skipped(db) && insertIsReadApart(db) {
+			var err error
+			r, err = p.newReadback(db, original, true)
+			_ = db.AddError(err)
+		}
+		if r == nil {
+			original(db) // which does nothing after an error
+			return
+		}
+		r.insert()
+	}
+}
+
+// isSlice reports whether a statement is on a slice of a model.
+func isSlice(db *gorm.DB) bool {
+	s := db.Statement
+	kind := s.ReflectValue.Kind()
+	return s.Schema != nil && s.SQL.Len() == 0 && (kind == reflect.Slice || kind == reflect.Array) && s.ReflectValue.Len() > 0
+}
+
+// insertIsReadApart reports whether GORM would confuse the elements of a batch.
+func insertIsReadApart(db *gorm.DB) bool {
+	s := db.Statement
+	columns, told := returned(s)
+	conflict, ok := conflictOf(s)
+	switch {
+	case db.Name() == string(outbox.SQLServer): // its driver passes over what the application has set in every batch
+		return s.ReflectValue.Len() > 1 && setByApplication(s)
+	case told && readsAll(columns) && leavesOut(conflict):
+		return true // GORM makes new elements
+	case s.ReflectValue.Len() == 1 || !told && len(s.Schema.FieldsWithDefaultDBValue) == 0:
+		return false // one element is counted correctly, and so is what only the database counts
+	default:
+		return ok && (leavesOut(conflict) || conflict.UpdateAll && !updatesSomething(s))
+	}
+}
+
+func conflictOf(s *gorm.Statement) (conflict clause.OnConflict, ok bool) {
+	conflict, ok = s.Clauses["ON CONFLICT"].Expression.(clause.OnConflict)
+	return conflict, ok
+}
+
+// leavesOut reports whether an INSERT passes over rows that are there.
+func leavesOut(conflict clause.OnConflict) bool {
+	return conflict.DoNothing || len(conflict.Where.Exprs) > 0
+}
+
+// updatesSomething reports whether an upsert of all columns is sure to have one to update. GORM has it do nothing when
+// there is none, which is known when the SQL is built.
+func updatesSomething(s *gorm.Statement) bool {
+	if len(s.Selects) > 0 || len(s.Omits) > 0 {
+		return false
+	}
+	for _, field := range s.Schema.Fields {
+		if field.DBName != "" && field.Creatable && field.Updatable && !field.PrimaryKey && !madeByDatabase(field) && field.AutoCreateTime == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// setByApplication reports whether an element has a value for what the database would make.
+func setByApplication(s *gorm.Statement) bool {
+	for i := range s.ReflectValue.Len() {
+		value := reflect.Indirect(s.ReflectValue.Index(i))
+		for _, field := range s.Schema.FieldsWithDefaultDBValue {
+			if !value.IsValid() || value.Type() != s.Schema.ModelType {
+				return false
+			}
+			if _, zero := field.ValueOf(s.Context, value); !zero {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// keyTracking is a setting of GORM's that it takes out when it builds an INSERT.
+const keyTracking = "gorm:update_track_time"
+
+func (r *readback) insert() {
+	s := r.db.Statement
+	conflict, conflicts := conflictOf(s)
+	apart := func() bool { return true }
+	groups := [][]*element{r.elements}
+	switch {
+	case leavesOut(conflict) || r.db.Name() == string(outbox.SQLServer):
+		groups = r.byKey()
+	case conflicts:
+		apart = func() bool {
+			conflict, _ := conflictOf(s)
+			return leavesOut(conflict)
+		}
+	}
+	var affected int64
+	tracking, tracked := s.Settings.Load(keyTracking)
+	for i, group := range groups {
+		begun := time.Now()
+		rows, read := r.run(r.slice(group), apart)
+		switch {
+		case r.db.Error != nil:
+			return
+		case read:
+			r.settle(group, rows, true)
+		case len(groups) == 1 && !leavesOut(conflict):
+			return // nothing was left out, or the database has counted
+		default:
+			r.settleByCount(group, r.db.RowsAffected)
+		}
+		affected += r.db.RowsAffected
+		if i == len(groups)-1 {
+			break
+		}
+		r.trace(begun)
+		s.SQL.Reset()
+		s.Vars = nil
+		if tracked {
+			s.Settings.Store(keyTracking, tracking)
+		}
+	}
+	r.db.RowsAffected = affected
+	if s.Result != nil {
+		s.Result.RowsAffected = affected
+	}
+	var rows []*readRow
+	for _, e := range r.elements {
+		if e.row != nil {
+			rows = append(rows, e.row)
+		}
+	}
+	r.finish(append(rows, r.strays...))
+}
+
+// byKey tells elements with a key of the application's from those whose key the database makes.
+func (r *readback) byKey() [][]*element {
+	var set, made []*element
+	for _, e := range r.elements {
+		if _, ok := r.key(e.value, canonical); ok {
+			set = append(set, e)
+		} else {
+			made = append(made, e)
+		}
+	}
+	if len(set) == 0 || len(made) == 0 {
+		return [][]*element{r.elements}
+	}
+	return [][]*element{set, made}
+}
+
+// slice is one of some elements.
+func (r *readback) slice(elements []*element) reflect.Value {
+	s := r.db.Statement
+	if len(elements) == len(r.elements) {
+		return s.ReflectValue
+	}
+	slice := reflect.New(reflect.SliceOf(reflect.PointerTo(s.Schema.ModelType))).Elem()
+	for _, e := range elements {
+		slice.Set(reflect.Append(slice, e.value.Addr()))
+	}
+	return slice
+}
+
+// trace logs a statement that another one follows. GORM logs the last one.
+func (r *readback) trace(begun time.Time) {
+	s := r.db.Statement
+	r.db.Logger.Trace(s.Context, begun, func() (string, int64) {
+		query, vars := s.SQL.String(), s.Vars
+		if filter, ok := r.db.Logger.(gorm.ParamsFilter); ok {
+			query, vars = filter.ParamsFilter(s.Context, query, vars...)
+		}
+		return r.db.Explain(query, vars...), r.db.RowsAffected
+	}, r.db.Error)
+}
