@@ -44,7 +44,7 @@ func insertIsReadApart(db *gorm.DB) bool {
 	switch {
 	case db.Name() == string(outbox.SQLServer): // its driver passes over what the application has set in every batch
 		return s.ReflectValue.Len() > 1 && setByApplication(s)
-	case told && readsAll(columns) && leavesOut(conflict):
+	case told && readsAll(columns) && (!ok || leavesOut(conflict)):
 		return true // GORM makes new elements
 	case s.ReflectValue.Len() == 1 || !told && len(s.Schema.FieldsWithDefaultDBValue) == 0:
 		return false // one element is counted correctly, and so is what only the database counts
