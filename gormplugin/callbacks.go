@@ -46,9 +46,10 @@ func (p *Plugin) register(db *gorm.DB) error {
 // statement, hence the statement in the key. GORM's InstanceSet and InstanceGet do the same with a text into which they
 // print the pointer, which costs every statement of the application more than all else that the plugin asks about it.
 type (
-	keyStarted  struct{ *gorm.Statement }
-	keyVersions struct{ *gorm.Statement }
-	keyOutcome  struct{ *gorm.Statement }
+	keyStarted    struct{ *gorm.Statement }
+	keyVersions   struct{ *gorm.Statement }
+	keyOutcome    struct{ *gorm.Statement }
+	keyBystanders struct{ *gorm.Statement }
 )
 
 // startedByGORM reports whether GORM has begun a transaction for the statement.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 
 	"gorm.io/gorm"
 
@@ -55,13 +56,20 @@ func (t *tx) know(aggregates []found) {
 }
 
 func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
-	if o, ok := db.Statement.Settings.LoadAndDelete(keyOutcome{db.Statement}); ok {
-		return p.captureOutcome(db, o.(*outcome)) //nolint:forcetypeassert // nothing else has this key
-	}
 	written := targets(db, creates)
 	aggregates, err := p.aggregates(db, written[:]...)
-	if err != nil || len(aggregates) == 0 {
+	if err != nil {
 		return err
+	}
+	if others := bystanders(db); len(others) > 0 {
+		p.untouched(db, others)
+		aggregates = without(aggregates, others)
+	}
+	if o, ok := db.Statement.Settings.LoadAndDelete(keyOutcome{db.Statement}); ok {
+		return p.captureOutcome(db, o.(*outcome), aggregates) //nolint:forcetypeassert // nothing else has this key
+	}
+	if len(aggregates) == 0 {
+		return nil
 	}
 	built := db.Statement.SQL.Len() > 0 // nothing is built when only associations are saved
 	switch affected := db.RowsAffected; {
@@ -74,8 +82,15 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 	return p.track(db, aggregates)
 }
 
-// captureOutcome is for a statement of which it is known, in part at least, what it wrote.
-func (p *Plugin) captureOutcome(db *gorm.DB, o *outcome) error {
+// captureOutcome is for a statement of which it is known, in part at least, what it wrote. Of the aggregates in its hands
+// that it is not known of, such as a version of one in the slice that it took values from, it wrote all or none.
+func (p *Plugin) captureOutcome(db *gorm.DB, o *outcome, aggregates []found) error {
+	aggregates = without(aggregates, slices.Concat(o.written, o.unknown, o.missed))
+	if len(o.unknown)+len(o.missed) == 0 {
+		o.written = append(o.written, aggregates...)
+	} else {
+		o.missed = append(o.missed, aggregates...)
+	}
 	p.untouched(db, o.missed)
 	err := p.track(db, o.written)
 	if err == nil && len(o.unknown) > 0 {

@@ -7,10 +7,13 @@ import "gorm.io/gorm"
 func (p *Plugin) change(original func(*gorm.DB)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		var r *readback
-		if db.Error == nil && isSlice(db) && p.concerns(db) && !skipped(db) && changeIsReadApart(db) {
-			var err error
-			r, err = p.newReadback(db, original, false)
-			_ = db.AddError(err)
+		if db.Error == nil && p.concerns(db) && !skipped(db) {
+			p.noteBystanders(db)
+			if isSlice(db) && changeIsReadApart(db) {
+				var err error
+				r, err = p.newReadback(db, original, false)
+				_ = db.AddError(err)
+			}
 		}
 		if r == nil || !r.hasKeys() {
 			original(db) // which does nothing after an error
