@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"reflect"
@@ -69,6 +70,14 @@ func encodeRaised(data any) (r raised) {
 		r.derived = derive(t, data)
 	}
 	return r
+}
+
+// SameData reports whether two events say the same: data of one type with the same
+// JSON, as it was when they were raised. Of events built as literals it is not known,
+// and the answer is false.
+func (e *Event) SameData(other *Event) bool {
+	return e.raised.json != nil && bytes.Equal(e.raised.json, other.raised.json) &&
+		reflect.TypeOf(e.Data) == reflect.TypeOf(other.Data)
 }
 
 // newID falls back on the runtime's own generator when the operating system has

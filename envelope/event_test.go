@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/envelope"
@@ -175,4 +176,22 @@ func TestExtensionsAreSnapshots(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(raw), `"extensions":{"context":{"a":"<x>"},"event":[1],"scalar":1.5}`)
 	require.Equal(t, map[string]any{"a": "changed"}, envelope.FromContext(ctx).Extensions["context"])
+}
+
+func TestSameData(t *testing.T) {
+	t.Parallel()
+	type (
+		Paid    struct{ Lines []string }
+		Shipped struct{ Lines []string }
+	)
+	lines := []string{"a"}
+	paid := envelope.NewEvent(Paid{lines})
+	again, shipped := envelope.NewEvent(Paid{[]string{"a"}}), envelope.NewEvent(Shipped{lines})
+	lines[0] = "b"
+	changed := envelope.NewEvent(Paid{lines})
+	literal := envelope.Event{Data: Paid{}}
+	assert.True(t, paid.SameData(&again), "whatever became of the data since")
+	assert.False(t, paid.SameData(&changed))
+	assert.False(t, paid.SameData(&shipped), "another type")
+	assert.False(t, literal.SameData(&literal), "not known")
 }

@@ -295,10 +295,9 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 				return err
 			}
 		case foreign != nil:
-			for _, event := range a.recorder.Events() {
-				flush := uow.Flush{Raised: event, Source: source, Context: inherited}
-				flush.Source.Sequence = event.Sequence
-				now = append(now, flush)
+			for i, event := range a.recorder.Events() {
+				source.Sequence = i + 1
+				now = append(now, uow.Flush{Raised: event, Source: source, Context: inherited})
 			}
 		default:
 			return uow.ErrNoTransaction

@@ -87,7 +87,7 @@ func TestRaiseWhileRaising(t *testing.T) {
 	flush := j.Collect()
 	assert.Equal(t, []any{placed{0}, placed{1}, echo{o}, placed{3}}, data(flush))
 	for i := range flush {
-		assert.Equal(t, i+1, flush[i].Sequence)
+		assert.Equal(t, i+1, flush[i].Source.Sequence)
 		if i > 0 {
 			assert.Less(t, flush[i-1].ID.String(), flush[i].ID.String())
 			assert.False(t, flush[i].Time.Before(flush[i-1].Time))
@@ -114,7 +114,7 @@ func TestRaiseFromManyGoroutines(t *testing.T) {
 	flush := j.Collect()
 	require.Len(t, flush, 4001)
 	for i := range flush {
-		require.Equal(t, i+1, flush[i].Sequence)
+		require.Equal(t, i+1, flush[i].Source.Sequence)
 	}
 }
 

@@ -112,8 +112,9 @@ func (j *Journal) attribute(flush []Flush, mixed map[*Recorder]bool) {
 		next, _ := slices.BinarySearchFunc(after, f.raisedAt, func(e *entry, raisedAt uint64) int { return cmp.Compare(e.at, raisedAt) })
 		if next < len(after) {
 			e := last[after[next].instance()]
+			sequence := f.Source.Sequence
 			f.Source, f.Context = e.source, e.context
-			f.Source.Sequence = f.Sequence
+			f.Source.Sequence = sequence
 		}
 	}
 }

@@ -23,8 +23,6 @@ type Recorder struct {
 // Raised is an event with its place in the order of all events of the process.
 type Raised struct {
 	envelope.Event
-	// Sequence counts the events of the aggregate that are pending together, from 1.
-	Sequence int
 
 	raisedAt    uint64
 	firstUndone uint64 // when the work was rolled back that it was raised in, or a part of it: see undone.go
@@ -45,7 +43,7 @@ func (r *Raised) SetUnconfirmed() { r.unconfirmed.Store(true) }
 var clock atomic.Uint64 //nolint:gochecknoglobals // an order within the process needs one counter
 
 func published(data any, options []envelope.Option) *Raised {
-	return &Raised{Event: envelope.NewEvent(data, options...), Sequence: 1, raisedAt: clock.Add(1)}
+	return &Raised{Event: envelope.NewEvent(data, options...), raisedAt: clock.Add(1)}
 }
 
 // mostRaising bounds events that raise events while they are encoded, which without end would exhaust the stack.
@@ -56,7 +54,7 @@ func (r *Recorder) raise(data any, options []envelope.Option) {
 	if r.raising.Add(1) > mostRaising {
 		panic("uow: Raise is called by the MarshalJSON of an event that its MarshalJSON raises, and so on without end: raise events where they happen")
 	}
-	event := &Raised{Event: envelope.NewEvent(data, options...), Sequence: 1} // may raise others, so without the lock
+	event := &Raised{Event: envelope.NewEvent(data, options...)} // may raise others, so without the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	event.raisedAt = clock.Add(1)
@@ -65,9 +63,6 @@ func (r *Recorder) raise(data any, options []envelope.Option) {
 		r.loads = nil // once is enough
 	}
 	r.again = event.takeIdentity(r.again)
-	if n := len(r.events); n > 0 {
-		event.Sequence = r.events[n-1].Sequence + 1
-	}
 	r.events = append(r.events, event)
 }
 

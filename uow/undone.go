@@ -73,7 +73,7 @@ func (j *Journal) settleLocked(recorder *Recorder) {
 		undone = undone || event.undoneAt > 0
 	}
 	if undone {
-		recorder.replace(sameEvent)
+		recorder.replace(func(undone, event *Raised) bool { return event.SameData(&undone.Event) })
 		recorder.replace(func(undone, event *Raised) bool { return j.began(undone.firstUndone, event.raisedAt) })
 	}
 }
@@ -122,8 +122,6 @@ func (r *Recorder) replace(repeats func(undone, event *Raised) bool) {
 		return false
 	})
 }
-
-func sameEvent(undone, event *Raised) bool { return reflect.DeepEqual(event.Data, undone.Data) }
 
 // RolledBack notes that the transaction has rolled back: what it knows to have been raised in it was undone.
 func (j *Journal) RolledBack() {
