@@ -91,6 +91,8 @@ func (m *model) touches(o *op) {
 		m.tx.known[o.Agg] = true
 	case "creates", "saves", "values", "ignores":
 		m.tx.known[0], m.tx.known[1] = true, true
+	case "imports", "returns", "returns_update", "returns_delete", "lends":
+		m.tx.known[firstSeal], m.tx.known[firstSeal+1] = true, true
 	}
 }
 
@@ -283,6 +285,8 @@ func (m *model) write(o *op) result {
 		return m.upsert(o, both)
 	case "ignores":
 		return m.ignores(o, both)
+	case "imports", "returns", "returns_update", "returns_delete", "lends":
+		return m.seals(o, firstSeal+o.Agg, firstSeal+1-o.Agg)
 	case "doubt":
 		m.tx.doubt = true
 		return done
@@ -326,4 +330,39 @@ func (m *model) ignores(o *op, both []int) result {
 	default:
 		return m.wrote(both...)
 	}
+}
+
+// seals are written by batches of which it is known what became of each.
+func (m *model) seals(o *op, first, second int) result {
+	var there, others []int
+	for _, seal := range []int{first, second} {
+		if m.exists(seal) {
+			there = append(there, seal)
+		} else {
+			others = append(others, seal)
+		}
+	}
+	switch o.Kind {
+	case "imports": // whose conflicts do nothing
+		m.set(o, others...)
+		there, others = others, there
+	case "returns":
+		if len(there) > 0 {
+			return m.refuse()
+		}
+		m.set(o, others...)
+		there, others = others, nil
+	case "returns_delete":
+		for _, seal := range there {
+			delete(m.tx.rows, aggregateNames[seal])
+		}
+	case "lends": // the second only gives its values
+		if others = []int{second}; m.exists(first) {
+			there = []int{first}
+		} else {
+			there, others = nil, []int{first, second}
+		}
+	}
+	m.missed(others...)
+	return m.wrote(there...)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// The domain of the property test: two crates with items, and a purse whose key is composite.
+// The domain of the property test: two crates with items, a purse whose key is composite, and two seals whose keys the
+// database would make.
 
 // Crate fails, panics or raises in its hook when it is told to.
 type Crate struct {
@@ -47,15 +48,22 @@ type Purse struct {
 	uow.Aggregate
 }
 
+type Seal struct {
+	ID   string `gorm:"primaryKey;size:64;default:(lower('made'))"`
+	Note string
+	uow.Aggregate
+}
+
 // The aggregates by number, and which are the items of a crate.
 var (
-	aggregateNames = []string{"crate 0", "crate 1", "purse", "item 0.0", "item 0.1", "item 1.0"}
+	aggregateNames = []string{"crate 0", "crate 1", "purse", "item 0.0", "item 0.1", "item 1.0", "seal 1", "seal 2"}
 	itemsOf        = map[int][]int{0: {3, 4}, 1: {5}}
 )
 
 const (
 	purse     = 2
 	firstItem = 3
+	firstSeal = 6
 )
 
 // What a program raises. N numbers the events of a program in the order in which they were raised.
@@ -157,7 +165,8 @@ func perform(o *op, step func(*op) result) result {
 
 // Kinds repeat by weight.
 var (
-	statements = words("save*6 create*2 update*4 miss*2 column delete*2 delete_value delete_where raw creates saves*2 values batches ignores*2 broken")
+	statements = words("save*6 create*2 update*4 miss*2 column delete*2 delete_value delete_where raw creates saves*2 values batches ignores*2 broken " +
+		"imports*3 returns returns_update returns_delete lends")
 	others     = words("raise*16 load*4 publish*3 track*2 after*2")
 	savepoints = words("savepoint*4 rollback_to*2 SAVEPOINT*4 ROLLBACK_TO*3 RELEASE*2")
 	nested     = words("transaction*4 do*2")
@@ -251,7 +260,7 @@ func drawOp(t *rapid.T, kinds, inside []string, depth int) op {
 	case "raise", "publish":
 		o.Event = choose(t, "event", eventKinds...)
 		o.Agg = drawAggregate(t)
-	case "creates", "saves", "values", "batches", "ignores", "raw":
+	case "creates", "saves", "values", "batches", "ignores", "raw", "imports", "returns", "returns_update", "returns_delete", "lends":
 		o.Agg = choose(t, "which first", 0, 1)
 	default:
 		o.Agg = drawAggregate(t)
@@ -260,4 +269,6 @@ func drawOp(t *rapid.T, kinds, inside []string, depth int) op {
 	return o
 }
 
-func drawAggregate(t *rapid.T) int { return choose(t, "aggregate", 0, 0, 0, 1, 1, purse, 3, 4, 5) }
+func drawAggregate(t *rapid.T) int {
+	return choose(t, "aggregate", 0, 0, 0, 1, 1, purse, 3, 4, 5, firstSeal, firstSeal+1)
+}

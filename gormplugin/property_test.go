@@ -132,7 +132,7 @@ func siteOnSQLServer(t *testing.T, s *site) {
 		db, prefix := s.db, s.prefix
 		t.Cleanup(func() {
 			for _, table := range []string{
-				"outbox", "outbox_waiting", "outbox_pauses", "outbox_instances", "outbox_audit", "outbox_migrations", "crates", "items", "purses",
+				"outbox", "outbox_waiting", "outbox_pauses", "outbox_instances", "outbox_audit", "outbox_migrations", "crates", "items", "purses", "seals",
 			} {
 				_ = db.Exec("DROP TABLE " + prefix + table)
 			}
@@ -143,7 +143,7 @@ func siteOnSQLServer(t *testing.T, s *site) {
 // clean makes the database as new.
 func (s *site) clean() {
 	if s.db != nil && (!s.dirty || s.sqlDB.Stats().InUse == 0) {
-		for _, table := range []string{"outbox", "crates", "items", "purses"} {
+		for _, table := range []string{"outbox", "crates", "items", "purses", "seals"} {
 			require.NoError(s.t, s.db.Exec("DELETE FROM "+s.prefix+table).Error)
 		}
 		return
@@ -161,7 +161,7 @@ func (s *site) clean() {
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = s.sqlDB.Close() })
 	s.migrate(s.sqlDB)
-	require.NoError(s.t, db.AutoMigrate(&Crate{}, &Item{}, &Purse{}))
+	require.NoError(s.t, db.AutoMigrate(&Crate{}, &Item{}, &Purse{}, &Seal{}))
 	if s.dialect == outbox.Postgres {
 		require.NoError(s.t, db.Exec("CREATE TABLE "+s.prefix+"doubts (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)").Error)
 	}
@@ -186,6 +186,7 @@ func (r *runner) describe(t require.TestingT) string {
 		crates   []Crate
 		items    []Item
 		purses   []Purse
+		seals    []Seal
 		messages []struct {
 			MessageID, TargetBroker string
 			Payload                 []byte
@@ -194,6 +195,7 @@ func (r *runner) describe(t require.TestingT) string {
 	require.NoError(t, s.db.Find(&crates).Error)
 	require.NoError(t, s.db.Find(&items).Error)
 	require.NoError(t, s.db.Find(&purses).Error)
+	require.NoError(t, s.db.Find(&seals).Error)
 	require.NoError(t, s.db.Table(s.prefix+"outbox").Order("id").Find(&messages).Error)
 	for i := range crates {
 		rows["crate "+crates[i].ID] = crates[i].Note
@@ -203,6 +205,9 @@ func (r *runner) describe(t require.TestingT) string {
 	}
 	for i := range purses {
 		rows["purse"] = purses[i].Note
+	}
+	for i := range seals {
+		rows["seal "+seals[i].ID] = ""
 	}
 	var outboxRows []stored
 	for _, message := range messages {

@@ -19,6 +19,7 @@ type runner struct {
 	site       *site
 	crates     [2]*Crate
 	purse      *Purse
+	seals      [2]*Seal
 	roots      []raiser
 	raises     int
 	ids        map[string]int // the event that had a message id first
@@ -32,7 +33,8 @@ func newRunner(s *site) *runner {
 	r.crates[0] = &Crate{ID: "0", Items: []Item{{ID: "0.0"}, {ID: "0.1"}}}
 	r.crates[1] = &Crate{ID: "1", Items: []Item{{ID: "1.0"}}}
 	r.purse = &Purse{Bank: "b", Number: 7}
-	r.roots = []raiser{r.crates[0], r.crates[1], r.purse, &r.crates[0].Items[0], &r.crates[0].Items[1], &r.crates[1].Items[0]}
+	r.seals = [2]*Seal{{ID: "1"}, {ID: "2"}}
+	r.roots = []raiser{r.crates[0], r.crates[1], r.purse, &r.crates[0].Items[0], &r.crates[0].Items[1], &r.crates[1].Items[0], r.seals[0], r.seals[1]}
 	for _, root := range r.roots {
 		recorderOf(root) // a copy made before the first event would be on its own, as its documentation says
 	}
@@ -254,6 +256,8 @@ func (r *runner) write(db *gorm.DB, o *op) error {
 		return db.CreateInBatches(both, 1).Error
 	case "ignores":
 		return db.Clauses(clause.OnConflict{DoNothing: true}).Create(&both).Error
+	case "imports", "returns", "returns_update", "returns_delete", "lends":
+		return r.writeSeals(db, o)
 	case "doubt":
 		return db.Exec("INSERT INTO " + r.site.prefix + "doubts VALUES (1), (1)").Error
 	default:
@@ -267,8 +271,32 @@ func (r *runner) deleteWhere(db *gorm.DB, agg int) error {
 		return db.Delete(&Crate{}, "id = ?", r.crates[agg].ID).Error
 	case agg == purse:
 		return db.Where("number = ?", 7).Delete(&Purse{}).Error
+	case agg >= firstSeal:
+		return db.Delete(&Seal{}, "id = ?", strings.TrimPrefix(aggregateNames[agg], "seal ")).Error
 	default:
 		return db.Delete(&Item{}, "id = ?", strings.TrimPrefix(aggregateNames[agg], "item ")).Error
+	}
+}
+
+// writeSeals gives both to a statement, as pointers or as values.
+func (r *runner) writeSeals(db *gorm.DB, o *op) error {
+	first, second := r.seals[o.Agg], r.seals[1-o.Agg]
+	var slice any = &[]*Seal{first, second}
+	if o.ID%2 == 0 {
+		slice = &[]Seal{*first, *second}
+	}
+	set := map[string]any{"note": noteOf(o)}
+	switch o.Kind {
+	case "imports":
+		return db.Clauses(clause.OnConflict{DoNothing: true}).Create(slice).Error
+	case "returns":
+		return db.Clauses(clause.Returning{}).Create(slice).Error
+	case "returns_update":
+		return db.Model(slice).Clauses(clause.Returning{}).Updates(set).Error
+	case "returns_delete":
+		return db.Clauses(clause.Returning{}).Delete(slice).Error
+	default:
+		return db.Model(first).Select("Note").Updates(second).Error
 	}
 }
 
