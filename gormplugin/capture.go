@@ -76,8 +76,8 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 	case built && affected == 0:
 		p.untouched(db, aggregates)
 		return nil
-	case built && affected < int64(given(db, aggregates)):
-		return p.partial(db, aggregates, affected)
+	case built && affected < int64(elements(db)):
+		return p.captureSome(db, aggregates, creates)
 	}
 	return p.track(db, aggregates)
 }
@@ -94,7 +94,7 @@ func (p *Plugin) captureOutcome(db *gorm.DB, o *outcome, aggregates []found) err
 	p.untouched(db, o.missed)
 	err := p.track(db, o.written)
 	if err == nil && len(o.unknown) > 0 {
-		err = p.partial(db, o.unknown, o.affected)
+		err = p.partial(db, o.unknown, len(o.unknown), o.affected)
 	}
 	return err
 }
@@ -147,26 +147,6 @@ func (l *loader) add(recorder *uow.Recorder, t reflect.Type) {
 	}
 }
 
-// partial is for a statement that wrote only some of its aggregates. When one of them has events, it is refused; else it
-// stands, and the commit is refused should one have events by then.
-func (p *Plugin) partial(db *gorm.DB, aggregates []found, affected int64) error {
-	err := &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: len(aggregates), Affected: affected}
-	ours, _ := transactionOf(db.Statement.ConnPool)
-	if !pending(aggregates) {
-		for i := range aggregates {
-			if ours != nil {
-				ours.journal.Doubt(aggregates[i].recorder, err)
-			}
-		}
-		return nil
-	}
-	if ours != nil {
-		ours.journal.Fail(err)
-		ours.know(aggregates)
-	}
-	return err
-}
-
 // targets are the values that a statement wrote: Dest, and Model where that is something else, or else nil. A create
 // writes Dest alone.
 func targets(db *gorm.DB, creates bool) [2]any {
@@ -181,25 +161,6 @@ func targets(db *gorm.DB, creates bool) [2]any {
 func samePointer(a, b any) bool {
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
 	return x.Kind() == reflect.Pointer && y.Kind() == reflect.Pointer && x.Pointer() == y.Pointer() && x.Type() == y.Type()
-}
-
-// given is the number of aggregates that the statement was to write: those of the value that GORM walked.
-func given(db *gorm.DB, aggregates []found) int {
-	switch v := db.Statement.ReflectValue; v.Kind() {
-	case reflect.Slice, reflect.Array:
-		return min(v.Len(), len(aggregates))
-	default:
-		return 1
-	}
-}
-
-func pending(aggregates []found) bool {
-	for i := range aggregates {
-		if aggregates[i].recorder.Len() > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // aggregates finds the aggregates in values, each once.

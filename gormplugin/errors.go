@@ -9,17 +9,23 @@ import (
 
 // PartialBatchError is the answer to a statement that wrote only some of the aggregates it was given: the database does
 // not say which, so it is not known whose events happened. A single statement is rolled back; a transaction cannot commit
-// after it, unless it goes back to a savepoint.
+// after it, unless it goes back to a savepoint. Then write the aggregates one by one, or have the statement return their
+// keys, on PostgreSQL and SQLite:
+//
+//	tx.Clauses(clause.Returning{Columns: []clause.Column{{Name: "id"}}}).Delete(orders)
 type PartialBatchError struct {
+	// Aggregate is the name of the type.
 	Aggregate string
-	Given     int
-	Affected  int64
+	// Given is the number of rows that the aggregates stand for. Two of them may stand for one row.
+	Given int
+	// Affected is the number of rows that were written.
+	Affected int64
 }
 
 // Error implements error.
 func (e *PartialBatchError) Error() string {
-	return fmt.Sprintf("gormplugin: %d of %d %s were written, and which ones is not known, so their events cannot be told apart: "+
-		"write them one by one, or raise the events after the write",
+	return fmt.Sprintf("gormplugin: %d of %d rows of %s were written, and which ones is not known, so their events cannot be told apart: "+
+		"roll back and write them one by one, or have the statement return their keys by clause.Returning (PostgreSQL, SQLite)",
 		e.Affected, e.Given, e.Aggregate)
 }
 

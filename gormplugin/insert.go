@@ -119,7 +119,7 @@ func (r *readback) insert() {
 		case r.db.Error != nil:
 			return
 		case read:
-			r.settle(group, rows, true)
+			r.settle(group, rows)
 		case len(groups) == 1 && !leavesOut(conflict):
 			return // nothing was left out, or the database has counted
 		default:

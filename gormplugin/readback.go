@@ -151,25 +151,41 @@ func (r *readback) run(elements reflect.Value, apart func() bool) (rows []*readR
 	return rows, ok
 }
 
-// settle finds out which of the elements the rows are of. inOrder: rows come back in the order of the elements.
-func (r *readback) settle(elements []*element, rows []*readRow, inOrder bool) {
-	r.match(elements, rows, func(text string) string { return text })
-	r.match(elements, rows, canonical)
-	open := slices.DeleteFunc(slices.Clone(elements), func(e *element) bool { return e.row != nil })
-	strays := slices.DeleteFunc(slices.Clone(rows), func(row *readRow) bool { return row.owner != nil })
-	if len(strays) == len(open) && (inOrder || len(strays) == 1) { // all were written
+// settle finds out which of the elements that were inserted the rows are of. They come back in the order of the elements.
+func (r *readback) settle(elements []*element, rows []*readRow) {
+	r.match(elements, rows, true)
+	open, strays := unmatched(elements, rows)
+	if len(strays) == len(open) { // all were written
 		for i, e := range open {
 			strays[i].inOrder = true
 			strays[i].of(e)
 		}
 		return
 	}
+	r.doubt(open, strays)
+}
+
+// settleChanged finds out which of the elements that were to be changed the rows are of. Elements without a key had none.
+func (r *readback) settleChanged(rows []*readRow) {
+	r.match(r.elements, rows, false)
+	open, strays := unmatched(r.elements, rows)
+	r.doubt(slices.DeleteFunc(open, func(e *element) bool { return e.found.facts != nil && e.found.key(r.db) == "" }), strays)
+}
+
+func unmatched(elements []*element, rows []*readRow) (open []*element, strays []*readRow) {
+	open = slices.DeleteFunc(slices.Clone(elements), func(e *element) bool { return e.row != nil })
+	strays = slices.DeleteFunc(slices.Clone(rows), func(row *readRow) bool { return row.owner != nil })
+	return open, strays
+}
+
+// doubt notes rows of which it is not known to which of some elements they belong.
+func (r *readback) doubt(open []*element, strays []*readRow) {
 	r.strays = append(r.strays, strays...)
-	for _, e := range open {
-		e.doubtful = len(strays) > 0
-	}
 	if len(open) > 0 {
 		r.affected += int64(len(strays))
+	}
+	for _, e := range open {
+		e.doubtful = len(strays) > 0
 	}
 }
 
@@ -188,21 +204,32 @@ func (r *readback) settleByCount(elements []*element, affected int64) {
 	}
 }
 
-// match gives rows to the elements that have their keys, each once.
-func (r *readback) match(elements []*element, rows []*readRow, form func(string) string) {
-	if !r.keyed || !slices.ContainsFunc(rows, func(row *readRow) bool { return row.owner == nil }) {
-		return
-	}
-	byKey := make(map[string][]*element)
-	for _, e := range elements {
-		if key, ok := r.key(e.value, form); ok && e.row == nil {
-			byKey[key] = append(byKey[key], e)
+// match gives rows to the elements that have their keys. once: of two with one key, the first has been inserted, while a
+// row that was changed is that of both.
+func (r *readback) match(elements []*element, rows []*readRow, once bool) {
+	for _, form := range []func(string) string{func(text string) string { return text }, canonical} {
+		if !r.keyed || !slices.ContainsFunc(rows, func(row *readRow) bool { return row.owner == nil }) {
+			return
 		}
-	}
-	for _, row := range rows {
-		if key, ok := r.key(row.value, form); ok && row.owner == nil && len(byKey[key]) > 0 {
-			row.of(byKey[key][0])
-			byKey[key] = byKey[key][1:]
+		byKey := make(map[string][]*element)
+		for _, e := range elements {
+			if key, ok := r.key(e.value, form); ok && e.row == nil {
+				byKey[key] = append(byKey[key], e)
+			}
+		}
+		for _, row := range rows {
+			key, ok := r.key(row.value, form)
+			if !ok || row.owner != nil || len(byKey[key]) == 0 {
+				continue
+			}
+			those := byKey[key]
+			if once {
+				those = those[:1]
+			}
+			byKey[key] = byKey[key][len(those):]
+			for _, e := range slices.Backward(those) {
+				row.of(e)
+			}
 		}
 	}
 }

@@ -44,6 +44,6 @@ func (r *readback) change() {
 	if r.db.Error != nil || !read {
 		return
 	}
-	r.settle(r.elements, rows, false)
+	r.settleChanged(rows)
 	r.finish(rows)
 }
