@@ -28,17 +28,23 @@ func (p *Plugin) noteBystanders(db *gorm.DB) {
 	var bystanders []found
 	switch {
 	case !deletes(db):
-		// A model without a key stands for a condition, and then what is given is what is written. What is given without a
-		// key belongs to nobody, and the commit says so.
-		bystanders = slices.DeleteFunc(given, func(f found) bool {
-			return len(model) == 0 || f.facts == model[0].facts && (!hasKeys(db, model) || f.key(db) == "") || f.isOneOf(db, model)
-		})
+		bystanders = slices.DeleteFunc(given, func(f found) bool { return f.isWrittenBy(db, model) })
 	case !s.ReflectValue.CanAddr(): // then GORM does not ask for the key of the model
 		bystanders = slices.DeleteFunc(model, func(f found) bool { return f.isOneOf(db, given) })
 	}
 	if len(bystanders) > 0 {
 		s.Settings.Store(keyBystanders{s}, bystanders)
 	}
+}
+
+// isWrittenBy reports whether an UPDATE of a model that takes values from an aggregate writes the aggregate. A model
+// without a key stands for a condition, and then what is given is what is written. What is given without a key belongs to
+// nobody, and the commit says so.
+func (f *found) isWrittenBy(db *gorm.DB, model []found) bool {
+	if len(model) == 0 || f.facts == model[0].facts && (!hasKeys(db, model) || f.key(db) == "") {
+		return true
+	}
+	return f.isOneOf(db, model)
 }
 
 func hasKeys(db *gorm.DB, aggregates []found) bool {

@@ -49,7 +49,7 @@ func TestRemediesOfAPartialBatch(t *testing.T) {
 			raising(orders[0], "a")
 			raising(orders[1], "b")
 		}
-		before := func(b *bench, tx *gorm.DB, orders []*Order, write func(tx *gorm.DB, orders []*Order) error) error {
+		before := func(_ *bench, tx *gorm.DB, orders []*Order, write func(tx *gorm.DB, orders []*Order) error) error {
 			raise(orders)
 			return write(tx, orders)
 		}
