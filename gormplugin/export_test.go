@@ -1,6 +1,21 @@
 package gormplugin
 
+import "context"
+
 // Listeners is the number of functions that a plugin keeps for its commits.
 func (p *Plugin) Listeners() int {
 	return len(p.listening())
+}
+
+// LookNow looks after transactions that were not seen to end.
+func (p *Plugin) LookNow(ctx context.Context) { p.outcomes.lookNow(ctx) }
+
+// LookLater does what the timer does.
+func (p *Plugin) LookLater() { p.outcomes.lookLater() }
+
+// Watched is the number of events whose outcome is not known.
+func (p *Plugin) Watched() int {
+	p.outcomes.mu.Lock()
+	defer p.outcomes.mu.Unlock()
+	return p.outcomes.watched
 }

@@ -93,7 +93,7 @@ func (p *Plugin) appendRows(rows []outbox.Row, f *uow.Flush) ([]outbox.Row, erro
 }
 
 // writeNow writes rows at the statement, in a transaction that belongs to the caller. The events stay pending.
-func (p *Plugin) writeNow(db *gorm.DB, conn outbox.Execer, flush []uow.Flush) error {
+func (p *Plugin) writeNow(db *gorm.DB, conn gorm.Tx, flush []uow.Flush) error {
 	inserter, err := p.inserterFor(db)
 	if err != nil {
 		return err
@@ -102,6 +102,7 @@ func (p *Plugin) writeNow(db *gorm.DB, conn outbox.Execer, flush []uow.Flush) er
 		flush[i].SetUnconfirmed()
 	}
 	_, err = p.write(db.Statement.Context, inserter, conn, flush, nil)
+	p.watchForeign(db, conn, inserter, flush)
 	return err
 }
 

@@ -85,6 +85,7 @@ type transaction struct {
 	marks   []mark
 	aborted bool // PostgreSQL: after an error only a rollback is listened to
 	foreign bool
+	sent    []*happening // in a foreign one
 
 	// What no rollback to a savepoint takes back.
 	begun   int
@@ -219,6 +220,7 @@ func (m *model) commit() result {
 			return failed
 		}
 		m.committed = world{rows: t.rows, outbox: t.outbox}
+		m.confirm(t.sent)
 		return done
 	}
 	flush := m.flush(t)
@@ -313,8 +315,19 @@ func (m *model) writeNow(events []*happening) result {
 	if slices.ContainsFunc(events, (*happening).refused) || m.tx.aborted && len(events) > 0 {
 		return failed
 	}
+	m.tx.sent = append(m.tx.sent, events...)
 	m.tx.emit(events)
 	return done
+}
+
+// confirm takes events from their aggregates whose rows have become visible.
+func (m *model) confirm(events []*happening) {
+	for agg := range m.pending {
+		m.pending[agg] = slices.DeleteFunc(m.pending[agg], func(h *happening) bool {
+			there := func(r stored) bool { return r.id == h.id }
+			return slices.Contains(events, h) && slices.ContainsFunc(m.committed.outbox, there)
+		})
+	}
 }
 
 // missed says that a statement has changed no row of aggregates.

@@ -33,10 +33,11 @@ type Plugin struct {
 	log       *slog.Logger
 	enrichers []func(context.Context) context.Context
 
-	kinds   sync.Map // reflect.Type -> *kind
-	sources sourceCache
-	left    atomic.Int64
-	unseen  sync.Once // for the warning about a transaction on a pool of others
+	kinds    sync.Map // reflect.Type -> *kind
+	sources  sourceCache
+	left     atomic.Int64
+	unseen   sync.Once // for the warning about a transaction on a pool of others
+	outcomes outcomes
 
 	mu         sync.Mutex
 	inserters  map[outbox.Dialect]*outbox.Inserter

@@ -70,12 +70,20 @@ func (p *Plugin) wrap(inner gorm.ConnPool, databaseName string) gorm.ConnPool {
 	return nil
 }
 
+// ExecContext is for statements outside of transactions. What is known before them of those that were not
+// seen to end is known for good: a statement may purge rows.
+func (p *pool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	p.plugin.outcomes.lookNow(ctx)
+	return p.ConnPool.ExecContext(ctx, query, args...)
+}
+
 // BeginTx has the signature of gorm.ConnPoolBeginner. On error it returns an untyped nil, which GORM compares with nil.
 func (p *pool) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPool, error) {
 	var (
 		inner gorm.ConnPool
 		err   error
 	)
+	p.plugin.outcomes.lookNow(ctx)
 	switch beginner := p.ConnPool.(type) {
 	case gorm.TxBeginner:
 		var begun *sql.Tx

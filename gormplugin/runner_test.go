@@ -81,6 +81,7 @@ func (r *runner) run(t require.TestingT, program []op) []string {
 		} else {
 			r.step(scope{db: session}, o)
 		}
+		r.site.plugin.LookNow(context.Background()) // the next transaction would do so
 		r.log = append(r.log, r.describe(t))
 	}
 	return r.log

@@ -149,6 +149,7 @@ func (t *tx) commit() error {
 		return err
 	}
 	if err := t.Tx.Commit(); err != nil {
+		t.watchCommit(flush, err)
 		t.journal.RolledBack()
 		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
 	}

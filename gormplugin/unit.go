@@ -82,7 +82,7 @@ func Wrap(db *gorm.DB) (*gorm.DB, error) {
 
 // Notify says that a transaction which was begun outside GORM has committed. The relay in this process is woken, or others are told, and the
 // events that were written in that transaction are taken from the aggregates; those that are not given keep theirs as
-// unconfirmed, which a later write of the same aggregate finds in the outbox and does not repeat. db is any handle with
+// unconfirmed until the plugin has found their rows, and a later write does not repeat them. db is any handle with
 // the plugin; aggregates are given as pointers, or as slices of them. Do not call it after a rollback: events would be
 // lost. An error means that something given is no aggregate; the rest was done.
 func Notify(db *gorm.DB, written ...any) error {

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	gormpostgres "gorm.io/driver/postgres"
@@ -160,8 +159,8 @@ func (d *doubt) arrived() (all, different int) {
 }
 
 // The commit of an enqueue has an unknown outcome, through GORM: the application gets an error, and the events stay with their
-// aggregate. Saving the same aggregate again writes the same messages: had the first commit passed, the index refuses the second
-// one, whatever the business transaction adds up. One row per message and broker, and no phantom, either way.
+// aggregate. Saving the same aggregate again writes the same messages: had the first commit passed, their rows are found, and the
+// events are done with. One row per message and broker, and no phantom, either way, however often it is saved.
 func TestUnknownCommitOfAnEnqueue(t *testing.T) {
 	t.Parallel()
 	eachCut(t, func(d *doubt, swallowed bool) {
@@ -187,15 +186,9 @@ func TestUnknownCommitOfAnEnqueue(t *testing.T) {
 		all, _ := d.arrived()
 		assert.Equal(d, rows, all)
 
-		err = save()
-		if swallowed {
-			require.NoError(d, err)
+		for range 2 {
+			require.NoError(d, save())
 			assert.Empty(d, uow.Pending(order))
-		} else {
-			var refused *pgconn.PgError
-			require.ErrorAs(d, err, &refused)
-			assert.Equal(d, "23505", refused.Code)
-			assert.Equal(d, "outbox_messages_pkey", refused.ConstraintName)
 		}
 		assert.Equal(d, 2, d.count("outbox_messages"))
 		assert.Equal(d, 2, d.count("(SELECT DISTINCT message_id, target_broker FROM outbox_messages) AS different"))

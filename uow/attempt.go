@@ -17,6 +17,7 @@ type Attempt struct {
 	recorders map[*Recorder]struct{}
 	published []*Raised
 	again     []*Raised // what attempts before published, and no later one yet
+	after     []func()  // see AtEnd
 }
 
 type attemptKey struct{}
@@ -41,16 +42,32 @@ func (a *Attempt) next() *Attempt {
 	}
 	// A message that another transaction wrote, one begun with the context of the attempt, is there to stay.
 	lost := slices.DeleteFunc(a.published, func(event *Raised) bool { return event.committed.Load() })
-	return &Attempt{first: a.first, start: clock.Add(1), recorders: a.recorders, again: append(lost, a.again...)}
+	return &Attempt{first: a.first, start: clock.Add(1), recorders: a.recorders, again: append(lost, a.again...), after: a.after}
 }
 
 // end lets go of identities that no later attempt will ask for.
 func (a *Attempt) end() {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	after := a.after
+	a.after = nil
 	for recorder := range a.recorders {
 		recorder.forget()
 	}
+	a.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+// AtEnd runs f when there will be no further attempt: at once for the nil attempt.
+func (a *Attempt) AtEnd(f func()) {
+	if a == nil {
+		f()
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.after = append(a.after, f)
 }
 
 // Touch notes an aggregate before a statement works on it: should the attempt fail, what it raised is taken back.
@@ -86,6 +103,9 @@ func (r *Raised) takeIdentity(again []*Raised) []*Raised {
 	for i, before := range again {
 		if reflect.TypeOf(before.Data) == reflect.TypeOf(r.Data) {
 			r.ID, r.Time = before.ID, before.Time
+			if before.Unconfirmed() {
+				r.SetUnconfirmed()
+			}
 			return slices.Delete(again, i, i+1)
 		}
 	}

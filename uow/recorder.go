@@ -24,6 +24,7 @@ type Recorder struct {
 type Raised struct {
 	envelope.Event
 
+	recorder    *Recorder // nil for an event without an aggregate
 	raisedAt    uint64
 	firstUndone uint64 // when the work was rolled back that it was raised in, or a part of it: see undone.go
 	undoneAt    uint64 // when that happened last; 0 = it did not
@@ -35,9 +36,21 @@ type Raised struct {
 // Unconfirmed reports whether the event was written in a transaction whose outcome we could not see.
 func (r *Raised) Unconfirmed() bool { return r.unconfirmed.Load() }
 
-// SetUnconfirmed says that the event was written in a transaction that belongs to the caller. It stays pending: should
-// the caller roll back, nothing is lost, and should it commit, the next write of the same event finds its row there.
+// SetUnconfirmed says that the event was written in a transaction that belongs to the caller, or in one whose commit got
+// no answer. It stays pending: should that have been rolled back, nothing is lost, and should it have been committed, the
+// next write of the same event finds its row there.
 func (r *Raised) SetUnconfirmed() { r.unconfirmed.Store(true) }
+
+// Confirm says that the event is written for good: it is taken from its aggregate.
+func (r *Raised) Confirm() {
+	r.committed.Store(true)
+	if r.recorder != nil {
+		r.recorder.sweep()
+	}
+}
+
+// Confirmed reports whether the event is known to be written for good.
+func (r *Raised) Confirmed() bool { return r.committed.Load() }
 
 // clock orders what happens in units of work: events raised, aggregates tracked, savepoints set and rolled back.
 var clock atomic.Uint64 //nolint:gochecknoglobals // an order within the process needs one counter
@@ -54,7 +67,7 @@ func (r *Recorder) raise(data any, options []envelope.Option) {
 	if r.raising.Add(1) > mostRaising {
 		panic("uow: Raise is called by the MarshalJSON of an event that its MarshalJSON raises, and so on without end: raise events where they happen")
 	}
-	event := &Raised{Event: envelope.NewEvent(data, options...)} // may raise others, so without the lock
+	event := &Raised{Event: envelope.NewEvent(data, options...), recorder: r} // may raise others, so without the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	event.raisedAt = clock.Add(1)
@@ -85,7 +98,12 @@ func (r *Recorder) Events() []*Raised {
 func (r *Recorder) Confirm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = slices.DeleteFunc(r.events, (*Raised).Unconfirmed)
+	for _, event := range r.events {
+		if event.Unconfirmed() {
+			event.committed.Store(true)
+		}
+	}
+	r.sweepLocked()
 }
 
 func (r *Recorder) discard() {
@@ -98,5 +116,9 @@ func (r *Recorder) discard() {
 func (r *Recorder) sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool { return event.committed.Load() })
+	r.sweepLocked()
+}
+
+func (r *Recorder) sweepLocked() {
+	r.events = slices.DeleteFunc(r.events, (*Raised).Confirmed)
 }

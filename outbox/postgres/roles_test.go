@@ -99,6 +99,9 @@ func TestRolesWriter(t *testing.T) {
 	require.NoError(t, inserter.LockKeys(t.Context(), writer, rows))
 	require.NoError(t, inserter.Insert(t.Context(), writer, rows))
 	require.NoError(t, inserter.InsertMissing(t.Context(), writer, rows))
+	there, err := inserter.Written(t.Context(), writer, []uuid.UUID{rows[0].MessageID, uuid.New()})
+	require.NoError(t, err)
+	require.Equal(t, []uuid.UUID{rows[0].MessageID}, there)
 
 	refused(t, dsn, append([]string{
 		"SELECT payload FROM outbox_messages", "SELECT headers FROM outbox_messages", "SELECT status FROM outbox_messages", "SELECT * FROM outbox_messages",

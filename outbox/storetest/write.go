@@ -18,6 +18,7 @@ var writeTests = []test{
 	{name: "ChecksRefuseHalfMadeUpdates", run: testChecks},
 	{name: "TextsAndBytesAreExact", run: testExact},
 	{name: "InsertMissing", run: testInsertMissing},
+	{name: "Written", run: testWritten},
 }
 
 // A row needs five columns; all else has a default.
@@ -119,4 +120,26 @@ func testInsertMissing(t *table) {
 	assert.Equal(t, int64(3), t.number("SELECT count(*) FROM {t}"))
 	assert.Zero(t, t.number("SELECT count(*) FROM {t} WHERE payload = "+t.sql.bytes("changed")))
 	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} AS a JOIN {t} AS c ON a.id < c.id WHERE a.ordering_key = 'a' AND c.ordering_key = 'c'"))
+}
+
+// Written tells which messages are there, whatever has become of them, and each once.
+func testWritten(t *table) {
+	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
+	require.NoError(t, err)
+	there, twice := newRow("a"), newRow("b")
+	again := twice
+	again.TargetBroker = "another"
+	t.insert(there, twice)
+	require.NoError(t, inserter.Insert(t.Context(), t.DB, []outbox.Row{again}))
+	ids := []uuid.UUID{there.MessageID, twice.MessageID}
+	asked := append([]uuid.UUID{uuid.New()}, ids...)
+	for len(asked) < 250 { // more than one statement asks for
+		asked = append(asked, uuid.New())
+	}
+	found, err := inserter.Written(t.Context(), t.DB, asked)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, ids, found)
+	found, err = inserter.Written(t.Context(), t.DB, nil)
+	require.NoError(t, err)
+	assert.Empty(t, found)
 }

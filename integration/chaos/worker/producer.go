@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -241,19 +240,16 @@ var errNothingThere = errors.New("worker: it had not been committed")
 const (
 	lookups     = 6
 	lookupPause = 500 * time.Millisecond
-
-	uniqueViolation = "23505" // as PostgreSQL says it
 )
 
 // repeat saves the same aggregates once more after a commit whose outcome was not known. If it had happened, the same events go to the
-// outbox a second time, under the same ids, which the unique index of message and broker must refuse. Where it had not, others may have
-// taken the sequence: the events are dropped with their structs.
+// outbox a second time, under the same ids, of which there must be no second row. Where it had not, others may have taken the sequence:
+// the events are dropped with their structs.
 func (p *producer) repeat(ctx context.Context, tx string, done *written) error {
 	line := scene.Line{Tx: tx, Repeated: true, Outcome: scene.Unknown}
 	for range lookups {
 		err := p.transaction(ctx, false, func(db *gorm.DB) error { return p.saveAgain(db, tx, done) })
-		var refused *pgconn.PgError
-		if err == nil || errors.As(err, &refused) && refused.Code == uniqueViolation {
+		if err == nil {
 			line.Outcome, line.Why = scene.Committed, ""
 			break
 		}

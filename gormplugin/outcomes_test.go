@@ -1,0 +1,310 @@
+package gormplugin_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// purge removes all rows, as the retention does when they have been published.
+func (b *bench) purge(db *gorm.DB) {
+	b.t.Helper()
+	b.ok(db.Exec("DELETE FROM " + b.at.outbox()).Error)
+	b.want()
+}
+
+// own begins a transaction of the caller's own, and a handle on it.
+func (b *bench) own() (*sql.Tx, *gorm.DB) {
+	b.t.Helper()
+	own, err := b.pool().BeginTx(b.t.Context(), nil)
+	b.ok(err)
+	db := b.db.Session(&gorm.Session{NewDB: true, Context: b.t.Context()})
+	db.Statement.ConnPool = own
+	return own, db
+}
+
+// Events that were written in a transaction whose end the plugin does not see are written once, however long
+// their aggregate lives, and none is lost where that transaction was rolled back.
+func TestOutcomesOfTransactionsThatAreNotSeenToEnd(t *testing.T) {
+	t.Parallel()
+	runCases(t, map[string]func(b *bench){
+		"saved again when its row was purged": func(b *bench) {
+			o := order("1", "a")
+			own, db := b.own()
+			b.ok(db.Create(o).Error)
+			b.ok(own.Commit())
+			b.want("1: a")
+			b.pending(o, "a") // nobody has looked
+			b.purge(b.db)
+			b.ok(b.db.Save(o).Error)
+			b.want()
+			b.pending(o)
+		},
+		"another transaction is the next to be seen": func(b *bench) {
+			o := order("1", "a")
+			own, db := b.own()
+			b.ok(db.Create(o).Error)
+			b.ok(own.Commit())
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return tx.Create(&Plain{}).Error }))
+			b.pending(o)
+			b.purge(b.open(&gorm.Config{}))
+			b.ok(b.db.Save(raising(o, "b")).Error)
+			b.want("1: b")
+		},
+		"nothing else is seen": func(b *bench) {
+			o := order("1", "a")
+			own, db := b.own()
+			b.ok(db.Create(o).Error)
+			b.ok(own.Commit())
+			b.plugin.LookLater()
+			b.pending(o)
+		},
+		"a transaction under way": func(b *bench) {
+			o := order("1", "a")
+			own, db := b.own()
+			b.ok(db.Create(o).Error)
+			b.plugin.LookLater()
+			b.pending(o, "a")
+			b.ok(own.Commit())
+			b.plugin.LookLater()
+			b.pending(o)
+		},
+		"a transaction that was rolled back": func(b *bench) {
+			o := order("1", "a")
+			own, db := b.own()
+			b.ok(db.Create(o).Error)
+			b.ok(own.Rollback())
+			for range 10 {
+				b.plugin.LookLater()
+			}
+			assert.Zero(b.t, b.plugin.Watched(), "it is not waited for any longer")
+			b.pending(o, "a")
+			b.ok(b.db.Create(o).Error)
+			b.want("1: a")
+			b.pending(o)
+		},
+		"a savepoint that was rolled back": func(b *bench) {
+			first, second := order("1", "a"), order("2", "b")
+			own, db := b.own()
+			b.ok(db.Create(first).Error)
+			require.ErrorIs(b.t, db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Create(second).Error)
+				return errRefused
+			}), errRefused)
+			b.ok(own.Commit())
+			b.plugin.LookLater()
+			b.pending(first)
+			b.pending(second, "b")
+			b.ok(b.db.Create(second).Error)
+			b.want("1: a", "2: b")
+		},
+		"raised since": func(b *bench) {
+			o := order("1", "a")
+			own, db := b.own()
+			b.ok(db.Create(o).Error)
+			b.ok(own.Commit())
+			raising(o, "b")
+			b.plugin.LookLater()
+			b.pending(o, "b")
+		},
+		"many events": func(b *bench) {
+			orders := make([]*Order, 250)
+			for i := range orders {
+				orders[i] = order(fmt.Sprint(i), "a")
+			}
+			own, db := b.own()
+			b.ok(db.Create(orders).Error)
+			b.ok(db.Save(orders[0]).Error)
+			assert.Equal(b.t, 250, b.plugin.Watched(), "each once")
+			b.ok(own.Commit())
+			b.plugin.LookLater()
+			assert.Zero(b.t, b.plugin.Watched())
+			b.pending(orders[0])
+			b.pending(orders[249])
+		},
+		"prepared statements": func(b *bench) {
+			o := order("1", "a")
+			own, db := b.own()
+			b.ok(db.Session(&gorm.Session{PrepareStmt: true}).Create(o).Error)
+			b.ok(own.Commit())
+			b.purge(b.db)
+			b.ok(b.db.Save(o).Error)
+			b.want()
+		},
+		"a handle that was opened on the transaction": func(b *bench) {
+			o := order("1", "a")
+			own, err := b.pool().BeginTx(b.t.Context(), nil)
+			b.ok(err)
+			db, err := gorm.Open(b.on(own), b.at.config(nil))
+			b.ok(err)
+			b.ok(db.Use(b.plugin))
+			b.ok(db.Create(o).Error)
+			b.ok(own.Commit())
+			b.purge(b.db)
+			b.ok(b.db.Save(o).Error)
+			b.want()
+		},
+		"a transaction on one connection": func(b *bench) {
+			o := order("1", "a")
+			b.ok(b.db.Connection(func(db *gorm.DB) error {
+				return db.Transaction(func(tx *gorm.DB) error { return tx.Create(o).Error })
+			}))
+			b.purge(b.db)
+			b.ok(b.db.Save(o).Error)
+			b.want()
+		},
+		"the caller has told": func(b *bench) {
+			o := order("1", "a")
+			own, db := b.own()
+			b.ok(db.Create(o).Error)
+			b.ok(own.Commit())
+			b.ok(gormplugin.Notify(b.db, o))
+			b.pending(o)
+			b.plugin.LookLater()
+			assert.Zero(b.t, b.plugin.Watched())
+		},
+		"one connection in all": func(b *bench) {
+			b.pool().SetMaxOpenConns(1)
+			o := order("1", "a")
+			own, db := b.own()
+			b.ok(db.Create(o).Error)
+			b.plugin.LookLater() // waits for nobody
+			b.ok(own.Commit())
+			b.ok(b.db.Save(o).Error)
+			b.want("1: a")
+			b.pending(o)
+		},
+		"the pool is closed": func(b *bench) {
+			o := order("1", "a")
+			own, db := b.own()
+			b.ok(db.Create(o).Error)
+			b.ok(own.Commit())
+			b.ok(b.pool().Close())
+			b.plugin.LookLater()
+			assert.Zero(b.t, b.plugin.Watched())
+			b.pending(o, "a")
+		},
+	})
+}
+
+// A losing pool commits, or rolls back, and says that it does not know: as where the connection is lost between a COMMIT
+// and its answer.
+type losing struct {
+	*sql.DB
+
+	commits bool
+	lost    int // commits to come
+}
+
+var errLost = errors.New("connection reset by peer")
+
+func (l *losing) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPool, error) {
+	begun, err := l.DB.BeginTx(ctx, options)
+	return &losingTx{begun, l}, err
+}
+
+func (l *losing) GetDBConn() (*sql.DB, error) { return l.DB, nil }
+
+type losingTx struct {
+	*sql.Tx
+
+	pool *losing
+}
+
+func (l *losingTx) Commit() error {
+	if l.pool.lost == 0 {
+		return l.Tx.Commit()
+	}
+	l.pool.lost--
+	end := l.Rollback
+	if l.pool.commits {
+		end = l.Tx.Commit
+	}
+	return errors.Join(end(), errLost)
+}
+
+// After a commit whose outcome nobody knows the application may save the same aggregate again, at once or later: the events
+// are written once, and it gets no error of the outbox.
+func TestUnknownCommits(t *testing.T) {
+	t.Parallel()
+	cases := map[string]func(b *bench){}
+	for name, commits := range map[string]bool{"that did commit": true, "that did not": false} {
+		lose := func(b *bench) (*gorm.DB, *gormplugin.Plugin) {
+			b.t.Helper()
+			db := b.openOn(b.at.dial(false), &gorm.Config{})
+			sqlDB, err := db.DB()
+			b.ok(err)
+			db.ConnPool = &losing{sqlDB, commits, 1}
+			db.Statement.ConnPool = db.ConnPool
+			return db, b.use(db)
+		}
+		cases["saved again "+name] = func(b *bench) {
+			db, _ := lose(b)
+			o := order("1", "a")
+			require.ErrorIs(b.t, db.Create(o).Error, errLost)
+			b.pending(o, "a")
+			b.ok(db.Save(o).Error)
+			b.want("1: a")
+			b.pending(o)
+			b.ok(db.Save(raising(o, "b")).Error)
+			b.want("1: a", "1: b")
+		}
+		cases["saved again with another plugin "+name] = func(b *bench) { // which does not look
+			db, _ := lose(b)
+			o := order("1", "a")
+			require.ErrorIs(b.t, db.Create(o).Error, errLost)
+			b.ok(b.db.Save(raising(o, "b")).Error)
+			b.want("1: a", "1: b")
+			b.pending(o)
+		}
+		cases["looked after "+name] = func(b *bench) {
+			db, plugin := lose(b)
+			o := order("1", "a")
+			require.ErrorIs(b.t, db.Create(o).Error, errLost)
+			plugin.LookLater()
+			if commits {
+				b.pending(o)
+				b.purge(b.db)
+			}
+			b.ok(db.Save(o).Error)
+			if commits {
+				b.want()
+				return
+			}
+			b.want("1: a")
+		}
+		cases["repeated by the caller "+name] = func(b *bench) {
+			db, _ := lose(b)
+			o := order("1")
+			b.ok(uow.Do(b.t.Context(), db, func(u *uow.Unit) error {
+				b.ok(u.Publish(Happened{"published"}))
+				return u.DB.Save(raising(o, "a")).Error
+			}, uow.Retry(2), uow.RetryIf(func(err error) bool { return errors.Is(err, errLost) })))
+			assert.ElementsMatch(b.t, []string{": published", "1: a"}, b.emitted())
+			b.pending(o)
+		}
+	}
+	cases["a commit that the database refuses is none of them"] = func(b *bench) {
+		b.only(outbox.Postgres, "it has constraints that are checked at the commit, and a driver that ends the transaction")
+		b.at.changed.Store(true)
+		lines := b.table(&Line{})
+		b.ok(b.db.Exec("ALTER TABLE " + lines + " ADD CONSTRAINT " + lines + "_refuse FOREIGN KEY (order_id) REFERENCES " +
+			b.table(&Order{}) + " DEFERRABLE INITIALLY DEFERRED").Error)
+		require.Error(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+			b.ok(tx.Create(order("1", "a")).Error)
+			return tx.Exec("INSERT INTO " + lines + " (order_id) VALUES ('nobody')").Error
+		}))
+		assert.Zero(b.t, b.plugin.Watched())
+	}
+	runCases(t, cases)
+}

@@ -1,0 +1,62 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// Queryer is what a look needs: *sql.DB, *sql.Tx, *sql.Conn and GORM's pools have it.
+type Queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// idsAtOnce bounds the parameters of one look.
+const idsAtOnce = 100
+
+// Written returns those of the message ids that have a row in the table, as far as db sees it. Rows that
+// were published may have been purged. Writers have the right to ask: it needs the column message_id.
+func (i *Inserter) Written(ctx context.Context, db Queryer, ids []uuid.UUID) (there []uuid.UUID, err error) {
+	for len(ids) > 0 {
+		n := min(len(ids), idsAtOnce)
+		if there, err = i.appendWritten(ctx, db, there, ids[:n]); err != nil {
+			return nil, fmt.Errorf("outbox: look for messages in %s: %w", i.table, err)
+		}
+		ids = ids[n:]
+	}
+	return there, nil
+}
+
+func (i *Inserter) appendWritten(ctx context.Context, db Queryer, there, ids []uuid.UUID) ([]uuid.UUID, error) {
+	args := make([]any, len(ids))
+	for n, id := range ids {
+		args[n] = i.dialect.uuidArg(id)
+	}
+	rows, err := db.QueryContext(ctx, i.writtenSQL(len(ids)), args...)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // by Written
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id uuid.UUID // it reads text in any case
+		if err := rows.Scan(&id); err != nil {
+			return nil, err //nolint:wrapcheck // by Written
+		}
+		there = append(there, id)
+	}
+	return there, rows.Err() //nolint:wrapcheck // by Written
+}
+
+func (i *Inserter) writtenSQL(ids int) string {
+	dst := append([]byte("SELECT DISTINCT CAST(message_id AS char(36)) FROM "), i.table...)
+	dst = append(dst, " WHERE message_id IN ("...)
+	for n := range ids {
+		if n > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = i.dialect.placeholder(dst, n+1)
+	}
+	return string(append(dst, ')'))
+}
