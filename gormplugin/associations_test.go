@@ -1,12 +1,17 @@
 package gormplugin_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+
+	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/uow"
 )
 
 func TestAssociations(t *testing.T) {
@@ -214,6 +219,209 @@ func TestAssociationMode(t *testing.T) {
 		"an entry of a join table that is an aggregate": func(b *bench) {
 			b.ok(b.db.Create(raising(&Membership{TeamID: "t", BuyerID: "b"}, "joined")).Error)
 			b.want("t,b: joined")
+		},
+	})
+}
+
+// GORM hands nothing to a callback that could tell whose events these are.
+func TestAssociationModeThatParts(t *testing.T) {
+	t.Parallel()
+	const warning = "Association().Delete and Clear capture no events"
+	line := func(b *bench) *Order {
+		o := &Order{ID: "o", Lines: []Line{{ID: 1}, {ID: 2}}}
+		b.ok(b.db.Create(o).Error)
+		raising(&o.Lines[0], "child")
+		return raising(o, "parent")
+	}
+	parting := map[string]func(b *bench, tx *gorm.DB) any{
+		"delete of has many": func(b *bench, tx *gorm.DB) any {
+			o := line(b)
+			b.ok(tx.Model(o).Association("Lines").Delete(o.Lines[0]))
+			return o
+		},
+		"unscoped delete of has many": func(b *bench, tx *gorm.DB) any {
+			o := line(b)
+			b.ok(tx.Model(o).Association("Lines").Unscoped().Delete(&o.Lines[0]))
+			return o
+		},
+		"clear of has many": func(b *bench, tx *gorm.DB) any {
+			o := line(b)
+			b.ok(tx.Model(o).Association("Lines").Clear())
+			return o
+		},
+		"unscoped clear of has many": func(b *bench, tx *gorm.DB) any {
+			o := line(b)
+			b.ok(tx.Model(o).Association("Lines").Unscoped().Clear())
+			return o
+		},
+		"delete of has one": func(b *bench, tx *gorm.DB) any {
+			buyer := &Buyer{ID: "b", Card: &Card{ID: "c"}}
+			b.ok(b.db.Create(buyer).Error)
+			b.ok(tx.Model(raising(buyer, "parent")).Association("Card").Delete(buyer.Card))
+			return buyer
+		},
+		"delete of many to many": func(b *bench, tx *gorm.DB) any {
+			invoice := &Invoice{ID: "i", Tags: []*Tag{{ID: "x"}}}
+			b.ok(b.db.Create(invoice).Error)
+			b.ok(tx.Model(raising(invoice, "parent")).Association("Tags").Delete(invoice.Tags[0]))
+			return invoice
+		},
+		"clear of many to many": func(b *bench, tx *gorm.DB) any {
+			invoice := &Invoice{ID: "i", Tags: []*Tag{{ID: "x"}}}
+			b.ok(b.db.Create(invoice).Error)
+			b.ok(tx.Model(raising(invoice, "parent")).Association("Tags").Clear())
+			return invoice
+		},
+		"clear of polymorphic ones": func(b *bench, tx *gorm.DB) any {
+			invoice := &Invoice{ID: "i", Notes: []Note{{ID: "n"}}}
+			b.ok(b.db.Create(invoice).Error)
+			b.ok(tx.Model(raising(invoice, "parent")).Association("Notes").Unscoped().Clear())
+			return invoice
+		},
+		"delete of an owner": func(b *bench, tx *gorm.DB) any {
+			invoice := &Invoice{ID: "i", Buyer: &Buyer{ID: "b"}}
+			b.ok(b.db.Create(invoice).Error)
+			b.ok(tx.Model(raising(invoice, "parent")).Association("Buyer").Delete(invoice.Buyer))
+			return invoice
+		},
+	}
+	cases := map[string]func(b *bench){
+		"clear of an owner": func(b *bench) {
+			invoice := &Invoice{ID: "i", Buyer: &Buyer{ID: "b"}}
+			b.ok(b.db.Create(invoice).Error)
+			b.ok(b.db.Model(raising(invoice, "parent")).Association("Buyer").Clear())
+			b.want("i: parent")
+			assert.Empty(b.t, b.log.String())
+		},
+		"replace, which captures the owner": func(b *bench) {
+			b.ok(b.db.Model(line(b)).Association("Lines").Replace(raising(&Line{ID: 3}, "new")))
+			b.want("o: parent", "3: new")
+			assert.Empty(b.t, b.log.String())
+		},
+		"once for each table": func(b *bench) {
+			o := line(b)
+			b.ok(b.db.Model(o).Association("Lines").Delete(o.Lines[1]))
+			b.ok(b.db.Model(o).Association("Lines").Clear())
+			assert.Equal(b.t, 1, strings.Count(b.log.String(), warning))
+		},
+		"nothing was parted": func(b *bench) {
+			b.ok(b.db.Model(line(b)).Association("Lines").Delete(&Line{ID: 9}))
+			assert.Empty(b.t, b.log.String())
+		},
+		"a delete by keys": func(b *bench) {
+			line(b)
+			b.ok(b.db.Delete(&Line{}, []int{1, 2}).Error)
+			b.ok(b.db.Delete(&Plain{}, []int{1, 2}).Error)
+			assert.Empty(b.t, b.log.String())
+		},
+		"an owner that was loaded in the transaction": func(b *bench) {
+			b.ok(b.db.Create(&Order{ID: "o", Lines: []Line{{ID: 1}}}).Error)
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				var o Order
+				b.ok(tx.Preload("Lines").First(&o).Error)
+				return tx.Model(raising(&o, "parent")).Association("Lines").Delete(&o.Lines[0])
+			}))
+			b.want()
+			assert.Contains(b.t, b.log.String(), "events left pending")
+		},
+	}
+	for name, part := range parting {
+		cases[name] = func(b *bench) {
+			root := part(b, b.db)
+			b.want()
+			assert.Len(b.t, uow.Pending(root), 1)
+			assert.Contains(b.t, b.log.String(), warning)
+		}
+		cases[name+", tracked"] = func(b *bench) { // as the warning says
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error { return uow.Track(tx, part(b, tx)) }))
+			assert.Len(b.t, b.emitted(), 1)
+		}
+	}
+	runCases(t, cases)
+	runCases(t, map[string]func(b *bench){
+		"strict: an owner that was loaded in the transaction": func(b *bench) {
+			b.ok(b.db.Create(&Order{ID: "o", Lines: []Line{{ID: 1}}}).Error)
+			var pending *gormplugin.PendingError
+			require.ErrorAs(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+				var o Order
+				b.ok(tx.Preload("Lines").First(&o).Error)
+				return tx.Model(raising(&o, "parent")).Association("Lines").Delete(&o.Lines[0])
+			}), &pending)
+		},
+	}, gormplugin.Strict())
+}
+
+// Children that are deleted with their owner.
+func TestDeleteWithAssociations(t *testing.T) {
+	t.Parallel()
+	runCases(t, map[string]func(b *bench){
+		"has many": func(b *bench) {
+			b.not(outbox.SQLServer, "a table with triggers returns nothing there")
+			o := &Order{ID: "o", Lines: []Line{{ID: 1}, {ID: 2}, {ID: 3}}}
+			b.ok(b.db.Create(o).Error)
+			b.ok(b.db.Delete(&Line{}, 2).Error)
+			raising(o, "gone")
+			for i := range o.Lines {
+				raising(&o.Lines[i], "removed")
+			}
+			b.ok(b.db.Select("Lines").Delete(o).Error)
+			b.want("o: gone", "1: removed", "3: removed")
+			b.pending(&o.Lines[1], "removed")
+			assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending())
+			assert.Zero(b.t, b.count(&Line{}))
+		},
+		"all of several owners, some of whose children are not in hand": func(b *bench) {
+			b.not(outbox.SQLServer, "a table with triggers returns nothing there")
+			owners := []*Order{{ID: "1", Lines: []Line{{ID: 1}}}, {ID: "2", Lines: []Line{{ID: 2}, {ID: 3}}}}
+			b.ok(b.db.Create(owners).Error)
+			raising(&owners[0].Lines[0], "removed")
+			raising(&owners[1].Lines[1], "removed")
+			owners[1].Lines = owners[1].Lines[1:]
+			b.ok(b.db.Select(clause.Associations).Delete(owners).Error)
+			b.want("1: removed", "3: removed")
+			assert.Zero(b.t, b.count(&Line{}))
+		},
+		"has one, and many to many, which stay": func(b *bench) {
+			b.not(outbox.SQLServer, "a table with triggers returns nothing there")
+			buyer := &Buyer{ID: "b", Card: &Card{ID: "c"}}
+			b.ok(b.db.Create(buyer).Error)
+			raising(buyer.Card, "removed")
+			b.ok(b.db.Select("Card").Delete(buyer).Error)
+			invoice := &Invoice{ID: "i", Tags: []*Tag{{ID: "x"}}}
+			b.ok(b.db.Create(invoice).Error)
+			raising(invoice.Tags[0], "kept")
+			b.ok(b.db.Select("Tags").Delete(invoice).Error)
+			b.want("c: removed")
+			assert.Equal(b.t, 1, b.count(&Tag{}))
+		},
+		"a child that raises afterwards, and one that was not stored": func(b *bench) {
+			b.not(outbox.SQLServer, "a table with triggers returns nothing there")
+			o := &Order{ID: "o", Lines: []Line{{ID: 1}}}
+			b.ok(b.db.Create(o).Error)
+			o.Lines = append(o.Lines, *raising(&Line{ID: 9}, "never"))
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				b.ok(tx.Select("Lines").Delete(o).Error)
+				raising(&o.Lines[0], "removed")
+				return nil
+			}))
+			b.want("1: removed")
+			b.pending(&o.Lines[1], "never")
+		},
+		"nothing is deleted": func(b *bench) {
+			o := &Order{ID: "o", Lines: []Line{*raising(&Line{ID: 9}, "never")}}
+			b.ok(b.db.Select("Lines").Delete(o).Error)
+			b.want()
+			b.pending(&o.Lines[0], "never")
+			assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending())
+		},
+		"a delete that fails": func(b *bench) {
+			o := &Order{ID: "o", Lines: []Line{{ID: 1}}}
+			b.ok(b.db.Create(o).Error)
+			raising(&o.Lines[0], "removed")
+			require.Error(b.t, b.db.Where("nothing = 1").Select("Lines").Delete(o).Error)
+			b.want()
+			b.pending(&o.Lines[0], "removed")
+			assert.Equal(b.t, 1, b.count(&Line{}))
 		},
 	})
 }

@@ -48,7 +48,12 @@ func (f *found) isWrittenBy(db *gorm.DB, model []found) bool {
 }
 
 func hasKeys(db *gorm.DB, aggregates []found) bool {
-	return slices.ContainsFunc(aggregates, func(f found) bool { return f.key(db) != "" })
+	for i := range aggregates {
+		if aggregates[i].hasKey(db) {
+			return true
+		}
+	}
+	return false
 }
 
 // isOneOf reports whether others have the aggregate, or a copy or another version of it.
@@ -60,12 +65,19 @@ func (f *found) isOneOf(db *gorm.DB, others []found) bool {
 
 // key is the aggregate's primary key as text, or empty where it has none.
 func (f *found) key(db *gorm.DB) string {
+	if !f.hasKey(db) {
+		return ""
+	}
+	return f.facts.source(db.Statement.Context, f.value, nil).ID
+}
+
+func (f *found) hasKey(db *gorm.DB) bool {
 	for _, field := range f.facts.keys {
 		if _, zero := field.ValueOf(db.Statement.Context, f.value); !zero {
-			return f.facts.source(db.Statement.Context, f.value, nil).ID
+			return true
 		}
 	}
-	return ""
+	return false
 }
 
 func deletes(db *gorm.DB) bool {

@@ -25,7 +25,11 @@ func (p *Plugin) capture(creates bool) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		p.failed(db)
 		switch {
-		case !p.concerns(db) || skipped(db):
+		case !p.concerns(db):
+			if !creates && !skipped(db) {
+				p.warnOfAssociation(db, nil)
+			}
+		case skipped(db):
 		case db.Error == nil:
 			_ = db.AddError(p.captureStatement(db, creates))
 		default:
@@ -60,6 +64,9 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 	aggregates, err := p.aggregates(db, written[:]...)
 	if err != nil {
 		return err
+	}
+	if !creates {
+		p.warnOfAssociation(db, aggregates)
 	}
 	if others := bystanders(db); len(others) > 0 {
 		p.untouched(db, others)

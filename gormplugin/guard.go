@@ -20,7 +20,9 @@ func (p *Plugin) guard(db *gorm.DB) error {
 	before := db.Logger // GORM logs each replacement at level Info; thirteen lines at every start tell nobody anything
 	db.Logger = logger.Discard
 	defer func() { db.Logger = before }()
-	wraps := map[string]func(original func(*gorm.DB)) func(*gorm.DB){"create": p.insert, "update": p.change, "delete": p.change}
+	wraps := map[string]func(original func(*gorm.DB)) func(*gorm.DB){
+		"create": p.insert, "update": p.change, "delete": p.change, "delete_before_associations": p.deleteAssociations,
+	}
 	replace := func(chain processor, names ...string) error {
 		var problems []error
 		for _, name := range names {

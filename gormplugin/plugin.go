@@ -39,6 +39,8 @@ type Plugin struct {
 	unseen   sync.Once // for the warning about a transaction on a pool of others
 	outcomes outcomes
 
+	associations sync.Map // string -> bool: tables that were warned of: see warnOfAssociation
+
 	mu         sync.Mutex
 	inserters  map[outbox.Dialect]*outbox.Inserter
 	announcer  *announcer // of the handle's own pool

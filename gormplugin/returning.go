@@ -8,6 +8,9 @@ func (p *Plugin) change(original func(*gorm.DB)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		var r *readback
 		if db.Error == nil && p.concerns(db) && !skipped(db) {
+			if p.deleteChildren(db, original) {
+				return
+			}
 			p.noteBystanders(db)
 			if isSlice(db) && changeIsReadApart(db) {
 				var err error
