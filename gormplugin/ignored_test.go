@@ -314,6 +314,25 @@ func TestBatchesThatIgnoreConflicts(t *testing.T) {
 			b.pending(tickets[1], "y")
 			assert.Equal(b.t, 1, b.count(&Ticket{}))
 		},
+		"a statement that fails in a transaction that goes on": func(b *bench) {
+			b.generated()
+			b.ok(b.db.Create(&Ticket{ID: 500, Name: "x"}).Error)
+			onID := clause.OnConflict{Columns: []clause.Column{{Name: "id"}}, DoNothing: true}
+			batch := func(tx *gorm.DB) error {
+				return tx.Clauses(onID).Create([]*Ticket{ticket(0, "x"), ticket(7, "y")}).Error
+			}
+			require.Error(b.t, b.db.Transaction(func(tx *gorm.DB) error {
+				require.Error(b.t, batch(tx))
+				return nil
+			}))
+			assert.Equal(b.t, 1, b.count(&Ticket{}), "a part of it")
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				require.Error(b.t, tx.Transaction(batch))
+				return tx.Create(order("1", "a")).Error
+			}))
+			assert.Equal(b.t, 1, b.count(&Ticket{}))
+			b.want("1: a")
+		},
 		"in a transaction of the caller's own": func(b *bench) {
 			b.generated()
 			b.ok(b.db.Create(&Badge{ID: uuidOf(1), Name: "b1"}).Error)

@@ -1,11 +1,14 @@
 package gormplugin
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -18,7 +21,7 @@ func (p *Plugin) insert(original func(*gorm.DB)) func(*gorm.DB) {
 		var r *readback
 		if db.Error == nil && isSlice(db) && p.concerns(db) && !skipped(db) && insertIsReadApart(db) {
 			var err error
-			r, err = p.newReadback(db, original, true)
+			r, err = p.newReadback(db, original)
 			_ = db.AddError(err)
 		}
 		if r == nil {
@@ -43,7 +46,8 @@ func insertIsReadApart(db *gorm.DB) bool {
 	conflict, ok := conflictOf(s)
 	switch {
 	case db.Name() == string(outbox.SQLServer): // its driver passes over what the application has set in every batch
-		return s.ReflectValue.Len() > 1 && setByApplication(s)
+		set := setByApplication(s)
+		return set > 0 && s.ReflectValue.Len() > 1 && (set < s.ReflectValue.Len() || leavesOut(conflict))
 	case told && readsAll(columns) && (!ok || leavesOut(conflict)):
 		return true // GORM makes new elements
 	case s.ReflectValue.Len() == 1 || !told && len(s.Schema.FieldsWithDefaultDBValue) == 0:
@@ -77,20 +81,21 @@ func updatesSomething(s *gorm.Statement) bool {
 	return false
 }
 
-// setByApplication reports whether an element has a value for what the database would make.
-func setByApplication(s *gorm.Statement) bool {
+// setByApplication counts the elements that have a value for something that the database would make.
+func setByApplication(s *gorm.Statement) (n int) {
 	for i := range s.ReflectValue.Len() {
 		value := reflect.Indirect(s.ReflectValue.Index(i))
-		for _, field := range s.Schema.FieldsWithDefaultDBValue {
-			if !value.IsValid() || value.Type() != s.Schema.ModelType {
-				return false
-			}
-			if _, zero := field.ValueOf(s.Context, value); !zero {
-				return true
-			}
+		if !value.IsValid() || value.Type() != s.Schema.ModelType {
+			return 0
+		}
+		if slices.ContainsFunc(s.Schema.FieldsWithDefaultDBValue, func(field *schema.Field) bool {
+			_, zero := field.ValueOf(s.Context, value)
+			return !zero
+		}) {
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // keyTracking is a setting of GORM's that it takes out when it builds an INSERT.
@@ -98,11 +103,13 @@ const keyTracking = "gorm:update_track_time"
 
 func (r *readback) insert() {
 	s := r.db.Statement
+	chosen := r.db.Name() == string(outbox.SQLServer)
+	r.readKeys(chosen)
 	conflict, conflicts := conflictOf(s)
 	apart := func() bool { return true }
 	groups := [][]*element{r.elements}
 	switch {
-	case leavesOut(conflict) || r.db.Name() == string(outbox.SQLServer):
+	case leavesOut(conflict) || chosen:
 		groups = r.byKey()
 	case conflicts:
 		apart = func() bool {
@@ -117,6 +124,9 @@ func (r *readback) insert() {
 		rows, read := r.run(r.slice(group), apart)
 		switch {
 		case r.db.Error != nil:
+			if i > 0 {
+				r.failed()
+			}
 			return
 		case read:
 			r.settle(group, rows)
@@ -147,6 +157,13 @@ func (r *readback) insert() {
 		}
 	}
 	r.finish(append(rows, r.strays...))
+}
+
+// failed is for the second statement of a batch. A single INSERT would have left nothing behind.
+func (r *readback) failed() {
+	if ours, _ := transactionOf(r.db.Statement.ConnPool); ours != nil {
+		ours.journal.Fail(fmt.Errorf("gormplugin: a batch failed when a part of it was written: roll back: %w", r.db.Error))
+	}
 }
 
 // byKey tells elements with a key of the application's from those whose key the database makes.

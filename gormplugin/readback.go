@@ -72,7 +72,7 @@ func (r *rowReader) QueryContext(ctx context.Context, query string, args ...any)
 
 // newReadback collects the elements of the slice that a statement is on. It returns nil where GORM would object to them,
 // or could not change them.
-func (p *Plugin) newReadback(db *gorm.DB, original func(*gorm.DB), creates bool) (*readback, error) {
+func (p *Plugin) newReadback(db *gorm.DB, original func(*gorm.DB)) (*readback, error) {
 	s := db.Statement
 	r := &readback{plugin: p, db: db, original: original, keys: s.Schema.PrimaryFields}
 	for i := range s.ReflectValue.Len() {
@@ -90,7 +90,6 @@ func (p *Plugin) newReadback(db *gorm.DB, original func(*gorm.DB), creates bool)
 		}
 		r.elements = append(r.elements, e)
 	}
-	r.readKeys(creates && db.Name() == string(outbox.SQLServer))
 	return r, nil
 }
 
@@ -284,9 +283,11 @@ func (r *readback) finish(rows []*readRow) {
 }
 
 // fill gives each element what was read of its row. A key stays as the application has written it, unless the row shows
-// that the database has made one of its own.
+// that the database has made one of its own; SQL Server returns its uuids with their bytes in another order, which shows
+// nothing.
 func (r *readback) fill() {
 	ctx := r.db.Statement.Context
+	plain := r.db.Name() != string(outbox.SQLServer)
 	for _, e := range r.elements {
 		if e.row == nil {
 			continue
@@ -295,7 +296,7 @@ func (r *readback) fill() {
 			if field.DBName == "" || !field.Readable {
 				continue
 			}
-			if _, zero := field.ValueOf(ctx, e.value); zero || e.row.inOrder || !slices.Contains(r.keys, field) {
+			if _, zero := field.ValueOf(ctx, e.value); zero || plain && e.row.inOrder || !slices.Contains(r.keys, field) {
 				value, _ := field.ValueOf(ctx, e.row.value)
 				_ = r.db.AddError(field.Set(ctx, e.value, value))
 			}

@@ -14,7 +14,7 @@ func (p *Plugin) change(original func(*gorm.DB)) func(*gorm.DB) {
 			p.noteBystanders(db)
 			if isSlice(db) && changeIsReadApart(db) {
 				var err error
-				r, err = p.newReadback(db, original, false)
+				r, err = p.newReadback(db, original)
 				_ = db.AddError(err)
 			}
 		}
@@ -43,6 +43,7 @@ func (r *readback) hasKeys() bool {
 }
 
 func (r *readback) change() {
+	r.readKeys(false)
 	rows, read := r.run(r.db.Statement.ReflectValue, func() bool { return true })
 	if r.db.Error != nil || !read {
 		return
