@@ -81,15 +81,19 @@ func (p *pool) ExecContext(ctx context.Context, query string, args ...any) (sql.
 func (p *pool) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPool, error) {
 	var (
 		inner gorm.ConnPool
+		kept  *keptConn
 		err   error
 	)
 	p.plugin.outcomes.lookNow(ctx)
 	switch beginner := p.ConnPool.(type) {
 	case gorm.TxBeginner:
 		var begun *sql.Tx
-		if begun, err = beginner.BeginTx(ctx, options); err == nil {
-			inner = begun
+		if p.inserter.Dialect() == outbox.SQLite {
+			begun, kept, err = beginKept(ctx, beginner, options)
+		} else {
+			begun, err = beginner.BeginTx(ctx, options)
 		}
+		inner = begun
 	case gorm.ConnPoolBeginner:
 		inner, err = beginner.BeginTx(ctx, options)
 	default:
@@ -99,7 +103,9 @@ func (p *pool) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPo
 		return nil, err
 	}
 	if begun, ok := inner.(gorm.Tx); ok {
-		return newTx(ctx, begun, p.plugin, p.inserter, p), nil
+		t := newTx(ctx, begun, p.plugin, p.inserter, p)
+		t.kept = kept
+		return t, nil
 	}
 	return inner, nil
 }

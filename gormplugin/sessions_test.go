@@ -169,6 +169,39 @@ func TestSessionsThatDiffer(t *testing.T) {
 			b.want()
 			b.pending(o, "a")
 		},
+		"a dry run of everything": func(b *bench) {
+			o := order("1", "a")
+			everything := func(tx *gorm.DB) {
+				b.ok(tx.Create(o).Error)
+				b.ok(uow.Track(tx, o))
+				b.ok(uow.Publish(tx, Happened{"b"}))
+				b.ok(b.plugin.AfterCommit(tx, func() { b.t.Error("run") }))
+				require.Error(b.t, uow.Track(tx, &Plain{}), "what is wrong is told")
+				require.Error(b.t, uow.Publish(tx, Unregistered{1}))
+			}
+			dry := b.db.Session(&gorm.Session{DryRun: true})
+			b.ok(dry.Transaction(func(tx *gorm.DB) error {
+				everything(tx)
+				return nil
+			}))
+			b.ok(uow.Do(b.t.Context(), dry, func(u *uow.Unit) error {
+				b.ok(u.Track(o))
+				b.ok(u.Publish(Happened{"c"}))
+				return u.AfterCommit(func() { b.t.Error("run") })
+			}))
+			b.ok(b.db.Transaction(func(tx *gorm.DB) error {
+				everything(tx.Session(&gorm.Session{DryRun: true}))
+				return nil
+			}))
+			own, db := b.own()
+			require.NoError(b.t, uow.Track(db.Session(&gorm.Session{DryRun: true}), o))
+			b.ok(own.Commit())
+			b.want()
+			b.pending(o, "a")
+			assert.Zero(b.t, b.plugin.Watched())
+			b.ok(b.db.Create(o).Error)
+			b.want("1: a")
+		},
 		"to sql": func(b *bench) {
 			o := order("1", "a")
 			assert.Contains(b.t, b.db.ToSQL(func(tx *gorm.DB) *gorm.DB { return tx.Create(o) }), "INSERT INTO")

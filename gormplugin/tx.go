@@ -25,6 +25,7 @@ type tx struct {
 	announcer *announcer // nil: nobody is to be told
 	reserved  *outbox.Reservation
 	attempt   *uow.Attempt // nil unless a uow.Do may repeat it
+	kept      *keptConn    // on SQLite, where the connection is known
 	course    course
 	promised  atomic.Bool // functions are to run after the commit
 	over      atomic.Bool // no sync.Once: what runs after the commit may well try to roll back
@@ -119,7 +120,7 @@ func (t *tx) commit() error {
 	defer func() {
 		t.reserved.Cancel() // unless they were handed over
 		if !done {          // a panic on the way must not leak the connection
-			_ = t.Tx.Rollback()
+			_ = t.undo()
 			t.journal.RolledBack()
 		}
 	}()
@@ -143,12 +144,12 @@ func (t *tx) commit() error {
 	done = true
 	if err != nil {
 		defer t.journal.RolledBack()
-		if rollbackErr := t.Tx.Rollback(); rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) {
+		if rollbackErr := t.undo(); rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) {
 			err = errors.Join(err, fmt.Errorf("gormplugin: roll back: %w", rollbackErr))
 		}
 		return err
 	}
-	if err := t.Tx.Commit(); err != nil {
+	if err := t.finish(); err != nil {
 		t.watchCommit(flush, err)
 		t.journal.RolledBack()
 		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
@@ -211,7 +212,7 @@ func (t *tx) Rollback() error {
 	}
 	t.journal.End()
 	defer t.journal.RolledBack()
-	return t.Tx.Rollback()
+	return t.undo()
 }
 
 // GetDBConn implements gorm.GetDBConnector.

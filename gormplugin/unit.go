@@ -38,14 +38,20 @@ func (p *Plugin) Track(db *gorm.DB, aggregate any) error {
 	if len(found) == 0 {
 		return fmt.Errorf("gormplugin: track %T: give a pointer to a struct that embeds uow.Aggregate", aggregate)
 	}
+	if db.DryRun {
+		return nil
+	}
 	if t, _ := transactionOf(db.Statement.ConnPool); t != nil {
 		t.touch(found)
 	}
 	return p.track(db, found)
 }
 
-// AfterCommit implements uow.Plugin.
+// AfterCommit implements uow.Plugin. In a dry run nothing is committed that f could follow.
 func (p *Plugin) AfterCommit(db *gorm.DB, f func()) error {
+	if db.DryRun {
+		return nil
+	}
 	t, foreign := transactionOf(db.Statement.ConnPool)
 	switch {
 	case t != nil:
