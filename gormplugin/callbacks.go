@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime"
 	"slices"
 
 	"gorm.io/gorm"
@@ -135,6 +136,18 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 		if ours, foreign := transactionOf(db.Statement.ConnPool); ours == nil && foreign != nil {
 			p.wrapInPlace(db, foreign)
 		}
+		if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
+			runtime.AddCleanup(db.Statement, (*tx).abandoned, ours)
+		}
+	}
+}
+
+// abandoned runs when the statement that the transaction was begun for is gone. Without an end the
+// transaction is left behind where a callback of another plugin has panicked, on whose way out nothing
+// of ours stands: its connection goes back with the next garbage collection.
+func (t *tx) abandoned() {
+	if !t.over.Load() {
+		go func() { _ = t.Rollback() }() // it may wait for the database, and cleanups must not
 	}
 }
 

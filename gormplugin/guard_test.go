@@ -1,7 +1,9 @@
 package gormplugin_test
 
 import (
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,5 +72,32 @@ func TestSelectAllUpdateOfNoRow(t *testing.T) {
 		b.want()
 		assert.Contains(b.t, b.log.String(), "left pending")
 		assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending())
+	})
+}
+
+// A panic in a callback of somebody else's, of which the plugin knows nothing, does not keep the connection of the
+// transaction that the plugin has begun.
+func TestPanickingCallbacksOfOthers(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		panics := func(*gorm.DB) { panic("audit") }
+		b.ok(b.db.Callback().Create().After("gorm:create").Before("fanout:capture").Register("audit:create", panics))
+		b.ok(b.db.Callback().Update().After("fanout:capture").Before("fanout:end").Register("audit:update", panics))
+		b.ok(b.db.Callback().Delete().Before("gorm:delete").Register("audit:delete", panics))
+		db := b.db.Session(&gorm.Session{SkipDefaultTransaction: true})
+		sqlDB, err := db.DB()
+		b.ok(err)
+		o := order("1", "placed")
+		for _, statement := range []func(){
+			func() { db.Create(o) },
+			func() { db.Model(o).Update("status", "paid") },
+			func() { db.Delete(o) },
+		} {
+			require.PanicsWithValue(b.t, "audit", statement)
+			require.Eventually(b.t, func() bool { runtime.GC(); return sqlDB.Stats().InUse == 0 }, 10*time.Second, time.Millisecond, "a connection stays in use")
+		}
+		b.want()
+		b.pending(o, "placed")
+		require.Zero(b.t, b.orders())
 	})
 }
