@@ -51,7 +51,8 @@ type Message struct {
 	Destination string
 	// Type is the event type as it goes on the wire, e.g. "Ordering.OrderPlaced.v1".
 	Type string
-	// OrderingKey groups messages that must arrive in order; empty = no order is asked for.
+	// OrderingKey groups messages that must arrive in order; empty = no order is asked for. It travels, as the flat field
+	// ordering_key or as the broker's own ordering key, since consumers handle the messages of one key one after the other.
 	OrderingKey string
 	// Priority is the message's priority, -100 (bulk) to 100 (critical), 0 = normal.
 	Priority int
@@ -62,7 +63,8 @@ type Message struct {
 	// CorrelationID is empty where there is none.
 	CorrelationID string
 	// Attributes are further flat fields that a consumer can filter on without parsing the payload, such as traceparent
-	// and tracestate. They never contain "id", "type" or "correlation_id", which have fields of their own.
+	// and tracestate. They never contain "id", "type", "ordering_key", "correlation_id" or "content_type", which have fields of
+	// their own.
 	Attributes []Attribute
 }
 
@@ -89,11 +91,15 @@ type Capabilities struct {
 	MaxBatch int
 }
 
-// Fields returns the flat fields of a message in a fixed order: id, type, correlation_id when present, content_type when it is
-// not DefaultContentType, then the attributes in their order. It is what a broker with headers, attributes or stream fields
-// sends beside the payload. yield returning false stops the walk.
+// Fields returns the flat fields of a message in a fixed order: id, type, ordering_key and correlation_id when present,
+// content_type when it is not DefaultContentType, then the attributes in their order. It is what a broker with headers,
+// attributes or stream fields sends beside the payload. A broker that has an ordering key of its own sends that instead of the
+// field ordering_key. yield returning false stops the walk.
 func (m *Message) Fields(yield func(name, value string) bool) {
 	if !yield(FieldID, m.ID) || !yield(FieldType, m.Type) {
+		return
+	}
+	if m.OrderingKey != "" && !yield(FieldOrderingKey, m.OrderingKey) {
 		return
 	}
 	if m.CorrelationID != "" && !yield(FieldCorrelationID, m.CorrelationID) {
@@ -113,6 +119,7 @@ func (m *Message) Fields(yield func(name, value string) bool) {
 const (
 	FieldID            = "id"
 	FieldType          = "type"
+	FieldOrderingKey   = "ordering_key"
 	FieldCorrelationID = "correlation_id"
 	FieldContentType   = "content_type"
 	FieldTraceParent   = "traceparent"

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -12,6 +13,9 @@ import (
 
 // foreign is the namespace of keys that are made of a source and an id; any constant would do.
 var foreign = uuid.MustParse("5d0a3c0e-8f0b-4d5c-9a3e-6f1b6f0f6a11")
+
+// FieldOrderingKey is the flat field, or attribute, in which the ordering key travels; a contract with producers.
+const FieldOrderingKey = "ordering_key"
 
 // uuidLength is that of a UUID as it is usually written: the 32 digits of an MD5, say, are none.
 const uuidLength = 36
@@ -26,7 +30,8 @@ func KeyOf(source, id string) uuid.UUID {
 }
 
 // Decode reads a delivery: the payload in the internal form, the external form or as a CloudEvent in structured JSON; or the data of a
-// CloudEvent in binary mode, whose attributes are prefixed with "ce-" as in the Pub/Sub binding. Consumer, source, position and deliveries
+// CloudEvent in binary mode, whose attributes are prefixed with "ce-" as in the Pub/Sub binding. The ordering key is the attribute
+// [FieldOrderingKey], without it the partitionkey of a CloudEvent, without either there is none. Consumer, source, position and deliveries
 // are the transport's to set. The error is a *[envelope.DecodeError]; such a message can never be handled. The result keeps both
 // arguments.
 func Decode(payload []byte, attributes map[string]string) (*Message, error) {
@@ -46,7 +51,7 @@ func Decode(payload []byte, attributes map[string]string) (*Message, error) {
 	}
 	headers := &decoded.Metadata.Headers
 	return &Message{
-		Key: headers.ID, ID: headers.ID.String(), Type: headers.Type, Form: form, OrderingKey: headers.Stream, Envelope: decoded,
+		Key: headers.ID, ID: headers.ID.String(), Type: headers.Type, Form: form, OrderingKey: attributes[FieldOrderingKey], Envelope: decoded,
 		Payload: payload, Attributes: attributes,
 	}, nil
 }
@@ -54,8 +59,9 @@ func Decode(payload []byte, attributes map[string]string) (*Message, error) {
 // fromCloudEvent makes a message of an event; decoded is nil where the event is not one of ours.
 func fromCloudEvent(event *envelope.CloudEvent, decoded *envelope.Message, payload []byte, attributes map[string]string) *Message {
 	m := &Message{
-		Key: KeyOf(event.Source, event.ID), ID: event.ID, Type: event.Type, Form: envelope.FormCloudEvents, OrderingKey: event.PartitionKey,
-		Envelope: decoded, CloudEvent: event, Payload: payload, Attributes: attributes,
+		Key: KeyOf(event.Source, event.ID), ID: event.ID, Type: event.Type, Form: envelope.FormCloudEvents,
+		OrderingKey: cmp.Or(attributes[FieldOrderingKey], event.PartitionKey),
+		Envelope:    decoded, CloudEvent: event, Payload: payload, Attributes: attributes,
 	}
 	if decoded == nil {
 		m.Envelope = &envelope.Message{Data: event.Data}

@@ -36,14 +36,17 @@ func TestDecodeForms(t *testing.T) {
 	require.NoError(t, err)
 	id := original.Metadata.Headers.ID
 	for form, payload := range map[envelope.Form][]byte{envelope.FormInternal: internal, envelope.FormExternal: external, envelope.FormCloudEvents: event} {
-		attributes := map[string]string{"id": id.String()}
+		attributes := map[string]string{"id": id.String(), "ordering_key": "customer-7"}
 		m, err := Decode(payload, attributes)
 		require.NoError(t, err, form)
 		assert.Equal(t, form, m.Form)
 		assert.Equal(t, id, m.Key)
 		assert.Equal(t, id.String(), m.ID)
 		assert.Equal(t, "Ordering.OrderPlaced.v1", m.Type)
-		assert.Equal(t, "ordering::order-42", m.OrderingKey)
+		assert.Equal(t, "customer-7", m.OrderingKey, "the one on the wire, not the stream")
+		without, err := Decode(payload, nil)
+		require.NoError(t, err)
+		assert.Equal(t, map[bool]string{true: "ordering::order-42"}[form == envelope.FormCloudEvents], without.OrderingKey, form)
 		assert.Equal(t, "checkout-42", m.Envelope.Metadata.Domain.CorrelationID)
 		assert.JSONEq(t, `{"OrderID":"42"}`, string(m.Envelope.Data))
 		assert.Equal(t, payload, m.Payload)

@@ -24,8 +24,9 @@ type Message struct {
 	Type string
 	// Form is the shape that the message had on the wire.
 	Form envelope.Form
-	// OrderingKey groups messages that are handled in order: the stream of the aggregate instance, or the broker's own ordering key; empty
-	// for none.
+	// OrderingKey groups messages that are handled one after the other, in order: the producer's ordering key as it is on the wire, which is
+	// the flat field ordering_key, the broker's own ordering key, or the partitionkey of a CloudEvent. Empty means that the message has no
+	// order: it waits for no other, and no other waits for it.
 	OrderingKey string
 	// Envelope is the message as [envelope.Decode] reads it. Of an event of another producer its headers hold Key, type and time.
 	Envelope *envelope.Message

@@ -75,10 +75,10 @@ func (m *Message) Outgoing() (brokers.Message, error) {
 }
 
 // reserved names of flat fields that come from columns of their own.
-var reserved = []string{brokers.FieldID, brokers.FieldType, brokers.FieldCorrelationID, brokers.FieldContentType}
+var reserved = []string{brokers.FieldID, brokers.FieldType, brokers.FieldOrderingKey, brokers.FieldCorrelationID, brokers.FieldContentType}
 
 // ParseHeaders reads the headers column: a JSON object whose values are strings. The attributes are sorted by name. The
-// names id, type, correlation_id and content_type are refused, since the columns of these names fill them.
+// names id, type, ordering_key, correlation_id and content_type are refused, since the columns of these names fill them.
 // The error is a *MalformedError.
 func ParseHeaders(text string) ([]brokers.Attribute, error) {
 	attributes, ok := plainHeaders(text)

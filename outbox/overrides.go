@@ -69,8 +69,8 @@ const (
 )
 
 // own names of the flat fields that messages have by themselves, which no static attribute may replace. The payload of a Redis
-// stream entry is a field, too, and so is the ordering key in the metadata of Watermill, where it picks the partition.
-var ownFields = append([]string{brokers.FieldTraceParent, brokers.FieldTraceState, "data", "ordering_key"}, reserved...)
+// stream entry is a field, too.
+var ownFields = append([]string{brokers.FieldTraceParent, brokers.FieldTraceState, "data"}, reserved...)
 
 // CheckAttribute says what is wrong with a static attribute: the name of a field that messages have by themselves, one that a
 // broker keeps for itself, more than 256 bytes of a name or 1024 of a value, or control characters, with which one header of a

@@ -32,6 +32,9 @@ func encode(topic string, m *brokers.Message) (*pubsubpb.PubsubMessage, error) {
 	attributes := make(map[string]string, 4+len(m.Attributes))
 	var err error
 	m.Fields(func(name, value string) bool {
+		if name == brokers.FieldOrderingKey {
+			return true // Pub/Sub has one of its own
+		}
 		attributes[name] = value
 		err = checkAttribute(name, value)
 		return err == nil

@@ -126,6 +126,9 @@ func (p *payload) MarshalBinary() ([]byte, error) { return p.Payload, nil }
 // string or a slice is a copy on the heap, and a pointer is none. The caller's messages outlive the call.
 func appendFields(args []any, m *brokers.Message) []any {
 	args = append(args, dataField, (*payload)(m), brokers.FieldID, &m.ID, brokers.FieldType, &m.Type)
+	if m.OrderingKey != "" {
+		args = append(args, brokers.FieldOrderingKey, &m.OrderingKey)
+	}
 	if m.CorrelationID != "" {
 		args = append(args, brokers.FieldCorrelationID, &m.CorrelationID)
 	}
@@ -141,6 +144,9 @@ func appendFields(args []any, m *brokers.Message) []any {
 // fields is how many appendFields appends.
 func fields(m *brokers.Message) int {
 	n := 3 + len(m.Attributes)
+	if m.OrderingKey != "" {
+		n++
+	}
 	if m.CorrelationID != "" {
 		n++
 	}

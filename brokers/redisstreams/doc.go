@@ -1,9 +1,9 @@
 // Package redisstreams publishes to Redis Streams.
 //
 // A message becomes one entry: the field data holds the payload, and the flat fields of the message follow (id, type,
-// correlation_id, content_type, traceparent ...), so that a consumer can filter without parsing:
+// ordering_key, correlation_id, content_type, traceparent ...), so that a consumer can filter, and keep order, without parsing:
 //
-//	XADD ordering::order * data {...} id 0197... type Ordering.OrderPlaced.v1 ...
+//	XADD ordering::order * data {...} id 0197... type Ordering.OrderPlaced.v1 ordering_key ordering::order-42 ...
 //
 // # How messages are sent
 //

@@ -124,6 +124,8 @@ func received(t *testing.T, client redis.UniversalClient, stream string) []broke
 				m.ID = value
 			case brokers.FieldType:
 				m.Type = value
+			case brokers.FieldOrderingKey:
+				m.OrderingKey = value
 			case brokers.FieldCorrelationID:
 				m.CorrelationID = value
 			case brokers.FieldContentType:

@@ -94,7 +94,7 @@ func TestEntry(t *testing.T) {
 	require.Len(t, entries, 1)
 	assert.Equal(t, entries[0].ID, results[0].BrokerMessageID)
 	assert.Equal(t, []string{
-		"data", "1", "id", "id-1", "type", "T.v1", "correlation_id", "c-1", "traceparent", "00-1", "tenant_id", "acme",
+		"data", "1", "id", "id-1", "type", "T.v1", "ordering_key", "ordering::order-1", "correlation_id", "c-1", "traceparent", "00-1", "tenant_id", "acme",
 	}, entries[0].Values)
 }
 

@@ -15,7 +15,12 @@ import (
 // returned.
 func (o *options) encode(ctx context.Context, m *brokers.Message) *message.Message {
 	encoded := message.NewMessageWithContext(ctx, m.ID, bytes.Clone(m.Payload))
+	own := m.OrderingKey != ""
 	for name, value := range m.Fields {
+		if own && name == brokers.FieldOrderingKey { // it goes by the name that it was given here
+			own = false
+			continue
+		}
 		encoded.Metadata.Set(name, value)
 	}
 	if o.keyName != "" && m.OrderingKey != "" {

@@ -7,7 +7,7 @@ import (
 )
 
 // DefaultOrderingKeyMetadata is the name under which the ordering key travels unless [WithOrderingKeyMetadata] says otherwise.
-const DefaultOrderingKeyMetadata = "ordering_key"
+const DefaultOrderingKeyMetadata = brokers.FieldOrderingKey
 
 // defaultConcurrency hides a broker's latency of a millisecond or two behind some 10,000 messages per second, and is not many
 // goroutines.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/inbox"
 )
 
 // An Outgoing message is what a handler returns. It is saved with the state as it is, and dispatched as it was saved.
@@ -32,10 +33,14 @@ type Outgoing struct {
 	Token string `json:"token,omitempty"`
 }
 
-// Fields are the attributes to send beside the payload: Attributes, and the token where there is one. The result is the caller's own.
+// Fields are the attributes to send beside the payload: Attributes, the ordering key and the token, where there are any. A broker that has an
+// ordering key of its own gets that as well. The result is the caller's own.
 func (o *Outgoing) Fields() map[string]string {
-	fields := make(map[string]string, len(o.Attributes)+1)
+	fields := make(map[string]string, len(o.Attributes)+2)
 	maps.Copy(fields, o.Attributes)
+	if o.OrderingKey != "" {
+		fields[inbox.FieldOrderingKey] = o.OrderingKey
+	}
 	if o.Token != "" {
 		fields[AttributeToken] = o.Token
 	}

@@ -8,7 +8,8 @@
 // Messages of one ordering key are handled one at a time, in the order in which Pub/Sub delivers them: that of publishing where the
 // subscription has message ordering enabled. A message that fails is tried again here, with the backoff of [WithRetry], while its lease is
 // extended; what is behind it waits, other keys flow. When it is parked, or put among the dead letters, its key goes on. A message without
-// an ordering key of Pub/Sub's goes by that of its envelope, one at a time among those in hand, in no order.
+// an ordering key has no order, and waits for no other; a CloudEvent with a partitionkey and no ordering key of Pub/Sub's goes by that, one at
+// a time among those in hand, in the order of arrival.
 //
 // A message is given back (nacked) where its next attempt would be after [WithMaxExtension], and on a stop. All that is in hand of its key
 // goes back with it, as Pub/Sub delivers a message that was given back and all behind it again, in order. What is on its way meanwhile is

@@ -109,7 +109,7 @@ func (s *site) add(t testing.TB, order string, n int) string {
 	t.Helper()
 	payload, err := sealed(t, order, n).MarshalInternal()
 	require.NoError(t, err)
-	id, err := s.XAdd(t.Context(), &redis.XAddArgs{Stream: s.stream, Values: []any{"data", payload, "id", "x", "type", "T"}}).Result()
+	id, err := s.XAdd(t.Context(), &redis.XAddArgs{Stream: s.stream, Values: []any{"data", payload, "id", "x", "type", "T", "ordering_key", order}}).Result()
 	require.NoError(t, err)
 	return id
 }

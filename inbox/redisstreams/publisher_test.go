@@ -65,7 +65,9 @@ func TestFromPublisherToConsumer(t *testing.T) {
 			assert.Equal(t, streams[m.Form], m.Source)
 			assert.Equal(t, original.Metadata.Headers.Type, m.Type)
 			assert.Equal(t, original.Metadata.Headers.Stream, m.OrderingKey)
-			assert.Equal(t, map[string]string{"id": m.ID, "type": m.Type, "correlation_id": "c-7", "tenant_id": "acme"}, m.Attributes)
+			assert.Equal(t, map[string]string{
+				"id": m.ID, "type": m.Type, "ordering_key": m.OrderingKey, "correlation_id": "c-7", "tenant_id": "acme",
+			}, m.Attributes)
 			assert.False(t, m.Published.IsZero())
 			return inbox.Handled, nil
 		})
