@@ -3,6 +3,8 @@ package inbox
 import (
 	"errors"
 	"fmt"
+
+	"github.com/google/uuid"
 )
 
 // permanentError and unavailableError mark what they wrap.
@@ -58,6 +60,29 @@ func (e *FailedError) Error() string {
 
 // Unwrap gives the cause to errors.Is and errors.As.
 func (e *FailedError) Unwrap() error { return e.Err }
+
+// A RefusedError is the answer to a message that comes under the id of another one: its source has used the id with another type, or, with
+// [ByToken], the token of the id waits for another source. Nothing is recorded, and the other message keeps its id. It is permanent: consumers put
+// the message among the dead letters.
+type RefusedError struct {
+	Key                          uuid.UUID
+	Source, Type                 string
+	RecordedSource, RecordedType string
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string {
+	if e.Source != e.RecordedSource {
+		return fmt.Sprintf("inbox: message %s of %s is refused: its token waits for a message of %s: find out who wrote it, and under whose id", e.Key, e.Source, e.RecordedSource)
+	}
+	return fmt.Sprintf("inbox: message %s of %s is refused: its id is recorded with the type %q, and it says %q: it is no copy: find out who wrote it, and under whose id",
+		e.Key, e.Source, e.RecordedType, e.Type)
+}
+
+func refused(err error) bool {
+	var refusal *RefusedError
+	return errors.As(err, &refusal)
+}
 
 // A PanicError is what a handler has panicked with: an attempt that failed.
 type PanicError struct {

@@ -172,12 +172,18 @@ func ExampleExpect() {
 		if err != nil {
 			return err
 		}
-		keys := make([]uuid.UUID, len(sent))
+		keys := map[string][]uuid.UUID{} // by the stream that the consumer reads, which is its source of the messages
 		for i := range sent {
-			keys[i] = sent[i].Rows[0].MessageID
+			row := &sent[i].Rows[0]
+			id = row.MessageID
+			keys[row.Stream] = append(keys[row.Stream], id)
 		}
-		id = keys[0]
-		return inbox.Expect(tx, "accounting", keys)
+		for source := range keys {
+			if err := inbox.Expect(tx, "accounting", source, keys[source]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		panic(err)
@@ -186,7 +192,7 @@ func ExampleExpect() {
 
 	for range 2 { // it comes twice
 		m := delivery(placed)
-		m.Key = id
+		m.Key, m.Source = id, "shop"
 		fmt.Println(inbox.Handle(ctx, db, m, func(*gorm.DB) error { return nil }, inbox.ByToken()))
 	}
 	fmt.Println("tokens:", tokens())

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,8 +15,9 @@ import (
 // expectBatch is how many tokens one statement creates.
 const expectBatch = 1000
 
-// Expect creates a token for each of the keys: the consumer will handle a message of that key once, and take the token away as it does;
-// see [ByToken]. A key that the table knows already keeps what it has.
+// Expect creates a token for each of the keys: the consumer will handle a message of that key and source once, and take the token away as
+// it does; see [ByToken]. The source is what the consumer has in Message.Source: the stream or subscription that it reads, or what its
+// WithSource says. No message of another source can take the token. A key that the table knows already keeps what it has.
 //
 // Call it in the transaction that produces the messages, so that tokens exist before anything is sent, and exist exactly if it commits. The
 // producer must so share a database with the consumer, and know who consumes what. Its message ids are known before the commit:
@@ -27,10 +29,10 @@ const expectBatch = 1000
 // [Duplicate] from then on, so that must be longer than any message may be on its way.
 //
 // Many keys go in few statements. Outside a transaction the error wraps [uow.ErrNoTransaction]. Of the options it uses [Table].
-func Expect(tx *gorm.DB, consumer string, keys []uuid.UUID, options ...Option) error {
+func Expect(tx *gorm.DB, consumer, source string, keys []uuid.UUID, options ...Option) error {
 	s, statements, err := prepare(tx, options)
 	if err == nil {
-		err = CheckConsumer(consumer)
+		err = errors.Join(CheckConsumer(consumer), CheckSource(source))
 	}
 	if err != nil {
 		return err
@@ -46,7 +48,7 @@ func Expect(tx *gorm.DB, consumer string, keys []uuid.UUID, options ...Option) e
 		ctx = context.Background()
 	}
 	for chunk := range slices.Chunk(keys, expectBatch) {
-		if _, err := outside(tx).ExecContext(ctx, statements.expect, consumer, keyList(chunk)); err != nil {
+		if _, err := outside(tx).ExecContext(ctx, statements.expect, consumer, keyList(chunk), storedSource(source)); err != nil {
 			return fmt.Errorf("inbox: create %d tokens in %s: %w", len(chunk), s.table, explain(err))
 		}
 	}

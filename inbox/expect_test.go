@@ -20,7 +20,7 @@ func (p *place) expect(messages ...*inbox.Message) {
 	for i := range messages {
 		keys[i] = messages[i].Key
 	}
-	require.NoError(p.t, p.db.Transaction(func(tx *gorm.DB) error { return inbox.Expect(tx, consumer, keys, p.at()) }))
+	require.NoError(p.t, p.db.Transaction(func(tx *gorm.DB) error { return inbox.Expect(tx, consumer, "orders", keys, p.at()) }))
 }
 
 func (p *place) rows() int {
@@ -97,19 +97,19 @@ func TestBetweenTokensAndRetention(t *testing.T) {
 func TestExpectRefuses(t *testing.T) {
 	t.Parallel()
 	p := on(t, "sqlite")
-	require.ErrorIs(t, inbox.Expect(p.db, consumer, []uuid.UUID{uuid.New()}, p.at()), uow.ErrNoTransaction)
+	require.ErrorIs(t, inbox.Expect(p.db, consumer, "orders", []uuid.UUID{uuid.New()}, p.at()), uow.ErrNoTransaction)
 	require.NoError(t, p.db.Transaction(func(tx *gorm.DB) error {
-		require.ErrorContains(t, inbox.Expect(tx, "", nil, p.at()), "the consumer has no name")
-		require.ErrorContains(t, inbox.Expect(tx, consumer, []uuid.UUID{{}}, p.at()), "is nil: give the message ids")
+		require.ErrorContains(t, inbox.Expect(tx, "", "orders", nil, p.at()), "the consumer has no name")
+		require.ErrorContains(t, inbox.Expect(tx, consumer, "orders", []uuid.UUID{{}}, p.at()), "is nil: give the message ids")
 		many := make([]uuid.UUID, 2500)
 		for i := range many {
 			many[i] = uuid.New()
 		}
-		return inbox.Expect(tx, consumer, many, p.at())
+		return inbox.Expect(tx, consumer, "orders", many, p.at())
 	}))
 	require.Equal(t, 2500, p.rows())
 	require.Error(t, p.db.Transaction(func(tx *gorm.DB) error {
-		require.NoError(t, inbox.Expect(tx, consumer, []uuid.UUID{uuid.New()}, p.at()))
+		require.NoError(t, inbox.Expect(tx, consumer, "orders", []uuid.UUID{uuid.New()}, p.at()))
 		return errBoom
 	}))
 	require.Equal(t, 2500, p.rows(), "tokens exist exactly if the producer commits")

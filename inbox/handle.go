@@ -36,6 +36,10 @@ const countTimeout = 5 * time.Second
 //   - [Parked]: it has failed [MaxAttempts] times, or for good, now or before; see [ParkedMessages] and [Release]. It may be confirmed at the broker:
 //     the table has its payload and its last error.
 //
+// Messages are told apart by consumer, source and key, so that whoever writes to one stream or subscription cannot pass a message off as a
+// copy of another one's. A message under an id that its source has used with another type is no copy either: the answer is a permanent
+// [*RefusedError], nothing is recorded, and consumers put it among the dead letters of the broker.
+//
 // When f returns an error or panics, the transaction is rolled back, and the attempt is counted in a statement of its own. Then the error
 // is a [*FailedError], which wraps f's, or a [*PanicError]; at the last attempt, or when the error is [Permanent], the message is
 // parked. The following are not counted, and the message is tried again for as long as it takes:
@@ -69,7 +73,7 @@ func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) er
 	if f == nil {
 		return "", Unavailable(errors.New("inbox: the function that handles the message is nil")) // the message is not to blame
 	}
-	h := &handling{settings: s, sql: statements, message: m, handle: db.WithContext(m.Context(ctx)), key: m.Key.String()}
+	h := newHandling(s, statements, m, db.WithContext(m.Context(ctx)))
 	if err := h.check(); err != nil {
 		return "", Unavailable(err)
 	}
@@ -96,6 +100,13 @@ type handling struct {
 	message *Message
 	handle  *gorm.DB
 	key     string
+	// source and kind are the message's source and type as the table has them.
+	source, kind string
+}
+
+func newHandling(s settings, statements *statements, m *Message, handle *gorm.DB) *handling {
+	kind, _ := plain(m.Type).(string)
+	return &handling{settings: s, sql: statements, message: m, handle: handle, key: m.Key.String(), source: storedSource(m.Source), kind: kind}
 }
 
 func (h *handling) check() error {
@@ -200,6 +211,9 @@ type conn interface {
 // win tries to win the message: Handled, if it is ours to handle.
 func (h *handling) win(ctx context.Context, tx *gorm.DB) (Outcome, error) {
 	outcome, err := h.claim(ctx, tx.Statement.ConnPool)
+	if refused(err) {
+		return "", err
+	}
 	if err != nil {
 		return "", beforeError{fmt.Errorf("inbox: note the message in %s: %w", h.table, explain(err))}
 	}
@@ -207,9 +221,9 @@ func (h *handling) win(ctx context.Context, tx *gorm.DB) (Outcome, error) {
 }
 
 func (h *handling) claim(ctx context.Context, on conn) (Outcome, error) {
-	text, args := h.sql.claim, []any{h.message.Consumer, h.key, plain(h.message.Type), plain(h.message.Source)}
+	text, args := h.sql.claim, []any{h.message.Consumer, h.key, plain(h.message.Type), h.source}
 	if h.byToken {
-		text, args = h.sql.claimToken, args[:2]
+		text = h.sql.claimToken
 	}
 	if !h.sql.counts {
 		return h.lost(ctx, on, text, args)
@@ -221,23 +235,26 @@ func (h *handling) claim(ctx context.Context, on conn) (Outcome, error) {
 	if n, err := result.RowsAffected(); err != nil || n > 0 {
 		return Handled, err
 	}
-	return h.lost(ctx, on, h.sql.look, args[:2])
+	return h.lost(ctx, on, h.sql.look, []any{h.message.Consumer, h.key, h.source})
 }
 
-// lost reads what a message is that somebody else has won.
+// lost reads what is recorded of a message that is not ours to handle.
 func (h *handling) lost(ctx context.Context, on conn, text string, args []any) (Outcome, error) {
-	var status string
-	found, err := queryOne(ctx, on, text, args, &status)
+	var status, kind, source string
+	found, err := queryOne(ctx, on, text, args, &status, &kind, &source)
+	elsewhere := found && source != h.source
 	switch {
 	case err != nil:
 		return "", err
-	case !found && h.byToken, status == statusHandled:
-		return Duplicate, nil
-	case status == statusParked:
-		return Parked, nil
 	case status == "won":
 		return Handled, nil
-	default: // it was removed, or released, a moment ago
+	case elsewhere && h.byToken, found && !elsewhere && kind != "" && kind != h.kind:
+		return "", &RefusedError{Key: h.message.Key, Type: h.kind, Source: h.source, RecordedType: kind, RecordedSource: source}
+	case (!found || elsewhere) && h.byToken, status == statusHandled && !elsewhere:
+		return Duplicate, nil
+	case status == statusParked && !elsewhere:
+		return Parked, nil
+	default: // it was removed, or released, a moment ago: whoever said that it is handled would lose it
 		return "", fmt.Errorf("the message has become %q meanwhile: the next attempt tells", status)
 	}
 }

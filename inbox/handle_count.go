@@ -38,6 +38,8 @@ type LastError struct {
 func (h *handling) failed(ctx context.Context, err error) (Outcome, error) {
 	var before beforeError
 	switch {
+	case refused(err):
+		return "", Permanent(err)
 	case uow.IsConflict(err), IsUnavailable(err):
 		return "", err
 	case errors.As(err, &before):
@@ -56,6 +58,8 @@ func (h *handling) failed(ctx context.Context, err error) (Outcome, error) {
 	}
 	outcome, attempts, problem := h.count(after, h.outside(), describe(ctx, err), 1, limit)
 	switch {
+	case refused(problem):
+		return "", Permanent(problem)
 	case problem != nil:
 		return "", Unavailable(errors.Join(err, fmt.Errorf("inbox: count the failed attempt in %s: %w", h.table, problem)))
 	case outcome == "":
@@ -95,7 +99,7 @@ func (h *handling) count(ctx context.Context, on conn, why string, charge, limit
 	}
 	var status string
 	found, err := queryOne(ctx, on, text, []any{
-		m.Consumer, h.key, plain(m.Type), plain(m.Source), why, string(attributes), m.Payload, charge, limit,
+		m.Consumer, h.key, plain(m.Type), h.source, why, string(attributes), m.Payload, charge, limit,
 	}, &status, &attempts)
 	switch {
 	case err != nil:
@@ -106,17 +110,8 @@ func (h *handling) count(ctx context.Context, on conn, why string, charge, limit
 		return "", attempts, nil
 	}
 	// A copy has been handled meanwhile, or parked; or the row is gone, as a token goes with its message.
-	found, err = queryOne(ctx, on, h.sql.look, []any{m.Consumer, h.key}, &status)
-	switch {
-	case err != nil:
-		return "", 0, err
-	case !found && h.byToken, status == statusHandled:
-		return Duplicate, 0, nil
-	case status == statusParked:
-		return Parked, 0, nil
-	default: // it was parked, and released or removed a moment ago: whoever said that it is handled would lose it
-		return "", 0, fmt.Errorf("the message has become %q meanwhile: the next attempt tells", status)
-	}
+	outcome, err = h.lost(ctx, on, h.sql.look, []any{m.Consumer, h.key, h.source})
+	return outcome, 0, err
 }
 
 // describe is the error as the table keeps it.

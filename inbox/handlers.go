@@ -195,7 +195,9 @@ func unversioned(t string) (name string, ok bool) {
 }
 
 func (h *Handlers) park(ctx context.Context, m *Message, why error) (Outcome, error) {
-	if err := Park(ctx, h.db, m, why, h.options...); err != nil {
+	if err := Park(ctx, h.db, m, why, h.options...); refused(err) {
+		return "", err
+	} else if err != nil {
 		return "", Unavailable(errors.Join(err, why))
 	}
 	return Parked, nil

@@ -12,7 +12,7 @@ import (
 
 // A Message is one delivery of a message to a consumer. Handlers only read it.
 type Message struct {
-	// Consumer is whose effect happens once: messages are told apart by consumer and key. Consumers set the name of their group or
+	// Consumer is whose effect happens once: messages are told apart by consumer, source and key. Consumers set the name of their group or
 	// subscription, unless they are told another one.
 	Consumer string
 	// Key is what all copies of a message have in common: the message id, where that is a UUID, as in all messages of Fanout. An event of
@@ -35,12 +35,24 @@ type Message struct {
 	// Payload and Attributes are what arrived: the envelope's bytes and the flat fields beside them.
 	Payload    []byte
 	Attributes map[string]string
-	// Source is the stream or subscription that the message came from, Position its place there: an entry id, a message id of the broker.
-	Source, Position string
+	// Source is where the message came from as the consumer knows it, whatever the message says: the stream or subscription, unless the consumer was
+	// told another name. Ids of different sources are different, so that nobody who writes to one of them can use up the id of another one's message.
+	Source string
+	// Position is its place there: an entry id, a message id of the broker.
+	Position string
 	// Deliveries is how often the broker has handed the message to somebody, this time included; 0 where it does not say.
 	Deliveries int
 	// Published is when the broker got the message; zero where it does not say.
 	Published time.Time
+}
+
+// Identity is what a message is known by besides its consumer, as one UUID: made of source, type and key (version 5). Of a message that says no
+// source it is the key. Stores that can hold but one key use it, so that neither another source nor another type can use up an id.
+func (m *Message) Identity() uuid.UUID {
+	if m.Source == "" {
+		return m.Key
+	}
+	return uuid.NewSHA1(foreign, []byte(m.Source+"\x00"+m.Type+"\x00"+m.Key.String()))
 }
 
 // Context returns ctx for what the message causes: events that are raised under it carry the message's id as their causation, its

@@ -262,7 +262,7 @@ func (m *model) Redeliver(*rapid.T) {
 func (m *model) Expect(*rapid.T) {
 	k := m.any()
 	require.NoError(m.t, m.p.db.Transaction(func(tx *gorm.DB) error {
-		return inbox.Expect(tx, m.consumer, []uuid.UUID{k.message.Key}, m.p.at())
+		return inbox.Expect(tx, m.consumer, "orders", []uuid.UUID{k.message.Key}, m.p.at())
 	}))
 	if k.status == "" {
 		k.status = "expected"

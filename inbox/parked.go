@@ -24,7 +24,8 @@ const releaseBatch = 1000
 
 // Park puts a message among the parked ones without running anything: it cannot be decoded, or nobody knows its version. why is kept as
 // its last error. A message that is handled or parked stays as it is, which is no error either. With [ByToken] a message without a token
-// is handled. Where db is in a transaction, it is parked when that commits. The message needs a consumer and a key, but no envelope.
+// is handled. One whose id is another's is a [*RefusedError]. Where db is in a transaction, it is parked when that commits. The message needs a
+// consumer and a key, but no envelope.
 func Park(ctx context.Context, db *gorm.DB, m *Message, why error, options ...Option) error {
 	s, statements, err := prepare(db, options)
 	if err != nil {
@@ -36,8 +37,10 @@ func Park(ctx context.Context, db *gorm.DB, m *Message, why error, options ...Op
 	if why == nil {
 		why = errors.New("parked without a reason")
 	}
-	h := &handling{settings: s, sql: statements, message: m, handle: db, key: m.Key.String()}
-	if _, _, err := h.count(ctx, h.outside(), describe(ctx, why), 0, 0); err != nil {
+	h := newHandling(s, statements, m, db)
+	if _, _, err := h.count(ctx, h.outside(), describe(ctx, why), 0, 0); refused(err) {
+		return Permanent(err)
+	} else if err != nil {
 		return Unavailable(fmt.Errorf("inbox: park the message in %s: %w", s.table, explain(err)))
 	}
 	tellWhy(ctx, why)
@@ -48,7 +51,7 @@ func Park(ctx context.Context, db *gorm.DB, m *Message, why error, options ...Op
 type ParkedMessage struct {
 	Consumer string
 	Key      uuid.UUID
-	// Type and Source are cut at 512 bytes.
+	// Type is cut at 512 bytes. A source that the table cannot hold as it is, such as one of more than 200 characters, is cut and has a digest.
 	Type, Source string
 	// Attempts that have failed since it was first handed out, or released last.
 	Attempts int
@@ -70,7 +73,7 @@ type ParkedFilter struct {
 	After *ParkedMessage
 }
 
-// ParkedMessages lists parked messages page by page, in the order of consumer and key, so that those of one consumer stand in the order in
+// ParkedMessages lists parked messages page by page, in the order of consumer, key and source, so that those of one consumer stand in the order in
 // which they were created (SQL Server has an order of its own). An empty page is the end. What is parked meanwhile may be on a later page or
 // on none. Of the options it uses [Table].
 func ParkedMessages(ctx context.Context, db *gorm.DB, filter ParkedFilter, options ...Option) ([]ParkedMessage, error) {
@@ -96,7 +99,7 @@ func list(ctx context.Context, on conn, text string, filter ParkedFilter) ([]Par
 	if after == nil {
 		after = &ParkedMessage{}
 	}
-	return queryAll(ctx, on, text, []any{filter.Consumer, filter.Type, after.Consumer, after.Key.String(), filter.Limit}, scanParked)
+	return queryAll(ctx, on, text, []any{filter.Consumer, filter.Type, after.Consumer, after.Key.String(), filter.Limit, after.Source}, scanParked)
 }
 
 func scanParked(rows *sql.Rows) (ParkedMessage, error) {
@@ -139,7 +142,8 @@ func (m *moment) Scan(value any) error {
 
 // Release lets parked messages of a consumer be tried again, with a fresh budget of attempts: the next copy that comes is handled, and
 // [Redeliver] hands out the payload that was parked. It returns how many were released; keys that are not parked are passed over, so
-// that it may be repeated. Where db is in a transaction, they are released when that commits. Of the options it uses [Table].
+// that it may be repeated. A key can be parked for several sources: all are released, unless [FromSource] names one. Where db is in a
+// transaction, they are released when that commits. Of the options it uses [Table] and [FromSource].
 func Release(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID, options ...Option) (int64, error) {
 	s, statements, err := prepare(db, options)
 	if err == nil {
@@ -150,7 +154,7 @@ func Release(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID
 	}
 	var released int64
 	for chunk := range slices.Chunk(keys, releaseBatch) {
-		n, err := exec(ctx, outside(db), statements.release, consumer, keyList(chunk))
+		n, err := exec(ctx, outside(db), statements.release, consumer, keyList(chunk), s.source)
 		released += n
 		if err != nil {
 			return released, fmt.Errorf("inbox: release messages of %s: %w", s.table, explain(err))

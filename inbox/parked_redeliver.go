@@ -74,7 +74,7 @@ func (r *redelivery) hand(ctx context.Context, parked *ParkedMessage) error {
 	if err != nil {
 		m = &Message{Type: parked.Type, Payload: parked.Payload, Attributes: parked.Attributes}
 	}
-	m.Consumer, m.Key, m.Source = parked.Consumer, parked.Key, parked.Source // it is found again by the key that it was parked by
+	m.Consumer, m.Key, m.Source = parked.Consumer, parked.Key, parked.Source // it is found again by what it was parked by
 	if err != nil {
 		r.problem(m, err)
 		return Park(ctx, r.db, m, err, r.options()...)
@@ -96,7 +96,7 @@ func (r *redelivery) hand(ctx context.Context, parked *ParkedMessage) error {
 	if errors.As(err, &counted) || uow.IsConflict(err) {
 		return nil
 	}
-	h := &handling{settings: r.settings, sql: r.sql, message: m, handle: r.db, key: m.Key.String()}
+	h := newHandling(r.settings, r.sql, m, r.db)
 	if _, err = h.failed(ctx, err); IsUnavailable(err) {
 		return err
 	}
@@ -131,7 +131,7 @@ func (r *redelivery) finish(ctx context.Context, m *Message) error {
 	}
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	if _, err := exec(ctx, outside(r.db), text, m.Consumer, m.Key.String()); err != nil {
+	if _, err := exec(ctx, outside(r.db), text, m.Consumer, m.Key.String(), m.Source); err != nil {
 		return Unavailable(fmt.Errorf("inbox: note that message %s is handled: %w", m.Key, err))
 	}
 	return nil

@@ -182,7 +182,7 @@ func (p *place) row(m *inbox.Message) *row {
 	var rows []row
 	require.NoError(p.t, p.plain().Raw("SELECT status, attempts, coalesce(type, '') AS type, coalesce(source, '') AS source, "+
 		"coalesce(last_error, '') AS last_error, coalesce(attributes, '') AS attributes, payload FROM "+p.table+
-		" WHERE consumer = ? AND message_id = ?", m.Consumer, m.Key.String()).Scan(&rows).Error)
+		" WHERE consumer = ? AND message_id = ? AND source = ?", m.Consumer, m.Key.String(), m.Source).Scan(&rows).Error)
 	if len(rows) == 0 {
 		return nil
 	}

@@ -110,28 +110,28 @@ func TestSQLServerWithoutAServer(t *testing.T) {
 		sent    []string
 	}{
 		"won": {
-			answers: map[string][]driver.Value{"claim": {"won"}}, outcome: inbox.Handled, sent: []string{"BEGIN", text["claim"], "UPDATE effects", "COMMIT"},
+			answers: map[string][]driver.Value{"claim": {"won", "", "orders"}}, outcome: inbox.Handled, sent: []string{"BEGIN", text["claim"], "UPDATE effects", "COMMIT"},
 		},
-		"duplicate": {answers: map[string][]driver.Value{"claim": {"handled"}}, outcome: inbox.Duplicate, sent: []string{"BEGIN", text["claim"], "ROLLBACK"}},
-		"parked":    {answers: map[string][]driver.Value{"claim": {"parked"}}, outcome: inbox.Parked, sent: []string{"BEGIN", text["claim"], "ROLLBACK"}},
+		"duplicate": {answers: map[string][]driver.Value{"claim": {"handled", "", "orders"}}, outcome: inbox.Duplicate, sent: []string{"BEGIN", text["claim"], "ROLLBACK"}},
+		"parked":    {answers: map[string][]driver.Value{"claim": {"parked", "", "orders"}}, outcome: inbox.Parked, sent: []string{"BEGIN", text["claim"], "ROLLBACK"}},
 		"failed": {
-			answers: map[string][]driver.Value{"claim": {"won"}, "count": {"failed", int64(2)}}, fails: errBoom, failed: 2,
+			answers: map[string][]driver.Value{"claim": {"won", "", "orders"}, "count": {"failed", int64(2)}}, fails: errBoom, failed: 2,
 			sent: []string{"BEGIN", text["claim"], "UPDATE effects", "ROLLBACK", text["count"]},
 		},
 		"failed for the last time": {
-			answers: map[string][]driver.Value{"claim": {"won"}, "count": {"parked", int64(5)}}, fails: errBoom, outcome: inbox.Parked,
+			answers: map[string][]driver.Value{"claim": {"won", "", "orders"}, "count": {"parked", int64(5)}}, fails: errBoom, outcome: inbox.Parked,
 			sent: []string{"BEGIN", text["claim"], "UPDATE effects", "ROLLBACK", text["count"]},
 		},
 		"handled meanwhile": {
-			answers: map[string][]driver.Value{"claim": {"won"}, "look": {"handled"}}, fails: errBoom, outcome: inbox.Duplicate,
+			answers: map[string][]driver.Value{"claim": {"won", "", "orders"}, "look": {"handled", "", "orders"}}, fails: errBoom, outcome: inbox.Duplicate,
 			sent: []string{"BEGIN", text["claim"], "UPDATE effects", "ROLLBACK", text["count"], text["look"]},
 		},
 		"token": {
-			answers: map[string][]driver.Value{"claim_token": {"won"}}, options: []inbox.Option{inbox.ByToken()}, outcome: inbox.Handled,
+			answers: map[string][]driver.Value{"claim_token": {"won", "", "orders"}}, options: []inbox.Option{inbox.ByToken()}, outcome: inbox.Handled,
 			sent: []string{"BEGIN", text["claim_token"], "UPDATE effects", "COMMIT"},
 		},
 		"no token": {
-			answers: map[string][]driver.Value{"claim_token": {"handled"}}, options: []inbox.Option{inbox.ByToken()}, outcome: inbox.Duplicate,
+			answers: map[string][]driver.Value{"claim_token": {"handled", "", "orders"}}, options: []inbox.Option{inbox.ByToken()}, outcome: inbox.Duplicate,
 			sent: []string{"BEGIN", text["claim_token"], "ROLLBACK"},
 		},
 	} {
@@ -180,7 +180,7 @@ func TestSQLServerStatementsWithoutAServer(t *testing.T) {
 	require.NoError(t, err)
 	_, err = inbox.ParkedMessages(t.Context(), db, inbox.ParkedFilter{})
 	require.NoError(t, err)
-	require.NoError(t, db.Transaction(func(tx *gorm.DB) error { return inbox.Expect(tx, consumer, []uuid.UUID{key}) }))
+	require.NoError(t, db.Transaction(func(tx *gorm.DB) error { return inbox.Expect(tx, consumer, "orders", []uuid.UUID{key}) }))
 	purger, err := inbox.NewPurger(db, inbox.PurgeConfig{})
 	require.NoError(t, err)
 	_, err = purger.Purge(t.Context())

@@ -1,7 +1,9 @@
 package inbox
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,7 +28,10 @@ const DefaultMaxAttempts = 5
 // SQL Server does: it is part of the key, and SQL Server's keys are short.
 const MaxConsumerLength = 200
 
-// maxText cuts the type and the source of a message, which the table keeps for people to read.
+// MaxSourceLength is the most characters of a source, counted in the same way and for the same reason.
+const MaxSourceLength = 200
+
+// maxText cuts the type of a message.
 const maxText = 512
 
 // An Option refines what works on an inbox table. All that work on one table for one consumer must be given the same ones.
@@ -37,6 +42,7 @@ type settings struct {
 	table       string
 	maxAttempts int
 	byToken     bool
+	source      string // what Release is confined to
 }
 
 // Table names the inbox table, optionally with its schema: letters, digits and underscores, at most 48. Default: [DefaultTable].
@@ -53,6 +59,9 @@ func MaxAttempts(n int) Option { return func(s *settings) { s.maxAttempts = n } 
 // It needs one database for producer and consumer, and it needs every message to have its token: turn it on at the producer first, and at
 // the consumer when it has handled everything that was sent before. A message that was sent without a token is taken for a duplicate.
 func ByToken() Option { return func(s *settings) { s.byToken = true } }
+
+// FromSource confines [Release] to messages of one source, as [ParkedMessage] has it. Default: all of them.
+func FromSource(source string) Option { return func(s *settings) { s.source = storedSource(source) } }
 
 // newSettings applies options and checks them.
 func newSettings(options []Option) (settings, error) {
@@ -193,6 +202,27 @@ func CheckConsumer(consumer string) error {
 		return fmt.Errorf("inbox: the consumer's name %q: use valid UTF-8 without NUL, and no space at its ends", consumer)
 	}
 	return nil
+}
+
+// CheckSource refuses a name of a source that could not be in the table as it is. Consumers ask at their start about one that they were given.
+func CheckSource(source string) error {
+	switch {
+	case source == "":
+		return errors.New("inbox: the source has no name: give it that of the stream or subscription")
+	case storedSource(source) != source:
+		return fmt.Errorf("inbox: the source %.40q: give it at most %d characters of valid UTF-8 without NUL, and no space at its ends", source, MaxSourceLength)
+	}
+	return nil
+}
+
+// storedSource is a source as the table has it: itself where it can, else its beginning with a digest of the whole.
+func storedSource(source string) string {
+	if characters(source) <= MaxSourceLength && utf8.ValidString(source) && !strings.ContainsRune(source, 0) && strings.TrimSpace(source) == source {
+		return source
+	}
+	digest := sha256.Sum256([]byte(source))
+	readable := strings.ReplaceAll(strings.ToValidUTF8(cut(source, MaxSourceLength/2), "\uFFFD"), "\x00", "\uFFFD")
+	return strings.TrimSpace(readable) + "~" + hex.EncodeToString(digest[:])
 }
 
 // characters are counted as by SQL Server, in UTF-16.

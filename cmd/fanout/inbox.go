@@ -193,6 +193,7 @@ func inboxReleaseCommand() *cobra.Command {
 	consumer := cmd.Flags().String("consumer", "", "whose messages; required")
 	all := cmd.Flags().Bool("all", false, "all that are parked")
 	messageType := cmd.Flags().String("type", "", "with --all, only those of this type")
+	source := cmd.Flags().String("source", "", "with message ids, only those of this source: two sources can have one id")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		keys := make([]uuid.UUID, 0, len(args))
 		for _, arg := range args {
@@ -207,13 +208,15 @@ func inboxReleaseCommand() *cobra.Command {
 			return usageError{errors.New("name the --consumer: \"fanout inbox parked\" shows it")}
 		case *all == (len(keys) > 0), *messageType != "" && !*all:
 			return usageError{errors.New("give message ids, or --all, and --type only with that")}
+		case *all && *source != "":
+			return usageError{errors.New("give --source with message ids, and not with --all")}
 		}
 		return target.each(cmd, func(ctx context.Context, database string, db *gorm.DB, table inbox.Option) (err error) {
 			var n int64
 			if *all {
 				n, err = inbox.ReleaseAll(ctx, db, *consumer, *messageType, table)
 			} else {
-				n, err = inbox.Release(ctx, db, *consumer, keys, table)
+				n, err = inbox.Release(ctx, db, *consumer, keys, table, inbox.FromSource(*source))
 			}
 			if err == nil {
 				cmd.Printf("%s: %s messages released\n", database, thousands(n))

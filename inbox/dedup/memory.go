@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// A Store remembers messages that were handled, each by consumer and key. Its methods are safe for concurrent use.
+// A Store remembers messages that were handled, each by consumer and key, which is the message's identity; see inbox.Message. Its methods are safe for concurrent use.
 //
 // Errors of the methods are taken for an outage. An entry must be seen by every Contains that begins after Add has returned.
 type Store interface {

@@ -17,7 +17,7 @@ func (o *Outbox) Empty() bool { return len(o.Pending) == 0 }
 
 // Pending is a message whose effect is in the state of its entity, and that is not finished with.
 type Pending struct {
-	// Consumer and Key are the message's; see inbox.Message.
+	// Consumer is the message's, Key its identity; see inbox.Message.
 	Consumer string    `json:"consumer"`
 	Key      uuid.UUID `json:"key"`
 	// Token of the message that came in; empty without tokens.

@@ -104,7 +104,7 @@ func (c *Config[S]) byToken() bool { return c.Store == nil }
 // inbox.Unavailable, so that no attempt is counted, except for those marked as inbox.Permanent. A message that is given up after its
 // state was saved has taken effect, but its outgoing messages wait in the outbox of its entity: see Resume.
 func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
-	r := &run[S]{p: p, c: &p.config, m: m, consumer: m.Consumer, key: m.Key}
+	r := &run[S]{p: p, c: &p.config, m: m, consumer: m.Consumer, key: m.Identity()}
 	if err := CheckConsumer(m.Consumer); err != nil {
 		return "", inbox.Permanent(err)
 	}

@@ -27,6 +27,7 @@ func CarriedToken(m *inbox.Message) (string, error) {
 
 // KeyToken is [CarriedToken] for messages of several producers: one that carries no token has its key for one. Their producers create
 // the key's text as a token before they send. A message of a producer that does not is taken for a copy, and never processed.
+// The key is the producer's word: whoever can write to the stream can use up a token, so let only trusted producers do that.
 func KeyToken(m *inbox.Message) (string, error) {
 	if token := carriedToken(m); token != "" {
 		return token, nil

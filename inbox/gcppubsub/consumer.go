@@ -77,6 +77,11 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 	if err := inbox.CheckConsumer(o.consumer); err != nil {
 		return nil, fmt.Errorf("gcppubsub: WithConsumer: %w", err)
 	}
+	if o.source == "" {
+		o.source = subscription // a long one is bounded by itself
+	} else if err := inbox.CheckSource(o.source); err != nil {
+		return nil, fmt.Errorf("gcppubsub: WithSource: %w", err)
+	}
 	log := o.log
 	if log == nil {
 		log = slog.Default()

@@ -29,6 +29,7 @@ const (
 
 type options struct {
 	consumer     string
+	source       string
 	workers      int
 	retry        inbox.Retry
 	timeout      time.Duration
@@ -56,6 +57,11 @@ type Option func(*options)
 // WithConsumer sets the name under which messages are handled ([inbox.Message.Consumer]). Default: the id of the subscription. Consumers of
 // two subscriptions that have one effect share a name; a name that is changed later makes all messages new.
 func WithConsumer(name string) Option { return func(o *options) { o.consumer = name } }
+
+// WithSource sets the source of the messages ([inbox.Message.Source]), by which inboxes tell messages apart: those of different sources are never
+// copies of each other. Default: the full name of the subscription. Subscriptions, or streams, that can hold copies of the same messages need
+// the same source; one that somebody else may publish to, as a partner, needs a source of its own.
+func WithSource(name string) Option { return func(o *options) { o.source = name } }
 
 // WithWorkers sets how many handlers run at once. Default 10.
 func WithWorkers(n int) Option { return func(o *options) { o.workers = n } }

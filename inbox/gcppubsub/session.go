@@ -173,7 +173,7 @@ func (s *session) decode(m *pubsub.Message) (*inbox.Message, error) {
 	if err != nil {
 		message = &inbox.Message{Key: inbox.KeyOf(s.subscription, m.ID), ID: m.Attributes["id"], Type: m.Attributes["type"], Payload: m.Data, Attributes: m.Attributes}
 	}
-	message.Consumer, message.Source, message.Position, message.Published = s.options.consumer, s.subscription, m.ID, m.PublishTime
+	message.Consumer, message.Source, message.Position, message.Published = s.options.consumer, s.options.source, m.ID, m.PublishTime
 	if m.OrderingKey != "" {
 		message.OrderingKey = m.OrderingKey
 	}

@@ -31,6 +31,7 @@ type Consumer struct {
 // A lane is one stream, and what this consumer has of it in hand.
 type lane struct {
 	stream, dead string
+	source       string // of its messages
 	counters     counters
 	inHand       atomic.Int64 // the length of held, for those who only look
 
@@ -84,7 +85,7 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 		c.sharded = true
 	}
 	for _, stream := range streams {
-		c.lanes = append(c.lanes, &lane{stream: stream, dead: c.dead(stream)})
+		c.lanes = append(c.lanes, &lane{stream: stream, dead: c.dead(stream), source: c.source(stream)})
 	}
 	c.runner = inbox.Runner{Handler: handler, Retry: c.retry, Timeout: c.timeout, Observer: c.observer, Log: c.log}
 	c.outages = outages{log: c.log, sharded: c.sharded}

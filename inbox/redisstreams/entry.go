@@ -95,9 +95,11 @@ func (c *Consumer) newItem(l *lane, position string, count int64, fields map[str
 	it := &item{lane: l, id: id, position: position, count: count}
 	it.message, it.condemned = decode(fields)
 	m := it.message
-	m.Consumer, m.Source, m.Position, m.Deliveries = c.consumer, l.stream, position, int(count)
+	m.Consumer, m.Source, m.Position, m.Deliveries = c.consumer, l.source, position, int(count)
 	m.Published = time.UnixMilli(int64(min(id.ms, 1<<62)))
-	it.key = m.OrderingKey
+	if m.OrderingKey != "" { // another source may use the same keys, and is not to hold these up
+		it.key = m.Source + "\x00" + m.OrderingKey
+	}
 	return it, nil
 }
 

@@ -46,7 +46,7 @@ func FuzzDecode(f *testing.F) {
 		fields := map[string]string{name1: value1, name2: value2}
 		payload, has := fields["data"]
 		c := &Consumer{settings: defaults()}
-		it, err := c.newItem(&lane{stream: "s"}, "1526919030474-1", 3, fields)
+		it, err := c.newItem(&lane{stream: "s", source: "s"}, "1526919030474-1", 3, fields)
 		require.NoError(t, err)
 		m := it.message
 		require.NotNil(t, m)

@@ -33,6 +33,7 @@ const (
 // settings of a consumer, changed by [Option].
 type settings struct {
 	consumer   string
+	source     func(stream string) string
 	name       string
 	named      bool // by the caller: an earlier process may have had it
 	workers    int
@@ -51,7 +52,7 @@ type settings struct {
 func defaults() settings {
 	return settings{
 		workers: DefaultWorkers, prefetch: DefaultPrefetch, timeout: inbox.DefaultTimeout, log: slog.Default(), claimAfter: DefaultClaimAfter,
-		block: DefaultBlock, shutdown: DefaultShutdownTimeout,
+		block: DefaultBlock, shutdown: DefaultShutdownTimeout, source: func(stream string) string { return stream },
 	}
 }
 
@@ -61,6 +62,13 @@ type Option func(*settings)
 // WithConsumer sets whose effect happens once: [inbox.Message.Consumer], by which inboxes tell messages apart. Default: the name of the
 // group.
 func WithConsumer(name string) Option { return func(s *settings) { s.consumer = name } }
+
+// WithSource gives the streams names of their own as sources of messages, [inbox.Message.Source], by which inboxes tell messages apart: those of
+// different sources are never copies of each other. Default: the name of the stream. Streams that can hold copies of the same messages, as where
+// one is replaced by another, need the same source; one that somebody else may write to, as a partner, needs a source of its own.
+func WithSource(name func(stream string) string) Option {
+	return func(s *settings) { s.source = name }
+}
 
 // WithName names this consumer within its group. No two that run may have the same name: they would take each other's messages. Default:
 // host name, process id and a random part.
@@ -144,12 +152,20 @@ func (s *settings) check(group string, streams []string) error {
 	complain(s.claimAfter < leastClaimAfter, "WithClaimAfter is %s: give at least %s", s.claimAfter, leastClaimAfter)
 	complain(s.block < leastBlock || s.block > mostBlock, "WithBlock is %s: give from %s to %s", s.block, leastBlock, mostBlock)
 	complain(s.shutdown < 0, "WithShutdownTimeout is %s: it must not be negative", s.shutdown)
+	complain(s.source == nil, "WithSource has no function: leave it out for the names of the streams")
 	complain(s.dead == nil, "WithDeadLetters has no function: leave it out for that of DeadStream")
 	if s.dead != nil {
 		for _, stream := range streams {
 			dead := s.dead(stream)
 			complain(dead == "", "the stream %q has no name for its dead letters", stream)
 			complain(dead != "" && seen[dead], "the dead letters of %q would go to %q, which is read itself", stream, dead)
+		}
+	}
+	if s.source != nil {
+		for _, stream := range streams {
+			if source := s.source(stream); source != stream { // a long name of a stream is bounded by itself
+				wrong = append(wrong, inbox.CheckSource(source))
+			}
 		}
 	}
 	if s.consumer != "" {

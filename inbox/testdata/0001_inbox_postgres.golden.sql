@@ -1,9 +1,10 @@
--- The inbox: one row per consumer and message. A row of a message that was handled is written once, at the end of the table, of the
+-- The inbox: one row per consumer, source and message. A row of a message that was handled is written once, at the end of the table, of the
 -- primary key (message ids are UUIDs of version 7) and of one more index, and removed once, by the purge; no page needs room for updates.
 -- Only what has failed is updated.
 --
 -- There are no CHECK constraints: PostgreSQL reads their texts anew for each statement, and two of them took a fifth of the throughput.
--- Known values of status are handled, failed, parked, released and expected; a consumer has at most 200 characters.
+-- Known values of status are handled, failed, parked, released and expected; a consumer and a source have at most
+-- 200 characters.
 CREATE TABLE app.inbox_messages (
     message_id uuid        NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(), -- since when it has this status, by the database's clock
@@ -11,11 +12,11 @@ CREATE TABLE app.inbox_messages (
     status     text        NOT NULL,
     consumer   text        NOT NULL,
     type       text,                                           -- the wire type; NULL = not known yet
-    source     text,                                           -- the stream or subscription that it came from
+    source     text        NOT NULL DEFAULT '',                -- the stream or subscription that it came from: ids of another source are others
     last_error text,                                           -- JSON {class, message}
     attributes text,                                           -- JSON object of strings, of what is parked or released
     payload    bytea,                                          -- of what is parked or released: enough to handle it
-    CONSTRAINT inbox_messages_pkey PRIMARY KEY (consumer, message_id)
+    CONSTRAINT inbox_messages_pkey PRIMARY KEY (consumer, message_id, source)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
 
 -- By age within a status: new rows of a status go to the end of its part, the purge reads it from the old end, and lists read the part of

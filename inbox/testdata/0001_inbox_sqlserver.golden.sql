@@ -1,6 +1,6 @@
--- The inbox: one row per consumer and message. SQL Server 2016 or later.
+-- The inbox: one row per consumer, source and message. SQL Server 2016 or later.
 --
--- Times are UTC. Consumers that differ by case are different. The key has at most 416 bytes, of the 900 that a clustered one may have.
+-- Times are UTC. Consumers that differ by case are different. The key has at most 816 bytes, of the 900 that a clustered one may have.
 CREATE TABLE app.inbox_messages (
     consumer   nvarchar(200)    COLLATE Latin1_General_100_BIN2 NOT NULL,
     message_id uniqueidentifier NOT NULL,
@@ -8,11 +8,11 @@ CREATE TABLE app.inbox_messages (
     attempts   int              NOT NULL CONSTRAINT inbox_messages_default_attempts DEFAULT 0, -- that have failed, since it was last released
     updated_at datetime2(6)     NOT NULL CONSTRAINT inbox_messages_default_updated_at DEFAULT SYSUTCDATETIME(), -- since when it has this status
     type       nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL, -- the wire type; NULL = not known yet
-    source     nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL, -- the stream or subscription that it came from
+    source     nvarchar(200)    COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT inbox_messages_default_source DEFAULT N'', -- the stream or subscription that it came from: ids of another source are others
     last_error nvarchar(max)    NULL, -- JSON {class, message}
     attributes nvarchar(max)    NULL, -- JSON object of strings, of what is parked or released
     payload    varbinary(max)   NULL, -- of what is parked or released: enough to handle it
-    CONSTRAINT inbox_messages_pkey PRIMARY KEY CLUSTERED (consumer, message_id),
+    CONSTRAINT inbox_messages_pkey PRIMARY KEY CLUSTERED (consumer, message_id, source),
     CONSTRAINT inbox_messages_status CHECK (status IN (N'handled', N'failed', N'parked', N'released', N'expected')),
     CONSTRAINT inbox_messages_consumer CHECK (consumer <> N'')
 );

@@ -1,19 +1,19 @@
 -- claim
 INSERT INTO app.inbox_messages AS m (consumer, message_id, status, updated_at, type, source)
 VALUES ($1, $2, 'handled', statement_timestamp(), $3, $4)
-    ON CONFLICT (consumer, message_id) DO UPDATE
+    ON CONFLICT (consumer, message_id, source) DO UPDATE
    SET status = 'handled'
      , updated_at = excluded.updated_at
      , type = excluded.type
-     , source = excluded.source
      , last_error = NULL
      , attributes = NULL
      , payload = NULL
- WHERE m.status IN ('failed', 'released', 'expected')
+ WHERE m.status IN ('failed', 'released', 'expected') AND (m.type IS NULL OR m.type = excluded.type)
 
 -- claim_token
 DELETE FROM app.inbox_messages
- WHERE consumer = $1 AND message_id = $2
+ WHERE consumer = $1 AND message_id = $2 AND source = $4
+   AND (type IS NULL OR type = $3::text)
    AND status NOT IN ('handled', 'parked')
 
 -- count
@@ -21,16 +21,15 @@ INSERT INTO app.inbox_messages AS m (consumer, message_id, status, attempts, upd
 VALUES ($1, $2, CASE WHEN $8::integer >= $9::integer THEN 'parked' ELSE 'failed' END, $8, statement_timestamp(), $3, $4, $5
      , CASE WHEN $8 >= $9 THEN $6::text END
      , CASE WHEN $8 >= $9 THEN $7::bytea END)
-    ON CONFLICT (consumer, message_id) DO UPDATE
+    ON CONFLICT (consumer, message_id, source) DO UPDATE
    SET status = CASE WHEN m.attempts + $8 >= $9 THEN 'parked' WHEN m.status = 'released' THEN 'released' ELSE 'failed' END
      , attempts = m.attempts + $8
      , updated_at = excluded.updated_at
      , type = excluded.type
-     , source = excluded.source
      , last_error = excluded.last_error
      , attributes = CASE WHEN m.attempts + $8 >= $9 THEN $6 ELSE m.attributes END
      , payload = CASE WHEN m.attempts + $8 >= $9 THEN $7 ELSE m.payload END
- WHERE m.status IN ('failed', 'released', 'expected')
+ WHERE m.status IN ('failed', 'released', 'expected') AND (m.type IS NULL OR m.type = excluded.type)
 RETURNING status, attempts
 
 -- count_token
@@ -39,38 +38,40 @@ UPDATE app.inbox_messages AS m
      , attempts = m.attempts + $8
      , updated_at = statement_timestamp()
      , type = $3
-     , source = $4
      , last_error = $5
      , attributes = CASE WHEN m.attempts + $8 >= $9 THEN $6 ELSE m.attributes END
      , payload = CASE WHEN m.attempts + $8 >= $9 THEN $7 ELSE m.payload END
- WHERE m.consumer = $1 AND m.message_id = $2
+ WHERE m.consumer = $1 AND m.message_id = $2 AND m.source = $4
+   AND (m.type IS NULL OR m.type = $3)
    AND m.status NOT IN ('handled', 'parked')
 RETURNING status, attempts
 
 -- expect
-INSERT INTO app.inbox_messages (consumer, message_id, status, updated_at)
-SELECT $1::text, value::uuid, 'expected', statement_timestamp()
+INSERT INTO app.inbox_messages (consumer, message_id, source, status, updated_at)
+SELECT $1::text, value::uuid, $3::text, 'expected', statement_timestamp()
   FROM json_array_elements_text($2::json)
     ON CONFLICT DO NOTHING
 
 -- finish
 UPDATE app.inbox_messages
    SET status = 'handled', updated_at = statement_timestamp(), last_error = NULL, attributes = NULL, payload = NULL
- WHERE consumer = $1 AND message_id = $2
+ WHERE consumer = $1 AND message_id = $2 AND source = $3
    AND status IS NOT DISTINCT FROM 'released'
 
 -- finish_token
 DELETE FROM app.inbox_messages
- WHERE consumer = $1 AND message_id = $2
+ WHERE consumer = $1 AND message_id = $2 AND source = $3
    AND status IS NOT DISTINCT FROM 'released'
 
 -- lock
 SELECT pg_advisory_xact_lock(hashtextextended($1, 0))
 
 -- look
-SELECT status
+SELECT status, coalesce(type, ''), source
   FROM app.inbox_messages
  WHERE consumer = $1 AND message_id = $2
+ ORDER BY source = $3 DESC
+ LIMIT 1
 
 -- migrate
 CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
@@ -86,8 +87,8 @@ SELECT consumer, message_id::text, coalesce(type, ''), coalesce(source, ''), att
  WHERE status = 'parked'
    AND ($1::text = '' OR consumer = $1)
    AND ($2::text = '' OR type = $2)
-   AND (consumer, message_id) > ($3::text, $4::uuid)
- ORDER BY consumer, message_id
+   AND (consumer, message_id, source) > ($3::text, $4::uuid, $6::text)
+ ORDER BY consumer, message_id, source
  LIMIT $5
 
 -- purge_expected
@@ -173,6 +174,7 @@ UPDATE app.inbox_messages
    SET status = 'released', attempts = 0, updated_at = statement_timestamp()
  WHERE consumer = $1
    AND message_id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text($2::json)))
+   AND ($3::text = '' OR source = $3)
    AND status IS NOT DISTINCT FROM 'parked'
 
 -- release_all
@@ -195,8 +197,8 @@ SELECT consumer, message_id::text, coalesce(type, ''), coalesce(source, ''), att
  WHERE status = 'released'
    AND ($1::text = '' OR consumer = $1)
    AND ($2::text = '' OR type = $2)
-   AND (consumer, message_id) > ($3::text, $4::uuid)
- ORDER BY consumer, message_id
+   AND (consumer, message_id, source) > ($3::text, $4::uuid, $6::text)
+ ORDER BY consumer, message_id, source
  LIMIT $5
 
 -- versions

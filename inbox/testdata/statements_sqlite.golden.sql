@@ -1,19 +1,19 @@
 -- claim
 INSERT INTO app.inbox_messages AS m (consumer, message_id, status, updated_at, type, source)
 VALUES (?1, ?2, 'handled', CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), ?3, ?4)
-    ON CONFLICT (consumer, message_id) DO UPDATE
+    ON CONFLICT (consumer, message_id, source) DO UPDATE
    SET status = 'handled'
      , updated_at = excluded.updated_at
      , type = excluded.type
-     , source = excluded.source
      , last_error = NULL
      , attributes = NULL
      , payload = NULL
- WHERE m.status IN ('failed', 'released', 'expected')
+ WHERE m.status IN ('failed', 'released', 'expected') AND (m.type IS NULL OR m.type = excluded.type)
 
 -- claim_token
 DELETE FROM app.inbox_messages
- WHERE consumer = ?1 AND message_id = ?2
+ WHERE consumer = ?1 AND message_id = ?2 AND source = ?4
+   AND (type IS NULL OR type = ?3)
    AND status IN ('expected', 'failed', 'released')
 
 -- count
@@ -22,16 +22,15 @@ VALUES (?1, ?2, CASE WHEN ?8 >= ?9 THEN 'parked' ELSE 'failed' END, ?8
      , CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), ?3, ?4, ?5
      , CASE WHEN ?8 >= ?9 THEN ?6 END
      , CASE WHEN ?8 >= ?9 THEN ?7 END)
-    ON CONFLICT (consumer, message_id) DO UPDATE
+    ON CONFLICT (consumer, message_id, source) DO UPDATE
    SET status = CASE WHEN m.attempts + ?8 >= ?9 THEN 'parked' WHEN m.status = 'released' THEN 'released' ELSE 'failed' END
      , attempts = m.attempts + ?8
      , updated_at = excluded.updated_at
      , type = excluded.type
-     , source = excluded.source
      , last_error = excluded.last_error
      , attributes = CASE WHEN m.attempts + ?8 >= ?9 THEN ?6 ELSE m.attributes END
      , payload = CASE WHEN m.attempts + ?8 >= ?9 THEN ?7 ELSE m.payload END
- WHERE m.status IN ('failed', 'released', 'expected')
+ WHERE m.status IN ('failed', 'released', 'expected') AND (m.type IS NULL OR m.type = excluded.type)
 RETURNING status, attempts
 
 -- count_token
@@ -40,17 +39,17 @@ UPDATE app.inbox_messages
      , attempts = attempts + ?8
      , updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
      , type = ?3
-     , source = ?4
      , last_error = ?5
      , attributes = CASE WHEN attempts + ?8 >= ?9 THEN ?6 ELSE attributes END
      , payload = CASE WHEN attempts + ?8 >= ?9 THEN ?7 ELSE payload END
- WHERE consumer = ?1 AND message_id = ?2
+ WHERE consumer = ?1 AND message_id = ?2 AND source = ?4
+   AND (type IS NULL OR type = ?3)
    AND status IN ('expected', 'failed', 'released')
 RETURNING status, attempts
 
 -- expect
-INSERT INTO app.inbox_messages (consumer, message_id, status, updated_at)
-SELECT ?1, value, 'expected', CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+INSERT INTO app.inbox_messages (consumer, message_id, source, status, updated_at)
+SELECT ?1, value, ?3, 'expected', CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
   FROM json_each(?2)
  WHERE true
     ON CONFLICT DO NOTHING
@@ -58,21 +57,23 @@ SELECT ?1, value, 'expected', CAST((julianday('now') - 2440587.5) * 86400000000 
 -- finish
 UPDATE app.inbox_messages
    SET status = 'handled', updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), last_error = NULL, attributes = NULL, payload = NULL
- WHERE consumer = ?1 AND message_id = ?2
+ WHERE consumer = ?1 AND message_id = ?2 AND source = ?3
    AND status = 'released'
 
 -- finish_token
 DELETE FROM app.inbox_messages
- WHERE consumer = ?1 AND message_id = ?2
+ WHERE consumer = ?1 AND message_id = ?2 AND source = ?3
    AND status = 'released'
 
 -- lock
 
 
 -- look
-SELECT status
+SELECT status, coalesce(type, ''), source
   FROM app.inbox_messages
  WHERE consumer = ?1 AND message_id = ?2
+ ORDER BY source = ?3 DESC
+ LIMIT 1
 
 -- migrate
 CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
@@ -88,62 +89,62 @@ SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts,
  WHERE status = 'parked'
    AND (?1 = '' OR consumer = ?1)
    AND (?2 = '' OR type = ?2)
-   AND (consumer, message_id) > (?3, ?4)
- ORDER BY consumer, message_id
+   AND (consumer, message_id, source) > (?3, ?4, ?6)
+ ORDER BY consumer, message_id, source
  LIMIT ?5
 
 -- purge_expected
 DELETE FROM app.inbox_messages
- WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
-                                   WHERE status = 'expected'
-                                     AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
-                                   ORDER BY updated_at
-                                   LIMIT ?2)
+ WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
+                                            FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                           WHERE status = 'expected'
+                                             AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                           ORDER BY updated_at
+                                           LIMIT ?2)
    AND status = 'expected'
    AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
 
 -- purge_failed
 DELETE FROM app.inbox_messages
- WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
-                                   WHERE status = 'failed'
-                                     AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
-                                   ORDER BY updated_at
-                                   LIMIT ?2)
+ WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
+                                            FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                           WHERE status = 'failed'
+                                             AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                           ORDER BY updated_at
+                                           LIMIT ?2)
    AND status = 'failed'
    AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
 
 -- purge_handled
 DELETE FROM app.inbox_messages
- WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
-                                   WHERE status = 'handled'
-                                     AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
-                                   ORDER BY updated_at
-                                   LIMIT ?2)
+ WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
+                                            FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                           WHERE status = 'handled'
+                                             AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                           ORDER BY updated_at
+                                           LIMIT ?2)
    AND status = 'handled'
    AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
 
 -- purge_parked
 DELETE FROM app.inbox_messages
- WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
-                                   WHERE status = 'parked'
-                                     AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
-                                   ORDER BY updated_at
-                                   LIMIT ?2)
+ WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
+                                            FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                           WHERE status = 'parked'
+                                             AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                           ORDER BY updated_at
+                                           LIMIT ?2)
    AND status = 'parked'
    AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
 
 -- purge_released
 DELETE FROM app.inbox_messages
- WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
-                                   WHERE status = 'released'
-                                     AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
-                                   ORDER BY updated_at
-                                   LIMIT ?2)
+ WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
+                                            FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                           WHERE status = 'released'
+                                             AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                           ORDER BY updated_at
+                                           LIMIT ?2)
    AND status = 'released'
    AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
 
@@ -155,15 +156,16 @@ UPDATE app.inbox_messages
    SET status = 'released', attempts = 0, updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
  WHERE consumer = ?1
    AND message_id IN (SELECT value FROM json_each(?2))
+   AND (?3 = '' OR source = ?3)
    AND status = 'parked'
 
 -- release_all
 UPDATE app.inbox_messages
    SET status = 'released', attempts = 0, updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
- WHERE (consumer, message_id) IN (SELECT consumer, message_id
-                                    FROM app.inbox_messages INDEXED BY inbox_messages_age
-                                   WHERE status = 'parked' AND consumer = ?1 AND (?2 = '' OR type = ?2)
-                                   LIMIT ?3)
+ WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
+                                            FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                           WHERE status = 'parked' AND consumer = ?1 AND (?2 = '' OR type = ?2)
+                                           LIMIT ?3)
    AND status = 'parked'
 
 -- released
@@ -173,8 +175,8 @@ SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts,
  WHERE status = 'released'
    AND (?1 = '' OR consumer = ?1)
    AND (?2 = '' OR type = ?2)
-   AND (consumer, message_id) > (?3, ?4)
- ORDER BY consumer, message_id
+   AND (consumer, message_id, source) > (?3, ?4, ?6)
+ ORDER BY consumer, message_id, source
  LIMIT ?5
 
 -- versions

@@ -1,69 +1,76 @@
 -- claim
 SET NOCOUNT ON;
-DECLARE @status nvarchar(16);
-SELECT @status = status
+DECLARE @status nvarchar(16), @type nvarchar(512), @won bit = 0;
+SELECT @status = status, @type = type
   FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
- WHERE consumer = @p1 AND message_id = @p2;
+ WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
+IF @status IS NULL OR (@status IN (N'failed', N'released', N'expected') AND (@type IS NULL OR @type = @p3))
+    SET @won = 1;
 IF @status IS NULL
     INSERT INTO app.inbox_messages (consumer, message_id, status, updated_at, type, source)
     VALUES (@p1, @p2, N'handled', SYSUTCDATETIME(), @p3, @p4);
-ELSE IF @status IN (N'failed', N'released', N'expected')
+ELSE IF @won = 1
     UPDATE app.inbox_messages
        SET status = N'handled'
          , updated_at = SYSUTCDATETIME()
          , type = @p3
-         , source = @p4
          , last_error = NULL
          , attributes = NULL
          , payload = NULL
-     WHERE consumer = @p1 AND message_id = @p2;
-SELECT CASE WHEN @status IN (N'handled', N'parked') THEN @status ELSE N'won' END AS fanout_outcome;
+     WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
+SELECT CASE @won WHEN 1 THEN N'won' ELSE @status END AS fanout_outcome, COALESCE(@type, N'') AS fanout_type, @p4 AS fanout_source;
 
 -- claim_token
 SET NOCOUNT ON;
-DECLARE @status nvarchar(16);
-SELECT @status = status
+DECLARE @status nvarchar(16), @type nvarchar(512), @source nvarchar(200) = @p4, @won bit = 0;
+SELECT @status = status, @type = type
   FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
- WHERE consumer = @p1 AND message_id = @p2;
-IF @status IN (N'expected', N'failed', N'released')
-    DELETE FROM app.inbox_messages WHERE consumer = @p1 AND message_id = @p2;
-SELECT CASE WHEN @status IN (N'handled', N'parked') THEN @status WHEN @status IS NULL THEN N'handled' ELSE N'won' END AS fanout_outcome;
+ WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
+IF @status IN (N'expected', N'failed', N'released') AND (@type IS NULL OR @type = @p3)
+BEGIN
+    SET @won = 1;
+    DELETE FROM app.inbox_messages WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
+END
+ELSE IF @status IS NULL
+    SELECT TOP (1) @status = status, @type = type, @source = source FROM app.inbox_messages WHERE consumer = @p1 AND message_id = @p2;
+SELECT CASE WHEN @won = 1 THEN N'won' ELSE COALESCE(@status, N'handled') END AS fanout_outcome, COALESCE(@type, N'') AS fanout_type, @source AS fanout_source;
 
 -- count
 SET NOCOUNT ON;
-DECLARE @status nvarchar(16), @attempts int, @own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+DECLARE @status nvarchar(16), @type nvarchar(512), @attempts int, @free bit = 0, @own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
 IF @own = 1
 BEGIN
     SET XACT_ABORT ON;
     BEGIN TRANSACTION;
 END;
-SELECT @status = status, @attempts = attempts
+SELECT @status = status, @type = type, @attempts = attempts
   FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
- WHERE consumer = @p1 AND message_id = @p2;
+ WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 DECLARE @before nvarchar(16) = @status;
 SET @attempts = COALESCE(@attempts, 0) + @p8;
-IF @before IS NULL OR @before IN (N'failed', N'released', N'expected')
+IF @before IS NULL OR (@before IN (N'failed', N'released', N'expected') AND (@type IS NULL OR @type = @p3))
+    SET @free = 1;
+IF @free = 1
     SET @status = CASE WHEN @attempts >= @p9 THEN N'parked' WHEN @before = N'released' THEN N'released' ELSE N'failed' END;
 IF @before IS NULL
     INSERT INTO app.inbox_messages (consumer, message_id, status, attempts, updated_at, type, source, last_error, attributes, payload)
     VALUES (@p1, @p2, @status, @attempts, SYSUTCDATETIME(), @p3, @p4, @p5
          , CASE WHEN @status = N'parked' THEN @p6 END
          , CASE WHEN @status = N'parked' THEN @p7 END);
-ELSE IF @before IN (N'failed', N'released', N'expected')
+ELSE IF @free = 1
     UPDATE app.inbox_messages
        SET status = @status
          , attempts = @attempts
          , updated_at = SYSUTCDATETIME()
          , type = @p3
-         , source = @p4
          , last_error = @p5
          , attributes = CASE WHEN @status = N'parked' THEN @p6 ELSE attributes END
          , payload = CASE WHEN @status = N'parked' THEN @p7 ELSE payload END
-     WHERE consumer = @p1 AND message_id = @p2;
+     WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 IF @own = 1
     COMMIT TRANSACTION;
 SELECT @status AS fanout_status, @attempts AS fanout_attempts
- WHERE @before IS NULL OR @before IN (N'failed', N'released', N'expected');
+ WHERE @free = 1;
 
 -- count_token
 SET NOCOUNT ON;
@@ -73,32 +80,32 @@ UPDATE app.inbox_messages
      , attempts = attempts + @p8
      , updated_at = SYSUTCDATETIME()
      , type = @p3
-     , source = @p4
      , last_error = @p5
      , attributes = CASE WHEN attempts + @p8 >= @p9 THEN @p6 ELSE attributes END
      , payload = CASE WHEN attempts + @p8 >= @p9 THEN @p7 ELSE payload END
 OUTPUT inserted.status, inserted.attempts INTO @counted (status, attempts)
- WHERE consumer = @p1 AND message_id = @p2
+ WHERE consumer = @p1 AND message_id = @p2 AND source = @p4
+   AND (type IS NULL OR type = @p3)
    AND status IN (N'expected', N'failed', N'released');
 SELECT status AS fanout_status, attempts AS fanout_attempts FROM @counted;
 
 -- expect
-INSERT INTO app.inbox_messages (consumer, message_id, status, updated_at)
-SELECT @p1, sent.message_id, N'expected', SYSUTCDATETIME()
+INSERT INTO app.inbox_messages (consumer, message_id, source, status, updated_at)
+SELECT @p1, sent.message_id, @p3, N'expected', SYSUTCDATETIME()
   FROM (SELECT DISTINCT CONVERT(uniqueidentifier, value) AS message_id FROM OPENJSON(@p2)) AS sent
  WHERE NOT EXISTS (SELECT 1
                      FROM app.inbox_messages AS m WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
-                    WHERE m.consumer = @p1 AND m.message_id = sent.message_id);
+                    WHERE m.consumer = @p1 AND m.message_id = sent.message_id AND m.source = @p3);
 
 -- finish
 UPDATE app.inbox_messages
    SET status = N'handled', updated_at = SYSUTCDATETIME(), last_error = NULL, attributes = NULL, payload = NULL
- WHERE consumer = @p1 AND message_id = @p2
+ WHERE consumer = @p1 AND message_id = @p2 AND source = @p3
    AND status = N'released'
 
 -- finish_token
 DELETE FROM app.inbox_messages
- WHERE consumer = @p1 AND message_id = @p2
+ WHERE consumer = @p1 AND message_id = @p2 AND source = @p3
    AND status = N'released'
 
 -- lock
@@ -108,9 +115,10 @@ IF @granted < 0
     THROW 50122, N'another process has been migrating app.inbox_messages for a minute', 1;
 
 -- look
-SELECT status
+SELECT TOP (1) status, COALESCE(type, N''), source
   FROM app.inbox_messages
  WHERE consumer = @p1 AND message_id = @p2
+ ORDER BY CASE source WHEN @p3 THEN 0 ELSE 1 END
 
 -- migrate
 IF OBJECT_ID(N'app.inbox_messages_migrations') IS NULL
@@ -127,8 +135,9 @@ SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), C
  WHERE status = N'parked'
    AND (@p1 = N'' OR consumer = @p1)
    AND (@p2 = N'' OR type = @p2)
-   AND (consumer > @p3 OR (consumer = @p3 AND message_id > CONVERT(uniqueidentifier, @p4)))
- ORDER BY consumer, message_id;
+   AND (consumer > @p3 OR (consumer = @p3 AND (message_id > CONVERT(uniqueidentifier, @p4)
+        OR (message_id = CONVERT(uniqueidentifier, @p4) AND source > @p6))))
+ ORDER BY consumer, message_id, source;
 
 -- purge_expected
 DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
@@ -198,6 +207,7 @@ UPDATE app.inbox_messages
    SET status = N'released', attempts = 0, updated_at = SYSUTCDATETIME()
  WHERE consumer = @p1
    AND message_id IN (SELECT CONVERT(uniqueidentifier, value) FROM OPENJSON(@p2))
+   AND (@p3 = N'' OR source = @p3)
    AND status = N'parked';
 
 -- release_all
@@ -212,8 +222,9 @@ SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), C
  WHERE status = N'released'
    AND (@p1 = N'' OR consumer = @p1)
    AND (@p2 = N'' OR type = @p2)
-   AND (consumer > @p3 OR (consumer = @p3 AND message_id > CONVERT(uniqueidentifier, @p4)))
- ORDER BY consumer, message_id;
+   AND (consumer > @p3 OR (consumer = @p3 AND (message_id > CONVERT(uniqueidentifier, @p4)
+        OR (message_id = CONVERT(uniqueidentifier, @p4) AND source > @p6))))
+ ORDER BY consumer, message_id, source;
 
 -- versions
 SELECT version FROM app.inbox_messages_migrations ORDER BY version

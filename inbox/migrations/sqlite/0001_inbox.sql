@@ -1,4 +1,4 @@
--- The inbox: one row per consumer and message. Times are microseconds since 1970 in UTC.
+-- The inbox: one row per consumer, source and message. Times are microseconds since 1970 in UTC.
 CREATE TABLE {{table}} (
     consumer   TEXT    NOT NULL,
     message_id TEXT    NOT NULL COLLATE NOCASE,      -- a UUID in its text form of 36 characters
@@ -6,14 +6,15 @@ CREATE TABLE {{table}} (
     attempts   INTEGER NOT NULL DEFAULT 0,           -- that have failed, since it was last released
     updated_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)), -- since when it has this status
     type       TEXT,                                 -- the wire type; NULL = not known yet
-    source     TEXT,                                 -- the stream or subscription that it came from
+    source     TEXT    NOT NULL DEFAULT '',          -- the stream or subscription that it came from: ids of another source are others
     last_error TEXT,                                 -- JSON {class, message}
     attributes TEXT,                                 -- JSON object of strings, of what is parked or released
     payload    BLOB,                                 -- of what is parked or released: enough to handle it
-    CONSTRAINT {{name}}_pkey PRIMARY KEY (consumer, message_id),
+    CONSTRAINT {{name}}_pkey PRIMARY KEY (consumer, message_id, source),
     CONSTRAINT {{name}}_message_id CHECK (length(message_id) = 36),
     CONSTRAINT {{name}}_status CHECK (status IN ('handled', 'failed', 'parked', 'released', 'expected')),
     CONSTRAINT {{name}}_consumer CHECK (consumer <> '' AND length(consumer) <= 200),
+    CONSTRAINT {{name}}_source CHECK (length(source) <= 200),
     CONSTRAINT {{name}}_numbers CHECK (typeof(attempts) = 'integer' AND typeof(updated_at) = 'integer')
 ) WITHOUT ROWID;
 

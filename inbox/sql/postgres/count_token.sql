@@ -6,10 +6,10 @@ UPDATE {{table}} AS m
      , attempts = m.attempts + $8
      , updated_at = statement_timestamp()
      , type = $3
-     , source = $4
      , last_error = $5
      , attributes = CASE WHEN m.attempts + $8 >= $9 THEN $6 ELSE m.attributes END
      , payload = CASE WHEN m.attempts + $8 >= $9 THEN $7 ELSE m.payload END
- WHERE m.consumer = $1 AND m.message_id = $2
+ WHERE m.consumer = $1 AND m.message_id = $2 AND m.source = $4
+   AND (m.type IS NULL OR m.type = $3)
    AND m.status NOT IN ('handled', 'parked')
 RETURNING status, attempts

@@ -1,5 +1,5 @@
--- One page of what is parked, or released; the status is filled in. $1 consumer, or '' for all; $2 type, or '' for all; $3 and $4 consumer and
--- message id of the last row of the page before; $5 limit.
+-- One page of what is parked, or released; the status is filled in. $1 consumer, or '' for all; $2 type, or '' for all; $3, $4 and $6
+-- consumer, message id and source of the last row of the page before; $5 limit.
 -- Plan: a range scan of {{name}}_age, which is sorted: what is parked are few.
 SELECT consumer, message_id::text, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
      , coalesce(attributes, ''), payload
@@ -7,6 +7,6 @@ SELECT consumer, message_id::text, coalesce(type, ''), coalesce(source, ''), att
  WHERE status = '{{status}}'
    AND ($1::text = '' OR consumer = $1)
    AND ($2::text = '' OR type = $2)
-   AND (consumer, message_id) > ($3::text, $4::uuid)
- ORDER BY consumer, message_id
+   AND (consumer, message_id, source) > ($3::text, $4::uuid, $6::text)
+ ORDER BY consumer, message_id, source
  LIMIT $5

@@ -6,10 +6,10 @@ UPDATE {{table}}
      , attempts = attempts + ?8
      , updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
      , type = ?3
-     , source = ?4
      , last_error = ?5
      , attributes = CASE WHEN attempts + ?8 >= ?9 THEN ?6 ELSE attributes END
      , payload = CASE WHEN attempts + ?8 >= ?9 THEN ?7 ELSE payload END
- WHERE consumer = ?1 AND message_id = ?2
+ WHERE consumer = ?1 AND message_id = ?2 AND source = ?4
+   AND (type IS NULL OR type = ?3)
    AND status IN ('expected', 'failed', 'released')
 RETURNING status, attempts

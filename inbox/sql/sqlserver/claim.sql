@@ -1,23 +1,24 @@
--- Win a message, or lose it: the answer is 'won', or the status of a row that is not ours to handle. @p1 consumer, @p2 message id, @p3
--- type, @p4 source. The hints hold the key, or the gap where it would stand, until the transaction ends: a concurrent copy waits at the
--- first SELECT.
+-- Win a message, or lose it: the answer is 'won', or the status of a row that is not ours to handle, and the type that it was recorded
+-- with. @p1 consumer, @p2 message id, @p3 type, @p4 source. The hints hold the key, or the gap where it would stand, until the transaction
+-- ends: a concurrent copy waits at the first SELECT.
 -- Plan: seeks of {{name}}_pkey.
 SET NOCOUNT ON;
-DECLARE @status nvarchar(16);
-SELECT @status = status
+DECLARE @status nvarchar(16), @type nvarchar(512), @won bit = 0;
+SELECT @status = status, @type = type
   FROM {{table}} WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
- WHERE consumer = @p1 AND message_id = @p2;
+ WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
+IF @status IS NULL OR (@status IN (N'failed', N'released', N'expected') AND (@type IS NULL OR @type = @p3))
+    SET @won = 1;
 IF @status IS NULL
     INSERT INTO {{table}} (consumer, message_id, status, updated_at, type, source)
     VALUES (@p1, @p2, N'handled', SYSUTCDATETIME(), @p3, @p4);
-ELSE IF @status IN (N'failed', N'released', N'expected')
+ELSE IF @won = 1
     UPDATE {{table}}
        SET status = N'handled'
          , updated_at = SYSUTCDATETIME()
          , type = @p3
-         , source = @p4
          , last_error = NULL
          , attributes = NULL
          , payload = NULL
-     WHERE consumer = @p1 AND message_id = @p2;
-SELECT CASE WHEN @status IN (N'handled', N'parked') THEN @status ELSE N'won' END AS fanout_outcome;
+     WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
+SELECT CASE @won WHEN 1 THEN N'won' ELSE @status END AS fanout_outcome, COALESCE(@type, N'') AS fanout_type, @p4 AS fanout_source;

@@ -8,11 +8,11 @@ UPDATE {{table}}
      , attempts = attempts + @p8
      , updated_at = SYSUTCDATETIME()
      , type = @p3
-     , source = @p4
      , last_error = @p5
      , attributes = CASE WHEN attempts + @p8 >= @p9 THEN @p6 ELSE attributes END
      , payload = CASE WHEN attempts + @p8 >= @p9 THEN @p7 ELSE payload END
 OUTPUT inserted.status, inserted.attempts INTO @counted (status, attempts)
- WHERE consumer = @p1 AND message_id = @p2
+ WHERE consumer = @p1 AND message_id = @p2 AND source = @p4
+   AND (type IS NULL OR type = @p3)
    AND status IN (N'expected', N'failed', N'released');
 SELECT status AS fanout_status, attempts AS fanout_attempts FROM @counted;
