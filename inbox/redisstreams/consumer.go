@@ -33,7 +33,8 @@ type lane struct {
 	stream, dead string
 	source       string // of its messages
 	counters     counters
-	inHand       atomic.Int64 // the length of held, for those who only look
+	inHand       atomic.Int64 // what of held has its payload in memory, for those who only look
+	setAside     atomic.Int64 // the rest of it
 
 	// unsure is set when something turns out not to be ours as we have it: it may be ours in another way, as the answer to a script was lost.
 	unsure atomic.Bool
@@ -42,8 +43,10 @@ type lane struct {
 	own sync.Mutex
 
 	// The session's lock guards what follows.
-	held map[string]*item // by position
-	acks []*item          // handled, not yet acknowledged
+	held  map[string]*item // by position
+	acks  []*item          // handled, not yet acknowledged
+	aside int              // of held, those without their payload
+	full  bool             // it was said that no more can be set aside
 
 	room  chan struct{} // there may be room for more
 	toAck chan struct{} // there may be something to acknowledge

@@ -19,7 +19,8 @@
 //
 // # What is in hand
 //
-// A consumer holds up to [WithPrefetch] entries of each stream. It renews them while it lives, so a handler may take as long as its timeout
+// A consumer holds up to [WithPrefetch] entries of each stream, and sets aside, without their payloads, followers of failing messages that would
+// fill its hands, so that one key starves no other. It renews them while it lives, so a handler may take as long as its timeout
 // lets it. When it stops it gives them back. When it dies, others take them over after [WithClaimAfter]. When it is cut off, or frozen, for
 // so long, others do, too: then the contexts of its handlers end, and it neither acknowledges nor gives up what is not its own any more.
 // Everything that is done to an entry is done by a script that first checks that the entry is still ours: by the consumer's name and by the

@@ -38,8 +38,10 @@ func (id entryID) String() string {
 	return strconv.FormatUint(id.ms, 10) + "-" + strconv.FormatUint(id.seq, 10)
 }
 
-func (id entryID) before(other entryID) bool {
-	return cmp.Or(cmp.Compare(id.ms, other.ms), cmp.Compare(id.seq, other.seq)) < 0
+func (id entryID) before(other entryID) bool { return id.compare(other) < 0 }
+
+func (id entryID) compare(other entryID) int {
+	return cmp.Or(cmp.Compare(id.ms, other.ms), cmp.Compare(id.seq, other.seq))
 }
 
 // next is the smallest id above.
@@ -65,13 +67,14 @@ type item struct {
 
 	// condemned is why it goes to the dead letters; nil for most.
 	condemned error
-	// buryings have failed so far.
-	buryings int
+	// buryings, and fetches of its payload, have failed so far.
+	buryings, fetches int
 
 	line *line     // within the queue
 	due  time.Time // not before then; zero: at once
 
 	state  itemState
+	aside  bool // its payload is not in memory: see setAside
 	gone   bool // from the stream: nothing is left to renew
 	lent   bool // to whoever wants it, while a suspect is handled alone
 	cancel func(error)

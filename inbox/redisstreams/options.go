@@ -82,9 +82,12 @@ func WithName(name string) Option {
 func WithWorkers(n int) Option { return func(s *settings) { s.workers = n } }
 
 // WithPrefetch bounds the entries that are in hand, for each stream: being handled, waiting for their turn or their next attempt, not yet
-// acknowledged. It bounds the memory, and is what a process that dies leaves to the others. Default 256, at least 1.
+// acknowledged. It bounds the memory. Default 256, at least 1.
 //
-// Messages behind a failed one of their key count, too: choose it well above the number of messages of one key that may come at once.
+// Messages that wait behind a failing one of their key count, too. Where they fill the hands while workers are idle, they are set aside: they
+// stay pending for this consumer, and keep their order, but their payloads are dropped and fetched again when it is their turn. So other keys
+// are read on. 64 times as many as are in hand can be set aside, at about 300 bytes each; then the stream is not read on, with a warning. What is
+// held is what a process that dies leaves to the others.
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 
 // WithRetry says how failures are repeated and after how many a message goes to the dead letters. Default: that of [inbox.Retry].

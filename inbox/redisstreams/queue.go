@@ -88,6 +88,9 @@ func (q *queue) next(now time.Time) *item {
 	return l.items[0]
 }
 
+// hasReady reports whether a message could be handled at once.
+func (q *queue) hasReady() bool { return len(q.ready) > 0 }
+
 // due is when the next message that waits for its time may be handled.
 func (q *queue) due() (at time.Time, ok bool) {
 	if len(q.later) == 0 {

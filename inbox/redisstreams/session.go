@@ -37,6 +37,7 @@ type session struct {
 func newSession(c *Consumer) *session {
 	s := &session{Consumer: c, wake: make(chan struct{}, 1)}
 	for _, l := range c.lanes {
+		l.aside, l.full = 0, false
 		l.held, l.acks, l.doomed, l.ready, l.start = map[string]*item{}, nil, c.named, false, ""
 		l.rest = resting{}
 		l.room, l.toAck = make(chan struct{}, 1), make(chan struct{}, 1)
@@ -140,6 +141,9 @@ func (s *session) underWay(change int) {
 
 // handle makes one attempt at an item.
 func (s *session) handle(ctx context.Context, it *item) {
+	if it.aside && !s.fetch(ctx, it) {
+		return
+	}
 	if it.condemned != nil {
 		s.bury(ctx, it)
 		return
@@ -178,8 +182,11 @@ func (s *session) forget(it *item) {
 	s.queue.finish(it)
 	if it.lane.held[it.position] == it {
 		delete(it.lane.held, it.position)
+		if it.aside {
+			it.lane.aside--
+		}
 	}
-	it.lane.inHand.Store(int64(len(it.lane.held)))
+	it.lane.count()
 	nudge(it.lane.room)
 	s.tell()
 }
@@ -196,7 +203,7 @@ func (s *session) admit(l *lane, items []*item) {
 		l.held[it.position] = it
 		s.queue.add(it)
 	}
-	l.inHand.Store(int64(len(l.held)))
+	l.count()
 	s.mu.Unlock()
 	nudge(s.wake)
 }

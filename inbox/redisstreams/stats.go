@@ -51,8 +51,9 @@ type StreamStats struct {
 	// LastDelivered is the id of the entry that the group was handed last.
 	LastDelivered string
 
-	// InHand is what this consumer holds: being handled, waiting, not yet acknowledged.
-	InHand int
+	// InHand is what this consumer holds: being handled, waiting, not yet acknowledged; at most the prefetch, and as many more as have workers.
+	// SetAside is what it holds beside that of messages which wait behind failing ones, without their payload.
+	InHand, SetAside int
 	// What follows counts since the consumer was made. Handled, Duplicates, Parked and Skipped are attempts with that outcome, Failed those
 	// with an error.
 	Handled, Duplicates, Parked, Skipped, Failed int64
@@ -98,7 +99,7 @@ func (c *Consumer) Stats(ctx context.Context) ([]StreamStats, error) {
 func (l *lane) stats() StreamStats {
 	n := &l.counters
 	return StreamStats{
-		Stream: l.stream, InHand: int(l.inHand.Load()), Handled: n.handled.Load(), Duplicates: n.duplicates.Load(), Parked: n.parked.Load(), Skipped: n.skipped.Load(),
+		Stream: l.stream, InHand: int(l.inHand.Load()), SetAside: int(l.setAside.Load()), Handled: n.handled.Load(), Duplicates: n.duplicates.Load(), Parked: n.parked.Load(), Skipped: n.skipped.Load(),
 		Failed: n.failed.Load(), DeadLettered: n.deadLettered.Load(), TakenOver: n.takenOver.Load(), Lost: n.lost.Load(), Trimmed: n.trimmed.Load(),
 		Recreated: n.recreated.Load(),
 	}

@@ -43,10 +43,7 @@ func (s *session) step(ctx context.Context, l *lane, claim *time.Time) error {
 	case !l.ready:
 		return s.attend(ctx, l, "join", now, s.ensure(ctx, l))
 	case s.room(l) == 0:
-		select {
-		case <-ctx.Done():
-		case <-l.room:
-		}
+		s.awaitRoom(ctx, l)
 		return nil
 	case l.doomed:
 		all, err := s.recover(ctx, l)
@@ -95,7 +92,7 @@ func (s *session) attend(ctx context.Context, l *lane, what string, begun time.T
 func (s *session) room(l *lane) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(s.prefetch-len(l.held), 0)
+	return s.roomOf(l)
 }
 
 // read takes new entries in hand. It waits for them at most for so long.
@@ -118,11 +115,7 @@ func (s *session) read(ctx context.Context, l *lane, block time.Duration) error 
 	var items []*item
 	for _, stream := range cmd.Val() {
 		for _, entry := range stream.Messages {
-			fields := make(map[string]string, len(entry.Values))
-			for name, value := range entry.Values {
-				fields[name], _ = value.(string)
-			}
-			it, err := s.newItem(l, entry.ID, 1, fields)
+			it, err := s.newItem(l, entry.ID, 1, stringFields(entry.Values))
 			if err != nil {
 				return err
 			}
