@@ -25,6 +25,9 @@ type Runner struct {
 	Timeout time.Duration
 	// Observer is told of each attempt; nil for none.
 	Observer Observer
+	// Overdue, if set, is told when a handler goes on although its context has ended, with true, and with false when it has returned after all.
+	// The handler keeps what it has until then.
+	Overdue func(goesOn bool)
 	// Log gets a line for each attempt that failed, and an error for each message that is parked or given up. Default: slog.Default().
 	Log *slog.Logger
 }
@@ -67,6 +70,19 @@ type Observer interface {
 	DeadLettered(ctx context.Context, m *Message, why error)
 }
 
+// An OverdueObserver is an [Observer] that is also told, once for each attempt, of a handler that goes on although its context has ended.
+type OverdueObserver interface {
+	// Overdue is told how long the handler has run. The context is that of Begin.
+	Overdue(ctx context.Context, m *Message, after time.Duration)
+}
+
+// Handlers that heed their context have overdueGrace to return, or as long again as their timeout where that is less. Of one that does not, the
+// log says so again after each overdueAgain.
+const (
+	overdueGrace = time.Second
+	overdueAgain = time.Minute
+)
+
 // Attempt runs the handler once; past is that of the attempt before, zero at first. An attempt counts against the message unless its
 // error is unavailable, a lost race between transactions (see [uow.IsConflict]), or that of ctx itself having ended: then there is nothing
 // wrong with the message. Where the handler itself counts, as [Handle] does, so does the pause.
@@ -79,7 +95,7 @@ func (r *Runner) Attempt(ctx context.Context, m *Message, past Past) *Attempt {
 	}
 	running = context.WithValue(running, whyKey{}, &a.Why)
 	limited, cancel := context.WithTimeoutCause(running, r.timeout(), fmt.Errorf("inbox: the handler took longer than %s", r.timeout()))
-	a.Outcome, a.Err = r.run(limited, m)
+	a.Outcome, a.Err = r.run(limited, m, began)
 	cancel()
 	a.Took = time.Since(began)
 	if a.Err != nil {
@@ -112,7 +128,7 @@ var errGone = errors.New("inbox: the handler has ended its goroutine (runtime.Go
 
 // run makes an error of a panic, and of the end of the goroutine, which would take the consumer's worker with it: so the handler has one
 // of its own.
-func (r *Runner) run(ctx context.Context, m *Message) (outcome Outcome, err error) {
+func (r *Runner) run(ctx context.Context, m *Message, began time.Time) (outcome Outcome, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -124,8 +140,46 @@ func (r *Runner) run(ctx context.Context, m *Message) (outcome Outcome, err erro
 		err = errGone
 		outcome, err = r.Handler.Handle(ctx, m)
 	}()
-	<-done
+	timer := time.NewTimer(r.timeout() + min(r.timeout(), overdueGrace))
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		r.overdue(ctx, m, began, done)
+	}
 	return outcome, err
+}
+
+// overdue waits for a handler that goes on although its context has ended, and says so: nobody else can see why a worker does nothing.
+func (r *Runner) overdue(ctx context.Context, m *Message, began time.Time, done <-chan struct{}) {
+	log := r.logOf(m)
+	if observer, ok := r.Observer.(OverdueObserver); ok {
+		observer.Overdue(ctx, m, time.Since(began))
+	}
+	if r.Overdue != nil {
+		r.Overdue(true)
+		defer r.Overdue(false)
+	}
+	again := time.NewTicker(overdueAgain)
+	defer again.Stop()
+	for {
+		log.WarnContext(ctx, "handler goes on although its context has ended", slog.Duration("after", time.Since(began)), slog.Duration("timeout", r.timeout()))
+		select {
+		case <-done:
+			log.InfoContext(ctx, "handler has returned after its context had ended", slog.Duration("after", time.Since(began)))
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// logOf is the log for lines about a message.
+func (r *Runner) logOf(m *Message) *slog.Logger {
+	log := r.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	return log.With(slog.String("consumer", m.Consumer), slog.String("source", m.Source), slog.String("message_id", m.ID), slog.String("type", m.Type))
 }
 
 // judge decides about an attempt that failed.
@@ -161,15 +215,10 @@ func (r *Runner) report(ctx context.Context, a *Attempt) {
 	if r.Observer != nil {
 		r.Observer.End(ctx, a)
 	}
-	log := r.Log
-	if log == nil {
-		log = slog.Default()
-	}
 	if a.Err == nil && a.Outcome != Parked {
 		return
 	}
-	m := a.Message
-	log = log.With(slog.String("consumer", m.Consumer), slog.String("source", m.Source), slog.String("message_id", m.ID), slog.String("type", m.Type))
+	log := r.logOf(a.Message)
 	switch {
 	case a.Err == nil:
 		log.ErrorContext(ctx, "message parked", slog.Any("error", a.Why))

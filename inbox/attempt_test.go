@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,4 +186,40 @@ func TestMarks(t *testing.T) {
 	assert.True(t, IsUnavailable(errors.Join(cause, Unavailable(cause))))
 	assert.False(t, IsUnavailable(cause))
 	assert.EqualError(t, &FailedError{Attempts: 2, Max: 5, Err: cause}, "inbox: attempt 2 of 5: gone")
+}
+
+// overdueNotes is an observer of handlers that go on.
+type overdueNotes struct{ after []time.Duration }
+
+func (*overdueNotes) Begin(ctx context.Context, _ *Message) context.Context { return ctx }
+func (*overdueNotes) End(context.Context, *Attempt)                         {}
+func (*overdueNotes) DeadLettered(context.Context, *Message, error)         {}
+
+func (o *overdueNotes) Overdue(_ context.Context, _ *Message, after time.Duration) {
+	o.after = append(o.after, after)
+}
+
+// A handler that goes on although its context has ended is named in the log, at once and then every minute, and the consumer and the observer are
+// told.
+func TestOverdueHandler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		var told []bool
+		notes := &overdueNotes{}
+		r := &Runner{
+			Handler: HandlerFunc(func(context.Context, *Message) (Outcome, error) {
+				time.Sleep(3 * time.Minute) // of the bubble's time
+				return Handled, nil
+			}),
+			Timeout: 10 * time.Second, Observer: notes, Log: slog.New(slog.NewTextHandler(&text, nil)), Overdue: func(goesOn bool) { told = append(told, goesOn) },
+		}
+		a := r.Attempt(t.Context(), &Message{Consumer: "billing", ID: "7", Type: "T.v1"}, Past{})
+		require.True(t, a.Done())
+		assert.Equal(t, []bool{true, false}, told)
+		assert.Equal(t, []time.Duration{11 * time.Second}, notes.after)
+		assert.Equal(t, 3, strings.Count(text.String(), "handler goes on although its context has ended"))
+		assert.Contains(t, text.String(), "message_id=7 type=T.v1 after=11s timeout=10s")
+		assert.Contains(t, text.String(), "level=INFO msg=\"handler has returned after its context had ended\" consumer=billing")
+	})
 }

@@ -297,3 +297,32 @@ func TestHotKey(t *testing.T) {
 	assert.Equal(t, 1, j.count("message ordering is not enabled"))
 	assert.Positive(t, p.Stats().Nacked)
 }
+
+// A handler that goes on although its context has ended is named, and another takes its worker's place; its key waits.
+func TestHandlerIgnoresItsContext(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	let := make(chan struct{})
+	var j journal
+	var done atomic.Int64
+	handler := inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		if m.OrderingKey == "stuck" || m.OrderingKey == "stuck too" {
+			<-let
+		}
+		done.Add(1)
+		return inbox.Handled, nil
+	})
+	s.publish("stuck", 2)
+	c := hurried(t, newClient(t, s.Addr), handler, WithLogger(j.logger()), WithWorkers(1), WithTimeout(20*time.Millisecond), WithShutdownTimeout(0))
+	c.pace.grace = 50 * time.Millisecond
+	p := run(t, c)
+	eventually(t, func() bool { return j.count("handler goes on although its context has ended") >= 1 }, "the log names it")
+	s.publish("other", 3)
+	eventually(t, func() bool { return done.Load() == 3 }, "others are handled")
+	s.publish("stuck too", 1)
+	eventually(t, func() bool { return j.count("every worker is held by a handler") == 1 }, "the log says that nobody is left")
+	require.NoError(t, p.stop())
+	assert.EqualValues(t, 3, done.Load(), "the key of a handler that goes on waits for it")
+	close(let)
+	eventually(t, func() bool { return done.Load() == 5 }, "they have returned")
+}

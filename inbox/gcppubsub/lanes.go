@@ -61,6 +61,7 @@ type lanes struct {
 	byID     map[string]*entry
 	ready    []*lane
 	running  int
+	stuck    int // of these, those whose handler goes on although its context has ended
 	bytes    int
 	stopping bool
 }
@@ -109,9 +110,13 @@ func (l *lanes) makeReady(at *lane) {
 	l.ready = append(l.ready, at)
 }
 
+// hasWorker reports whether another handler may run. Those that go on although their contexts have ended are replaced, as many of them as there
+// are workers.
+func (l *lanes) hasWorker() bool { return l.running-min(l.stuck, l.workers) < l.workers }
+
 // next returns a message to handle, nil for none. It is under way until done, pause or giveBack.
 func (l *lanes) next() *entry {
-	if l.running >= l.workers || len(l.ready) == 0 {
+	if !l.hasWorker() || len(l.ready) == 0 {
 		return nil
 	}
 	at := l.ready[0]
@@ -226,7 +231,7 @@ func (l *lanes) tick(now time.Time, waiting bool) (back []*entry) {
 		}
 	}
 	full := waiting || len(l.byID) >= l.maxMessages || l.bytes >= l.maxBytes
-	if len(back) > 0 || !full || l.running >= l.workers || len(l.ready) > 0 {
+	if len(back) > 0 || !full || !l.hasWorker() || len(l.ready) > 0 {
 		return back
 	}
 	quota := (len(l.byID) + 3) / 4

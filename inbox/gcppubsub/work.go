@@ -35,7 +35,9 @@ func (s *session) work(e *entry) {
 
 // attempt runs the handler.
 func (s *session) attempt(e *entry) {
-	a := s.runner.Attempt(s.handling, e.message, e.past)
+	runner := s.runner
+	runner.Overdue = s.overdue
+	a := runner.Attempt(s.handling, e.message, e.past)
 	e.past = a.Past
 	if a.Done() {
 		s.counts.outcome(a.Outcome)
@@ -49,6 +51,23 @@ func (s *session) attempt(e *entry) {
 	}
 	e.why = a.Err
 	s.putAway(e)
+}
+
+// overdue counts handlers that go on although their contexts have ended, and lets others take their place.
+func (s *session) overdue(goesOn bool) {
+	s.mu.Lock()
+	if goesOn {
+		s.lanes.stuck++
+	} else {
+		s.lanes.stuck--
+	}
+	all := goesOn && s.lanes.stuck == 2*s.options.workers
+	s.mu.Unlock()
+	if all {
+		s.log.ErrorContext(s.handling, "every worker is held by a handler that goes on although its context has ended: nothing is handled until one returns",
+			"handlers", 2*s.options.workers)
+	}
+	s.pump()
 }
 
 // putAway finds a place for a message that is given up: the topic of dead letters, else Pub/Sub's own policy, else none.

@@ -38,7 +38,7 @@ func (s *session) awaitRoom(ctx context.Context, l *lane) {
 func (s *session) setAside(ctx context.Context, l *lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.roomOf(l) > 0 || s.paused || s.busy >= s.workers || s.queue.hasReady() {
+	if s.roomOf(l) > 0 || s.paused || !s.hasWorker() || s.queue.hasReady() {
 		return
 	}
 	quota := min((s.prefetch+3)/4, asidePerPrefetch*s.prefetch-l.aside)

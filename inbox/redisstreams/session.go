@@ -25,6 +25,7 @@ type session struct {
 	mu      sync.Mutex
 	queue   queue
 	busy    int           // handlers under way
+	stuck   int           // of these, those that go on although their contexts have ended
 	paused  bool          // no handler is started
 	changed chan struct{} // closed at the next change, where somebody waits for one
 
@@ -97,14 +98,14 @@ func (s *session) dispatch(ctx context.Context) {
 		pause := time.Hour
 		now := time.Now()
 		s.mu.Lock()
-		for !s.paused && s.busy < s.workers {
+		for !s.paused && s.hasWorker() {
 			it := s.queue.next(now)
 			if it == nil {
 				break
 			}
 			s.begin(it) //nolint:contextcheck // handlers outlive ctx: a stop waits for them
 		}
-		if due, ok := s.queue.due(); ok && !s.paused && s.busy < s.workers {
+		if due, ok := s.queue.due(); ok && !s.paused && s.hasWorker() {
 			pause = max(due.Sub(now), 0)
 		}
 		s.mu.Unlock()
@@ -132,6 +133,25 @@ func (s *session) begin(it *item) {
 	}()
 }
 
+// hasWorker reports whether another handler may be started. Those that go on although their contexts have ended are replaced, as many of them as
+// there are workers. The lock is held.
+func (s *session) hasWorker() bool { return s.busy-min(s.stuck, s.workers) < s.workers }
+
+// overdue counts handlers that go on although their contexts have ended.
+func (s *session) overdue(goesOn bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !goesOn {
+		s.stuck--
+		return
+	}
+	if s.stuck++; s.stuck == 2*s.workers {
+		s.log.ErrorContext(s.work, "every worker is held by a handler that goes on although its context has ended: nothing is handled until one returns",
+			"handlers", s.stuck)
+	}
+	nudge(s.wake)
+}
+
 // underWay counts handlers, for the session and beyond its end. The lock is held.
 func (s *session) underWay(change int) {
 	s.busy += change
@@ -148,7 +168,9 @@ func (s *session) handle(ctx context.Context, it *item) {
 		s.bury(ctx, it)
 		return
 	}
-	a := s.runner.Attempt(ctx, it.message, it.past)
+	runner := s.runner
+	runner.Overdue = s.overdue
+	a := runner.Attempt(ctx, it.message, it.past)
 	it.lane.counters.attempt(a)
 	if a.GiveUp {
 		it.past, it.condemned = a.Past, a.Err

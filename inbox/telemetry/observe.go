@@ -25,6 +25,7 @@ func (t *Telemetry) zero(ctx context.Context, p *place) {
 	t.retried.Add(ctx, 0, p.add...)
 	t.givenUp.Add(ctx, 0, p.add...)
 	t.deadLettered.Add(ctx, 0, p.add...)
+	t.overdue.Add(ctx, 0, p.add...)
 }
 
 // Begin implements inbox.Observer: it begins the span of the attempt.
@@ -49,6 +50,13 @@ func (t *Telemetry) End(ctx context.Context, a *inbox.Attempt) {
 func (t *Telemetry) DeadLettered(ctx context.Context, m *inbox.Message, _ error) {
 	if t.meter != nil {
 		t.deadLettered.Add(ctx, 1, t.at(ctx, m).add...)
+	}
+}
+
+// Overdue implements inbox.OverdueObserver.
+func (t *Telemetry) Overdue(ctx context.Context, m *inbox.Message, _ time.Duration) {
+	if t.meter != nil {
+		t.overdue.Add(ctx, 1, t.at(ctx, m).add...)
 	}
 }
 

@@ -66,13 +66,16 @@ type Telemetry struct {
 	places map[where]*place
 }
 
-var _ inbox.Observer = (*Telemetry)(nil)
+var (
+	_ inbox.Observer        = (*Telemetry)(nil)
+	_ inbox.OverdueObserver = (*Telemetry)(nil)
+)
 
 // instruments are written to whenever something happens.
 type instruments struct {
-	consumed, done, failed, retried, givenUp, deadLettered metric.Int64Counter
-	process, age                                           metric.Float64Histogram
-	attempts                                               metric.Int64Histogram
+	consumed, done, failed, retried, givenUp, deadLettered, overdue metric.Int64Counter
+	process, age                                                    metric.Float64Histogram
+	attempts                                                        metric.Int64Histogram
 }
 
 // Buckets of the histograms.
@@ -123,6 +126,7 @@ func (i *instruments) create(meter metric.Meter) error {
 	i.retried = messages("fanout.inbox.messages.retried", "Attempts that count against their message, and are followed by another.")
 	i.givenUp = messages("fanout.inbox.messages.given_up", "Messages whose attempts are used up, or whose error is permanent.")
 	i.deadLettered = messages("fanout.inbox.messages.dead_lettered", "Messages that were put among the dead letters.")
+	i.overdue = messages("fanout.inbox.messages.overdue", "Attempts whose handler went on although its context had ended.")
 	i.age = seconds("fanout.inbox.message.age", "From the raising of an event to the end of its handling, by the two clocks involved.", forLong)
 	made, err := meter.Int64Histogram("fanout.inbox.message.attempts", metric.WithUnit("{attempt}"),
 		metric.WithDescription("Attempts that a message took until it was done or given up."), metric.WithExplicitBucketBoundaries(attempts...))

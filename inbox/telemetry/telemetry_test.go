@@ -121,6 +121,7 @@ func TestEveryInstrument(t *testing.T) {
 		attempts(t, o, timeless, answers(inbox.Handled)) // 1, 1, and no age
 		o.DeadLettered(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, broken)
 		o.DeadLettered(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, broken)
+		o.Overdue(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, time.Minute)
 		stop, err := o.WatchLag("billing", func(context.Context) ([]telemetry.Lag, error) {
 			return []telemetry.Lag{{Source: "orders", Waiting: 7, Pending: 3, Oldest: 1500 * time.Millisecond}}, nil
 		})
@@ -138,6 +139,7 @@ func TestEveryInstrument(t *testing.T) {
 			"fanout.inbox.messages.done billing other orders":     2,
 			"fanout.inbox.messages.failed billing orders":         9,
 			"fanout.inbox.messages.retried billing orders":        5,
+			"fanout.inbox.messages.overdue billing orders":        1,
 			"fanout.inbox.messages.given_up billing orders":       2,
 			"fanout.inbox.messages.dead_lettered billing orders":  2,
 			"fanout.inbox.message.age billing orders":             2,
@@ -195,7 +197,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 	values, _ := collect(t, reader)
 	for _, name := range []string{
 		"messages.done %s parked orders", "messages.done %s skipped orders", "messages.failed %s orders", "messages.retried %s orders",
-		"messages.given_up %s orders", "messages.dead_lettered %s orders",
+		"messages.given_up %s orders", "messages.dead_lettered %s orders", "messages.overdue %s orders",
 	} {
 		for _, consumer := range []string{"billing", "shipping"} {
 			value, ok := values["fanout.inbox."+fmt.Sprintf(name, consumer)]
