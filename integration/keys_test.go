@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -178,4 +179,38 @@ func TestConsumerDoesNotBlockEventsWithoutAKey(t *testing.T) {
 		defer mu.Unlock()
 		return len(handled) == n-1
 	})
+}
+
+// An event of low priority comes to the documented consumer of its stream, after what waits there, although its broker puts it into a stream of its
+// own.
+func TestConsumerGetsTheBackfill(t *testing.T) {
+	t.Parallel()
+	const n = 30
+	p := newPipeline(t, ", backfill: {below: 0}", func(events *envelope.Catalog) {
+		envelope.Register[StockReserved](events)
+		envelope.Register[OrderNoted](events, envelope.Priority(envelope.PriorityLow))
+	})
+	for i := range n {
+		require.NoError(t, p.db.Transaction(func(tx *gorm.DB) error {
+			return errors.Join(uow.Publish(tx, OrderNoted{"ada", i}), uow.Publish(tx, StockReserved{fmt.Sprint(i)}))
+		}))
+	}
+	p.published(t, 2*n)
+
+	var mu sync.Mutex
+	var types []string
+	p.consume(t, func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		types = append(types, m.Type)
+		return inbox.Handled, nil
+	}, p.context)
+	eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(types) == 2*n
+	})
+	for i, wireType := range types {
+		assert.Equal(t, i >= n, strings.Contains(wireType, "OrderNoted"), "number %d is %s", i, wireType)
+	}
 }

@@ -119,7 +119,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
 
 // WithBackfill sends messages with a priority lower than below to a stream of their own, the destination with ":backfill" at
-// its end, so that consumers can read it when there is nothing better to do. Off by default; meant for internal brokers.
+// its end, so that consumers can read it when there is nothing better to do, as inbox/redisstreams does by itself. Off by default; meant
+// for internal brokers.
 //
 // A key keeps its order within each of the two streams, and a message is not sent before an earlier one of its key has been
 // confirmed in the other; but consumers of two streams read them in any order. Give the messages of a key one priority where

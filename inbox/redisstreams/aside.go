@@ -130,7 +130,13 @@ func (s *session) fetch(ctx context.Context, it *item) bool {
 }
 
 // roomOf is how many more entries may be in hand. The lock is held.
-func (s *session) roomOf(l *lane) int { return max(s.prefetch-(len(l.held)-l.aside), 0) }
+func (s *session) roomOf(l *lane) int {
+	most := s.prefetch
+	if l.primary != nil { // no more than are handled soon: who has them in hand may have better things to do
+		most = min(most, 2*s.workers)
+	}
+	return max(most-(len(l.held)-l.aside), 0)
+}
 
 // count publishes the figures for those who only look. The session's lock is held.
 func (l *lane) count() {

@@ -32,9 +32,13 @@ type Consumer struct {
 type lane struct {
 	stream, dead string
 	source       string // of its messages
+	primary      *lane  // whose backfill it is; nil for most
 	counters     counters
 	inHand       atomic.Int64 // what of held has its payload in memory, for those who only look
 	setAside     atomic.Int64 // the rest of it
+
+	// idle is set while a read of the stream has found nothing new; joined once its group is there.
+	idle, joined atomic.Bool
 
 	// unsure is set when something turns out not to be ours as we have it: it may be ours in another way, as the answer to a script was lost.
 	unsure atomic.Bool
@@ -90,6 +94,9 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 	for _, stream := range streams {
 		c.lanes = append(c.lanes, &lane{stream: stream, dead: c.dead(stream), source: c.source(stream)})
 	}
+	if !c.noBackfill {
+		c.addBackfills()
+	}
 	c.runner = inbox.Runner{Handler: handler, Retry: c.retry, Timeout: c.timeout, Observer: c.observer, Log: c.log}
 	c.outages = outages{log: c.log, sharded: c.sharded}
 	return c, nil
@@ -118,9 +125,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	streams := make([]string, len(c.lanes))
-	for n, l := range c.lanes {
-		streams[n] = l.stream
+	var streams []string
+	for _, l := range c.lanes {
+		if l.primary == nil {
+			streams = append(streams, l.stream)
+		}
 	}
 	c.log.InfoContext(ctx, "consumer started", "streams", streams, "group", c.group, "consumer", c.consumer, "name", c.name, "workers", c.workers)
 	defer c.log.InfoContext(context.WithoutCancel(ctx), "consumer stopped", "streams", streams, "group", c.group, "name", c.name)
@@ -132,7 +141,7 @@ func (s *session) open(ctx context.Context) error {
 	var refused []error
 	for _, l := range s.lanes {
 		err := s.ensure(ctx, l)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || l.primary != nil { // a backfill may be missing, and is tried again
 			continue
 		}
 		if r, known := ruleFor(err); known && r.settled {
@@ -153,7 +162,11 @@ func (s *session) ensure(ctx context.Context, l *lane) error {
 			from = "$"
 		}
 	}
-	err := s.client.XGroupCreateMkStream(ctx, l.stream, s.group, from).Err()
+	err := s.createGroup(ctx, l, from)
+	if errors.Is(err, errNoBackfill) {
+		l.start = "0" // whatever there will be is new
+		return err
+	}
 	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return err
 	}
@@ -170,6 +183,7 @@ func (s *session) ensure(ctx context.Context, l *lane) error {
 		}
 	}
 	l.ready = true
+	l.joined.Store(true)
 	return nil
 }
 

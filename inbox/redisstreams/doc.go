@@ -17,6 +17,14 @@
 // that, by the sequence of the aggregate for one. And what a dead consumer had in hand comes after what others have read meanwhile. A message
 // that three processes had in hand when they died (see Poison) is out of the line of its key: later ones do not wait for it.
 //
+// # Backfill
+//
+// Producers may put messages of low priority into a stream of their own, "<stream>:backfill". A consumer of the stream reads it, too, as soon as it
+// exists, but only while the stream has nothing new, and starts its messages only when no other is ready; those under way are finished. It takes
+// no more of it in hand than twice the number of workers. A stream that never runs dry so leaves its backfill waiting. Each of the two keeps the order
+// of its keys, and of a key that is in both one message is handled at a time; between the two there is no order: later messages of the stream
+// overtake the key's backfill. The two are one source, and have their dead letters together. See [WithoutBackfill].
+//
 // # What is in hand
 //
 // A consumer holds up to [WithPrefetch] entries of each stream, and sets aside, without their payloads, followers of failing messages that would
@@ -49,6 +57,6 @@
 //	anything else, or nothing at all               waited out     waited out
 //
 // Redis 6.2 or later, or what speaks its protocol and runs scripts. An ACL user needs XREADGROUP, XGROUP, XACK, XCLAIM, XPENDING, XRANGE,
-// XINFO, TIME, EVALSHA and EVAL on the streams, and XADD on those of the dead letters. Never let the server evict streams
+// XINFO, EXISTS, TIME, EVALSHA and EVAL on the streams and their backfills, and XADD on the streams of the dead letters. Never let the server evict streams
 // (maxmemory-policy noeviction): what it evicts is gone.
 package redisstreams

@@ -47,6 +47,7 @@ type settings struct {
 	shutdown   time.Duration
 	dead       func(stream string) string
 	fromNow    bool
+	noBackfill bool
 }
 
 func defaults() settings {
@@ -130,6 +131,10 @@ func WithDeadLetters(name func(stream string) string) Option {
 // FromNow has a group that does not exist yet begin with what is added after it was created. Default: with the first entry of the stream.
 // It changes nothing for a group that exists.
 func FromNow() Option { return func(s *settings) { s.fromNow = true } }
+
+// WithoutBackfill leaves the backfill streams alone. Default: beside each stream the consumer reads "<stream>:backfill", where producers put
+// messages of low priority, once there is such a stream, and only while the stream itself has nothing new.
+func WithoutBackfill() Option { return func(s *settings) { s.noBackfill = true } }
 
 // check reports everything that is wrong.
 func (s *settings) check(group string, streams []string) error {

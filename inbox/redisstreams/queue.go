@@ -2,6 +2,7 @@ package redisstreams
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -10,6 +11,7 @@ import (
 type queue struct {
 	lines map[string]*line // by key; lines of messages without one are in no map
 	ready []*line          // whose turn it is, first come first served
+	low   []*line          // of backfills alone: whose turn it is when no other's is
 	later heapOfLines      // whose first message waits for its time
 }
 
@@ -17,6 +19,7 @@ type queue struct {
 type line struct {
 	key   string
 	items []*item
+	above int // items that are of no backfill
 	state lineState
 	index int // within later
 }
@@ -50,6 +53,12 @@ func (q *queue) add(it *item) {
 	l.items = append(l.items, nil)
 	copy(l.items[at+1:], l.items[at:])
 	l.items[at] = it
+	if it.lane.primary == nil {
+		if l.above++; l.above == 1 && l.state == lineReady { // it need not wait like a backfill any more
+			q.leave(l)
+			q.enqueue(l)
+		}
+	}
 	if at == 0 {
 		q.arrange(l)
 	}
@@ -78,18 +87,25 @@ func (q *queue) next(now time.Time) *item {
 		l.items[0].due = time.Time{}
 		q.enqueue(l)
 	}
+	from := &q.ready
 	if len(q.ready) == 0 {
+		from = &q.low
+	}
+	if len(*from) == 0 {
 		return nil
 	}
-	l := q.ready[0]
-	q.ready[0] = nil
-	q.ready = q.ready[1:]
+	l := (*from)[0]
+	(*from)[0] = nil
+	*from = (*from)[1:]
 	l.state = lineBusy
 	return l.items[0]
 }
 
 // hasReady reports whether a message could be handled at once.
-func (q *queue) hasReady() bool { return len(q.ready) > 0 }
+func (q *queue) hasReady() bool { return len(q.ready)+len(q.low) > 0 }
+
+// urgent reports whether one that is of no backfill could.
+func (q *queue) urgent() bool { return len(q.ready) > 0 }
 
 // due is when the next message that waits for its time may be handled.
 func (q *queue) due() (at time.Time, ok bool) {
@@ -111,6 +127,9 @@ func (q *queue) finish(it *item) {
 			continue
 		}
 		l.items = append(l.items[:at], l.items[at+1:]...)
+		if it.lane.primary == nil {
+			l.above--
+		}
 		if at == 0 {
 			q.arrange(l)
 		}
@@ -164,13 +183,17 @@ func (q *queue) arrange(l *line) {
 
 func (q *queue) enqueue(l *line) {
 	l.state = lineReady
-	q.ready = append(q.ready, l)
+	if l.above == 0 {
+		q.low = append(q.low, l)
+	} else {
+		q.ready = append(q.ready, l)
+	}
 }
 
 func (q *queue) leave(l *line) {
-	for at, other := range q.ready {
-		if other == l {
-			q.ready = append(q.ready[:at], q.ready[at+1:]...)
+	for _, list := range []*[]*line{&q.ready, &q.low} {
+		if at := slices.Index(*list, l); at >= 0 {
+			*list = slices.Delete(*list, at, at+1)
 			return
 		}
 	}

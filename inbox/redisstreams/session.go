@@ -39,6 +39,7 @@ func newSession(c *Consumer) *session {
 	s := &session{Consumer: c, wake: make(chan struct{}, 1)}
 	for _, l := range c.lanes {
 		l.aside, l.full = 0, false
+		l.idle.Store(false)
 		l.held, l.acks, l.doomed, l.ready, l.start = map[string]*item{}, nil, c.named, false, ""
 		l.rest = resting{}
 		l.room, l.toAck = make(chan struct{}, 1), make(chan struct{}, 1)

@@ -83,15 +83,20 @@ func (c *Consumer) Lag(ctx context.Context) ([]inbox.Lag, error) {
 }
 
 // Stats asks the server about each stream, one call for each that takes bounded time. It works whether the consumer runs or not. Streams that
-// could not be asked have only what this consumer knows itself; their errors are joined.
+// could not be asked have only what this consumer knows itself; their errors are joined. Backfills follow the streams, those that the consumer has
+// found.
 func (c *Consumer) Stats(ctx context.Context) ([]StreamStats, error) {
-	all := make([]StreamStats, len(c.lanes))
+	all := make([]StreamStats, 0, len(c.lanes))
 	var failed []error
-	for i, l := range c.lanes {
-		all[i] = l.stats()
-		if err := c.ask(ctx, l, &all[i]); err != nil {
+	for _, l := range c.lanes {
+		if l.primary != nil && !l.joined.Load() {
+			continue
+		}
+		stats := l.stats()
+		if err := c.ask(ctx, l, &stats); err != nil {
 			failed = append(failed, explained("read the figures of", l.stream, err))
 		}
+		all = append(all, stats)
 	}
 	return all, errors.Join(failed...)
 }

@@ -41,7 +41,15 @@ func (s *session) step(ctx context.Context, l *lane, claim *time.Time) error {
 	}
 	switch now := time.Now(); {
 	case !l.ready:
-		return s.attend(ctx, l, "join", now, s.ensure(ctx, l))
+		err := s.ensure(ctx, l)
+		if errors.Is(err, errNoBackfill) {
+			sleep(ctx, s.block)
+			return nil
+		}
+		return s.attend(ctx, l, "join", now, err)
+	case !s.mayTake(l):
+		sleep(ctx, backfillPause)
+		return nil
 	case s.room(l) == 0:
 		s.awaitRoom(ctx, l)
 		return nil
@@ -57,6 +65,12 @@ func (s *session) step(ctx context.Context, l *lane, claim *time.Time) error {
 		return s.attend(ctx, l, "claim", now, err)
 	default:
 		patience := min(s.block, time.Until(*claim), time.Until(l.rest.due()))
+		if l.primary != nil { // it needs no connection of its own, and looks after its stream again soon
+			patience = leastBlock
+			if l.idle.Load() {
+				sleep(ctx, min(backfillPause, s.block))
+			}
+		}
 		return s.attend(ctx, l, "read", now, s.read(ctx, l, patience))
 	}
 }
@@ -122,6 +136,7 @@ func (s *session) read(ctx context.Context, l *lane, block time.Duration) error 
 			items = append(items, it)
 		}
 	}
+	l.idle.Store(len(items) == 0)
 	s.admit(l, items)
 	return nil
 }
