@@ -242,17 +242,18 @@ func (h *handling) claim(ctx context.Context, on conn) (Outcome, error) {
 func (h *handling) lost(ctx context.Context, on conn, text string, args []any) (Outcome, error) {
 	var status, kind, source string
 	found, err := queryOne(ctx, on, text, args, &status, &kind, &source)
-	elsewhere := found && source != h.source
-	switch {
-	case err != nil:
-		return "", err
-	case status == "won":
-		return Handled, nil
-	case elsewhere && h.byToken, found && !elsewhere && kind != "" && kind != h.kind:
+	if err != nil || status == "won" {
+		return Handled, err
+	}
+	if elsewhere := found && source != h.source; elsewhere && !h.byToken {
+		found, status = false, "" // ids of other sources are others
+	} else if elsewhere || kind != "" && kind != h.kind {
 		return "", &RefusedError{Key: h.message.Key, Type: h.kind, Source: h.source, RecordedType: kind, RecordedSource: source}
-	case (!found || elsewhere) && h.byToken, status == statusHandled && !elsewhere:
+	}
+	switch {
+	case !found && h.byToken, status == statusHandled:
 		return Duplicate, nil
-	case status == statusParked && !elsewhere:
+	case status == statusParked:
 		return Parked, nil
 	default: // it was removed, or released, a moment ago: whoever said that it is handled would lose it
 		return "", fmt.Errorf("the message has become %q meanwhile: the next attempt tells", status)

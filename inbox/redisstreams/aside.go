@@ -33,8 +33,7 @@ func (s *session) awaitRoom(ctx context.Context, l *lane) {
 	}
 }
 
-// setAside makes room for a quarter of the prefetch where workers are idle: the last ones of the longest lines first, and then those at the head of
-// a line whose next attempt is furthest away.
+// setAside makes room for a quarter of the prefetch where workers are idle.
 func (s *session) setAside(ctx context.Context, l *lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,11 +50,25 @@ func (s *session) setAside(ctx context.Context, l *lane) {
 		return
 	}
 	l.full = false
+	for _, it := range l.aboutToWait() {
+		if quota == 0 {
+			break
+		}
+		quota--
+		it.message, it.aside = nil, true
+		l.aside++
+	}
+	l.count()
+}
+
+// aboutToWait are the items that can be set aside, those first that wait for longest: the last ones of the longest lines, and then those at the head
+// of a line whose next attempt is furthest away. The session's lock is held.
+func (l *lane) aboutToWait() []*item {
 	followers := map[*line][]*item{}
 	var heads []*item
 	for _, it := range l.held {
 		switch {
-		case it.state != waiting || it.line == nil || it.aside || it.lent || it.gone || it.condemned != nil:
+		case !it.canBeSetAside():
 		case it.line.items[0] != it:
 			followers[it.line] = append(followers[it.line], it)
 		case it.line.state == lineLater:
@@ -69,15 +82,11 @@ func (s *session) setAside(ctx context.Context, l *lane) {
 	}
 	slices.SortFunc(lines, func(a, b []*item) int { return cmp.Compare(len(b), len(a)) })
 	slices.SortFunc(heads, func(a, b *item) int { return b.due.Compare(a.due) })
-	for _, it := range slices.Concat(append(lines, heads)...) {
-		if quota == 0 {
-			break
-		}
-		quota--
-		it.message, it.aside = nil, true
-		l.aside++
-	}
-	l.count()
+	return slices.Concat(append(lines, heads)...)
+}
+
+func (it *item) canBeSetAside() bool {
+	return it.state == waiting && it.line != nil && !it.aside && !it.lent && !it.gone && it.condemned == nil
 }
 
 // fetch gets the payload of an item that was set aside, whose turn it is. It reports whether it can be handled.

@@ -22,7 +22,8 @@ var errLost = errors.New("redisstreams: the message was taken over by another co
 // errStopping ends the contexts of handlers that have not come to an end within WithShutdownTimeout.
 var errStopping = errors.New("redisstreams: the consumer stops, and the time of WithShutdownTimeout is over")
 
-const needs = "the user needs XREADGROUP, XGROUP, XACK, XCLAIM, XPENDING, XRANGE, XINFO, EXISTS, TIME, EVALSHA and EVAL on the stream and its backfill (or see WithoutBackfill), and XADD on that of the dead letters"
+const needs = "the user needs XREADGROUP, XGROUP, XACK, XCLAIM, XPENDING, XRANGE, XINFO, EXISTS, TIME, EVALSHA and EVAL on the stream and its backfill " +
+	"(or see WithoutBackfill), and XADD on that of the dead letters"
 
 // A rule says what an error of the server means.
 type rule struct {

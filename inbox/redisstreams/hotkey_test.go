@@ -92,7 +92,7 @@ func TestTrimmedWhileSetAside(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
 		l := newLedger()
-		r := start(t, s, s.stream, l.handler(func(_ context.Context, m *inbox.Message, n int) error {
+		r := start(t, s, s.stream, l.handler(func(_ context.Context, _ *inbox.Message, n int) error {
 			if down.Load() && n < 10 {
 				return inbox.Unavailable(errors.New("out"))
 			}

@@ -104,7 +104,8 @@ func (c *Consumer) Stats(ctx context.Context) ([]StreamStats, error) {
 func (l *lane) stats() StreamStats {
 	n := &l.counters
 	return StreamStats{
-		Stream: l.stream, InHand: int(l.inHand.Load()), SetAside: int(l.setAside.Load()), Handled: n.handled.Load(), Duplicates: n.duplicates.Load(), Parked: n.parked.Load(), Skipped: n.skipped.Load(),
+		Stream: l.stream, InHand: int(l.inHand.Load()), SetAside: int(l.setAside.Load()),
+		Handled: n.handled.Load(), Duplicates: n.duplicates.Load(), Parked: n.parked.Load(), Skipped: n.skipped.Load(),
 		Failed: n.failed.Load(), DeadLettered: n.deadLettered.Load(), TakenOver: n.takenOver.Load(), Lost: n.lost.Load(), Trimmed: n.trimmed.Load(),
 		Recreated: n.recreated.Load(),
 	}
