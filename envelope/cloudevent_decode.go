@@ -2,9 +2,12 @@ package envelope
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/internal/strictjson"
 )
 
 // DecodeCloudEvent reads a CloudEvent in structured JSON, ours or another
@@ -14,7 +17,7 @@ func DecodeCloudEvent(b []byte) (*CloudEvent, error) {
 		return nil, err
 	}
 	var attributes map[string]json.RawMessage
-	if err := json.Unmarshal(b, &attributes); err != nil {
+	if err := strictjson.Unmarshal(b, &attributes); err != nil {
 		return nil, &DecodeError{FormCloudEvents, err, formatRemedy}
 	}
 
@@ -45,6 +48,9 @@ func DecodeCloudEvent(b []byte) (*CloudEvent, error) {
 			}
 			delete(attributes, known.name)
 		}
+		if name, found := inOtherCase(attributes, known.name); found {
+			return nil, decodeFlaw(FormCloudEvents, formatRemedy, "attribute %q is not %q: names are case-sensitive", name, known.name)
+		}
 		if known.required && *known.into == "" {
 			return nil, decodeFlaw(FormCloudEvents, formatRemedy, "attribute %s is missing", known.name)
 		}
@@ -62,9 +68,22 @@ func DecodeCloudEvent(b []byte) (*CloudEvent, error) {
 	if _, binary := attributes["data_base64"]; binary {
 		return nil, decodeFlaw(FormCloudEvents, "read it with a CloudEvents SDK", "its data is binary")
 	}
-	ce.Data = attributes["data"]
+	if data := attributes["data"]; !isNull(data) { // null is as good as absent
+		ce.Data = data
+	}
 	delete(attributes, "data")
 	return &ce, ce.decodeExtensions(attributes)
+}
+
+// inOtherCase finds an attribute that is none of CloudEvents, whose names are in lower case, but which a reader that is less exact takes for
+// this one.
+func inOtherCase(attributes map[string]json.RawMessage, known string) (name string, found bool) {
+	for name := range attributes {
+		if name != known && strings.EqualFold(name, known) {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // decodeExtensions takes what is left once the known attributes are gone.

@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/internal/strictjson"
 )
 
 // Form tells which shape a message had on the wire.
@@ -49,7 +52,9 @@ type wireDomain struct {
 // Decode reads a message of any form and tells which it was. What a form does not
 // carry stays empty, Routing always; of a CloudEvent that is the streams and most
 // of the domain (see [DecodeCloudEvent]). Unknown members are ignored, numbers in
-// extensions are [json.Number]. The error is a *[DecodeError]. The result does
+// extensions are [json.Number]. What could be understood in two ways is refused: a
+// member that occurs twice, also within the data, one whose name differs from that
+// of a known member only in case, and data that is null. The error is a *[DecodeError]. The result does
 // not share memory with b.
 func Decode(b []byte) (Form, *Message, error) {
 	wire, err := decodeOuter("", b)
@@ -112,7 +117,7 @@ func decodeOuter(form Form, b []byte) (*wireMessage, error) {
 		return nil, decodeFlaw(form, formatRemedy, "it is not valid UTF-8")
 	}
 	var wire wireMessage
-	if err := json.Unmarshal(b, &wire); err != nil {
+	if err := strictjson.Unmarshal(b, &wire); err != nil {
 		return nil, &DecodeError{form, err, formatRemedy}
 	}
 	return &wire, nil
@@ -123,11 +128,14 @@ func decodeNative(asked Form, wire *wireMessage) (Form, *Message, error) {
 	if wire.Data == nil {
 		return "", nil, decodeFlaw(asked, formatRemedy, "member data is missing")
 	}
+	if isNull(wire.Data) {
+		return "", nil, decodeFlaw(asked, formatRemedy, "member data is null")
+	}
 	if wire.Metadata == nil {
 		return "", nil, decodeFlaw(asked, formatRemedy, "member metadata is missing")
 	}
 	var meta wireMetadata
-	if err := json.Unmarshal(wire.Metadata, &meta); err != nil {
+	if err := strictjson.Unmarshal(wire.Metadata, &meta); err != nil {
 		return "", nil, &DecodeError{asked, fmt.Errorf("member metadata: %w", err), formatRemedy}
 	}
 	meta.Headers.Time = meta.Headers.Time.UTC()
@@ -200,7 +208,8 @@ func (c *Catalog) Unmarshal(wireType string, data json.RawMessage) (any, error) 
 }
 
 // DataAs decodes the data of a message into an E. Unknown members are ignored, so
-// that producers can add some. The error is a *[DecodeError].
+// that producers can add some; names match in any case, but no two may be for one
+// field. The error is a *[DecodeError].
 func DataAs[E any](data json.RawMessage) (E, error) {
 	var v E
 	err := unmarshalData(data, &v, reflect.TypeFor[E]())
@@ -224,5 +233,11 @@ func unmarshalData(data []byte, into any, t reflect.Type) (err error) {
 	if len(data) == 0 {
 		return errors.New("there is no data")
 	}
-	return json.Unmarshal(data, into) //nolint:wrapcheck // wrapped above
+	if isNull(data) { // which would leave the value as it is
+		return errors.New("the data is null")
+	}
+	return strictjson.UnmarshalLoose(data, into) //nolint:wrapcheck // wrapped above
 }
+
+// isNull tells whether valid JSON is null.
+func isNull(raw []byte) bool { return string(bytes.TrimSpace(raw)) == "null" }

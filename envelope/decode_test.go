@@ -62,7 +62,7 @@ func TestFormIsRecognised(t *testing.T) {
 
 // nativeWith returns a minimal message with more members in its metadata.
 func nativeWith(metadata string) string {
-	return `{"data":null,"metadata":{"headers":{"id":"` + fixedID.String() +
+	return `{"data":{},"metadata":{"headers":{"id":"` + fixedID.String() +
 		`","time":"2026-03-01T13:30:45.12+01:00","type":"A.B.v1","stream":"a"}` + metadata + `}}`
 }
 
@@ -71,7 +71,7 @@ func TestDecodeForeignMessage(t *testing.T) {
 	t.Parallel()
 	m, err := envelope.DecodeInternal([]byte(nativeWith(`,"later":1,"domain":{"priority":50,"expected_version":6},"event_store":{"global_position":70,"position":7},"extensions":{"n":12345678901234567890}`)))
 	require.NoError(t, err)
-	require.Equal(t, "null", string(m.Data))
+	require.Equal(t, "{}", string(m.Data))
 	require.Equal(t, fixedTime, m.Metadata.Headers.Time)
 	require.Equal(t, &envelope.EventStore{GlobalPosition: 70, Position: 7}, m.Metadata.EventStore)
 	require.Equal(t, ptr(int64(6)), m.Metadata.Domain.ExpectedVersion)
@@ -148,4 +148,42 @@ func TestUnmarshal(t *testing.T) {
 	require.ErrorAs(t, err, &decode)
 	var typeError *json.UnmarshalTypeError
 	require.ErrorAs(t, err, &typeError, "the cause is reachable")
+}
+
+// What two readers could understand in two ways is refused, in any form: encoding/json would take the last member of a name, in any case.
+func TestDecodeRefusesAmbiguity(t *testing.T) {
+	t.Parallel()
+	native := nativeWith("")
+	event := `{"specversion":"1.0","id":"` + fixedID.String() + `","source":"/a","type":"t","data":{}}`
+	for text, want := range map[string]string{
+		nativeWith(`,"HEADERS":{"TYPE":"Other.v1"}`):                            `member "HEADERS" is not "headers": names are case-sensitive`,
+		nativeWith(`,"headers":{"type":"Other.v1"}`):                            `member "metadata.headers" occurs twice: leave one out`,
+		strings.Replace(native, `"type":`, `"TYPE":"Other.v1","type":`, 1):      `member "headers.TYPE" is not "type"`,
+		strings.Replace(native, `"data":{}`, `"data":null`, 1):                  `member data is null`,
+		strings.Replace(native, `"data":{}`, `"data":{},"data":{}`, 1):          `member "data" occurs twice`,
+		strings.Replace(native, `"data":{}`, `"data":{},"DATA":{}`, 1):          `member "DATA" is not "data"`,
+		strings.Replace(native, `"data":{}`, `"data":{"a":[{"b":1,"b":2}]}`, 1): `member "data.a.b" occurs twice`,
+		strings.Replace(native, `{"data"`, `{"SpecVersion":"1.0","data"`, 1):    `member "SpecVersion" is not "specversion"`,
+		strings.Replace(event, `"id":`, `"id":"1","id":`, 1):                    `member "id" occurs twice`,
+		strings.Replace(event, `"id":`, `"ID":"1","id":`, 1):                    `attribute "ID" is not "id": names are case-sensitive`,
+		strings.Replace(event, `"data":{}`, `"data":null`, 1):                   `member data is missing`,
+	} {
+		_, _, err := envelope.Decode([]byte(text))
+		var flaw *envelope.DecodeError
+		require.ErrorAs(t, err, &flaw, text)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// The data's names may differ from the type's in case, as its author may know from encoding/json; but not two of them for one field.
+func TestDataIsUnambiguous(t *testing.T) {
+	t.Parallel()
+	type paid struct{ Amount int }
+	got, err := envelope.DataAs[paid](json.RawMessage(`{"amount":1}`))
+	require.NoError(t, err)
+	require.Equal(t, 1, got.Amount)
+	_, err = envelope.DataAs[paid](json.RawMessage(`{"amount":1,"AMOUNT":100}`))
+	require.ErrorContains(t, err, `member "AMOUNT" occurs twice`)
+	_, err = envelope.DataAs[paid](json.RawMessage(` null `))
+	require.ErrorContains(t, err, "the data is null")
 }

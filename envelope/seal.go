@@ -60,6 +60,9 @@ func (p *sealing) seal(context string) (*Message, error) {
 	if err != nil {
 		return nil, p.fail(encodeRemedy(err), err)
 	}
+	if isNull(data) {
+		return nil, p.fail("raise an empty map or list in place of nil", errors.New("its data is null, which no consumer takes"))
+	}
 	sum, err := checksum(data)
 	if err != nil {
 		return nil, p.fail(encodeRemedy(err), err)

@@ -210,6 +210,8 @@ type instanceAnswer struct {
 	SeenAt    time.Time     `json:"seen_at"`
 	Silent    bool          `json:"silent"`
 	Work      []outbox.Work `json:"work"`
+	// Unreadable is there for a row that cannot be read, with what is wrong.
+	Unreadable string `json:"unreadable,omitempty"`
 }
 
 // silentAfter is when a process that should be heard of every 30 seconds counts as silent. It bears with clocks that differ somewhat.
@@ -225,7 +227,7 @@ func (h *Handler) getWorkers(w http.ResponseWriter, q *request) error {
 		in := &found[i]
 		result.Instances[i] = instanceAnswer{
 			ID: in.ID.String(), Name: in.Name, Host: in.Host, PID: in.PID, Version: in.Version, StartedAt: in.StartedAt.UTC(), SeenAt: in.SeenAt.UTC(),
-			Silent: h.now().Sub(in.SeenAt) > silentAfter, Work: append([]outbox.Work{}, in.Work...),
+			Silent: h.now().Sub(in.SeenAt) > silentAfter, Work: append([]outbox.Work{}, in.Work...), Unreadable: in.Unreadable,
 		}
 	}
 	return answer(w, result)

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gorm-fanout/fanout/internal/strictjson"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -51,7 +52,7 @@ func decodeCursor(text string) (cursor, error) {
 		return cursor{}, bad
 	}
 	var wire wireCursor
-	if json.Unmarshal(source, &wire) != nil || wire.Broker == "" || !wire.Status.Valid() || wire.ID < 0 || checkText("broker", wire.Broker) != nil {
+	if strictjson.UnmarshalKnown(source, &wire) != nil || wire.Broker == "" || !wire.Status.Valid() || wire.ID < 0 || checkText("broker", wire.Broker) != nil {
 		return cursor{}, bad
 	}
 	c := cursor{Broker: wire.Broker, Status: wire.Status, After: outbox.Position{ID: wire.ID}}

@@ -159,7 +159,7 @@ func TestSecurity(t *testing.T) {
 		"oversized login":          {nil, "POST", "/api/login", `{"token": "` + strings.Repeat("x", smallBody) + `"}`, nil, 413, ""},
 		"long reason":              {nil, "POST", actions, `{"action": "requeue", "reason": "` + strings.Repeat("x", 3000) + `"}`, operator, 400, "at most 2000"},
 		"unknown key":              {nil, "POST", actions, `{"action": "requeue", "brokr": "x"}`, operator, 400, "brokr"},
-		"two objects":              {nil, "POST", actions, requeue + requeue, operator, 400, "something follows"},
+		"two objects":              {nil, "POST", actions, requeue + requeue, operator, 400, "after top-level value"},
 		"no JSON":                  {nil, "POST", actions, "{", operator, 400, ""},
 		"no verb":                  {nil, "POST", actions, "{}", operator, 400, "there is no action"},
 		"abandon everything":       {nil, "POST", actions, `{"action": "abandon"}`, operator, 400, "every row"},
@@ -319,6 +319,25 @@ func TestActionsOverHTTP(t *testing.T) {
 }
 
 // An action that fails half-way says how far it came.
+// A proxy that checks bodies, and we, must read the same in them.
+func TestBodiesAreUnambiguous(t *testing.T) {
+	t.Parallel()
+	store := (&fake{}).add(1, func(_ int, r *outbox.Record) { r.Status = outbox.StatusFailed })
+	h := newHandler(t, store)
+	for body, want := range map[string]string{
+		`{"action":"abandon","type":"x","ACTION":"requeue"}`: `member "ACTION" is not "action": names are case-sensitive`,
+		`{"action":"abandon","type":"x","action":"requeue"}`: `member "action" occurs twice: leave one out`,
+		`{"Action":"requeue","type":"x"}`:                    `member "Action" is not "action"`,
+		`{"action":"requeue","typo":"x"}`:                    `unknown field "typo"`,
+		`{"action":"requeue","type":"x"} {}`:                 `after top-level value`,
+		`null`:                                               `it is null`,
+	} {
+		wantProblem(t, call(h, "POST", actions, body, as(operatorToken)), http.StatusBadRequest, "the body is not the JSON object that is wanted: ")
+		wantProblem(t, call(h, "POST", actions, body, as(operatorToken)), http.StatusBadRequest, want)
+	}
+	wantProblem(t, call(h, "POST", "/api/login", `{"token":"x","TOKEN":"`+operatorToken+`"}`, nil), http.StatusBadRequest, `"TOKEN" is not "token"`)
+}
+
 func TestActionFailsHalfWay(t *testing.T) {
 	t.Parallel()
 	for _, accept := range []string{"", ndjson} {

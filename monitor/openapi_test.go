@@ -162,7 +162,7 @@ func full(id string) *fake {
 	f := (&fake{
 		pauses:    []outbox.Pause{{Broker: "default", Since: start, By: "ann", Reason: "why"}},
 		blocked:   []outbox.BlockedKey{{Broker: "default", Key: "k", MessageID: id, Status: "failed", Reason: "retry", Since: start, Until: start, Followers: outbox.Count{N: 3}, LastError: last}},
-		instances: []outbox.Instance{{ID: uuid.New(), Name: "a", SeenAt: now, StartedAt: start, Work: []outbox.Work{{Worker: "w", Broker: "default", Rows: 2, Since: start}}}},
+		instances: []outbox.Instance{{ID: uuid.New(), Name: "a", SeenAt: now, StartedAt: start, Work: []outbox.Work{{Worker: "w", Broker: "default", Rows: 2, Since: start}}, Unreadable: "column pid is no whole number"}},
 		audit:     []outbox.AuditEntry{{ID: 1, Actor: "ann", Via: "cli", Action: "requeue", Filter: `{"type": "T"}`, StartedAt: start, EndedAt: start, Failure: "no"}},
 		overview: func(o *outbox.BrokerOverview) {
 			o.Parked = outbox.Count{N: 7, More: true}

@@ -1,7 +1,7 @@
 package monitor
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/strictjson"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -102,21 +103,25 @@ func (q *request) messagesQuery() (MessagesQuery, error) {
 	}, errors.Join(limitErr, sinceErr, untilErr)
 }
 
-// decode reads the body, which is one JSON object with no key that is not known.
+// decode reads the body, which is one JSON object with no key that is not known, and none twice.
 func (q *request) decode(into any) error { return decodeBody(q.Body, into) }
 
 func decodeBody(body io.Reader, into any) error {
-	decoder := json.NewDecoder(body)
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if err == nil {
-		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the object")
+	text, err := io.ReadAll(body) // the route bounds it
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return err
 		}
+		return problemf(http.StatusBadRequest, "the body cannot be read to its end")
 	}
-	var tooLarge *http.MaxBytesError
-	if err == nil || errors.As(err, &tooLarge) {
-		return err
+	if string(bytes.TrimSpace(text)) == "null" {
+		err = errors.New("it is null")
+	} else {
+		err = strictjson.UnmarshalKnown(text, into)
+	}
+	if err == nil {
+		return nil
 	}
 	return problemf(http.StatusBadRequest, "the body is not the JSON object that is wanted: %s", strings.TrimPrefix(err.Error(), "json: "))
 }

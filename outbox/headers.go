@@ -9,7 +9,7 @@ import (
 
 // plainHeaders reads headers as nearly all are: an object of strings of printable ASCII without escapes. Each message has some, and
 // encoding/json would take a quarter of the processor time of a relay that drains a backlog. ok is false for whatever else a JSON
-// text can be, right or wrong, and for names that occur twice: that is for encoding/json to read.
+// text can be, right or wrong, and for names that occur twice: that is for decodeHeaders to judge.
 func plainHeaders(text string) (attributes []brokers.Attribute, ok bool) {
 	rest, ok := token(text, "{")
 	if !ok {

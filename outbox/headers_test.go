@@ -45,6 +45,25 @@ func TestPlainHeaders(t *testing.T) {
 	}
 }
 
+// A row's headers say one thing, to whoever reads them.
+func TestHeadersAreUnambiguous(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"a":"1","a":"2"}`:     `outbox: malformed row: column headers is ambiguous: member "a" occurs twice: leave one out`,
+		`{"é":"1","\u00e9":""}`: `member "é" occurs twice`,
+		`{"a":null}`:            `is not a JSON object of strings`,
+		`null`:                  `is not a JSON object of strings`,
+	} {
+		_, err := ParseHeaders(text)
+		var malformed *MalformedError
+		require.ErrorAs(t, err, &malformed, text)
+		assert.ErrorContains(t, err, want)
+	}
+	two, err := ParseHeaders(`{"A":"1","a":"2"}`)
+	require.NoError(t, err)
+	assert.Len(t, two, 2, "names of headers are as the broker takes them")
+}
+
 // Ordinary headers cost one allocation.
 func TestPlainHeadersAllocations(t *testing.T) {
 	const text = `{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","tracestate":"a=1"}`

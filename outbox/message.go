@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/strictjson"
 )
 
 // A Message is one claimed row, as far as a processor needs it.
@@ -77,7 +78,7 @@ func (m *Message) Outgoing() (brokers.Message, error) {
 // reserved names of flat fields that come from columns of their own.
 var reserved = []string{brokers.FieldID, brokers.FieldType, brokers.FieldOrderingKey, brokers.FieldCorrelationID, brokers.FieldContentType}
 
-// ParseHeaders reads the headers column: a JSON object whose values are strings. The attributes are sorted by name. The
+// ParseHeaders reads the headers column: a JSON object whose values are strings, each name once. The attributes are sorted by name. The
 // names id, type, ordering_key, correlation_id and content_type are refused, since the columns of these names fill them.
 // The error is a *MalformedError.
 func ParseHeaders(text string) ([]brokers.Attribute, error) {
@@ -98,18 +99,30 @@ func ParseHeaders(text string) ([]brokers.Attribute, error) {
 
 // decodeHeaders reads headers of any form.
 func decodeHeaders(text string) ([]brokers.Attribute, error) {
-	var headers map[string]string
-	if err := json.Unmarshal([]byte(text), &headers); err != nil {
+	var headers map[string]*string
+	if err := strictjson.Unmarshal([]byte(text), &headers); err != nil {
 		reason := "is not a JSON object of strings"
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
+		var (
+			syntax    *json.SyntaxError
+			ambiguous *strictjson.AmbiguousError
+		)
+		switch {
+		case errors.As(err, &syntax):
 			reason = fmt.Sprintf("is not valid JSON at byte %d", syntax.Offset)
+		case errors.As(err, &ambiguous):
+			reason = "is ambiguous: " + ambiguous.Error()
 		}
 		return nil, &MalformedError{"headers", reason}
 	}
+	if headers == nil {
+		return nil, &MalformedError{"headers", "is not a JSON object of strings"}
+	}
 	attributes := make([]brokers.Attribute, 0, len(headers))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		attributes = append(attributes, brokers.Attribute{Name: name, Value: headers[name]})
+		if headers[name] == nil {
+			return nil, &MalformedError{"headers", "is not a JSON object of strings"}
+		}
+		attributes = append(attributes, brokers.Attribute{Name: name, Value: *headers[name]})
 	}
 	return attributes, nil
 }

@@ -90,7 +90,7 @@ func (d *deed) tell(cmd *cobra.Command, results []monitor.Result) error {
 			continue
 		}
 		if r.Err == nil || r.Changed > 0 {
-			cmd.Printf("%s: %s\n", r.Database, d.sentence(r))
+			cmd.Printf("%s: %s\n", r.Database, printable(d.sentence(r)))
 		}
 	}
 	return nil

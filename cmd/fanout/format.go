@@ -114,7 +114,7 @@ func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 10
 
 // printJSON prints one object, for people, too.
 func printJSON(cmd *cobra.Command, value any) error {
-	encoder := json.NewEncoder(cmd.OutOrStdout())
+	encoder := json.NewEncoder(visibleJSON{cmd.OutOrStdout()})
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(value)
@@ -122,7 +122,7 @@ func printJSON(cmd *cobra.Command, value any) error {
 
 // printLine prints one object on a line of its own.
 func printLine(cmd *cobra.Command, value any) error {
-	encoder := json.NewEncoder(cmd.OutOrStdout())
+	encoder := json.NewEncoder(visibleJSON{cmd.OutOrStdout()})
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(value)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -48,6 +50,33 @@ func TestPrintable(t *testing.T) {
 		"plain é 語 …": "plain é 語 …", "a\x1b[2Jb": `a\u001b[2Jb`, "a\nb\tc": `a\nb\u0009c`, "\xffx": `\xffx`, "\u202eabc": `\u202eabc`, "\u009b": `\u009b`, "\uFFFD": "\uFFFD",
 	} {
 		assert.Equal(t, want, printable(in))
+	}
+}
+
+// JSON is shown on terminals, too; what it says stays the same.
+func TestVisibleJSON(t *testing.T) {
+	t.Parallel()
+	const odd = "a\u202eb\u009b\U000E0001 é🔑\n\x7f"
+	var out, log bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetOut(&out)
+	cmd.SetErr(&log)
+	require.NoError(t, printJSON(cmd, []string{odd}))
+	require.NoError(t, printLine(cmd, []string{odd}))
+	assert.Equal(t, "[\n  \"a\\u202eb\\u009b\\udb40\\udc01 é🔑\\n\\u007f\"\n]\n[\"a\\u202eb\\u009b\\udb40\\udc01 é🔑\\n\\u007f\"]\n", out.String())
+	decoder := json.NewDecoder(&out)
+	for range 2 {
+		var got []string
+		require.NoError(t, decoder.Decode(&got))
+		assert.Equal(t, []string{odd}, got)
+	}
+	for _, asJSON := range []bool{false, true} {
+		logger, err := newLogger(cmd, "info", asJSON)
+		require.NoError(t, err)
+		logger.Info("message abandoned", "error", odd, "message_id\u202e", "x")
+		assert.NotContains(t, log.String(), "\u202e")
+		assert.Contains(t, log.String(), `a\u202eb`)
+		log.Reset()
 	}
 }
 

@@ -136,7 +136,7 @@ func loadWith(cmd *cobra.Command, path string, opts ...config.Option) (*config.C
 		return nil, err
 	}
 	for _, warning := range cfg.Warnings {
-		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "warning:", printable(fmt.Sprint(warning)))
 	}
 	return cfg, nil
 }

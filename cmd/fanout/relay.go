@@ -97,7 +97,7 @@ func newLogger(cmd *cobra.Command, level string, asJSON bool) (*slog.Logger, err
 	}
 	options.Level = parsed
 	if asJSON {
-		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &options)), nil
+		return slog.New(slog.NewJSONHandler(visibleJSON{cmd.ErrOrStderr()}, &options)), nil
 	}
 	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &options)), nil
 }

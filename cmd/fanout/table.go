@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -105,6 +107,32 @@ func printable(s string) string {
 		}
 	}
 	return out.String()
+}
+
+// visibleJSON writes in JSON what a terminal would obey, or not show, as an escape, which means the same to whoever reads the JSON. Each
+// write must be of whole characters.
+type visibleJSON struct{ io.Writer }
+
+// Write implements io.Writer.
+func (v visibleJSON) Write(b []byte) (int, error) {
+	hides := func(r rune) bool { return r != '\n' && hidden(r) } // lines end so
+	if !bytes.ContainsFunc(b, hides) {
+		return v.Writer.Write(b)
+	}
+	var out bytes.Buffer
+	for _, r := range string(b) {
+		if !hides(r) {
+			out.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			_, _ = fmt.Fprintf(&out, `\u%04x`, unit)
+		}
+	}
+	if _, err := v.Writer.Write(out.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // hidden are control characters, and those that turn the direction of a line.

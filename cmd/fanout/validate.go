@@ -62,7 +62,7 @@ func checkBroker(cmd *cobra.Command, cfg *config.Config, name string) error {
 	}
 	defer func() { _ = broker.Close(ctx) }()
 	if err := broker.Ping(ctx); err != nil {
-		cmd.PrintErrf("warning: broker %s cannot be reached: %v\n", name, err)
+		cmd.PrintErrf("warning: broker %s cannot be reached: %s\n", name, printable(err.Error()))
 		return nil
 	}
 	cmd.Printf("broker %s: reached\n", name)

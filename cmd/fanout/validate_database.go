@@ -30,7 +30,7 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string) error {
 	}
 	cmd.Printf("database %s: %s\n", name, describe(&diagnosis))
 	for _, finding := range diagnosis.Warnings() {
-		cmd.PrintErrf("warning: database %s: %s\n", name, finding.Message)
+		cmd.PrintErrf("warning: database %s: %s\n", name, printable(finding.Message))
 	}
 	if err := diagnosis.Err(); err != nil {
 		return fmt.Errorf("database %s: %w", name, err)

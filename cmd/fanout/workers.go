@@ -26,6 +26,8 @@ type wireInstance struct {
 	SeenAt    *time.Time    `json:"seen_at,omitempty"`
 	Silent    bool          `json:"silent"`
 	Work      []outbox.Work `json:"work"`
+	// Unreadable is there for a row that cannot be read, with what is wrong.
+	Unreadable string `json:"unreadable,omitempty"`
 }
 
 func workersCommand() *cobra.Command {
@@ -56,7 +58,7 @@ func workersCommand() *cobra.Command {
 						seen = styled(seen.text+" (silent)", red)
 					}
 					table.add(text(database), styled(p.Name, bold), text(p.Host), textf("%d", p.PID), text(orDash(p.Version)),
-						text(since(p.StartedAt, now)), seen, text(workText(p.Work)))
+						text(since(p.StartedAt, now)), seen, inHand(p))
 				} else if err := printLine(cmd, toInstance(database, p, silent)); err != nil {
 					return err
 				}
@@ -81,8 +83,16 @@ func toInstance(database string, p *outbox.Instance, silent bool) wireInstance {
 	}
 	return wireInstance{
 		Database: database, ID: p.ID.String(), Name: p.Name, Host: p.Host, PID: p.PID, Version: p.Version, StartedAt: toTime(p.StartedAt),
-		SeenAt: toTime(p.SeenAt), Silent: silent, Work: work,
+		SeenAt: toTime(p.SeenAt), Silent: silent, Work: work, Unreadable: p.Unreadable,
 	}
+}
+
+// inHand is what a process had in hand, or why nobody knows.
+func inHand(p *outbox.Instance) cell {
+	if p.Unreadable != "" {
+		return styled("unreadable row "+p.ID.String()+": "+shorten(p.Unreadable, errorWidth), red)
+	}
+	return text(workText(p.Work))
 }
 
 // workText sums up what is in hand by broker, in the order in which the brokers come.

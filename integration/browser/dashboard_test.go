@@ -6,6 +6,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // pages are all pages of the dashboard.
@@ -115,5 +116,20 @@ func TestPhone(t *testing.T) {
 			assert.LessOrEqual(t, ask[int](p, "document.documentElement.scrollWidth"), 360, "%s, %s: scrolls sideways", name, theme)
 			p.screenshot("phone-" + name + "-" + theme)
 		}
+	}
+}
+
+// What somebody has written into a row is shown as it is, and turns nothing around; an address is a page or none.
+func TestOddRowsAndAddresses(t *testing.T) {
+	p := newPlace(t)
+	_, err := p.db.ExecContext(p.Context(), `INSERT INTO outbox_messages_instances (instance_id, name, host, pid, version, started_at, seen_at, work)
+		VALUES ('nonsense', 'a' || char(8238) || 'b', 'h', 1, '', 'x', 'x', 'x')`)
+	require.NoError(t, err)
+	p.visit("#/workers")
+	p.says("column started_at is no whole number")
+	p.says(`a\u{202e}b`)
+	for _, address := range []string{"#/constructor", "#/__proto__", "#/toString", "#/message", "#/hasOwnProperty"} {
+		p.visit(address)
+		p.says("There is no such page")
 	}
 }

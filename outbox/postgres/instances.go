@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -72,22 +73,19 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.Instance, error) {
 
 func readInstance(row pgx.CollectableRow) (outbox.Instance, error) {
 	var (
-		i        outbox.Instance
-		id, work string
+		i             outbox.Instance
+		id, work      string
+		started, seen pgtype.Timestamptz // which may be infinity
 	)
-	err := row.Scan(&id, &i.Name, &i.Host, &i.PID, &i.Version, &i.StartedAt, &i.SeenAt, &work)
-	if err != nil {
+	if err := row.Scan(&id, &i.Name, &i.Host, &i.PID, &i.Version, &started, &seen, &work); err != nil {
 		return i, err
 	}
-	if i.ID, err = uuid.Parse(id); err != nil {
-		return i, err
+	for column, at := range map[string]pgtype.Timestamptz{"started_at": started, "seen_at": seen} {
+		if at.InfinityModifier != pgtype.Finite {
+			i.Spoil(column, "is "+at.InfinityModifier.String())
+		}
 	}
-	if err := json.Unmarshal([]byte(work), &i.Work); err != nil {
-		return i, fmt.Errorf("the work of instance %q (%s) cannot be read: %w", i.Name, id, err)
-	}
-	if len(i.Work) == 0 {
-		i.Work = nil
-	}
-	i.StartedAt, i.SeenAt = i.StartedAt.UTC(), i.SeenAt.UTC()
+	i.StartedAt, i.SeenAt = started.Time, seen.Time
+	i.SetRow(id, work)
 	return i, nil
 }

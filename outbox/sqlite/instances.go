@@ -59,7 +59,9 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.Instance, error) {
 		return nil, fmt.Errorf("sqlite: list %s_instances: %w", s.table, err)
 	}
 	before := time.UnixMicro(s.micros()).Add(-forgetAfter)
-	seen := slices.DeleteFunc(slices.Clone(instances), func(i outbox.Instance) bool { return i.SeenAt.Before(before) })
+	seen := slices.DeleteFunc(slices.Clone(instances), func(i outbox.Instance) bool {
+		return i.SeenAt.Before(before) && !i.SeenAt.IsZero() // which it is where it cannot be read
+	})
 	if len(seen) < len(instances) {
 		if err := s.instance(ctx, s.sql.forgetInstances, sql.Named("before", before.UnixMicro())); err != nil {
 			return nil, fmt.Errorf("sqlite: forget old entries of %s_instances: %w", s.table, err)
@@ -70,23 +72,27 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.Instance, error) {
 
 func readInstance(rows *sql.Rows) (outbox.Instance, error) {
 	var (
-		i             outbox.Instance
-		id, work      string
-		started, seen int64
+		i                  outbox.Instance
+		id, work           string
+		pid, started, seen any // SQLite takes anything in any column
 	)
-	err := rows.Scan(&id, &i.Name, &i.Host, &i.PID, &i.Version, &started, &seen, &work)
-	if err != nil {
+	if err := rows.Scan(&id, &i.Name, &i.Host, &pid, &i.Version, &started, &seen, &work); err != nil {
 		return i, err
 	}
-	if i.ID, err = uuid.Parse(id); err != nil {
-		return i, fmt.Errorf("the id of instance %q is no UUID: %w", i.Name, err)
+	number := func(column string, value any) (n int64, ok bool) {
+		if n, ok = value.(int64); !ok {
+			i.Spoil(column, "is no whole number")
+		}
+		return n, ok
 	}
-	if err := json.Unmarshal([]byte(work), &i.Work); err != nil {
-		return i, fmt.Errorf("the work of instance %q (%s) cannot be read: %w", i.Name, id, err)
+	process, _ := number("pid", pid)
+	i.PID = int(process)
+	if micros, ok := number("started_at", started); ok {
+		i.StartedAt = time.UnixMicro(micros)
 	}
-	if len(i.Work) == 0 {
-		i.Work = nil
+	if micros, ok := number("seen_at", seen); ok {
+		i.SeenAt = time.UnixMicro(micros)
 	}
-	i.StartedAt, i.SeenAt = time.UnixMicro(started).UTC(), time.UnixMicro(seen).UTC()
+	i.SetRow(id, work)
 	return i, nil
 }

@@ -65,15 +65,6 @@ func readInstance(rows *sql.Rows) (i outbox.Instance, err error) {
 	if err := rows.Scan(&id, &i.Name, &i.Host, &i.PID, &i.Version, &i.StartedAt, &i.SeenAt, &work); err != nil {
 		return i, err
 	}
-	if i.ID, err = uuid.Parse(id); err != nil {
-		return i, err
-	}
-	if err := json.Unmarshal([]byte(work), &i.Work); err != nil {
-		return i, fmt.Errorf("the work of instance %q (%s) cannot be read: %w", i.Name, id, err)
-	}
-	if len(i.Work) == 0 {
-		i.Work = nil
-	}
-	i.StartedAt, i.SeenAt = i.StartedAt.UTC(), i.SeenAt.UTC()
+	i.SetRow(id, work)
 	return i, nil
 }

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +20,7 @@ var registryTests = []test{
 	{name: "OldestFirst", run: testInstancesOrder},
 	{name: "NotSeenForADay", run: testNotSeen},
 	{name: "OddTexts", run: testInstanceTexts},
+	{name: "UnreadableRow", run: testUnreadableInstance},
 	{name: "AtOnce", run: testHeartbeatsAtOnce},
 	{name: "TableNames", run: testRegistryTableNames},
 	{name: "WithoutTable", run: testRegistryWithoutTable, bare: true},
@@ -150,6 +153,44 @@ func testInstanceTexts(t *table) {
 	nul.Host, nul.Version, nul.Work = nul.Name, nul.Name, []outbox.Work{{Worker: nul.Name}}
 	t.heartbeat(nul)
 	assert.Len(t, t.instances(), 3, "a name never keeps a process from being seen")
+}
+
+// A row that somebody has spoilt costs itself only, and says what is wrong with it.
+func testUnreadableInstance(t *table) {
+	instance := newInstance("good")
+	instance.Work = []outbox.Work{{Worker: "w", Broker: broker, Rows: 1}}
+	t.heartbeat(instance)
+	far := map[outbox.Dialect]string{outbox.SQLite: "999999999999999999", outbox.Postgres: "'infinity'"}[t.Store.Dialect()]
+	for name, spoil := range map[string]string{
+		"no JSON":       "work = 'nonsense'",
+		"no list":       "work = '{}'",
+		"twice":         `work = '[{"rows":1,"rows":2}]'`,
+		"started never": "started_at = " + far,
+	} {
+		if strings.HasSuffix(spoil, "= ") {
+			continue
+		}
+		t.heartbeat(newInstance(name))
+		t.exec("UPDATE {t}_instances SET "+spoil+" WHERE name = ?", name)
+	}
+	if t.Store.Dialect() == outbox.SQLite { // whose columns take anything
+		for name, spoil := range map[string]string{"no id": "instance_id = 'nonsense'", "no number": "pid = 'x'", "no time": "seen_at = 'now'"} {
+			t.heartbeat(newInstance(name))
+			t.exec("UPDATE {t}_instances SET "+spoil+" WHERE name = ?", name)
+		}
+	}
+	got := t.instances()
+	assert.Len(t, got, int(t.number("SELECT count(*) FROM {t}_instances")))
+	for i := range got {
+		if got[i].Name == "good" {
+			assert.Equal(t, instance.Work, got[i].Work)
+			assert.Empty(t, got[i].Unreadable)
+			continue
+		}
+		assert.NotEmpty(t, got[i].Unreadable, got[i].Name)
+		_, err := json.Marshal(got[i].StartedAt)
+		require.NoError(t, err, got[i].Name)
+	}
 }
 
 func testHeartbeatsAtOnce(t *table) {

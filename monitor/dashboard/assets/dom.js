@@ -2,6 +2,15 @@
 
 const svgNames = new Set(["svg", "path", "line", "rect", "circle", "polyline", "polygon", "g", "title"]);
 
+// visible writes what a browser would obey, or not show, as an escape: a right-to-left mark in an error must not turn around what stands
+// beside it. Lines and tabs stay, for payloads.
+export function visible(text) {
+  return String(text).replace(/[\p{C}\u2028\u2029]/gu, (c) => (c === "\n" || c === "\t" ? c : `\\u{${c.codePointAt(0).toString(16)}}`));
+}
+
+// shown are the attributes that people read.
+const shown = new Set(["title", "aria-label"]);
+
 // h makes an element. Attributes that are null or false are left out, true is an empty one; "on…" is a listener, "class" may be a list.
 export function h(name, attributes, ...children) {
   const element = svgNames.has(name) && name !== "title"
@@ -11,7 +20,7 @@ export function h(name, attributes, ...children) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else if (key === "class" && Array.isArray(value)) element.setAttribute("class", value.filter(Boolean).join(" "));
-    else element.setAttribute(key, value === true ? "" : String(value));
+    else element.setAttribute(key, value === true ? "" : shown.has(key) ? visible(value) : String(value));
   }
   element.append(...nodes(children));
   return element;
@@ -19,7 +28,7 @@ export function h(name, attributes, ...children) {
 
 function nodes(children) {
   return children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false)
-    .map((c) => (c instanceof Node ? c : document.createTextNode(String(c))));
+    .map((c) => (c instanceof Node ? c : document.createTextNode(visible(c))));
 }
 
 // fill replaces what is in an element.

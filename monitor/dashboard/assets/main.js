@@ -13,7 +13,7 @@ import blocked from "./blocked.js";
 import workers from "./workers.js";
 import audit from "./audit.js";
 
-const pages = { overview, messages, message, failures, blocked, workers, audit };
+const pages = new Map(Object.entries({ overview, messages, failures, blocked, workers, audit })); // an object would know "constructor", too
 const titles = { overview: "Overview", messages: "Messages", message: "Message", failures: "Failures", blocked: "Blocked keys", workers: "Workers", audit: "Audit" };
 
 const main = document.getElementById("content");
@@ -27,7 +27,7 @@ export function parse(hash) {
   const params = new URLSearchParams(search);
   if (!parts.length) return { page: "overview", params };
   if (parts[0] === "messages" && parts.length === 3) return { page: "message", database: parts[1], id: parts[2], params };
-  return { page: pages[parts[0]] && parts.length === 1 && parts[0] !== "message" ? parts[0] : null, params };
+  return { page: pages.has(parts[0]) && parts.length === 1 ? parts[0] : null, params };
 }
 
 async function show() {
@@ -53,10 +53,11 @@ async function show() {
   first = false;
   try {
     if (me.role === "none") return askForToken();
-    if (!where.page) {
+    const draw = where.page === "message" ? message : pages.get(where.page);
+    if (!draw) {
       fill(main, h("h1", { tabindex: -1 }, "There is no such page"), h("p", null, h("a", { href: "#/" }, "To the overview")));
     } else {
-      await pages[where.page]({ root: main, where, signal: here.signal, fail, reload: again });
+      await draw({ root: main, where, signal: here.signal, fail, reload: again });
     }
   } catch (problem) {
     fail(problem);

@@ -17,7 +17,7 @@ export default async function workers({ root, where, signal }) {
     h("div", { class: "filters" }, databasePicker(names, database, (name) => { location.hash = "#/workers" + query({ database: name }); })),
     instances.length ? table("Processes", [
       { head: "Name", cell: (i) => [h("strong", null, i.name), h("small", { class: "block mono" }, i.id)] },
-      { head: "State", cell: (i) => (i.silent ? pill("bad", "silent") : pill("ok", "alive")) },
+      { head: "State", cell: (i) => (i.unreadable ? [pill("bad", "unreadable row"), h("small", { class: "block" }, i.unreadable)] : i.silent ? pill("bad", "silent") : pill("ok", "alive")) },
       { head: "Last heard of", cell: (i) => when(i.seen_at), class: "time" },
       { head: "Started", cell: (i) => when(i.started_at), class: "time" },
       { head: "Host", cell: (i) => i.host },
