@@ -102,6 +102,20 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// However many rows finished at one instant, a page of them seeks its place: the index ends with the id, by which the table is clustered,
+// and no condition stands in the way of the seek.
+func TestListOfOneInstantSeeks(t *testing.T) {
+	t.Parallel()
+	texts, _ := batches(t, "app.outbox")
+	list := regexp.MustCompile(`\s+`).ReplaceAllString(texts["list"], " ")
+	assert.Contains(t, list, "AND m.finished_at = @after_at AND m.id < @after_id ORDER BY m.id DESC")
+	assert.Contains(t, list, "AND m.finished_at < @after_at ORDER BY m.finished_at DESC, m.id DESC")
+	assert.NotContains(t, list, "OR m.id < @after_id")
+	steps, err := Migrations("app.outbox")
+	require.NoError(t, err)
+	assert.Contains(t, steps[0].SQL, "PRIMARY KEY CLUSTERED (id)")
+}
+
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

@@ -85,9 +85,10 @@ CREATE TABLE {{table}}_lanes (
 
 -- Purge. An index that names status, be it in its predicate, would take the claim's update out of HOT: so rows are told
 -- apart by published_at, which a claim does not change either. Rows of one batch finish at the same instant, so the
--- entries are few and small.
+-- entries are few and small. Of what was abandoned any number can have finished at one instant, by an operator's action or
+-- an import, and people page through it: id tells those rows apart.
 CREATE INDEX {{name}}_published ON {{table}} (target_broker, published_at) WHERE published_at IS NOT NULL;
-CREATE INDEX {{name}}_abandoned ON {{table}} (target_broker, finished_at) WHERE finished_at IS NOT NULL AND published_at IS NULL;
+CREATE INDEX {{name}}_abandoned ON {{table}} (target_broker, finished_at, id) WHERE finished_at IS NOT NULL AND published_at IS NULL;
 
 -- Rows that have an error and are not finished, for those who look at what has failed. A claim changes neither column of the
 -- predicate, and a row that is published without a failure is never in it.

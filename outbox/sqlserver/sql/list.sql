@@ -2,7 +2,8 @@
 -- @broker, @status, @type or '', @type_prefix or '', @key or '', @error_class or '', @since or '' and @until or '' as ISO 8601 in UTC,
 -- @after or '' (the same) and @after_id where the page before ended, @limit rows at most of @scan that are looked at
 -- It waits for nobody: rows that somebody is writing are passed over.
--- Plan: one range scan, backwards, that ends after @scan entries: of {{name}}_finished, of {{name}}_failing, or of each lane of
+-- Plan: one range scan, backwards, that ends after @scan entries: of {{name}}_finished (two: any number of rows can have finished at the
+-- instant where the page before ended, and its entries end with the id, by which the table is clustered), of {{name}}_failing, or of each lane of
 -- {{name}}_open, and where a key is asked for of its rows in {{name}}_parked. Then one seek of {{name}}_pkey per row that may do, in order, until there are
 -- @limit. No statistics decide on that: the indexes are named, and the list is numbered in the order in which it is read.
 DECLARE @seen TABLE (
@@ -17,11 +18,20 @@ DECLARE @after_at datetime2(6) = CASE WHEN @after = N'' THEN '9999-12-31T23:59:5
 IF @status IN (N'published', N'abandoned')
     INSERT INTO @seen (place, id, at)
     SELECT ROW_NUMBER() OVER (ORDER BY f.finished_at DESC, f.id DESC), f.id, f.finished_at
-      FROM (SELECT TOP (@scan) m.id, m.finished_at
-              FROM {{table}} AS m WITH (INDEX({{name}}_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-             WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL AND m.finished_at <= @after_at
-               AND (m.finished_at < @after_at OR m.id < @after_id)
-             ORDER BY m.finished_at DESC, m.id DESC) AS f;
+      FROM (SELECT TOP (@scan) ended.id, ended.finished_at
+              FROM (SELECT tied.id, tied.finished_at
+                      FROM (SELECT TOP (@scan) m.id, m.finished_at
+                              FROM {{table}} AS m WITH (INDEX({{name}}_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                             WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL
+                               AND m.finished_at = @after_at AND m.id < @after_id
+                             ORDER BY m.id DESC) AS tied
+                     UNION ALL
+                    SELECT older.id, older.finished_at
+                      FROM (SELECT TOP (@scan) m.id, m.finished_at
+                              FROM {{table}} AS m WITH (INDEX({{name}}_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                             WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL AND m.finished_at < @after_at
+                             ORDER BY m.finished_at DESC, m.id DESC) AS older) AS ended
+             ORDER BY ended.finished_at DESC, ended.id DESC) AS f;
 ELSE IF @status = N'failed'
     INSERT INTO @seen (place, id)
     SELECT ROW_NUMBER() OVER (ORDER BY f.id DESC), f.id

@@ -610,11 +610,20 @@ DECLARE @after_at datetime2(6) = CASE WHEN @after = N'' THEN '9999-12-31T23:59:5
 IF @status IN (N'published', N'abandoned')
     INSERT INTO @seen (place, id, at)
     SELECT ROW_NUMBER() OVER (ORDER BY f.finished_at DESC, f.id DESC), f.id, f.finished_at
-      FROM (SELECT TOP (@scan) m.id, m.finished_at
-              FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-             WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL AND m.finished_at <= @after_at
-               AND (m.finished_at < @after_at OR m.id < @after_id)
-             ORDER BY m.finished_at DESC, m.id DESC) AS f;
+      FROM (SELECT TOP (@scan) ended.id, ended.finished_at
+              FROM (SELECT tied.id, tied.finished_at
+                      FROM (SELECT TOP (@scan) m.id, m.finished_at
+                              FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                             WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL
+                               AND m.finished_at = @after_at AND m.id < @after_id
+                             ORDER BY m.id DESC) AS tied
+                     UNION ALL
+                    SELECT older.id, older.finished_at
+                      FROM (SELECT TOP (@scan) m.id, m.finished_at
+                              FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                             WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL AND m.finished_at < @after_at
+                             ORDER BY m.finished_at DESC, m.id DESC) AS older) AS ended
+             ORDER BY ended.finished_at DESC, ended.id DESC) AS f;
 ELSE IF @status = N'failed'
     INSERT INTO @seen (place, id)
     SELECT ROW_NUMBER() OVER (ORDER BY f.id DESC), f.id
