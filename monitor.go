@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -15,6 +16,8 @@ type MonitorOptions struct {
 	// Authorise says who asks, as the application knows its users. Default: by the tokens of the configuration; where there are none
 	// everybody may look, and nobody may act or see a payload.
 	Authorise func(*http.Request) (monitor.Identity, error)
+	// CSRFKey is for an Authorise behind a load balancer, see [monitor.Config]. Default: monitor.csrf_key of the configuration.
+	CSRFKey string
 	// Assets of the dashboard. Default: those of package monitor/dashboard.
 	Assets fs.FS
 	// Metrics answers GET /metrics. Default: 404.
@@ -28,7 +31,7 @@ func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 	var err error
 	cfg := monitor.Config{
 		Console: r.Console(), Stats: r.Stats, Running: r.running.Load, Authorise: opts.Authorise, Assets: opts.Assets, Metrics: opts.Metrics,
-		Version: programVersion(), Log: r.log,
+		Version: programVersion(), Log: r.log, CSRFKey: cmp.Or(opts.CSRFKey, r.cfg.Monitor.CSRFKey.Reveal()),
 	}
 	if cfg.Assets == nil {
 		cfg.Assets = dashboard.Assets

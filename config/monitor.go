@@ -16,6 +16,9 @@ type Monitor struct {
 	// ViewerTokens and OperatorTokens by the names of their holders. Holders of the first may look, those of the second may act. Default: none;
 	// then everybody who reaches the address may look, and nobody may act.
 	ViewerTokens, OperatorTokens map[string]Secret
+	// CSRFKey is what all processes behind one load balancer need to have in common where the application says who asks
+	// (fanout.MonitorOptions.Authorise). Default: derived from the tokens; without them a random one of each process.
+	CSRFKey Secret
 }
 
 // MinToken is the length that a token must have at least, in bytes.
@@ -32,7 +35,11 @@ func (r *reader) readMonitor(o *object, cfg *Config) {
 	var viewers, operators *object
 	m.ViewerTokens, viewers = o.tokens("viewer_tokens", first)
 	m.OperatorTokens, operators = o.tokens("operator_tokens", first)
+	key := o.text("csrf_key", (*string)(&m.CSRFKey))
 	o.close()
+	if n := len(m.CSRFKey); key != nil && n > 0 && n < MinToken {
+		o.rejectf(key, "is shorter than %d characters, so it could be guessed: use a random text, as of \"openssl rand -hex 32\"", MinToken)
+	}
 	if listen == nil {
 		return
 	}

@@ -115,7 +115,7 @@ var contract = map[string][]string{
 	"brokers.breaker":   {"trip_after", "min_delay", "max_delay"},
 	"brokers.retention": {"published", "abandoned"},
 	"cleanup":           {"interval", "published_retention", "abandoned_retention", "batch_size"},
-	"monitor":           {"listen", "metrics", "viewer_tokens", "operator_tokens"},
+	"monitor":           {"listen", "metrics", "viewer_tokens", "operator_tokens", "csrf_key"},
 }
 
 // What a section knows is what it lists when it meets a key that is like no other.

@@ -110,7 +110,12 @@ func (h *Handler) getMessage(w http.ResponseWriter, q *request) error {
 	if payload == 1 && q.identity.Role != RoleOperator {
 		return problemf(http.StatusForbidden, "payloads and headers are for operators: ask without \"payload\"")
 	}
-	records, err := h.console.Message(q.Context(), q.values["db"], q.values["id"])
+	var records []outbox.Record
+	if payload == 1 {
+		records, err = h.console.Reveal(q.Context(), Actor{Name: q.identity.Name, Via: "http"}, q.values["db"], q.values["id"])
+	} else {
+		records, err = h.console.Message(q.Context(), q.values["db"], q.values["id"])
+	}
 	if err != nil {
 		return err
 	}

@@ -108,8 +108,23 @@ func bearer(r *http.Request) (token string, ok bool) {
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
 }
 
-// whoIs tells who asks. Nobody has the role none.
-func (h *Handler) whoIs(r *http.Request) Identity {
+// whoIs tells who asks. Nobody has the role none. The error is for who has presented too many wrong tokens.
+func (h *Handler) whoIs(r *http.Request) (Identity, error) {
+	if token, ok := bearer(r); ok && h.cfg.Tokens != nil { // whoever presents a token wants to be who has it, not who the cookie says
+		if err := h.guesses.check(r); err != nil {
+			return Identity{Role: RoleNone}, err
+		}
+		if entry, ok := h.cfg.Tokens.find(token); ok {
+			return entry.identity, nil
+		}
+		h.guesses.wrong(r.Context(), r, "somebody presented a wrong bearer token to the monitor")
+		return Identity{Role: RoleNone}, nil
+	}
+	return h.whoElse(r), nil
+}
+
+// whoElse tells who asks without a token.
+func (h *Handler) whoElse(r *http.Request) Identity {
 	nobody := Identity{Role: RoleNone}
 	switch {
 	case h.cfg.Authorise != nil:
@@ -125,12 +140,6 @@ func (h *Handler) whoIs(r *http.Request) Identity {
 	case h.cfg.Tokens == nil:
 		return Identity{Role: RoleViewer}
 	}
-	if token, ok := bearer(r); ok {
-		if entry, ok := h.cfg.Tokens.find(token); ok {
-			return entry.identity
-		}
-		return nobody // whoever presents a token wants to be who has it, not who the cookie says
-	}
 	if identity, ok := h.session(r); ok {
 		return identity
 	}
@@ -142,7 +151,10 @@ func (h *Handler) protected() bool { return h.cfg.Authorise != nil || h.cfg.Toke
 
 // admit lets a request in, or says why not.
 func (h *Handler) admit(q *request) error {
-	q.identity = h.whoIs(q.Request)
+	var err error
+	if q.identity, err = h.whoIs(q.Request); err != nil {
+		return err
+	}
 	if err := q.checkParams(); err != nil {
 		return err
 	}
@@ -197,7 +209,8 @@ func (h *Handler) admitPost(q *request) error {
 	}
 	given := q.Header.Get("X-Fanout-Csrf") // spelt as net/http does
 	if subtle.ConstantTimeCompare([]byte(given), []byte(h.csrf(q.Request, q.identity))) != 1 {
-		return problemf(http.StatusForbidden, "the header X-Fanout-CSRF is missing or stale: take it from api/me, or send a bearer token")
+		return problemf(http.StatusForbidden, "the header X-Fanout-CSRF is missing or stale: take it from api/me, or send a bearer token; behind a load balancer "+
+			"all processes need the same monitor.csrf_key")
 	}
 	return nil
 }

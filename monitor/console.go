@@ -4,6 +4,7 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -109,6 +110,31 @@ func (c *Console) Message(ctx context.Context, database, id string) ([]outbox.Re
 		return nil, refusef("%v", err)
 	}
 	return ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.Record, error) { return store.Message(ctx, id) })
+}
+
+// ActionReveal is what the audit calls a look at payload and headers.
+const ActionReveal = "reveal"
+
+// Reveal is [Console.Message] for somebody who wants to see payload and headers, which may hold what is not for everybody: it leaves an
+// entry in the audit, with the message's id and the number of rows that were shown, and shows nothing where that cannot be written.
+func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) (records []outbox.Record, err error) {
+	if err := errors.Join(checkText("message id", id), checkText("actor", actor.Name)); err != nil {
+		return nil, err
+	}
+	if _, err := (outbox.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
+		return nil, refusef("%v", err)
+	}
+	look := Action{Filter: outbox.Filter{MessageIDs: []string{id}}}
+	entry := outbox.AuditEntry{Actor: actor.Name, Via: actor.Via, Action: ActionReveal, Filter: look.record()}
+	err = c.Record(ctx, database, entry, func(int64) (int64, error) {
+		var err error
+		records, err = c.Message(ctx, database, id)
+		return int64(len(records)), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return records, nil
 }
 
 // MaxBlocked is how many blocked keys of one broker [Console.Blocked] lists.

@@ -33,25 +33,36 @@ func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database
 	entry := outbox.AuditEntry{
 		Actor: actor.Name, Via: actor.Via, Action: action.Verb, Broker: action.Filter.Broker, Filter: action.record(), Reason: action.Reason,
 	}
+	r.result.Err = c.Record(ctx, database, entry, func(id int64) (int64, error) {
+		r.result.AuditID = id
+		err := r.change(ctx)
+		return r.result.Changed, err
+	})
+	return r.result
+}
+
+// Record does something to a database for which this console has no action, and leaves an entry in its audit: begun before, and ended
+// after it with the number of rows that do returns and its error. Where the audit cannot be begun, do is not called. It is for actions of
+// others that belong into the same record; [Console.Do] records its own.
+func (c *Console) Record(ctx context.Context, database string, entry outbox.AuditEntry, do func(id int64) (rows int64, err error)) error {
 	id, err := ask(ctx, c, database, func(ctx context.Context, store Store) (int64, error) { return store.BeginAudit(ctx, entry) })
 	if err != nil {
-		r.result.Err = fmt.Errorf("nothing was changed, for the audit could not be begun: %w", err)
-		return r.result
+		return fmt.Errorf("nothing was changed or shown, for the audit could not be begun: %w", err)
 	}
-	r.result.AuditID = id
+	var rows int64
 	ended := false
 	end := func(failure string) error {
 		ended = true
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endAuditTime)
 		defer cancel()
-		return r.store.EndAudit(ctx, id, r.result.Changed, failure)
+		return c.stores[database].EndAudit(ctx, id, rows, failure)
 	}
 	defer func() {
 		if !ended { // a panic, perhaps of Progress
 			_ = end("the program panicked")
 		}
 	}()
-	err = r.change(ctx)
+	rows, err = do(id)
 	failure := ""
 	if err != nil {
 		failure = discreet.Text(err.Error())
@@ -59,8 +70,7 @@ func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database
 	if auditErr := end(failure); auditErr != nil {
 		err = errors.Join(err, fmt.Errorf("it was done, but the end could not be recorded in the audit: %w", auditErr))
 	}
-	r.result.Err = err
-	return r.result
+	return err
 }
 
 func (r *run) change(ctx context.Context) error {

@@ -2,7 +2,9 @@ package monitor
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,6 +30,10 @@ type Config struct {
 	Authorise func(*http.Request) (Identity, error)
 	// Tokens that may be presented, as bearer tokens or to log in. Not together with Authorise.
 	Tokens *Tokens
+	// CSRFKey is a secret of at least [MinToken] characters from which the proof is made that a page of this server sends a request. All
+	// processes behind one load balancer need the same, or each refuses what another one's pages send. Default: one derived from Tokens, so
+	// that processes with the same tokens agree; with Authorise a random one of this process alone, which ends with it.
+	CSRFKey string
 	// Assets of the dashboard, index.html among them. Default: a plain page that names the API.
 	Assets fs.FS
 	// Metrics answers GET /metrics, to those who may look. Default: 404.
@@ -55,6 +61,7 @@ type Handler struct {
 	log     *slog.Logger
 	routes  []route
 	csrfKey []byte
+	guesses *guesses
 	now     func() time.Time
 
 	history *history
@@ -75,6 +82,9 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.MaxCount < 0 || cfg.Timeout < 0 {
 		problems = append(problems, fmt.Errorf("monitor: MaxCount is %d and Timeout is %s: use positive values, or 0 for the default", cfg.MaxCount, cfg.Timeout))
 	}
+	if n := len(cfg.CSRFKey); n > 0 && n < MinToken {
+		problems = append(problems, fmt.Errorf("monitor: CSRFKey has %d characters: use at least %d, best random ones", n, MinToken))
+	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
@@ -88,9 +98,15 @@ func New(cfg Config) (*Handler, error) {
 		cfg.Log = slog.Default()
 	}
 	h := &Handler{console: cfg.Console, cfg: cfg, log: cfg.Log, now: time.Now, history: newHistory()}
-	if cfg.Tokens != nil { // the same in all processes that have the same tokens, so that any of them may answer
+	h.guesses = newGuesses(h.log, func() time.Time { return h.now() })
+	switch { // the same in all processes that have the same key or the same tokens, so that any of them may answer
+	case cfg.CSRFKey != "":
+		key := hmac.New(sha256.New, []byte(cfg.CSRFKey))
+		_, _ = key.Write([]byte("fanout monitor csrf"))
+		h.csrfKey = key.Sum(nil)
+	case cfg.Tokens != nil:
 		h.csrfKey = cfg.Tokens.key("csrf")
-	} else {
+	default:
 		h.csrfKey = make([]byte, 32)
 		_, _ = rand.Read(h.csrfKey) // it never fails
 	}

@@ -102,9 +102,12 @@ func (h *Handler) logIn(w http.ResponseWriter, r *http.Request, token string) (*
 	if h.cfg.Tokens == nil {
 		return nil, "", problemf(http.StatusNotFound, "there is nothing to log in to: this server has no tokens")
 	}
+	if err := h.guesses.check(r); err != nil {
+		return nil, "", err
+	}
 	entry, ok := h.cfg.Tokens.find(token)
 	if !ok {
-		h.log.WarnContext(r.Context(), "somebody tried to log in to the monitor with a wrong token", "from", r.RemoteAddr)
+		h.guesses.wrong(r.Context(), r, "somebody tried to log in to the monitor with a wrong token")
 		return nil, "", problemf(http.StatusUnauthorized, "this token is not known")
 	}
 	session := entry.newSession(h.now())

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -47,7 +48,7 @@ func inboxFlags(cmd *cobra.Command) *inboxTarget {
 }
 
 // each asks one database after the other. One that fails does not keep it from the others.
-func (t *inboxTarget) each(cmd *cobra.Command, ask func(ctx context.Context, database string, db *gorm.DB, table inbox.Option) error) error {
+func (t *inboxTarget) each(cmd *cobra.Command, ask func(ctx context.Context, at inboxAt, db *gorm.DB, table inbox.Option) error) error {
 	session, err := t.open(cmd) // it says what is wrong with a database, and keeps its password to itself
 	if err != nil {
 		return err
@@ -63,11 +64,49 @@ func (t *inboxTarget) each(cmd *cobra.Command, ask func(ctx context.Context, dat
 			return err
 		}
 		defer pool.Close()
-		if err := ask(cmd.Context(), name, db, inbox.Table(*t.table)); err != nil {
+		if err := ask(cmd.Context(), inboxAt{cmd, session, name, *t.table}, db, inbox.Table(*t.table)); err != nil {
 			return fmt.Errorf("database %q: %w", name, err)
 		}
 		return nil
 	})
+}
+
+// inboxAt is a database whose inbox a command works on.
+type inboxAt struct {
+	cmd      *cobra.Command
+	session  *session
+	database string
+	table    string
+}
+
+// auditedIDs is how many message ids stand in an audit entry.
+const auditedIDs = 50
+
+// record does something that leaves an entry in the audit of the database, whose table is one of the outbox. Where a consumer's database
+// has no outbox there is no audit, which is said.
+func (a *inboxAt) record(ctx context.Context, actor monitor.Actor, action string, filter map[string]any, do func() (int64, error)) error {
+	for name, value := range filter {
+		if ids, ok := value.([]uuid.UUID); value == "" || ok && len(ids) == 0 {
+			delete(filter, name)
+		}
+	}
+	filter["table"] = a.table
+	text, err := json.Marshal(filter)
+	if err != nil { // texts and numbers always encode
+		return err
+	}
+	done := false
+	entry := outbox.AuditEntry{Actor: actor.Name, Via: actor.Via, Action: action, Filter: string(text)}
+	err = a.session.Record(ctx, a.database, entry, func(int64) (int64, error) {
+		done = true
+		return do()
+	})
+	if done || !errors.Is(err, outbox.ErrSchema) {
+		return err
+	}
+	a.cmd.PrintErrf("warning: database %s has no outbox, so there is no audit in which this could be recorded: \"fanout migrate\" makes one\n", a.database)
+	_, err = do()
+	return err
 }
 
 // openHandle opens a database as a consumer would.
@@ -97,10 +136,10 @@ func inboxMigrateCommand() *cobra.Command {
 	}
 	target := inboxFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return target.each(cmd, func(ctx context.Context, database string, db *gorm.DB, table inbox.Option) error {
+		return target.each(cmd, func(ctx context.Context, at inboxAt, db *gorm.DB, table inbox.Option) error {
 			applied, err := inbox.Migrate(ctx, db, table)
 			if err == nil {
-				printApplied(cmd, database, applied)
+				printApplied(cmd, at.database, applied)
 			}
 			return err
 		})
@@ -133,8 +172,9 @@ func parkedCommand() *cobra.Command {
 	consumer := cmd.Flags().String("consumer", "", "only those of this consumer")
 	messageType := cmd.Flags().String("type", "", "only those of this type, as it stands on the wire")
 	limit := cmd.Flags().Int("limit", inbox.DefaultPage, "most messages to list of each database")
-	payload := cmd.Flags().Bool("payload", false, "print payloads and attributes, too; with --json")
+	payload := cmd.Flags().Bool("payload", false, "print payloads and attributes, too; with --json; it is recorded in the audit")
 	asJSON := jsonFlag(cmd, jsonLines)
+	actor := actorFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *limit < 1 || *limit > inbox.MaxPage {
 			return usageError{fmt.Errorf("--limit is %d: use 1 to %d", *limit, inbox.MaxPage)}
@@ -143,15 +183,27 @@ func parkedCommand() *cobra.Command {
 			return usageError{errors.New("--payload is for --json")}
 		}
 		table, found, now := newTable(cmd.OutOrStdout(), "DATABASE", "CONSUMER", "MESSAGE", "TYPE", "SOURCE", "ATTEMPTS", "PARKED", "LAST ERROR"), 0, time.Now()
-		err := target.each(cmd, func(ctx context.Context, database string, db *gorm.DB, of inbox.Option) error {
-			page, err := inbox.ParkedMessages(ctx, db, inbox.ParkedFilter{Consumer: *consumer, Type: *messageType, Limit: *limit}, of)
+		err := target.each(cmd, func(ctx context.Context, at inboxAt, db *gorm.DB, of inbox.Option) (err error) {
+			var page []inbox.ParkedMessage
+			look := func() (int64, error) {
+				page, err = inbox.ParkedMessages(ctx, db, inbox.ParkedFilter{Consumer: *consumer, Type: *messageType, Limit: *limit}, of)
+				return int64(len(page)), err
+			}
+			if *payload {
+				err = at.record(ctx, actor(), "inbox reveal", map[string]any{"consumer": *consumer, "type": *messageType, "limit": *limit}, look)
+			} else {
+				_, err = look()
+			}
+			if err != nil {
+				return err
+			}
 			for i := range page {
 				m := &page[i]
 				found++
 				if !*asJSON {
-					table.add(text(database), text(m.Consumer), text(m.Key.String()), text(m.Type), text(m.Source), textf("%d", m.Attempts), text(since(m.At, now)),
+					table.add(text(at.database), text(m.Consumer), text(m.Key.String()), text(m.Type), text(m.Source), textf("%d", m.Attempts), text(since(m.At, now)),
 						text(shorten(m.LastError.Message, errorWidth)))
-				} else if err := printLine(cmd, toParked(database, m, *payload)); err != nil {
+				} else if err := printLine(cmd, toParked(at.database, m, *payload)); err != nil {
 					return err
 				}
 			}
@@ -194,6 +246,7 @@ func inboxReleaseCommand() *cobra.Command {
 	all := cmd.Flags().Bool("all", false, "all that are parked")
 	messageType := cmd.Flags().String("type", "", "with --all, only those of this type")
 	source := cmd.Flags().String("source", "", "with message ids, only those of this source: two sources can have one id")
+	actor := actorFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		keys := make([]uuid.UUID, 0, len(args))
 		for _, arg := range args {
@@ -211,17 +264,22 @@ func inboxReleaseCommand() *cobra.Command {
 		case *all && *source != "":
 			return usageError{errors.New("give --source with message ids, and not with --all")}
 		}
-		return target.each(cmd, func(ctx context.Context, database string, db *gorm.DB, table inbox.Option) (err error) {
-			var n int64
-			if *all {
-				n, err = inbox.ReleaseAll(ctx, db, *consumer, *messageType, table)
-			} else {
-				n, err = inbox.Release(ctx, db, *consumer, keys, table, inbox.FromSource(*source))
+		return target.each(cmd, func(ctx context.Context, at inboxAt, db *gorm.DB, table inbox.Option) error {
+			filter := map[string]any{"consumer": *consumer, "type": *messageType, "source": *source, "message_ids": keys[:min(len(keys), auditedIDs)]}
+			if more := len(keys) - auditedIDs; more > 0 {
+				filter["more_message_ids"] = more
 			}
-			if err == nil {
-				cmd.Printf("%s: %s messages released\n", database, thousands(n))
-			}
-			return err
+			return at.record(ctx, actor(), "inbox release", filter, func() (n int64, err error) {
+				if *all {
+					n, err = inbox.ReleaseAll(ctx, db, *consumer, *messageType, table)
+				} else {
+					n, err = inbox.Release(ctx, db, *consumer, keys, table, inbox.FromSource(*source))
+				}
+				if err == nil {
+					cmd.Printf("%s: %s messages released\n", at.database, thousands(n))
+				}
+				return n, err
+			})
 		})
 	}
 	return cmd

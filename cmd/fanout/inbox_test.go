@@ -59,6 +59,21 @@ func TestInbox(t *testing.T) {
 		assert.Equal(t, "main: 1 messages released\n", s.does("inbox", "release", "--consumer", "billing", "--all", "--type", "Ordering.OrderPlaced.v2"))
 		assert.Equal(t, "main: 1 messages released\n", s.does("inbox", "release", "--consumer", "billing", "--all"))
 		assert.Len(t, lines[wireParked](t, s.does("inbox", "parked", "--json")), 1)
+
+		var trace []string
+		for _, e := range lines[wireAudit](t, s.does("audit", "--json")) {
+			assert.Equal(t, "cli", e.Via)
+			assert.NotEmpty(t, e.Actor)
+			assert.NotNil(t, e.EndedAt)
+			trace = append(trace, fmt.Sprintf("%s %d %s", e.Action, e.Rows, e.Filter))
+		}
+		assert.Equal(t, []string{
+			`inbox release 1 {"consumer":"billing","table":"inbox_messages"}`,
+			`inbox release 1 {"consumer":"billing","table":"inbox_messages","type":"Ordering.OrderPlaced.v2"}`,
+			`inbox release 0 {"consumer":"billing","message_ids":["` + messageID(1) + `"],"table":"inbox_messages"}`,
+			`inbox release 1 {"consumer":"billing","message_ids":["` + messageID(1) + `","` + messageID(4) + `"],"table":"inbox_messages"}`,
+			`inbox reveal 1 {"consumer":"sales","limit":100,"table":"inbox_messages"}`,
+		}, trace)
 	})
 }
 

@@ -28,8 +28,9 @@ func showCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	target := targetFlags(cmd)
-	payload := cmd.Flags().Bool("payload", false, "show payload and headers, too, which may hold what is not for everybody")
+	payload := cmd.Flags().Bool("payload", false, "show payload and headers, too, which may hold what is not for everybody; it is recorded in the audit")
 	asJSON := jsonFlag(cmd, "print one JSON object")
+	actor := actorFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		session, err := target.open(cmd)
 		if err != nil {
@@ -39,6 +40,9 @@ func showCommand() *cobra.Command {
 		var found []found
 		err = session.each(func(database string) error {
 			records, err := session.Message(cmd.Context(), database, args[0])
+			if err == nil && *payload && len(records) > 0 { // only where there is something to be seen is it a look
+				records, err = session.Reveal(cmd.Context(), actor(), database, args[0])
+			}
 			found = append(found, foundIn(database, records)...)
 			return err
 		})

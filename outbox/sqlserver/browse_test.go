@@ -259,7 +259,7 @@ func TestBrowseTexts(t *testing.T) {
 	index := func(name, rest string) string { return "INDEX(outbox_messages_" + name + "), FORCESEEK, " + rest }
 	for text, want := range map[string][]string{
 		store.sql.list: {
-			index("finished", passing), index("failing", passing), index("open", passing), index("parked", passing), "FORCESEEK, " + passing,
+			index("finished", passing), index("finished", passing), index("failing", passing), index("open", passing), index("parked", passing), "FORCESEEK, " + passing,
 		},
 		store.sql.message: {index("once", "ROWLOCK")},
 		store.sql.blocked: {
