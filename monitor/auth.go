@@ -117,7 +117,8 @@ func (h *Handler) whoIs(r *http.Request) (Identity, error) {
 		if entry, ok := h.cfg.Tokens.find(token); ok {
 			return entry.identity, nil
 		}
-		h.guesses.wrong(r.Context(), r, "somebody presented a wrong bearer token to the monitor")
+		h.guesses.wrong(r)
+		h.log.WarnContext(r.Context(), "somebody presented a wrong bearer token to the monitor", "from", r.RemoteAddr)
 		return Identity{Role: RoleNone}, nil
 	}
 	return h.whoElse(r), nil

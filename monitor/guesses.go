@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -19,7 +18,7 @@ const (
 	maxGuessers = 4096
 )
 
-// guesses limits how fast an address can try tokens, and says in the log what it tried: bearer tokens and logins alike. It is safe for
+// guesses limits how fast an address can try tokens, be they bearer tokens or logins. It is safe for
 // concurrent use.
 type guesses struct {
 	log *slog.Logger
@@ -56,7 +55,7 @@ func (g *guesses) check(r *http.Request) error {
 }
 
 // wrong notes a token that nobody has.
-func (g *guesses) wrong(ctx context.Context, r *http.Request, what string) {
+func (g *guesses) wrong(r *http.Request) {
 	from := origin(r)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,7 +70,6 @@ func (g *guesses) wrong(ctx context.Context, r *http.Request, what string) {
 		who.free, who.told = now, false
 	}
 	who.free = who.free.Add(guessEvery)
-	g.log.WarnContext(ctx, what, "from", r.RemoteAddr)
 }
 
 // makeRoom forgets those whose burst is there again, and where that is not enough, the one that was quiet for longest.

@@ -107,7 +107,8 @@ func (h *Handler) logIn(w http.ResponseWriter, r *http.Request, token string) (*
 	}
 	entry, ok := h.cfg.Tokens.find(token)
 	if !ok {
-		h.guesses.wrong(r.Context(), r, "somebody tried to log in to the monitor with a wrong token")
+		h.guesses.wrong(r)
+		h.log.WarnContext(r.Context(), "somebody tried to log in to the monitor with a wrong token", "from", r.RemoteAddr)
 		return nil, "", problemf(http.StatusUnauthorized, "this token is not known")
 	}
 	session := entry.newSession(h.now())
