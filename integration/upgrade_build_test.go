@@ -2,6 +2,8 @@ package integration_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -53,7 +55,10 @@ func previousVersion(t *testing.T) version {
 	if err != nil {
 		cache = t.TempDir()
 	}
-	dir := filepath.Join(cache, "fanout-test", commit)
+	source, err := os.ReadFile(writerSource)
+	require.NoError(t, err)
+	sum := sha256.Sum256(source) // a writer of another text is another program
+	dir := filepath.Join(cache, "fanout-test", commit+"-"+hex.EncodeToString(sum[:6]))
 	v := version{name: name, relay: filepath.Join(dir, "fanout"), writer: filepath.Join(dir, "writer")}
 	if exists(v.relay) && exists(v.writer) {
 		return v
@@ -64,8 +69,6 @@ func previousVersion(t *testing.T) version {
 	require.NoError(t, err)
 	out, err := exec.CommandContext(t.Context(), "tar", "-xf", archive, "-C", tree).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	source, err := os.ReadFile(writerSource)
-	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(tree, writerPackage), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(tree, writerPackage, "main.go"), source, 0o600))
 	require.NoError(t, os.MkdirAll(dir, 0o700))

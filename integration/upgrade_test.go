@@ -38,6 +38,7 @@ func (c *counting) stop(ledger map[string]bool) {
 	require.NoError(c, c.cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(c, c.cmd.Wait(), c.log.String())
 	for line := range strings.Lines(c.said.String()) {
+		require.Regexp(c, `^k\d+ \d+\n$`, line, "the ledger holds commits alone")
 		require.False(c, ledger[line], line)
 		ledger[line] = true
 	}
