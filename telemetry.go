@@ -60,7 +60,7 @@ func (r *Relay) watch() error {
 	for name, store := range r.stores {
 		browsers[name] = store
 	}
-	stop, err := r.metrics.Watch(metrics.Sources{Stats: r.engine.Stats, Databases: browsers})
+	stop, err := r.metrics.Watch(metrics.Sources{Stats: r.engine.Stats, Databases: browsers, Brokers: r.cfg.BrokerNames(), Log: r.log})
 	if err != nil {
 		return fmt.Errorf("fanout: WithMeterProvider: %w", err)
 	}

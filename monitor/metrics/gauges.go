@@ -1,9 +1,11 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"go.opentelemetry.io/otel/metric"
 
@@ -16,6 +18,11 @@ type Sources struct {
 	Stats func() []outbox.Stats
 	// Databases are asked where their brokers stand, no more than once in ten seconds, one question of each at a time.
 	Databases map[string]outbox.Browser
+	// Brokers of the configuration: they always have their figures. Of others that have rows in a database the first 20 by name have
+	// theirs, and the rest are summed up as [OtherBrokers]. Default: none is configured.
+	Brokers []string
+	// Log is told when brokers are summed up. Default: slog.Default().
+	Log *slog.Logger
 }
 
 // gauges are observed when somebody collects.
@@ -60,7 +67,7 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 	}
 	samplers := make([]*sampler, 0, len(sources.Databases))
 	for name, browser := range sources.Databases {
-		samplers = append(samplers, &sampler{database: name, browser: browser})
+		samplers = append(samplers, &sampler{database: name, browser: browser, configured: sources.Brokers, log: cmp.Or(sources.Log, slog.Default())})
 	}
 	registration, err := m.meter.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
 		if sources.Stats != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -254,6 +255,52 @@ func TestGaugesOfAListener(t *testing.T) {
 		"fanout.outbox.destinations.unavailable hears d": 2, "fanout.outbox.destinations.unavailable deaf d": 0, "fanout.outbox.destinations.unavailable polls d": 0,
 		"fanout.outbox.leases.active hears d": 4, "fanout.outbox.leases.active deaf d": 0, "fanout.outbox.leases.active polls d": 0,
 	}, values)
+}
+
+// crowd has rows of more brokers than anybody configured.
+type crowd struct {
+	outbox.Browser
+
+	brokers []outbox.BrokerOverview
+}
+
+func (c *crowd) Overview(context.Context, int) ([]outbox.BrokerOverview, error) { return c.brokers, nil }
+
+// Whoever can write rows names brokers as he likes: those of the configuration keep their figures, and the series stay few.
+func TestForeignBrokersDoNotPushOutOurs(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	c := &crowd{}
+	waiting := func(name string, n int64) {
+		c.brokers = append(c.brokers, outbox.BrokerOverview{Broker: name, Lag: time.Duration(n) * time.Second, Counts: map[outbox.Status]outbox.Count{outbox.StatusPending: {N: n}}})
+	}
+	waiting("(others)", 1000)
+	for i := range 130 {
+		waiting(fmt.Sprintf("a%03d", i), 1)
+	}
+	waiting("default", 7)
+	waiting("partner", 8)
+	reader := sdk.NewManualReader()
+	m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
+	require.NoError(t, err)
+	_, err = m.Watch(metrics.Sources{
+		Databases: map[string]outbox.Browser{"d": c}, Brokers: []string{"default", "partner"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	require.NoError(t, err)
+	values, _ := collect(t, reader)
+	pending := series{}
+	for name, value := range values {
+		if broker, ok := strings.CutPrefix(name, "fanout.outbox.rows.pending "); ok {
+			pending[strings.TrimSuffix(broker, " d")] = value
+		}
+	}
+	assert.InDelta(t, 7, pending["default"], 0)
+	assert.InDelta(t, 8, pending["partner"], 0)
+	assert.InDelta(t, 1, pending["a019"], 0)
+	assert.InDelta(t, 110+1000, pending[metrics.OtherBrokers], 0)
+	assert.Len(t, pending, 2+20+1)
+	assert.InDelta(t, 1000, values["fanout.outbox.lag (others) d"], 0)
+	assert.Equal(t, 1, strings.Count(log.String(), "many brokers that are not configured have rows"))
 }
 
 func TestWithoutAProvider(t *testing.T) {

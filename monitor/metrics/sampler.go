@@ -2,6 +2,9 @@ package metrics
 
 import (
 	"context"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,19 +18,22 @@ const (
 	sampleTime = 3 * time.Second
 	// countLimit is where a count of rows ends: above what the shipped alerts ask for.
 	countLimit = 20_000
-	// brokerLimit bounds the series of one database: a table may hold rows of brokers that nobody knows.
-	brokerLimit = 100
+	// foreignLimit bounds the series of one database that are of brokers which nobody configures: anybody who may write rows names them.
+	foreignLimit = 20
 )
 
 // sampler remembers where the brokers of one database stood.
 type sampler struct {
-	database string
-	browser  outbox.Browser
+	database   string
+	browser    outbox.Browser
+	configured []string
+	log        *slog.Logger
 
 	mu      sync.Mutex
 	asked   time.Time
 	brokers []outbox.BrokerOverview // nil where the database did not answer: old figures would look like good ones
 	ok      bool
+	told    bool // that brokers are summed up
 }
 
 // sampleAll asks the databases at the same time, those that were not asked of late.
@@ -51,10 +57,52 @@ func (s *sampler) sample(ctx context.Context) {
 	defer cancel()
 	brokers, err := s.browser.Overview(ctx, countLimit)
 	s.ok = err == nil
-	s.brokers = brokers[:min(len(brokers), brokerLimit)]
-	if err != nil {
-		s.brokers = nil
+	s.brokers = nil
+	if err == nil {
+		s.brokers = s.bound(ctx, brokers)
 	}
+}
+
+// OtherBrokers is the broker under which those are summed up that are beyond the bound. The configuration allows no such name.
+const OtherBrokers = "(others)"
+
+// bound puts the configured brokers first, all of them; of the others, which rows of strangers may name, it keeps a few, those with the
+// least names, and sums up the rest.
+func (s *sampler) bound(ctx context.Context, all []outbox.BrokerOverview) []outbox.BrokerOverview {
+	var known, foreign []outbox.BrokerOverview
+	for i := range all {
+		if slices.Contains(s.configured, all[i].Broker) {
+			known = append(known, all[i])
+		} else {
+			foreign = append(foreign, all[i])
+		}
+	}
+	slices.SortFunc(foreign, func(a, b outbox.BrokerOverview) int {
+		if last := a.Broker == OtherBrokers; last != (b.Broker == OtherBrokers) { // so that nothing else has this name beside it
+			return map[bool]int{true: 1, false: -1}[last]
+		}
+		return strings.Compare(a.Broker, b.Broker)
+	})
+	few := min(len(foreign), foreignLimit)
+	bounded := append(known, foreign[:few]...)
+	if len(foreign) == few {
+		s.told = false
+		return bounded
+	}
+	if !s.told {
+		s.told = true
+		s.log.WarnContext(ctx, "many brokers that are not configured have rows: the metrics sum them up", "database", s.database, "brokers", len(foreign), "label", OtherBrokers)
+	}
+	rest := outbox.BrokerOverview{Broker: OtherBrokers, Counts: map[outbox.Status]outbox.Count{}}
+	for i := range foreign[few:] {
+		b := &foreign[few+i]
+		for status, n := range b.Counts {
+			sum := rest.Counts[status]
+			rest.Counts[status] = outbox.Count{N: sum.N + n.N, More: sum.More || n.More}
+		}
+		rest.OldestPending, rest.Lag = max(rest.OldestPending, b.OldestPending), max(rest.Lag, b.Lag)
+	}
+	return append(bounded, rest)
 }
 
 func (s *sampler) last() (brokers []outbox.BrokerOverview, ok bool) {
