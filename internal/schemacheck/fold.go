@@ -31,6 +31,9 @@ func unwrap(words []string) []string {
 			words = slices.Delete(words, open, open+1)
 		}
 	}
+	if len(words) > 0 && words[0] == "(" && closing(words, 0) == len(words)-1 { // there were two around everything
+		return unwrap(words)
+	}
 	return words
 }
 

@@ -116,6 +116,7 @@ func TestFold(t *testing.T) {
 		{"(finished_at IS NULL AND parked = 0)", "([finished_at] is null AND [parked]=(0))", "finished_at IS NULL -- open\n AND \"parked\"=0"},
 		{"DEFAULT N'pending'", "default ((('pending')))", "/* a\nb */ Default ('pending')"},
 		{"f(x, 1) + 2", "F( [x],(1))+((2))"},
+		{"(a & 3) + b", "((a&(3))+b)", "(((a&(3))+b))"},
 		{"ARRAY['a'::text, 'b'::text]", "array['a'::text,'b'::text]"},
 		{"'it''s (fine) -- really'", "('it''s (fine) -- really')"},
 	} {

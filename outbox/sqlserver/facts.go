@@ -44,15 +44,17 @@ func tablesArg(want schemacheck.Facts) []any {
 	return []any{sql.Named("tables", `["`+strings.Join(want.Tables(), `","`)+`"]`)}
 }
 
-// comparable leaves out, or replaces by what is wanted, what says nothing about the schema: collations that are left to the
-// database, constraints that this user may not see, and expressions in other words.
+// comparable leaves out, or replaces by what is wanted, what says nothing about the schema: collations and lock escalation that
+// are left to the database or the owner (the catalog always names one), constraints that this user may not see, and expressions
+// in other words.
 func (s *Store) comparable(ctx context.Context, want, live schemacheck.Facts) (schemacheck.Facts, error) {
 	hidden := false
 	for i := range live {
 		wanted := want.Find(live[i].Name)
 		live[i].Properties = slices.DeleteFunc(live[i].Properties, func(p schemacheck.Property) bool {
 			hidden = hidden || p.Name == "definitions"
-			return p.Name == "definitions" || p.Name == "collation" && wanted.Value("collation") == schemacheck.None
+			left := p.Name == "collation" || p.Name == "lock escalation"
+			return p.Name == "definitions" || left && wanted.Value(p.Name) == schemacheck.None
 		})
 		for j, property := range live[i].Properties {
 			if property.Name != "computed" || property.Value == schemacheck.Unknown || wanted.Value("computed") == schemacheck.None {

@@ -145,12 +145,12 @@ func told(facts schemacheck.Facts) reply {
 	return reply{sets: []set{s}}
 }
 
-// live are the facts of a good schema in words of the server's own.
+// live are the facts of a good schema as the catalog of a server tells them.
 func live(t *testing.T, store *Store) schemacheck.Facts {
 	t.Helper()
 	want, err := store.wanted()
 	require.NoError(t, err)
-	return want
+	return catalog(want)
 }
 
 // change is a copy of facts in which a property has another value; empty takes it away.
