@@ -14,7 +14,7 @@ import (
 
 var _ outbox.Listener = (*Store)(nil)
 
-// closeTime bounds how long a listener takes to say goodbye.
+// closeTime bounds how long a connection beside the pool takes to say goodbye.
 const closeTime = 2 * time.Second
 
 // Listen implements outbox.Listener. Its connection is none of the pool's: it is in use for as long as the relay runs.
@@ -26,23 +26,11 @@ func (s *Store) Listen(ctx context.Context, began func(), heard func(text string
 }
 
 func (s *Store) listen(ctx context.Context, began func(), heard func(text string)) error {
-	pooled := s.pool.Config()
-	config := pooled.ConnConfig
-	config.OnNotification = nil // else they would not be waited for
-	if pooled.BeforeConnect != nil {
-		if err := pooled.BeforeConnect(ctx, config); err != nil {
-			return err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, hangUp, err := s.dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		_ = conn.Close(ctx) // the server notices
-	}()
+	defer hangUp()
 	if _, err := conn.Exec(ctx, s.sql.listen, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
@@ -56,6 +44,35 @@ func (s *Store) listen(ctx context.Context, began func(), heard func(text string
 			heard(notification.Payload)
 		}
 	}
+}
+
+// dial makes a connection beside the pool, set up as the pool's are, for what keeps one for long: the pool may be small, or busy, and
+// who waits for a connection must not wait for one that waits for him. hangUp closes it.
+func (s *Store) dial(ctx context.Context) (conn *pgx.Conn, hangUp func(), err error) {
+	pooled := s.pool.Config()
+	config := pooled.ConnConfig
+	config.OnNotification = nil // else a listener would wait in vain
+	if pooled.BeforeConnect != nil {
+		if err := pooled.BeforeConnect(ctx, config); err != nil {
+			return nil, nil, err
+		}
+	}
+	conn, err = pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	hangUp = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		_ = conn.Close(ctx) // the server notices
+	}
+	if pooled.AfterConnect != nil && !s.owned { // that of a pool of ours concerns the pool alone
+		if err := pooled.AfterConnect(ctx, conn); err != nil {
+			hangUp()
+			return nil, nil, err
+		}
+	}
+	return conn, hangUp, nil
 }
 
 // Notify implements outbox.Listener.

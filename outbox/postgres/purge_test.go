@@ -3,12 +3,16 @@ package postgres
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // While an exclusive task goes on, which may take hours, its transaction has no snapshot: it would keep dead rows from being
@@ -42,6 +46,51 @@ func TestExclusiveHoldsNothingBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pool of one connection is enough for a purge, which a relay makes beside everything else.
+func TestPurgeWithOneConnection(t *testing.T) {
+	t.Parallel()
+	dsn := with(t, testenv.Postgres(t), "pool_max_conns", "1")
+	store := openStore(t, dsn, "narrow")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	_, err = store.pool.Exec(t.Context(), `INSERT INTO narrow (message_id, target_broker, stream, type, payload, status, published_at, finished_at)
+		SELECT gen_random_uuid(), 'b', 's', 'T', '', 'published', '2000-01-01', '2000-01-01' FROM generate_series(1, 3)`)
+	require.NoError(t, err)
+	scheduler, err := cleanup.New(cleanup.Config{Databases: map[string]outbox.Purger{"default": store}, BatchSize: 2})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	reports, err := scheduler.Purge(ctx)
+	require.NoError(t, err)
+	require.Len(t, reports, 1)
+	assert.Equal(t, 3, reports[0].Published)
+	assert.Zero(t, store.pool.Stat().AcquiredConns())
+}
+
+// The connection with the lock is none of the pool's, but is set up as the pool's are.
+func TestExclusiveOnACallersPool(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig(testenv.Postgres(t))
+	require.NoError(t, err)
+	config.MaxConns = 1
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "SET search_path TO hidden_away")
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer pool.Close()
+	_, err = pool.Exec(t.Context(), "CREATE SCHEMA hidden_away")
+	require.NoError(t, err)
+	store, err := New(pool, "outbox")
+	require.NoError(t, err)
+	_, err = store.Migrate(t.Context())
+	require.NoError(t, err)
+	ran, err := store.Exclusive(t.Context(), "purge", func(ctx context.Context) error { return pool.Ping(ctx) })
+	require.NoError(t, err)
+	assert.True(t, ran)
 }
 
 // The lock of a task can be had in a database that is not in UTF-8, whose encoding clients take over.

@@ -74,7 +74,8 @@ type Config struct {
 	// Table is the outbox table, optionally with its schema. Default: outbox.DefaultTable.
 	Table string
 	// MaxConns bounds the store's pool where the DSN does not. Default 4; a relay wants workers of all brokers plus two,
-	// so that renewals and probes never wait behind claims. Exclusive keeps one connection for as long as it runs.
+	// so that renewals and probes never wait behind claims; one is enough for every verb. Exclusive and Listen have connections of
+	// their own beside the pool for as long as they run.
 	MaxConns int
 }
 

@@ -132,7 +132,7 @@ func TestReadOnly(t *testing.T) {
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	conform(t, dsn, with(t, dsn, "default_transaction_isolation", "serializable"))
+	conform(t, dsn, with(t, with(t, dsn, "default_transaction_isolation", "serializable"), "pool_max_conns", "1"))
 }
 
 var _ pgx.BatchTracer = (*tracer)(nil)

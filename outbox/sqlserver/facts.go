@@ -53,8 +53,7 @@ func (s *Store) comparable(ctx context.Context, want, live schemacheck.Facts) (s
 		wanted := want.Find(live[i].Name)
 		live[i].Properties = slices.DeleteFunc(live[i].Properties, func(p schemacheck.Property) bool {
 			hidden = hidden || p.Name == "definitions"
-			left := p.Name == "collation" || p.Name == "lock escalation"
-			return p.Name == "definitions" || left && wanted.Value(p.Name) == schemacheck.None
+			return p.Name == "definitions" || leftToOthers(p.Name) && wanted.Value(p.Name) == schemacheck.None
 		})
 		for j, property := range live[i].Properties {
 			if property.Name != "computed" || property.Value == schemacheck.Unknown || wanted.Value("computed") == schemacheck.None {
@@ -76,6 +75,9 @@ func (s *Store) comparable(ctx context.Context, want, live schemacheck.Facts) (s
 	}
 	return live, nil
 }
+
+// leftToOthers is true for properties that the catalog has for everything, whether or not the migrations say something about them.
+func leftToOthers(property string) bool { return property == "collation" || property == "lock escalation" }
 
 // same reports whether two expressions of a computed column mean the same: by their words, or else by what they make of rows.
 // An expression that cannot be asked, because it needs other columns than ours, say, is another one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"time"
 
@@ -61,9 +62,26 @@ func (s *Store) Purge(ctx context.Context, request outbox.PurgeRequest) (int, er
 // releaseTimeout bounds giving back a lock. The connection is closed when that fails, and the lock goes with it.
 const releaseTimeout = 5 * time.Second
 
+// errOneConnection refuses a pool whose only connection would hold the lock of a purge, which then waits for another one for ever.
+// A database handle of Go makes no connections beside its pool.
+var errOneConnection = errors.New("the pool may open one connection, a purge needs two: call SetMaxOpenConns with 2 or more, " +
+	"better with a connection for each worker and two more")
+
+// wide refuses a pool that is too small.
+func (s *Store) wide() error {
+	if s.db.Stats().MaxOpenConnections == 1 {
+		return errOneConnection
+	}
+	return nil
+}
+
 // Exclusive implements outbox.Purger with a lock that belongs to a session: f runs outside any transaction, and a process
-// that dies lets go. The session's connection is kept until f returns; f uses others of the pool.
+// that dies lets go. The session's connection is kept until f returns; f uses others of the pool, and a pool that may have no
+// others is refused.
 func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error) {
+	if err := s.wide(); err != nil {
+		return false, fmt.Errorf("sqlserver: run %q exclusively on %s: %w", name, s.table, err)
+	}
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return false, fmt.Errorf("sqlserver: connect to run %q exclusively on %s: %w", name, s.table, err)

@@ -104,3 +104,14 @@ func TestExclusiveLetsGo(t *testing.T) {
 	assert.Zero(t, server.closed)
 	assert.Equal(t, 1, server.opened)
 }
+
+// The session that holds the lock is one connection, what runs under it needs another: a pool of one would wait for itself.
+func TestExclusiveWithOneConnection(t *testing.T) {
+	t.Parallel()
+	store, server := newFake(t, "outbox_messages", inTurn())
+	store.db.SetMaxOpenConns(1)
+	_, err := store.Exclusive(t.Context(), "cleanup", nil)
+	require.ErrorContains(t, err, "SetMaxOpenConns")
+	require.ErrorContains(t, store.Check(t.Context()), "SetMaxOpenConns", "a relay asks when it starts")
+	assert.Empty(t, server.requests)
+}

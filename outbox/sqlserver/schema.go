@@ -101,7 +101,8 @@ func (s *Store) appliedSteps(ctx context.Context, on querier) (versions []int, r
 // Check implements outbox.Schema. It looks at the tables themselves, so that it does not matter which tool has made them,
 // and at the steps that Migrate has recorded, where it has. Of CHECK constraints it sees whether they are there and in
 // force, not what they say. A user without VIEW DEFINITION cannot see defaults, computed expressions and constraints: these
-// are not compared then. It also refuses a read replica, on which nothing could be claimed.
+// are not compared then. It also refuses a read replica, on which nothing could be claimed, and a pool of one connection, which
+// could not purge.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {
 		return fmt.Errorf("sqlserver: check %s: %w", s.table, explain(err))
@@ -110,6 +111,9 @@ func (s *Store) Check(ctx context.Context) error {
 }
 
 func (s *Store) check(ctx context.Context) error {
+	if err := s.wide(); err != nil {
+		return err
+	}
 	var updateability sql.NullString
 	err := s.query(ctx, s.sql.replica, nil, resultSets{
 		"fanout_updateability": func(rows *sql.Rows) error { return rows.Scan(&updateability) },

@@ -62,7 +62,7 @@ type statements struct {
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
 // for each worker and two more: what it shares, its renewals wait for, and [Store.Exclusive] keeps one connection for as
-// long as it runs. An empty table means outbox.DefaultTable. New does not connect.
+// long as it runs; a pool of a single one is refused by it and by [Store.Check]. An empty table means outbox.DefaultTable. New does not connect.
 func New(db *sql.DB, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
