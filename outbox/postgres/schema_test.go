@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // TestWantedFacts keeps schema.facts to what the migrations make; FANOUT_UPDATE_GOLDEN writes it anew.
@@ -63,4 +64,41 @@ func TestCheckByRelay(t *testing.T) {
 	_, err = store.pool.Exec(t.Context(), "ALTER TABLE outbox ALTER COLUMN stream DROP NOT NULL")
 	require.NoError(t, err)
 	require.ErrorContains(t, relay.Check(t.Context()), "column stream: nullable is yes, want no")
+}
+
+// Rows are ordered by their id, so that a sequence which does not hand out ascending numbers in turn inverts the order of events.
+// Each session takes a stock of its own where the sequence has a cache.
+func TestCheckSequence(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	store := openStore(t, dsn, "outbox")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	relay := openStore(t, with(t, dsn, "role", relayRole(t, store)), "outbox") // it may not use the sequence
+	for _, c := range []struct{ change, back, want string }{
+		{"SET CACHE 20", "SET CACHE 1", "by default, cache 20"},
+		{"SET CYCLE", "SET NO CYCLE", "by default, cycle"},
+		{"SET MINVALUE -1000 SET INCREMENT BY -1 SET MAXVALUE 1000", "SET INCREMENT BY 1 SET MINVALUE 1 SET MAXVALUE 9223372036854775807", "by default, increment -1"},
+		{"SET CACHE 2 SET CYCLE SET INCREMENT BY -5 SET MINVALUE -5", "SET CACHE 1 SET NO CYCLE SET INCREMENT BY 1 SET MINVALUE 1", "by default, increment -5, cache 2, cycle"},
+		{"SET INCREMENT BY 10", "SET INCREMENT BY 1", ""}, // gaps are harmless
+	} {
+		_, err := store.pool.Exec(t.Context(), "ALTER TABLE outbox ALTER COLUMN id "+c.change)
+		require.NoError(t, err, c.change)
+		for _, asked := range []*Store{store, relay} {
+			err = asked.Check(t.Context())
+			if c.want == "" {
+				require.NoError(t, err, c.change)
+				continue
+			}
+			var schema *outbox.SchemaError
+			require.ErrorAs(t, err, &schema, c.change)
+			assert.Equal(t, []string{"column id: identity is " + c.want + ", want by default"}, schema.Differences)
+		}
+		_, err = store.pool.Exec(t.Context(), "ALTER TABLE outbox ALTER COLUMN id "+c.back)
+		require.NoError(t, err, c.back)
+	}
+	// The audit is in no order that anything depends on.
+	_, err = store.pool.Exec(t.Context(), "ALTER TABLE outbox_audit ALTER COLUMN id SET CACHE 20")
+	require.NoError(t, err)
+	require.NoError(t, store.Check(t.Context()))
 }

@@ -17,10 +17,18 @@ facts AS (
       JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
       LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
       LEFT JOIN pg_collation AS l ON l.oid = a.attcollation AND NOT l.collisdeterministic
+           -- Rows are ordered by id: a sequence that hands out descending numbers, or stocks of them to sessions, or begins anew, inverts it.
+      LEFT JOIN LATERAL (SELECT CASE WHEN s.seqincrement < 0 THEN ', increment ' || s.seqincrement ELSE '' END
+                                || CASE WHEN s.seqcache > 1 THEN ', cache ' || s.seqcache ELSE '' END
+                                || CASE WHEN s.seqcycle THEN ', cycle' ELSE '' END
+                           FROM pg_depend AS e
+                           JOIN pg_sequence AS s ON s.seqrelid = e.objid
+                          WHERE e.refclassid = 'pg_class'::regclass AND e.refobjid = a.attrelid AND e.refobjsubid = a.attnum
+                            AND e.classid = 'pg_class'::regclass AND e.deptype = 'i') AS s (astray) ON t.n = 1 AND a.attidentity <> ''
      CROSS JOIN LATERAL (VALUES (1, 'type', format_type(a.atttypid, a.atttypmod)),
                                 (2, 'collation', l.collname),
                                 (3, 'nullable', CASE WHEN a.attnotnull THEN 'no' ELSE 'yes' END),
-                                (4, 'identity', CASE a.attidentity WHEN 'd' THEN 'by default' WHEN 'a' THEN 'always' END),
+                                (4, 'identity', CASE a.attidentity WHEN 'd' THEN 'by default' WHEN 'a' THEN 'always' END || coalesce(s.astray, '')),
                                 (5, 'default', CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END),
                                 (6, 'generated', CASE WHEN a.attgenerated <> '' THEN pg_get_expr(d.adbin, d.adrelid) END),
                                 (7, 'storage', CASE a.attgenerated WHEN 's' THEN 'stored' WHEN 'v' THEN 'virtual' END)) AS p (m, property, value)
