@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"strings"
 	"time"
@@ -17,16 +18,19 @@ var foreign = uuid.MustParse("5d0a3c0e-8f0b-4d5c-9a3e-6f1b6f0f6a11")
 // FieldOrderingKey is the flat field, or attribute, in which the ordering key travels; a contract with producers.
 const FieldOrderingKey = "ordering_key"
 
+// keyVersion is that of UUIDs which are made as their maker likes; version 5 is made by SHA-1, which FIPS 140 forbids.
+const keyVersion = 8
+
 // uuidLength is that of a UUID as it is usually written: the 32 digits of an MD5, say, are none.
 const uuidLength = 36
 
 // KeyOf is the key of an event whose id is unique only together with its source, as CloudEvents are: the id itself where it is a UUID with
-// its hyphens, else a UUID of version 5 (RFC 9562) of both.
+// its hyphens, else a UUID of version 8 (RFC 9562) that is made of the SHA-256 of both.
 func KeyOf(source, id string) uuid.UUID {
 	if key, err := uuid.Parse(id); err == nil && key != uuid.Nil && len(id) == uuidLength {
 		return key
 	}
-	return uuid.NewSHA1(foreign, []byte(source+"\x00"+id))
+	return uuid.NewHash(sha256.New(), foreign, []byte(source+"\x00"+id), keyVersion)
 }
 
 // Decode reads a delivery: the payload in the internal form, the external form or as a CloudEvent in structured JSON; or the data of a

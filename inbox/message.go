@@ -16,7 +16,7 @@ type Message struct {
 	// subscription, unless they are told another one.
 	Consumer string
 	// Key is what all copies of a message have in common: the message id, where that is a UUID, as in all messages of Fanout. An event of
-	// another producer whose id is none gets a UUID of version 5 that is made of its source and its id.
+	// another producer whose id is none gets a UUID of version 8 that is made of its source and its id.
 	Key uuid.UUID
 	// ID is the message id as it stands on the wire.
 	ID string

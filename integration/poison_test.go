@@ -89,7 +89,7 @@ func (o *outbreak) insert(lane, n, place int, payload string) {
 	_, err := o.db.ExecContext(o.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
 		SELECT id, 'b', 's', 'T', CASE WHEN row_number() OVER () = $3 + 1 THEN convert_to($4, 'UTF8') ELSE '' END
 		  FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, 10 * $2 + 100)) AS ids
-		 WHERE get_byte(decode(md5(id::text), 'hex'), 0) & 3 = $1 LIMIT $2`, lane, n, place, payload)
+		 WHERE get_byte(sha256(id::text::bytea), 0) & 3 = $1 LIMIT $2`, lane, n, place, payload)
 	require.NoError(o, err)
 }
 

@@ -9,26 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Vectors of HASHBYTES('MD5', ...) for texts in UTF-16, least byte first: what SQL Server computes its lane from. For
-// N'test', for one, it is 0xC8059E2EC7419F590E79D7F1B774BFE6. The others are those of iconv -t UTF-16LE | md5sum.
-func TestLaneOfSQLServer(t *testing.T) {
-	t.Parallel()
-	for key, first := range map[string]int{
-		"test":                   0xc8,
-		"ordering::order-42":     0x0f,
-		"Ünï→😀":                  0xe5,
-		"bad \xff byte":          0x58, // the driver makes U+FFFD of it
-		strings.Repeat("é", 100): 0x9b,
-	} {
-		assert.Equal(t, first%Lanes, SQLServer.Lane(&Row{OrderingKey: key}), "key %q", key)
-	}
-	// A message's id is text in capitals there.
-	id := uuid.MustParse("0192a1b2-c3d4-7e5f-8a9b-abcdef012345")
-	assert.Equal(t, 0xbf%Lanes, SQLServer.Lane(&Row{MessageID: id}))
-	assert.Equal(t, int(ClassUrgent)*Lanes+0xbf%Lanes, SQLServer.Lane(&Row{MessageID: id, Priority: 1}))
-	assert.Equal(t, int(ClassBackfill)*Lanes+0xbf%Lanes, SQLServer.Lane(&Row{MessageID: id, Priority: -1}))
-}
-
 func TestLaneSet(t *testing.T) {
 	t.Parallel()
 	set := LaneSetOf(0, 5, 31)

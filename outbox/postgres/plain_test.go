@@ -80,7 +80,7 @@ func plainRow(rt *rapid.T, lane int) string {
 		}
 		return rapid.SampledFrom(others).Draw(rt, name)
 	}
-	// md5 sends these keys to lane 1, and none of them to another one; without a key the message's id does.
+	// The hash sends these keys to lane 1, and none of them to another one; without a key the message's id does.
 	key, priority := "'"+rapid.SampledFrom(keysOfLane(1)).Draw(rt, "key")+"'", odd("priority", "0", "-1")
 	if lane == 9 {
 		key, priority = "NULL", "1"

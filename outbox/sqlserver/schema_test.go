@@ -138,7 +138,7 @@ func TestCheckFacts(t *testing.T) {
 		{name: "not persisted", object: "column lane", property: "persisted", value: "no", want: "column lane: persisted is no, want yes"},
 		{
 			name: "computed in other words", object: "column lane", property: "computed",
-			value: "((CONVERT([int],substring(hashbytes('MD5',coalesce([ordering_key],CONVERT([nvarchar](36),[message_id]))),(1),(1)))&(3))" +
+			value: "((CONVERT([int],substring(hashbytes('SHA2_256',coalesce([ordering_key],CONVERT([nvarchar](36),[message_id]))),(1),(1)))&(3))" +
 				"+case when [priority]<(0) then (4) when [priority]>(0) AND [ordering_key] IS NULL then (8) else (0) end)",
 		},
 		{
@@ -187,7 +187,7 @@ func TestCheckFacts(t *testing.T) {
 			err := store.Check(t.Context())
 			if len(c.further) > 0 {
 				assert.Contains(t, server.texts()[2], "CONVERT(varbinary(64), ([other]))")
-				assert.Contains(t, server.texts()[2], "CONVERT(varbinary(64), ((CONVERT(int, SUBSTRING(HASHBYTES('MD5'")
+				assert.Contains(t, server.texts()[2], "CONVERT(varbinary(64), ((CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256'")
 			}
 			if c.want == "" {
 				require.NoError(t, err)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -13,6 +14,48 @@ import (
 
 var laneTests = []test{
 	{name: "ComputedAsByTheDatabase", run: testLanes},
+	{name: "KnownHashes", run: testLaneHashes},
+}
+
+// A LaneHash is the first byte of the SHA-256 of a text, from which its lane follows: in UTF-8, as on PostgreSQL, and in UTF-16 with the
+// least byte first, as on SQL Server. SQLite has no need of it.
+type LaneHash struct {
+	Key         string
+	UTF8, UTF16 int
+}
+
+// LaneHashes were computed by sha256sum, behind iconv -t UTF-16LE for the last column.
+var LaneHashes = []LaneHash{
+	{"test", 0x9f, 0xfe},
+	{"ordering::order-42", 0x41, 0x8c},
+	{"Ünï→😀", 0x78, 0x6a},
+	{`back\slash \101 \\ \x`, 0x06, 0x83},
+	{`a'b"c`, 0xd7, 0x35},
+	{strings.Repeat("é", 100), 0xf4, 0xc9},
+	{strings.Repeat("k", 500), 0x8a, 0x84},
+	{"\n\t", 0xe8, 0x52},
+}
+
+// Lane is that of a row with this key on a database.
+func (h LaneHash) Lane(dialect outbox.Dialect) int {
+	switch dialect {
+	case outbox.SQLServer:
+		return h.UTF16 % outbox.Lanes
+	case outbox.SQLite:
+		return 0
+	default:
+		return h.UTF8 % outbox.Lanes
+	}
+}
+
+// Databases and Go compute the hash that is documented, of whatever a key has in it.
+func testLaneHashes(t *table) {
+	for _, hash := range LaneHashes {
+		row := newRow(hash.Key)
+		id := t.insert(row)[0]
+		assert.Equal(t, hash.Lane(t.Store.Dialect()), t.laneOf(id), "key %q", hash.Key)
+		assert.Equal(t, hash.Lane(t.Store.Dialect()), t.Store.Dialect().Lane(&row), "key %q", hash.Key)
+	}
 }
 
 // Writers tell processors in which lanes their rows are, and compute that by themselves.

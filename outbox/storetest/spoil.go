@@ -86,13 +86,13 @@ var spoils = map[outbox.Dialect][]spoil{
 			statements: []string{
 				"ALTER TABLE {t} DROP COLUMN lane", // and with it the index of open rows
 				`ALTER TABLE {t} ADD COLUMN lane integer NOT NULL GENERATED ALWAYS AS
-					(get_byte(decode(md5(coalesce(ordering_key, message_id::text)), 'hex'), 0) & 3) STORED`,
+					(get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3) STORED`,
 				"CREATE INDEX {t}_open ON {t} (target_broker, lane, id) WHERE finished_at IS NULL AND NOT parked",
 			},
 			wants: []string{
 				"column lane: type is integer, want smallint",
-				"column lane: generated is (get_byte(decode(md5(COALESCE(ordering_key, (message_id)::text)), 'hex'::text), 0) & 3), " +
-					"want ((get_byte(decode(md5(COALESCE(ordering_key, (message_id)::text)), 'hex'::text), 0) & 3) " +
+				"column lane: generated is (get_byte(sha256(decode(replace(COALESCE(ordering_key, (message_id)::text), chr(92), repeat(chr(92), 2)), 'escape'::text)), 0) & 3), " +
+					"want ((get_byte(sha256(decode(replace(COALESCE(ordering_key, (message_id)::text), chr(92), repeat(chr(92), 2)), 'escape'::text)), 0) & 3) " +
 					"+ CASE WHEN (priority < 0) THEN 4 WHEN ((priority > 0) AND (ordering_key IS NULL)) THEN 8 ELSE 0 END)",
 			},
 		},
@@ -161,7 +161,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		{
 			statements: []string{
 				"DROP INDEX {t}_open ON {t}", "ALTER TABLE {t} DROP COLUMN lane",
-				"ALTER TABLE {t} ADD lane AS (CONVERT(int, SUBSTRING(HASHBYTES('MD5', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 7) PERSISTED NOT NULL",
+				"ALTER TABLE {t} ADD lane AS (CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 7) PERSISTED NOT NULL",
 				"CREATE INDEX {t}_open ON {t} (target_broker, lane, id) INCLUDE (status, locked_until, available_at, ordering_key, crashes) " +
 					"WHERE finished_at IS NULL AND parked = 0",
 			},

@@ -5,7 +5,7 @@
 -- lane the first rows of {{name}}_open; one sort of these by key. Keys and rows are put into one list instead of joined, so that no wrong
 -- estimate can make it quadratic.
 WITH held AS MATERIALIZED (
-    SELECT n, ordering_key, id, get_byte(decode(md5(ordering_key), 'hex'), 0) & 3 AS lane
+    SELECT n, ordering_key, id, get_byte(sha256(decode(replace(ordering_key, chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3 AS lane
       FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS given (ordering_key, id, n)
 ), parked AS MATERIALIZED (
     SELECT held.n

@@ -7,10 +7,10 @@
  UNION ALL
 (SELECT {{columns}}
   FROM {{table}} AS m
- WHERE m.target_broker = $1 AND m.lane = get_byte(decode(md5($7), 'hex'), 0) & 3 AND m.finished_at IS NULL AND NOT m.parked AND m.id < $11
+ WHERE m.target_broker = $1 AND m.lane = get_byte(sha256(decode(replace($7, chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3 AND m.finished_at IS NULL AND NOT m.parked AND m.id < $11
  ORDER BY m.id DESC)
  UNION ALL
 (SELECT {{columns}}
   FROM {{table}} AS m
- WHERE m.target_broker = $1 AND m.lane = (get_byte(decode(md5($7), 'hex'), 0) & 3) + 4 AND m.finished_at IS NULL AND NOT m.parked AND m.id < $11
+ WHERE m.target_broker = $1 AND m.lane = (get_byte(sha256(decode(replace($7, chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3) + 4 AND m.finished_at IS NULL AND NOT m.parked AND m.id < $11
  ORDER BY m.id DESC)

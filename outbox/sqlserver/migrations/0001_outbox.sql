@@ -28,7 +28,7 @@ CREATE TABLE {{table}} (
     -- Lanes 0 to 3: a quarter of the keys each; rows without a key are spread by their message id. Rows of low priority have
     -- the lanes 4 to 7, urgent rows without a key the lanes 8 to 11. Both branches of COALESCE are nvarchar, so that a key's
     -- lane depends on its own bytes alone; every part is deterministic and precise, as an index demands.
-    lane              AS ((CONVERT(int, SUBSTRING(HASHBYTES('MD5', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 3)
+    lane              AS ((CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 3)
                           + CASE WHEN priority < 0 THEN 4 WHEN priority > 0 AND ordering_key IS NULL THEN 8 ELSE 0 END)
                           PERSISTED NOT NULL,
     parked            bit              NOT NULL CONSTRAINT {{name}}_default_parked DEFAULT 0,   -- out of the claim's way: see {{table}}_waiting
