@@ -16,7 +16,7 @@ import (
 // What an action can be.
 const (
 	VerbRequeue = "requeue" // failed and abandoned rows are delivered again, at once
-	VerbAbandon = "abandon" // pending and failed rows are given up
+	VerbAbandon = "abandon" // pending and failed rows, and those of workers that have died, are given up
 	VerbReplay  = "replay"  // published rows are delivered again
 	VerbRelease = "release" // an ordering key goes on without the abandoned row for which it waits
 	VerbPurge   = "purge"   // published and abandoned rows are removed
@@ -45,8 +45,8 @@ type Action struct {
 	// Database to work on; empty = all.
 	Database string
 	// Filter selects the rows of a requeue, an abandon and a replay, and Filter.Broker the broker of everything else; a pause, a resume and a
-	// release need one. A requeue whose filter names no status is for failed and abandoned rows: pending rows that wait for a time are
-	// hurried only when the status is named, or the messages are. Abandon and replay need at least one condition beside the statuses,
+	// release need one. A requeue whose filter names no status is for failed and abandoned rows: pending rows that wait for a time, and
+	// processing ones whose lease is over, come back only when the status is named, or the messages are. Abandon and replay need at least one condition beside the statuses,
 	// and so does a requeue over HTTP.
 	Filter outbox.Filter
 	// Fingerprint limits a requeue or an abandon to the rows whose last error has it: see [Fingerprint].
@@ -191,12 +191,9 @@ func (a *Action) checkPurge() error {
 
 // actionStatuses are what an action is for, and those that it means when none is named.
 var actionStatuses = map[string]struct{ allowed, meant []outbox.Status }{
-	VerbRequeue: {
-		[]outbox.Status{outbox.StatusPending, outbox.StatusFailed, outbox.StatusAbandoned},
-		[]outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned},
-	},
-	VerbAbandon: {[]outbox.Status{outbox.StatusPending, outbox.StatusFailed}, []outbox.Status{outbox.StatusPending, outbox.StatusFailed}},
-	VerbReplay:  {[]outbox.Status{outbox.StatusPublished}, []outbox.Status{outbox.StatusPublished}},
+	VerbRequeue: {outbox.RequeueStatuses(), []outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned}},
+	VerbAbandon: {outbox.AbandonStatuses(), outbox.AbandonStatuses()},
+	VerbReplay:  {outbox.ReplayStatuses(), outbox.ReplayStatuses()},
 }
 
 // boundless reports whether the action would be for every row though it should not; some says that its filter has a condition beside broker

@@ -99,7 +99,7 @@ func (f *fake) operate(ctx context.Context, filter outbox.Filter, limit int, to 
 }
 
 func (f *fake) Requeue(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
-	return f.operate(ctx, filter, limit, outbox.StatusPending, outbox.StatusPending, outbox.StatusFailed, outbox.StatusAbandoned)
+	return f.operate(ctx, filter, limit, outbox.StatusPending, outbox.RequeueStatuses()...)
 }
 
 func (f *fake) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
@@ -107,7 +107,7 @@ func (f *fake) Replay(ctx context.Context, filter outbox.Filter, limit int) (int
 }
 
 func (f *fake) Abandon(ctx context.Context, filter outbox.Filter, _ string, limit int) (int, error) {
-	return f.operate(ctx, filter, limit, outbox.StatusAbandoned, outbox.StatusPending, outbox.StatusFailed)
+	return f.operate(ctx, filter, limit, outbox.StatusAbandoned, outbox.AbandonStatuses()...)
 }
 
 func (f *fake) Matches(_ context.Context, filter outbox.Filter, limit int) (int, error) {

@@ -59,6 +59,17 @@ func (f Filter) For(action string, limit int, statuses ...Status) (Filter, error
 	return f, errors.Join(problems...)
 }
 
+// RequeueStatuses are those of the rows that a requeue is for; of the processing ones, those whose lease is over.
+func RequeueStatuses() []Status {
+	return []Status{StatusPending, StatusProcessing, StatusFailed, StatusAbandoned}
+}
+
+// ReplayStatuses are those of the rows that a replay is for.
+func ReplayStatuses() []Status { return []Status{StatusPublished} }
+
+// AbandonStatuses are those of the rows that can be abandoned; of the processing ones, those whose lease is over.
+func AbandonStatuses() []Status { return []Status{StatusPending, StatusProcessing, StatusFailed} }
+
 func words(statuses []Status) string {
 	names := make([]string, len(statuses))
 	for i, status := range statuses {

@@ -27,7 +27,8 @@ type Filter struct {
 
 // An Operator repairs by hand. Each call changes a bounded number of rows, oldest first, in transactions that keep clear of
 // claims, and returns how many; call it again until it returns less than limit. Rows that a worker has in hand are left
-// alone, also when their lease has run out: the next claim recovers those.
+// alone, until their lease is over: then their worker has died, or may no longer write down what became of them. It may
+// deliver the one that it was sending at that moment, though.
 //
 // What comes back takes its old place: a row that is requeued or replayed holds the later open rows of its ordering key
 // until it is done, and is itself held by the earlier ones. What was delivered meanwhile stays delivered, and what a worker
@@ -36,7 +37,7 @@ type Filter struct {
 //
 // An error names what was refused: a limit below 1, a status that the action is not for, a message id that is no UUID.
 type Operator interface {
-	// Requeue makes failed and abandoned rows, and pending ones that wait for a time, claimable at once with a fresh budget of
+	// Requeue makes failed and abandoned rows, processing ones whose lease is over, and pending ones that wait for a time, claimable at once with a fresh budget of
 	// attempts: it resets attempts, crashes, the backoff and available_at. last_error stays until the next failure, and
 	// expires_at stays: a row whose time to live has passed is abandoned again. A key that parked behind an abandoned row goes
 	// on when that row is requeued and done; one that parked behind another row stays parked.
@@ -44,11 +45,11 @@ type Operator interface {
 	// Replay makes published rows pending again, with a fresh budget of attempts. They are delivered under the same message id.
 	// broker_message_id stays until the next delivery.
 	Replay(ctx context.Context, filter Filter, limit int) (int, error)
-	// Abandon gives up pending and failed rows. reason goes into last_error, with the class "operator". Their keys go on, also
+	// Abandon gives up pending and failed rows, and processing ones whose lease is over. reason goes into last_error, with the class "operator". Their keys go on, also
 	// where an abandoned row would park them.
 	Abandon(ctx context.Context, filter Filter, reason string, limit int) (int, error)
-	// Matches counts the rows that a filter selects, of any status where it names none, up to limit. An action changes no more
-	// than those: it leaves out rows in hand, and Requeue pending rows that wait for nothing.
+	// Matches counts the rows that a filter selects, of any status where it names none, up to limit. Rows that a worker has in hand do not
+	// count. An action changes no more than those: Requeue leaves out pending rows that wait for nothing.
 	Matches(ctx context.Context, filter Filter, limit int) (int, error)
 	// ReleaseKey lets a key go on that parked behind an abandoned row, without that row. ok is false when it did not park.
 	ReleaseKey(ctx context.Context, broker, key string) (ok bool, err error)

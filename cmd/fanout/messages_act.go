@@ -26,12 +26,12 @@ func requeueCommand() *cobra.Command {
 		Use:   "requeue",
 		Short: "Send failed and abandoned messages again, at once and with a fresh budget of attempts",
 		Long: "Send failed and abandoned messages again, at once and with a fresh budget of attempts, once the cause is cured. With --status pending also\n" +
-			"those that wait for a time. A message takes its old place within its ordering key; one whose time to live has passed is abandoned again.",
+			"those that wait for a time, and with --status processing those whose worker has died: whose lease is over. A message takes its old place within its ordering key; one whose time to live has passed is abandoned again.",
 		Example: "  fanout messages requeue --broker partner --fingerprint 5f0c1b9e77aa --dry-run\n  fanout messages requeue --broker partner --status abandoned --since 6h",
 	}
 	return repairCommand(cmd, repair{
 		deed:     deed{verb: monitor.VerbRequeue, past: "requeued", question: "Send again"},
-		statuses: []outbox.Status{outbox.StatusPending, outbox.StatusFailed, outbox.StatusAbandoned},
+		statuses: outbox.RequeueStatuses(),
 		check:    someCondition("requeue"), failures: true,
 	})
 }
@@ -40,13 +40,13 @@ func abandonCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abandon",
 		Short: "Give up pending and failed messages: they are not sent",
-		Long: "Give up pending and failed messages: they are not sent, and their ordering keys go on. They stay in the table, and can be requeued,\n" +
+		Long: "Give up pending and failed messages, and those of a worker that has died: they are not sent, and their ordering keys go on. They stay in the table, and can be requeued,\n" +
 			"until the purge removes them (cleanup.abandoned_retention). --reason goes into their last error.",
 		Example: "  fanout messages abandon --broker partner --type \"Ordering.Draft*\" --reason \"partner does not want drafts\"",
 	}
 	return repairCommand(cmd, repair{
 		deed:     deed{verb: monitor.VerbAbandon, past: "abandoned", question: "Give up"},
-		statuses: []outbox.Status{outbox.StatusPending, outbox.StatusFailed},
+		statuses: outbox.AbandonStatuses(),
 		check:    someCondition("abandon"), failures: true,
 	})
 }
@@ -62,7 +62,7 @@ func replayCommand() *cobra.Command {
 	}
 	return repairCommand(cmd, repair{
 		deed:     deed{verb: monitor.VerbReplay, past: "set to be sent again", question: "Send once more"},
-		statuses: []outbox.Status{outbox.StatusPublished},
+		statuses: outbox.ReplayStatuses(),
 		check: func(f *filterFlags) error {
 			if f.broker == "" || f.since == "" && f.until == "" && len(f.ids) == 0 {
 				return usageError{errors.New("replay needs --broker, and a bound: --since, --until or --id")}

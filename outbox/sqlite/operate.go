@@ -35,13 +35,13 @@ type picked struct {
 // Requeue implements outbox.Operator.
 func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
 	return s.operate(ctx, filter, limit, action{
-		name: "requeue", statuses: []outbox.Status{outbox.StatusPending, outbox.StatusFailed, outbox.StatusAbandoned}, waiting: true, change: s.bringBack,
+		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, change: s.bringBack,
 	})
 }
 
 // Replay implements outbox.Operator.
 func (s *Store) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
-	return s.operate(ctx, filter, limit, action{name: "replay", statuses: []outbox.Status{outbox.StatusPublished}, change: s.bringBack})
+	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), change: s.bringBack})
 }
 
 func (s *Store) bringBack(ctx context.Context, conn *sql.Conn, p picked, _ int64) error {
@@ -69,7 +69,7 @@ func (s *Store) Abandon(ctx context.Context, filter outbox.Filter, reason string
 		_, err = conn.ExecContext(ctx, s.sql.giveUp, sql.Named("rows", string(list)), sql.Named("now", now))
 		return err
 	}
-	return s.operate(ctx, filter, limit, action{name: "abandon", statuses: []outbox.Status{outbox.StatusPending, outbox.StatusFailed}, change: giveUp})
+	return s.operate(ctx, filter, limit, action{name: "abandon", statuses: outbox.AbandonStatuses(), change: giveUp})
 }
 
 // onRows runs statements for the same rows.

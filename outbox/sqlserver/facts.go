@@ -77,7 +77,9 @@ func (s *Store) comparable(ctx context.Context, want, live schemacheck.Facts) (s
 }
 
 // leftToOthers is true for properties that the catalog has for everything, whether or not the migrations say something about them.
-func leftToOthers(property string) bool { return property == "collation" || property == "lock escalation" }
+func leftToOthers(property string) bool {
+	return property == "collation" || property == "lock escalation"
+}
 
 // same reports whether two expressions of a computed column mean the same: by their words, or else by what they make of rows.
 // An expression that cannot be asked, because it needs other columns than ours, say, is another one.

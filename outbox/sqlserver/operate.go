@@ -44,13 +44,13 @@ const lockedHere = "{{locked}}\n"
 // Requeue implements outbox.Operator.
 func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
 	return s.operate(ctx, filter, limit, action{
-		name: "requeue", statuses: []outbox.Status{outbox.StatusPending, outbox.StatusFailed, outbox.StatusAbandoned}, waiting: true, text: s.sql.bringBack,
+		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, text: s.sql.bringBack,
 	})
 }
 
 // Replay implements outbox.Operator.
 func (s *Store) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
-	return s.operate(ctx, filter, limit, action{name: "replay", statuses: []outbox.Status{outbox.StatusPublished}, text: s.sql.bringBack})
+	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), text: s.sql.bringBack})
 }
 
 // Abandon implements outbox.Operator.
@@ -60,7 +60,7 @@ func (s *Store) Abandon(ctx context.Context, filter outbox.Filter, reason string
 		return 0, fmt.Errorf("sqlserver: abandon: the error %q does not end with the time and the number of attempts", text)
 	}
 	return s.operate(ctx, filter, limit, action{
-		name: "abandon", statuses: []outbox.Status{outbox.StatusPending, outbox.StatusFailed}, text: s.sql.giveUp, args: []any{sql.Named("error", mssql.NVarCharMax(text))},
+		name: "abandon", statuses: outbox.AbandonStatuses(), text: s.sql.giveUp, args: []any{sql.Named("error", mssql.NVarCharMax(text))},
 	})
 }
 

@@ -35,9 +35,9 @@ func testOperateWrong(t *table) {
 	before := t.outlines(rows)
 	now := time.Now()
 	refused := map[string]map[outbox.Status]bool{
-		"requeue": {outbox.StatusProcessing: true, outbox.StatusPublished: true},
+		"requeue": {outbox.StatusPublished: true},
 		"replay":  {outbox.StatusPending: true, outbox.StatusProcessing: true, outbox.StatusFailed: true, outbox.StatusAbandoned: true},
-		"abandon": {outbox.StatusProcessing: true, outbox.StatusPublished: true, outbox.StatusAbandoned: true},
+		"abandon": {outbox.StatusPublished: true, outbox.StatusAbandoned: true},
 	}
 	for _, action := range t.calls() {
 		for _, c := range []struct {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// What operators and the purge do. Rows that a worker has in hand are left alone.
+// What operators and the purge do. Rows that a worker has in hand are left alone until their lease is over.
 
 // requeue makes a row pending again with a fresh budget of attempts: a failed or abandoned one, one that waits, and, for a
 // replay, a published one. It takes its old place: where its key has a gate behind it or is the gate itself, it becomes the
 // gate, so that what comes later waits for it. A key that waits for an operator stays as it is, unless this is its row.
 func (p *Protocol) requeue(t *Table, id int, replay bool) error {
 	r := t.Row(id)
-	if r == nil || r.leased() || replay != (r.Status == Published) || r.Status == Pending && !r.Waits {
+	if r == nil || r.inHand() || replay != (r.Status == Published) || r.Status == Pending && !r.Waits {
 		return fmt.Errorf("row %d cannot be requeued", id)
 	}
 	if g := t.gate(id); g != nil && g.Key == 0 {
@@ -31,7 +31,7 @@ func (p *Protocol) requeue(t *Table, id int, replay bool) error {
 // drop abandons a row that nobody has in hand. Its key goes on.
 func (p *Protocol) drop(t *Table, id int) error {
 	r := t.Row(id)
-	if r == nil || r.leased() || !r.open() {
+	if r == nil || r.inHand() || !r.open() {
 		return fmt.Errorf("row %d cannot be abandoned by hand", id)
 	}
 	switch g := t.gate(id); {
@@ -41,7 +41,7 @@ func (p *Protocol) drop(t *Table, id int) error {
 	default:
 		g.Wake = Back
 	}
-	r.Status, r.Waits, r.Isolated, r.Parked = Abandoned, false, false, false
+	r.Status, r.Waits, r.Token, r.Isolated, r.Parked = Abandoned, false, 0, false, false
 	return nil
 }
 

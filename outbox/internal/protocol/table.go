@@ -61,6 +61,7 @@ type Row struct {
 
 func (r *Row) open() bool     { return !r.Status.Terminal() }
 func (r *Row) leased() bool   { return r.Status == Processing }
+func (r *Row) inHand() bool   { return r.leased() && r.Waits }  // under a lease that runs
 func (r *Row) rests() bool    { return !r.leased() && r.Waits } // for a time
 func (r *Row) inLane() bool   { return r.open() && !r.Parked }
 func (r *Row) suspicion() int { return r.Crashes + btoi(r.leased()) }

@@ -238,11 +238,11 @@ func (o *options) operators() {
 func repairs(kind Kind, r *Row) bool {
 	switch kind {
 	case Requeue:
-		return r.Status == Abandoned || r.Status == Failed || !r.leased() && r.Waits
+		return r.Status == Abandoned || r.Status == Failed || r.leased() != r.Waits
 	case Replay:
 		return r.Status == Published
 	case Drop:
-		return r.open() && !r.leased()
+		return r.open() && !r.inHand()
 	default:
 		return false
 	}

@@ -1,4 +1,4 @@
--- The rows that an operator's filter selects. It runs before any lock is taken; {{name}}'s rows are tested again under the
+-- The rows that an operator's filter selects, without those that a worker has in hand. It runs before any lock is taken; {{name}}'s rows are tested again under the
 -- locks. How many, and in which order, is added where it is used.
 -- $1 broker or '', $2 statuses, $3 type or '', $4 beginning of the type or '', $5 ordering key or '',
 -- $6 message ids, none = any, $7 error class or '', $8 since or NULL, $9 until or NULL,
@@ -28,3 +28,4 @@ SELECT m.message_id, m.target_broker
    AND ($8::timestamptz IS NULL OR m.created_at >= $8)
    AND ($9::timestamptz IS NULL OR m.created_at < $9)
    AND (NOT $10::boolean OR m.status <> 'pending' OR greatest(m.locked_until, m.available_at) > statement_timestamp())
+   AND (m.status <> 'processing' OR m.locked_until <= statement_timestamp())

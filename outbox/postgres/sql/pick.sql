@@ -1,4 +1,4 @@
--- Lock the rows that an operator is about to change, if they still are what was looked for. Runs under the lanes' locks.
+-- Lock the rows that an operator is about to change, if they still are what was looked for and no worker has them in hand. Runs under the lanes' locks.
 -- $1 message ids, $2 their brokers, $3 statuses, $4 whether pending rows count only when they wait for a time
 -- Plan: the rows by primary key.
 SELECT m.message_id::text, m.target_broker, m.attempts, statement_timestamp()
@@ -6,4 +6,5 @@ SELECT m.message_id::text, m.target_broker, m.attempts, statement_timestamp()
   JOIN {{table}} AS m ON m.message_id = found.message_id AND m.target_broker = found.target_broker
  WHERE m.message_id = ANY ($1::text[]::uuid[]) AND m.status = ANY ($3::text[])
    AND (NOT $4::boolean OR m.status <> 'pending' OR greatest(m.locked_until, m.available_at) > statement_timestamp())
+   AND (m.status <> 'processing' OR m.locked_until <= statement_timestamp())
    FOR UPDATE OF m

@@ -1,4 +1,4 @@
--- The rows that an operator's filter selects, the first of them by id. It runs before any lane is locked; the rows are tested
+-- The rows that an operator's filter selects, without those that a worker has in hand, the first of them by id. It runs before any lane is locked; the rows are tested
 -- again under the locks. Rows that somebody is writing at this moment are passed over.
 -- @limit, @broker or '', @statuses a JSON list, @type or '', @type_prefix or '', @key or '', @message_ids a JSON list or '',
 -- @error_class or '', @since or '' and @until or '' as ISO 8601 in UTC, @waiting: pending rows count only when they wait for
@@ -58,5 +58,6 @@ SELECT TOP (@limit) m.id, m.target_broker
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+   AND (m.status <> N'processing' OR m.locked_until <= @now)
  ORDER BY m.id
 OPTION (RECOMPILE);

@@ -1,4 +1,4 @@
--- Lock the rows that an operator is about to change, if they still are what was looked for. A part of a transaction, under
+-- Lock the rows that an operator is about to change, if they still are what was looked for and no worker has them in hand. A part of a transaction, under
 -- the lanes' locks. @ids and @statuses JSON lists, @waiting: pending rows count only when they wait for a time
 -- Plan: the list into a table variable, one seek of {{name}}_pkey per row.
 DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -14,7 +14,8 @@ SELECT m.id
   FROM @listed AS l
  INNER JOIN {{table}} AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
  WHERE m.status IN (SELECT status FROM @wanted)
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now);
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+   AND (m.status <> N'processing' OR m.locked_until <= @now);
 -- Whoever waits alone does so no more.
 DELETE w
   FROM @picked AS p

@@ -215,7 +215,8 @@ SELECT m.id
   FROM @listed AS l
  INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
  WHERE m.status IN (SELECT status FROM @wanted)
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now);
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+   AND (m.status <> N'processing' OR m.locked_until <= @now);
 DELETE w
   FROM @picked AS p
  INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id
@@ -442,6 +443,7 @@ SELECT TOP (@limit) m.id, m.target_broker
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+   AND (m.status <> N'processing' OR m.locked_until <= @now)
  ORDER BY m.id
 OPTION (RECOMPILE);
 SELECT id AS fanout_found, target_broker FROM @found ORDER BY id;
@@ -499,7 +501,8 @@ SELECT m.id
   FROM @listed AS l
  INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
  WHERE m.status IN (SELECT status FROM @wanted)
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now);
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+   AND (m.status <> N'processing' OR m.locked_until <= @now);
 DELETE w
   FROM @picked AS p
  INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id
@@ -752,6 +755,7 @@ SELECT TOP (@limit) m.id, m.target_broker
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+   AND (m.status <> N'processing' OR m.locked_until <= @now)
  ORDER BY m.id
 OPTION (RECOMPILE);
 SELECT COUNT(*) AS fanout_matches FROM @found;

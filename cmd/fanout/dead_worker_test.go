@@ -1,0 +1,39 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// The rows of a relay that has died can be repaired while no other one runs; those of one that lives cannot.
+func TestRowsOfADeadWorker(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		claim := func(lease time.Duration) {
+			for lane := range outbox.Classes * s.store.Lanes() {
+				_, err := s.store.Exchange(s.Context(), nil, &outbox.Claim{Broker: "default", Lane: lane, Limit: 9, Window: 9, Lease: lease, Worker: "dead"})
+				require.NoError(t, err)
+			}
+		}
+		for n := 1; n <= 3; n++ {
+			s.write(n, "Ordering.OrderPlaced.v1", "order-1", "default")
+		}
+		claim(time.Microsecond)
+		assert.Equal(t, "main: 1 row requeued\n", s.does("messages", "requeue", "--id", messageID(1)))
+		assert.Equal(t, "main: 2 rows would be requeued\n", s.does("messages", "requeue", "--status", "processing", "--dry-run"))
+		assert.Equal(t, "main: 1 row abandoned\n", s.does("messages", "abandon", "--id", messageID(2)))
+		assert.Equal(t, "main: 2 rows abandoned\n", s.does("messages", "abandon", "--key", "order-1"))
+		assert.Equal(t, 3, s.count("status = 'abandoned'"))
+
+		s.write(4, "Ordering.OrderPlaced.v1", "order-2", "default")
+		claim(time.Hour)
+		assert.Equal(t, "main: 0 rows would be abandoned\n", s.does("messages", "abandon", "--key", "order-2", "--dry-run"))
+		assert.Equal(t, "main: 0 rows requeued\n", s.does("messages", "requeue", "--id", messageID(4)))
+		assert.Equal(t, 1, s.count("status = 'processing'"))
+	})
+}
