@@ -26,12 +26,14 @@ type actionRequest struct {
 	Reason      string          `json:"reason"`
 	Limit       int             `json:"limit"`
 	DryRun      bool            `json:"dry_run"`
+	// For requeue: a new time to live.
+	TTLSeconds float64 `json:"ttl_seconds"`
 	// For purge: how long ago rows must have been finished.
 	PublishedBeforeSeconds float64 `json:"published_before_seconds"`
 	AbandonedBeforeSeconds float64 `json:"abandoned_before_seconds"`
 }
 
-// maxAge bounds the age of what is purged, which would not fit a duration.
+// maxAge bounds a number of seconds, which might not fit a duration.
 const maxAge = 100 * 365 * 24 * time.Hour
 
 // action turns the body into what the console does.
@@ -55,6 +57,7 @@ func (b *actionRequest) action(database string) (Action, error) {
 	}{
 		{"published_before_seconds", b.PublishedBeforeSeconds, &action.PublishedBefore},
 		{"abandoned_before_seconds", b.AbandonedBeforeSeconds, &action.AbandonedBefore},
+		{"ttl_seconds", b.TTLSeconds, &action.TTL},
 	} {
 		if age.seconds < 0 || age.seconds > maxAge.Seconds() {
 			return Action{}, refusef("%s is %g: use a positive number of seconds, at most a hundred years", age.name, age.seconds)
@@ -67,12 +70,13 @@ func (b *actionRequest) action(database string) (Action, error) {
 type resultAnswer struct {
 	Matched int64 `json:"matched"`
 	More    bool  `json:"more"`
+	Refused int64 `json:"refused"`
 	Changed int64 `json:"changed"`
 	AuditID int64 `json:"audit_id"`
 }
 
 func newResultAnswer(r *Result) resultAnswer {
-	return resultAnswer{Matched: r.Matched.N, More: r.Matched.More, Changed: r.Changed, AuditID: r.AuditID}
+	return resultAnswer{Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, AuditID: r.AuditID}
 }
 
 type progressAnswer struct {

@@ -57,6 +57,8 @@ type Action struct {
 	Reason string
 	// PublishedBefore and AbandonedBefore are how long ago rows must have been finished to be purged; 0 = they stay. A purge needs one.
 	PublishedBefore, AbandonedBefore time.Duration
+	// TTL is a new time to live for the rows of a requeue; 0 = a time to live that has passed is taken off, and others stay.
+	TTL time.Duration
 	// Limit is the most rows to change in each database; 0 = all.
 	Limit int
 	// DryRun only counts what would be changed, and leaves no entry in the audit.
@@ -80,6 +82,9 @@ type Result struct {
 	Database string
 	// Matched is how many rows were found. What is in a worker's hands, or has changed meanwhile, is left alone, so Changed can be less.
 	Matched outbox.Count
+	// Refused is how many rows a requeue has left out since they are malformed, and would be abandoned again at once: they have to be
+	// corrected in the table, and then requeued by a filter that names the error class malformed.
+	Refused int64
 	// Changed rows; 1 for a pause, a resume and a release that changed something.
 	Changed int64
 	// AuditID is the entry in the audit table; 0 for a dry run.
@@ -141,7 +146,7 @@ func (c *Console) check(actor Actor, a *Action) error {
 			return err
 		}
 	}
-	return errors.Join(c.checkBroker(a), a.checkFailureGroup(), a.checkPurge(), a.checkFilter())
+	return errors.Join(c.checkBroker(a), a.checkFailureGroup(), a.checkPurge(), a.checkTTL(), a.checkFilter())
 }
 
 // checkBroker judges what is done to a broker as a whole, or to a key.
@@ -188,6 +193,22 @@ func (a *Action) checkPurge() error {
 	}
 	return nil
 }
+
+func (a *Action) checkTTL() error {
+	if a.TTL == 0 {
+		return nil
+	}
+	if a.Verb != VerbRequeue {
+		return refusef("%s: a new time to live is for requeue", a.Verb)
+	}
+	if _, err := outbox.NewRequeuing(outbox.WithTTL(a.TTL)); err != nil {
+		return refusef("%v", err)
+	}
+	return nil
+}
+
+// refuses reports whether the action leaves out malformed rows.
+func (a *Action) refuses() bool { return a.Verb == VerbRequeue && a.Filter.ErrorClass == "" }
 
 // actionStatuses are what an action is for, and those that it means when none is named.
 var actionStatuses = map[string]struct{ allowed, meant []outbox.Status }{

@@ -146,6 +146,9 @@ func (a *Action) record() string {
 			record[name] = d.Seconds()
 		}
 	}
+	if a.TTL > 0 {
+		record["ttl_seconds"] = a.TTL.Seconds()
+	}
 	if a.Limit > 0 {
 		record["limit"] = a.Limit
 	}

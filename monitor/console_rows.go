@@ -62,6 +62,9 @@ func (r *run) rows(ctx context.Context) error {
 func (r *run) call(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
 	switch r.action.Verb {
 	case VerbRequeue:
+		if r.action.TTL > 0 {
+			return r.store.Requeue(ctx, filter, limit, outbox.WithTTL(r.action.TTL))
+		}
 		return r.store.Requeue(ctx, filter, limit)
 	case VerbReplay:
 		return r.store.Replay(ctx, filter, limit)
@@ -194,6 +197,10 @@ func (r *run) take(rows []taken, record *outbox.Record, prints *prints) []taken 
 	if err != nil || r.action.Fingerprint != "" && prints.of(record) != r.action.Fingerprint {
 		return rows
 	}
+	if r.action.refuses() && record.LastError != nil && record.LastError.Class == outbox.ClassMalformed {
+		r.result.Refused++
+		return rows
+	}
 	return append(rows, taken{id: record.ID, message: message, broker: record.Broker})
 }
 
@@ -220,9 +227,22 @@ func (r *run) matches(ctx context.Context, filter outbox.Filter) (outbox.Count, 
 	if r.action.Limit > 0 {
 		most = min(most, r.action.Limit)
 	}
-	n, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) (int, error) { return store.Matches(ctx, filter, most+1) })
-	if n > most {
+	count := func(filter outbox.Filter, most int) (int, error) {
+		return ask(ctx, r.console, r.database, func(ctx context.Context, store Store) (int, error) { return store.Matches(ctx, filter, most) })
+	}
+	refused := 0
+	if r.action.refuses() {
+		malformed := filter
+		malformed.ErrorClass = outbox.ClassMalformed
+		var err error
+		if refused, err = count(malformed, maxMatched); err != nil {
+			return outbox.Count{}, err
+		}
+		r.result.Refused += int64(refused)
+	}
+	n, err := count(filter, most+1+refused)
+	if n -= refused; n > most {
 		return outbox.Count{N: int64(most), More: true}, err
 	}
-	return outbox.Count{N: int64(n)}, err
+	return outbox.Count{N: int64(max(n, 0))}, err
 }

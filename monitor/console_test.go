@@ -81,7 +81,7 @@ func TestActionsLeaveTheirMark(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, store.audit, 1)
 	entry := store.audit[0]
-	assert.JSONEq(t, `{"type": "Ordering.*", "status": ["pending", "failed"], "limit": 2}`, entry.Filter)
+	assert.JSONEq(t, `{"type": "Ordering.*", "status": ["pending", "processing", "failed"], "limit": 2}`, entry.Filter)
 	entry.Filter = ""
 	assert.Equal(t, outbox.AuditEntry{
 		ID: 1, Actor: "ann", Via: "go", Action: "abandon", Broker: "default", Reason: "ticket 7", Rows: 2, StartedAt: start, EndedAt: start.Add(time.Second),

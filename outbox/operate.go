@@ -59,6 +59,47 @@ func (f Filter) For(action string, limit int, statuses ...Status) (Filter, error
 	return f, errors.Join(problems...)
 }
 
+// A RequeueOption changes what a requeue does.
+type RequeueOption func(*Requeuing)
+
+// Requeuing is what the options of a requeue come to, for stores.
+type Requeuing struct {
+	// TTL that the rows get, counted from now by the database's clock; 0 = none of them gets a new one.
+	TTL time.Duration
+	err error
+}
+
+// maxTTL bounds a time to live, which must not lead beyond what a database can hold.
+const maxTTL = 10 * 365 * 24 * time.Hour
+
+// WithTTL gives the rows a new time to live, counted from the requeue: who is not delivered by then is abandoned. It must be positive, and no
+// more than ten years.
+func WithTTL(ttl time.Duration) RequeueOption {
+	return func(r *Requeuing) {
+		if ttl <= 0 || ttl > maxTTL {
+			r.err = fmt.Errorf("requeue: the time to live (ttl) is %s: use a positive one of at most ten years", ttl)
+		}
+		r.TTL = ttl
+	}
+}
+
+// NewRequeuing puts options together, and refuses those that cannot be meant.
+func NewRequeuing(opts ...RequeueOption) (Requeuing, error) {
+	var r Requeuing
+	for _, opt := range opts {
+		opt(&r)
+	}
+	return r, r.err
+}
+
+// Refused is the error class of rows that a requeue with this filter leaves out; empty = none.
+func (Requeuing) Refused(filter *Filter) string {
+	if filter.ErrorClass == "" {
+		return ClassMalformed
+	}
+	return ""
+}
+
 // RequeueStatuses are those of the rows that a requeue is for; of the processing ones, those whose lease is over.
 func RequeueStatuses() []Status {
 	return []Status{StatusPending, StatusProcessing, StatusFailed, StatusAbandoned}

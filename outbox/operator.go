@@ -38,12 +38,14 @@ type Filter struct {
 // An error names what was refused: a limit below 1, a status that the action is not for, a message id that is no UUID.
 type Operator interface {
 	// Requeue makes failed and abandoned rows, processing ones whose lease is over, and pending ones that wait for a time, claimable at once with a fresh budget of
-	// attempts: it resets attempts, crashes, the backoff and available_at. last_error stays until the next failure, and
-	// expires_at stays: a row whose time to live has passed is abandoned again. A key that parked behind an abandoned row goes
+	// attempts: it resets attempts, crashes, the backoff and available_at. last_error stays until the next failure. A time to
+	// live that has passed is taken off, and one that has not stays, unless [WithTTL] gives all rows a new one. Rows that are
+	// malformed by their last_error are left out, as they would be abandoned again, unless the filter names that class
+	// ([ClassMalformed]), for those that were corrected in the table. A key that parked behind an abandoned row goes
 	// on when that row is requeued and done; one that parked behind another row stays parked.
-	Requeue(ctx context.Context, filter Filter, limit int) (int, error)
+	Requeue(ctx context.Context, filter Filter, limit int, opts ...RequeueOption) (int, error)
 	// Replay makes published rows pending again, with a fresh budget of attempts. They are delivered under the same message id.
-	// broker_message_id stays until the next delivery.
+	// broker_message_id stays until the next delivery. A time to live that has passed is taken off.
 	Replay(ctx context.Context, filter Filter, limit int) (int, error)
 	// Abandon gives up pending and failed rows, and processing ones whose lease is over. reason goes into last_error, with the class "operator". Their keys go on, also
 	// where an abandoned row would park them.

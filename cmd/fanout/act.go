@@ -34,6 +34,7 @@ type wireResult struct {
 	Database string `json:"database"`
 	Matched  int64  `json:"matched"`
 	More     bool   `json:"more,omitempty"`
+	Refused  int64  `json:"refused,omitempty"`
 	Changed  int64  `json:"changed"`
 	DryRun   bool   `json:"dry_run,omitempty"`
 	AuditID  int64  `json:"audit_id,omitempty"`
@@ -79,7 +80,7 @@ func (d *deed) tell(cmd *cobra.Command, results []monitor.Result) error {
 	for _, r := range results {
 		if *d.asJSON {
 			line := wireResult{
-				Database: r.Database, Matched: r.Matched.N, More: r.Matched.More, Changed: r.Changed, DryRun: *d.dryRun, AuditID: r.AuditID,
+				Database: r.Database, Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, DryRun: *d.dryRun, AuditID: r.AuditID,
 			}
 			if r.Err != nil {
 				line.Error = r.Err.Error()
@@ -91,6 +92,10 @@ func (d *deed) tell(cmd *cobra.Command, results []monitor.Result) error {
 		}
 		if r.Err == nil || r.Changed > 0 {
 			cmd.Printf("%s: %s\n", r.Database, printable(d.sentence(r)))
+		}
+		if r.Refused > 0 {
+			cmd.Printf("%s: %s left out: malformed, so that a relay would abandon it again; correct it in the table, then requeue it with --error-class %s\n",
+				r.Database, rows(outbox.Count{N: r.Refused}), outbox.ClassMalformed)
 		}
 	}
 	return nil

@@ -19,6 +19,8 @@ type repair struct {
 	check func(*filterFlags) error
 	// failures says that one group of failures can be selected.
 	failures bool
+	// ttl says that messages can get a new time to live.
+	ttl bool
 }
 
 func requeueCommand() *cobra.Command {
@@ -26,13 +28,15 @@ func requeueCommand() *cobra.Command {
 		Use:   "requeue",
 		Short: "Send failed and abandoned messages again, at once and with a fresh budget of attempts",
 		Long: "Send failed and abandoned messages again, at once and with a fresh budget of attempts, once the cause is cured. With --status pending also\n" +
-			"those that wait for a time, and with --status processing those whose worker has died: whose lease is over. A message takes its old place within its ordering key; one whose time to live has passed is abandoned again.",
+			"those that wait for a time, and with --status processing those whose worker has died: whose lease is over. A message takes its old\n" +
+			"place within its ordering key. A time to live that has passed is taken off, unless --ttl gives all a new one. Malformed messages are left out,\n" +
+			"as they would be abandoned again: correct them in the table, then requeue them with --error-class malformed.",
 		Example: "  fanout messages requeue --broker partner --fingerprint 5f0c1b9e77aa --dry-run\n  fanout messages requeue --broker partner --status abandoned --since 6h",
 	}
 	return repairCommand(cmd, repair{
 		deed:     deed{verb: monitor.VerbRequeue, past: "requeued", question: "Send again"},
 		statuses: outbox.RequeueStatuses(),
-		check:    someCondition("requeue"), failures: true,
+		check:    someCondition("requeue"), failures: true, ttl: true,
 	})
 }
 
@@ -89,6 +93,10 @@ func repairCommand(cmd *cobra.Command, r repair) *cobra.Command {
 	if r.failures {
 		filters.withFingerprint(cmd)
 	}
+	ttl := new(string)
+	if r.ttl {
+		cmd.Flags().StringVar(ttl, "ttl", "", "give them a new time to live, such as 1h or 7d (default: one that has passed is taken off, others stay)")
+	}
 	limit := cmd.Flags().Int("limit", 0, "most messages to change in each database, oldest first (default: all)")
 	reason := cmd.Flags().String("reason", "", "why, for the audit")
 	actor := actorFlag(cmd)
@@ -104,12 +112,18 @@ func repairCommand(cmd *cobra.Command, r repair) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		action := monitor.Action{Filter: filter, Fingerprint: filters.fingerprint, Reason: *reason, Limit: *limit}
+		if *ttl != "" {
+			if action.TTL, err = parseAge(*ttl); err != nil {
+				return usageError{fmt.Errorf("--ttl is %q: use a duration such as 1h or 7d", *ttl)}
+			}
+		}
 		session, err := target.open(cmd)
 		if err != nil {
 			return err
 		}
 		defer session.Close()
-		return deed.do(cmd, session, actor(), monitor.Action{Filter: filter, Fingerprint: filters.fingerprint, Reason: *reason, Limit: *limit})
+		return deed.do(cmd, session, actor(), action)
 	}
 	return cmd
 }

@@ -83,7 +83,7 @@ func TestWrongUsage(t *testing.T) {
 		`--since is "-2h": use an age`: {"messages", "requeue", "--since", "-2h"},
 		`nothing lies between --since 1h and --until 2h: the first must be the earlier one`:          {"messages", "list", "--since", "1h", "--until", "2h"},
 		`--status is "publishd": use pending, processing, failed, published, abandoned`:              {"messages", "list", "--status", "publishd"},
-		`--status is "published": use pending, processing, failed, abandoned`:                                    {"messages", "requeue", "--status", "published"},
+		`--status is "published": use pending, processing, failed, abandoned`:                        {"messages", "requeue", "--status", "published"},
 		`--id: "17" is no message id: use a UUID`:                                                    {"messages", "list", "--id", "17"},
 		`"17" is no message id: use a UUID`:                                                          {"messages", "show", "17"},
 		`--fingerprint is "xyz": use the 12 hexadecimal digits`:                                      {"messages", "requeue", "--fingerprint", "xyz"},

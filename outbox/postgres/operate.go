@@ -22,6 +22,7 @@ type action struct {
 	name     string
 	statuses []outbox.Status // that it is for
 	waiting  bool            // of the pending rows, only those that wait for a time
+	refused  string          // error class of rows that are left out; empty = none
 	change   func(batch *pgx.Batch, p picked)
 }
 
@@ -33,21 +34,28 @@ type picked struct {
 }
 
 // Requeue implements outbox.Operator.
-func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
+func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int, opts ...outbox.RequeueOption) (int, error) {
+	requeuing, err := outbox.NewRequeuing(opts...)
+	if err != nil {
+		return 0, fmt.Errorf("postgres: %w", err)
+	}
 	return s.operate(ctx, filter, limit, action{
-		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, change: s.bringBack,
+		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, refused: requeuing.Refused(&filter), change: s.bringBack(requeuing.TTL),
 	})
 }
 
 // Replay implements outbox.Operator.
 func (s *Store) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
-	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), change: s.bringBack})
+	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), change: s.bringBack(0)})
 }
 
-func (s *Store) bringBack(batch *pgx.Batch, p picked) {
-	batch.Queue(s.sql.unparkAlone, p.ids, p.brokers)
-	batch.Queue(s.sql.moveGates, p.ids, p.brokers)
-	batch.Queue(s.sql.bringBack, p.ids, p.brokers, p.statuses)
+// bringBack makes rows pending again, with a new time to live unless it is 0.
+func (s *Store) bringBack(ttl time.Duration) func(*pgx.Batch, picked) {
+	return func(batch *pgx.Batch, p picked) {
+		batch.Queue(s.sql.unparkAlone, p.ids, p.brokers)
+		batch.Queue(s.sql.moveGates, p.ids, p.brokers)
+		batch.Queue(s.sql.bringBack, p.ids, p.brokers, p.statuses, ttl.Microseconds())
+	}
 }
 
 // Abandon implements outbox.Operator.
@@ -134,7 +142,7 @@ func arguments(f outbox.Filter, limit int, a action) []any {
 	for i, status := range f.Statuses {
 		statuses[i] = string(status)
 	}
-	return []any{f.Broker, statuses, exact, prefix, f.Key, f.MessageIDs, f.ErrorClass, moment(f.Since), moment(f.Until), a.waiting, limit}
+	return []any{f.Broker, statuses, exact, prefix, f.Key, f.MessageIDs, f.ErrorClass, moment(f.Since), moment(f.Until), a.waiting, limit, a.refused}
 }
 
 // planned runs a query with a plan that is made for its arguments: one that fits all of them would read the whole table.

@@ -34,12 +34,12 @@ func TestFindPlans(t *testing.T) {
 		args string
 		want []string
 	}{
-		"requeue":     {"'b', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100", []string{"searched_abandoned", "searched_open", "searched_parked"}},
-		"requeue all": {"'', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100", []string{"searched_abandoned", "searched_open", "searched_parked"}},
-		"abandoned":   {"'b', '{abandoned}', 't', '', 'key-1', '{}', 'permanent', '2026-01-01', '2026-02-01', true, 100", []string{"searched_abandoned"}},
-		"failed":      {"'b', '{failed}', '', 't', '', '{}', '', NULL, null, true, 100", []string{"searched_open", "searched_parked"}},
+		"requeue":     {"'b', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_open", "searched_parked"}},
+		"requeue all": {"'', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_open", "searched_parked"}},
+		"abandoned":   {"'b', '{abandoned}', 't', '', 'key-1', '{}', 'permanent', '2026-01-01', '2026-02-01', true, 100, 'malformed'", []string{"searched_abandoned"}},
+		"failed":      {"'b', '{failed}', '', 't', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_open", "searched_parked"}},
 		"ids": {
-			"'', '{published}', '', '', '', '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}', '', NULL, null, false, 100", []string{"searched_pkey"},
+			"'', '{published}', '', '', '', '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}', '', NULL, null, false, 100, ''", []string{"searched_pkey"},
 		},
 	} {
 		for _, text := range []string{store.sql.find, store.sql.matches} {
@@ -52,7 +52,7 @@ func TestFindPlans(t *testing.T) {
 	}
 	const row = "'{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}', '{b}', '{failed}'"
 	for text, args := range map[string]string{
-		store.sql.pick: row + ", false", store.sql.bringBack: row, store.sql.giveUp: row + ", '{x}'",
+		store.sql.pick: row + ", false", store.sql.bringBack: row + ", 0", store.sql.giveUp: row + ", '{x}'",
 	} {
 		assert.Contains(t, explainOnly(t, conn, text, args), "searched_pkey")
 	}

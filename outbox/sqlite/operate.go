@@ -23,6 +23,7 @@ type action struct {
 	name     string
 	statuses []outbox.Status // that it is for
 	waiting  bool            // of the pending rows, only those that wait for a time
+	refused  string          // error class of rows that are left out; empty = none
 	change   func(ctx context.Context, conn *sql.Conn, p picked, now int64) error
 }
 
@@ -33,19 +34,34 @@ type picked struct {
 }
 
 // Requeue implements outbox.Operator.
-func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
+func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int, opts ...outbox.RequeueOption) (int, error) {
+	requeuing, err := outbox.NewRequeuing(opts...)
+	if err != nil {
+		return 0, fmt.Errorf("sqlite: %w", err)
+	}
 	return s.operate(ctx, filter, limit, action{
-		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, change: s.bringBack,
+		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, refused: requeuing.Refused(&filter), change: s.bringBack(requeuing.TTL),
 	})
 }
 
 // Replay implements outbox.Operator.
 func (s *Store) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
-	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), change: s.bringBack})
+	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), change: s.bringBack(0)})
 }
 
-func (s *Store) bringBack(ctx context.Context, conn *sql.Conn, p picked, _ int64) error {
-	return s.onRows(ctx, conn, p.ids, s.sql.dropLoners, s.sql.turnBackGates, s.sql.bringBack)
+// bringBack makes rows pending again, with a new time to live unless it is 0.
+func (s *Store) bringBack(ttl time.Duration) func(context.Context, *sql.Conn, picked, int64) error {
+	return func(ctx context.Context, conn *sql.Conn, p picked, now int64) error {
+		if err := s.onRows(ctx, conn, p.ids, s.sql.dropLoners, s.sql.turnBackGates); err != nil {
+			return err
+		}
+		var expires any
+		if ttl > 0 {
+			expires = now + ttl.Microseconds()
+		}
+		_, err := conn.ExecContext(ctx, s.sql.bringBack, sql.Named("ids", idList(p.ids)), sql.Named("now", now), sql.Named("expires", expires))
+		return err
+	}
 }
 
 // Abandon implements outbox.Operator.
@@ -133,6 +149,7 @@ func (s *Store) find(ctx context.Context, f outbox.Filter, limit int, a action, 
 		sql.Named("broker", f.Broker), sql.Named("statuses", textList(f.Statuses)), sql.Named("type", exact), sql.Named("prefix", prefix),
 		sql.Named("key", f.Key), sql.Named("class", f.ErrorClass), sql.Named("since", moment(f.Since)), sql.Named("until", moment(f.Until)),
 		sql.Named("waiting", a.waiting), sql.Named("now", s.micros()), sql.Named("limit", limit),
+		sql.Named("refused", a.refused),
 	}
 	if len(f.MessageIDs) > 0 {
 		args = append(args, sql.Named("messages", textList(f.MessageIDs)))

@@ -24,6 +24,7 @@ type action struct {
 	name     string
 	statuses []outbox.Status // that it is for
 	waiting  bool            // of the pending rows, only those that wait for a time
+	refused  string          // error class of rows that are left out; empty = none
 	text     string
 	args     []any // beside those of pick.sql
 }
@@ -42,15 +43,20 @@ func operateTexts(s *statements, table string) {
 const lockedHere = "{{locked}}\n"
 
 // Requeue implements outbox.Operator.
-func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
+func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int, opts ...outbox.RequeueOption) (int, error) {
+	requeuing, err := outbox.NewRequeuing(opts...)
+	if err != nil {
+		return 0, fmt.Errorf("sqlserver: %w", err)
+	}
 	return s.operate(ctx, filter, limit, action{
-		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, text: s.sql.bringBack,
+		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, refused: requeuing.Refused(&filter),
+		text: s.sql.bringBack, args: durationArgs("ttl", requeuing.TTL),
 	})
 }
 
 // Replay implements outbox.Operator.
 func (s *Store) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
-	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), text: s.sql.bringBack})
+	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), text: s.sql.bringBack, args: durationArgs("ttl", 0)})
 }
 
 // Abandon implements outbox.Operator.
@@ -165,6 +171,7 @@ func findArgs(f outbox.Filter, limit int, a action) ([]any, error) {
 		sql.Named("limit", int64(limit)), text("broker", f.Broker), sql.Named("statuses", statuses), text("type", exact),
 		text("type_prefix", prefix), text("key", f.Key), sql.Named("message_ids", ids), text("error_class", f.ErrorClass),
 		text("since", moment(f.Since)), text("until", moment(f.Until)), sql.Named("waiting", a.waiting),
+		text("refused", a.refused),
 	}, nil
 }
 

@@ -46,6 +46,7 @@ func TestRequeue(t *testing.T) {
 	assert.Equal(t, map[string]any{
 		"limit": int64(10), "broker": text(""), "statuses": text(`["failed"]`), "type": text(""), "type_prefix": text("Ordering."), "key": text("k"),
 		"message_ids": text(`["` + id + `"]`), "error_class": text("permanent"), "since": text("2026-01-02T02:04:05.000006"), "until": text(""), "waiting": true,
+		"refused": text(""),
 	}, server.requests[1].args)
 
 	var locks []string
@@ -58,7 +59,7 @@ func TestRequeue(t *testing.T) {
 	}
 	assert.ElementsMatch(t, want, locks, "all lanes of the brokers whose rows are changed")
 	delete(server.requests[3].args, "locks")
-	assert.Equal(t, map[string]any{"ids": text("[4,7]"), "statuses": text(`["failed"]`), "waiting": true}, server.requests[3].args)
+	assert.Equal(t, map[string]any{"ids": text("[4,7]"), "statuses": text(`["failed"]`), "waiting": true, "ttl_seconds": int32(0), "ttl_micros": int32(0)}, server.requests[3].args)
 }
 
 // A large request is done in pieces, and what was lost to somebody else in between is made up for.

@@ -38,7 +38,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"audit begin": store.sql.auditBegin, "audit end": store.sql.auditEnd, "audit": store.sql.audit,
 	}
 	find := []string{
-		"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "error_class", "since", "until", "waiting",
+		"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "error_class", "refused", "since", "until", "waiting",
 	}
 	change := []string{"locks", "ids", "statuses", "waiting"}
 	purge := []string{"broker", "limit", "retention_seconds", "retention_micros"}
@@ -47,7 +47,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"park":  {"broker", "lane", "claim_lock", "window", "unordered"},
 		"ready": {"broker"}, "purge published": purge, "purge abandoned": purge, "take": {"lock"}, "release": {"lock"},
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
-		"find": find, "matches": find, "bring back": change, "give up": append(change[:4:4], "error"),
+		"find": find, "matches": find, "bring back": append(change[:4:4], "ttl_seconds", "ttl_micros"), "give up": append(change[:4:4], "error"),
 		"release key": {"locks", "broker", "key"}, "parked keys": {"broker", "limit"},
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"},

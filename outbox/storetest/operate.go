@@ -16,6 +16,8 @@ var operateTests = []test{
 	{name: "ReplayEveryState", run: testReplayStates},
 	{name: "AbandonEveryState", run: testAbandonStates},
 	{name: "LeaseIsOver", run: testOperateLeaseOver},
+	{name: "TimeToLive", run: testRequeueTTL},
+	{name: "Malformed", run: testRequeueMalformed},
 	{name: "Reason", run: testAbandonReason},
 	{name: "OldestFirst", run: testOperateOldestFirst},
 	{name: "Matches", run: testMatches},

@@ -1,6 +1,6 @@
--- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the gate of their key. last_error,
--- broker_message_id and expires_at stay. Runs under the lanes' locks, when the gates are in their places.
--- $1 message ids, $2 their brokers, $3 statuses
+-- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the gate of their key. last_error
+-- and broker_message_id stay, and so does a time to live that has not passed. Runs under the lanes' locks, when the gates are in their places.
+-- $1 message ids, $2 their brokers, $3 statuses, $4 new time to live in microseconds, or 0
 -- Plan: the rows by primary key, the gates by {{name}}_waiting_key.
 WITH back AS (
 UPDATE {{table}} AS m
@@ -8,6 +8,8 @@ UPDATE {{table}} AS m
      , published_at = NULL
      , finished_at  = NULL
      , available_at = NULL
+     , expires_at   = CASE WHEN $4::bigint > 0 THEN statement_timestamp() + $4::bigint * interval '1 microsecond'
+                           WHEN m.expires_at > statement_timestamp() THEN m.expires_at END
      , locked_until = NULL
      , locked_by    = NULL
      , lock_token   = NULL

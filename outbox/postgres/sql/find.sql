@@ -2,7 +2,7 @@
 -- locks. How many, and in which order, is added where it is used.
 -- $1 broker or '', $2 statuses, $3 type or '', $4 beginning of the type or '', $5 ordering key or '',
 -- $6 message ids, none = any, $7 error class or '', $8 since or NULL, $9 until or NULL,
--- $10 whether pending rows count only when they wait for a time
+-- $10 whether pending rows count only when they wait for a time, $12 error class of rows that are left out, or ''
 -- Plan: one scan for each index that the statuses need ({{name}}_open and {{name}}_parked, {{name}}_published,
 -- {{name}}_abandoned), within the broker where one is named; by primary key where message ids are. It is planned for its
 -- arguments each time, so that what is not asked for costs nothing. Payloads and headers are not read: an operator need not have the right to.
@@ -25,6 +25,7 @@ SELECT m.message_id, m.target_broker
    AND ($5::text = '' OR m.ordering_key = $5)
    AND (cardinality($6::text[]) = 0 OR m.message_id = ANY ($6::text[]::uuid[]))
    AND ($7::text = '' OR substring(m.last_error FROM '"class" *: *"([^"]*)"') = $7)
+   AND ($12::text = '' OR substring(m.last_error FROM '"class" *: *"([^"]*)"') IS DISTINCT FROM $12)
    AND ($8::timestamptz IS NULL OR m.created_at >= $8)
    AND ($9::timestamptz IS NULL OR m.created_at < $9)
    AND (NOT $10::boolean OR m.status <> 'pending' OR greatest(m.locked_until, m.available_at) > statement_timestamp())

@@ -1,11 +1,13 @@
--- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the gate of their key. last_error,
--- broker_message_id and expires_at stay. Runs when the gates are in their places. Named parameter: ids (JSON).
+-- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the gate of their key. last_error
+-- and broker_message_id stay, and so does a time to live that has not passed. Runs when the gates are in their places.
+-- Named parameters: ids (JSON), now, expires (the end of a new time to live, or NULL).
 -- Plan: the rows by primary key, the gates by {{name}}_waiting_key.
 UPDATE {{table}} AS m
    SET status       = 'pending'
      , published_at = NULL
      , finished_at  = NULL
      , available_at = NULL
+     , expires_at   = coalesce(:expires, CASE WHEN expires_at > :now THEN expires_at END)
      , locked_until = NULL
      , locked_by    = NULL
      , lock_token   = NULL

@@ -1,5 +1,6 @@
--- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the gate of their key. last_error,
--- broker_message_id and expires_at stay. Runs under the lanes' locks.
+-- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the gate of their key. last_error
+-- and broker_message_id stay, and so does a time to live that has not passed. Runs under the lanes' locks.
+-- @ttl_seconds and @ttl_micros: a new time to live, or 0
 -- @locks, @ids, @statuses, @waiting: see lock_lanes.sql and pick.sql
 -- Plan: the rows by {{name}}_pkey, the gates by {{name}}_waiting_key.
 DECLARE @first TABLE (
@@ -38,6 +39,9 @@ BEGIN TRY
          , published_at = NULL
          , finished_at  = NULL
          , available_at = NULL
+         , expires_at   = CASE WHEN @ttl_seconds > 0 OR @ttl_micros > 0
+                               THEN DATEADD(MICROSECOND, @ttl_micros, DATEADD(SECOND, @ttl_seconds, @now))
+                               WHEN m.expires_at > @now THEN m.expires_at END
          , locked_until = NULL
          , locked_by    = NULL
          , lock_token   = NULL

@@ -1,7 +1,7 @@
 -- The rows that an operator's filter selects, without those that a worker has in hand, the first of them by id. It runs before any lane is locked; the rows are tested
 -- again under the locks. Rows that somebody is writing at this moment are passed over.
 -- @limit, @broker or '', @statuses a JSON list, @type or '', @type_prefix or '', @key or '', @message_ids a JSON list or '',
--- @error_class or '', @since or '' and @until or '' as ISO 8601 in UTC, @waiting: pending rows count only when they wait for
+-- @error_class or '', @refused (class of rows that are left out) or '', @since or '' and @until or '' as ISO 8601 in UTC, @waiting: pending rows count only when they wait for
 -- a time
 -- Plan: one scan for each index that the statuses need ({{name}}_open and {{name}}_parked, {{name}}_finished), within the
 -- broker where one is named, and a lookup per row; seeks of {{name}}_once where message ids are. It is planned for its
@@ -55,6 +55,8 @@ SELECT TOP (@limit) m.id, m.target_broker
    AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
    AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
                                    THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
+   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)

@@ -245,6 +245,9 @@ DELETE w
          , published_at = NULL
          , finished_at  = NULL
          , available_at = NULL
+         , expires_at   = CASE WHEN @ttl_seconds > 0 OR @ttl_micros > 0
+                               THEN DATEADD(MICROSECOND, @ttl_micros, DATEADD(SECOND, @ttl_seconds, @now))
+                               WHEN m.expires_at > @now THEN m.expires_at END
          , locked_until = NULL
          , locked_by    = NULL
          , lock_token   = NULL
@@ -440,6 +443,8 @@ SELECT TOP (@limit) m.id, m.target_broker
    AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
    AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
                                    THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
+   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
@@ -752,6 +757,8 @@ SELECT TOP (@limit) m.id, m.target_broker
    AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
    AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
                                    THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
+   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
    AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
    AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
