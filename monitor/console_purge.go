@@ -77,12 +77,20 @@ func (r *run) countOld(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	waiting, err := r.waitedFor(ctx)
+	if err != nil {
+		return err
+	}
 	now := time.Now()
 	for _, broker := range brokers {
 		for status, age := range r.action.ages() {
 			var n int64
 			request := outbox.ListRequest{Broker: broker, Status: status, After: outbox.Position{Time: now.Add(-age), ID: math.MaxInt64}}
-			more, err := r.console.walk(ctx, r.database, request, maxFailures, func(*outbox.Record) { n++ })
+			more, err := r.console.walk(ctx, r.database, request, maxFailures, func(record *outbox.Record) {
+				if !waiting[record.Broker+"\x00"+record.MessageID] {
+					n++
+				}
+			})
 			if err != nil {
 				return err
 			}
@@ -93,6 +101,21 @@ func (r *run) countOld(ctx context.Context) error {
 		r.result.Matched = outbox.Count{N: most, More: true}
 	}
 	return nil
+}
+
+// waitedFor are the abandoned rows, by broker and message, for which a key waits: a purge spares them.
+func (r *run) waitedFor(ctx context.Context) (map[string]bool, error) {
+	if r.action.AbandonedBefore == 0 {
+		return nil, nil //nolint:nilnil // a map of nothing can be asked
+	}
+	keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.ParkedKey, error) {
+		return store.ParkedKeys(ctx, r.action.Filter.Broker, maxFailures)
+	})
+	rows := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		rows[key.Broker+"\x00"+key.MessageID] = true
+	}
+	return rows, err
 }
 
 func sum(a, b outbox.Count) outbox.Count { return outbox.Count{N: a.N + b.N, More: a.More || b.More} }

@@ -188,7 +188,8 @@ type PurgeRequest struct {
 type Purger interface {
 	// FinishedBrokers lists the brokers that have finished rows, whether the configuration knows them or not.
 	FinishedBrokers(ctx context.Context) ([]string, error)
-	// Purge removes one batch and returns how many rows it removed. A row that has left the status meanwhile stays.
+	// Purge removes one batch and returns how many rows it removed. A row that has left the status meanwhile stays, and so does an
+	// abandoned one for which a key waits (on_abandon: park), until an operator has acted.
 	Purge(ctx context.Context, request PurgeRequest) (int, error)
 	// Exclusive runs f while no other process runs it on this table; ran is false when another one does.
 	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)

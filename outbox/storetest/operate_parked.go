@@ -170,7 +170,8 @@ func testParkedReleasePurged(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k)
 	t.abandonAndPark(ids[0])
-	require.Equal(t, 1, t.purge(outbox.StatusAbandoned, 0, 10))
+	assert.Zero(t, t.purge(outbox.StatusAbandoned, 0, 10), "a key waits for somebody who looks at it")
+	t.exec("DELETE FROM {t} WHERE id = ?", ids[0])
 	t.nothing("the key waits for an operator, not for the row")
 	require.Len(t, t.parkedKeys(), 1)
 	assert.True(t, t.release(k))

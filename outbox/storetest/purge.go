@@ -15,6 +15,7 @@ var purgeTests = []test{
 	{name: "StatusAndRetention", run: testPurge},
 	{name: "Limit", run: testPurgeLimit},
 	{name: "OneBroker", run: testPurgeBroker},
+	{name: "BlockedKeys", run: testPurgeBlocked},
 	{name: "WrongStatus", run: testPurgeWrong},
 	{name: "RequeuedMeanwhile", run: testPurgeRequeued},
 	{name: "WhileClaimsRun", run: testPurgeRace},
@@ -86,6 +87,26 @@ func testPurgeBroker(t *table) {
 	require.NoError(t, err)
 	assert.Zero(t, removed)
 	assert.Equal(t, 2, t.count(outbox.StatusPublished))
+}
+
+// A row for which a key waits stays, however old it is, and however many are younger: an operator has to decide about it.
+func testPurgeBlocked(t *table) {
+	k := t.keys(2)
+	blocked := t.add(k[0], k[0], k[1])
+	t.abandonAndPark(blocked[0])
+	t.abandonAndPark(blocked[2])
+	_, dead := t.finish(2)
+	for n, id := range []int64{blocked[0], blocked[2], dead[0], dead[1]} {
+		t.ageFinished(id, time.Duration(10-n)*time.Hour)
+	}
+	assert.Equal(t, 2, t.purge(outbox.StatusAbandoned, time.Hour, 2), "those behind them in age are found")
+	assert.Zero(t, t.purge(outbox.StatusAbandoned, time.Hour, 2))
+	assert.Len(t, t.parkedKeys(), 2)
+	assert.True(t, t.release(k[1]))
+	assert.Equal(t, 1, t.purge(outbox.StatusAbandoned, time.Hour, 2), "the key goes on without it")
+	assert.Equal(t, 1, t.requeue(t.these(blocked[0])))
+	t.next(blocked[0])
+	t.next(blocked[1])
 }
 
 func testPurgeWrong(t *table) {

@@ -55,10 +55,13 @@ func (*Protocol) releaseKey(t *Table, key int) error {
 	return nil
 }
 
-// victims lists the rows that a purge would remove.
+// victims lists the rows that a purge would remove: not those for which a key waits until an operator acts.
 func (*Protocol) victims(t *Table, status Status, limit int) (ids []int) {
 	for i := range t.Rows {
-		if r := &t.Rows[i]; r.Status == status && len(ids) < limit {
+		r := &t.Rows[i]
+		g := t.gate(r.ID)
+		blocks := g != nil && g.Wake == Operator
+		if r.Status == status && !blocks && len(ids) < limit {
 			ids = append(ids, r.ID)
 		}
 	}

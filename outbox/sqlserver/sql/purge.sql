@@ -1,14 +1,17 @@
 -- Remove one batch of finished rows. @broker, @limit, @retention_seconds, @retention_micros; the status is filled in as a
 -- literal. Status and age are tested again on the outer statement: a row that was requeued meanwhile stays, and one that
--- somebody has locked is passed over.
+-- somebody has locked is passed over. So is one for which a key waits until an operator acts.
 -- Plan: one range scan of {{name}}_finished in the order of age.
 DECLARE @before datetime2(6);
 SET @now = SYSUTCDATETIME();
 SET @before = DATEADD(MICROSECOND, -@retention_micros, DATEADD(SECOND, -@retention_seconds, @now));
 WITH victims AS (
     SELECT TOP (@limit) status, finished_at
-      FROM {{table}} WITH (INDEX({{name}}_finished), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+      FROM {{table}} AS m WITH (INDEX({{name}}_finished), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
      WHERE target_broker = @broker AND status = N'{{status}}' AND finished_at IS NOT NULL AND finished_at <= @before
+       AND (N'{{status}}' <> N'abandoned'
+            OR NOT EXISTS (SELECT 1 FROM {{table}}_waiting AS w WITH (FORCESEEK)
+                            WHERE w.gate_id = m.id AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31'))
      ORDER BY finished_at
 )
 DELETE FROM victims

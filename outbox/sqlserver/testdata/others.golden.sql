@@ -1089,8 +1089,11 @@ SET @now = SYSUTCDATETIME();
 SET @before = DATEADD(MICROSECOND, -@retention_micros, DATEADD(SECOND, -@retention_seconds, @now));
 WITH victims AS (
     SELECT TOP (@limit) status, finished_at
-      FROM app.outbox WITH (INDEX(outbox_finished), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+      FROM app.outbox AS m WITH (INDEX(outbox_finished), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
      WHERE target_broker = @broker AND status = N'abandoned' AND finished_at IS NOT NULL AND finished_at <= @before
+       AND (N'abandoned' <> N'abandoned'
+            OR NOT EXISTS (SELECT 1 FROM app.outbox_waiting AS w WITH (FORCESEEK)
+                            WHERE w.gate_id = m.id AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31'))
      ORDER BY finished_at
 )
 DELETE FROM victims
@@ -1108,8 +1111,11 @@ SET @now = SYSUTCDATETIME();
 SET @before = DATEADD(MICROSECOND, -@retention_micros, DATEADD(SECOND, -@retention_seconds, @now));
 WITH victims AS (
     SELECT TOP (@limit) status, finished_at
-      FROM app.outbox WITH (INDEX(outbox_finished), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+      FROM app.outbox AS m WITH (INDEX(outbox_finished), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
      WHERE target_broker = @broker AND status = N'published' AND finished_at IS NOT NULL AND finished_at <= @before
+       AND (N'published' <> N'abandoned'
+            OR NOT EXISTS (SELECT 1 FROM app.outbox_waiting AS w WITH (FORCESEEK)
+                            WHERE w.gate_id = m.id AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31'))
      ORDER BY finished_at
 )
 DELETE FROM victims
