@@ -62,7 +62,9 @@ func (d Decider) BeforeSend(m *Message, now time.Time) (outgoing brokers.Message
 	case err != nil:
 		return abandon(ClassMalformed, err.Error())
 	case m.Expired:
-		return abandon(ClassExpired, "the message's time to live had passed before it could be delivered")
+		outgoing, outcome, ok = abandon(ClassExpired, "the message's time to live had passed before it could be delivered")
+		outcome.KeyGoesOn = true // it expired by its own contract
+		return outgoing, outcome, ok
 	case m.Attempts >= d.Retry.MaxAttempts && m.Crashes > 0:
 		return abandon(ClassCrashed, fmt.Sprintf("its worker stopped without a word %d times while it held this message, the last times this message alone", m.Crashes))
 	case m.Attempts >= d.Retry.MaxAttempts:

@@ -183,3 +183,19 @@ func TestProcessorBackfillPassesAKeyThatParks(t *testing.T) {
 		r.stop()
 	})
 }
+
+// A message whose time to live has passed expired by its own contract: its key goes on, whatever becomes of keys of abandoned messages.
+func TestProcessorExpiredMessagesBlockNoKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		r := start(t, path, &fake{publish: func(context.Context, brokers.Message) error { return nil }}, outbox.Policy{ParkAbandoned: true, PollMax: time.Minute})
+		_, err := r.db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, expires_at)
+			SELECT printf('01a1fd9d-d6b8-7eca-9afc-%012d', value), 'b', 's', 'T', 'k', x'', iif(value < 4, 1, NULL) FROM json_each('[1, 2, 3, 4, 5]')`)
+		require.NoError(t, err)
+		r.until(10*time.Minute, func() bool { return r.open() == "0" })
+		var published, abandoned int
+		require.NoError(t, r.db.QueryRowContext(t.Context(),
+			"SELECT sum(status = 'published'), sum(status = 'abandoned') FROM outbox_messages").Scan(&published, &abandoned))
+		assert.Equal(t, [2]int{2, 3}, [2]int{published, abandoned})
+		r.stop()
+	})
+}

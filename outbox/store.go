@@ -140,6 +140,11 @@ type Settled struct {
 	Lost int
 }
 
+// Parks reports whether the key of an abandoned row is to wait until an operator acts.
+func (s *Settlement) Parks(o *Outcome) bool {
+	return s.ParkAbandoned && o.Status == StatusAbandoned && !o.KeyGoesOn
+}
+
 // A Settlement writes the outcomes of one claim.
 type Settlement struct {
 	Lease Lease
@@ -147,7 +152,8 @@ type Settlement struct {
 	Published []Delivered
 	// Other rows are retried, abandoned or released.
 	Other []Outcome
-	// ParkAbandoned makes the key of an abandoned row wait until an operator requeues the row or lets the key go on.
+	// ParkAbandoned makes the key of an abandoned row wait until an operator requeues the row or lets the key go on, unless its
+	// outcome says otherwise.
 	ParkAbandoned bool
 }
 
@@ -168,6 +174,8 @@ type Outcome struct {
 	Spent bool
 	// LastError is the JSON that goes into last_error; empty leaves the column as it is.
 	LastError string
+	// KeyGoesOn lets the key of an abandoned row go on although ParkAbandoned is set.
+	KeyGoesOn bool
 	// Attempts that are spent, this one included where it counts, for an [Observer]. Stores need not look at it.
 	Attempts int
 }

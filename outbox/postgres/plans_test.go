@@ -27,7 +27,7 @@ var planned = []plannedSQL{
 	{text: "claim_plain", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, gates: 1},
 	{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_published", args: "'b', 1, %token, 600000, 605000, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
-	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, true", settings: "settings", indexes: []string{"open", "parked"}, rows: 1000},
+	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "parked"}, rows: 1000},
 	{text: "verify", settings: "verify_settings", args: "'b', 1, %token, %messages, 0, 0, 100, false", indexes: []string{"pkey", "open", "backfill"}, rows: 1000 + 500 + 101 + 500, gates: 1000},
 	{text: "renew", args: "'b', 1, %token, 600000, 605000, 60000000", indexes: []string{"open"}, rows: 1000},
 	{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: lanes + lanes*500, gates: lanes * (1 + 500)},

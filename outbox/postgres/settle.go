@@ -92,16 +92,20 @@ func (x *exchange) markOther() {
 	n := len(x.settlement.Other)
 	ids, statuses, spent := make([]int64, n), make([]string, n), make([]int32, n)
 	delays, errs := make([]int64, n), make([]string, n)
+	parking := []int64{}
 	for i, outcome := range x.settlement.Other {
 		ids[i], statuses[i] = outcome.ID, string(outcome.Status)
 		delays[i], errs[i] = outcome.Delay.Microseconds(), storable(outcome.LastError)
 		if outcome.Spent {
 			spent[i] = 1
 		}
+		if x.settlement.Parks(&outcome) {
+			parking = append(parking, outcome.ID)
+		}
 	}
 	lease := &x.settlement.Lease
 	x.send(x.countOther, x.store.sql.markOther,
-		lease.Broker, lease.Lane, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, statuses, spent, delays, errs, x.settlement.ParkAbandoned)
+		lease.Broker, lease.Lane, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, statuses, spent, delays, errs, parking)
 }
 
 // storable replaces what a text column refuses. Such a text comes from a broker; refusing it would make the outcome

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,10 +36,20 @@ func (s *Store) settle(ctx context.Context, conn *sql.Conn, settlement *outbox.S
 		return 0, err
 	}
 	ids, err := s.markOther(ctx, conn, other, token, now)
-	if err == nil && settlement.ParkAbandoned && len(ids) > 0 {
-		err = s.parkAbandoned(ctx, conn, ids, now)
+	if parking := parking(settlement, ids); err == nil && len(parking) > 0 {
+		err = s.parkAbandoned(ctx, conn, parking, now)
 	}
 	return n + len(ids), err
+}
+
+// parking are those of the rows whose keys are to wait.
+func parking(settlement *outbox.Settlement, marked []int64) (ids []int64) {
+	for i := range settlement.Other {
+		if o := &settlement.Other[i]; settlement.Parks(o) && slices.Contains(marked, o.ID) {
+			ids = append(ids, o.ID)
+		}
+	}
+	return ids
 }
 
 func (s *Store) markPublished(ctx context.Context, conn *sql.Conn, rows []outbox.Delivered, token string, now int64) (int, error) {

@@ -41,6 +41,7 @@ type otherItem struct {
 	Seconds int32         `json:"d"`
 	Micros  int32         `json:"u"`
 	Error   string        `json:"e,omitempty"`
+	GoesOn  int           `json:"g,omitempty"`
 }
 
 func otherList(outcomes []outbox.Outcome) (mssql.NVarCharMax, error) {
@@ -50,6 +51,9 @@ func otherList(outcomes []outbox.Outcome) (mssql.NVarCharMax, error) {
 		items[i].Seconds, items[i].Micros = splitDuration(o.Delay)
 		if o.Spent {
 			items[i].Spent = 1
+		}
+		if o.KeyGoesOn {
+			items[i].GoesOn = 1
 		}
 	}
 	slices.SortFunc(items, func(a, b otherItem) int { return cmp.Compare(a.ID, b.ID) })

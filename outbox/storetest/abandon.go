@@ -10,6 +10,7 @@ import (
 // Keys that park behind an abandoned row, in the company of other rows of the key.
 var abandonTests = []test{
 	{name: "TwoRowsOfAKey", run: testAbandonTwo},
+	{name: "KeyGoesOn", run: testAbandonKeyGoesOn},
 	{name: "LateWordGivesBackTheGateOfBefore", run: testAbandonLate},
 }
 
@@ -26,6 +27,21 @@ func testAbandonTwo(t *table) {
 	assert.Equal(t, ids[:1], t.ids("SELECT gate_id FROM {t}_waiting WHERE ordering_key = ?", k[0]))
 	assert.Equal(t, ids[3:], t.ids("SELECT gate_id FROM {t}_waiting WHERE ordering_key = ?", k[1]))
 	assert.Empty(t, t.claim(wake).Messages)
+}
+
+// A row that has expired by its own contract blocks nothing; one behind it that was refused does.
+func testAbandonKeyGoesOn(t *table) {
+	k := t.keys(2)
+	ids := t.add(k[0], k[0], k[0], k[1], k[1])
+	batch := t.claim()
+	require.Equal(t, ids, taken(batch))
+	s := outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned})
+	s.Other[0].KeyGoesOn, s.Other[3].KeyGoesOn = true, true
+	s.Other[2].Status, s.Other[4].Status = outbox.StatusPending, outbox.StatusPending
+	s.ParkAbandoned = true
+	require.Zero(t, t.settle(s).Lost)
+	assert.Equal(t, ids[1:2], t.ids("SELECT gate_id FROM {t}_waiting"))
+	assert.Equal(t, ids[4:], taken(t.claim(wake)))
 }
 
 // An owner that was stopped abandons the second row of its batch. Its first one was taken over meanwhile, has failed, and

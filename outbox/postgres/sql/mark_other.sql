@@ -2,7 +2,7 @@
 -- its released followers must change in one step for the next claim.
 -- $1 broker, $2 lane, $3 token, $4 first id, $5 last id,
 -- $6 ids, $7 new status, $8 attempt spent (0 or 1), $9 delay in microseconds, $10 error or '',
--- $11 whether the key of an abandoned row parks until an operator acts
+-- $11 those of the ids whose keys park until an operator acts, where they are abandoned
 -- Plan: one range scan of {{name}}_open; where keys park, one scan of {{name}}_parked for what stands before them.
 WITH marked AS (
 UPDATE {{table}} AS m
@@ -24,7 +24,7 @@ RETURNING m.lane, m.ordering_key, m.id, m.message_id, m.status
     -- The first abandoned row of a key is its gate.
     SELECT DISTINCT ON (ordering_key) lane, ordering_key, id, message_id
       FROM marked
-     WHERE $11::boolean AND status = 'abandoned' AND ordering_key IS NOT NULL
+     WHERE id = ANY ($11::bigint[]) AND status = 'abandoned' AND ordering_key IS NOT NULL
      ORDER BY ordering_key, id
 ), gates AS (
     INSERT INTO {{table}}_waiting AS w (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)

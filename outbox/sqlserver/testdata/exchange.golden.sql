@@ -148,16 +148,17 @@ DECLARE @outcomes TABLE (
     spent         int           NOT NULL,
     delay_seconds int           NOT NULL,
     delay_micros  int           NOT NULL,
-    error         nvarchar(max) NULL
+    error         nvarchar(max) NULL,
+    goes_on       int           NULL
 );
 DECLARE @parking TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @back TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
-INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error)
-SELECT id, status, spent, delay_seconds, delay_micros, error
+INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error, goes_on)
+SELECT id, status, spent, delay_seconds, delay_micros, error, goes_on
   FROM OPENJSON(@other)
        WITH (id bigint '$.i', status nvarchar(16) '$.s', spent int '$.a', delay_seconds int '$.d', delay_micros int '$.u',
-             error nvarchar(max) '$.e');
+             error nvarchar(max) '$.e', goes_on int '$.g');
 BEGIN TRY
     BEGIN TRANSACTION;
     SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @settled_lock);
@@ -170,7 +171,7 @@ BEGIN TRY
         SELECT MIN(m.id)
           FROM @outcomes AS o
          INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
-         WHERE o.status = N'abandoned' AND m.ordering_key IS NOT NULL
+         WHERE o.status = N'abandoned' AND o.goes_on IS NULL AND m.ordering_key IS NOT NULL
            AND m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing'
          GROUP BY m.target_broker, m.key_hash;
     UPDATE m
