@@ -112,13 +112,18 @@ func WithTrace(ctx context.Context, traceParent, traceState string) context.Cont
 // WithCause makes a consumed message the cause of the events raised under ctx:
 // its id is their causation id, its stream their origin; correlation id (its own
 // id where it has none), tenant and actor pass on. The trace does not: that is
-// the consumer's span, which a tracer puts into ctx.
+// the consumer's span, which a tracer puts into ctx. Another producer's stream or
+// correlation id that [Catalog.Seal] would refuse counts as none; a tenant or an
+// actor that it would refuse passes on, so that nothing is done for nobody.
 func WithCause(ctx context.Context, m *Message) context.Context {
 	return with(ctx, func(cx *Context) {
 		cx.CausationID = m.Metadata.Headers.ID.String()
-		cx.OriginStream = m.Metadata.Headers.Stream
+		cx.OriginStream = ""
+		if boundFlaw(m.Metadata.Headers.Stream, MaxStreamBytes) == nil {
+			cx.OriginStream = m.Metadata.Headers.Stream
+		}
 		cx.CorrelationID = m.Metadata.Domain.CorrelationID
-		if cx.CorrelationID == "" {
+		if cx.CorrelationID == "" || boundFlaw(cx.CorrelationID, MaxContextBytes) != nil {
 			cx.CorrelationID = cx.CausationID
 		}
 		if tenant, ok := m.Metadata.Extensions[ExtensionTenantID].(string); ok {

@@ -79,10 +79,15 @@ func (c *Catalog) newEventType(t reflect.Type, opts []Option) (*EventType, []err
 				`add the option envelope.Name("...")`))
 		}
 	}
+	wireType := c.prefix + s.name + ".v" + strconv.Itoa(s.version)
+	if err := boundFlaw(wireType, MaxTypeBytes); err != nil {
+		problems = append(problems, registerError(t, fmt.Errorf("its type on the wire %w", err),
+			`shorten the context of the catalog, or add the option envelope.Name("...")`))
+	}
 	s.extensions = slices.Clip(s.extensions) // an event's are appended to a copy
 	return &EventType{
 		goType:   t,
-		wireType: c.prefix + s.name + ".v" + strconv.Itoa(s.version),
+		wireType: wireType,
 		fqn:      fqn(t),
 		settings: s,
 	}, problems

@@ -77,6 +77,9 @@ func (p *sealing) seal(context string) (*Message, error) {
 		return nil, err
 	}
 	category, stream := p.src.streams(context)
+	if err := boundFlaw(stream, MaxStreamBytes); err != nil {
+		return nil, p.fail(streamRemedy, fmt.Errorf("its stream %w", err))
+	}
 	key, err := p.orderingKey(stream)
 	if err != nil {
 		return nil, err
@@ -141,6 +144,8 @@ func (p *sealing) data() ([]byte, error) {
 	return encodeJSON(p.ev.Data)
 }
 
+const streamRemedy = "give the aggregate a shorter id: its stream is the context, the aggregate's name and the id"
+
 func (p *sealing) checkInput() error {
 	if p.ev.ID == uuid.Nil || !yearHasFourDigits(p.ev.Time) || p.ev.Time.IsZero() {
 		return p.fail("build events with envelope.NewEvent",
@@ -157,7 +162,7 @@ func (p *sealing) checkInput() error {
 		{"idempotency key", p.cx.IdempotencyKey},
 		{"origin stream", p.cx.OriginStream},
 	} {
-		if err := textFlaw(field.value); err != nil {
+		if err := boundFlaw(field.value, MaxContextBytes); err != nil {
 			return p.fail("check such values where they enter the application",
 				fmt.Errorf("the %s of the context: %w", field.name, err))
 		}
@@ -186,8 +191,8 @@ func (p *sealing) orderingKey(stream string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := textFlaw(key); err != nil {
-			return "", p.fail("return readable text from the function given to envelope.Key",
+		if err := boundFlaw(key, MaxOrderingKeyBytes); err != nil {
+			return "", p.fail("return readable text from the function given to envelope.Key: an id, or the hash of a longer text",
 				fmt.Errorf("the ordering key %w", err))
 		}
 		return key, nil
@@ -289,7 +294,7 @@ func checkExtension(name string, value any) (normal any, f *flaw) {
 		if !ok {
 			return nil, &flaw{errors.New("the tenant id is not a string"), "use envelope.WithTenantID"}
 		}
-		if err := textFlaw(tenant); err != nil {
+		if err := boundFlaw(tenant, MaxContextBytes); err != nil {
 			return nil, &flaw{fmt.Errorf("the tenant id %w", err), "use envelope.WithTenantID with readable text"}
 		}
 	}

@@ -152,7 +152,7 @@ func TestSealErrors(t *testing.T) {
 		},
 		"Key returns bytes": {
 			placed(envelope.Key(func(OrderPlaced) string { return "\xff" })), order42, empty,
-			`envelope: encode Ordering.OrderPlaced.v1: the ordering key "\xff" is not valid UTF-8: return readable text from the function given to envelope.Key`,
+			`envelope: encode Ordering.OrderPlaced.v1: the ordering key "\xff" is not valid UTF-8: return readable text from the function given to envelope.Key: an id, or the hash of a longer text`,
 		},
 		"NotBefore panics": {
 			placed(envelope.NotBefore(func(OrderPlaced) time.Time { panic("late") })), order42, empty,

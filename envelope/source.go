@@ -58,11 +58,11 @@ func (s *Source) check() *flaw {
 		}
 		return nil
 	}
+	if err := boundFlaw(s.Aggregate, MaxAggregateBytes); err != nil {
+		return &flaw{fmt.Errorf("the aggregate name %w", err), nameRemedy}
+	}
 	if !strings.ContainsFunc(s.Aggregate, isWordRune) {
 		return &flaw{fmt.Errorf("the aggregate name %q has no letters or digits", s.Aggregate), nameRemedy}
-	}
-	if err := textFlaw(s.Aggregate); err != nil {
-		return &flaw{fmt.Errorf("the aggregate name %w", err), nameRemedy}
 	}
 	if s.ID == "" {
 		return &flaw{
@@ -70,7 +70,7 @@ func (s *Source) check() *flaw {
 			"save the aggregate, or assign its key, before the transaction commits",
 		}
 	}
-	if err := textFlaw(s.ID); err != nil {
+	if err := boundFlaw(s.ID, MaxAggregateBytes); err != nil {
 		return &flaw{
 			fmt.Errorf("the id of its %s: %w", s.Aggregate, err),
 			"give the key as text, e.g. a UUID in its 36-character form",

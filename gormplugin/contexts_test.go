@@ -1,6 +1,7 @@
 package gormplugin_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -173,6 +174,35 @@ func TestRouting(t *testing.T) {
 		"events that stay inside": func(b *bench) {
 			b.ok(routed(b).Create(order("1", "a")).Error)
 			b.want("1: a>inside")
+		},
+	})
+}
+
+// A key, an id or a correlation id that no table takes is an error in the request, which then writes nothing.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("https://shop.example.com/orders?page=1&", 100)
+	runCases(t, map[string]func(b *bench){
+		"correlation id": func(b *bench) {
+			err := b.db.WithContext(envelope.WithCorrelationID(b.t.Context(), long)).Create(order("1", "a")).Error
+			require.ErrorContains(b.t, err, "the correlation id of the context: ")
+			require.ErrorContains(b.t, err, "has 3900 bytes, the most is 512: check such values where they enter the application")
+			b.want()
+		},
+		"ordering key": func(b *bench) {
+			err := b.db.Transaction(func(tx *gorm.DB) error {
+				return uow.Publish(tx, Happened{"a"}, envelope.Key(func(Happened) string { return long }))
+			})
+			require.ErrorContains(b.t, err, "the ordering key ")
+			require.ErrorContains(b.t, err, "has 3900 bytes, the most is 512")
+			b.want()
+		},
+		"at the bound": func(b *bench) {
+			ctx := envelope.WithCorrelationID(b.t.Context(), long[:512])
+			b.ok(b.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+				return uow.Publish(tx, Happened{"a"}, envelope.Key(func(Happened) string { return long[:512] }))
+			}))
+			b.want(": a")
 		},
 	})
 }

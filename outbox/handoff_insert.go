@@ -14,6 +14,9 @@ func (i *Inserter) InsertReserved(ctx context.Context, db Execer, rows []Row, re
 	if reservation == nil {
 		return i.Insert(ctx, db, rows)
 	}
+	if err := i.check(rows); err != nil {
+		return err
+	}
 	const columns = len(insertColumns) + len(claimedColumns)
 	for len(rows) > 0 {
 		n := min(len(rows), i.dialect.rowsPerInsert()*len(insertColumns)/columns)

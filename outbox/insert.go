@@ -44,7 +44,8 @@ func NewInserter(dialect Dialect, table string) (*Inserter, error) {
 func (i *Inserter) Dialect() Dialect { return i.dialect }
 
 // Insert writes rows with as few statements as the database's limits allow. Rows keep their order: the first gets the
-// lowest id. A row that exists already (same message and broker) is an error.
+// lowest id. A row that exists already (same message and broker) is an error, and so is one whose texts are too long: a
+// *[MalformedError], see [Row.Validate].
 func (i *Inserter) Insert(ctx context.Context, db Execer, rows []Row) error {
 	return i.insert(ctx, db, rows, &i.fresh, i.insertSQL)
 }
@@ -55,6 +56,9 @@ func (i *Inserter) InsertMissing(ctx context.Context, db Execer, rows []Row) err
 }
 
 func (i *Inserter) insert(ctx context.Context, db Execer, rows []Row, texts *sync.Map, build func(int) string) error {
+	if err := i.check(rows); err != nil {
+		return err
+	}
 	for len(rows) > 0 {
 		n := min(len(rows), i.dialect.rowsPerInsert())
 		text, ok := texts.Load(n)
@@ -69,6 +73,16 @@ func (i *Inserter) insert(ctx context.Context, db Execer, rows []Row, texts *syn
 			return err
 		}
 		rows = rows[n:]
+	}
+	return nil
+}
+
+// check refuses rows that the table would refuse, in words that say more.
+func (i *Inserter) check(rows []Row) error {
+	for r := range rows {
+		if err := rows[r].Validate(); err != nil {
+			return fmt.Errorf("outbox: insert message %s for broker %.64q into %s: %w", rows[r].MessageID, rows[r].TargetBroker, i.table, err)
+		}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/internal/strictjson"
 )
 
@@ -59,6 +60,10 @@ func (m *Message) Outgoing() (brokers.Message, error) {
 		return out, &MalformedError{"stream", "is empty: it names the destination, e.g. \"ordering::order\""}
 	case m.Type == "":
 		return out, &MalformedError{"type", "is empty: it names the event type, e.g. \"Ordering.OrderPlaced.v1\""}
+	}
+	// No index holds such a key: the row could be neither deferred nor made to wait for an operator.
+	if reason := unfit(m.OrderingKey, envelope.MaxOrderingKeyBytes); reason != "" {
+		return out, &MalformedError{"ordering_key", reason}
 	}
 	if m.ContentType != "application/json" { // the common case needs no parsing
 		if err := CheckContentType(m.ContentType); err != nil {

@@ -42,6 +42,9 @@ var anyPlaceholder = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
 
 // CheckDestination says what is wrong with a destination template.
 func CheckDestination(template string) error {
+	if len(template) > envelope.MaxStreamBytes {
+		return fmt.Errorf("has %d bytes, the most is %d", len(template), envelope.MaxStreamBytes)
+	}
 	for _, found := range anyPlaceholder.FindAllString(template, -1) {
 		if !slices.Contains(placeholders, found) {
 			return fmt.Errorf("%s is no placeholder: use %s", found, strings.Join(placeholders, ", "))
@@ -52,6 +55,9 @@ func CheckDestination(template string) error {
 
 // CheckContentType says what is wrong with a content type.
 func CheckContentType(contentType string) error {
+	if len(contentType) > envelope.MaxContentTypeBytes {
+		return fmt.Errorf("%.32q... has %d bytes, the most is %d", contentType, len(contentType), envelope.MaxContentTypeBytes)
+	}
 	name, _, err := mime.ParseMediaType(contentType)
 	if err != nil || !strings.Contains(name, "/") {
 		return fmt.Errorf("%q is not a media type such as application/json", contentType)

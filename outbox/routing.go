@@ -87,7 +87,7 @@ func (r Routing) Validate() error {
 	if r.MaxPayloadBytes < 0 {
 		problems = append(problems, fmt.Errorf("outbox: max_payload_bytes is %d: use a positive number of bytes", r.MaxPayloadBytes))
 	}
-	problems = append(problems, r.Internal.validate(r.InternalBroker, envelope.FormatNative))
+	problems = append(problems, checkBrokerName(r.InternalBroker), r.Internal.validate(r.InternalBroker, envelope.FormatNative))
 	seen := make(map[string]bool, len(r.External))
 	for i, route := range r.External {
 		switch {
@@ -100,6 +100,7 @@ func (r Routing) Validate() error {
 			problems = append(problems, fmt.Errorf("outbox: duplicate external broker %q: list it once", route.Broker))
 		}
 		seen[route.Broker] = true
+		problems = append(problems, checkBrokerName(route.Broker))
 		if route.Format != envelope.FormatNative && route.Format != envelope.FormatCloudEvents {
 			problems = append(problems, fmt.Errorf("outbox: external broker %q has format %q: use native or cloudevents", route.Broker, route.Format))
 		}
@@ -114,6 +115,13 @@ func (r Routing) Validate() error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+func checkBrokerName(name string) error {
+	if reason := unfit(name, envelope.MaxBrokerNameBytes); reason != "" {
+		return fmt.Errorf("outbox: the name of broker %.32q %s", name, reason)
+	}
+	return nil
 }
 
 // UnknownBrokerError is the answer to an event that is addressed to a broker which the routing does not have.

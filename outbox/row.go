@@ -1,13 +1,19 @@
 package outbox
 
 import (
+	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/envelope"
 )
 
 // A Row is what a writer inserts: one message for one broker, with the payload byte for byte as it goes on the wire.
-// Zero values mean NULL or the column's default; MessageID, TargetBroker, Stream, Type and Payload are required.
+// Zero values mean NULL or the column's default; MessageID, TargetBroker, Stream, Type and Payload are required. The most bytes
+// of each text are those of package envelope, such as [envelope.MaxOrderingKeyBytes].
 type Row struct {
 	// MessageID is the same on the rows of all brokers; unique together with TargetBroker.
 	MessageID uuid.UUID
@@ -17,7 +23,8 @@ type Row struct {
 	Stream string
 	// Type is the event type on the wire, e.g. "Ordering.OrderPlaced.v1".
 	Type string
-	// OrderingKey: rows of one broker with the same key are delivered in the order of their ids. Empty = no order.
+	// OrderingKey: rows of one broker with the same key are delivered in the order of their ids. Empty = no order, which is NULL
+	// in the table.
 	OrderingKey string
 	// Priority from -100 (bulk) to 100 (critical).
 	Priority int
@@ -35,4 +42,57 @@ type Row struct {
 	AvailableAt time.Time
 	// ExpiresAt is the time after which delivery is pointless and the row is abandoned; zero = never.
 	ExpiresAt time.Time
+}
+
+// bounded are the texts of a row that have a bound, by column: what package envelope says of a message, and what the tables'
+// CHECK constraints and column widths say of rows that are written by plain SQL.
+var bounded = [...]struct {
+	column string
+	most   int
+	text   func(*Row) string
+}{
+	{"target_broker", envelope.MaxBrokerNameBytes, func(r *Row) string { return r.TargetBroker }},
+	{"stream", envelope.MaxStreamBytes, func(r *Row) string { return r.Stream }},
+	{"type", envelope.MaxTypeBytes, func(r *Row) string { return r.Type }},
+	{"ordering_key", envelope.MaxOrderingKeyBytes, func(r *Row) string { return r.OrderingKey }},
+	{"content_type", envelope.MaxContentTypeBytes, func(r *Row) string { return r.ContentType }},
+	{"aggregate_type", envelope.MaxAggregateBytes, func(r *Row) string { return r.AggregateType }},
+	{"aggregate_id", envelope.MaxAggregateBytes, func(r *Row) string { return r.AggregateID }},
+	{"correlation_id", envelope.MaxContextBytes, func(r *Row) string { return r.CorrelationID }},
+	{"causation_id", envelope.MaxContextBytes, func(r *Row) string { return r.CausationID }},
+	{"tenant_id", envelope.MaxContextBytes, func(r *Row) string { return r.TenantID }},
+}
+
+// Bounds returns the most bytes of UTF-8 that the texts of a row may have, by column.
+func Bounds() map[string]int {
+	most := make(map[string]int, len(bounded))
+	for i := range bounded {
+		most[bounded[i].column] = bounded[i].most
+	}
+	return most
+}
+
+// Validate says which text of the row no table takes: one that is too long, or is not UTF-8 without NUL. [Inserter] calls it for
+// each row. The error is a *[MalformedError].
+func (r *Row) Validate() error {
+	for i := range bounded {
+		b := &bounded[i]
+		if reason := unfit(b.text(r), b.most); reason != "" {
+			return &MalformedError{b.column, reason}
+		}
+	}
+	return nil
+}
+
+// unfit says what is wrong with a text of at most so many bytes, "" if nothing is.
+func unfit(text string, most int) string {
+	switch {
+	case len(text) > most:
+		return fmt.Sprintf("has %d bytes, the most is %d (it begins with %.32q): use a shorter one, such as an id or the hash of a longer text",
+			len(text), most, text)
+	case !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0:
+		return fmt.Sprintf("is %q: use text in UTF-8, without NUL", text)
+	default:
+		return ""
+	}
 }

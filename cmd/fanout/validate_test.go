@@ -92,10 +92,10 @@ func TestValidateSchema(t *testing.T) {
 	p.migrate()
 	p.good()
 
-	exec("ALTER TABLE outbox_messages DROP COLUMN tenant_id", "DROP INDEX outbox_messages_finished", "ALTER TABLE outbox_messages ADD COLUMN note TEXT")
+	exec("ALTER TABLE outbox_messages DROP COLUMN broker_message_id", "DROP INDEX outbox_messages_finished", "ALTER TABLE outbox_messages ADD COLUMN note TEXT")
 	code, stdout, stderr := p.run("validate")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, stderr, "shows:\n  column tenant_id: missing\n  index outbox_messages_finished: missing\n")
+	assert.Contains(t, stderr, "shows:\n  column broker_message_id: missing\n  index outbox_messages_finished: missing\n")
 	assert.NotContains(t, stderr, "note")
 	assert.Contains(t, stdout, "database main: SQLite 3.")
 	assert.Contains(t, stdout, "journal_mode wal, synchronous 2, busy_timeout 10000; clock ")
@@ -103,7 +103,7 @@ func TestValidateSchema(t *testing.T) {
 
 	code, _, stderr = p.run("relay")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, stderr, "column tenant_id: missing; index outbox_messages_finished: missing")
+	assert.Contains(t, stderr, "column broker_message_id: missing; index outbox_messages_finished: missing")
 }
 
 func TestValidateWarnings(t *testing.T) {

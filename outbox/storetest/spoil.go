@@ -24,7 +24,8 @@ var spoils = map[outbox.Dialect][]spoil{
 			"ALTER TABLE {t} ADD CONSTRAINT note_{f} CHECK (note <> 'bad')", "CREATE TABLE {t}_notes (note text)",
 			"ALTER TABLE {t} SET (fillfactor = 90)", "ALTER INDEX {t}_open SET (fillfactor = 80)",
 		}},
-		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing"}},
+		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_ordering_key"}, wants: []string{"constraint {t}_ordering_key: missing"}},
+		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing", "constraint {t}_bounds: missing"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN attempts TYPE bigint"}, wants: []string{"column attempts: type is bigint, want integer"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN stream DROP NOT NULL"}, wants: []string{"column stream: nullable is yes, want no"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN headers SET NOT NULL"}, wants: []string{"column headers: nullable is no, want yes"}},
@@ -103,7 +104,12 @@ var spoils = map[outbox.Dialect][]spoil{
 			"ALTER TABLE {t} ADD COLUMN note TEXT NOT NULL DEFAULT '' CHECK (note <> 'bad')", "CREATE INDEX note_{f} ON {t} (status, note)",
 			"CREATE TABLE {t}_notes (note TEXT)",
 		}},
-		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing"}},
+		{statements: []string{"ALTER TABLE {t} DROP COLUMN broker_message_id"}, wants: []string{"column broker_message_id: missing"}},
+		{
+			statements: []string{reword("BETWEEN 1 AND 512", "BETWEEN 0 AND 512")},
+			wants: []string{"constraint {t}_ordering_key: definition is CHECK (length(CAST(ordering_key AS BLOB)) BETWEEN 0 AND 512), " +
+				"want CHECK (length(CAST(ordering_key AS BLOB)) BETWEEN 1 AND 512)"},
+		},
 		{statements: []string{reword("attempts          INTEGER", "attempts TEXT")}, wants: []string{"column attempts: type is TEXT, want INTEGER"}},
 		{statements: []string{reword("stream            TEXT    NOT NULL", "stream TEXT")}, wants: []string{"column stream: nullable is yes, want no"}},
 		{statements: []string{reword("'pending'", "'failed'")}, wants: []string{
@@ -147,9 +153,13 @@ var spoils = map[outbox.Dialect][]spoil{
 			"ALTER TABLE {t} ADD CONSTRAINT good_note_{f} CHECK (note <> N'bad')",
 		}},
 		{statements: []string{"ALTER TABLE {t} DROP COLUMN tenant_id"}, wants: []string{"column tenant_id: missing"}},
+		{
+			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_ordering_key"},
+			wants:      []string{"constraint {t}_ordering_key: missing"},
+		},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN headers nvarchar(100) NULL"}, wants: []string{"column headers: type is nvarchar(100), want nvarchar(max)"}},
 		{
-			statements: []string{"ALTER TABLE {t} ALTER COLUMN stream nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL"},
+			statements: []string{"ALTER TABLE {t} ALTER COLUMN stream nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL"},
 			wants:      []string{"column stream: nullable is yes, want no"},
 		},
 		{

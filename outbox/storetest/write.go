@@ -19,6 +19,8 @@ var writeTests = []test{
 	{name: "TextsAndBytesAreExact", run: testExact},
 	{name: "InsertMissing", run: testInsertMissing},
 	{name: "Written", run: testWritten},
+	{name: "Bounds", run: testBounds},
+	{name: "EmptyKey", run: testEmptyKey},
 }
 
 // A row needs five columns; all else has a default.
@@ -142,4 +144,62 @@ func testWritten(t *table) {
 	found, err = inserter.Written(t.Context(), t.DB, nil)
 	require.NoError(t, err)
 	assert.Empty(t, found)
+}
+
+// testBounds: whoever writes rows, no text is longer than package envelope says, and one of just that length is taken as it is.
+func testBounds(t *table) {
+	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
+	require.NoError(t, err)
+	fields := map[string]func(*outbox.Row) *string{
+		"target_broker": func(r *outbox.Row) *string { return &r.TargetBroker }, "stream": func(r *outbox.Row) *string { return &r.Stream },
+		"type": func(r *outbox.Row) *string { return &r.Type }, "ordering_key": func(r *outbox.Row) *string { return &r.OrderingKey },
+		"content_type": func(r *outbox.Row) *string { return &r.ContentType }, "aggregate_type": func(r *outbox.Row) *string { return &r.AggregateType },
+		"aggregate_id": func(r *outbox.Row) *string { return &r.AggregateID }, "correlation_id": func(r *outbox.Row) *string { return &r.CorrelationID },
+		"causation_id": func(r *outbox.Row) *string { return &r.CausationID }, "tenant_id": func(r *outbox.Row) *string { return &r.TenantID },
+	}
+	require.Len(t, fields, len(outbox.Bounds()))
+	for column, most := range outbox.Bounds() {
+		require.Contains(t, fields, column)
+		var longest outbox.Row
+		for _, text := range []string{strings.Repeat("x", most), strings.Repeat("ü", most/2), strings.Repeat("🔑", most/4)} {
+			longest = newRow("key")
+			*fields[column](&longest) = text
+			id := t.insert(longest)[0]
+			assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} WHERE id = ? AND "+column+" = ?", id, text), column)
+		}
+		for _, text := range []string{strings.Repeat("x", most) + "x", strings.Repeat("🔑", most/4) + "x", strings.Repeat("x", 8_000)} {
+			row := newRow("key")
+			*fields[column](&row) = text
+			for _, insert := range []func() error{
+				func() error { return inserter.Insert(t.Context(), t.DB, []outbox.Row{newRow("key"), row}) },
+				func() error { return inserter.InsertMissing(t.Context(), t.DB, []outbox.Row{newRow("key"), row}) },
+				func() error { return inserter.InsertReserved(t.Context(), t.DB, []outbox.Row{newRow("key"), row}, nil) },
+			} {
+				err := insert()
+				var malformed *outbox.MalformedError
+				require.ErrorAs(t, err, &malformed, column)
+				assert.Equal(t, column, malformed.Column)
+				assert.Less(t, len(err.Error()), 700, "the text itself is not repeated")
+			}
+			if t.Store.Dialect() == outbox.SQLServer && len(text) == most+1 && !strings.HasPrefix(text, "x") {
+				continue // its columns count in UTF-16
+			}
+			assert.Error(t, t.try("UPDATE {t} SET "+column+" = ? WHERE message_id = ?", text, longest.MessageID.String()), "%s of %d bytes", column, len(text))
+		}
+	}
+	assert.Equal(t, int64(3*len(fields)), t.number("SELECT count(*) FROM {t}"), "where one row is refused, none is written")
+}
+
+// testEmptyKey: an empty key is none for writers in Go, and refused in plain SQL; keys of blanks are keys.
+func testEmptyKey(t *table) {
+	ids := t.add("", " ", "  ")
+	assert.Equal(t, ids[:1], t.ids("SELECT id FROM {t} WHERE ordering_key IS NULL"))
+	for _, change := range []string{"UPDATE {t} SET ordering_key = '' WHERE id = ?", "UPDATE {t} SET ordering_key = '', priority = 50 WHERE id = ?"} {
+		assert.Error(t, t.try(change, ids[0]))
+		assert.Error(t, t.try(change, ids[1]))
+	}
+	assert.Error(t, t.try("INSERT INTO {t} (message_id, target_broker, stream, type, ordering_key, payload) VALUES ('"+uuid.NewString()+"', '"+broker+
+		"', 's', 'T', '', "+t.sql.bytes("{}")+")"))
+	assert.Equal(t, int64(3), t.number("SELECT count(*) FROM {t}"))
+	t.exec("UPDATE {t} SET ordering_key = NULL WHERE id = ?", ids[1])
 }

@@ -20,7 +20,7 @@ CREATE TABLE {{table}} (
     target_broker     text        NOT NULL,
     stream            text        NOT NULL,
     type              text        NOT NULL,
-    ordering_key      text,                              -- NULL = unordered
+    ordering_key      text,                              -- NULL = unordered; never empty, at most 512 bytes
     content_type      text        NOT NULL DEFAULT 'application/json',
     aggregate_type    text,
     aggregate_id      text,
@@ -45,7 +45,14 @@ CREATE TABLE {{table}} (
     CONSTRAINT {{name}}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned')),
     CONSTRAINT {{name}}_finished CHECK ((status IN ('published', 'abandoned')) = (finished_at IS NOT NULL)),
     CONSTRAINT {{name}}_published CHECK ((status = 'published') = (published_at IS NOT NULL)),
-    CONSTRAINT {{name}}_lease CHECK (status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL))
+    CONSTRAINT {{name}}_lease CHECK (status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL)),
+    -- An empty key would be a key here and none elsewhere. NULL passes.
+    CONSTRAINT {{name}}_ordering_key CHECK (ordering_key <> ''),
+    -- In bytes: an entry of an index holds no more than 2,704, and a row with a longer key could not be deferred. greatest ignores
+    -- NULL; and PostgreSQL reads the text of a CHECK anew for each statement, so that short ones are cheaper.
+    CONSTRAINT {{name}}_bounds CHECK (octet_length(target_broker) <= 128 AND octet_length(content_type) <= 256
+        AND greatest(octet_length(stream), octet_length(type), octet_length(ordering_key), octet_length(aggregate_type), octet_length(aggregate_id),
+                     octet_length(correlation_id), octet_length(causation_id), octet_length(tenant_id)) <= 512)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
 
 -- Claims, retries, lease recovery and renewals read this index and no other. Its columns and its predicate do not change

@@ -21,10 +21,11 @@ UPDATE {{table}} AS m
    AND m.lock_token = $3 AND m.status = 'processing'
 RETURNING m.lane, m.ordering_key, m.id, m.message_id, m.status
 ), stopped AS MATERIALIZED (
-    -- The first abandoned row of a key is its gate.
+    -- The first abandoned row of a key is its gate. No index holds a longer key, which a CHECK refuses: where that is gone, such a
+    -- key goes on, rather than that nothing of the batch can be written.
     SELECT DISTINCT ON (ordering_key) lane, ordering_key, id, message_id
       FROM marked
-     WHERE id = ANY ($11::bigint[]) AND status = 'abandoned' AND ordering_key IS NOT NULL
+     WHERE id = ANY ($11::bigint[]) AND status = 'abandoned' AND octet_length(ordering_key) <= 512
      ORDER BY ordering_key, id
 ), gates AS (
     INSERT INTO {{table}}_waiting AS w (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)

@@ -14,6 +14,8 @@ WITH known AS MATERIALIZED (
     SELECT m.ctid AS tid, m.id, m.message_id
          , CASE WHEN NOT $4::boolean THEN m.ordering_key END COLLATE "C" AS key
          , CASE WHEN m.ordering_key IS NULL OR $4 THEN m.id END AS loner
+           -- No index holds a longer key. A CHECK refuses it; where that is gone, such a row stays in the way, and costs the others nothing.
+         , coalesce(octet_length(m.ordering_key), 0) <= 512 AS fits
          , greatest(m.locked_until, m.available_at) AS until
          , m.status = 'processing' AS leased
          , m.available_at > statement_timestamp() AS scheduled
@@ -29,7 +31,7 @@ WITH known AS MATERIALIZED (
     -- The first row of each key that must wait becomes its gate, unless it has one.
     SELECT DISTINCT ON (key, loner) tid, id, message_id, key, loner, until, scheduled, gate_id
       FROM win
-     WHERE NOT leased AND until > statement_timestamp() AND (gate_id IS NULL OR gate_id = id)
+     WHERE NOT leased AND until > statement_timestamp() AND (gate_id IS NULL OR gate_id = id) AND fits
      ORDER BY key, loner, id
 ), gates AS (
     INSERT INTO {{table}}_waiting AS w (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
@@ -39,11 +41,11 @@ WITH known AS MATERIALIZED (
 ), behind AS (
     -- Behind a gate of before, or behind one of those above. Which of them are in somebody's hands, the update tests.
     SELECT win.tid
-      FROM (SELECT tid, id, gate_id
+      FROM (SELECT tid, id, gate_id, fits
                  , min(id) FILTER (WHERE NOT leased AND until > statement_timestamp() AND (gate_id IS NULL OR gate_id = id))
                    OVER (PARTITION BY key, loner) AS first
               FROM win) AS win
-     WHERE win.id > win.gate_id OR win.id >= win.first
+     WHERE fits AND (win.id > win.gate_id OR win.id >= win.first)
 )
 UPDATE {{table}}
    SET parked = true

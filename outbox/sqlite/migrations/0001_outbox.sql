@@ -23,7 +23,7 @@ CREATE TABLE {{table}} (
     target_broker     TEXT    NOT NULL,
     stream            TEXT    NOT NULL,
     type              TEXT    NOT NULL,
-    ordering_key      TEXT,                          -- NULL = unordered
+    ordering_key      TEXT,                          -- NULL = unordered; never empty, at most 512 bytes
     content_type      TEXT    NOT NULL DEFAULT 'application/json',
     aggregate_type    TEXT,
     aggregate_id      TEXT,
@@ -44,7 +44,14 @@ CREATE TABLE {{table}} (
     CONSTRAINT {{name}}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned')),
     CONSTRAINT {{name}}_finished CHECK ((status IN ('published', 'abandoned')) = (finished_at IS NOT NULL)),
     CONSTRAINT {{name}}_published CHECK ((status = 'published') = (published_at IS NOT NULL)),
-    CONSTRAINT {{name}}_lease CHECK (status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL))
+    CONSTRAINT {{name}}_lease CHECK (status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL)),
+    -- In bytes, which a text is asked for as a blob. An empty key would be a key here and none elsewhere. NULL passes.
+    CONSTRAINT {{name}}_ordering_key CHECK (length(CAST(ordering_key AS BLOB)) BETWEEN 1 AND 512),
+    CONSTRAINT {{name}}_bounds CHECK (length(CAST(target_broker AS BLOB)) <= 128 AND length(CAST(stream AS BLOB)) <= 512
+        AND length(CAST(type AS BLOB)) <= 512 AND length(CAST(content_type AS BLOB)) <= 256
+        AND length(CAST(aggregate_type AS BLOB)) <= 512 AND length(CAST(aggregate_id AS BLOB)) <= 512
+        AND length(CAST(correlation_id AS BLOB)) <= 512 AND length(CAST(causation_id AS BLOB)) <= 512
+        AND length(CAST(tenant_id AS BLOB)) <= 512)
 );
 
 -- Claims, retries, lease recovery and renewals.

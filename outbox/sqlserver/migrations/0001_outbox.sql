@@ -37,9 +37,9 @@ CREATE TABLE {{table}} (
     status            nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT {{name}}_default_status DEFAULT N'pending',
     locked_by         nvarchar(256)    NULL,
     target_broker     nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
-    stream            nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NOT NULL,
+    stream            nvarchar(512)    COLLATE Latin1_General_100_BIN2 NOT NULL,
     type              nvarchar(512)    COLLATE Latin1_General_100_BIN2 NOT NULL,
-    ordering_key      nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NULL, -- NULL = unordered
+    ordering_key      nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL, -- NULL = unordered; never empty, at most 512 bytes of UTF-8
     content_type      nvarchar(256)    NOT NULL CONSTRAINT {{name}}_default_content_type DEFAULT N'application/json',
     aggregate_type    nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,
     aggregate_id      nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,
@@ -50,8 +50,8 @@ CREATE TABLE {{table}} (
     headers           nvarchar(max)    NULL, -- JSON object of strings
     last_error        nvarchar(max)    NULL, -- JSON {class, message, at, attempt}
     payload           varbinary(max)   NOT NULL,
-    -- What a key is looked up by in an index: a key may have 2,048 bytes and an index key no more than 1,700, and = ignores
-    -- trailing spaces. It is stored in those indexes only.
+    -- What a key is looked up by in an index: a key may have 1,024 bytes beside the broker's 256 and an index key no more than
+    -- 1,700, and = ignores trailing spaces. It is stored in those indexes only.
     key_hash          AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
     -- Clustered by id: rows are written at the end, and the rows of a claim, which were written together, lie together.
     -- Message ids would scatter them: SQL Server sorts a uniqueidentifier by its last bytes first, which are random also
@@ -66,7 +66,9 @@ CREATE TABLE {{table}} (
                                            OR (status NOT IN (N'published', N'abandoned') AND finished_at IS NULL)),
     CONSTRAINT {{name}}_is_published CHECK ((status = N'published' AND published_at IS NOT NULL)
                                             OR (status <> N'published' AND published_at IS NULL)),
-    CONSTRAINT {{name}}_lease CHECK (status <> N'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL))
+    CONSTRAINT {{name}}_lease CHECK (status <> N'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL)),
+    -- An empty key would be a key here and none elsewhere; its length, because = takes spaces for nothing. NULL passes.
+    CONSTRAINT {{name}}_ordering_key CHECK (DATALENGTH(ordering_key) > 0)
 );
 
 -- A large claim or purge stays with its row locks: a lock on the whole table would stop every writer.
@@ -97,7 +99,7 @@ CREATE INDEX {{name}}_failing ON {{table}} (target_broker, id) WHERE last_error 
 CREATE TABLE {{table}}_waiting (
     target_broker   nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
     lane            int              NOT NULL, -- of the gate
-    ordering_key    nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NULL, -- NULL: the row waits alone
+    ordering_key    nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL, -- NULL: the row waits alone
     gate_id         bigint           NOT NULL,
     gate_message_id uniqueidentifier NOT NULL,
     wake_at         datetime2(6)     NULL, -- NULL: the gate is back in the claim's way; in the year 9999: an operator must act

@@ -7,7 +7,7 @@
 DECLARE @found TABLE (
     id           bigint         NOT NULL PRIMARY KEY,
     lane         int            NOT NULL,
-    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NOT NULL,
     key_hash     binary(32)     NOT NULL,
     message_id   uniqueidentifier NOT NULL,
     status       nvarchar(16)   COLLATE Latin1_General_100_BIN2 NOT NULL,

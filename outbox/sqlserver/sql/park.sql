@@ -7,7 +7,7 @@
 -- Plan: one range scan of {{name}}_open, covered; one sort by key; one seek of {{name}}_pkey per row.
 DECLARE @head TABLE (
     id           bigint         NOT NULL PRIMARY KEY,
-    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
     apart        bigint         NOT NULL,
     leased       bit            NOT NULL,
     until        datetime2(6)   NULL,
@@ -16,7 +16,7 @@ DECLARE @head TABLE (
 );
 DECLARE @gates TABLE (
     id           bigint         NOT NULL PRIMARY KEY,
-    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
     until        datetime2(6)   NOT NULL,
     reason       nvarchar(16)   NOT NULL
 );

@@ -12,7 +12,7 @@ DECLARE @mine TABLE (
     id           bigint           NOT NULL PRIMARY KEY,
     message_id   uniqueidentifier NOT NULL,
     lane         int              NOT NULL,
-    ordering_key nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NULL,
+    ordering_key nvarchar(512)   COLLATE Latin1_General_100_BIN2 NULL,
     key_hash     binary(32)       NULL,
     attempts     int              NOT NULL,
     crashes      int              NOT NULL,

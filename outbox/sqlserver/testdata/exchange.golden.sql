@@ -234,7 +234,7 @@ DECLARE @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut
 DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @win TABLE (
     id           bigint         NOT NULL,
-    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
     apart        bigint         NOT NULL,
     key_hash     binary(32)     NULL,
     clear        int            NOT NULL,

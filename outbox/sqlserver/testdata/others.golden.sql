@@ -106,7 +106,7 @@ DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 DECLARE @found TABLE (
     id           bigint         NOT NULL PRIMARY KEY,
     lane         int            NOT NULL,
-    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NOT NULL,
     key_hash     binary(32)     NOT NULL,
     message_id   uniqueidentifier NOT NULL,
     status       nvarchar(16)   COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -961,7 +961,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 DECLARE @head TABLE (
     id           bigint         NOT NULL PRIMARY KEY,
-    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
     apart        bigint         NOT NULL,
     leased       bit            NOT NULL,
     until        datetime2(6)   NULL,
@@ -970,7 +970,7 @@ DECLARE @head TABLE (
 );
 DECLARE @gates TABLE (
     id           bigint         NOT NULL PRIMARY KEY,
-    ordering_key nvarchar(1024) COLLATE Latin1_General_100_BIN2 NULL,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
     until        datetime2(6)   NOT NULL,
     reason       nvarchar(16)   NOT NULL
 );
@@ -1300,7 +1300,7 @@ DECLARE @mine TABLE (
     id           bigint           NOT NULL PRIMARY KEY,
     message_id   uniqueidentifier NOT NULL,
     lane         int              NOT NULL,
-    ordering_key nvarchar(1024)   COLLATE Latin1_General_100_BIN2 NULL,
+    ordering_key nvarchar(512)   COLLATE Latin1_General_100_BIN2 NULL,
     key_hash     binary(32)       NULL,
     attempts     int              NOT NULL,
     crashes      int              NOT NULL,
