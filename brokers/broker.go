@@ -28,6 +28,9 @@ type Broker interface {
 	// At an outage an implementation may stop: the messages that ran into it are unavailable, the rest of the call (of the
 	// destination, where only that is out) is ErrNotSent, whatever their keys.
 	//
+	// Attributes and the correlation id are optional: they come from clients, tracers and other programs, and a message is never lost
+	// because of them. What the broker does not take is left out, and named in the Result. The id and the type are required.
+	//
 	// Errors are classified with [Permanent], [Retryable] and [Unavailable]; an unclassified error is retryable.
 	Publish(ctx context.Context, msgs []Message) []Result
 
@@ -76,6 +79,9 @@ type Result struct {
 	// BrokerMessageID is the id that the broker gave the message (a Redis stream entry id, a Pub/Sub server id); empty
 	// when it gives none.
 	BrokerMessageID string
+	// Omitted names the flat fields, attributes mostly, without which the message went, since the broker takes none of such a name
+	// or length, or no more of them. Nil, as nearly always: it went with all of them.
+	Omitted []string
 	// Err is nil when the broker confirmed the message.
 	Err error
 }

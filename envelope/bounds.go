@@ -22,6 +22,8 @@ const (
 	// MaxContextBytes bounds each text of a [Context]: correlation id, causation id, tenant id,
 	// actor and idempotency key.
 	MaxContextBytes = 512
+	// MaxTraceStateBytes bounds a tracestate. A longer one is no error: it is left out.
+	MaxTraceStateBytes = 512
 	// MaxContentTypeBytes bounds a content type.
 	MaxContentTypeBytes = 256
 	// MaxBrokerNameBytes bounds the name of a broker.

@@ -1,8 +1,10 @@
 package envelope_test
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 
@@ -117,4 +119,32 @@ func TestParseTraceParent(t *testing.T) {
 	}
 	require.Equal(t, "00-"+traceID+"-"+spanID+"-01", envelope.TraceParent{TraceID: traceID, ParentID: spanID, Sampled: true}.String())
 	require.Equal(t, "00-"+traceID+"-"+spanID+"-00", envelope.TraceParent{TraceID: traceID, ParentID: spanID}.String())
+}
+
+// What a client says about a trace is passed on as far as the rules allow, and never a reason to refuse an event or to lose a message.
+func TestTraceOfAClient(t *testing.T) {
+	t.Parallel()
+	const ids = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"
+	c := newCatalog(t)
+	for name, test := range map[string]struct{ parent, state, wantParent, wantState string }{
+		"as it should be":    {"00-" + ids + "-01", "vendor=a", "00-" + ids + "-01", "vendor=a"},
+		"not sampled":        {"00-" + ids + "-00", "", "00-" + ids + "-00", ""},
+		"a higher version":   {"cc-" + ids + "-01-what-" + strings.Repeat("x", 5000), "vendor=a", "00-" + ids + "-01", "vendor=a"},
+		"flags of tomorrow":  {"00-" + ids + "-fe", "vendor=a", "00-" + ids + "-00", "vendor=a"},
+		"state at the bound": {"00-" + ids + "-01", strings.Repeat("x", 512), "00-" + ids + "-01", strings.Repeat("x", 512)},
+		"state too long":     {"00-" + ids + "-01", strings.Repeat("x", 513), "00-" + ids + "-01", ""},
+		"state far too long": {"00-" + ids + "-01", strings.Repeat("a=b,", 2000), "00-" + ids + "-01", ""},
+		"state of bytes":     {"00-" + ids + "-01", "a=\xff", "00-" + ids + "-01", ""},
+		"state of signs":     {"00-" + ids + "-01", "a=ü", "00-" + ids + "-01", ""},
+		"state with a break": {"00-" + ids + "-01", "a=b\r\nid: 1", "00-" + ids + "-01", ""},
+		"no parent":          {strings.Repeat("0", 5000), "vendor=a", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := seal(t, c, placed(), order42, envelope.Context{TraceParent: test.parent, TraceState: test.state})
+			assert.Equal(t, test.wantParent, m.Routing.TraceParent)
+			assert.Equal(t, test.wantState, m.Routing.TraceState)
+			assert.Equal(t, test.wantParent != "", m.Metadata.Headers.TraceParent != nil)
+		})
+	}
 }

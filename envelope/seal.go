@@ -235,16 +235,22 @@ func yearHasFourDigits(t time.Time) bool {
 	return year >= 1 && year <= 9999
 }
 
+// trace is never a reason to refuse an event: what breaks the rules of W3C Trace Context is left out. The parent travels as version 00,
+// which is the one that this package writes; a state that is too long is dropped as a whole.
 func (p *sealing) trace() (parent *TraceParent, w3cParent, w3cState string) {
 	parsed, ok := ParseTraceParent(p.cx.TraceParent)
 	if !ok {
 		return nil, "", ""
 	}
 	kept := parsed // costs an allocation, which an event without a trace does not need
-	if textFlaw(p.cx.TraceState) != nil {
-		return &kept, p.cx.TraceParent, ""
+	w3cParent = p.cx.TraceParent
+	if !isVersion00(w3cParent) {
+		w3cParent = kept.String()
 	}
-	return &kept, p.cx.TraceParent, p.cx.TraceState
+	if !isTraceState(p.cx.TraceState) {
+		return &kept, w3cParent, ""
+	}
+	return &kept, w3cParent, p.cx.TraceState
 }
 
 // mergeExtensions: the type's, then the context's, then the event's; a later one

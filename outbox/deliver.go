@@ -100,6 +100,7 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 	sent := time.Now()
 	results, took := d.call(sending, sent, chunk, outgoing)
 	d.survey(results, sent)
+	d.tellOmitted(chunk, results)
 	for i, m := range chunk {
 		d.settle(m, results[i])
 	}

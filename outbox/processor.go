@@ -43,8 +43,8 @@ type Processor struct {
 	process   *solitude // shared by all processors of an engine
 	receiver  *receiver // nil: rows are not handed off
 	ears      *ears     // shared by those of a database; nil: it does not listen
-	// When it last told of rows that came back, in nanoseconds since 1970.
-	recovered atomic.Int64
+	// When it last told of rows that came back, and of attributes that were left out, in nanoseconds since 1970.
+	recovered, omitted atomic.Int64
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
 }

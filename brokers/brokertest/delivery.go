@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/envelope"
 )
 
 func (s *suite) roundTrip(t *testing.T) {
@@ -94,6 +96,60 @@ func (s *suite) textAndBytes(t *testing.T) {
 	for i := range msgs {
 		equal(t, msgs[i], received[i])
 	}
+}
+
+// optionalFields: whatever stands in the fields that a message can do without, it arrives; with those that the broker takes, and its result
+// names the others.
+func (s *suite) optionalFields(t *testing.T) {
+	b, destination := s.open(t), s.Destination(t)
+	many := make([]brokers.Attribute, 1200)
+	for i := range many {
+		many[i] = brokers.Attribute{Name: fmt.Sprintf("a%04d", i), Value: "x"}
+	}
+	cases := [][]brokers.Attribute{
+		{{Name: brokers.FieldTraceParent, Value: "not-a-parent"}, {Name: brokers.FieldTraceState, Value: strings.Repeat("a=b,", 2_000)}},
+		{{Name: "value-" + strings.Repeat("n", 300), Value: "x"}, {Name: "fits", Value: "x"}},
+		{{Name: "long", Value: strings.Repeat("v", 20_000)}, {Name: "fits", Value: "x"}},
+		many,
+		{{Name: "text", Value: "\xff\xfe"}, {Name: "name\xff", Value: "x"}},
+		{{Name: "ends", Value: "a\r\nid: 1\r\n\r\n"}, {Name: "na\r\nme: x", Value: "x"}, {Name: "nul", Value: "a\x00b"}},
+		{{Name: "googclient_deliveryattempt", Value: "1"}, {Name: "data", Value: "x"}, {Name: "Nats-Msg-Id-2", Value: "x"}, {Name: "a b:c", Value: " x "}},
+	}
+	msgs := messages(destination, len(cases)+2, "brokertest::optional")
+	for i, attributes := range cases {
+		msgs[i].Attributes = attributes
+	}
+	msgs[len(cases)].CorrelationID = strings.Repeat("c", 3_000)
+	msgs[len(cases)+1].CorrelationID = "\xff"
+	results := s.succeed(t, b, msgs)
+	received := s.arrived(t, destination, len(msgs))
+	require.Len(t, received, len(msgs))
+	inOrder(t, msgs, received)
+	for i, got := range received {
+		want := msgs[i]
+		require.Equal(t, want.ID, got.ID)
+		require.Equal(t, want.Type, got.Type)
+		require.True(t, bytes.Equal(want.Payload, got.Payload), "message %d", i)
+		omitted := results[i].Omitted
+		if slices.Contains(omitted, brokers.FieldCorrelationID) {
+			want.CorrelationID = ""
+		}
+		require.Equal(t, want.CorrelationID, got.CorrelationID)
+		want.Attributes = slices.DeleteFunc(slices.Clone(want.Attributes), func(a brokers.Attribute) bool { return slices.Contains(omitted, a.Name) })
+		require.Equal(t, sorted(want.Attributes), sorted(got.Attributes), "message %d: what is not there is named", i)
+	}
+}
+
+// longestKey: an outbox's ordering keys have up to 512 bytes.
+func (s *suite) longestKey(t *testing.T) {
+	b, destination := s.open(t), s.Destination(t)
+	msgs := messages(destination, 9, strings.Repeat("k", envelope.MaxOrderingKeyBytes), strings.Repeat("ü", envelope.MaxOrderingKeyBytes/2), strings.Repeat("🔑", envelope.MaxOrderingKeyBytes/4))
+	for i, result := range s.succeed(t, b, msgs) {
+		require.Empty(t, result.Omitted, "message %d", i)
+	}
+	received := s.arrived(t, destination, len(msgs))
+	require.Len(t, received, len(msgs))
+	inOrder(t, msgs, received)
 }
 
 // duplicateID: a repeated id is a redelivery. The broker may drop it, but must not fail.

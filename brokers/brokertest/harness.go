@@ -60,6 +60,8 @@ func Run(t *testing.T, harness Harness) {
 		{"Bulk", s.bulk},
 		{"Empty", s.empty},
 		{"TextAndBytes", s.textAndBytes},
+		{"OptionalFields", s.optionalFields},
+		{"LongestKey", s.longestKey},
 		{"DuplicateID", s.duplicateID},
 		{"TenThousand", s.tenThousand},
 		{"VeryLargeBulk", s.veryLargeBulk},

@@ -3,6 +3,8 @@ package gcppubsub
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"cloud.google.com/go/pubsub/v2"
@@ -13,8 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// Limits of Pub/Sub (https://cloud.google.com/pubsub/quotas#resource_limits). What is above them is permanent, and refused before it is
-// sent.
+// Limits of Pub/Sub (https://cloud.google.com/pubsub/quotas#resource_limits). Attributes above them are left out, in the order of
+// [brokers.Message.Fields]; for the rest, what is above them is permanent, and refused before it is sent.
 const (
 	// MaxMessageBytes is the largest message, with its attributes, its ordering key and the name of the topic.
 	MaxMessageBytes = 10_000_000
@@ -27,42 +29,61 @@ const (
 	maxRequestBytes = int(pubsub.MaxPublishRequestBytes)
 )
 
-// encode makes the Pub/Sub message of m, or says which limit it breaks.
-func encode(topic string, m *brokers.Message) (*pubsubpb.PubsubMessage, error) {
+// encode makes the Pub/Sub message of m, or says which limit it breaks. Attributes that break one are left out, and named.
+func encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, omitted []string, err error) {
 	attributes := make(map[string]string, 4+len(m.Attributes))
-	var err error
 	m.Fields(func(name, value string) bool {
 		if name == brokers.FieldOrderingKey {
 			return true // Pub/Sub has one of its own
 		}
-		attributes[name] = value
-		err = checkAttribute(name, value)
+		switch flaw := attributeFlaw(name, value); {
+		case flaw != nil && slices.Contains(required, name):
+			err = flaw
+		case flaw != nil || len(attributes) == MaxAttributes:
+			omitted = append(omitted, name)
+		default:
+			attributes[name] = value
+		}
 		return err == nil
 	})
 	switch {
 	case err != nil:
-		return nil, err
-	case len(attributes) > MaxAttributes:
-		return nil, fmt.Errorf("the message has %d attributes with its flat fields, Pub/Sub takes %d", len(attributes), MaxAttributes)
+		return nil, nil, err
 	case len(m.OrderingKey) > MaxOrderingKeyBytes:
-		return nil, fmt.Errorf("the ordering key has %d bytes, Pub/Sub takes %d", len(m.OrderingKey), MaxOrderingKeyBytes)
+		return nil, nil, fmt.Errorf("the ordering key has %d bytes, Pub/Sub takes %d", len(m.OrderingKey), MaxOrderingKeyBytes)
 	case !utf8.ValidString(m.OrderingKey):
-		return nil, fmt.Errorf("the ordering key %q is not valid UTF-8", m.OrderingKey)
+		return nil, nil, fmt.Errorf("the ordering key %q is not valid UTF-8", m.OrderingKey)
 	}
-	message := &pubsubpb.PubsubMessage{Data: m.Payload, Attributes: attributes, OrderingKey: m.OrderingKey}
+	message = &pubsubpb.PubsubMessage{Data: m.Payload, Attributes: attributes, OrderingKey: m.OrderingKey}
 	if size := requestSize(topic) + entrySize(message); size > MaxMessageBytes {
-		return nil, fmt.Errorf("the message has %d bytes with its attributes (the payload %d), Pub/Sub takes %d",
-			size, len(m.Payload), MaxMessageBytes)
+		// Without what is optional it may fit.
+		for name := range attributes {
+			if !slices.Contains(required, name) {
+				delete(attributes, name)
+				omitted = append(omitted, name)
+			}
+		}
+		if requestSize(topic)+entrySize(message) > MaxMessageBytes {
+			return nil, nil, fmt.Errorf("the message has %d bytes with its attributes (the payload %d), Pub/Sub takes %d",
+				size, len(m.Payload), MaxMessageBytes)
+		}
 	}
-	return message, nil
+	slices.Sort(omitted)
+	return message, omitted, nil
 }
 
-func checkAttribute(name, value string) error {
+// required are the flat fields without which a consumer cannot read a message.
+var required = []string{brokers.FieldID, brokers.FieldType, brokers.FieldContentType}
+
+// attributeFlaw says why Pub/Sub would refuse an attribute, and the message with it; nil = it would not.
+func attributeFlaw(name, value string) error {
 	switch {
 	case name == "":
 		return errors.New("an attribute has no name")
 	case len(name) > MaxNameBytes:
 		return fmt.Errorf("the name of the attribute %.40q... has %d bytes, Pub/Sub takes %d", name, len(name), MaxNameBytes)
+	case strings.HasPrefix(name, "goog"):
+		return fmt.Errorf("the name of the attribute %q begins with goog, which Google keeps for itself", name)
 	case len(value) > MaxValueBytes:
 		return fmt.Errorf("the value of the attribute %q has %d bytes, Pub/Sub takes %d", name, len(value), MaxValueBytes)
 	case !utf8.ValidString(name) || !utf8.ValidString(value):

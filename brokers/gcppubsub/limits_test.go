@@ -35,19 +35,6 @@ func TestLimits(t *testing.T) {
 		within, beyond func(*brokers.Message)
 		says           string
 	}{
-		"attributes": {attributes(98), attributes(99), "has 101 attributes with its flat fields, Pub/Sub takes 100"},
-		"name": {
-			attribute(strings.Repeat("n", 256), "x"), attribute(strings.Repeat("n", 257), "x"),
-			`has 257 bytes, Pub/Sub takes 256`,
-		},
-		"value": {
-			attribute("v", strings.Repeat("x", 1024)), attribute("v", strings.Repeat("x", 1025)),
-			`the value of the attribute "v" has 1025 bytes, Pub/Sub takes 1024`,
-		},
-		"flat field": {
-			func(m *brokers.Message) { m.CorrelationID = strings.Repeat("c", 1024) },
-			func(m *brokers.Message) { m.CorrelationID = strings.Repeat("c", 1025) }, `"correlation_id" has 1025 bytes`,
-		},
 		"ordering key": {
 			func(m *brokers.Message) { m.OrderingKey = strings.Repeat("k", 1024) },
 			func(m *brokers.Message) { m.OrderingKey = strings.Repeat("k", 1025) }, "the ordering key has 1025 bytes",
@@ -56,9 +43,11 @@ func TestLimits(t *testing.T) {
 			func(m *brokers.Message) { m.Payload = make([]byte, 9_999_800) },
 			func(m *brokers.Message) { m.Payload = make([]byte, 9_999_990) }, "(the payload 9999990), Pub/Sub takes 10000000",
 		},
-		"text":    {attribute("v", "naïve"), attribute("v", "\xff"), `the attribute "v" is not valid UTF-8`},
-		"key":     {func(*brokers.Message) {}, func(m *brokers.Message) { m.OrderingKey = "\xff" }, "the ordering key \"\\xff\" is not valid UTF-8"},
-		"no name": {func(*brokers.Message) {}, attribute("", "x"), "an attribute has no name"},
+		"key": {func(*brokers.Message) {}, func(m *brokers.Message) { m.OrderingKey = "\xff" }, "the ordering key \"\\xff\" is not valid UTF-8"},
+		"type": {
+			func(m *brokers.Message) { m.Type = strings.Repeat("t", 1024) },
+			func(m *brokers.Message) { m.Type = strings.Repeat("t", 1025) }, `the value of the attribute "type" has 1025 bytes, Pub/Sub takes 1024`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,6 +61,57 @@ func TestLimits(t *testing.T) {
 			assert.Equal(t, map[string]int{"": 2, "permanent": 1}, verdicts(results))
 			require.ErrorContains(t, results[1].Err, c.says)
 			assert.Less(t, len(results[1].Err.Error()), 400)
+		})
+	}
+}
+
+// TestOptional: what Pub/Sub would refuse a message for, and the message can do without, is left out and named; one byte less arrives.
+func TestOptional(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	b := s.open(t)
+	count := 0
+	for name, c := range map[string]struct {
+		within, beyond func(*brokers.Message)
+		omitted        []string
+	}{
+		"attributes":     {attributes(98), attributes(100), []string{"a98", "a99"}},
+		"name":           {attribute(strings.Repeat("n", 256), "x"), attribute(strings.Repeat("n", 257), "x"), []string{strings.Repeat("n", 257)}},
+		"value":          {attribute("v", strings.Repeat("x", 1024)), attribute("v", strings.Repeat("x", 1025)), []string{"v"}},
+		"tracestate":     {attribute("tracestate", strings.Repeat("x", 512)), attribute("tracestate", strings.Repeat("x", 8000)), []string{"tracestate"}},
+		"correlation id": {func(m *brokers.Message) { m.CorrelationID = strings.Repeat("c", 1024) }, func(m *brokers.Message) { m.CorrelationID = strings.Repeat("c", 1025) }, []string{"correlation_id"}},
+		"text":           {attribute("v", "naïve"), attribute("v", "\xff"), []string{"v"}},
+		"name's text":    {attribute("naïve", "v"), attribute("\xff", "v"), []string{"\xff"}},
+		"Google's":       {attribute("good", "v"), attribute("googclient_deliveryattempt", "v"), []string{"googclient_deliveryattempt"}},
+		"no name":        {func(*brokers.Message) {}, attribute("", "x"), []string{""}},
+		"bytes": {
+			func(m *brokers.Message) {
+				m.Payload = make([]byte, 9_998_000)
+				attribute("v", strings.Repeat("x", 1000))(m)
+			},
+			func(m *brokers.Message) {
+				m.Payload = make([]byte, 9_999_700)
+				attribute("v", strings.Repeat("x", 1000))(m)
+			}, []string{"v"},
+		},
+	} {
+		count++
+		destination := fmt.Sprint("orders", count)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s.createTopic(t, destination)
+			msgs := []brokers.Message{message(destination, "k", 0), message(destination, "k", 1), message(destination, "k", 2)}
+			c.within(&msgs[0])
+			c.beyond(&msgs[1])
+			results := b.Publish(t.Context(), msgs)
+			require.Equal(t, map[string]int{"": 3}, verdicts(results))
+			assert.Empty(t, results[0].Omitted)
+			assert.Equal(t, c.omitted, results[1].Omitted)
+			got := s.received(destination)
+			require.Len(t, got, 3)
+			assert.Equal(t, msgs[1].Payload, got[1].Payload)
+			assert.Equal(t, msgs[1].ID, got[1].ID)
+			assert.Len(t, got[1].Attributes, len(msgs[1].Attributes)-len(c.omitted)+min(1, len(msgs[1].CorrelationID)))
 		})
 	}
 }

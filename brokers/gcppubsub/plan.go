@@ -51,7 +51,7 @@ func (p *publication) plan() []chain {
 		}
 		var message *pubsubpb.PubsubMessage
 		if problem == nil {
-			message, problem = p.encode(topic, m)
+			message, p.results[i].Omitted, problem = p.encode(topic, m)
 		}
 		if problem != nil {
 			p.results[i].Err, held[m.OrderingKey], problem = problem, problem, nil
@@ -91,12 +91,12 @@ func (p *publication) destination(destination string) (topic string, err error) 
 	return topic, nil
 }
 
-func (p *publication) encode(topic string, m *brokers.Message) (*pubsubpb.PubsubMessage, error) {
-	message, err := encode(topic, m)
+func (p *publication) encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, omitted []string, err error) {
+	message, omitted, err = encode(topic, m)
 	if err != nil {
-		return nil, brokers.Permanent(fmt.Errorf("gcppubsub: publish to %q: %w", topic, err))
+		return nil, nil, brokers.Permanent(fmt.Errorf("gcppubsub: publish to %q: %w", topic, err))
 	}
-	return message, nil
+	return message, omitted, nil
 }
 
 // fits is true when a message of size for topic may join the last batch of a chain.

@@ -138,15 +138,17 @@ func appendFields(args []any, m *brokers.Message) []any {
 	if hasContentType(m) {
 		args = append(args, brokers.FieldContentType, &m.ContentType)
 	}
-	for i := range m.Attributes {
-		args = append(args, &m.Attributes[i].Name, &m.Attributes[i].Value)
+	attributes, _ := attributesOf(m)
+	for i := range attributes {
+		args = append(args, &attributes[i].Name, &attributes[i].Value)
 	}
 	return args
 }
 
 // fields is how many appendFields appends.
 func fields(m *brokers.Message) int {
-	n := 3 + len(m.Attributes)
+	attributes, _ := attributesOf(m)
+	n := 3 + len(attributes)
 	if m.OrderingKey != "" {
 		n++
 	}

@@ -26,15 +26,24 @@ func (o *options) check(m *brokers.Message) error {
 	if len(m.Payload) > o.maxBytes {
 		return fmt.Errorf("the payload has %d bytes, at most %d are allowed", len(m.Payload), o.maxBytes)
 	}
-	if len(m.Attributes) > maxFields {
-		return fmt.Errorf("the message has %d attributes, at most %d are allowed", len(m.Attributes), maxFields)
+	return nil
+}
+
+// attributesOf are the attributes that an entry can have beside the payload, and the names of those that it cannot: a second field of the
+// payload's name, and what is beyond the most fields that a script can hand on.
+func attributesOf(m *brokers.Message) (kept []brokers.Attribute, omitted []string) {
+	named := func(a brokers.Attribute) bool { return a.Name == dataField }
+	if len(m.Attributes) <= maxFields && !slices.ContainsFunc(m.Attributes, named) {
+		return m.Attributes, nil
 	}
-	for _, attribute := range m.Attributes {
-		if attribute.Name == dataField {
-			return fmt.Errorf("the attribute %q has the name of the field that holds the payload; rename it", dataField)
+	for _, a := range m.Attributes {
+		if named(a) || len(kept) == maxFields {
+			omitted = append(omitted, a.Name)
+		} else {
+			kept = append(kept, a)
 		}
 	}
-	return nil
+	return kept, omitted
 }
 
 const cluster = "the server is a node of a cluster; use New with a cluster client (which sees this only while slots move)"

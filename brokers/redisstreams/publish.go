@@ -106,6 +106,7 @@ func (p *publication) next(ctx context.Context, l *lane, chunk int) *call {
 			p.fail(i, l, brokers.Permanent(fmt.Errorf("redisstreams: publish to %q: %w", l.stream, err)))
 			continue
 		}
+		_, p.results[i].Omitted = attributesOf(m)
 		bytes += len(m.Payload)
 		if len(c.indexes) == chunk || len(c.indexes) > 0 && bytes > maxChunkBytes {
 			break

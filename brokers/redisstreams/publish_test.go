@@ -194,10 +194,8 @@ func TestPermanent(t *testing.T) {
 		spoil func(*brokers.Message)
 		says  string
 	}{
-		"an attribute named data": {func(m *brokers.Message) { m.Attributes = []brokers.Attribute{{Name: "data", Value: "x"}} }, `"data"`},
-		"too large":               {func(m *brokers.Message) { m.Payload = make([]byte, 1001) }, "1001 bytes, at most 1000"},
-		"no destination":          {func(m *brokers.Message) { m.Destination = "" }, "destination is empty"},
-		"too many attributes":     {func(m *brokers.Message) { m.Attributes = make([]brokers.Attribute, 1001) }, "1001 attributes"},
+		"too large":      {func(m *brokers.Message) { m.Payload = make([]byte, 1001) }, "1001 bytes, at most 1000"},
+		"no destination": {func(m *brokers.Message) { m.Destination = "" }, "destination is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stream := strings.ReplaceAll(name, " ", "-")
@@ -216,6 +214,29 @@ func TestPermanent(t *testing.T) {
 		msgs[0].Attributes = append(msgs[0].Attributes, brokers.Attribute{Name: fmt.Sprint("a", i), Value: "x"})
 	}
 	assert.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), msgs)))
+}
+
+// What an entry cannot have beside its payload is left out of it, and named.
+func TestOmitted(t *testing.T) {
+	server := miniredis.RunT(t)
+	b := open(t, "redis://"+server.Addr())
+	for name, keys := range map[string]int{"an entry of its own": 3, "by the script": 1} {
+		t.Run(name, func(t *testing.T) {
+			msgs := many(name, 3, keys)
+			msgs[0].Attributes = []brokers.Attribute{{Name: "a", Value: "x"}, {Name: "data", Value: "y"}, {Name: "z", Value: "z"}}
+			for i := range 1002 {
+				msgs[1].Attributes = append(msgs[1].Attributes, brokers.Attribute{Name: fmt.Sprint("a", i), Value: "x"})
+			}
+			results := b.Publish(t.Context(), msgs)
+			assert.Equal(t, map[string]int{"": 3}, verdicts(results))
+			assert.Equal(t, [][]string{{"data"}, {"a1000", "a1001"}, nil}, [][]string{results[0].Omitted, results[1].Omitted, results[2].Omitted})
+			got := received(t, b.Client(), name)
+			require.Len(t, got, 3)
+			assert.Equal(t, msgs[0].Payload, got[0].Payload)
+			assert.Equal(t, []brokers.Attribute{{Name: "a", Value: "x"}, {Name: "z", Value: "z"}}, got[0].Attributes)
+			assert.Equal(t, msgs[1].Attributes[:1000], got[1].Attributes)
+		})
+	}
 }
 
 // A connection that breaks, or a server that says nothing: nobody's fault.

@@ -5,20 +5,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// encode makes a message of Watermill. It is independent of m: a publisher may change it, and may still hold it when Publish has
-// returned.
-func (o *options) encode(ctx context.Context, m *brokers.Message) *message.Message {
-	encoded := message.NewMessageWithContext(ctx, m.ID, bytes.Clone(m.Payload))
+// required are the flat fields without which a consumer cannot read a message.
+var required = []string{brokers.FieldID, brokers.FieldType, brokers.FieldContentType}
+
+// encode makes a message of Watermill, and names what was left out of its metadata. It is independent of m: a publisher may change
+// it, and may still hold it when Publish has returned.
+func (o *options) encode(ctx context.Context, m *brokers.Message) (encoded *message.Message, omitted []string) {
+	encoded = message.NewMessageWithContext(ctx, m.ID, bytes.Clone(m.Payload))
 	own := m.OrderingKey != ""
 	for name, value := range m.Fields {
 		if own && name == brokers.FieldOrderingKey { // it goes by the name that it was given here
 			own = false
+			continue
+		}
+		if !slices.Contains(required, name) && !o.takes(name, value) {
+			omitted = append(omitted, name)
 			continue
 		}
 		encoded.Metadata.Set(name, value)
@@ -26,7 +34,7 @@ func (o *options) encode(ctx context.Context, m *brokers.Message) *message.Messa
 	if o.keyName != "" && m.OrderingKey != "" {
 		encoded.Metadata.Set(o.keyName, m.OrderingKey)
 	}
-	return encoded
+	return encoded, omitted
 }
 
 // address finds the topic of a message, or says why it cannot be sent.

@@ -16,6 +16,7 @@ const defaultConcurrency = 32
 type options struct {
 	topic       func(brokers.Message) string
 	keyName     string
+	takes       func(name, value string) bool
 	classify    func(error) error
 	ping        func(context.Context) error
 	concurrency int
@@ -26,7 +27,7 @@ type options struct {
 func defaults() options {
 	return options{
 		topic:   func(m brokers.Message) string { return m.Destination },
-		keyName: DefaultOrderingKeyMetadata, concurrency: defaultConcurrency, ordering: true,
+		keyName: DefaultOrderingKeyMetadata, takes: func(string, string) bool { return true }, concurrency: defaultConcurrency, ordering: true,
 	}
 }
 
@@ -91,3 +92,15 @@ func WithMaxMessageBytes(n int) Option { return func(o *options) { o.maxBytes = 
 // partitioner uses the ordering key does, a standard queue of SQS does not. It is what Capabilities says; messages of a key are
 // published one after the other in any case. Default: true.
 func WithOrdering(keeps bool) Option { return func(o *options) { o.ordering = keeps } }
+
+// WithMetadataFilter sets which attributes, and whether the correlation id, the broker takes as metadata. What it does not take is
+// left out: a message that its publisher refuses because of an attribute could never be delivered. AMQP takes names of up to 255
+// bytes, say, and SQS letters, digits, '_', '-' and '.'. Id, type, content type and ordering key are not asked about. Default: all
+// are taken. It is called concurrently.
+func WithMetadataFilter(takes func(name, value string) bool) Option {
+	return func(o *options) {
+		if takes != nil {
+			o.takes = takes
+		}
+	}
+}

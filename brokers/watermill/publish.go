@@ -196,7 +196,8 @@ func (p *publication) begin(ctx context.Context, i int, f *flight) (encoded *mes
 		return nil, why
 	}
 	p.running[i] = f
-	return p.options.encode(ctx, &p.msgs[i]), nil
+	encoded, p.results[i].Omitted = p.options.encode(ctx, &p.msgs[i])
+	return encoded, nil
 }
 
 // hand gives a message to the publisher. known is false for an error that says nothing about who is to blame.
