@@ -28,6 +28,7 @@ func (r *reader) readBrokers(section *object, cfg *Config) []*target {
 		format := entry.choice("format", string(envelope.FormatNative), string(envelope.FormatCloudEvents))
 		broker.Format = envelope.Format(format)
 		entry.text("source", &broker.Source)
+		broker.Extensions = entry.extensions(broker.Format)
 		broker.Filter = entry.filter()
 		entry.overrides(&broker.Overrides)
 
@@ -168,6 +169,18 @@ func (o *object) check(f *field, err error) {
 	if err != nil && !f.bad {
 		o.rejectf(f, "%s", err)
 	}
+}
+
+// extensions reads the names of those that leave.
+func (o *object) extensions(format envelope.Format) (names []string) {
+	for _, item := range o.list("extensions") {
+		names = append(names, item.text)
+		if err := outbox.CheckExtensions(names, format); err != nil {
+			o.check(item, err)
+			names = names[:len(names)-1] // the others are looked at by themselves
+		}
+	}
+	return names
 }
 
 // filter reads the patterns of event types.

@@ -129,7 +129,7 @@ func (r *reader) checkTarget(cfg *Config, section *outboxSection, target *target
 	r.checkReplicas(cfg, section, target)
 	r.checkBackfill(cfg, section, target)
 	if target.name == cfg.Outbox.InternalBroker && section.sound("internal_broker") {
-		for _, name := range []string{"format", "source", "filter"} {
+		for _, name := range []string{"format", "source", "extensions", "filter"} {
 			if f := target.find(name); f != nil {
 				r.problemf(f.key, f.path, "does nothing for the internal broker, which gets every event in its internal form: remove it")
 			}

@@ -101,6 +101,9 @@ type Broker struct {
 	Format envelope.Format
 	// Source is the CloudEvents source. Default: "/<context>/<aggregate>". Only with envelope.FormatCloudEvents.
 	Source string
+	// Extensions names the extensions that leave with the broker's messages, such as tenant_id and actor. Default: none. External
+	// brokers only.
+	Extensions []string
 	// Filter limits the broker to event types that match one of these patterns, in the form of path.Match, such as
 	// "Ordering.*". Default: none, which lets all pass. External brokers only.
 	Filter []string

@@ -24,7 +24,8 @@ func (c *Config) Routing() outbox.Routing {
 		broker := c.Brokers[name]
 		routing.External = append(routing.External, outbox.Route{
 			Broker: name, Format: cmp.Or(broker.Format, envelope.FormatNative), Types: broker.Filter, Source: broker.Source,
-			Overrides: broker.Overrides,
+			Extensions: broker.Extensions,
+			Overrides:  broker.Overrides,
 		})
 	}
 	return routing.WithDefaults()

@@ -239,7 +239,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, pubsub, memory, nats or kafka, or register it in Go",
 			"9:21: brokers.e.endpoint: does nothing for a broker of type memory: remove it",
 			`9:34: brokers.e: unknown key "topic": use type, url, project, endpoint, compression, max_len, max_age, approximate, replicas, ` +
-				"backfill, options, format, source, filter, destination, ttl, content_type, attributes, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention",
+				"backfill, options, format, source, extensions, filter, destination, ttl, content_type, attributes, workers, batch_size, batch_bytes, publish_timeout, rate, breaker, ordering, on_abandon, retry or retention",
 			`9:53: brokers.e.workers: is "0": use at least 1`,
 			`9:68: brokers.e.batch_size: is "0": use 1 to 2000`,
 			`9:84: brokers.e.batch_bytes: is "0": use at least 1`,
@@ -275,6 +275,19 @@ brokers:
 			"4:74: brokers.x.destination: {tenant} is no placeholder: use {stream}, {context}, {aggregate}, {type}",
 			`4:117: brokers.x.breaker.trip_after: is "0": use at least 1`,
 			"4:146: brokers.x.breaker.max_delay: is 1s, below min_delay (2s)",
+		}},
+		{"what leaves", `outbox: {external_brokers: [n, c]}
+brokers:
+  default: {type: memory, extensions: [tenant_id]}
+  n: {type: memory, extensions: [tenant_id, Any_Name, tenant_id, ""]}
+  c: {type: memory, format: cloudevents, extensions: [tenant_id, request_id, data, tenantid, actor]}
+`, []string{
+			"3:27: brokers.default.extensions: does nothing for the internal broker, which gets every event in its internal form: remove it",
+			`4:55: brokers.n.extensions[2]: "tenant_id" is listed twice: list it once`,
+			"4:66: brokers.n.extensions[3]: is empty: give it a value, or remove it",
+			`5:66: brokers.c.extensions[1]: envelope: check extensions for CloudEvents: extension "request_id" cannot be the name of an attribute: rename the extension to 1 to 20 characters a-z and 0-9 not taken by CloudEvents, make its value a string, a number or a boolean, or set format: native for the broker`,
+			`5:78: brokers.c.extensions[2]: envelope: check extensions for CloudEvents: extension "data" has the name of another attribute: rename the extension to 1 to 20 characters a-z and 0-9 not taken by CloudEvents, make its value a string, a number or a boolean, or set format: native for the broker`,
+			`5:84: brokers.c.extensions[3]: envelope: check extensions for CloudEvents: extensions "tenant_id" and "tenantid" become one attribute: rename the extension to 1 to 20 characters a-z and 0-9 not taken by CloudEvents, make its value a string, a number or a boolean, or set format: native for the broker`,
 		}},
 		{"an alias within itself", "brokers: {default: {type: kafka, options: &x {a: *x}}}\n", []string{
 			"1:43: brokers.default.options: is too large or too deep: 10000 values in 100 levels are the most",

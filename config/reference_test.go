@@ -47,7 +47,7 @@ func TestReferenceLoads(t *testing.T) {
 			"partner": {
 				Type: config.TypePubSub, Project: "acme-production", Endpoint: "us-east1-pubsub.googleapis.com:443",
 				Compression: 1024,
-				Format:      envelope.FormatCloudEvents, Source: "/acme/ordering", Filter: []string{"Ordering.*"},
+				Format:      envelope.FormatCloudEvents, Source: "/acme/ordering", Extensions: []string{"tenant_id"}, Filter: []string{"Ordering.*"},
 				Overrides: outbox.Overrides{
 					Destination: "shop.{aggregate}", TTL: 24 * time.Hour, Attributes: map[string]string{"environment": "production"},
 				},
@@ -105,7 +105,7 @@ var contract = map[string][]string{
 	"outbox.poll":  {"min", "max"},
 	"outbox.retry": {"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"},
 	"brokers": {
-		"type", "url", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "filter", "workers", "batch_size", "batch_bytes",
+		"type", "url", "max_len", "max_age", "approximate", "replicas", "backfill", "project", "endpoint", "compression", "options", "format", "source", "extensions", "filter", "workers", "batch_size", "batch_bytes",
 		"publish_timeout", "ordering", "on_abandon", "retry", "retention", "rate", "breaker", "destination", "ttl", "content_type", "attributes",
 	},
 	"brokers.replicas":  {"count", "timeout"},

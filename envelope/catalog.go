@@ -85,17 +85,20 @@ func (c *Catalog) ByWireType(t string) (*EventType, bool) {
 	return et, ok
 }
 
-// CheckCloudEvents reports, joined, every extension of a published event type
-// that a broker with format cloudevents cannot take: call it at start-up when
-// there is such a broker. Extensions of single events and of the context are
-// checked by [Message.MarshalCloudEvent].
-func (c *Catalog) CheckCloudEvents() error {
+// CheckCloudEvents reports, joined, every extension of a published event type,
+// among those that are named, that a broker with format cloudevents cannot take:
+// call it at start-up with the extensions that leave to such a broker. Extensions
+// of single events and of the context are checked by [Message.MarshalCloudEvent].
+func (c *Catalog) CheckCloudEvents(extensions ...string) error {
 	var problems []error
 	for _, t := range c.entries.Load().sorted {
 		if !t.Published() {
 			continue
 		}
 		for _, x := range t.settings.extensions {
+			if !slices.Contains(extensions, x.name) {
+				continue
+			}
 			value, err := normalize(x.value)
 			if err == nil {
 				err = checkCloudEventExtension(x.name, value)

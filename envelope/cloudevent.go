@@ -16,10 +16,29 @@ type CloudEventOptions struct {
 	// Source is the attribute of that name, a URI-reference. The default is
 	// /<context>/<aggregate>, without an aggregate /<context>.
 	Source string
+	// Extensions names those of the message that leave with it, as extension
+	// attributes; tenant_id and actor are two like any other. Default: none.
+	Extensions []string
 }
 
 // Validate checks the options, for start-up.
 func (o CloudEventOptions) Validate() error {
+	problems := []error{o.validateSource()}
+	attributes := make(map[string]string, len(o.Extensions))
+	for _, name := range o.Extensions {
+		err := checkCloudEventExtension(name, nil)
+		if earlier, taken := attributes[cloudEventExtensionName(name)]; err == nil && taken {
+			err = fmt.Errorf("extensions %q and %q become one attribute", earlier, name)
+		}
+		if err != nil {
+			problems = append(problems, &RegisterError{"check extensions for CloudEvents", err, cloudEventRemedy})
+		}
+		attributes[cloudEventExtensionName(name)] = name
+	}
+	return errors.Join(problems...)
+}
+
+func (o CloudEventOptions) validateSource() error {
 	if o.Source == "" {
 		return nil
 	}
@@ -61,8 +80,8 @@ type CloudEvent struct {
 }
 
 // MarshalCloudEvent returns the message as a CloudEvent in structured JSON, its
-// media type being that of [FormatCloudEvents]. Extension attributes take
-// booleans, 32-bit integers and strings; other numbers travel as strings, null is
+// media type being that of [FormatCloudEvents]. Of the extensions it has those that
+// the options name. Extension attributes take booleans, 32-bit integers and strings; other numbers travel as strings, null is
 // left out. The extension tenant_id becomes tenantid.
 //
 // The error is a *[NotPublishedError] for an event type that is not marked
@@ -72,10 +91,10 @@ func (m *Message) MarshalCloudEvent(opts CloudEventOptions) ([]byte, error) {
 	if !m.Routing.Published {
 		return nil, &NotPublishedError{m.Metadata.Headers.Type}
 	}
-	if err := opts.Validate(); err != nil {
+	if err := opts.validateSource(); err != nil {
 		return nil, err
 	}
-	extensions, err := cloudEventExtensions(m.Metadata.Extensions)
+	extensions, err := cloudEventExtensions(m.Metadata.Extensions.only(opts.Extensions))
 	if err != nil {
 		return nil, &EncodeError{m.Metadata.Headers.Type, err, cloudEventRemedy}
 	}

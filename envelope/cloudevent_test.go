@@ -38,7 +38,7 @@ func TestCloudEventRoundTrip(t *testing.T) {
 		CausationID:     "0197f0a2-0000-7000-8000-000000000001",
 		Extensions:      envelope.Extensions{"actor": "ada", "region": "eu", "tenantid": "acme"},
 		Data:            m.Data,
-	}, cloudEvent(t, m, envelope.CloudEventOptions{Source: "https://shop.example.com/ordering"}))
+	}, cloudEvent(t, m, envelope.CloudEventOptions{Source: "https://shop.example.com/ordering", Extensions: every(m)}))
 }
 
 func TestCloudEventSource(t *testing.T) {
@@ -81,7 +81,7 @@ func TestCloudEventExtensionValues(t *testing.T) {
 	}})
 	require.Equal(t, envelope.Extensions{
 		"small": json.Number("2147483647"), "large": "2147483648", "ratio": "1.5", "yes": false, "at": "2026-03-01T12:30:45.12Z",
-	}, cloudEvent(t, m, envelope.CloudEventOptions{}).Extensions)
+	}, cloudEvent(t, m, envelope.CloudEventOptions{Extensions: every(m)}).Extensions)
 }
 
 func TestCloudEventExtensionErrors(t *testing.T) {
@@ -103,9 +103,9 @@ func TestCloudEventExtensionErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := seal(t, c, placed(), order42, envelope.Context{Extensions: test.extensions})
-			_, err := m.MarshalCloudEvent(envelope.CloudEventOptions{})
+			_, err := m.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: every(m)})
 			require.EqualError(t, err, "envelope: encode Ordering.OrderPlaced.v1: "+test.want+remedy)
-			_, err = m.MarshalExternal()
+			_, err = m.MarshalExternal(every(m)...)
 			require.NoError(t, err, "the native form takes it")
 		})
 	}
@@ -115,10 +115,11 @@ func TestCloudEventExtensionErrors(t *testing.T) {
 	require.EqualError(t, envelope.CheckCloudEventExtension("data"), `envelope: check extensions for CloudEvents: extension "data" has the name of another attribute`+remedy)
 
 	envelope.Register[withFloat](c, envelope.Extension("not_for_ce", 1)) // internal: nobody minds
-	require.NoError(t, c.CheckCloudEvents())
+	require.NoError(t, c.CheckCloudEvents("not_for_ce"))
 	envelope.Register[withRaw](c, envelope.Published(), envelope.Extension("not_for_ce", 1), envelope.Extension("list", []int{}))
 	require.NoError(t, c.Err())
-	require.EqualError(t, c.CheckCloudEvents(),
+	require.NoError(t, c.CheckCloudEvents("region"), "what does not leave need not fit")
+	require.EqualError(t, c.CheckCloudEvents("not_for_ce", "list"),
 		`envelope: check event envelope_test.withRaw for CloudEvents: extension "not_for_ce" cannot be the name of an attribute`+remedy+"\n"+
 			`envelope: check event envelope_test.withRaw for CloudEvents: extension "list" is an array or object`+remedy)
 }
@@ -173,7 +174,7 @@ func ceWith(member string) string {
 func TestDecodeOurCloudEvent(t *testing.T) {
 	t.Parallel()
 	m := seal(t, newCatalog(t), placed(), order42, fullContext())
-	b, err := m.MarshalCloudEvent(envelope.CloudEventOptions{})
+	b, err := m.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: every(m)})
 	require.NoError(t, err)
 	form, got, err := envelope.Decode(b)
 	require.NoError(t, err)
@@ -189,4 +190,15 @@ func TestDecodeOurCloudEvent(t *testing.T) {
 			Extensions: envelope.Extensions{"actor": "ada", "region": "eu", "tenant_id": "acme"},
 		},
 	}, got)
+}
+
+// A broker that is to get extensions which cannot be attributes is refused at the start.
+func TestCloudEventOptionsExtensions(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, envelope.CloudEventOptions{Extensions: []string{"tenant_id", "actor", "region"}}.Validate())
+	err := envelope.CloudEventOptions{Source: "a b", Extensions: []string{"tenant_id", "request_id", "tenantid", "data"}}.Validate()
+	require.ErrorContains(t, err, `set CloudEvents source "a b"`)
+	require.ErrorContains(t, err, `extension "request_id" cannot be the name of an attribute`)
+	require.ErrorContains(t, err, `extensions "tenant_id" and "tenantid" become one attribute`)
+	require.ErrorContains(t, err, `extension "data" has the name of another attribute`)
 }

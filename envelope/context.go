@@ -64,14 +64,14 @@ func WithCausationID(ctx context.Context, id string) context.Context {
 	return with(ctx, func(cx *Context) { cx.CausationID = id })
 }
 
-// WithTenantID sets the tenant, which travels as the extension tenant_id. Mind
-// that extensions leave with external messages.
+// WithTenantID sets the tenant, which travels as the extension tenant_id; to an
+// external broker only where that broker lists it.
 func WithTenantID(ctx context.Context, id string) context.Context {
 	return with(ctx, func(cx *Context) { cx.TenantID = id })
 }
 
-// WithActor sets who acts, which travels as the extension actor. Mind that
-// extensions leave with external messages.
+// WithActor sets who acts, which travels as the extension actor; to an external
+// broker only where that broker lists it.
 func WithActor(ctx context.Context, actor string) context.Context {
 	return with(ctx, func(cx *Context) { cx.Actor = actor })
 }
@@ -95,7 +95,7 @@ func WithPriority(ctx context.Context, p PriorityLevel) context.Context {
 }
 
 // WithExtension adds an extension to the events raised under ctx; values as for
-// [Extension]. Mind that extensions leave with external messages.
+// [Extension]. It leaves to the external brokers that list it, and to no others.
 func WithExtension(ctx context.Context, name string, value any) context.Context {
 	return with(ctx, func(cx *Context) {
 		cx.Extensions = maps.Clone(cx.Extensions)

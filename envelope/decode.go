@@ -101,7 +101,7 @@ func DecodeExternal(b []byte) (*ExternalMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := m.external()
+	x := m.external(m.Metadata.Extensions)
 	return &x, nil
 }
 

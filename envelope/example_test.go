@@ -69,7 +69,7 @@ func ExampleCatalog_Seal() {
 		fmt.Println(err)
 		return
 	}
-	external, err := m.MarshalExternal()
+	external, err := m.MarshalExternal("tenant_id") // which a broker lists; without it no extension leaves
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -52,20 +52,34 @@ type ExternalEnvelope struct {
 	SpecVersion string `json:"specversion"`
 }
 
-// MarshalExternal returns the external form. The error is a *[NotPublishedError]
-// for an event type that is not marked [Published], or an *[EncodeError] if
-// extensions were changed after Seal.
-func (m *Message) MarshalExternal() ([]byte, error) {
+// MarshalExternal returns the external form, with the named extensions of those
+// that the message has; without a name none leaves, tenant and actor included. The
+// error is a *[NotPublishedError] for an event type that is not marked
+// [Published], or an *[EncodeError] if extensions were changed after Seal.
+func (m *Message) MarshalExternal(extensions ...string) ([]byte, error) {
 	if !m.Routing.Published {
 		return nil, &NotPublishedError{m.Metadata.Headers.Type}
 	}
-	x := m.external()
+	x := m.external(m.Metadata.Extensions.only(extensions))
 	b, err := x.marshal(m.sizeHint())
 	return b, m.writeError(err)
 }
 
-// external is the list of what may leave.
-func (m *Message) external() ExternalMessage {
+// only returns the extensions of these names, nil where there are none.
+func (x Extensions) only(names []string) (listed Extensions) {
+	for _, name := range names {
+		if value, found := x[name]; found {
+			if listed == nil {
+				listed = make(Extensions, len(names))
+			}
+			listed[name] = value
+		}
+	}
+	return listed
+}
+
+// external is the list of what may leave, but for the extensions, which are said.
+func (m *Message) external(extensions Extensions) ExternalMessage {
 	h, d := &m.Metadata.Headers, &m.Metadata.Domain
 	return ExternalMessage{
 		Data: m.Data,
@@ -90,7 +104,7 @@ func (m *Message) external() ExternalMessage {
 				CausationID:    d.CausationID,
 			},
 			Envelope:   ExternalEnvelope{SpecVersion: m.Metadata.Envelope.SpecVersion},
-			Extensions: m.Metadata.Extensions,
+			Extensions: extensions,
 		},
 	}
 }

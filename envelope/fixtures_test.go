@@ -2,6 +2,8 @@ package envelope_test
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,3 +79,6 @@ func fullContext() envelope.Context {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// every names all extensions of a message, as a broker would that is to get them all.
+func every(m *envelope.Message) []string { return slices.Sorted(maps.Keys(m.Metadata.Extensions)) }

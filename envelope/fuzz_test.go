@@ -73,7 +73,7 @@ func checkInternal(t *testing.T, m *envelope.Message) {
 
 func checkExternal(t *testing.T, m *envelope.Message) {
 	t.Helper()
-	raw, err := m.MarshalExternal()
+	raw, err := m.MarshalExternal(every(m)...)
 	require.NoError(t, err)
 	checkLeaves(t, raw)
 	x, err := envelope.DecodeExternal(raw)
@@ -137,7 +137,7 @@ func names(t *testing.T, object json.RawMessage) []string {
 
 func checkCloudEvent(t *testing.T, m *envelope.Message) {
 	t.Helper()
-	raw, err := m.MarshalCloudEvent(envelope.CloudEventOptions{})
+	raw, err := m.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: every(m)})
 	if err != nil {
 		var encode *envelope.EncodeError
 		require.ErrorAs(t, err, &encode)

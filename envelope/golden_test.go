@@ -37,10 +37,13 @@ func TestGolden(t *testing.T) {
 	}
 	for name, m := range messages {
 		for form, marshal := range map[string]func() ([]byte, error){
-			"internal": m.MarshalInternal,
-			"external": m.MarshalExternal,
-			"cloudevents": func() ([]byte, error) {
-				return m.MarshalCloudEvent(envelope.CloudEventOptions{})
+			"internal":    m.MarshalInternal,
+			"external":    func() ([]byte, error) { return m.MarshalExternal() },
+			"cloudevents": func() ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) },
+			// With what a broker lists, and no more: the region stays.
+			"external.listed": func() ([]byte, error) { return m.MarshalExternal("tenant_id", "actor", "attempt", "urgent", "missing") },
+			"cloudevents.listed": func() ([]byte, error) {
+				return m.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: []string{"tenant_id", "actor", "attempt", "urgent", "missing"}})
 			},
 		} {
 			t.Run(name+"/"+form, func(t *testing.T) {

@@ -166,9 +166,10 @@ func TTL(d time.Duration) Option {
 	return o
 }
 
-// Extension adds a field to metadata.extensions, in the external form too. Value
-// is anything that encoding/json encodes; it is encoded now. A broker with format
-// cloudevents takes scalars only, under names of 1 to 20 characters a-z and 0-9: see
+// Extension adds a field to metadata.extensions; of an external message only where
+// its broker lists the name. Value is anything that encoding/json encodes; it is
+// encoded now. A broker with format cloudevents takes scalars only, under names of
+// 1 to 20 characters a-z and 0-9: see
 // [CheckCloudEventExtension].
 func Extension(name string, value any) Option {
 	normal, err := normalize(value)

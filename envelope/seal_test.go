@@ -222,9 +222,9 @@ func TestNotPublished(t *testing.T) {
 	m := seal(t, newCatalog(t), fixedEvent(OrderAudited{}), order42, envelope.Context{})
 	const want = "envelope: encode Ordering.OrderAudited.v1 for an external broker: the event type is not marked as published: " +
 		"add envelope.Published() to its registration, or route it to the internal broker only"
-	_, err := m.MarshalExternal()
+	_, err := m.MarshalExternal(every(m)...)
 	require.EqualError(t, err, want)
-	_, err = m.MarshalCloudEvent(envelope.CloudEventOptions{})
+	_, err = m.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: every(m)})
 	require.EqualError(t, err, want)
 	_, err = m.MarshalInternal()
 	require.NoError(t, err)
@@ -238,9 +238,9 @@ func TestSpoiledExtensions(t *testing.T) {
 	_, err := m.MarshalInternal()
 	var encode *envelope.EncodeError
 	require.ErrorAs(t, err, &encode)
-	_, err = m.MarshalExternal()
+	_, err = m.MarshalExternal(every(m)...)
 	require.ErrorAs(t, err, &encode)
-	_, err = m.MarshalCloudEvent(envelope.CloudEventOptions{})
+	_, err = m.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: every(m)})
 	require.ErrorAs(t, err, &encode)
 	_, err = json.Marshal(m.Metadata)
 	require.Error(t, err)
@@ -256,7 +256,7 @@ func TestMarshalJSON(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, string(want), string(got))
 
-	want, err = m.MarshalExternal()
+	want, err = m.MarshalExternal(every(m)...)
 	require.NoError(t, err)
 	x, err := envelope.DecodeExternal(want)
 	require.NoError(t, err)

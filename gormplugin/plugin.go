@@ -129,8 +129,12 @@ func (p *Plugin) check() error {
 			p.log.Warn("an event type is marked as published, but there are no external brokers: it stays internal", "type", event.WireType())
 		}
 	}
-	if slices.ContainsFunc(p.routing.External, func(r outbox.Route) bool { return r.Format == envelope.FormatCloudEvents }) {
-		problems = append(problems, p.events.CheckCloudEvents())
+	for i := range p.routing.External {
+		if route := &p.routing.External[i]; route.Format == envelope.FormatCloudEvents {
+			if err := p.events.CheckCloudEvents(route.Extensions...); err != nil {
+				problems = append(problems, fmt.Errorf("external broker %q: %w", route.Broker, err))
+			}
+		}
 	}
 	p.warnOfFilters()
 	return errors.Join(problems...)

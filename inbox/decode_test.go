@@ -30,9 +30,9 @@ func TestDecodeForms(t *testing.T) {
 	original := sealed(t, envelope.Context{CorrelationID: "checkout-42", TenantID: "acme"})
 	internal, err := original.MarshalInternal()
 	require.NoError(t, err)
-	external, err := original.MarshalExternal()
+	external, err := original.MarshalExternal(envelope.ExtensionTenantID)
 	require.NoError(t, err)
-	event, err := original.MarshalCloudEvent(envelope.CloudEventOptions{})
+	event, err := original.MarshalCloudEvent(envelope.CloudEventOptions{Extensions: []string{envelope.ExtensionTenantID}})
 	require.NoError(t, err)
 	id := original.Metadata.Headers.ID
 	for form, payload := range map[envelope.Form][]byte{envelope.FormInternal: internal, envelope.FormExternal: external, envelope.FormCloudEvents: event} {

@@ -37,8 +37,8 @@ databases: {default: {driver: sqlite, dsn: "`+dsn+`"}}
 outbox: {external_brokers: [partner, stream]}
 brokers:
   default: {type: memory}
-  partner: {type: memory, format: cloudevents, source: "https://shop.example.com/ordering"}
-  stream: {type: watermill, format: cloudevents}
+  partner: {type: memory, format: cloudevents, source: "https://shop.example.com/ordering", extensions: [tenant_id, region]}
+  stream: {type: watermill, format: cloudevents, extensions: [region, tenant_id]}
 `), "fanout.yaml", config.WithBrokerTypes("watermill"))
 	require.NoError(t, err)
 	migrate(t, cfg, dsn)

@@ -56,6 +56,9 @@ type Route struct {
 	Types []string
 	// Source is the CloudEvents source; empty = "/<context>/<aggregate>".
 	Source string
+	// Extensions names the extensions that leave with this broker's messages, such as tenant_id and actor. Default: none. What a
+	// message has beyond them stays inside.
+	Extensions []string
 
 	Overrides
 }
@@ -104,9 +107,7 @@ func (r Routing) Validate() error {
 		if route.Format != envelope.FormatNative && route.Format != envelope.FormatCloudEvents {
 			problems = append(problems, fmt.Errorf("outbox: external broker %q has format %q: use native or cloudevents", route.Broker, route.Format))
 		}
-		if err := (envelope.CloudEventOptions{Source: route.Source}).Validate(); err != nil {
-			problems = append(problems, fmt.Errorf("outbox: external broker %q: %w", route.Broker, err))
-		}
+		problems = append(problems, route.validateForm())
 		problems = append(problems, route.validate(route.Broker, route.Format))
 		for _, pattern := range route.Types {
 			if _, err := path.Match(pattern, "x"); err != nil {
@@ -122,6 +123,36 @@ func checkBrokerName(name string) error {
 		return fmt.Errorf("outbox: the name of broker %.32q %s", name, reason)
 	}
 	return nil
+}
+
+// CheckExtensions says which of the extensions that are to leave with messages of a format cannot: names that are empty, too long, occur
+// twice, or cannot be those of CloudEvents attributes.
+func CheckExtensions(names []string, format envelope.Format) error {
+	var problems []error
+	for i, name := range names {
+		switch {
+		case name == "" || unfit(name, maxAttributeName) != "":
+			problems = append(problems, fmt.Errorf("%.40q is no name of an extension: use one such as tenant_id", name))
+		case slices.Contains(names[:i], name):
+			problems = append(problems, fmt.Errorf("%q is listed twice: list it once", name))
+		}
+	}
+	if format == envelope.FormatCloudEvents && len(problems) == 0 {
+		problems = append(problems, envelope.CloudEventOptions{Extensions: names}.Validate())
+	}
+	return errors.Join(problems...)
+}
+
+// validateForm checks what says how a message looks.
+func (route *Route) validateForm() error {
+	var problems []error
+	if err := (envelope.CloudEventOptions{Source: route.Source}).Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("outbox: external broker %q: %w", route.Broker, err))
+	}
+	if err := CheckExtensions(route.Extensions, route.Format); err != nil {
+		problems = append(problems, fmt.Errorf("outbox: external broker %q: extensions: %w", route.Broker, err))
+	}
+	return errors.Join(problems...)
 }
 
 // UnknownBrokerError is the answer to an event that is addressed to a broker which the routing does not have.
@@ -151,7 +182,8 @@ func (e *OversizeError) Error() string {
 }
 
 // AppendRows appends one row per target broker of a sealed message: the internal broker first, then the external ones in
-// the order of the routing. Each form of the message is encoded once and shared between the brokers that want it.
+// the order of the routing. Each form of the message is encoded once and shared between the brokers that want it, with
+// the same extensions.
 // The routing must have its defaults (see WithDefaults). Errors: *UnknownBrokerError, *OversizeError, and the
 // envelope's own.
 func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
@@ -180,7 +212,10 @@ func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 		return rows, nil
 	}
 
-	var native []byte
+	var (
+		native   []byte
+		nativeOf []string // the extensions in it
+	)
 	for i := range r.External {
 		route := &r.External[i]
 		if !route.wants(m) {
@@ -190,10 +225,11 @@ func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 		row.TargetBroker = route.Broker
 		switch route.Format {
 		case envelope.FormatCloudEvents: // the source may differ from broker to broker
-			row.Payload, err = m.MarshalCloudEvent(envelope.CloudEventOptions{Source: route.Source})
+			row.Payload, err = m.MarshalCloudEvent(envelope.CloudEventOptions{Source: route.Source, Extensions: route.Extensions})
 		default:
-			if native == nil {
-				native, err = m.MarshalExternal()
+			if native == nil || !slices.Equal(nativeOf, route.Extensions) {
+				native, err = m.MarshalExternal(route.Extensions...)
+				nativeOf = route.Extensions
 			}
 			row.Payload = native
 		}

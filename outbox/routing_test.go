@@ -80,6 +80,41 @@ func TestAppendRows(t *testing.T) {
 	assert.Equal(t, 100, oversize.Max)
 }
 
+// Each external broker gets the extensions that it lists, and no others; the internal one gets all.
+func TestExtensionsLeaveWhereTheyAreListed(t *testing.T) {
+	t.Parallel()
+	routing := outbox.Routing{External: []outbox.Route{
+		{Broker: "none"}, {Broker: "tenant", Extensions: []string{"tenant_id"}}, {Broker: "none again"}, {Broker: "more", Extensions: []string{"actor", "region_code", "missing"}},
+		{Broker: "events", Format: envelope.FormatCloudEvents}, {Broker: "tenant events", Format: envelope.FormatCloudEvents, Extensions: []string{"tenant_id"}},
+	}}.WithDefaults()
+	require.NoError(t, routing.Validate())
+	message := seal(t, placed{"1"}, envelope.Extension("tenant_id", "acme"), envelope.Extension("actor", "grace"), envelope.Extension("region_code", "eu"),
+		envelope.Extension("no-attribute", []int{1}))
+	rows, err := routing.AppendRows(nil, message)
+	require.NoError(t, err, "what does not leave need not fit CloudEvents")
+	want := map[string][]string{
+		"default": {"acme", "grace", `"eu"`, "no-attribute"}, "tenant": {`"extensions":{"tenant_id":"acme"}`}, "tenant events": {`"tenantid":"acme"`},
+		"more": {`"extensions":{"actor":"grace","region_code":"eu"}`},
+	}
+	require.Len(t, rows, 7)
+	for _, row := range rows {
+		payload := string(row.Payload)
+		for _, part := range want[row.TargetBroker] {
+			assert.Contains(t, payload, part, row.TargetBroker)
+		}
+		found := strings.Count(payload, "acme") + strings.Count(payload, "grace") + strings.Count(payload, `"eu"`) + strings.Count(payload, "no-attribute")
+		assert.Equal(t, map[string]int{"default": 4, "tenant": 1, "tenant events": 1, "more": 2}[row.TargetBroker], found, "%s: %s", row.TargetBroker, payload)
+		assert.Equal(t, row.TargetBroker == "default" || row.TargetBroker == "tenant" || row.TargetBroker == "more", strings.Contains(payload, `"extensions"`), row.TargetBroker)
+		assert.Equal(t, "acme", row.TenantID, "for operators, on every row")
+	}
+	routing.External[3].Format = envelope.FormatCloudEvents
+	routing.External[1].Extensions = []string{"", "a", "a"}
+	err = routing.Validate()
+	require.ErrorContains(t, err, `external broker "more": extensions: envelope: check extensions for CloudEvents: extension "region_code" cannot be the name of an attribute`)
+	require.ErrorContains(t, err, `external broker "tenant": extensions: "" is no name of an extension`)
+	require.ErrorContains(t, err, `"a" is listed twice`)
+}
+
 func TestRoutingValidate(t *testing.T) {
 	t.Parallel()
 	err := outbox.Routing{Table: "x; DROP TABLE y", MaxPayloadBytes: -1, External: []outbox.Route{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +31,7 @@ func validateCommand() *cobra.Command {
 			return err
 		}
 		cmd.Printf("%s: the configuration is valid\n", *path)
+		sayWhatLeaves(cmd, cfg)
 		if *offline {
 			return nil
 		}
@@ -45,6 +47,17 @@ func validateCommand() *cobra.Command {
 		return errors.Join(problems...)
 	}
 	return cmd
+}
+
+// sayWhatLeaves names what each external broker gets beside the fields that all of them get.
+func sayWhatLeaves(cmd *cobra.Command, cfg *config.Config) {
+	for _, route := range cfg.Routing().External {
+		extensions := "no extensions"
+		if len(route.Extensions) > 0 {
+			extensions = "the extensions " + strings.Join(route.Extensions, ", ")
+		}
+		cmd.Printf("external broker %s: published events leave as %s, with %s\n", route.Broker, route.Format, extensions)
+	}
 }
 
 // checkBroker makes the broker's client and asks whether the broker is there. Of a type that another program registers it can

@@ -106,6 +106,24 @@ func TestValidateSchema(t *testing.T) {
 	assert.Contains(t, stderr, "column broker_message_id: missing; index outbox_messages_finished: missing")
 }
 
+// TestValidateSaysWhatLeaves: whoever reads it sees which partner gets the tenant.
+func TestValidateSaysWhatLeaves(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db"))
+	require.NoError(t, os.WriteFile(p.config, []byte(`
+databases: {main: {driver: sqlite, dsn: "x.db"}}
+outbox: {external_brokers: [partner, audit]}
+brokers:
+  default: {type: memory}
+  partner: {type: memory, format: cloudevents}
+  audit: {type: memory, extensions: [tenant_id, actor]}
+`), 0o600))
+	code, stdout, stderr := p.run("validate", "--offline")
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "external broker partner: published events leave as cloudevents, with no extensions\n")
+	assert.Contains(t, stdout, "external broker audit: published events leave as native, with the extensions tenant_id, actor\n")
+}
+
 func TestValidateWarnings(t *testing.T) {
 	t.Parallel()
 	dsn := filepath.Join(t.TempDir(), "outbox.db")

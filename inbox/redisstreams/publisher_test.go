@@ -30,7 +30,7 @@ func TestFromPublisherToConsumer(t *testing.T) {
 			for n := range 30 {
 				m := sealed(t, fmt.Sprint(n%4), n)
 				payload, err := map[envelope.Form]func() ([]byte, error){
-					envelope.FormInternal: m.MarshalInternal, envelope.FormExternal: m.MarshalExternal,
+					envelope.FormInternal: m.MarshalInternal, envelope.FormExternal: func() ([]byte, error) { return m.MarshalExternal() },
 					envelope.FormCloudEvents: func() ([]byte, error) { return m.MarshalCloudEvent(envelope.CloudEventOptions{}) },
 				}[form]()
 				require.NoError(t, err)
