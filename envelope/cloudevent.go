@@ -72,7 +72,7 @@ type CloudEvent struct {
 	TraceParent     string    // W3C; this and TraceState are the Distributed Tracing extension
 	TraceState      string    // W3C
 	PartitionKey    string    // ordering key
-	Sequence        string    // sequence_id
+	Sequence        string    // sequence_id, padded; see CompareSequence
 	CorrelationID   string
 	CausationID     string
 	Extensions      Extensions // other attributes: bool, string, json.Number
@@ -109,7 +109,7 @@ func (m *Message) MarshalCloudEvent(opts CloudEventOptions) ([]byte, error) {
 		TraceParent:     r.TraceParent,
 		TraceState:      r.TraceState,
 		PartitionKey:    r.OrderingKey,
-		Sequence:        d.SequenceID,
+		Sequence:        paddedSequence(d.SequenceID),
 		CorrelationID:   d.CorrelationID,
 		CausationID:     d.CausationID,
 		Extensions:      extensions,

@@ -121,7 +121,7 @@ func (ce *CloudEvent) message() (*Message, error) {
 			Envelope: Envelope{SpecVersion: specVersion},
 			Domain: Domain{
 				Kind:          kindEvent,
-				SequenceID:    ce.Sequence,
+				SequenceID:    plainSequence(ce.Sequence),
 				CorrelationID: ce.CorrelationID,
 				CausationID:   ce.CausationID,
 			},

@@ -33,7 +33,7 @@ func TestCloudEventRoundTrip(t *testing.T) {
 		TraceParent:     m.Routing.TraceParent,
 		TraceState:      "vendor=a:1",
 		PartitionKey:    "ordering::order-42",
-		Sequence:        "7.1",
+		Sequence:        "0000000000000000007.0000000001",
 		CorrelationID:   "checkout-9",
 		CausationID:     "0197f0a2-0000-7000-8000-000000000001",
 		Extensions:      envelope.Extensions{"actor": "ada", "region": "eu", "tenantid": "acme"},

@@ -2,6 +2,7 @@ package envelope_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -46,21 +47,21 @@ func TestSDKReadsGoldenFiles(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.cloudevents*.json"))
 	require.NoError(t, err)
 	want := map[string]map[string]any{
-		"aggregate_minimal.cloudevents.json": {"partitionkey": "ordering::order-42", "sequence": "7.1"},
+		"aggregate_minimal.cloudevents.json": {"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001"},
 		"aggregate_full.cloudevents.json": {
-			"partitionkey": "ordering::order-42", "sequence": "7.1", "correlationid": "checkout-9",
+			"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001", "correlationid": "checkout-9",
 			"causationid": "0197f0a2-0000-7000-8000-000000000001",
 			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "vendor=a:1",
 		},
 		"aggregate_full.cloudevents.listed.json": {
-			"partitionkey": "ordering::order-42", "sequence": "7.1", "correlationid": "checkout-9",
+			"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001", "correlationid": "checkout-9",
 			"causationid": "0197f0a2-0000-7000-8000-000000000001",
 			"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "vendor=a:1",
 			"tenantid": "acme", "actor": "ada", "attempt": int32(3), "urgent": true,
 		},
-		"aggregate_minimal.cloudevents.listed.json": {"partitionkey": "ordering::order-42", "sequence": "7.1"},
-		"no_aggregate.cloudevents.listed.json":      {"sequence": "0.2", "correlationid": "checkout-9"},
-		"no_aggregate.cloudevents.json":             {"sequence": "0.2", "correlationid": "checkout-9"},
+		"aggregate_minimal.cloudevents.listed.json": {"partitionkey": "ordering::order-42", "sequence": "0000000000000000007.0000000001"},
+		"no_aggregate.cloudevents.listed.json":      {"sequence": "0000000000000000000.0000000002", "correlationid": "checkout-9"},
+		"no_aggregate.cloudevents.json":             {"sequence": "0000000000000000000.0000000002", "correlationid": "checkout-9"},
 	}
 	require.Len(t, files, len(want), "one expectation for each file")
 	for _, file := range files {
@@ -128,7 +129,7 @@ func TestSDKReadsCloudEvents(t *testing.T) {
 		}
 		for name, value := range map[string]string{
 			"traceparent": m.Routing.TraceParent, "tracestate": m.Routing.TraceState, "partitionkey": m.Routing.OrderingKey,
-			"sequence": m.Metadata.Domain.SequenceID, "correlationid": m.Routing.CorrelationID, "causationid": m.Routing.CausationID,
+			"sequence": fmt.Sprintf("%019d.%010d", source.Version, source.Sequence), "correlationid": m.Routing.CorrelationID, "causationid": m.Routing.CausationID,
 			"tenantid": m.Routing.TenantID,
 		} {
 			if value != "" {
