@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,32 +20,35 @@ func validateCommand() *cobra.Command {
 		Short: "Check the configuration, the databases with their schema, and the brokers",
 		Long: "Check the configuration, the databases with their schema, and the brokers. All problems are reported, not just\n" +
 			"the first; a relay would not start with any of them. How a database is set up, rows that nobody delivers and a\n" +
-			"broker that cannot be reached can be warnings: a relay starts in spite of them. With --offline only the\n" +
-			"configuration is read.",
+			"broker that cannot be reached can be warnings: a relay starts in spite of them. With --strict each of these is\n" +
+			"a failure, with exit code 1. With --offline only the configuration is read. Whether topics exist is found out by\n" +
+			"publishing: a publisher's role may not look at topics.",
 		Args: noArgs,
 	}
 	path := configFlag(cmd)
+	strict := cmd.Flags().Bool("strict", false, "exit with 1 where there is a warning, also about a broker that cannot be reached")
 	offline := cmd.Flags().Bool("offline", false, "do not connect to the databases and brokers")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := loadWith(cmd, *path, config.WithAnyBrokerType()) // with all variables, as a relay needs them
 		if err != nil {
-			return err
+			return allProblems(*path, err)
 		}
 		cmd.Printf("%s: the configuration is valid\n", *path)
 		sayWhatLeaves(cmd, cfg)
-		if *offline {
-			return nil
-		}
+		warnings := len(cfg.Warnings)
 		var problems []error
+		if *offline {
+			return errors.Join(strictly(*strict, warnings))
+		}
 		for _, name := range slices.Sorted(maps.Keys(cfg.Databases)) {
-			if err := checkDatabase(cmd, cfg, name); err != nil {
-				problems = append(problems, err)
-			}
+			warned, err := checkDatabase(cmd, cfg, name)
+			warnings, problems = warnings+warned, append(problems, err)
 		}
 		for _, name := range cfg.BrokerNames() {
-			problems = append(problems, checkBroker(cmd, cfg, name))
+			warned, err := checkBroker(cmd, cfg, name)
+			warnings, problems = warnings+warned, append(problems, err)
 		}
-		return errors.Join(problems...)
+		return errors.Join(append(problems, strictly(*strict, warnings))...)
 	}
 	return cmd
 }
@@ -60,24 +64,46 @@ func sayWhatLeaves(cmd *cobra.Command, cfg *config.Config) {
 	}
 }
 
+// strictly makes an error of warnings that were printed.
+func strictly(strict bool, warnings int) error {
+	switch {
+	case !strict || warnings == 0:
+		return nil
+	case warnings == 1:
+		return errors.New("there is a warning, and --strict was given: see above")
+	default:
+		return fmt.Errorf("there are %d warnings, and --strict was given: see above", warnings)
+	}
+}
+
+// allProblems is the error of a configuration that has problems with those that are none beside no other: types of brokers that this
+// program does not know, which may be misspelt all the same.
+func allProblems(path string, err error) error {
+	var problems, all *config.Error
+	if _, again := config.Load(path); errors.As(err, &problems) && errors.As(again, &all) {
+		return all
+	}
+	return err
+}
+
 // checkBroker makes the broker's client and asks whether the broker is there. Of a type that another program registers it can
-// only say so.
-func checkBroker(cmd *cobra.Command, cfg *config.Config, name string) error {
+// only say so. Warnings are printed and counted.
+func checkBroker(cmd *cobra.Command, cfg *config.Config, name string) (warnings int, err error) {
 	if broker := cfg.Brokers[name]; !slices.Contains([]string{config.TypeRedis, config.TypePubSub, config.TypeMemory}, broker.Type) {
 		cmd.PrintErrf("warning: broker %s is not checked: its type %q is not built in, and only a program that registers it can deliver\n", name, broker.Type)
-		return nil
+		return 1, nil
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 	defer cancel()
 	broker, err := fanout.OpenBroker(ctx, cfg, name)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = broker.Close(ctx) }()
 	if err := broker.Ping(ctx); err != nil {
 		cmd.PrintErrf("warning: broker %s cannot be reached: %s\n", name, printable(err.Error()))
-		return nil
+		return 1, nil
 	}
 	cmd.Printf("broker %s: reached\n", name)
-	return nil
+	return 0, nil
 }

@@ -14,39 +14,41 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// checkDatabase looks at how one database is set up, at its schema, and for rows that nobody delivers. Warnings are printed;
+// checkDatabase looks at how one database is set up, at its schema, and for rows that nobody delivers. Warnings are printed and counted;
 // the error says why a relay cannot work with it.
-func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string) error {
+func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string) (warnings int, err error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 	defer cancel()
 	store, err := fanout.OpenStore(ctx, cfg, name)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer store.Close()
 	diagnosis, err := store.Diagnose(ctx)
 	if err != nil {
-		return fmt.Errorf("database %s: %w", name, err)
+		return warnings, fmt.Errorf("database %s: %w", name, err)
 	}
 	cmd.Printf("database %s: %s\n", name, describe(&diagnosis))
 	for _, finding := range diagnosis.Warnings() {
 		cmd.PrintErrf("warning: database %s: %s\n", name, printable(finding.Message))
+		warnings++
 	}
 	if err := diagnosis.Err(); err != nil {
-		return fmt.Errorf("database %s: %w", name, err)
+		return warnings, fmt.Errorf("database %s: %w", name, err)
 	}
 	if err := store.Check(ctx); err != nil {
-		return fmt.Errorf("database %s: %w", name, spellOut(err))
+		return warnings, fmt.Errorf("database %s: %w", name, spellOut(err))
 	}
 	cmd.Printf("database %s: the schema is up to date\n", name)
 	unknown, err := outbox.UnknownBrokers(ctx, store, cfg.BrokerNames())
 	for _, broker := range unknown {
 		cmd.PrintErrf("warning: database %s: rows wait for broker %q, which is not configured: nobody delivers them\n", name, broker)
+		warnings++
 	}
 	if err != nil {
-		return fmt.Errorf("database %s: %w", name, err)
+		return warnings, fmt.Errorf("database %s: %w", name, err)
 	}
-	return nil
+	return warnings, nil
 }
 
 // describe says in a line what the database is and how it is set up.

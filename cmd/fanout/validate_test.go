@@ -198,6 +198,42 @@ func TestBrokersOfOtherPrograms(t *testing.T) {
 	assert.Contains(t, stderr, `brokers.bus.type: "nats" is not known: use redis, pubsub or memory, or register it in Go`)
 }
 
+// A type that nobody knows is reported together with what else is wrong: one who corrects only that would meet it next.
+func TestValidateReportsUnknownTypesWithTheRest(t *testing.T) {
+	t.Parallel()
+	p := &place{T: t, config: filepath.Join(t.TempDir(), "fanout.yaml")}
+	require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: oracle, dsn: x}}\nbrokers: {default: {type: carrier_pigeon, batch_size: -1}}\n"), 0o600))
+	code, _, stderr := p.run("validate", "--offline")
+	assert.Equal(t, exitUsage, code)
+	for _, want := range []string{`databases.main.driver: "oracle"`, `brokers.default.type: "carrier_pigeon" is not known`, "brokers.default.batch_size"} {
+		assert.Contains(t, stderr, want)
+	}
+}
+
+// What a relay starts in spite of is a failure for those who want it so: a deployment, say.
+func TestValidateStrictly(t *testing.T) {
+	t.Parallel()
+	dsn := filepath.Join(t.TempDir(), "outbox.db")
+	p := newPlace(t, "sqlite", dsn)
+	p.migrate()
+	for want, broker := range map[string]string{
+		"broker default cannot be reached": "{type: redis, url: 'redis://127.0.0.1:1'}",
+		"broker default is not checked":    "{type: carrier_pigeon, url: x}",
+	} {
+		require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: sqlite, dsn: '"+dsn+"'}}\nbrokers: {default: "+broker+"}\n"), 0o600))
+		code, _, stderr := p.run("validate")
+		assert.Zero(t, code, stderr)
+		assert.Contains(t, stderr, "warning: "+want)
+		code, _, stderr = p.run("validate", "--strict")
+		assert.Equal(t, exitFailed, code)
+		assert.Contains(t, stderr, "warning: "+want)
+		assert.Contains(t, stderr, "--strict was given")
+	}
+	require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: sqlite, dsn: '"+dsn+"'}}\noutbox: {external_brokers: []}\nbrokers: {default: {type: redis, url: 'redis://127.0.0.1:1'}}\n"), 0o600))
+	code, _, stderr := p.run("validate", "--strict", "--offline")
+	assert.Zero(t, code, stderr)
+}
+
 func TestNoConfiguration(t *testing.T) {
 	t.Parallel()
 	p := &place{T: t, config: filepath.Join(t.TempDir(), "none.yaml")}
