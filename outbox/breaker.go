@@ -189,12 +189,19 @@ func (b *breaker) pause() time.Duration {
 	return wait + time.Duration(rand.Int64N(int64(wait)/4+1))
 }
 
-// setAside is how long a message waits that may be to blame for an outage: longer than the next try, which so uses others.
+// setAside is how long a message waits that may be to blame for an outage: longer than the next try, which so uses others; but not by
+// much, for where the broker is back by then the message was not to blame, and its key waits for nothing else. The next opening lasts for
+// no more than delay, and a claim follows at once.
 func (b *breaker) setAside() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return 2 * b.delay()
+	delay := b.delay()
+	return delay + min(delay, asideSlack)
 }
+
+// asideSlack is how much longer than until the next try a message waits that may be to blame for an outage: the claim of that try must be
+// made before, on a slow database, too.
+const asideSlack = 2 * time.Second
 
 func (b *breaker) broadcast() {
 	close(b.changed)
