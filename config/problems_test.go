@@ -172,7 +172,7 @@ monitor: {listen: x}
 			"1:27: outbox.publish_timeout: is 1m, but must be below outbox.lease (1m): a publish must end before others can claim its rows",
 		}},
 		{"timeout over the default lease", "outbox: {publish_timeout: 6m}" + brokersSection, []string{
-			"1:27: outbox.publish_timeout: is 6m, but must be below outbox.lease (5m): a publish must end before others can claim its rows",
+			"1:27: outbox.publish_timeout: is 6m, but must be below outbox.lease (1m): a publish must end before others can claim its rows",
 		}},
 		{"poll.max below the default", "outbox: {poll: {max: 10ms}}" + brokersSection, []string{
 			"1:22: outbox.poll.max: is 10ms, below poll.min (20ms)",
@@ -233,7 +233,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			`6:53: brokers.c.ordering: "per-key" is not known: did you mean "per_key"?`,
 			`6:74: brokers.c.on_abandon: "parc" is not known: did you mean "park"?`,
 			"7:42: brokers.c.retry.max_delay: is 1h, below base_delay (2h)",
-			"7:64: brokers.c.publish_timeout: is 5m, but must be below outbox.lease (5m): a publish must end before others can claim its rows",
+			"7:64: brokers.c.publish_timeout: is 5m, but must be below outbox.lease (1m): a publish must end before others can claim its rows",
 			`7:91: brokers.c.retention.published: is "-1h": use a positive duration`,
 			`7:96: brokers.c.retention: unknown key "abandon": did you mean "abandoned"?`,
 			"8:13: brokers.d.type: (not shown: it may be a secret) is not known: use redis, pubsub, memory, nats or kafka, or register it in Go",

@@ -33,7 +33,7 @@ func TestReferenceLoads(t *testing.T) {
 			Table: "outbox_messages", InternalBroker: "default", ExternalBrokers: []string{"partner", "audit"},
 			MaxPayloadBytes: 1 << 20,
 			Policy: outbox.Policy{
-				Workers: 2, BatchSize: 500, BatchBytes: 16 << 20, Lease: 5 * time.Minute, PublishTimeout: 30 * time.Second,
+				Workers: 2, BatchSize: 500, BatchBytes: 16 << 20, Lease: time.Minute, PublishTimeout: 30 * time.Second,
 				ShutdownTimeout: 20 * time.Second, PollMin: 20 * time.Millisecond, PollMax: time.Second,
 				Retry:   outbox.Retry{MaxAttempts: 5, BaseDelay: time.Minute, Multiplier: 2, MaxDelay: time.Hour, Jitter: 0.25},
 				Breaker: outbox.Breaker{TripAfter: 3, MinDelay: 250 * time.Millisecond, MaxDelay: 15 * time.Second},

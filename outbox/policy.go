@@ -21,7 +21,8 @@ type Policy struct {
 	// memory that a batch takes, of which there are up to two for each worker. Default 16 MiB: rows of up to 32 KiB fill a batch of the default size.
 	BatchBytes int
 	// Lease is how long claimed rows belong to a worker; it is renewed while publishing takes longer, so it bounds only
-	// how long the rows of a dead process wait. Default 5 min.
+	// how long the rows of a dead process wait, and for how long a worker tries to write the outcome of a batch while the
+	// database is away. Default 1 min.
 	Lease time.Duration
 	// PublishTimeout bounds one call to the broker; below Lease. Default 30 s.
 	PublishTimeout time.Duration
@@ -56,7 +57,7 @@ func (p Policy) WithDefaults() Policy {
 	setDefault(&p.Workers, 2)
 	setDefault(&p.BatchSize, 500)
 	setDefault(&p.BatchBytes, DefaultBatchBytes)
-	setDefault(&p.Lease, 5*time.Minute)
+	setDefault(&p.Lease, time.Minute)
 	setDefault(&p.PublishTimeout, min(brokers.DefaultPublishTimeout, p.Lease/2))
 	setDefault(&p.PollMin, 20*time.Millisecond)
 	setDefault(&p.PollMax, max(time.Second, p.PollMin))
