@@ -28,6 +28,9 @@ func (p *Plugin) deleteAssociations(original func(*gorm.DB)) func(*gorm.DB) {
 			original(db)
 			return
 		}
+		if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
+			ours.touch(c.found)
+		}
 		ctx := db.Statement.Context
 		defer func() { db.Statement.Context = ctx }()
 		db.Statement.Context = context.WithValue(ctx, keyChildren{}, c) // the statements on the children inherit it

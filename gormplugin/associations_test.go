@@ -414,6 +414,22 @@ func TestDeleteWithAssociations(t *testing.T) {
 			b.pending(&o.Lines[0], "never")
 			assert.EqualValues(b.t, 1, b.plugin.EventsLeftPending())
 		},
+		"in a unit of work that is repeated": func(b *bench) {
+			b.not(outbox.SQLServer, "a table with triggers returns nothing there")
+			o := &Order{ID: "o", Lines: []Line{{ID: 1}}}
+			b.ok(b.db.Create(o).Error)
+			attempts := 0
+			always := uow.RetryIf(func(error) bool { return true })
+			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
+				raising(&o.Lines[0], "removed")
+				b.ok(u.DB.Select("Lines").Delete(o).Error)
+				if attempts++; attempts < 3 {
+					return errRefused
+				}
+				return nil
+			}, uow.Retry(3), always))
+			b.want("1: removed")
+		},
 		"a delete that fails": func(b *bench) {
 			o := &Order{ID: "o", Lines: []Line{{ID: 1}}}
 			b.ok(b.db.Create(o).Error)

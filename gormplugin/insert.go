@@ -43,18 +43,19 @@ func isSlice(db *gorm.DB) bool {
 func insertIsReadApart(db *gorm.DB) bool {
 	s := db.Statement
 	columns, told := returned(s)
-	conflict, ok := conflictOf(s)
-	switch {
-	case db.Name() == string(outbox.SQLServer): // its driver passes over what the application has set in every batch
+	conflict, conflicts := conflictOf(s)
+	n := s.ReflectValue.Len()
+	if db.Name() == string(outbox.SQLServer) { // its driver passes over what the application has set in every batch
 		set := setByApplication(s)
-		return set > 0 && s.ReflectValue.Len() > 1 && (set < s.ReflectValue.Len() || leavesOut(conflict))
-	case told && readsAll(columns) && (!ok || leavesOut(conflict)):
-		return true // GORM makes new elements
-	case s.ReflectValue.Len() == 1 || !told && len(s.Schema.FieldsWithDefaultDBValue) == 0:
-		return false // one element is counted correctly, and so is what only the database counts
-	default:
-		return ok && (leavesOut(conflict) || conflict.UpdateAll && !updatesSomething(s))
+		return n > 1 && set > 0 && (set < n || leavesOut(conflict))
 	}
+	if told && readsAll(columns) && (!conflicts || leavesOut(conflict)) {
+		return true // GORM makes new elements
+	}
+	if n == 1 || !told && len(s.Schema.FieldsWithDefaultDBValue) == 0 {
+		return false // one element is counted correctly, and so is what only the database counts
+	}
+	return leavesOut(conflict) || conflict.UpdateAll && !updatesSomething(s)
 }
 
 func conflictOf(s *gorm.Statement) (conflict clause.OnConflict, ok bool) {
@@ -101,25 +102,16 @@ func setByApplication(s *gorm.Statement) (n int) {
 // keyTracking is a setting of GORM's that it takes out when it builds an INSERT.
 const keyTracking = "gorm:update_track_time"
 
+// insert runs the one or two statements.
 func (r *readback) insert() {
 	s := r.db.Statement
-	chosen := r.db.Name() == string(outbox.SQLServer)
-	r.readKeys(chosen)
-	conflict, conflicts := conflictOf(s)
-	apart := func() bool { return true }
-	groups := [][]*element{r.elements}
-	switch {
-	case leavesOut(conflict) || chosen:
-		groups = r.byKey()
-	case conflicts:
-		apart = func() bool {
-			conflict, _ := conflictOf(s)
-			return leavesOut(conflict)
-		}
-	}
+	groups, apart := r.plan()
 	var affected int64
 	tracking, tracked := s.Settings.Load(keyTracking)
 	for i, group := range groups {
+		if i > 0 && tracked {
+			s.Settings.Store(keyTracking, tracking)
+		}
 		begun := time.Now()
 		rows, read := r.run(r.slice(group), apart)
 		switch {
@@ -130,20 +122,17 @@ func (r *readback) insert() {
 			return
 		case read:
 			r.settle(group, rows)
-		case len(groups) == 1 && !leavesOut(conflict):
-			return // nothing was left out, or the database has counted
+		case !apart():
+			return // an upsert that leaves out nothing
 		default:
+			r.all = false // the driver returns nothing
 			r.settleByCount(group, r.db.RowsAffected)
 		}
 		affected += r.db.RowsAffected
-		if i == len(groups)-1 {
-			break
-		}
-		r.trace(begun)
-		s.SQL.Reset()
-		s.Vars = nil
-		if tracked {
-			s.Settings.Store(keyTracking, tracking)
+		if i < len(groups)-1 {
+			r.trace(begun)
+			s.SQL.Reset()
+			s.Vars = nil
 		}
 	}
 	r.db.RowsAffected = affected
@@ -157,6 +146,21 @@ func (r *readback) insert() {
 		}
 	}
 	r.finish(append(rows, r.strays...))
+}
+
+// plan tells the elements of each statement, and whether its rows are to be read apart, which for some is known when the
+// SQL is built.
+func (r *readback) plan() (groups [][]*element, apart func() bool) {
+	chosen := r.db.Name() == string(outbox.SQLServer)
+	r.readKeys(chosen)
+	conflict, conflicts := conflictOf(r.db.Statement)
+	if leavesOut(conflict) || chosen {
+		return r.byKey(), func() bool { return true }
+	}
+	return [][]*element{r.elements}, func() bool {
+		conflict, _ := conflictOf(r.db.Statement)
+		return !conflicts || leavesOut(conflict)
+	}
 }
 
 // failed is for the second statement of a batch. A single INSERT would have left nothing behind.

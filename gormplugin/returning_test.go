@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
@@ -122,6 +123,20 @@ func TestSlicesThatReadAllColumns(t *testing.T) {
 			b.ok(b.returningAll().Save(&orders).Error)
 			b.want("2: b", "1: a")
 			b.pending(&orders[0])
+		},
+		"create by a driver that returns nothing": func(b *bench) {
+			b.only(outbox.Postgres, "its driver can be told so")
+			db := b.openOn(postgres.New(postgres.Config{Conn: b.pool(), WithoutReturning: true}), nil)
+			b.use(db)
+			orders := []*Order{order("1", "a"), order("2", "b")}
+			b.ok(db.Clauses(clause.Returning{}).Create(&orders).Error)
+			b.want("1: a", "2: b")
+			require.Len(b.t, orders, 2)
+			b.ok(db.Clauses(ignoring, clause.Returning{}).Create(&[]*Order{order("1", "c"), order("2", "d")}).Error)
+			stamps := []*Stamp{raising(&Stamp{ID: "1", Code: "x"}, "a"), raising(&Stamp{ID: "2", Code: "y"}, "b")}
+			b.generated()
+			b.ok(db.Clauses(ignoring).Create(stamps).Error)
+			b.want("1: a", "2: b", "1: a", "2: b")
 		},
 		"create that fails": func(b *bench) {
 			b.stored("1")
