@@ -79,6 +79,15 @@ func (s *Source) check() *flaw {
 	return nil
 }
 
+// Validate says what is wrong with a source that is made by hand, and what to do
+// about it; nil if nothing is. A zero Source, that of no aggregate, is valid.
+func (s *Source) Validate() error {
+	if flaw := s.check(); flaw != nil {
+		return fmt.Errorf("envelope: %w: %s", flaw.cause, flaw.remedy)
+	}
+	return nil
+}
+
 // SnakeCase turns a Go identifier into snake_case, the form of aggregates in
 // streams: OrderLine is order_line, HTTPRequest http_request, OAuth2Token
 // oauth2_token, OrderIDs order_ids. A generic name is written out:

@@ -1,6 +1,7 @@
 package gormplugin
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -8,6 +9,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -16,8 +18,16 @@ import (
 type found struct {
 	recorder *uow.Recorder
 	value    reflect.Value
-	facts    *facts
-	expected *int64 // version that it was loaded with
+	facts    *facts           // nil where they are not asked for
+	expected *int64           // version that it was loaded with
+	given    *envelope.Source // by hand, instead of what the facts say
+}
+
+func (f *found) source(ctx context.Context) envelope.Source {
+	if f.given != nil {
+		return *f.given
+	}
+	return f.facts.source(ctx, f.value, f.expected)
 }
 
 // capture runs after a statement and its hooks, before the commit: what the statement wrote belongs to the transaction.
@@ -184,10 +194,20 @@ func (p *Plugin) aggregates(db *gorm.DB, values ...any) ([]found, error) {
 	return c.found, nil
 }
 
+// unread is aggregates for a value of which it does not matter whether GORM can read it as a model: without facts.
+func (p *Plugin) unread(value any) ([]found, error) {
+	if value == nil {
+		return nil, nil
+	}
+	c := collector{plugin: p}
+	err := c.walk(reflect.ValueOf(value))
+	return c.found, err
+}
+
 // collector walks the values of one statement.
 type collector struct {
 	plugin *Plugin
-	db     *gorm.DB
+	db     *gorm.DB // nil where no facts are asked for
 	found  []found
 	seen   map[*uow.Recorder]bool // made for the second aggregate
 }
@@ -222,11 +242,14 @@ func (c *collector) add(v reflect.Value) error {
 	if c.known(recorder) {
 		return nil
 	}
-	facts, err := c.plugin.sources.of(c.db, v.Type())
-	if err != nil {
-		return err
+	a := found{recorder: recorder, value: v}
+	if c.db != nil {
+		var err error
+		if a.facts, err = c.plugin.sources.of(c.db, v.Type()); err != nil {
+			return err
+		}
 	}
-	c.found = append(c.found, found{recorder: recorder, value: v, facts: facts})
+	c.found = append(c.found, a)
 	return nil
 }
 
@@ -256,7 +279,7 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		a := aggregates[i]
 		a.expected = versions[a.recorder]
 		// Taken now: the variable may hold another aggregate by the time of the commit, in a loop say, or in FindInBatches.
-		source := a.facts.source(db.Statement.Context, a.value, a.expected)
+		source := a.source(db.Statement.Context)
 		switch {
 		case ours != nil:
 			if err := ours.journal.Track(a.recorder, source, inherited); err != nil {

@@ -164,7 +164,7 @@ func (p *Plugin) noteVersions(db *gorm.DB, creates bool) {
 
 // versionsOf returns what noteVersions has remembered for the statement that wrote the aggregates.
 func versionsOf(db *gorm.DB, aggregates []found) map[*uow.Recorder]*int64 {
-	if !slices.ContainsFunc(aggregates, func(a found) bool { return a.facts.version != nil }) {
+	if !slices.ContainsFunc(aggregates, func(a found) bool { return a.facts != nil && a.facts.version != nil }) {
 		return nil
 	}
 	noted, _ := db.Statement.Settings.LoadAndDelete(keyVersions{db.Statement})

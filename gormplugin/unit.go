@@ -6,6 +6,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -30,13 +31,10 @@ func (p *Plugin) Publish(db *gorm.DB, event *uow.Raised) error {
 }
 
 // Track implements uow.Plugin.
-func (p *Plugin) Track(db *gorm.DB, aggregate any) error {
-	found, err := p.aggregates(db, aggregate)
+func (p *Plugin) Track(db *gorm.DB, aggregate any, source *envelope.Source) error {
+	found, err := p.tracked(db, aggregate, source)
 	if err != nil {
 		return err
-	}
-	if len(found) == 0 {
-		return fmt.Errorf("gormplugin: track %T: give a pointer to a struct that embeds uow.Aggregate", aggregate)
 	}
 	if db.DryRun {
 		return nil
@@ -45,6 +43,34 @@ func (p *Plugin) Track(db *gorm.DB, aggregate any) error {
 		t.touch(found)
 	}
 	return p.track(db, found)
+}
+
+// tracked finds what Track is given, with what is known of it.
+func (p *Plugin) tracked(db *gorm.DB, aggregate any, source *envelope.Source) ([]found, error) {
+	all, err := p.unread(aggregate)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(all) == 0:
+		return nil, fmt.Errorf("gormplugin: track %T: it is nil, or has no uow.Aggregate: give a pointer to a struct that has one", aggregate)
+	case source != nil && len(all) > 1:
+		return nil, fmt.Errorf("gormplugin: track %T: uow.WithSource describes one aggregate, and there are %d aggregates: track them one by one", aggregate, len(all))
+	case source != nil:
+		all[0].given = source
+		return all, nil
+	}
+	for i := range all {
+		a := &all[i]
+		t := a.value.Type()
+		remedy := fmt.Sprintf("if it is no model of GORM's, say which aggregate it is: uow.Track(tx, aggregate, uow.WithSource(envelope.Source{Aggregate: %q, ID: ...}))", t.Name())
+		if a.facts, err = p.sources.of(db, t); err != nil {
+			return nil, fmt.Errorf("%w: %s", err, remedy)
+		}
+		if len(a.facts.keys) == 0 {
+			return nil, fmt.Errorf("gormplugin: track %T: GORM finds no primary key in %s: %s", aggregate, t, remedy)
+		}
+	}
+	return all, nil
 }
 
 // AfterCommit implements uow.Plugin. In a dry run nothing is committed that f could follow.
@@ -98,7 +124,7 @@ func Notify(db *gorm.DB, written ...any) error {
 	}
 	var problems []error
 	for _, aggregate := range written {
-		found, err := plugin.aggregates(db, aggregate)
+		found, err := plugin.unread(aggregate)
 		if err == nil && len(found) == 0 && !plugin.mayHold(aggregate) {
 			err = fmt.Errorf("gormplugin: notify of %T: give a pointer to a struct that has a uow.Aggregate", aggregate)
 		}

@@ -65,3 +65,37 @@ func ExampleDo_retry() {
 	})
 	// Output: <nil> - attempts: 2 balance: 150 messages: 1
 }
+
+// Invoice is a domain object that hides its fields. GORM has never heard of it: its rows are written by hand.
+type Invoice struct {
+	number string
+	uow.Aggregate
+}
+
+type InvoiceSent struct{ Number string }
+
+func (i *Invoice) Send() { i.Raise(InvoiceSent{i.number}) }
+
+// An aggregate that is no GORM model is tracked with the name and the key that its events are to carry.
+func ExampleTrack_withSource() {
+	fanouttest.InExample(func(t fanouttest.TB) {
+		events := envelope.NewCatalog("billing")
+		envelope.Register[InvoiceSent](events)
+		db := fanouttest.Open(t, events)
+		db.Exec("CREATE TABLE invoices (number text, sent bool)")
+
+		invoice := &Invoice{number: "2026-17"}
+		err := uow.Do(context.Background(), db, func(u *uow.Unit) error {
+			invoice.Send()
+			if err := u.DB.Exec("INSERT INTO invoices VALUES (?, ?)", invoice.number, true).Error; err != nil {
+				return err
+			}
+			return u.Track(invoice, uow.WithSource(envelope.Source{Aggregate: "Invoice", ID: invoice.number}))
+		})
+
+		var stream, key string
+		row := db.Raw("SELECT stream, ordering_key FROM outbox_messages").Row()
+		fmt.Println(err, row.Scan(&stream, &key), stream, key)
+	})
+	// Output: <nil> <nil> billing::invoice billing::invoice-2026-17
+}

@@ -19,8 +19,9 @@ const PluginName = "fanout"
 type Plugin interface {
 	// Publish writes an event without an aggregate in the transaction of tx.
 	Publish(tx *gorm.DB, event *Raised) error
-	// Track treats an aggregate, given as a pointer, as written by the transaction of tx.
-	Track(tx *gorm.DB, aggregate any) error
+	// Track treats an aggregate, given as a pointer, as written by the transaction of tx. source says which one it is; nil
+	// for a model of GORM's, of which that is known.
+	Track(tx *gorm.DB, aggregate any, source *envelope.Source) error
 	// AfterCommit runs f once the outermost transaction of tx has committed.
 	AfterCommit(tx *gorm.DB, f func()) error
 	// Wrap returns a handle like db whose transactions are captured, also where db is one of db.Connection.
@@ -59,12 +60,59 @@ func Publish(tx *gorm.DB, event any, options ...envelope.Option) error {
 // written with raw SQL, say. The aggregate is given as a pointer. In a transaction that was begun outside GORM its events
 // are written at once, which is also the way to write those raised after its last save there. Outside a transaction it is
 // an error that wraps ErrNoTransaction.
-func Track(tx *gorm.DB, aggregate any) error {
+//
+// An aggregate that is no GORM model, and is written by sqlc, raw SQL or a mapping type, needs [WithSource].
+func Track(tx *gorm.DB, aggregate any, options ...TrackOption) error {
 	plugin, err := pluginOf(tx)
 	if err != nil {
 		return err
 	}
-	return plugin.Track(tx, aggregate)
+	return track(plugin, tx, aggregate, options)
+}
+
+// A TrackOption refines one [Track].
+type TrackOption func(*tracking)
+
+// tracking is the settings of one Track.
+type tracking struct {
+	source *envelope.Source
+}
+
+// WithSource says which aggregate it is that has raised the events, instead of what GORM knows of its type: its name, of
+// which streams are made, its key as text, and its version where it has one. Aggregate and ID are required; Sequence is
+// counted and must be left out.
+//
+//	uow.Track(tx, order, uow.WithSource(envelope.Source{Aggregate: "Order", ID: order.Number(), Version: 7}))
+func WithSource(source envelope.Source) TrackOption {
+	return func(t *tracking) { t.source = &source }
+}
+
+func track(plugin Plugin, tx *gorm.DB, aggregate any, options []TrackOption) error {
+	var t tracking
+	for _, option := range options {
+		option(&t)
+	}
+	if err := t.check(); err != nil {
+		return fmt.Errorf("uow: track %T: WithSource: %w", aggregate, err)
+	}
+	return plugin.Track(tx, aggregate, t.source)
+}
+
+func (t *tracking) check() error {
+	switch source := t.source; {
+	case source == nil:
+		return nil
+	case source.Aggregate == "":
+		return errors.New("there is no Aggregate: set it to the name of the aggregate's type, such as Order")
+	case source.ID == "":
+		return fmt.Errorf("the %s has no id: set ID to its key, as text", source.Aggregate)
+	case source.Sequence != 0:
+		return fmt.Errorf("the Sequence is %d: leave it out, for events are counted when they are written", source.Sequence)
+	case source.Version < 0:
+		return fmt.Errorf("the Version is %d: set it to a number from 1, or leave it out", source.Version)
+	default:
+		return source.Validate()
+	}
 }
 
 // A Unit is one unit of work under way.
@@ -81,8 +129,10 @@ func (u *Unit) Publish(event any, options ...envelope.Option) error {
 }
 
 // Track flushes what an aggregate has raised although the unit writes no row of it through GORM: it was written with raw
-// SQL, say. The aggregate is given as a pointer.
-func (u *Unit) Track(aggregate any) error { return u.plugin.Track(u.DB, aggregate) }
+// SQL, say. The aggregate is given as a pointer. One that is no GORM model needs [WithSource]; see [Track].
+func (u *Unit) Track(aggregate any, options ...TrackOption) error {
+	return track(u.plugin, u.DB, aggregate, options)
+}
 
 // AfterCommit runs f once the outermost transaction has committed, in the goroutine that commits. It does not run when the
 // transaction rolls back. Several run in the order in which they are given. A panic in one goes to who commits, after the
