@@ -14,11 +14,14 @@ const omittedEvery = time.Minute
 // tellOmitted says which attributes the broker has left out, by the example of one message.
 func (w *worker) tellOmitted(chunk []*Message, results []brokers.Result) {
 	number, first := 0, 0
-	for i := len(results) - 1; i >= 0; i-- {
-		if results[i].Err == nil && len(results[i].Omitted) > 0 {
-			number++
+	for i := range results {
+		if results[i].Err != nil || len(results[i].Omitted) == 0 {
+			continue
+		}
+		if number == 0 {
 			first = i
 		}
+		number++
 	}
 	now, last := time.Now().UnixNano(), w.omitted.Load()
 	if number == 0 || now-last < int64(omittedEvery) || !w.omitted.CompareAndSwap(last, now) {

@@ -84,8 +84,12 @@ func TestAppendRows(t *testing.T) {
 func TestExtensionsLeaveWhereTheyAreListed(t *testing.T) {
 	t.Parallel()
 	routing := outbox.Routing{External: []outbox.Route{
-		{Broker: "none"}, {Broker: "tenant", Extensions: []string{"tenant_id"}}, {Broker: "none again"}, {Broker: "more", Extensions: []string{"actor", "region_code", "missing"}},
-		{Broker: "events", Format: envelope.FormatCloudEvents}, {Broker: "tenant events", Format: envelope.FormatCloudEvents, Extensions: []string{"tenant_id"}},
+		{Broker: "none"},
+		{Broker: "tenant", Extensions: []string{"tenant_id"}},
+		{Broker: "none again"},
+		{Broker: "more", Extensions: []string{"actor", "region_code", "missing"}},
+		{Broker: "events", Format: envelope.FormatCloudEvents},
+		{Broker: "tenant events", Format: envelope.FormatCloudEvents, Extensions: []string{"tenant_id"}},
 	}}.WithDefaults()
 	require.NoError(t, routing.Validate())
 	message := seal(t, placed{"1"}, envelope.Extension("tenant_id", "acme"), envelope.Extension("actor", "grace"), envelope.Extension("region_code", "eu"),

@@ -92,7 +92,8 @@ func TestOptional(t *testing.T) {
 			func(m *brokers.Message) {
 				m.Payload = make([]byte, 9_999_700)
 				attribute("v", strings.Repeat("x", 1000))(m)
-			}, []string{"v"},
+			},
+			[]string{"v"},
 		},
 	} {
 		count++
