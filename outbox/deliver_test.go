@@ -20,12 +20,16 @@ func (accepting) Publish(_ context.Context, messages []brokers.Message) []broker
 	return make([]brokers.Result, len(messages))
 }
 
-// deliverBatch lets a worker deliver rows of one key, of which some are past their time to live.
-func deliverBatch(t *testing.T, policy Policy, expired ...bool) *Settlement {
+// deliverBatch lets a worker deliver rows of one key: "ok", "expired" or "malformed".
+func deliverBatch(t *testing.T, policy Policy, kinds ...string) *Settlement {
 	t.Helper()
 	batch := Batch{Lease: Lease{Token: uuid.New()}}
-	for i, over := range expired {
-		batch.Messages = append(batch.Messages, Message{ID: int64(i + 1), Stream: "s", Type: "T", OrderingKey: "key", ContentType: "application/json", Expired: over})
+	for i, kind := range kinds {
+		m := Message{ID: int64(i + 1), Stream: "s", Type: "T", OrderingKey: "key", ContentType: "application/json", Expired: kind == "expired"}
+		if kind == "malformed" {
+			m.Type = ""
+		}
+		batch.Messages = append(batch.Messages, m)
 	}
 	policy = policy.WithDefaults()
 	w := &worker{Processor: &Processor{
@@ -49,12 +53,26 @@ func abandonedIDs(s *Settlement) (ids []int64) {
 // A key that parks does so behind its first abandoned row: what comes after that keeps its turn.
 func TestDeliverAbandonsOneRowOfAKeyThatParks(t *testing.T) {
 	t.Parallel()
-	s := deliverBatch(t, Policy{ParkAbandoned: true}, true, true, false)
+	s := deliverBatch(t, Policy{ParkAbandoned: true}, "malformed", "malformed", "ok")
 	require.Len(t, s.Other, 3)
 	assert.Equal(t, []int64{1}, abandonedIDs(s))
 	assert.Empty(t, s.Published)
 
-	s = deliverBatch(t, Policy{}, true, true, false)
+	s = deliverBatch(t, Policy{}, "malformed", "malformed", "ok")
 	require.Len(t, s.Other, 3)
 	assert.Equal(t, []int64{1, 2}, abandonedIDs(s), "a key that goes on loses them at once")
+}
+
+// What has expired parks nothing, before and behind what does.
+func TestDeliverAbandonsAllRowsThatHaveExpired(t *testing.T) {
+	t.Parallel()
+	s := deliverBatch(t, Policy{ParkAbandoned: true}, "expired", "expired", "ok")
+	assert.Equal(t, []int64{1, 2}, abandonedIDs(s))
+	for i := range s.Other {
+		assert.False(t, s.Parks(&s.Other[i]))
+	}
+	s = deliverBatch(t, Policy{ParkAbandoned: true}, "malformed", "expired", "malformed")
+	assert.Equal(t, []int64{1, 2}, abandonedIDs(s))
+	assert.True(t, s.Parks(&s.Other[0]))
+	assert.False(t, s.Parks(&s.Other[1]))
 }
