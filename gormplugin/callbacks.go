@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"runtime"
 	"slices"
 
 	"gorm.io/gorm"
@@ -26,20 +25,20 @@ func (p *Plugin) register(db *gorm.DB) error {
 	const begin, commit = "gorm:begin_transaction", "gorm:commit_or_rollback_transaction"
 	create, update, remove, raw := db.Callback().Create(), db.Callback().Update(), db.Callback().Delete(), db.Callback().Raw()
 	return errors.Join(
-		create.After(begin).Before("gorm:before_create").Register("fanout:begin", p.guarded(p.begin(true))),
+		create.Match(p.guard(create)).After(begin).Before("gorm:before_create").Register("fanout:begin", p.guarded(p.begin(true))),
 		create.After("gorm:after_create").Before(commit).Register("fanout:capture", p.guarded(p.capture(true))),
 		create.After(commit).Register("fanout:end", p.end),
-		update.After(begin).Before("gorm:setup_reflect_value").Register("fanout:begin", p.guarded(p.begin(false))),
+		update.Match(p.guard(update)).After(begin).Before("gorm:setup_reflect_value").Register("fanout:begin", p.guarded(p.begin(false))),
 		update.After("gorm:after_update").Before(commit).Register("fanout:capture", p.guarded(p.capture(false))),
 		update.After(commit).Register("fanout:end", p.end),
-		remove.After(begin).Before("gorm:before_delete").Register("fanout:begin", p.guarded(p.begin(false))),
+		remove.Match(p.guard(remove)).After(begin).Before("gorm:before_delete").Register("fanout:begin", p.guarded(p.begin(false))),
 		remove.After("gorm:after_delete").Before(commit).Register("fanout:capture", p.guarded(p.capture(false))),
 		remove.After(commit).Register("fanout:end", p.end),
 		raw.After("gorm:raw").Register("fanout:savepoint", p.follow),
 		db.Callback().Query().After("gorm:query").Register("fanout:failed", p.failed),
 		db.Callback().Query().After("gorm:after_query").Register("fanout:loaded", p.loaded),
 		db.Callback().Row().After("gorm:row").Register("fanout:failed", p.mayFail),
-		p.guard(db),
+		p.surround(db),
 	)
 }
 
@@ -136,18 +135,6 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 		if ours, foreign := transactionOf(db.Statement.ConnPool); ours == nil && foreign != nil {
 			p.wrapInPlace(db, foreign)
 		}
-		if ours, _ := transactionOf(db.Statement.ConnPool); ours != nil {
-			runtime.AddCleanup(db.Statement, (*tx).abandoned, ours)
-		}
-	}
-}
-
-// abandoned runs when the statement that the transaction was begun for is gone. Without an end the
-// transaction is left behind where a callback of another plugin has panicked, on whose way out nothing
-// of ours stands: its connection goes back with the next garbage collection.
-func (t *tx) abandoned() {
-	if !t.over.Load() {
-		go func() { _ = t.Rollback() }() // it may wait for the database, and cleanups must not
 	}
 }
 

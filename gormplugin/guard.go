@@ -2,21 +2,60 @@ package gormplugin
 
 import (
 	"errors"
+	"reflect"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
 
-// processor is the part of GORM's callback chains that guard needs.
+// guard makes a panic in any callback of a chain, a hook of the application's or another plugin's, roll back the transaction
+// that was begun for the statement. GORM does so for db.Transaction only: the transaction of a single statement, and the
+// one that the plugin begins under SkipDefaultTransaction, would keep their connection for good.
+//
+// What it returns is given to GORM as the condition of one of the plugin's callbacks. GORM asks for conditions whenever a
+// callback is registered, replaced or removed, before it puts the chain in order: then those that are new are wrapped. GORM
+// exports no list of them. Should it keep them in another way some day, those of GORM's own are wrapped all the same.
+func (p *Plugin) guard(chain any) (always func(*gorm.DB) bool) {
+	wrapped := make(map[*func(*gorm.DB)]bool)
+	return func(*gorm.DB) bool {
+		for _, handler := range handlersOf(chain) {
+			if *handler != nil && !wrapped[handler] {
+				wrapped[handler] = true
+				*handler = p.guarded(*handler)
+			}
+		}
+		return true
+	}
+}
+
+// handlersOf is where GORM keeps the functions of a chain's callbacks.
+func handlersOf(chain any) []*func(*gorm.DB) {
+	callbacks := reflect.Indirect(reflect.ValueOf(chain)).FieldByName("callbacks")
+	if callbacks.Kind() != reflect.Slice {
+		return nil
+	}
+	var handlers []*func(*gorm.DB)
+	for i := range callbacks.Len() {
+		callback := reflect.Indirect(callbacks.Index(i))
+		if callback.Kind() != reflect.Struct {
+			continue
+		}
+		handler := callback.FieldByName("handler")
+		if handler.IsValid() && handler.CanAddr() && handler.Type() == reflect.TypeFor[func(*gorm.DB)]() {
+			handlers = append(handlers, (*func(*gorm.DB))(handler.Addr().UnsafePointer()))
+		}
+	}
+	return handlers
+}
+
+// processor is the part of GORM's callback chains that surround needs.
 type processor interface {
 	Get(name string) func(*gorm.DB)
 	Replace(name string, f func(*gorm.DB)) error
 }
 
-// guard makes a panic in one of the application's hooks roll back the transaction that was begun for the statement. GORM
-// does so for db.Transaction only: the transaction of a single statement, and the one that the plugin begins under
-// SkipDefaultTransaction, would keep their connection for good.
-func (p *Plugin) guard(db *gorm.DB) error {
+// surround puts the plugin around callbacks of GORM's own, and guards them.
+func (p *Plugin) surround(db *gorm.DB) error {
 	before := db.Logger // GORM logs each replacement at level Info; thirteen lines at every start tell nobody anything
 	db.Logger = logger.Discard
 	defer func() { db.Logger = before }()

@@ -52,7 +52,7 @@ func (p *Plugin) tracked(db *gorm.DB, aggregate any, source *envelope.Source) ([
 	case err != nil:
 		return nil, err
 	case len(all) == 0:
-		return nil, fmt.Errorf("gormplugin: track %T: it is nil, or has no uow.Aggregate: give a pointer to a struct that has one", aggregate)
+		return nil, fmt.Errorf("gormplugin: track %T: it is nil, or no aggregate: give a pointer to a struct that embeds uow.Aggregate", aggregate)
 	case source != nil && len(all) > 1:
 		return nil, fmt.Errorf("gormplugin: track %T: uow.WithSource describes one aggregate, and there are %d aggregates: track them one by one", aggregate, len(all))
 	case source != nil:
