@@ -100,7 +100,7 @@ func TestGoldenJSON(t *testing.T) {
 	s.does("broker", "pause", "partner", "--by", "ada", "--reason", "they move")
 	var all bytes.Buffer
 	for _, args := range []string{
-		"status --json", "messages list --json --broker partner --status failed", "messages list --json --broker default --limit 1", "messages show " + messageID(1) + " --json --payload",
+		"status --json", "messages list --json --broker partner --status failed", "messages list --json --broker default --limit 1", "messages show " + messageID(1) + " --json --payload --by ada",
 		"messages failures --json", "messages blocked --json", "messages requeue --error-class permanent --dry-run --json",
 		"messages requeue --error-class permanent --json --by ada --reason fixed", "messages release order-1 --broker partner --json --by ada", "audit --json", "workers --json",
 	} {
