@@ -98,7 +98,7 @@ func (f *fake) operate(ctx context.Context, filter outbox.Filter, limit int, to 
 	return n, nil
 }
 
-func (f *fake) Requeue(ctx context.Context, filter outbox.Filter, limit int, opts ...outbox.RequeueOption) (int, error) {
+func (f *fake) Requeue(ctx context.Context, filter outbox.Filter, limit int, _ ...outbox.RequeueOption) (int, error) {
 	return f.operate(ctx, filter, limit, outbox.StatusPending, outbox.RequeueStatuses()...)
 }
 

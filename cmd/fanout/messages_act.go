@@ -44,8 +44,8 @@ func abandonCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abandon",
 		Short: "Give up pending and failed messages: they are not sent",
-		Long: "Give up pending and failed messages, and those of a worker that has died: they are not sent, and their ordering keys go on. They stay in the table, and can be requeued,\n" +
-			"until the purge removes them (cleanup.abandoned_retention). --reason goes into their last error.",
+		Long: "Give up pending and failed messages, and those of a worker that has died: they are not sent, and their ordering keys go on.\n" +
+			"They stay in the table, and can be requeued, until the purge removes them (cleanup.abandoned_retention). --reason goes into their last error.",
 		Example: "  fanout messages abandon --broker partner --type \"Ordering.Draft*\" --reason \"partner does not want drafts\"",
 	}
 	return repairCommand(cmd, repair{
