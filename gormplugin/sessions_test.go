@@ -169,6 +169,21 @@ func TestSessionsThatDiffer(t *testing.T) {
 			b.want()
 			b.pending(o, "a")
 		},
+		"what a statement returns goes on without its transaction": func(b *bench) {
+			db := b.db.Session(&gorm.Session{SkipDefaultTransaction: true})
+			result := db.Create(order("1", "a"))
+			b.ok(result.Error)
+			b.ok(result.Session(&gorm.Session{NewDB: true}).Create(order("2", "b")).Error)
+			b.ok(db.Create(order("3", "c")).Session(&gorm.Session{NewDB: true}).Exec("DELETE FROM " + b.table(&Order{})).Error)
+			b.want("1: a", "2: b", "3: c")
+			assert.Zero(b.t, b.orders())
+			b.stored("5")
+			failed := db.Create(order("5", "never"))
+			require.Error(b.t, failed.Error)
+			failed.Error = nil
+			b.ok(failed.Session(&gorm.Session{NewDB: true}).Create(order("4", "d")).Error)
+			b.want("1: a", "2: b", "3: c", "4: d")
+		},
 		"a dry run of everything": func(b *bench) {
 			o := order("1", "a")
 			everything := func(tx *gorm.DB) {

@@ -155,6 +155,22 @@ func TestManyEventsInOneTransaction(t *testing.T) {
 	})
 }
 
+// A chunk may end amid the rows of an event. All of them are written, in order.
+func TestChunksThatEndAmidAnEvent(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(b *bench) {
+		o := order("1", "first") // one row, so that all others begin at odd places
+		want := []string{"1: first"}
+		for range 1250 {
+			o.Raise(OrderPlaced{"1"})
+			want = append(want, "OrderPlaced 1", "OrderPlaced 1>partner")
+		}
+		b.ok(b.db.Create(raising(o, "last")).Error)
+		b.want(append(want, "1: last")...)
+		assert.Empty(b.t, uow.Pending(o))
+	})
+}
+
 // The application's span is the parent, whatever spans callbacks open for the statement.
 func TestSpanOfTheApplication(t *testing.T) {
 	t.Parallel()
