@@ -131,7 +131,7 @@ func TestCompletion(t *testing.T) {
 		"default\npartner\n:4\n": {"messages", "list", "--config", s.config, "--broker", ""},
 		"main\n:4\n":             {"status", "--config", s.config, "--database", ""},
 		"pending\nprocessing\nfailed\npublished\nabandoned\n:4\n": {"messages", "list", "--config", s.config, "--status", "p"},
-		"pending\nfailed\nabandoned\n:4\n":                        {"messages", "requeue", "--config", s.config, "--status", "a"},
+		"pending\nprocessing\nfailed\nabandoned\n:4\n":            {"messages", "requeue", "--config", s.config, "--status", "a"},
 		":4\n":                                                    {"broker", "resume", "--config", "none.yaml", ""},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -76,7 +76,7 @@ func (s *shop) write(n int, eventType, key string, targets ...string) {
 	s.Helper()
 	for _, broker := range targets {
 		_, err := s.db.ExecContext(s.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, headers)
-			VALUES ($1, $2, 'ordering::order', $3, $4, $5, '{"trace":"t-1"}')`, messageID(n), broker, eventType, key, []byte(`{"secret":"hunter2"}`))
+			VALUES ($1, $2, 'ordering::order', $3, NULLIF($4, ''), $5, '{"trace":"t-1"}')`, messageID(n), broker, eventType, key, []byte(`{"secret":"hunter2"}`))
 		require.NoError(s, err)
 	}
 }
@@ -136,6 +136,14 @@ func (s *shop) badNight() {
 			return &outbox.LastError{Class: "not_sent"}
 		}
 	})
+}
+
+// releaseAll lets the keys go on that wait for an operator after a badNight.
+func (s *shop) releaseAll() {
+	s.Helper()
+	for _, key := range []string{"order-1", "order-2", "order-3"} {
+		s.does("messages", "release", key, "--broker", "partner")
+	}
 }
 
 func (s *shop) count(where string) int {
