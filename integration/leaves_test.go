@@ -99,7 +99,7 @@ brokers:
 	defer client.Close()
 	require.Eventually(t, func() bool {
 		n, err := client.XLen(t.Context(), prefix+"partner").Result()
-		return err == nil && n >= number && len(pubsub.Messages()) >= number
+		return err == nil && n >= number && len(pubsub.Messages()) >= number && len(inside.Messages("shipping::shipment")) >= 2*number
 	}, 30*time.Second, 20*time.Millisecond)
 	stop()
 	require.NoError(t, <-done)
