@@ -57,10 +57,10 @@ func (p *sealing) seal(context string) (*Message, error) {
 		return nil, err
 	}
 	data, err := p.data()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, p.fail(encodeRemedy(err), err)
-	}
-	if isNull(data) {
+	case isNull(data):
 		return nil, p.fail("raise an empty map or list in place of nil", errors.New("its data is null, which no consumer takes"))
 	}
 	sum, err := checksum(data)

@@ -105,7 +105,7 @@ func TestProcessorStopSpendsNoAttempt(t *testing.T) {
 					<-ctx.Done()
 					return verdict(ctx.Err())
 				}}
-				r := newRig(t, path, broker, outbox.Policy{Workers: 1, PublishTimeout: time.Minute, ShutdownTimeout: 10 * time.Second})
+				r := newRig(t, path, broker, outbox.Policy{Workers: 1, Lease: 5 * time.Minute, PublishTimeout: time.Minute, ShutdownTimeout: 10 * time.Second})
 				t.Cleanup(func() { _ = r.db.Close() })
 				r.insert("a", "fast")
 				r.insert("b", "slow")

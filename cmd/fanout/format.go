@@ -98,7 +98,7 @@ func agedError(last *outbox.LastError, now time.Time) string {
 	if !last.At.IsZero() {
 		line = since(last.At, now) + ": " + line
 	}
-	return shorten(line, errorWidth)
+	return shorten(line)
 }
 
 // orDash stands for what is not there.

@@ -132,7 +132,7 @@ func TestCompletion(t *testing.T) {
 		"main\n:4\n":             {"status", "--config", s.config, "--database", ""},
 		"pending\nprocessing\nfailed\npublished\nabandoned\n:4\n": {"messages", "list", "--config", s.config, "--status", "p"},
 		"pending\nprocessing\nfailed\nabandoned\n:4\n":            {"messages", "requeue", "--config", s.config, "--status", "a"},
-		":4\n":                                                    {"broker", "resume", "--config", "none.yaml", ""},
+		":4\n": {"broker", "resume", "--config", "none.yaml", ""},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), append([]string{"__complete"}, args...), strings.NewReader(""), &stdout, &stderr)

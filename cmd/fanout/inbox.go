@@ -202,7 +202,7 @@ func parkedCommand() *cobra.Command {
 				found++
 				if !*asJSON {
 					table.add(text(at.database), text(m.Consumer), text(m.Key.String()), text(m.Type), text(m.Source), textf("%d", m.Attempts), text(since(m.At, now)),
-						text(shorten(m.LastError.Message, errorWidth)))
+						text(shorten(m.LastError.Message)))
 				} else if err := printLine(cmd, toParked(at.database, m, *payload)); err != nil {
 					return err
 				}

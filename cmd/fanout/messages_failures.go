@@ -63,7 +63,7 @@ func failuresCommand() *cobra.Command {
 				}
 				table.add(styled(g.Fingerprint, bold), text(database), text(g.Broker), countCell(g.ByStatus[outbox.StatusFailed], yellow),
 					countCell(g.ByStatus[outbox.StatusAbandoned], red), text(strconv.Itoa(g.Keys)), text(since(g.LastAt, now)), text(typesText(g.Types)),
-					text(shorten(errorText(&outbox.LastError{Class: g.Class, Message: g.Message}), errorWidth)))
+					text(shorten(errorText(&outbox.LastError{Class: g.Class, Message: g.Message}))))
 			}
 			return err
 		})

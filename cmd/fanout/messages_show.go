@@ -38,11 +38,15 @@ func showCommand() *cobra.Command {
 		}
 		defer session.Close()
 		var found []found
-		err = session.each(func(database string) error {
+		look := func(database string) ([]outbox.Record, error) {
 			records, err := session.Message(cmd.Context(), database, args[0])
-			if err == nil && *payload && len(records) > 0 { // only where there is something to be seen is it a look
-				records, err = session.Reveal(cmd.Context(), actor(), database, args[0])
+			if err != nil || !*payload || len(records) == 0 {
+				return records, err
 			}
+			return session.Reveal(cmd.Context(), actor(), database, args[0]) // only where there is something to be seen is it a look
+		}
+		err = session.each(func(database string) error {
+			records, err := look(database)
 			found = append(found, foundIn(database, records)...)
 			return err
 		})

@@ -138,10 +138,10 @@ func (v visibleJSON) Write(b []byte) (int, error) {
 // hidden are control characters, and those that turn the direction of a line.
 func hidden(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
 
-// shorten cuts a text to a width.
-func shorten(s string, width int) string {
-	if runes := []rune(s); len(runes) > width {
-		return string(runes[:width-1]) + "…"
+// shorten cuts the text of an error to its width in tables.
+func shorten(s string) string {
+	if runes := []rune(s); len(runes) > errorWidth {
+		return string(runes[:errorWidth-1]) + "…"
 	}
 	return s
 }

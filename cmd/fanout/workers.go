@@ -90,7 +90,7 @@ func toInstance(database string, p *outbox.Instance, silent bool) wireInstance {
 // inHand is what a process had in hand, or why nobody knows.
 func inHand(p *outbox.Instance) cell {
 	if p.Unreadable != "" {
-		return styled("unreadable row "+p.ID.String()+": "+shorten(p.Unreadable, errorWidth), red)
+		return styled("unreadable row "+p.ID.String()+": "+shorten(p.Unreadable), red)
 	}
 	return text(workText(p.Work))
 }

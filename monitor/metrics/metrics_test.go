@@ -264,7 +264,9 @@ type crowd struct {
 	brokers []outbox.BrokerOverview
 }
 
-func (c *crowd) Overview(context.Context, int) ([]outbox.BrokerOverview, error) { return c.brokers, nil }
+func (c *crowd) Overview(context.Context, int) ([]outbox.BrokerOverview, error) {
+	return c.brokers, nil
+}
 
 // Whoever can write rows names brokers as he likes: those of the configuration keep their figures, and the series stay few.
 func TestForeignBrokersDoNotPushOutOurs(t *testing.T) {
