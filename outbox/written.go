@@ -50,7 +50,9 @@ func (i *Inserter) appendWritten(ctx context.Context, db Queryer, there, ids []u
 }
 
 func (i *Inserter) writtenSQL(ids int) string {
-	dst := append([]byte("SELECT DISTINCT CAST(message_id AS char(36)) FROM "), i.table...)
+	var dst []byte
+	dst = append(dst, "SELECT DISTINCT CAST(message_id AS char(36)) FROM "...)
+	dst = append(dst, i.table...)
 	dst = append(dst, " WHERE message_id IN ("...)
 	for n := range ids {
 		if n > 0 {
@@ -58,5 +60,5 @@ func (i *Inserter) writtenSQL(ids int) string {
 		}
 		dst = i.dialect.placeholder(dst, n+1)
 	}
-	return string(append(dst, ')'))
+	return string(append(dst, ")"...))
 }

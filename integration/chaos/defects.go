@@ -57,9 +57,9 @@ func Defects() []Defect {
 		{
 			Name: "rows-of-their-own", What: "the rows of a transaction are written in another one, whatever becomes of it", Crimes: []Crime{Phantom},
 			edits: []edit{{
-				"gormplugin/tx.go", "\tt.journal.End()\n\treturn t.Tx.Rollback()\n",
+				"gormplugin/tx.go", "\tt.journal.End()\n\tdefer t.journal.RolledBack()\n\treturn t.undo()\n",
 				"\tif pool, err := t.GetDBConn(); err == nil {\n\t\t_, _ = t.plugin.write(t.ctx, t.inserter, pool, t.journal.Collect(), nil)\n\t}\n" +
-					"\tt.journal.End()\n\treturn t.Tx.Rollback()\n",
+					"\tt.journal.End()\n\tdefer t.journal.RolledBack()\n\treturn t.undo()\n",
 			}},
 			options: func(o *Options) { o.Only = []Kind{Kill} },
 		},
@@ -92,8 +92,8 @@ func Defects() []Defect {
 		{
 			Name: "confirms-first", What: "a consumer confirms a message at the broker before it is handled", Crimes: []Crime{Projection},
 			edits: []edit{{
-				"inbox/redisstreams/session.go", "\ta := s.runner.Attempt(ctx, it.message, it.past)\n",
-				"\ts.client.XAck(ctx, it.lane.stream, s.group, it.position)\n\ta := s.runner.Attempt(ctx, it.message, it.past)\n",
+				"inbox/redisstreams/session.go", "\ta := runner.Attempt(ctx, it.message, it.past)\n",
+				"\ts.client.XAck(ctx, it.lane.stream, s.group, it.position)\n\ta := runner.Attempt(ctx, it.message, it.past)\n",
 			}},
 			options: func(o *Options) { // databases that are far away, or gone, when the consumer is killed
 				o.Only, o.Every = []Kind{Kill, PostgresKill, Delay}, 300*time.Millisecond

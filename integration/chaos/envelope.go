@@ -29,7 +29,7 @@ var mayLeave = map[string][]string{
 }
 
 // fieldsMayLeave are the flat fields beside the payload.
-var fieldsMayLeave = []string{"id", "type", "correlation_id", "content_type", "traceparent", "tracestate"}
+var fieldsMayLeave = []string{"id", "type", "ordering_key", "correlation_id", "content_type", "traceparent", "tracestate"}
 
 // leaks names what a message to an external broker holds and must not.
 func leaks(broker string, fields map[string]string, payload []byte) []string {

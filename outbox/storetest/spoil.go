@@ -46,7 +46,7 @@ var spoils = map[outbox.Dialect][]spoil{
 			wants:      []string{"index {t}_published: columns is btree (published_at, target_broker), want btree (target_broker, published_at)"},
 		},
 		{
-			statements: []string{"DROP INDEX {t}_abandoned", "CREATE INDEX {t}_abandoned ON {t} (target_broker, finished_at) WHERE finished_at IS NOT NULL"},
+			statements: []string{"DROP INDEX {t}_abandoned", "CREATE INDEX {t}_abandoned ON {t} (target_broker, finished_at, id) WHERE finished_at IS NOT NULL"},
 			wants: []string{"index {t}_abandoned: predicate is (finished_at IS NOT NULL), " +
 				"want ((finished_at IS NOT NULL) AND (published_at IS NULL))"},
 		},
