@@ -52,7 +52,7 @@ func (p *sealing) fail(remedy string, cause error) error {
 	return &EncodeError{EventType: p.t.wireType, Cause: cause, Remedy: remedy}
 }
 
-func (p *sealing) seal(context string) (*Message, error) {
+func (p *sealing) seal(context string) (*Message, error) { //nolint:funlen // the fields of a message, one after the other
 	if err := p.checkInput(); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-func showCommand() *cobra.Command {
+func showCommand() *cobra.Command { //nolint:gocognit // flags, the look and two forms of the answer
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show where a message has gone: its rows, one for each broker",

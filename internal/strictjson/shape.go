@@ -31,7 +31,7 @@ func shapeOf(t reflect.Type) *shape {
 	if t == nil || decodesItself(t) {
 		return nil
 	}
-	switch t.Kind() { //nolint:exhaustive // the others hold nothing
+	switch t.Kind() {
 	case reflect.Struct, reflect.Map, reflect.Slice, reflect.Array:
 	default:
 		return nil
@@ -55,7 +55,7 @@ func decodesItself(t reflect.Type) bool {
 	return t.Implements(unmarshaler) || t.Implements(textUnmarshaler)
 }
 
-func (s *shape) learn() {
+func (s *shape) learn() { //nolint:gocognit,cyclop // a case for each kind of field
 	if s.of.Kind() != reflect.Struct {
 		s.elem = s.of.Elem()
 		return

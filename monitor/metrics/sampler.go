@@ -84,7 +84,7 @@ func (s *sampler) bound(ctx context.Context, all []outbox.BrokerOverview) []outb
 		return strings.Compare(a.Broker, b.Broker)
 	})
 	few := min(len(foreign), foreignLimit)
-	bounded := append(known, foreign[:few]...)
+	bounded := slices.Concat(known, foreign[:few])
 	if len(foreign) == few {
 		s.told = false
 		return bounded
