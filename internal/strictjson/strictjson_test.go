@@ -1,4 +1,4 @@
-package strictjson_test
+package strictjson_test //nolint:gofumpt // it aligns the table of TestAmbiguous otherwise than gofmt does
 
 import (
 	"encoding/json"
