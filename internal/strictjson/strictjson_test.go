@@ -1,4 +1,4 @@
-package strictjson_test //nolint:gofumpt // it aligns the table of TestAmbiguous otherwise than gofmt does
+package strictjson_test
 
 import (
 	"encoding/json"
@@ -39,27 +39,28 @@ type outer struct {
 
 func TestAmbiguous(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
-		`{"id":1,"id":2}`:                               `member "id" occurs twice: leave one out`,
-		`{"id":1,"\u0069d":2}`:                          `member "id" occurs twice`,
-		`{"ID":1}`:                                      `member "ID" is not "id": names are case-sensitive`,
-		`{"Kind":"x"}`:                                  `member "Kind" is not "kind"`,
-		`{"\u212aind":"x"}`:                             `is not "kind"`,
-		`{"untaged":"x"}`:                               `member "untaged" is not "Untaged"`,
-		`{"headers":{"TYPE":"x"}}`:                      `member "headers.TYPE" is not "type"`,
-		`{"list":[ {"type":"a"} , {"Type":"b"} ]}`:      `member "list.Type" is not "type"`,
-		`{"again":{"again":{"HEADERS":{}}}}`:            `member "again.again.HEADERS" is not "headers"`,
-		`{"raw":{"a":[1,{"b":1,"b":2}]}}`:               `member "raw.a.b" occurs twice`,
-		`{"any":{"x":1,"y":"\"}","x":1}}`:               `member "any.x" occurs twice`,
-		`{"by_name":{"a":1,"a":2}}`:                     `member "by_name.a" occurs twice`,
-		`{"unknown":{"a":1,"a":2}}`:                     `member "unknown.a" occurs twice`,
-		`{"unknown":1,"unknown":2}`:                     `member "unknown" occurs twice`,
-		`{"raw":{` + members(100) + `,"n7":1},"id":1}`:  `member "raw.n7" occurs twice`,
-		"{\"id\":1,\"x\":\"\xff\"}":                     `it is not valid UTF-8`,
-		`{"id":1} {"id":2}`:                             `after top-level value`,
-		`{"id":1`:                                       `unexpected end of JSON input`,
-		`{"id":1,"list":[{"type":"\uD800"}],"id":true}`: `occurs twice`,
+	for _, c := range [][2]string{
+		{`{"id":1,"id":2}`, `member "id" occurs twice: leave one out`},
+		{`{"id":1,"\u0069d":2}`, `member "id" occurs twice`},
+		{`{"ID":1}`, `member "ID" is not "id": names are case-sensitive`},
+		{`{"Kind":"x"}`, `member "Kind" is not "kind"`},
+		{`{"\u212aind":"x"}`, `is not "kind"`},
+		{`{"untaged":"x"}`, `member "untaged" is not "Untaged"`},
+		{`{"headers":{"TYPE":"x"}}`, `member "headers.TYPE" is not "type"`},
+		{`{"list":[ {"type":"a"} , {"Type":"b"} ]}`, `member "list.Type" is not "type"`},
+		{`{"again":{"again":{"HEADERS":{}}}}`, `member "again.again.HEADERS" is not "headers"`},
+		{`{"raw":{"a":[1,{"b":1,"b":2}]}}`, `member "raw.a.b" occurs twice`},
+		{`{"any":{"x":1,"y":"\"}","x":1}}`, `member "any.x" occurs twice`},
+		{`{"by_name":{"a":1,"a":2}}`, `member "by_name.a" occurs twice`},
+		{`{"unknown":{"a":1,"a":2}}`, `member "unknown.a" occurs twice`},
+		{`{"unknown":1,"unknown":2}`, `member "unknown" occurs twice`},
+		{`{"raw":{` + members(100) + `,"n7":1},"id":1}`, `member "raw.n7" occurs twice`},
+		{"{\"id\":1,\"x\":\"\xff\"}", `it is not valid UTF-8`},
+		{`{"id":1} {"id":2}`, `after top-level value`},
+		{`{"id":1`, `unexpected end of JSON input`},
+		{`{"id":1,"list":[{"type":"\uD800"}],"id":true}`, `occurs twice`},
 	} {
+		text, want := c[0], c[1]
 		var into outer
 		require.ErrorContains(t, strictjson.Unmarshal([]byte(text), &into), want, text)
 		assert.Equal(t, outer{}, into, "nothing is decoded of what is refused")
