@@ -25,8 +25,16 @@ func TestPoisonOfThreeKinds(t *testing.T) {
 		o.insert(lane, each, 20*lane, payload)
 	}
 	o.expects = []string{`msg="message abandoned"`, `msg="the broker's implementation broke down"`}
+	// A panic is a message's fault only where others pass, and here the last ones would have passed before its last attempt.
+	later := 0
+	o.meanwhile = func() {
+		if o.count("finished_at IS NULL AND payload <> 'panic'") == 0 {
+			o.insert(3, 1, -1, "")
+			later++
+		}
+	}
 	crashes := o.survive()
-	t.Logf("%d crashes", crashes)
+	t.Logf("%d crashes, %d later messages", crashes, later)
 	assert.LessOrEqual(t, crashes, 8+5, "the killer is bounded by its attempts")
 
 	assert.Equal(t, 3, o.count("status = 'abandoned'"))
@@ -37,14 +45,14 @@ func TestPoisonOfThreeKinds(t *testing.T) {
 	} {
 		assert.Equal(t, 1, o.count("status = 'abandoned' AND payload = '"+payload+"' AND "+reason), payload)
 	}
-	assert.Equal(t, 4*each-3, o.count("status = 'published' AND attempts = 1"), "nobody else has paid an attempt")
+	assert.Equal(t, 4*each-3+later, o.count("status = 'published' AND attempts = 1"), "nobody else has paid an attempt")
 	delivered := map[string]bool{}
 	text, err := os.ReadFile(o.delivered)
 	require.NoError(t, err)
 	for id := range strings.Lines(string(text)) {
 		delivered[id] = true
 	}
-	assert.Len(t, delivered, 4*each-3)
+	assert.Len(t, delivered, 4*each-3+later)
 }
 
 // Of eight brokers three are down, each in its own way: nobody listens, nobody answers, connections break. The other five deliver all
