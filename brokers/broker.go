@@ -45,6 +45,15 @@ type Broker interface {
 	Close(ctx context.Context) error
 }
 
+// A DestinationChecker is a broker that can tell before the first message whether it takes messages for a destination. It is
+// optional, for tools that check a configuration; processors find out by publishing.
+type DestinationChecker interface {
+	// CheckDestination returns why messages for a destination would not be taken, classified like an error of Publish: the topic is
+	// missing, for example, or the credentials may not publish to it. It creates and publishes nothing. Nil says that nothing speaks
+	// against it, also where the credentials may not look; such a destination can still turn out to be unavailable.
+	CheckDestination(ctx context.Context, destination string) error
+}
+
 // A Message is one delivery to one destination of one broker. The payload is opaque: it is what the row holds.
 // Implementations must not modify a message nor keep its slices after Publish has returned.
 type Message struct {

@@ -77,6 +77,7 @@ func Run(t *testing.T, harness Harness) {
 		{"PublishAfterClose", s.publishAfterClose},
 		{"CloseWhilePublishing", s.closeWhilePublishing},
 		{"Ping", s.ping},
+		{"CheckDestination", s.checkDestination},
 		{"Outage", s.outage},
 		{"OutageWhilePublishing", s.outageWhilePublishing},
 		{"SlowServer", s.slowServer},

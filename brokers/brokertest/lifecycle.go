@@ -150,3 +150,21 @@ func (s *suite) ping(t *testing.T) {
 	cancel()
 	require.Error(t, b.Ping(ended))
 }
+
+func (s *suite) checkDestination(t *testing.T) {
+	b, destination := s.Open(t), s.Destination(t)
+	checker, tells := b.(brokers.DestinationChecker)
+	if !tells {
+		require.NoError(t, b.Close(t.Context()))
+		t.Skip("NOT TESTED: this broker is no brokers.DestinationChecker, which is optional")
+	}
+	require.NoError(t, checker.CheckDestination(t.Context(), destination))
+	assert.Empty(t, s.Received(t, destination), "a check publishes nothing")
+	s.succeed(t, b, messages(destination, 1, "k", ""))
+	require.NoError(t, checker.CheckDestination(t.Context(), destination))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, checker.CheckDestination(ended, destination))
+	require.NoError(t, b.Close(t.Context()))
+	require.ErrorIs(t, checker.CheckDestination(t.Context(), destination), brokers.ErrClosed)
+}

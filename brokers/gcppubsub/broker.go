@@ -3,7 +3,9 @@ package gcppubsub
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"cloud.google.com/go/iam/apiv1/iampb"
 	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"google.golang.org/grpc/codes"
@@ -60,6 +62,45 @@ func (b *Broker) Ping(ctx context.Context) error {
 		return nil
 	}
 	return brokers.Unavailable(brokers.ScopeBroker, v.advise(fmt.Errorf("gcppubsub: ping project %q: %w", b.client.Project(), err)))
+}
+
+// permissionToPublish is what a publisher needs on a topic.
+const permissionToPublish = "pubsub.topics.publish"
+
+// CheckDestination implements [brokers.DestinationChecker]. It looks at the destination's topic (GetTopic), for which the role of a
+// publisher is not enough, and asks for its own permissions there (TestIamPermissions), for which none is needed. With
+// [WithCreateTopics] a missing topic is no obstacle. Emulators know no permissions.
+func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
+	if !b.gate.Enter() {
+		return brokers.ErrClosed
+	}
+	defer b.gate.Leave()
+	topic, err := b.topicFor(destination)
+	if err != nil {
+		return brokers.Unavailable(brokers.ScopeDestination, fmt.Errorf("gcppubsub: destination %q: %w", destination, err))
+	}
+	call, cancel := context.WithTimeout(ctx, b.options.timeout)
+	defer cancel()
+	err = patiently(call, func() error {
+		_, err := b.client.TopicAdminClient.GetTopic(call, &pubsubpb.GetTopicRequest{Topic: topic}, withoutRetry)
+		return err
+	})
+	switch code := status.Code(err); {
+	case code == codes.NotFound && b.options.createTopics:
+		return nil
+	case err != nil && code != codes.PermissionDenied:
+		return b.classified(ctx, call, topic, err)
+	}
+	answer, asked := b.client.TopicAdminClient.TestIamPermissions(call,
+		&iampb.TestIamPermissionsRequest{Resource: topic, Permissions: []string{permissionToPublish}}, withoutRetry)
+	if asked != nil || slices.Contains(answer.GetPermissions(), permissionToPublish) {
+		return nil // or it cannot be told, as by an emulator
+	}
+	why := "the topic is there, but may not be published to"
+	if err != nil {
+		why = "the topic is missing, or may be neither looked at nor published to"
+	}
+	return b.classified(ctx, call, topic, status.Error(codes.PermissionDenied, why))
 }
 
 // Close implements [brokers.Broker]. It closes the connections of a broker made by [Open], and with them what is still under way

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"cloud.google.com/go/iam/apiv1/iampb"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/stretchr/testify/require"
@@ -79,11 +80,15 @@ type server struct {
 	options  []grpc.ServerOption
 	requests atomic.Int64
 
+	iampb.UnimplementedIAMPolicyServer
+
 	mu    sync.Mutex
 	react func(*pubsubpb.PublishRequest) error
 	wait  func(context.Context)
 	reply func(*pubsubpb.PublishRequest) error
 	look  error
+
+	grants map[string][]string // permissions on topics; nil = it knows none, as an emulator
 }
 
 func newServer(t *testing.T, options ...grpc.ServerOption) *server {
@@ -126,6 +131,13 @@ func (s *server) looks(err error) {
 	s.look = err
 }
 
+// grant makes it know permissions, and grants one on a topic.
+func (s *server) grant(topic, permission string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grants = map[string][]string{topic: {permission}}
+}
+
 // React implements [pstest.Reactor].
 func (s *server) React(request any) (handled bool, response any, err error) {
 	s.mu.Lock()
@@ -144,6 +156,7 @@ func (s *server) start(t *testing.T) {
 	s.addr = listener.Addr().String()
 	s.front = grpc.NewServer(append(s.options, grpc.UnaryInterceptor(s.intercept))...)
 	pubsubpb.RegisterPublisherServer(s.front, &s.fake.GServer)
+	iampb.RegisterIAMPolicyServer(s.front, s)
 	go func(front *grpc.Server) { _ = front.Serve(listener) }(s.front)
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"cloud.google.com/go/iam/apiv1/iampb"
 	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/stretchr/testify/assert"
@@ -181,4 +182,61 @@ func TestPing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.Ping(t.Context()))
 	assert.Zero(t, s.requests.Load(), "nothing is published")
+}
+
+// TestIamPermissions answers what a caller may do on a topic, as Google's front does; the fake does not.
+func (s *server) TestIamPermissions(_ context.Context, r *iampb.TestIamPermissionsRequest) (*iampb.TestIamPermissionsResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.grants == nil {
+		return nil, status.Error(codes.Unimplemented, "unknown service google.iam.v1.IAMPolicy")
+	}
+	return &iampb.TestIamPermissionsResponse{Permissions: s.grants[r.GetResource()]}, nil // empty where there is no such topic, too
+}
+
+// TestCheckDestination: what a topic answers before anything is published to it. A publisher's role sees no topic, but its own
+// permissions.
+func TestCheckDestination(t *testing.T) {
+	t.Parallel()
+	const there, readable, missing = "ordering::order", "ordering::cart", "ordering::missing"
+	denied := status.Error(codes.PermissionDenied, "User not authorized to perform this action.")
+	for name, c := range map[string]struct {
+		destination string
+		emulator    bool // knows no permissions
+		look        error
+		opts        []gcppubsub.Option
+		says        string // "" = nothing speaks against it
+		verdict     string
+	}{
+		"there":                            {destination: there},
+		"there, publisher's role":          {destination: there, look: denied},
+		"there, emulator":                  {destination: there, emulator: true},
+		"may be looked at only":            {destination: readable, says: "roles/pubsub.publisher", verdict: "unavailable destination"},
+		"missing":                          {destination: missing, says: "create the topic", verdict: "unavailable destination"},
+		"missing, emulator":                {destination: missing, emulator: true, says: "create the topic", verdict: "unavailable destination"},
+		"missing, publisher's role":        {destination: missing, look: denied, says: "the topic is missing, or", verdict: "unavailable destination"},
+		"missing, made by the first":       {destination: missing, emulator: true, opts: []gcppubsub.Option{gcppubsub.WithCreateTopics()}},
+		"no legal topic":                   {destination: "hr", says: "WithTopic", verdict: "unavailable destination"},
+		"server that cannot be asked":      {destination: there, look: status.Error(codes.Unauthenticated, "injected"), says: "check the credentials", verdict: "unavailable broker"},
+		"not to be told, publisher's role": {destination: there, emulator: true, look: denied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			if !c.emulator {
+				s.grant(fullName("ordering.order"), "pubsub.topics.publish")
+			}
+			s.createTopic(t, "ordering.order")
+			s.createTopic(t, "ordering.cart")
+			s.looks(c.look)
+			err := s.open(t, c.opts...).CheckDestination(t.Context(), c.destination)
+			assert.Zero(t, s.requests.Load(), "nothing is published")
+			if c.says == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.says)
+			assert.Equal(t, c.verdict, verdict(brokers.Result{Err: err}))
+		})
+	}
 }

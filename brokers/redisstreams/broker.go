@@ -2,7 +2,9 @@ package redisstreams
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -65,6 +67,26 @@ func (b *Broker) Ping(ctx context.Context) error {
 		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("redisstreams: ping: %w", explained(err)))
 	}
 	return nil
+}
+
+// CheckDestination implements [brokers.DestinationChecker]. Streams are made by the first message; what can speak against one is a
+// key of its name that holds something else.
+func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
+	if !b.gate.Enter() {
+		return brokers.ErrClosed
+	}
+	defer b.gate.Leave()
+	kind, err := b.client.Type(ctx, destination).Result()
+	switch said := redis.Error(nil); {
+	case err != nil && errors.As(err, &said) && strings.HasPrefix(err.Error(), "NOPERM"):
+		return nil // TYPE is no command that a publisher needs
+	case err != nil:
+		return brokers.Unavailable(brokers.ScopeBroker, fmt.Errorf("redisstreams: look at %q: %w", destination, explained(err)))
+	case kind != "none" && kind != "stream":
+		return refused(destination, "WRONGTYPE the key holds a "+kind)
+	default:
+		return nil
+	}
 }
 
 // Close implements [brokers.Broker]. It closes the connections of a broker made by [Open]; those of [New] are the caller's.

@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 func validateCommand() *cobra.Command {
@@ -21,12 +23,15 @@ func validateCommand() *cobra.Command {
 		Long: "Check the configuration, the databases with their schema, and the brokers. All problems are reported, not just\n" +
 			"the first; a relay would not start with any of them. How a database is set up, rows that nobody delivers and a\n" +
 			"broker that cannot be reached can be warnings: a relay starts in spite of them. With --strict each of these is\n" +
-			"a failure, with exit code 1. With --offline only the configuration is read. Whether topics exist is found out by\n" +
-			"publishing: a publisher's role may not look at topics.",
-		Args: noArgs,
+			"a failure, with exit code 1. With --offline only the configuration is read.\n\n" +
+			"Brokers that can tell are asked whether they take messages for the destinations that are known: those of the newest\n" +
+			"rows, those that the configuration names without a placeholder, and those of --destination.",
+		Example: "  fanout validate --strict\n  fanout validate --strict --destination default=ordering::order --destination partner=acme.orders",
+		Args:    noArgs,
 	}
 	path := configFlag(cmd)
 	strict := cmd.Flags().Bool("strict", false, "exit with 1 where there is a warning, also about a broker that cannot be reached")
+	destinations := cmd.Flags().StringArray("destination", nil, "`BROKER=NAME` of a stream or topic to ask for, too; can be given several times")
 	offline := cmd.Flags().Bool("offline", false, "do not connect to the databases and brokers")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := loadWith(cmd, *path, config.WithAnyBrokerType()) // with all variables, as a relay needs them
@@ -35,17 +40,21 @@ func validateCommand() *cobra.Command {
 		}
 		cmd.Printf("%s: the configuration is valid\n", *path)
 		sayWhatLeaves(cmd, cfg)
+		asked, err := newDestinations(cfg, *destinations)
+		if err != nil {
+			return err
+		}
 		warnings := len(cfg.Warnings)
 		var problems []error
 		if *offline {
 			return errors.Join(strictly(*strict, warnings))
 		}
 		for _, name := range slices.Sorted(maps.Keys(cfg.Databases)) {
-			warned, err := checkDatabase(cmd, cfg, name)
+			warned, err := checkDatabase(cmd, cfg, name, asked)
 			warnings, problems = warnings+warned, append(problems, err)
 		}
 		for _, name := range cfg.BrokerNames() {
-			warned, err := checkBroker(cmd, cfg, name)
+			warned, err := checkBroker(cmd, cfg, name, asked[name])
 			warnings, problems = warnings+warned, append(problems, err)
 		}
 		return errors.Join(append(problems, strictly(*strict, warnings))...)
@@ -88,7 +97,7 @@ func allProblems(path string, err error) error {
 
 // checkBroker makes the broker's client and asks whether the broker is there. Of a type that another program registers it can
 // only say so. Warnings are printed and counted.
-func checkBroker(cmd *cobra.Command, cfg *config.Config, name string) (warnings int, err error) {
+func checkBroker(cmd *cobra.Command, cfg *config.Config, name string, destinations map[string]bool) (warnings int, err error) {
 	if broker := cfg.Brokers[name]; !slices.Contains([]string{config.TypeRedis, config.TypePubSub, config.TypeMemory}, broker.Type) {
 		cmd.PrintErrf("warning: broker %s is not checked: its type %q is not built in, and only a program that registers it can deliver\n", name, broker.Type)
 		return 1, nil
@@ -105,5 +114,65 @@ func checkBroker(cmd *cobra.Command, cfg *config.Config, name string) (warnings 
 		return 1, nil
 	}
 	cmd.Printf("broker %s: reached\n", name)
-	return 0, nil
+	return checkDestinations(cmd, name, broker, destinations), nil
+}
+
+// destinations are the names of streams and topics that are known, by broker.
+type destinations map[string]map[string]bool
+
+// newDestinations has those of the flags, as BROKER=NAME, and those of the configuration that depend on no event.
+func newDestinations(cfg *config.Config, flags []string) (destinations, error) {
+	known := destinations{}
+	for _, name := range cfg.BrokerNames() {
+		known[name] = map[string]bool{}
+		if fixed := cfg.Brokers[name].Destination; fixed != "" && !strings.Contains(fixed, "{") {
+			known[name][fixed] = true
+		}
+	}
+	for _, flag := range flags {
+		broker, name, _ := strings.Cut(flag, "=")
+		if known[broker] == nil || name == "" {
+			return nil, usageError{fmt.Errorf("--destination %q: write BROKER=NAME, where the brokers are %q", flag, cfg.BrokerNames())}
+		}
+		known[broker][name] = true
+	}
+	return known, nil
+}
+
+// rowsForDestinations is how many rows of a broker and a status are looked at for their destinations.
+const rowsForDestinations = 200
+
+// see adds the destinations of the newest rows.
+func (d destinations) see(ctx context.Context, store outbox.Browser) error {
+	for broker := range d {
+		for _, status := range outbox.Statuses() {
+			list, err := store.List(ctx, outbox.ListRequest{Broker: broker, Status: status, Limit: rowsForDestinations, Scan: rowsForDestinations})
+			if err != nil {
+				return err
+			}
+			for i := range list.Records {
+				d[broker][list.Records[i].Stream] = true
+			}
+		}
+	}
+	return nil
+}
+
+// checkDestinations asks a broker that can tell for each of its destinations. Those of which it takes no messages are warnings.
+func checkDestinations(cmd *cobra.Command, name string, broker brokers.Broker, destinations map[string]bool) (warnings int) {
+	checker, tells := broker.(brokers.DestinationChecker)
+	if !tells || len(destinations) == 0 {
+		return 0
+	}
+	for _, destination := range slices.Sorted(maps.Keys(destinations)) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
+		err := checker.CheckDestination(ctx, destination)
+		cancel()
+		if err != nil {
+			cmd.PrintErrf("warning: broker %s: destination %q is unavailable, its messages would wait: %s\n", name, destination, printable(err.Error()))
+			warnings++
+		}
+	}
+	cmd.Printf("broker %s: %d of %d known destinations take messages\n", name, len(destinations)-warnings, len(destinations))
+	return warnings
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // checkDatabase looks at how one database is set up, at its schema, and for rows that nobody delivers. Warnings are printed and counted;
-// the error says why a relay cannot work with it.
-func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string) (warnings int, err error) {
+// the error says why a relay cannot work with it. The destinations of its rows become known.
+func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known destinations) (warnings int, err error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 	defer cancel()
 	store, err := fanout.OpenStore(ctx, cfg, name)
@@ -44,6 +44,9 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string) (warning
 	for _, broker := range unknown {
 		cmd.PrintErrf("warning: database %s: rows wait for broker %q, which is not configured: nobody delivers them\n", name, broker)
 		warnings++
+	}
+	if err == nil {
+		err = known.see(ctx, store)
 	}
 	if err != nil {
 		return warnings, fmt.Errorf("database %s: %w", name, err)

@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"database/sql"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,9 +68,9 @@ func (p *place) migrate() {
 	require.Zero(p, code, stderr)
 }
 
-func open(t *testing.T, driver, dsn string) func(statements ...string) {
+func openSQLite(t *testing.T, dsn string) func(statements ...string) {
 	t.Helper()
-	db, err := sql.Open(driver, dsn)
+	db, err := sql.Open("sqlite", dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return func(statements ...string) {
@@ -82,7 +85,7 @@ func open(t *testing.T, driver, dsn string) func(statements ...string) {
 func TestValidateSchema(t *testing.T) {
 	t.Parallel()
 	dsn := filepath.Join(t.TempDir(), "outbox.db")
-	p, exec := newPlace(t, "sqlite", dsn), open(t, "sqlite", dsn)
+	p, exec := newPlace(t, "sqlite", dsn), openSQLite(t, dsn)
 
 	code, _, stderr := p.run("validate")
 	assert.Equal(t, exitFailed, code)
@@ -127,7 +130,7 @@ brokers:
 func TestValidateWarnings(t *testing.T) {
 	t.Parallel()
 	dsn := filepath.Join(t.TempDir(), "outbox.db")
-	p, exec := newPlace(t, "sqlite", dsn+"?_pragma=busy_timeout(0)"), open(t, "sqlite", dsn)
+	p, exec := newPlace(t, "sqlite", dsn+"?_pragma=busy_timeout(0)"), openSQLite(t, dsn)
 	p.migrate()
 	exec(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
 	      VALUES ('01a1fd9d-d6b8-7eca-9afc-e5aa4aba856a', 'removed', 's', 't', '{}')`)
@@ -234,6 +237,55 @@ func TestValidateStrictly(t *testing.T) {
 	assert.Zero(t, code, stderr)
 }
 
+// A topic that is missing is found before the first message waits for it: of rows, of the configuration, and where one asks for it.
+func TestValidateDestinations(t *testing.T) {
+	t.Parallel()
+	fake := pstest.NewServer()
+	t.Cleanup(func() { require.NoError(t, fake.Close()) })
+	for _, topic := range []string{"ordering.order", "acme-orders"} {
+		_, err := fake.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: "projects/acme/topics/" + topic})
+		require.NoError(t, err)
+	}
+	dsn := filepath.Join(t.TempDir(), "outbox.db")
+	p, exec := newPlace(t, "sqlite", dsn), openSQLite(t, dsn)
+	p.migrate()
+	configure := func(partner string) {
+		require.NoError(t, os.WriteFile(p.config, []byte("databases: {main: {driver: sqlite, dsn: '"+dsn+"'}}\noutbox: {external_brokers: [partner]}\nbrokers:\n"+
+			"  default: {type: pubsub, project: acme, endpoint: '"+fake.Addr+"'}\n"+
+			"  partner: {type: pubsub, project: acme, endpoint: '"+fake.Addr+"', destination: '"+partner+"'}\n"), 0o600))
+	}
+	insert := func(n int, status, stream string) {
+		exec(fmt.Sprintf(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, published_at, finished_at)
+			SELECT '01a1fd9d-d6b8-7eca-9afc-e5aa4aba8%03d', 'default', '%s', 't', '{}', status, at, at
+			  FROM (SELECT '%s' AS status, iif('%[3]s' = 'published', 1790000000000000, NULL) AS at)`, n, stream, status))
+	}
+	configure("acme-orders")
+	insert(1, "published", "ordering::order")
+	code, stdout, stderr := p.run("validate", "--strict")
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "broker default: 1 of 1 known destinations take messages\n")
+	assert.Contains(t, stdout, "broker partner: 1 of 1 known destinations take messages\n")
+
+	code, _, stderr = p.run("validate", "--strict", "--destination", "default=ordering::cart")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, `warning: broker default: destination "ordering::cart" is unavailable, its messages would wait: `)
+	assert.Contains(t, stderr, "create the topic")
+
+	insert(2, "pending", "shipping::parcel")
+	configure("acme-misspelt")
+	code, stdout, stderr = p.run("validate")
+	assert.Zero(t, code, "a relay starts in spite of it")
+	assert.Contains(t, stderr, `warning: broker default: destination "shipping::parcel" is unavailable`)
+	assert.Contains(t, stderr, `warning: broker partner: destination "acme-misspelt" is unavailable`)
+	assert.Contains(t, stdout, "broker default: 1 of 2 known destinations take messages\n")
+
+	for _, bad := range []string{"ordering::cart", "nobody=ordering::cart", "default="} {
+		code, _, stderr = p.run("validate", "--offline", "--destination", bad)
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, stderr, `--destination "`+bad+`": write BROKER=NAME, where the brokers are ["default" "partner"]`)
+	}
+}
+
 func TestNoConfiguration(t *testing.T) {
 	t.Parallel()
 	p := &place{T: t, config: filepath.Join(t.TempDir(), "none.yaml")}
@@ -251,7 +303,7 @@ func TestErrorsNameTheDatabase(t *testing.T) {
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, stderr, `fanout: database "main": sqlite: look over outbox_messages: the outbox schema is not up to date: run "fanout migrate"`)
 
-	open(t, "sqlite", dsn)("CREATE VIEW outbox_messages AS SELECT 1 AS id")
+	openSQLite(t, dsn)("CREATE VIEW outbox_messages AS SELECT 1 AS id")
 	code, _, stderr = p.run("migrate")
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, stderr, `fanout: database "main": sqlite: `)
