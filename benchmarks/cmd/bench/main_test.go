@@ -42,7 +42,8 @@ func TestShort(t *testing.T) {
 		"hung": {"latency: p50 without", "latency: p50 with", "latency: p50 ratio", "latency: p99 ratio", "drain: without", "drain: with", "drain: time ratio"},
 		"drain": {
 			"by hand, outbox table, 1 worker: rate", "by hand, minimal table, 2 workers: rate", "by hand, outbox table, 2 workers: of the limit",
-			"fanout, 1 key: of the limit", "fanout, 100 keys: of the limit", "fanout, 100 keys: times row by row", "fanout, hot key: of the limit",
+			"fanout, 1 key: of the limit", "fanout, 100 keys: of the limit", "fanout, 100 keys: of the minimal table's limit",
+			"fanout, unordered: of the minimal table's limit", "by hand, outbox table, 1 worker: of the minimal table's limit", "fanout, 100 keys: times row by row", "fanout, hot key: of the limit",
 			"fanout, unordered: of the limit", "fanout, unordered: log", "fanout, unordered: round trips", "row by row: rate",
 			"river, tuned: rate", "river, default: rate", "watermill, tuned: rate", "watermill, tuned, 4 topics: rate", "watermill, default: log",
 			"fanout, 100 keys: times river, tuned", "fanout, hot key: times watermill, tuned",
