@@ -31,14 +31,21 @@ func (d *Database) ServerCPU(ctx context.Context) (taken time.Duration, ok bool,
 	if !ok || postmaster.name != "postgres" {
 		return 0, false, nil
 	}
-	total := postmaster.own + postmaster.children // of those that have ended
-	directories, _ := filepath.Glob("/proc/[0-9]*")
-	for _, directory := range directories {
-		if p, ok := readProcess(filepath.Base(directory)); ok && p.parent == backend.parent {
-			total += p.own
+	for ok {
+		before := postmaster
+		total := before.own + before.children // of those that have ended
+		directories, _ := filepath.Glob("/proc/[0-9]*")
+		for _, directory := range directories {
+			if p, ok := readProcess(filepath.Base(directory)); ok && p.parent == backend.parent {
+				total += p.own
+			}
+		}
+		// One that has ended in between is in none of the two.
+		if postmaster, ok = readProcess(strconv.Itoa(backend.parent)); ok && postmaster.children == before.children {
+			return total, true, nil
 		}
 	}
-	return total, true, nil
+	return 0, false, nil
 }
 
 // process is what the system says about one.
