@@ -11,7 +11,7 @@ CREATE TABLE app.inbox_messages (
     attributes TEXT,                                 -- JSON object of strings, of what is parked or released
     payload    BLOB,                                 -- of what is parked or released: enough to handle it
     CONSTRAINT inbox_messages_pkey PRIMARY KEY (consumer, message_id, source),
-    CONSTRAINT inbox_messages_message_id CHECK (length(message_id) = 36),
+    CONSTRAINT inbox_messages_message_id CHECK (message_id LIKE '________-____-____-____-____________' AND length(replace(message_id, '-', '')) = 32 AND message_id NOT GLOB '*[^-0-9A-Fa-f]*'),
     CONSTRAINT inbox_messages_status CHECK (status IN ('handled', 'failed', 'parked', 'released', 'expected')),
     CONSTRAINT inbox_messages_consumer CHECK (consumer <> '' AND length(consumer) <= 200),
     CONSTRAINT inbox_messages_source CHECK (length(source) <= 200),

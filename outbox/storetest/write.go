@@ -20,6 +20,7 @@ var writeTests = []test{
 	{name: "InsertMissing", run: testInsertMissing},
 	{name: "Written", run: testWritten},
 	{name: "Bounds", run: testBounds},
+	{name: "MessageIDs", run: testMessageIDs},
 	{name: "EmptyKey", run: testEmptyKey},
 }
 
@@ -188,6 +189,18 @@ func testBounds(t *table) {
 		}
 	}
 	assert.Equal(t, int64(3*len(fields)), t.number("SELECT count(*) FROM {t}"), "where one row is refused, none is written")
+}
+
+// testMessageIDs: every database holds UUIDs only, whichever program writes the row, so that no claim and no list meets another text.
+func testMessageIDs(t *table) {
+	id := t.add("key")[0]
+	for _, text := range []string{
+		"", "1", "order-1", strings.Repeat("x", 36), strings.Repeat("-", 36), "01a1fd9d-d6b8-7eca-9afc-e5aa4aba856", "01a1fd9d-d6b8-7eca-9afc-e5aa4aba856g",
+		"01a1fd9dd-6b8-7eca-9afc-e5aa4aba856a", "01a1fd9d-d6b8-7eca-9afc-e5aa-aba856a",
+	} {
+		assert.Error(t, t.try("UPDATE {t} SET message_id = ? WHERE id = ?", text, id), text)
+	}
+	assert.NoError(t, t.try("UPDATE {t} SET message_id = ? WHERE id = ?", "01a1fd9d-D6B8-7eca-9afc-e5aa4aba856a", id))
 }
 
 // testEmptyKey: an empty key is none for writers in Go, and refused in plain SQL; keys of blanks are keys.

@@ -11,7 +11,7 @@ CREATE TABLE {{table}} (
     attributes TEXT,                                 -- JSON object of strings, of what is parked or released
     payload    BLOB,                                 -- of what is parked or released: enough to handle it
     CONSTRAINT {{name}}_pkey PRIMARY KEY (consumer, message_id, source),
-    CONSTRAINT {{name}}_message_id CHECK (length(message_id) = 36),
+    CONSTRAINT {{name}}_message_id CHECK (message_id LIKE '________-____-____-____-____________' AND length(replace(message_id, '-', '')) = 32 AND message_id NOT GLOB '*[^-0-9A-Fa-f]*'),
     CONSTRAINT {{name}}_status CHECK (status IN ('handled', 'failed', 'parked', 'released', 'expected')),
     CONSTRAINT {{name}}_consumer CHECK (consumer <> '' AND length(consumer) <= 200),
     CONSTRAINT {{name}}_source CHECK (length(source) <= 200),

@@ -35,7 +35,7 @@ CREATE TABLE {{table}} (
     last_error        TEXT,                          -- JSON {class, message, at, attempt}
     payload           BLOB    NOT NULL,
     CONSTRAINT {{name}}_once UNIQUE (message_id, target_broker),
-    CONSTRAINT {{name}}_message_id CHECK (length(message_id) = 36),
+    CONSTRAINT {{name}}_message_id CHECK (message_id LIKE '________-____-____-____-____________' AND length(replace(message_id, '-', '')) = 32 AND message_id NOT GLOB '*[^-0-9A-Fa-f]*'),
     -- A column takes any value: a text among these numbers would make the claim of its neighbours fail, too.
     CONSTRAINT {{name}}_numbers CHECK (typeof(priority) = 'integer' AND typeof(attempts) = 'integer' AND typeof(crashes) = 'integer'
         AND typeof(created_at) = 'integer' AND typeof(coalesce(available_at, 0)) = 'integer'
