@@ -52,7 +52,7 @@ type Record struct {
 	Status                               Status
 	Stream, Type, OrderingKey            string
 	Lane, Priority                       int
-	Parked                               bool
+	Parked                               bool // deferred: out of the way of claims
 	ContentType                          string
 	AggregateType, AggregateID           string
 	CorrelationID, CausationID, TenantID string
@@ -63,10 +63,23 @@ type Record struct {
 	LockedBy, BrokerMessageID            string
 	// LastError is nil where the row has none, or one that is no JSON.
 	LastError *LastError
+	// Deferral tells why a row that is Parked waits; nil where it is not, or what it waited for has just gone.
+	Deferral *Deferral
 	// PayloadBytes is the payload's size. Payload and Headers (JSON text) are there only in what [Browser.Message] returns.
 	PayloadBytes int
 	Payload      []byte
 	Headers      string
+}
+
+// A Deferral is why a row is deferred, out of the way of claims, and until when.
+type Deferral struct {
+	// Reason is retry, scheduled or abandoned. An abandoned message blocks its key until an operator acts.
+	Reason string
+	// MessageID of the row that waits itself: this one, or an earlier one of its key, which has to be done first.
+	MessageID string
+	// Until when that row waits; zero where an operator must act (Reason is abandoned), or where it waits no more and later rows of its
+	// key follow as soon as it is done.
+	Until time.Time
 }
 
 // A ListRequest asks for one page.
@@ -74,8 +87,7 @@ type ListRequest struct {
 	// Broker and Status are required.
 	Broker string
 	Status Status
-	// Type, Key, ErrorClass, Since and Until are those of a [Filter]. Rows that are parked are listed only where they have failed,
-	// or where Key is set.
+	// Type, Key, ErrorClass, Since and Until are those of a [Filter]. Deferred rows are listed in their status like all others.
 	Type, Key, ErrorClass string
 	Since, Until          time.Time
 	// After is where the page before ended; zero = the first page.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -162,13 +163,51 @@ func (s *Store) Message(ctx context.Context, id string) ([]outbox.Record, error)
 				err := row.Scan(append(r.fields(), &r.Payload, &r.headers)...)
 				return r.read(), err
 			})
-			return err
+			if err != nil {
+				return err
+			}
+			return s.deferrals(ctx, tx, records)
 		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read message %s in %s: %w", filter.MessageIDs[0], s.table, err)
 	}
 	return records, nil
+}
+
+// deferrals fills in why rows are deferred. It asks only where some are.
+func (s *Store) deferrals(ctx context.Context, tx pgx.Tx, records []outbox.Record) error {
+	var (
+		deferred                []*outbox.Record
+		brokers, messages, keys []string
+	)
+	for i := range records {
+		if r := &records[i]; r.Parked {
+			deferred, brokers, messages, keys = append(deferred, r), append(brokers, r.Broker), append(messages, r.MessageID), append(keys, r.OrderingKey)
+		}
+	}
+	if len(deferred) == 0 {
+		return nil
+	}
+	rows, err := tx.Query(ctx, s.sql.deferrals, brokers, messages, keys)
+	if err != nil {
+		return err
+	}
+	var (
+		place int
+		byKey bool
+		found outbox.Deferral
+		until pgtype.Timestamptz
+	)
+	_, err = pgx.ForEachRow(rows, []any{&place, &byKey, &found.Reason, &found.MessageID, &until}, func() error {
+		if r := deferred[place-1]; byKey || r.Deferral == nil { // with a key it waits for all that the key waits for
+			one := found
+			one.Until = finite(until)
+			r.Deferral = &one
+		}
+		return nil
+	})
+	return err
 }
 
 // Statements that read payloads, and those for a role that may not.

@@ -49,9 +49,9 @@ func listSQL(table string, way listing, content int) string {
 	order := "id DESC"
 	switch way {
 	case listLanes:
-		branches := make([]string, outbox.Classes*outbox.Lanes)
-		for lane := range branches {
-			branches[lane] = strings.ReplaceAll(readPart("list_lane", table), "{{lane}}", strconv.Itoa(lane))
+		branches := []string{readPart("list_deferred", table)}
+		for lane := range outbox.Classes * outbox.Lanes {
+			branches = append(branches, strings.ReplaceAll(readPart("list_lane", table), "{{lane}}", strconv.Itoa(lane)))
 		}
 		rows = strings.Join(branches, " UNION ALL\n")
 	case listKey:
@@ -84,7 +84,8 @@ func readPart(name, table string) string {
 	return text
 }
 
-// List implements outbox.Browser. Rows in hand are looked for at the head of each lane. Finished rows that ended at the same
+// List implements outbox.Browser. Rows in hand are looked for at the head of each lane; those that wait are merged from the lanes and from
+// the deferred rows, in the order of ids. Finished rows that ended at the same
 // instant, as those of one batch do, are looked at together, be they more than Scan. A failed row without an error is not found, nor one
 // that finished at an infinite time. A role that may not read payloads gets no sizes.
 func (s *Store) List(ctx context.Context, request outbox.ListRequest) (outbox.List, error) {
@@ -99,8 +100,10 @@ func (s *Store) List(ctx context.Context, request outbox.ListRequest) (outbox.Li
 			if err != nil {
 				return err
 			}
-			list, err = readList(rows, request)
-			return err
+			if list, err = readList(rows, request); err != nil {
+				return err
+			}
+			return s.deferrals(ctx, tx, list.Records)
 		})
 	})
 	if err != nil {

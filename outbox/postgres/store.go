@@ -60,7 +60,7 @@ type statements struct {
 	pause, resume, pauses                                                        string
 	verify, verifySettings                                                       string
 	listen, notify                                                               string
-	browseSettings, overview, blockedGates, blockedFailed, followers             string
+	browseSettings, overview, blockedGates, blockedFailed, followers, deferrals  string
 	auditBegin, auditEnd, audit                                                  string
 	message                                                                      [2]string // with payloads, and for a role that may not read them
 	lists                                                                        [listings][2]string
@@ -158,7 +158,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"pause":  &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
 		"verify": &s.sql.verify, "verify_settings": &s.sql.verifySettings,
 		"browse_settings": &s.sql.browseSettings, "overview": &s.sql.overview, "blocked_gates": &s.sql.blockedGates,
-		"blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers,
+		"blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers, "deferrals": &s.sql.deferrals,
 		"audit_begin": &s.sql.auditBegin, "audit_end": &s.sql.auditEnd, "audit": &s.sql.audit,
 	} {
 		*text = readSQL(name, table)

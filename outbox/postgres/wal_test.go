@@ -64,6 +64,11 @@ func TestWAL(t *testing.T) {
 		for way, n := range bytes {
 			total[way] += n
 		}
+		for _, index := range []string{"wal_parked", "wal_deferred"} {
+			var pages int
+			require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::int", index).Scan(&pages))
+			require.Equal(t, 1, pages, "%s has its own page and no entry: no row was deferred", index)
+		}
 		round++
 	}
 	for _, way := range []string{ordered, unordered} {

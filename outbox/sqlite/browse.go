@@ -139,6 +139,9 @@ func (s *Store) Message(ctx context.Context, id string) ([]outbox.Record, error)
 		records[len(records)-1].PayloadBytes = len(r.Payload)
 		return err
 	}, s.sql.message, sql.Named("message", filter.MessageIDs[0]))
+	if err == nil {
+		err = s.deferrals(ctx, records)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: read message %s in %s: %w", filter.MessageIDs[0], s.table, err)
 	}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -52,6 +53,9 @@ func (s *Store) list(ctx context.Context, request outbox.ListRequest) (list outb
 	if more {
 		list.Next = last
 	}
+	if err == nil {
+		err = s.deferrals(ctx, list.Records)
+	}
 	return list, err
 }
 
@@ -91,6 +95,49 @@ func listArgs(r outbox.ListRequest) []any {
 	return args
 }
 
+// deferrals fills in why rows are deferred. It asks only where some are.
+func (s *Store) deferrals(ctx context.Context, records []outbox.Record) error {
+	var (
+		deferred []*outbox.Record
+		asked    [][3]any
+	)
+	for i := range records {
+		if r := &records[i]; r.Parked {
+			var key any
+			if r.OrderingKey != "" {
+				key = r.OrderingKey
+			}
+			deferred, asked = append(deferred, r), append(asked, [3]any{r.Broker, r.ID, key})
+		}
+	}
+	if len(deferred) == 0 {
+		return nil
+	}
+	encoded, err := json.Marshal(asked)
+	if err != nil {
+		return fmt.Errorf("encode the rows: %w", err)
+	}
+	return s.ask(ctx, func(rows *sql.Rows) error {
+		var (
+			place int
+			byKey bool
+			found outbox.Deferral
+			until sql.NullInt64
+		)
+		if err := rows.Scan(&place, &byKey, &found.Reason, &found.MessageID, &until); err != nil {
+			return err
+		}
+		found.MessageID = strings.ToLower(found.MessageID)
+		if until.Int64 != math.MaxInt64 { // for an operator
+			found.Until = moment(until.Int64)
+		}
+		if r := deferred[place]; byKey || r.Deferral == nil { // with a key it waits for all that the key waits for
+			r.Deferral = &found
+		}
+		return nil
+	}, s.sql.deferrals, sql.Named("rows", string(encoded)))
+}
+
 // listSQL joins the branches that hold the rows of a status. SQLite merges them while it reads, because each is in order by its index.
 func (s *Store) listSQL(status outbox.Status, key string) string {
 	var branches []string
@@ -111,8 +158,12 @@ func (s *Store) listSQL(status outbox.Status, key string) string {
 		for lane := range outbox.Classes * s.Lanes() {
 			branch(strings.ReplaceAll(rows, "{{lane}}", strconv.Itoa(lane)))
 		}
-		if key != "" && status == outbox.StatusPending {
+		switch {
+		case status != outbox.StatusPending: // what is in hand is not deferred
+		case key != "":
 			branch(s.sql.listKey)
+		default:
+			branch(s.sql.listDeferred)
 		}
 	}
 	return strings.Join(branches, "\n UNION ALL\n") + "\n ORDER BY " + order + "\n LIMIT :rows"

@@ -26,7 +26,7 @@ func TestBrowsePlans(t *testing.T) {
 		key    string
 		wants  []string
 	}{
-		{outbox.StatusPending, "", []string{lane}},
+		{outbox.StatusPending, "", []string{lane, "_deferred (target_broker=? AND id<?)"}},
 		{outbox.StatusPending, "k", []string{lane, "_parked (target_broker=? AND ordering_key=? AND id<?)"}},
 		{outbox.StatusProcessing, "", []string{lane}},
 		{outbox.StatusFailed, "", []string{"_failing (target_broker=? AND id<?)"}},
@@ -53,6 +53,7 @@ func TestBrowsePlans(t *testing.T) {
 		"blocked_gates":  {store.sql.blockedGates, []string{"_waiting_wake (target_broker=? AND lane=? AND wake_at=?)", "_waiting_wake (target_broker=? AND lane=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
 		"blocked_failed": {store.sql.blockedFailed, []string{"_failing (target_broker=?)"}},
 		"followers":      {store.sql.followers, []string{"_open (target_broker=? AND lane=?)", "_parked (target_broker=? AND ordering_key=? AND id>?)"}},
+		"deferrals":      {store.sql.deferrals, []string{"_waiting_key (target_broker=? AND ordering_key=?)", "w USING INTEGER PRIMARY KEY (rowid=?)"}},
 		"audit":          {store.sql.audit, []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
 		"audit_end":      {store.sql.auditEnd, []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
 	} {
@@ -113,7 +114,7 @@ func TestBrowseIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	for _, status := range []outbox.Status{outbox.StatusPending, outbox.StatusFailed, outbox.StatusPublished, outbox.StatusAbandoned} {
 		_, err = conn.ExecContext(t.Context(), `UPDATE outbox_messages SET attempts = 'unreadable'
-			 WHERE status = ?1 AND id NOT IN (SELECT id FROM outbox_messages WHERE status = ?1 AND parked = 0 ORDER BY finished_at DESC, id DESC LIMIT 3)`, string(status))
+			 WHERE status = ?1 AND id NOT IN (SELECT id FROM outbox_messages WHERE status = ?1 ORDER BY finished_at DESC, id DESC LIMIT 3)`, string(status))
 		require.NoError(t, err)
 		request := outbox.ListRequest{Broker: "b", Status: status, Limit: 3, Scan: 3000} // a thousand failed rows stand among the pending ones
 		page, err := store.List(t.Context(), request)

@@ -61,6 +61,7 @@ type statements struct {
 	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
 	facts, diagnose                                                         string
 	brokers, overview, message, blockedGates, blockedFailed, followers      string
+	deferrals, listDeferred                                                 string
 	list, listLane, listHead, listKey, listFailing, listTied, listFinished  string
 	auditBegin, auditEnd, audit                                             string
 }
@@ -102,6 +103,7 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 		"brokers": &s.sql.brokers, "overview": &s.sql.overview, "message": &s.sql.message,
 		"blocked_gates": &s.sql.blockedGates, "blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers,
+		"deferrals": &s.sql.deferrals, "list_deferred": &s.sql.listDeferred,
 		"list": &s.sql.list, "list_lane": &s.sql.listLane, "list_head": &s.sql.listHead, "list_key": &s.sql.listKey, "list_failing": &s.sql.listFailing,
 		"list_tied": &s.sql.listTied, "list_finished": &s.sql.listFinished,
 		"audit_begin": &s.sql.auditBegin, "audit_end": &s.sql.auditEnd, "audit": &s.sql.audit,

@@ -28,7 +28,7 @@ func browseTexts(s *statements, table string) {
 	for name, text := range map[string]*string{"list": &s.list, "message": &s.message} {
 		*text = strings.ReplaceAll(batchText(table, name), columnsHere, columns)
 	}
-	s.overview, s.blocked = batchText(table, "overview"), batchText(table, "blocked")
+	s.overview, s.blocked, s.deferrals = batchText(table, "overview"), batchText(table, "blocked"), batchText(table, "deferrals")
 	s.auditBegin, s.auditEnd, s.audit = batchText(table, "audit_begin"), batchText(table, "audit_end"), batchText(table, "audit")
 }
 
@@ -92,6 +92,9 @@ func (s *Store) List(ctx context.Context, request outbox.ListRequest) (outbox.Li
 	}
 	var p page
 	err = s.browse(ctx, s.sql.list, args, func() { p = page{} }, resultSets{"fanout_listed": p.row, "fanout_looked": p.end})
+	if err == nil {
+		err = s.deferrals(ctx, p.records)
+	}
 	if err != nil {
 		return outbox.List{}, fmt.Errorf("sqlserver: list %s rows of broker %q in %s: %w", request.Status, request.Broker, s.table, err)
 	}
@@ -144,10 +147,47 @@ func (s *Store) Message(ctx context.Context, id string) ([]outbox.Record, error)
 			return err
 		},
 	})
+	if err == nil {
+		err = s.deferrals(ctx, records)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sqlserver: read message %s in %s: %w", parsed, s.table, err)
 	}
 	return records, nil
+}
+
+// deferrals fills in why rows are deferred. It asks only where some are.
+func (s *Store) deferrals(ctx context.Context, records []outbox.Record) error {
+	var ids []int64
+	deferred := map[int64]*outbox.Record{}
+	for i := range records {
+		if r := &records[i]; r.Parked {
+			ids, deferred[r.ID] = append(ids, r.ID), r
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	list, err := jsonList(ids)
+	if err != nil {
+		return err
+	}
+	return s.browse(ctx, s.sql.deferrals, []any{sql.Named("ids", list)}, func() {}, resultSets{"fanout_deferral": func(rows *sql.Rows) error {
+		var (
+			id    int64
+			byKey bool
+			found outbox.Deferral
+			until sql.NullTime
+		)
+		if err := rows.Scan(&id, &byKey, &found.Reason, &found.MessageID, &until); err != nil {
+			return err
+		}
+		found.Until = utc(until)
+		if r := deferred[id]; r != nil && (byKey || r.Deferral == nil) { // with a key it waits for all that the key waits for
+			r.Deferral = &found
+		}
+		return nil
+	}})
 }
 
 // Blocked implements outbox.Browser. Of each lane the 2,000 gates that wait longest are looked at, and of the broker the 2,000 oldest rows

@@ -21,6 +21,7 @@ import (
 
 const (
 	messageID = "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"
+	otherID   = "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6c"
 	failure   = `{"class":"permanent","message":"no","at":"2026-01-02T03:04:05.000006Z","attempt":2}`
 )
 
@@ -89,17 +90,26 @@ func recordColumns(own ...string) []string {
 	return own
 }
 
+// deferrals answers why rows are deferred.
+func deferrals(rows ...[]driver.Value) set {
+	return set{columns: []string{"fanout_deferral", "by_key", "reason", "message_id", "until_at"}, rows: rows}
+}
+
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	rows := set{columns: recordColumns("fanout_payload", "headers"), rows: [][]driver.Value{recordRow(5, []byte("{}"), `{"a":"b"}`)}}
 	rows.rows[0][len(rows.rows[0])-2] = "by hand"
-	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{rows}, err: serverError(1222)}, reply{sets: []set{rows}}, reply{}, reply{err: errors.New("boom")}))
+	deferral := deferrals([]driver.Value{int64(5), true, "retry", otherID, created.Add(time.Hour)}, []driver.Value{int64(5), false, "scheduled", messageID, nil})
+	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{rows}, err: serverError(1222)}, reply{sets: []set{rows}}, reply{sets: []set{deferral}}, reply{}, reply{err: errors.New("boom")}))
 	got, err := store.Message(t.Context(), strings.ToUpper(messageID))
 	require.NoError(t, err)
 	want := recordOf(5)
 	want.Payload, want.Headers, want.LastError = []byte("{}"), `{"a":"b"}`, nil
+	want.Deferral = &outbox.Deferral{Reason: "retry", MessageID: otherID, Until: created.Add(time.Hour)}
 	assert.Equal(t, []outbox.Record{want}, got)
 	assert.Equal(t, map[string]any{"message_id": messageID}, server.requests[1].args)
+	assert.Equal(t, store.sql.deferrals, server.requests[2].text)
+	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[5]")}, server.requests[2].args)
 	got, err = store.Message(t.Context(), messageID)
 	require.NoError(t, err)
 	assert.Empty(t, got)
@@ -152,7 +162,7 @@ func TestListEnds(t *testing.T) {
 		{"a full page, and perhaps more", outbox.StatusFailed, 5, []int64{1, 5}, outbox.Position{ID: 995}, 5},
 		{"a full page, and no more", outbox.StatusFailed, 4, []int64{1, 4}, outbox.Position{}, 4},
 	} {
-		store, _ := newFake(t, "outbox_messages", inTurn(listed(c.status, c.looked, c.places...)))
+		store, _ := newFake(t, "outbox_messages", inTurn(listed(c.status, c.looked, c.places...), reply{}))
 		got, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: c.status, Limit: 2, Scan: 5})
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.next, got.Next, c.name)
@@ -165,10 +175,16 @@ func TestListAsks(t *testing.T) {
 	t.Parallel()
 	first := listed(outbox.StatusFailed, 1, 1)
 	first.err = serverError(1205)
-	store, server := newFake(t, "outbox_messages", inTurn(first, listed(outbox.StatusFailed, 1, 1), listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
+	behind := deferrals([]driver.Value{int64(999), true, "abandoned", otherID, nil}, []driver.Value{int64(7), true, "retry", messageID, created})
+	again := reply{sets: []set{behind}, err: serverError(601)}
+	store, server := newFake(t, "outbox_messages", inTurn(first, listed(outbox.StatusFailed, 1, 1), again, reply{sets: []set{behind}}, listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
 	got, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusFailed, Type: "Ordering.*", Key: "k ", Limit: 2, Scan: 5})
 	require.NoError(t, err)
-	assert.Equal(t, outbox.List{Records: []outbox.Record{recordOf(999)}, Scanned: 1}, got, "once, although it was read twice")
+	deferred := recordOf(999)
+	deferred.Deferral = &outbox.Deferral{Reason: "abandoned", MessageID: otherID}
+	assert.Equal(t, outbox.List{Records: []outbox.Record{deferred}, Scanned: 1}, got, "once, although it was read twice")
+	assert.Equal(t, []string{store.sql.list, store.sql.list, store.sql.deferrals, store.sql.deferrals}, server.texts())
+	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[999]")}, server.requests[3].args)
 	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
 	want := map[string]any{
 		"broker": "b", "status": "failed", "type": text(""), "type_prefix": text("Ordering."), "key": text("k "), "error_class": text(""), "since": text(""),
@@ -187,7 +203,7 @@ func TestListAsks(t *testing.T) {
 		"since": text("2026-01-02T03:04:05.000006"), "until": text("2026-01-02T03:04:06.000006"), "after": text("2026-01-02T03:04:05.000006"),
 		"after_id": int64(7), "limit": int64(2), "scan": int64(math.MaxInt32),
 	}
-	assert.Equal(t, want, server.requests[2].args)
+	assert.Equal(t, want, server.requests[4].args)
 	_, err = store.List(t.Context(), request)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	for message, wrong := range map[string]outbox.ListRequest{
@@ -199,7 +215,7 @@ func TestListAsks(t *testing.T) {
 		_, err := store.List(t.Context(), wrong)
 		require.ErrorContains(t, err, message)
 	}
-	assert.Len(t, server.requests, 4, "what is refused is not asked")
+	assert.Len(t, server.requests, 6, "what is refused is not asked")
 }
 
 func TestBlocked(t *testing.T) {
@@ -259,9 +275,11 @@ func TestBrowseTexts(t *testing.T) {
 	index := func(name, rest string) string { return "INDEX(outbox_messages_" + name + "), FORCESEEK, " + rest }
 	for text, want := range map[string][]string{
 		store.sql.list: {
-			index("finished", passing), index("finished", passing), index("failing", passing), index("open", passing), index("parked", passing), "FORCESEEK, " + passing,
+			index("finished", passing), index("finished", passing), index("failing", passing), index("open", passing), index("deferred", passing),
+			index("parked", passing), "FORCESEEK, " + passing,
 		},
-		store.sql.message: {index("once", "ROWLOCK")},
+		store.sql.deferrals: {"FORCESEEK, " + passing, index("waiting_key", passing), "FORCESEEK, " + passing},
+		store.sql.message:   {index("once", "ROWLOCK")},
 		store.sql.blocked: {
 			index("waiting_wake", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", passing), "FORCESEEK, " + passing,
 			index("parked", "NOLOCK"), index("backfill", "NOLOCK"), index("open", "NOLOCK"), "FORCESEEK, " + passing,
@@ -282,7 +300,7 @@ func TestBrowseTexts(t *testing.T) {
 		assert.Equal(t, len(want), strings.Count(text, " outbox_messages ")+strings.Count(text, " outbox_messages_waiting ")+strings.Count(text, " outbox_messages_audit "))
 	}
 	assert.Equal(t, 1, strings.Count(store.sql.list, "m.last_error\n"))
-	for _, text := range []string{store.sql.list, store.sql.overview, store.sql.blocked, store.sql.audit} {
+	for _, text := range []string{store.sql.list, store.sql.overview, store.sql.blocked, store.sql.audit, store.sql.deferrals} {
 		assert.NotRegexp(t, `m\.(payload|headers)\b[^)]`, text, "payloads are read for one message only")
 	}
 	inOrder(t, store.sql.list, "SELECT TOP (@scan)", "SET @looked =", "SELECT TOP (@limit)", "ORDER BY s.place", "AS fanout_looked")

@@ -55,7 +55,7 @@ type statements struct {
 	releaseKey, parkedKeys                          string
 	heartbeat, leave, instances                     string
 	pause, resume, pauses                           string
-	overview, list, message, blocked                string
+	overview, list, message, blocked, deferrals     string
 	auditBegin, auditEnd, audit                     string
 	verify                                          string
 }

@@ -35,6 +35,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"heartbeat": store.sql.heartbeat, "leave": store.sql.leave, "instances": store.sql.instances,
 		"pause": store.sql.pause, "resume": store.sql.resume, "pauses": store.sql.pauses, "verify": store.sql.verify,
 		"overview": store.sql.overview, "list": store.sql.list, "message": store.sql.message, "blocked": store.sql.blocked,
+		"deferrals":   store.sql.deferrals,
 		"audit begin": store.sql.auditBegin, "audit end": store.sql.auditEnd, "audit": store.sql.audit,
 	}
 	find := []string{
@@ -52,7 +53,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"},
 		"verify":   {"broker", "lane", "claim_lock", "token", "messages", "backlog", "unordered"},
-		"overview": {"limit"}, "message": {"message_id"}, "blocked": {"broker", "limit", "max_count"},
+		"overview": {"limit"}, "message": {"message_id"}, "blocked": {"broker", "limit", "max_count"}, "deferrals": {"ids"},
 		"list": {
 			"broker", "status", "type", "type_prefix", "key", "error_class", "since", "until", "after", "after_id", "limit", "scan",
 		},

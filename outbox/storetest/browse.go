@@ -25,7 +25,7 @@ type browsed struct {
 // matches says whether a request asks for the row.
 func (b *browsed) matches(r outbox.ListRequest) bool {
 	exact, prefix := outbox.Filter{Type: r.Type}.TypePattern()
-	return b.broker == r.Broker && b.status == r.Status && (!b.parked || b.status == outbox.StatusFailed || r.Key != "") &&
+	return b.broker == r.Broker && b.status == r.Status &&
 		(exact == "" || b.eventType == exact) && len(b.eventType) >= len(prefix) && b.eventType[:len(prefix)] == prefix &&
 		(r.Key == "" || b.key == r.Key) && (r.ErrorClass == "" || b.class == r.ErrorClass) &&
 		(r.Since.IsZero() || !b.created.Before(r.Since)) && (r.Until.IsZero() || b.created.Before(r.Until))

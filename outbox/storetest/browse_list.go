@@ -18,7 +18,9 @@ var listTests = []test{
 	{name: "Everything", run: testListModel},
 	{name: "Scan", run: testListScan},
 	{name: "Ties", run: testListTies},
-	{name: "Parked", run: testListParked},
+	{name: "Deferred", run: testListDeferred},
+	{name: "DeferredForever", run: testListDeferredForever},
+	{name: "DeferredAlone", run: testListDeferredAlone},
 	{name: "WhileRowsComeAndGo", run: testListMoving},
 	{name: "Content", run: testListContent},
 	{name: "Hostile", run: testListHostile},
@@ -126,25 +128,90 @@ func testListTies(t *table) {
 	}
 }
 
-// Rows out of the claims' way are listed where they have failed, and by their key.
-func testListParked(t *table) {
+// Deferred rows are listed among the others of their status, and say which message they wait for.
+func testListDeferred(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0], k[1])
 	t.failHead(ids[0])
 	require.Equal(t, 2, t.park())
 	late := t.add(k[0])
 	request := outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}
-	assert.Equal(t, []int64{late[0], ids[2]}, recordIDs(t.pages(request, nil)))
-	request.Key = k[0]
 	records := t.pages(request, nil)
+	require.Equal(t, []int64{late[0], ids[2], ids[1]}, recordIDs(records))
+	assert.Equal(t, []bool{false, false, true}, []bool{records[0].Parked, records[1].Parked, records[2].Parked})
+	assert.Nil(t, records[0].Deferral, "it is not deferred yet")
+	for size := range 3 {
+		request.Limit, request.Scan = size+1, size+1
+		assert.Equal(t, []int64{late[0], ids[2], ids[1]}, recordIDs(t.pages(request, nil)), "%d on a page", size+1)
+	}
+	request.Limit, request.Scan = 10, 10
+	behind := func(records []outbox.Record) {
+		t.Helper()
+		deferral := records[len(records)-1].Deferral
+		require.NotNil(t, deferral)
+		assert.Equal(t, "retry", deferral.Reason)
+		assert.Equal(t, t.messageID(ids[0]), deferral.MessageID)
+		assert.WithinDuration(t, time.Now().Add(lease), deferral.Until, lease)
+		assert.True(t, deferral.Until.After(time.Now().Add(-lease)))
+	}
+	behind(records)
+	message, err := t.Store.Message(t.Context(), t.messageID(ids[1]))
+	require.NoError(t, err)
+	behind(message)
+	request.Key = k[0]
+	records = t.pages(request, nil)
 	require.Equal(t, []int64{late[0], ids[1]}, recordIDs(records))
 	assert.Equal(t, []bool{false, true}, []bool{records[0].Parked, records[1].Parked})
+	behind(records)
 	request.Status = outbox.StatusFailed
-	assert.Equal(t, ids[:1], recordIDs(t.pages(request, nil)))
-	request.Key = ""
-	assert.Equal(t, ids[:1], recordIDs(t.pages(request, nil)))
+	for _, request.Key = range []string{k[0], ""} {
+		records = t.pages(request, nil)
+		assert.Equal(t, ids[:1], recordIDs(records))
+		behind(records) // of itself
+	}
+	request.Status = outbox.StatusProcessing
+	assert.Empty(t, t.pages(request, nil))
+	request.Status = outbox.StatusFailed
 	assert.Equal(t, 1, t.requeue(t.these(ids[0])))
 	assert.Empty(t, t.pages(request, nil), "its error is still there, and it has not failed")
+	request.Status = outbox.StatusPending
+	records = t.pages(request, nil)
+	require.Equal(t, []int64{late[0], ids[2], ids[1], ids[0]}, recordIDs(records))
+	if deferral := records[2].Deferral; assert.NotNil(t, deferral) {
+		assert.True(t, deferral.Until.IsZero(), "what it waits for can go at once")
+		assert.Equal(t, t.messageID(ids[0]), deferral.MessageID)
+	}
+}
+
+// Rows behind an abandoned one wait for an operator.
+func testListDeferredForever(t *table) {
+	ids := t.add("key", "key", "key")
+	t.abandonAndPark(ids[0])
+	t.park()
+	records := t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
+	require.Equal(t, []int64{ids[2], ids[1]}, recordIDs(records))
+	for i := range records {
+		assert.Equal(t, &outbox.Deferral{Reason: "abandoned", MessageID: t.messageID(ids[0])}, records[i].Deferral)
+	}
+	records = t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusAbandoned, Limit: 10, Scan: 10}, nil)
+	require.Equal(t, ids[:1], recordIDs(records))
+	assert.Nil(t, records[0].Deferral, "it waits for nothing")
+}
+
+// A row without a key waits for its own time.
+func testListDeferredAlone(t *table) {
+	at := time.Now().Add(lease).Truncate(time.Millisecond)
+	row := newRow("")
+	row.AvailableAt = at
+	id := t.insert(row)
+	require.Equal(t, 1, t.park(func(c *outbox.Claim) { c.Lane = t.laneOf(id[0]) }))
+	records := t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
+	require.Equal(t, id, recordIDs(records))
+	if deferral := records[0].Deferral; assert.NotNil(t, deferral) {
+		assert.Equal(t, "scheduled", deferral.Reason)
+		assert.Equal(t, row.MessageID.String(), deferral.MessageID)
+		assert.WithinDuration(t, at, deferral.Until, time.Millisecond)
+	}
 }
 
 // What stays in its status from the first page to the last is shown once, whatever else comes and goes.

@@ -63,6 +63,11 @@ CREATE INDEX {{name}}_open ON {{table}} (target_broker, lane, id) WHERE finished
 CREATE INDEX {{name}}_parked ON {{table}} (target_broker, ordering_key, id) WHERE parked AND finished_at IS NULL;
 CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, ordering_key, id) WHERE priority < 0 AND finished_at IS NULL;
 
+-- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
+-- Every row's lane is 0 or above; that the predicate says so keeps the planner from this index wherever a statement does not, such as where
+-- the rows of one key are looked for while no statistics tell how many there are.
+CREATE INDEX {{name}}_deferred ON {{table}} (target_broker, id) WHERE parked AND finished_at IS NULL AND lane >= 0;
+
 -- What waits for long, and so is taken out of the claim's way. A row here is a gate: the message that waits, and with a key
 -- also what holds back every later row of that key, parked or not, until it is finished.
 CREATE TABLE {{table}}_waiting (

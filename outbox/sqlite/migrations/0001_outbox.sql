@@ -61,6 +61,9 @@ CREATE INDEX {{name}}_open ON {{name}} (target_broker, lane, id) WHERE finished_
 CREATE INDEX {{name}}_parked ON {{name}} (target_broker, ordering_key, id) WHERE parked = 1 AND finished_at IS NULL;
 CREATE INDEX {{name}}_backfill ON {{name}} (target_broker, ordering_key, id) WHERE priority < 0 AND finished_at IS NULL;
 
+-- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
+CREATE INDEX {{name}}_deferred ON {{name}} (target_broker, id) WHERE parked = 1 AND finished_at IS NULL;
+
 -- What waits for long, and so is taken out of the claim's way. A row here is a gate: the message that waits, and with a key
 -- also what holds back every later row of that key, parked or not, until it is finished.
 CREATE TABLE {{table}}_waiting (

@@ -87,6 +87,9 @@ CREATE INDEX {{name}}_parked ON {{table}} (target_broker, key_hash, id)
     WHERE parked = 1 AND finished_at IS NULL;
 CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, key_hash, id) WHERE priority < 0 AND finished_at IS NULL;
 
+-- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
+CREATE INDEX {{name}}_deferred ON {{table}} (target_broker, id) WHERE parked = 1 AND finished_at IS NULL;
+
 -- Purge and the history of a broker.
 CREATE INDEX {{name}}_finished ON {{table}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
 

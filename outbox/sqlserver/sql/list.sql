@@ -4,7 +4,7 @@
 -- It waits for nobody: rows that somebody is writing are passed over.
 -- Plan: one range scan, backwards, that ends after @scan entries: of {{name}}_finished (two: any number of rows can have finished at the
 -- instant where the page before ended, and its entries end with the id, by which the table is clustered), of {{name}}_failing, or of each lane of
--- {{name}}_open, and where a key is asked for of its rows in {{name}}_parked. Then one seek of {{name}}_pkey per row that may do, in order, until there are
+-- {{name}}_open and of {{name}}_deferred, or where a key is asked for of its rows in {{name}}_parked. Then one seek of {{name}}_pkey per row that may do, in order, until there are
 -- @limit. No statistics decide on that: the indexes are named, and the list is numbered in the order in which it is read.
 DECLARE @seen TABLE (
     place  bigint       NOT NULL PRIMARY KEY,
@@ -50,6 +50,14 @@ ELSE
                                    WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.id < @after_id
                                      AND m.finished_at IS NULL AND m.parked = 0
                                    ORDER BY m.id DESC) AS head
+                     UNION ALL
+                       -- What is in hand is not deferred.
+                    SELECT deferred.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
+                      FROM (SELECT TOP (@scan) m.id
+                              FROM {{table}} AS m WITH (INDEX({{name}}_deferred), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                             WHERE @key = N'' AND @status = N'pending' AND m.target_broker = @broker AND m.id < @after_id
+                               AND m.parked = 1 AND m.finished_at IS NULL
+                             ORDER BY m.id DESC) AS deferred
                      UNION ALL
                     SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
                       FROM (SELECT TOP (@scan) m.id

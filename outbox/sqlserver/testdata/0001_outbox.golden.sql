@@ -87,6 +87,9 @@ CREATE INDEX outbox_parked ON app.outbox (target_broker, key_hash, id)
     WHERE parked = 1 AND finished_at IS NULL;
 CREATE INDEX outbox_backfill ON app.outbox (target_broker, key_hash, id) WHERE priority < 0 AND finished_at IS NULL;
 
+-- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
+CREATE INDEX outbox_deferred ON app.outbox (target_broker, id) WHERE parked = 1 AND finished_at IS NULL;
+
 -- Purge and the history of a broker.
 CREATE INDEX outbox_finished ON app.outbox (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
 

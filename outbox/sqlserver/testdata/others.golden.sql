@@ -308,6 +308,32 @@ SELECT target_broker AS fanout_counted
  GROUP BY target_broker, status
  ORDER BY target_broker, status;
 
+-- deferrals
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @asked TABLE (
+    id            bigint        NOT NULL PRIMARY KEY,
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    key_hash      binary(32)    NULL
+);
+INSERT INTO @asked (id, target_broker, key_hash)
+SELECT m.id, m.target_broker, m.key_hash
+  FROM (SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$')) AS l
+ INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = l.id;
+SELECT a.id AS fanout_deferral, CONVERT(bit, 1) AS by_key, w.reason, LOWER(CONVERT(char(36), w.gate_message_id)) AS message_id
+     , NULLIF(w.wake_at, '9999-12-31') AS until_at
+  FROM @asked AS a
+ INNER JOIN app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+    ON w.target_broker = a.target_broker AND w.key_hash = a.key_hash AND w.ordering_key IS NOT NULL
+ UNION ALL
+SELECT a.id, CONVERT(bit, 0), w.reason, LOWER(CONVERT(char(36), w.gate_message_id)), NULLIF(w.wake_at, '9999-12-31')
+  FROM @asked AS a
+ INNER JOIN app.outbox_waiting AS w WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON w.gate_id = a.id
+ WHERE w.ordering_key IS NULL;
+
 -- diagnose
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -650,6 +676,13 @@ ELSE
                                    WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.id < @after_id
                                      AND m.finished_at IS NULL AND m.parked = 0
                                    ORDER BY m.id DESC) AS head
+                     UNION ALL
+                    SELECT deferred.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
+                      FROM (SELECT TOP (@scan) m.id
+                              FROM app.outbox AS m WITH (INDEX(outbox_deferred), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                             WHERE @key = N'' AND @status = N'pending' AND m.target_broker = @broker AND m.id < @after_id
+                               AND m.parked = 1 AND m.finished_at IS NULL
+                             ORDER BY m.id DESC) AS deferred
                      UNION ALL
                     SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
                       FROM (SELECT TOP (@scan) m.id
