@@ -10,6 +10,20 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
+// deferralAnswer tells for which message a row waits.
+type deferralAnswer struct {
+	Reason    string     `json:"reason"`
+	MessageID string     `json:"message_id"`
+	Until     *time.Time `json:"until,omitempty"`
+}
+
+func newDeferralAnswer(d *outbox.Deferral) *deferralAnswer {
+	if d == nil {
+		return nil
+	}
+	return &deferralAnswer{Reason: d.Reason, MessageID: d.MessageID, Until: some(d.Until)}
+}
+
 // messageAnswer is one row. What is empty is left out.
 type messageAnswer struct {
 	ID              int64             `json:"id"`
@@ -22,6 +36,7 @@ type messageAnswer struct {
 	Lane            int               `json:"lane"`
 	Priority        int               `json:"priority"`
 	Parked          bool              `json:"parked,omitempty"`
+	Deferral        *deferralAnswer   `json:"deferral,omitempty"`
 	ContentType     string            `json:"content_type,omitempty"`
 	AggregateType   string            `json:"aggregate_type,omitempty"`
 	AggregateID     string            `json:"aggregate_id,omitempty"`
@@ -50,7 +65,7 @@ type messageAnswer struct {
 func newMessageAnswer(r *outbox.Record) messageAnswer {
 	return messageAnswer{
 		ID: r.ID, MessageID: r.MessageID, Broker: r.Broker, Status: r.Status, Stream: r.Stream, Type: r.Type, Key: r.OrderingKey,
-		Lane: r.Lane, Priority: r.Priority, Parked: r.Parked, ContentType: r.ContentType, AggregateType: r.AggregateType,
+		Lane: r.Lane, Priority: r.Priority, Parked: r.Parked, Deferral: newDeferralAnswer(r.Deferral), ContentType: r.ContentType, AggregateType: r.AggregateType,
 		AggregateID: r.AggregateID, CorrelationID: r.CorrelationID, CausationID: r.CausationID, TenantID: r.TenantID,
 		Attempts: r.Attempts, Crashes: r.Crashes, CreatedAt: r.CreatedAt.UTC(), AvailableAt: some(r.AvailableAt), ExpiresAt: some(r.ExpiresAt),
 		LockedUntil: some(r.LockedUntil), PublishedAt: some(r.PublishedAt), FinishedAt: some(r.FinishedAt), LockedBy: r.LockedBy,

@@ -80,7 +80,8 @@ type Progress struct {
 // Result is what became of an action in one database.
 type Result struct {
 	Database string
-	// Matched is how many rows were found. What is in a worker's hands, or has changed meanwhile, is left alone, so Changed can be less.
+	// Matched is how many rows were found. What is in a worker's hands, waits for an earlier message of its key alone (requeue), or has
+	// changed meanwhile, is left alone, so Changed can be less.
 	Matched outbox.Count
 	// Refused is how many rows a requeue has left out since they are malformed, and would be abandoned again at once: they have to be
 	// corrected in the table, and then requeued by a filter that names the error class malformed.

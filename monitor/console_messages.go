@@ -23,8 +23,7 @@ type MessagesQuery struct {
 	Broker string
 	// Statuses that are listed, one after the other in the order of [outbox.Statuses]. Default: all.
 	Statuses []outbox.Status
-	// Type, Key, ErrorClass, Since and Until are those of [outbox.Filter]. Rows that are parked are listed only where they have failed, or
-	// where Key is set.
+	// Type, Key, ErrorClass, Since and Until are those of [outbox.Filter]. Deferred rows are listed in their status like all others.
 	Type, Key, ErrorClass string
 	Since, Until          time.Time
 	// Cursor is the Next of the page before, of a query that was otherwise the same; empty = the first page.

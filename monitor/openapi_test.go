@@ -170,7 +170,7 @@ func full(id string) *fake {
 		},
 	}).add(2, func(i int, r *outbox.Record) {
 		*r = outbox.Record{
-			ID: r.ID, MessageID: id, Broker: []string{"default", "partner"}[i], Status: outbox.StatusAbandoned, Stream: "s", Type: "T", OrderingKey: "k", Lane: 1, Priority: 1, Parked: true,
+			ID: r.ID, MessageID: id, Broker: []string{"default", "partner"}[i], Status: outbox.StatusAbandoned, Stream: "s", Type: "T", OrderingKey: "k", Lane: 1, Priority: 1, Parked: true, Deferral: &outbox.Deferral{Reason: "retry", MessageID: id, Until: start},
 			ContentType: "c", AggregateType: "a", AggregateID: "1", CorrelationID: "c", CausationID: "d", TenantID: "t", Attempts: 1, Crashes: 1,
 			CreatedAt: start, AvailableAt: start, ExpiresAt: start, LockedUntil: start, PublishedAt: start, FinishedAt: start, LockedBy: "w", BrokerMessageID: "m",
 			LastError: last, PayloadBytes: 2, Payload: [][]byte{[]byte("{}"), {0xff}}[i], Headers: []string{`{"a": "b"}`, "broken"}[i],

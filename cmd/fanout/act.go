@@ -115,7 +115,8 @@ func (d *deed) sentence(r monitor.Result) string {
 	case r.Err != nil:
 		return fmt.Sprintf("%s %s before it ended with an error; to go on, repeat it", of(changed), d.past)
 	case !r.Matched.More && r.Changed < r.Matched.N:
-		return fmt.Sprintf("%s of %s %s; the others are in a worker's hands, or have changed meanwhile", thousands(r.Changed), of(r.Matched), d.past)
+		return fmt.Sprintf("%s of %s %s; the others are in a worker's hands, wait for an earlier message of their key, or have changed meanwhile",
+			thousands(r.Changed), of(r.Matched), d.past)
 	default:
 		return fmt.Sprintf("%s %s", of(changed), d.past)
 	}

@@ -28,7 +28,8 @@ func listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List messages, newest first within each broker and status",
 		Long: "List messages, newest first within each broker and status: by when they were written, or finished where they are done.\n" +
-			"Rows that are parked behind an earlier one of their key are listed with --key only (see \"fanout messages blocked\").",
+			"Deferred messages are among them: WAITS FOR tells which message has to be done first, or when their own time comes\n" +
+			"(see \"fanout messages blocked\" for the keys that wait).",
 		Example: "  fanout messages list --broker partner --status failed,abandoned\n  fanout messages list --key order-42\n" +
 			"  fanout messages list --since 2h --error-class permanent --json | jq -r .message_id",
 		Args: noArgs,
@@ -73,16 +74,12 @@ func listCommand() *cobra.Command {
 
 func (l *listing) table() error {
 	out := l.cmd.OutOrStdout()
-	table, found := newTable(out, "DATABASE", "BROKER", "STATUS", "MESSAGE", "TYPE", "KEY", "WRITTEN", "ATTEMPTS", "LAST ERROR"), 0
+	table, found := newTable(out, "DATABASE", "BROKER", "STATUS", "MESSAGE", "TYPE", "KEY", "WRITTEN", "ATTEMPTS", "WAITS FOR", "LAST ERROR"), 0
 	now := time.Now()
 	l.emit = func(database string, r *outbox.Record) error {
 		found++
-		status := string(r.Status)
-		if r.Parked {
-			status += " (parked)"
-		}
-		table.add(text(database), text(r.Broker), styled(status, statusStyle(r.Status)), text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
-			text(since(r.CreatedAt, now)), textf("%d", r.Attempts), text(agedError(r.LastError, now)))
+		table.add(text(database), text(r.Broker), styled(statusText(r), statusStyle(r.Status)), text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
+			text(since(r.CreatedAt, now)), textf("%d", r.Attempts), text(waitsFor(r, now)), text(agedError(r.LastError, now)))
 		return nil
 	}
 	type rest struct{ database, next string }

@@ -106,13 +106,12 @@ func (f *found) print(cmd *cobra.Command, payload bool) error {
 			put(name, moment(at), plain)
 		}
 	}
-	status := string(r.Status)
-	if r.Parked {
-		status += " (parked)"
-	}
 	put("message", r.MessageID, bold)
 	put("broker", f.database+" / "+r.Broker, bold)
-	put("status", status, statusStyle(r.Status))
+	put("status", statusText(r), statusStyle(r.Status))
+	if r.Parked {
+		put("waits for", waitsFor(r, time.Now()), plain)
+	}
 	put("error", errorText(r.LastError), plain)
 	if e := r.LastError; e != nil {
 		at("error at", e.At)
@@ -154,6 +153,34 @@ func (f *found) print(cmd *cobra.Command, payload bool) error {
 		}
 	}
 	return table.print(out)
+}
+
+// statusText is the status of a row, with what it does not tell.
+func statusText(r *outbox.Record) string {
+	if r.Parked {
+		return string(r.Status) + " (deferred)"
+	}
+	return string(r.Status)
+}
+
+// waitsFor tells what has to happen before a deferred row can go.
+func waitsFor(r *outbox.Record, now time.Time) string {
+	d := r.Deferral
+	if d == nil {
+		return "-"
+	}
+	what := d.Reason
+	if d.MessageID != r.MessageID {
+		what += " of " + d.MessageID
+	}
+	switch {
+	case d.Reason == "abandoned":
+		return "an operator: " + d.MessageID + " is abandoned"
+	case d.Until.After(now):
+		return what + " in " + age(d.Until.Sub(now))
+	default:
+		return what + " now"
+	}
 }
 
 // statusStyle draws the eye to what needs somebody.

@@ -34,6 +34,20 @@ func toTime(at time.Time) *time.Time {
 	return &at
 }
 
+// wireDeferral tells for which message a row waits.
+type wireDeferral struct {
+	Reason    string     `json:"reason"`
+	MessageID string     `json:"message_id"`
+	Until     *time.Time `json:"until,omitempty"`
+}
+
+func toDeferral(d *outbox.Deferral) *wireDeferral {
+	if d == nil {
+		return nil
+	}
+	return &wireDeferral{Reason: d.Reason, MessageID: d.MessageID, Until: toTime(d.Until)}
+}
+
 // wireRecord is one row.
 type wireRecord struct {
 	Database        string          `json:"database"`
@@ -47,6 +61,7 @@ type wireRecord struct {
 	Lane            int             `json:"lane"`
 	Priority        int             `json:"priority,omitempty"`
 	Parked          bool            `json:"parked,omitempty"`
+	Deferral        *wireDeferral   `json:"deferral,omitempty"`
 	ContentType     string          `json:"content_type,omitempty"`
 	AggregateType   string          `json:"aggregate_type,omitempty"`
 	AggregateID     string          `json:"aggregate_id,omitempty"`
@@ -74,9 +89,10 @@ type wireRecord struct {
 func toRecord(database string, r *outbox.Record) wireRecord {
 	return wireRecord{
 		Database: database, ID: r.ID, MessageID: r.MessageID, Broker: r.Broker, Status: r.Status, Stream: r.Stream, Type: r.Type, Key: r.OrderingKey,
-		Lane: r.Lane, Priority: r.Priority, Parked: r.Parked, ContentType: r.ContentType, AggregateType: r.AggregateType, AggregateID: r.AggregateID,
-		CorrelationID: r.CorrelationID, CausationID: r.CausationID, TenantID: r.TenantID, Attempts: r.Attempts, Crashes: r.Crashes,
-		CreatedAt: toTime(r.CreatedAt), AvailableAt: toTime(r.AvailableAt), ExpiresAt: toTime(r.ExpiresAt), LockedUntil: toTime(r.LockedUntil),
+		Lane: r.Lane, Priority: r.Priority, Parked: r.Parked, Deferral: toDeferral(r.Deferral), ContentType: r.ContentType,
+		AggregateType: r.AggregateType, AggregateID: r.AggregateID, CorrelationID: r.CorrelationID, CausationID: r.CausationID, TenantID: r.TenantID,
+		Attempts: r.Attempts, Crashes: r.Crashes, CreatedAt: toTime(r.CreatedAt), AvailableAt: toTime(r.AvailableAt),
+		ExpiresAt: toTime(r.ExpiresAt), LockedUntil: toTime(r.LockedUntil),
 		PublishedAt: toTime(r.PublishedAt), FinishedAt: toTime(r.FinishedAt), LockedBy: r.LockedBy, BrokerMessageID: r.BrokerMessageID,
 		PayloadBytes: r.PayloadBytes, LastError: toError(r.LastError),
 	}

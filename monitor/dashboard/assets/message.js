@@ -4,7 +4,7 @@ import { h, fill } from "./dom.js";
 import { get, me, path } from "./api.js";
 import { actionDialog } from "./dialogs.js";
 import { actionButton, heading, mono, readOnlyNote, shape, statusPill, trouble, when } from "./parts.js";
-import { clock, count, duration, full } from "./words.js";
+import { clock, count, duration, full, waitsFor } from "./words.js";
 import { contents } from "./contents.js";
 
 export default async function message({ root, where, signal, reload }) {
@@ -87,8 +87,8 @@ export function timeline(m, now = new Date()) {
   else if (m.status === "abandoned") add(m.finished_at, "Abandoned", "bad", "Only an operator sends it again.");
   events.sort((a, b) => new Date(a.at) - new Date(b.at));
   if (m.status === "processing") add(m.locked_until, "In the hands of a worker", "work", [m.locked_by ? [mono(m.locked_by), ". "] : "", "Its lease ends then; if it died, another takes over."]);
-  else if (m.status === "failed") add(m.locked_until, "Next attempt", "wait", m.parked ? "It is parked: an earlier row of its key comes first, or it waits for its time." : m.locked_until && new Date(m.locked_until) < now ? "It is due now." : "");
-  else if (m.status === "pending") add(null, m.parked ? "Parked" : m.available_at && new Date(m.available_at) > now ? "Waits for its time" : "Waits for a worker", "wait", m.parked ? "An earlier row of its key comes first, or it waits for its time." : "");
+  else if (m.status === "failed") add(m.locked_until, "Next attempt", "wait", m.parked ? waitsFor(m) : m.locked_until && new Date(m.locked_until) < now ? "It is due now." : "");
+  else if (m.status === "pending") add(m.parked ? m.deferral?.until : null, m.parked ? "Deferred" : m.available_at && new Date(m.available_at) > now ? "Waits for its time" : "Waits for a worker", "wait", m.parked ? waitsFor(m) : "");
   if (m.expires_at && !m.finished_at) add(m.expires_at, "Expires", "wait", "It is abandoned if it is not delivered by then.");
   return events;
 }

@@ -3,7 +3,7 @@
 import { h, fill, announce } from "./dom.js";
 import { get, path, query } from "./api.js";
 import { databasePicker, empty, field, heading, messageLink, mono, select, statusPill, table, trouble, when } from "./parts.js";
-import { count, statuses } from "./words.js";
+import { count, statuses, waitsFor } from "./words.js";
 import { uuidOf } from "./forms.js";
 
 const filters = ["broker", "status", "type", "key", "error_class", "since", "until"];
@@ -54,10 +54,18 @@ export function list(database, records) {
     { head: "Type", cell: (m) => m.type },
     { head: "Ordering key", cell: (m) => (m.key ? mono(m.key) : "–"), class: "key" },
     { head: "Broker", cell: (m) => m.broker },
-    { head: "Status", cell: (m) => [statusPill(m.status), m.parked ? h("small", { title: "It waits out of the way of claims, for a time or for an earlier row of its key" }, " parked") : null] },
+    { head: "Status", cell: (m) => [statusPill(m.status), m.parked ? deferred(database, m) : null] },
     { head: "Attempts", cell: (m) => count(m.attempts ?? 0), class: "number" },
     { head: "Last error", cell: (m) => (m.last_error ? h("span", { class: "clip", title: m.last_error.message }, m.last_error.message) : "–"), class: "error" },
   ], records);
+}
+
+// deferred says that a row waits, behind which message, and until when.
+function deferred(database, m) {
+  const d = m.deferral;
+  return h("small", { class: "block", title: waitsFor(m) }, "deferred",
+    d && d.message_id !== m.message_id ? [" behind ", messageLink(database, d.message_id)] : null,
+    d?.until ? [", ", when(d.until)] : d?.reason === "abandoned" ? ", until you act" : null);
 }
 
 function findForm(database, names) {

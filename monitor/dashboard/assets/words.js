@@ -80,6 +80,15 @@ export function waiting(broker) {
   };
 }
 
+// waitsFor says why a deferred row waits.
+export function waitsFor(m) {
+  const d = m.deferral;
+  if (!d) return "It waits for a time, or for an earlier message of its key.";
+  if (d.reason === "abandoned") return `Message ${d.message_id} of its key was abandoned: the key waits until that message is requeued, or the key released.`;
+  const why = d.reason === "scheduled" ? "is not due yet" : "failed, and is tried again";
+  return d.message_id === m.message_id ? `It ${why}.` : `Message ${d.message_id}, an earlier one of its key, ${why}.`;
+}
+
 // Behind, from here on: a lag that a person would want to know of.
 const behindSeconds = 60;
 

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+const (
+	deferredRows = 1500
+	deferredHead = 5000 // number of the message that blocks the key
+	freeRow      = 5001 // number of a message that nothing blocks
+)
+
+// deferMany writes a message that fails, rows of its key that are deferred behind it, and a row of another key.
+func (s *shop) deferMany() {
+	s.Helper()
+	s.write(deferredHead, "Ordering.OrderPlaced.v1", "stuck", "partner")
+	s.settle("partner", func(*outbox.Message) *outbox.LastError {
+		return &outbox.LastError{Class: "retryable", Message: "deadline exceeded", At: time.Now().UTC(), Attempt: 1}
+	})
+	tx, err := s.db.BeginTx(s.Context(), nil)
+	require.NoError(s, err)
+	defer func() { _ = tx.Rollback() }()
+	for n := 1; n <= deferredRows; n++ {
+		eventType := "Ordering.OrderPlaced.v1"
+		if n%500 == 0 {
+			eventType = "Ordering.OrderPaid.v1"
+		}
+		_, err := tx.ExecContext(s.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
+			VALUES ($1, 'partner', 'ordering::order', $2, 'stuck', $3)`, messageID(n), eventType, []byte("{}"))
+		require.NoError(s, err)
+	}
+	require.NoError(s, tx.Commit())
+	s.write(freeRow, "Ordering.OrderPlaced.v1", "free", "partner")
+	for lane := range outbox.Classes * s.store.Lanes() {
+		_, err := s.store.Park(s.Context(), &outbox.Claim{Broker: "partner", Lane: lane, Limit: 4000, Window: 4000, Lease: time.Minute, Worker: "night-shift"})
+		require.NoError(s, err)
+	}
+}
+
+// Rows behind a key that fails are pending in the status, so they are listed, page by page and under every filter; each tells for which
+// message it waits, and until when.
+func TestListDeferredRows(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		s.deferMany()
+		list := func(args ...string) (records []wireRecord, next string) {
+			t.Helper()
+			stdout := s.does(append([]string{"messages", "list", "--json"}, args...)...)
+			for line := range strings.Lines(stdout) {
+				if r := lines[wireRecord](t, line)[0]; r.MessageID != "" {
+					records = append(records, r)
+					continue
+				}
+				next = lines[map[string]string](t, line)[0]["next"]
+			}
+			return records, next
+		}
+		all, next := list("--status", "pending", "--limit", "2000")
+		assert.Empty(t, next)
+		require.Len(t, all, deferredRows+1, "as many as \"fanout status\" counts")
+		assert.Equal(t, messageID(freeRow), all[0].MessageID)
+		assert.Nil(t, all[0].Deferral)
+		for i, r := range all[1:] {
+			require.Equal(t, messageID(deferredRows-i), r.MessageID, "newest first")
+			require.True(t, r.Parked)
+			require.NotNil(t, r.Deferral)
+			require.Equal(t, messageID(deferredHead), r.Deferral.MessageID)
+			require.Equal(t, "retry", r.Deferral.Reason)
+			require.NotNil(t, r.Deferral.Until)
+			require.WithinDuration(t, time.Now().Add(time.Hour), *r.Deferral.Until, 5*time.Minute)
+		}
+		failed, _ := list("--status", "failed")
+		require.Len(t, failed, 1)
+		require.NotNil(t, failed[0].Deferral)
+		assert.Equal(t, failed[0].MessageID, failed[0].Deferral.MessageID, "it waits for its own retry")
+
+		page, next := list("--status", "pending", "--limit", "1400")
+		require.Len(t, page, 1400)
+		rest, next := list("--status", "pending", "--cursor", next, "--limit", "2000")
+		assert.Empty(t, next)
+		assert.Equal(t, all, append(page, rest...))
+
+		for want, args := range map[int][]string{
+			deferredRows + 2: {},
+			3:                {"--type", "Ordering.OrderPaid.*"},
+			1:                {"--key", "free"},
+			deferredRows + 1: {"--key", "stuck"},
+		} {
+			records, _ := list(append(args, "--limit", "5000")...)
+			assert.Len(t, records, want, args)
+		}
+		for _, args := range [][]string{{"--since", "1h"}, {"--broker", "partner"}, {"--id", messageID(7)}} {
+			records, _ := list(append(args, "--limit", "5000", "--status", "pending")...)
+			assert.Len(t, records, map[string]int{"--id": 1}[args[0]]+map[bool]int{true: deferredRows + 1}[args[0] != "--id"], args)
+		}
+		for _, args := range [][]string{{"--until", "1h"}, {"--error-class", "permanent"}, {"--broker", "default"}} {
+			records, _ := list(append(args, "--status", "pending")...)
+			assert.Empty(t, records, args)
+		}
+
+		table := s.does("messages", "list", "--status", "pending", "--limit", "3")
+		assert.Contains(t, table, "pending (deferred)")
+		assert.Contains(t, table, "retry of "+messageID(deferredHead)+" in ")
+		shown := s.does("messages", "show", messageID(7))
+		assert.Contains(t, shown, "pending (deferred)")
+		assert.Contains(t, shown, "retry of "+messageID(deferredHead))
+	})
+}
+
+// Actions by filter select deferred rows, too.
+func TestActOnDeferredRows(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *shop) {
+		s.deferMany()
+		// Followers wait for no time of their own, so there is nothing to hurry.
+		assert.Equal(t, "main: 0 of 3 rows requeued; the others are in a worker's hands, wait for an earlier message of their key, or have changed meanwhile\n",
+			s.does("messages", "requeue", "--type", "Ordering.OrderPaid.*", "--status", "pending", "--yes"))
+		assert.Equal(t, "main: 3 rows would be abandoned\n", s.does("messages", "abandon", "--type", "Ordering.OrderPaid.*", "--reason", "r", "--dry-run"))
+		assert.Equal(t, "main: 3 rows abandoned\n", s.does("messages", "abandon", "--type", "Ordering.OrderPaid.*", "--reason", "r", "--yes"))
+
+		// One that had failed, was requeued and is deferred behind another one keeps its error.
+		text := `{"class":"unavailable","message":"deadline exceeded","at":"2026-01-02T03:04:05Z","attempt":1}`
+		_, err := s.db.ExecContext(t.Context(), "UPDATE outbox_messages SET last_error = $1 WHERE message_id = $2", text, messageID(9))
+		require.NoError(t, err)
+		list := lines[wireRecord](t, s.does("messages", "list", "--json", "--error-class", "unavailable", "--status", "pending"))
+		require.Len(t, list, 1)
+		assert.Equal(t, messageID(9), list[0].MessageID)
+		assert.Equal(t, "main: 1 row abandoned\n", s.does("messages", "abandon", "--error-class", "unavailable", "--reason", "r"))
+		assert.Equal(t, 1, s.count("status = 'abandoned' AND message_id = '"+messageID(9)+"'"))
+
+		// By the fingerprint of the failure the failed message itself is found: it is deferred as well.
+		group := lines[wireGroup](t, s.does("messages", "failures", "--json", "--broker", "partner"))
+		fingerprint := ""
+		for _, g := range group {
+			if g.Class == "retryable" {
+				fingerprint = g.Fingerprint
+			}
+		}
+		list = lines[wireRecord](t, s.does("messages", "list", "--json", "--fingerprint", fingerprint))
+		require.Len(t, list, 1)
+		assert.Equal(t, messageID(deferredHead), list[0].MessageID)
+		assert.Equal(t, "main: 1 row requeued\n", s.does("messages", "requeue", "--fingerprint", fingerprint))
+		waiting := lines[wireRecord](t, s.does("messages", "list", "--json", "--status", "pending", "--key", "stuck", "--limit", "1"))[0]
+		if assert.NotNil(t, waiting.Deferral) {
+			assert.Nil(t, waiting.Deferral.Until, "the message that it waits for can go at once")
+		}
+		assert.Contains(t, s.does("messages", "list", "--status", "pending", "--limit", "2"), "retry of "+messageID(deferredHead)+" now")
+	})
+}
