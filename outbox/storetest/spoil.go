@@ -41,6 +41,7 @@ var spoils = map[outbox.Dialect][]spoil{
 			wants: []string{"column correlation_id: collation is blind_{f}, want none"},
 		},
 		{statements: []string{"DROP INDEX {t}_parked"}, wants: []string{"index {t}_parked: missing"}},
+		{statements: []string{"DROP INDEX {t}_deferred"}, wants: []string{"index {t}_deferred: missing"}},
 		{
 			statements: []string{"DROP INDEX {t}_published", "CREATE INDEX {t}_published ON {t} (published_at, target_broker) WHERE published_at IS NOT NULL"},
 			wants:      []string{"index {t}_published: columns is btree (published_at, target_broker), want btree (target_broker, published_at)"},
@@ -85,10 +86,11 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{
 			statements: []string{
-				"ALTER TABLE {t} DROP COLUMN lane", // and with it the index of open rows
+				"ALTER TABLE {t} DROP COLUMN lane", // and with it the indexes of open rows and of deferred ones
 				`ALTER TABLE {t} ADD COLUMN lane integer NOT NULL GENERATED ALWAYS AS
 					(get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3) STORED`,
 				"CREATE INDEX {t}_open ON {t} (target_broker, lane, id) WHERE finished_at IS NULL AND NOT parked",
+				"CREATE INDEX {t}_deferred ON {t} (target_broker, id) WHERE parked AND finished_at IS NULL AND lane >= 0",
 			},
 			wants: []string{
 				"column lane: type is integer, want smallint",
@@ -134,6 +136,7 @@ var spoils = map[outbox.Dialect][]spoil{
 			wants:      []string{"constraint {t}_once: definition is UNIQUE (target_broker, message_id), want UNIQUE (message_id, target_broker)"},
 		},
 		{statements: []string{"DROP INDEX {t}_parked"}, wants: []string{"index {t}_parked: missing"}},
+		{statements: []string{"DROP INDEX {t}_deferred"}, wants: []string{"index {t}_deferred: missing"}},
 		{
 			statements: []string{"DROP INDEX {t}_open", "CREATE INDEX {t}_open ON {t} (target_broker, id) WHERE finished_at IS NULL AND parked = 0"},
 			wants:      []string{"index {t}_open: columns is target_broker, id, want target_broker, lane, id"},
@@ -194,6 +197,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{statements: []string{"ALTER INDEX {t}_waiting_wake ON {t}_waiting DISABLE"}, wants: []string{"index {t}_waiting_wake: enabled is no, want yes"}},
 		{statements: []string{"DROP INDEX {t}_parked ON {t}"}, wants: []string{"index {t}_parked: missing"}},
+		{statements: []string{"DROP INDEX {t}_deferred ON {t}"}, wants: []string{"index {t}_deferred: missing"}},
 		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease"}, wants: []string{"constraint {t}_lease: missing"}},
 		{
 			statements: []string{"ALTER TABLE {t} NOCHECK CONSTRAINT {t}_status"},
