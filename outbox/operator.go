@@ -38,7 +38,8 @@ type Filter struct {
 // An error names what was refused: a limit below 1, a status that the action is not for, a message id that is no UUID.
 type Operator interface {
 	// Requeue makes failed and abandoned rows, processing ones whose lease is over, and pending ones that wait for a time, claimable at once with a fresh budget of
-	// attempts: it resets attempts, crashes, the backoff and available_at. last_error stays until the next failure. A time to
+	// attempts: it resets attempts, crashes, the backoff and available_at. A pending row that is deferred behind another one of its key waits
+	// for no time of its own, and is left as it is: requeue the row that it waits for ([Record.Deferral]). last_error stays until the next failure. A time to
 	// live that has passed is taken off, and one that has not stays, unless [WithTTL] gives all rows a new one. Rows that are
 	// malformed by their last_error are left out, as they would be abandoned again, unless the filter names that class
 	// ([ClassMalformed]), for those that were corrected in the table. A key that parked behind an abandoned row goes
@@ -51,7 +52,7 @@ type Operator interface {
 	// where an abandoned row would park them.
 	Abandon(ctx context.Context, filter Filter, reason string, limit int) (int, error)
 	// Matches counts the rows that a filter selects, of any status where it names none, up to limit. Rows that a worker has in hand do not
-	// count. An action changes no more than those: Requeue leaves out pending rows that wait for nothing.
+	// count; deferred rows do. An action changes no more than those: Requeue leaves out pending rows that wait for no time of their own.
 	Matches(ctx context.Context, filter Filter, limit int) (int, error)
 	// ReleaseKey lets a key go on that parked behind an abandoned row, without that row. ok is false when it did not park.
 	ReleaseKey(ctx context.Context, broker, key string) (ok bool, err error)
