@@ -85,11 +85,13 @@ func TestManyFollowers(t *testing.T) {
 	now := time.Now()
 	store, claim := newStore(t, WithClock(func() time.Time { return now }))
 	const rows = 3_000 // more would change nothing of what is counted here
+	fills := 0
 	fill := func(key string, n, parked int) {
+		fills++
 		_, err := store.db.ExecContext(t.Context(), `
 			WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?)
 			INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, parked, payload)
-			SELECT printf('%s-%d-%0*d', ?, ?, 33 - length(?), n), 'b', 's', 'T', ?, ?, x'7b7d' FROM i`, n, key, parked, key, key, parked)
+			SELECT printf('%08d-0000-0000-0000-%012d', ?, n), 'b', 's', 'T', ?, ?, x'7b7d' FROM i`, n, fills, key, parked)
 		require.NoError(t, err)
 	}
 	number := func(text string) (n int) {
