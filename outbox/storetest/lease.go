@@ -15,6 +15,7 @@ var leaseTests = []test{
 	{name: "RenewOfAPart", run: testRenewPart},
 	{name: "RenewAfterTakeover", run: testRenewLost},
 	{name: "RenewBeforeTakeover", run: testRenewLate},
+	{name: "NothingIsClaimedEarly", run: testNotEarly},
 }
 
 var readyTests = []test{
@@ -78,6 +79,70 @@ func testRenewLate(t *table) {
 	assert.Equal(t, 1, t.renew(batch.Lease))
 	assert.Empty(t, t.claim().Messages)
 	t.publish(batch)
+}
+
+// A lease, a backoff and a schedule last until their end by the database's clock: nobody else has the row in their last tenths of
+// a second, and everybody can when they are over.
+func testNotEarly(t *table) {
+	key := t.keys(1)[0]
+	for what, times := range map[string]struct {
+		column string
+		begin  func() int64 // makes a row that waits, and returns its id
+	}{
+		"lease": {"locked_until", func() int64 {
+			id := t.add(key)[0]
+			require.Equal(t, []int64{id}, taken(t.claim()))
+			return id
+		}},
+		"backoff": {"locked_until", func() int64 {
+			id := t.add(key)[0]
+			require.Zero(t, t.settle(retryLater(t.claim(), id)).Lost)
+			return id
+		}},
+		"schedule": {"available_at", func() int64 {
+			row := newRow(key)
+			row.AvailableAt = time.Now().Add(lease)
+			return t.insert(row)[0]
+		}},
+	} {
+		for way, look := range map[string]func() int{
+			"claim":                       func() int { return len(t.claim().Messages) },
+			"claim with a larger window":  func() int { return len(t.claim(limit(1), window(50)).Messages) },
+			"claim of another process":    func() int { return len(t.claimBy(t.another()).Messages) },
+			"claim that brings rows back": func() int { return len(t.claim(wake).Messages) },
+			"claim without order":         func() int { return len(t.claim(unordered).Messages) },
+			"look for work":               func() int { return len(t.ready()) },
+		} {
+			assert.Zero(t, t.early(times.column, times.begin, look), "%s, before the end of a %s", way, what)
+			id := times.begin()
+			t.endsIn(id, times.column, -time.Millisecond)
+			assert.Equal(t, 1, look(), "%s, after the end of a %s", way, what)
+			t.exec("DELETE FROM {t}")
+		}
+	}
+}
+
+// early returns what look finds shortly before the time of a row has come. Where the machine takes longer for that than there is time
+// left, it says nothing, and is done again with more.
+func (t *table) early(column string, begin func() int64, look func() int) int {
+	t.Helper()
+	for left := 100 * time.Millisecond; ; left = min(2*left, 900*time.Millisecond) {
+		id := begin()
+		began := time.Now()
+		t.endsIn(id, column, left)
+		found := look()
+		inTime := time.Since(began) < left
+		t.exec("DELETE FROM {t}")
+		if inTime {
+			return found
+		}
+	}
+}
+
+// endsIn moves a time of a row to that far from now, by the database's clock.
+func (t *table) endsIn(id int64, column string, left time.Duration) {
+	t.Helper()
+	t.age(id, column, micros(t.number("SELECT "+t.sql.fromNow(column)+" FROM {t} WHERE id = ?", id))-left)
 }
 
 func (t *table) ready() []int {
