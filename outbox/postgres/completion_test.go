@@ -1,0 +1,306 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// completion is a table in one lane of which tests look at transactions while they are under way.
+type completion struct {
+	*testing.T
+
+	store *Store
+	lane  int
+}
+
+func newCompletion(t *testing.T) *completion {
+	t.Helper()
+	store := openStore(t, testenv.Postgres(t), "completion")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	c := &completion{T: t, store: store}
+	c.insert("key")
+	require.NoError(t, store.pool.QueryRow(t.Context(), "DELETE FROM completion RETURNING lane").Scan(&c.lane))
+	return c
+}
+
+func (c *completion) exec(text string, args ...any) {
+	c.Helper()
+	_, err := c.store.pool.Exec(c.Context(), text, args...)
+	require.NoError(c, err, text)
+}
+
+func (c *completion) insert(key string) (id int64) {
+	c.Helper()
+	require.NoError(c, c.store.pool.QueryRow(c.Context(), `INSERT INTO completion (message_id, target_broker, stream, type, ordering_key, payload)
+		VALUES ($1::text::uuid, 'b', 's', 't', nullif($2, ''), '') RETURNING id`, uuid.NewString(), key).Scan(&id))
+	return id
+}
+
+// insertMany writes a row each of n keys of the lane.
+func (c *completion) insertMany(n int) []int64 {
+	c.Helper()
+	rows, err := c.store.pool.Query(c.Context(), `INSERT INTO completion (message_id, target_broker, stream, type, ordering_key, payload)
+		SELECT gen_random_uuid(), 'b', 's', 't', key, '' FROM (SELECT gen_random_uuid()::text AS key FROM generate_series(1, 100 * $2::int)) AS keys
+		 WHERE get_byte(sha256(key::bytea), 0) & 3 = $1 LIMIT $2 RETURNING id`, c.lane, n)
+	require.NoError(c, err)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	require.NoError(c, err)
+	require.Len(c, ids, n)
+	return ids
+}
+
+func (c *completion) request(limit int, wake bool) *outbox.Claim {
+	return &outbox.Claim{Broker: "b", Lane: c.lane, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake}
+}
+
+// claim returns a batch and its ids.
+func (c *completion) claim(limit int) (outbox.Batch, []int64) {
+	c.Helper()
+	exchanged, err := c.store.Exchange(c.Context(), nil, c.request(limit, true))
+	require.NoError(c, err)
+	ids := []int64{}
+	for _, m := range exchanged.Batch.Messages {
+		ids = append(ids, m.ID)
+	}
+	return exchanged.Batch, ids
+}
+
+func (c *completion) complete(s *outbox.Settlement) {
+	c.Helper()
+	exchanged, err := c.store.Exchange(c.Context(), s, nil)
+	require.NoError(c, err)
+	require.Equal(c, &outbox.Settled{}, exchanged.Settled)
+}
+
+// drain publishes what there is, and returns it in the order of delivery.
+func (c *completion) drain() (all []int64) {
+	c.Helper()
+	for {
+		batch, ids := c.claim(10)
+		if len(ids) == 0 {
+			return all
+		}
+		all = append(all, ids...)
+		s := &outbox.Settlement{Lease: batch.Lease}
+		for _, id := range ids {
+			s.Published = append(s.Published, outbox.Delivered{ID: id})
+		}
+		c.complete(s)
+	}
+}
+
+// hold makes transactions wait that have just changed a row as the condition says, until release is called. under reports how many
+// transactions of the database wait for another one.
+func (c *completion) hold(table, event, condition string) (under func() int, release func()) {
+	c.Helper()
+	c.exec("CREATE TABLE IF NOT EXISTS held ()")
+	c.exec("CREATE OR REPLACE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN PERFORM FROM held; RETURN NULL; END $f$")
+	c.exec(fmt.Sprintf("CREATE OR REPLACE TRIGGER hold AFTER %s ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION hold()", event, table, condition))
+	holder, err := pgx.Connect(c.Context(), c.store.pool.Config().ConnString())
+	require.NoError(c, err)
+	tx, err := holder.Begin(c.Context())
+	require.NoError(c, err)
+	_, err = tx.Exec(c.Context(), "LOCK TABLE held")
+	require.NoError(c, err)
+	c.Cleanup(func() { _ = holder.Close(context.WithoutCancel(c.Context())) })
+	under = func() (n int) {
+		c.Helper()
+		require.NoError(c, c.store.pool.QueryRow(c.Context(),
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0").Scan(&n))
+		return n
+	}
+	return under, func() {
+		c.Helper()
+		require.NoError(c, tx.Rollback(c.Context()))
+		c.exec("DROP TRIGGER hold ON " + table)
+	}
+}
+
+// await waits until something has come to pass.
+func (c *completion) await(what func() bool) {
+	c.Helper()
+	require.Eventually(c, what, time.Minute, time.Millisecond)
+}
+
+// While outcomes other than published are being written, nobody claims from the lane: the place of a failed row, that of its
+// released followers and the block of its key change in one step for all statements of a claim.
+func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []outbox.Outcome{
+		{Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
+		{Status: outbox.StatusPending, Delay: time.Hour},
+		{Status: outbox.StatusPending},
+		{Status: outbox.StatusAbandoned, Spent: true},
+	} {
+		t.Run(fmt.Sprint(outcome.Status, outcome.Delay), func(t *testing.T) {
+			t.Parallel()
+			c := newCompletion(t)
+			first := c.insert("key")
+			batch, ids := c.claim(10)
+			require.Equal(t, []int64{first}, ids)
+			// The key waits already, behind the row in hand, for a time that has come: a claim would lift that block.
+			scheduled := c.insert("key")
+			c.exec("UPDATE completion SET available_at = now() + interval '1 hour' WHERE id = $1", scheduled)
+			parked, err := c.store.Park(t.Context(), c.request(10, false))
+			require.NoError(t, err)
+			require.Equal(t, 1, parked)
+			c.exec("UPDATE completion SET available_at = NULL WHERE id = $1", scheduled)
+			c.exec("UPDATE completion_waiting SET wake_at = now()")
+
+			under, release := c.hold("completion", "UPDATE", "NEW.status <> 'processing'")
+			completed := make(chan error, 1)
+			go func() {
+				outcome.ID = first
+				_, err := c.store.Exchange(t.Context(), &outbox.Settlement{Lease: batch.Lease, ParkAbandoned: true, Other: []outbox.Outcome{outcome}}, nil)
+				completed <- err
+			}()
+			c.await(func() bool { return under() == 1 })
+			other := openStore(t, c.store.pool.Config().ConnString(), "completion")
+			claimed := make(chan outbox.Batch, 1)
+			go func() {
+				exchanged, err := other.Exchange(t.Context(), nil, c.request(10, true))
+				assert.NoError(t, err)
+				claimed <- exchanged.Batch
+			}()
+			c.await(func() bool { return len(claimed) > 0 || under() == 2 })
+			release()
+			require.NoError(t, <-completed)
+			answer := <-claimed
+			assert.True(t, answer.Busy)
+			assert.Empty(t, answer.Messages)
+
+			want := []int64{first, scheduled}
+			switch {
+			case outcome.Status == outbox.StatusAbandoned:
+				want = want[1:]
+				require.Empty(t, c.drain(), "the key waits for an operator")
+				released, err := c.store.ReleaseKey(t.Context(), "b", "key")
+				require.NoError(t, err)
+				require.True(t, released)
+			case outcome.Delay > 0:
+				require.Empty(t, c.drain(), "the key waits for its first row")
+				c.exec("UPDATE completion SET locked_until = now(), available_at = NULL WHERE id = $1", first)
+			default:
+			}
+			assert.Equal(t, want, c.drain())
+		})
+	}
+}
+
+// The key's first row has failed and is just being deferred when an owner that was stopped abandons a later row, behind which the key is to
+// wait for an operator. The first row is not to wait for that: a completion that did not see it leave would put it behind the new block, and it
+// would be overtaken by the row that the operator requeues.
+func TestCompletionWhileRowsAreDeferred(t *testing.T) {
+	t.Parallel()
+	c := newCompletion(t)
+	ids := []int64{c.insert("key"), c.insert("key"), c.insert("key")}
+	late, got := c.claim(2)
+	require.Equal(t, ids[:2], got)
+	c.exec("UPDATE completion SET locked_until = now() WHERE status = 'processing'")
+	batch, got := c.claim(2)
+	require.Equal(t, ids[:1], got, "rows of a lease that ran out come alone")
+	c.complete(&outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}}})
+
+	under, release := c.hold("completion_waiting", "INSERT", "true")
+	deferred := make(chan error, 1)
+	go func() {
+		_, err := c.store.Park(t.Context(), c.request(10, false))
+		deferred <- err
+	}()
+	c.await(func() bool { return under() == 1 })
+	completed := make(chan error, 1)
+	go func() {
+		_, err := c.store.Exchange(t.Context(), &outbox.Settlement{Lease: late.Lease, ParkAbandoned: true, Other: []outbox.Outcome{
+			{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true},
+		}}, nil)
+		completed <- err
+	}()
+	c.await(func() bool { return len(completed) > 0 || under() == 2 })
+	release()
+	require.NoError(t, <-deferred)
+	require.NoError(t, <-completed)
+
+	n, err := c.store.Requeue(t.Context(), outbox.Filter{Broker: "b", Statuses: []outbox.Status{outbox.StatusAbandoned}}, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Empty(t, c.drain(), "the first row waits for its next attempt, and all others for it")
+	c.exec("UPDATE completion SET locked_until = now() WHERE id = $1", ids[0])
+	c.exec("UPDATE completion_waiting SET wake_at = now() WHERE wake_at IS NOT NULL")
+	assert.Equal(t, ids, c.drain())
+}
+
+// What a broker has confirmed, and what was decided about the rest, is on the disk before anybody relies on it: a crash of the server
+// that took it away would have messages sent again without end, and attempts that are never counted. Only claims need not wait for the
+// disk, as the documentation says: losing one repeats a send at most.
+func TestOutcomesAreDurable(t *testing.T) {
+	t.Parallel()
+	c := newCompletion(t)
+	c.exec("CREATE TABLE commits (n bigint GENERATED ALWAYS AS IDENTITY, what text, setting text)")
+	// Deferred, so that it sees the setting with which the transaction commits.
+	c.exec(`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN
+		INSERT INTO commits (what, setting) VALUES (OLD.status || ' > ' || NEW.status, current_setting('synchronous_commit')); RETURN NULL; END $f$`)
+	c.exec("CREATE CONSTRAINT TRIGGER note AFTER UPDATE ON completion DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note()")
+	commits := func() []string {
+		t.Helper()
+		rows, err := c.store.pool.Query(t.Context(), "WITH gone AS (DELETE FROM commits RETURNING *) SELECT what || ': ' || setting FROM gone GROUP BY 1 ORDER BY min(n)")
+		require.NoError(t, err)
+		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		return all
+	}
+	for _, unordered := range []bool{false, true, false} { // on the same connections: no setting outlives its transaction
+		request := c.request(10, false)
+		request.Unordered = unordered
+		ids := c.insertMany(6)
+		exchanged, err := c.store.Exchange(t.Context(), nil, request)
+		require.NoError(t, err)
+		lease := exchanged.Batch.Lease
+		require.Len(t, exchanged.Batch.Messages, len(ids))
+		assert.Equal(t, []string{"pending > processing: off"}, commits(), "a claim")
+		c.complete(&outbox.Settlement{Lease: lease, Published: []outbox.Delivered{{ID: ids[0]}}})
+		assert.Equal(t, []string{"processing > published: on"}, commits())
+		c.complete(&outbox.Settlement{Lease: lease, Other: []outbox.Outcome{{ID: ids[1], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}}})
+		assert.Equal(t, []string{"processing > failed: on"}, commits())
+		next := c.insertMany(1) // of the claim that travels together with the completion
+		exchanged, err = c.store.Exchange(t.Context(), &outbox.Settlement{
+			Lease: lease, ParkAbandoned: true, Published: []outbox.Delivered{{ID: ids[2]}}, Other: []outbox.Outcome{
+				{ID: ids[3], Status: outbox.StatusAbandoned, Spent: true},
+				{ID: ids[4], Status: outbox.StatusPending, Delay: time.Hour},
+				{ID: ids[5], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
+			},
+		}, request)
+		require.NoError(t, err)
+		assert.Zero(t, exchanged.Settled.Lost)
+		assert.ElementsMatch(t, []string{
+			"processing > abandoned: on", "processing > pending: on", "processing > failed: on", "processing > published: on", "pending > processing: off",
+		}, commits())
+		c.complete(&outbox.Settlement{Lease: exchanged.Batch.Lease, Published: []outbox.Delivered{{ID: next[0]}}})
+		assert.Equal(t, []string{"processing > published: on"}, commits())
+
+		n, err := c.store.Requeue(t.Context(), outbox.Filter{Broker: "b"}, 10)
+		require.NoError(t, err)
+		require.Equal(t, 4, n)
+		n, err = c.store.Replay(t.Context(), outbox.Filter{Broker: "b"}, 10)
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+		n, err = c.store.Abandon(t.Context(), outbox.Filter{Broker: "b"}, "test", 10)
+		require.NoError(t, err)
+		require.Equal(t, 7, n)
+		assert.ElementsMatch(t, []string{
+			"failed > pending: on", "abandoned > pending: on", "pending > pending: on", "published > pending: on", "pending > abandoned: on",
+		}, commits(), "operators")
+		c.exec("DELETE FROM completion")
+		c.exec("DELETE FROM completion_waiting")
+	}
+}
