@@ -38,6 +38,14 @@ func (d *tide) insert(n int) {
 	require.NoError(d, err)
 }
 
+// insertOthers writes rows of a type, each with a key of its own.
+func (d *tide) insertOthers(name string, n int) {
+	d.Helper()
+	d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)
+		SELECT gen_random_uuid(), 'b', 's', $1, $1 || i, '' FROM generate_series(1, 1000) AS i
+		 WHERE get_byte(sha256(($1 || i)::bytea), 0) & 3 = $2 LIMIT $3`, name, d.lane, n)
+}
+
 func (d *tide) exec(text string, args ...any) {
 	d.Helper()
 	_, err := d.store.pool.Exec(d.Context(), text, args...)
@@ -149,6 +157,72 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	d.exec("UPDATE tide_waiting SET wake_at = now()")
 	assert.Equal(t, []int64{23}, d.deliver(false))
 	assert.Equal(t, []int64{24}, d.deliver(false))
+}
+
+// A claim has read its window; and before it tells what it has learned, rows of the lane come back, and another worker of the process,
+// which has begun before it, takes one of them and has learned that. What the first claim knows is older, and raises no mark above the others.
+func TestLowWaterLearnedLate(t *testing.T) {
+	t.Parallel()
+	for name, back := range map[string]struct{ replayed, deferred bool }{
+		"an operator replays":   {replayed: true},
+		"deferred rows are due": {deferred: true},
+		"both":                  {replayed: true, deferred: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newTide(t)
+			require.Equal(t, []int64{1}, d.deliver(false))
+			d.insertOthers("replayed", 2)
+			require.Equal(t, []int64{2, 3}, d.deliver(false))
+			d.insertOthers("deferred", 2)
+			d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE type = 'deferred'")
+			parked, err := d.store.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: d.lane, Window: 100})
+			require.NoError(t, err)
+			require.Equal(t, 2, parked)
+			d.rise(false, true)
+
+			claim := func(limit int) *outbox.Claim {
+				return &outbox.Claim{Broker: "b", Lane: d.lane, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: true}
+			}
+			begin := func(limit int) *exchange {
+				return &exchange{store: d.store, claim: claim(limit), bearings: d.store.water.take("b", d.lane, time.Now())}
+			}
+			taken := func(batch outbox.Batch) (ids []int64) {
+				for _, m := range batch.Messages {
+					ids = append(ids, m.ID)
+				}
+				return ids
+			}
+			second := begin(1)
+			d.rise(false, true)
+			d.insert(1)
+			first := begin(100)
+			require.NoError(t, first.run(t.Context()))
+			require.Len(t, first.result.Batch.Messages, 1)
+			var want []int64
+			if back.replayed {
+				n, err := d.store.Replay(t.Context(), outbox.Filter{Broker: "b", Type: "replayed"}, 10)
+				require.NoError(t, err)
+				require.Equal(t, 2, n)
+				want = append(want, 2, 3)
+			}
+			if back.deferred {
+				d.exec("UPDATE tide SET available_at = NULL WHERE type = 'deferred'")
+				d.exec("UPDATE tide_waiting SET wake_at = now()")
+				want = append(want, 4, 5)
+			}
+			require.NoError(t, second.run(t.Context()))
+			d.store.water.learn("b", d.lane, second.bearings, second.sighting, time.Now())
+			d.store.water.learn("b", d.lane, first.bearings, first.sighting, time.Now())
+			got := taken(second.result.Batch)
+			for range want {
+				exchanged, err := d.store.Exchange(t.Context(), nil, claim(1))
+				require.NoError(t, err)
+				got = append(got, taken(exchanged.Batch)...)
+			}
+			assert.Equal(t, want, got)
+		})
+	}
 }
 
 // Rows that somebody opens by hand are found by the full look, and by the claim that follows it.
