@@ -37,15 +37,19 @@ func (n *numb) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 type whole struct {
 	fake
 
-	takes time.Duration
-	mu    sync.Mutex
-	calls []time.Time
+	takes  time.Duration
+	begins func(m brokers.Message) // may be nil
+	mu     sync.Mutex
+	calls  []time.Time
 }
 
 func (w *whole) Publish(ctx context.Context, messages []brokers.Message) []brokers.Result {
 	w.mu.Lock()
 	w.calls = append(w.calls, time.Now())
 	w.mu.Unlock()
+	if w.begins != nil {
+		w.begins(messages[0])
+	}
 	time.Sleep(w.takes)
 	return w.fake.Publish(ctx, messages)
 }
@@ -89,6 +93,75 @@ func TestFault04LeaseEndsInTheMiddleOfABatch(t *testing.T) {
 		}
 		assert.Contains(t, log.String(), `level=WARN msg="cannot renew a lease; trying again" database=test broker=b error="connection reset"`)
 	})
+}
+
+// slow is a store whose answers come late: the database has done what it was asked for long before.
+type slow struct {
+	outbox.Store
+
+	claims, renewals time.Duration // how late they come
+	left             atomic.Int32  // as many renewals work still
+}
+
+func (s *slow) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+	exchanged, err := s.Store.Exchange(ctx, settlement, claim)
+	time.Sleep(s.claims)
+	return exchanged, err
+}
+
+func (s *slow) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
+	if s.left.Add(-1) < 0 {
+		return 0, errors.New("connection reset")
+	}
+	kept, err := s.Store.Renew(ctx, lease)
+	time.Sleep(s.renewals)
+	return kept, err
+}
+
+// The answers to a claim and to a renewal come late. Nothing is sent in the last fifth of the lease all the same, which began when the
+// database was asked: by then another process may be about to have the rows.
+func TestSlowAnswersDoNotStretchALease(t *testing.T) {
+	t.Parallel()
+	for name, renews := range map[string]bool{"claim": false, "renewal": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, path string) {
+				const lease = 40 * time.Second
+				r := newRig(t, path, memory.New(), outbox.Policy{})
+				t.Cleanup(func() { _ = r.db.Close() })
+				for i := range 1000 {
+					r.insert("", strconv.Itoa(i))
+				}
+				store := &slow{Store: r.store, claims: 10 * time.Second}
+				if renews {
+					store.claims, store.renewals = 0, 10*time.Second
+					store.left.Store(1)
+				}
+				var least atomic.Int64
+				least.Store(int64(lease))
+				broker := &whole{fake: fake{publish: func(context.Context, brokers.Message) error { return nil }}, takes: 6 * time.Second}
+				broker.begins = func(m brokers.Message) {
+					until, err := strconv.ParseInt(r.query("SELECT locked_until FROM outbox_messages WHERE message_id = ?", m.ID), 10, 64)
+					if assert.NoError(t, err, "sent without a lease") {
+						least.Store(min(least.Load(), int64(time.Until(time.UnixMicro(until)))))
+					}
+				}
+				proc, err := outbox.NewProcessor(outbox.ProcessorConfig{
+					Database: "test", Broker: "b", Store: store, Target: broker, Log: slog.New(slog.DiscardHandler),
+					Policy: outbox.Policy{Workers: 1, BatchSize: 1000, Lease: lease, PublishTimeout: 30 * time.Second},
+				})
+				require.NoError(t, err)
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- proc.Run(ctx) }()
+				r.until(10*time.Minute, func() bool { return r.open() == "0" })
+				stop()
+				require.NoError(t, <-done)
+				assert.Len(t, broker.delivered(), 1000, "once each")
+				assert.GreaterOrEqual(t, time.Duration(least.Load()), lease/5)
+				assert.Less(t, time.Duration(least.Load()), lease/2, "else the test tests little")
+			})
+		})
+	}
 }
 
 // What was abandoned stays so when more attempts are allowed afterwards; what still waits gets them.

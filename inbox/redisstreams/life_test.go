@@ -114,6 +114,36 @@ func TestHandlerIgnoresItsContext(t *testing.T) {
 	under.Wait()
 }
 
+// A consumer stops while a message is handled. Others get at once what waits for a worker, but not what stands behind that message: its key
+// would be handled twice at once, and out of order.
+func TestStopKeepsWhatWaitsForItsKey(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s *site) {
+		s.add(t, "a", 0)
+		s.add(t, "a", 1)
+		s.add(t, "b", 2)
+		inside, release := make(chan struct{}), make(chan struct{})
+		l := newLedger()
+		stopping := start(t, s, s.stream, l.handler(func(_ context.Context, _ *inbox.Message, n int) error {
+			if n == 0 {
+				close(inside)
+				<-release
+			}
+			return nil
+		}), redisstreams.WithWorkers(1), redisstreams.WithShutdownTimeout(time.Minute))
+		<-inside
+		soon(t, "all are in hand", func() bool { return stopping.stats(t).InHand == 3 })
+		stopping.cancel()
+		other := start(t, s, s.stream, l.handler(nil))
+		soon(t, "what waits for a worker is handled", func() bool { return l.len() > 0 })
+		soon(t, "and nothing else is in hand", func() bool { return other.stats(t).InHand == 0 })
+		close(release)
+		soon(t, "all handled", func() bool { return l.len() == 3 })
+		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
+		l.check(t, 3)
+	})
+}
+
 // Suspects that fail, or that have to wait for something, are tried again alone, after their pause, until their attempts are over.
 func TestSuspectsThatFail(t *testing.T) {
 	t.Parallel()
