@@ -114,3 +114,39 @@ func TestProcessorFindsAMessageThatLooksLikeAnOutage(t *testing.T) {
 		assert.Equal(t, "130", r.query("SELECT count(*) FROM outbox_messages WHERE status = 'published'"))
 	})
 }
+
+// The messages of a key go to two destinations, one of which is unavailable. What is for the other one waits for its turn: it passes no message that
+// was given back because its destination may not be tried now, or not with so many.
+func TestProcessorKeyOfTwoDestinations(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		begin := time.Now()
+		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
+			if m.Destination == "down" && time.Since(begin) < time.Minute {
+				return brokers.Unavailable(brokers.ScopeDestination, errors.New("no such topic"))
+			}
+			return nil
+		}}
+		r := newRig(t, path, broker, outbox.Policy{})
+		t.Cleanup(func() { _ = r.db.Close() })
+		const keys = 20
+		for _, stream := range []string{"down", "up", "down", "up"} {
+			for key := range keys {
+				n := r.query("SELECT count(*) FROM outbox_messages")
+				r.insert(strconv.Itoa(key), n)
+				_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET stream = ? WHERE CAST(payload AS TEXT) = ?", stream, n)
+				require.NoError(t, err)
+			}
+		}
+		r.start()
+		r.until(time.Hour, func() bool { return r.open() == "0" })
+		r.stop()
+		last := map[int]int{}
+		for _, name := range broker.delivered() {
+			n, err := strconv.Atoi(name)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, n, last[n%keys], "key %d", n%keys)
+			last[n%keys] = n
+		}
+		assert.Len(t, broker.delivered(), 4*keys, "once each")
+	})
+}

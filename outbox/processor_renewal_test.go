@@ -164,6 +164,45 @@ func TestSlowAnswersDoNotStretchALease(t *testing.T) {
 	}
 }
 
+// While a call is under way another process takes over one row of the batch, which has not been sent yet. The next renewal notices, and what
+// is left of the batch is not sent: neither that row, nor others of its key, which is in the other's hands.
+func TestPartOfALeaseIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		r := newRig(t, path, memory.New(), outbox.Policy{})
+		t.Cleanup(func() { _ = r.db.Close() })
+		const rows = 350
+		for i := range rows {
+			r.insert("k"+strconv.Itoa(i%70), strconv.Itoa(i))
+		}
+		broker := &whole{fake: fake{publish: func(context.Context, brokers.Message) error { return nil }}, takes: 20 * time.Second}
+		var once sync.Once
+		broker.begins = func(brokers.Message) {
+			once.Do(func() {
+				_, err := r.db.ExecContext(t.Context(), `UPDATE outbox_messages SET lock_token = 'somebody', locked_until = locked_until + 3600000000
+					WHERE CAST(payload AS TEXT) = '200'`)
+				assert.NoError(t, err)
+			})
+		}
+		proc, err := outbox.NewProcessor(outbox.ProcessorConfig{
+			Database: "test", Broker: "b", Store: r.store, Target: broker, Log: slog.New(slog.DiscardHandler),
+			Policy: outbox.Policy{Workers: 1, Lease: 40 * time.Second, PublishTimeout: 30 * time.Second},
+		})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- proc.Run(ctx) }()
+		r.until(3*time.Minute, func() bool { return len(broker.delivered()) >= rows-4 })
+		stop()
+		require.NoError(t, <-done)
+		assert.Equal(t, "processing 0", r.status("200"))
+		assert.Equal(t, "somebody", r.query("SELECT lock_token FROM outbox_messages WHERE CAST(payload AS TEXT) = '200'"))
+		for _, name := range []string{"130", "200", "270", "340"} {
+			assert.NotContains(t, broker.delivered(), name, "its key is in another one's hands")
+		}
+		assert.Len(t, broker.delivered(), rows-4, "once each")
+	})
+}
+
 // What was abandoned stays so when more attempts are allowed afterwards; what still waits gets them.
 func TestFault26TheDeadStayDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {

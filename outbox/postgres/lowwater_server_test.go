@@ -225,6 +225,125 @@ func TestLowWaterLearnedLate(t *testing.T) {
 	}
 }
 
+// Rows come back by the hands of another process. This one, whose marks stand above them, sees them with its next claim.
+func TestLowWaterOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(d *tide, other *Store){
+		"deferred rows are due": func(d *tide, other *Store) {
+			d.insertOthers("due", 2)
+			d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE type = 'due'")
+			d.park(other)
+			d.pass()
+			d.exec("UPDATE tide SET available_at = NULL WHERE type = 'due'")
+			d.exec("UPDATE tide_waiting SET wake_at = now()")
+			require.Equal(d, []int64{2}, d.taken(other, 1, true).ids)
+			assert.Equal(d, []int64{3}, d.taken(d.store, 100, false).ids)
+		},
+		"followers are let through": func(d *tide, other *Store) {
+			d.insertOthers("follower", 1)
+			d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)
+				SELECT gen_random_uuid(), 'b', 's', type, ordering_key, '' FROM tide, generate_series(1, 2) WHERE id = 2`)
+			d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE id = 2")
+			d.park(other)
+			d.exec("UPDATE tide SET available_at = NULL WHERE id = 2")
+			d.exec("UPDATE tide_waiting SET wake_at = now()")
+			d.publish(other, d.taken(other, 100, true))
+			d.pass()
+			first := d.taken(other, 1, true)
+			require.Equal(d, []int64{3}, first.ids)
+			d.publish(other, first)
+			assert.Equal(d, []int64{4}, d.taken(d.store, 100, false).ids)
+		},
+		"a late owner abandons": func(d *tide, other *Store) {
+			d.insertOthers("late", 1)
+			d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)
+				SELECT gen_random_uuid(), 'b', 's', type, ordering_key, '' FROM tide, generate_series(1, 2) WHERE id = 2`)
+			late := d.taken(other, 2, false)
+			require.Equal(d, []int64{2, 3}, late.ids)
+			d.exec("UPDATE tide SET locked_until = now() WHERE status = 'processing'")
+			again := d.taken(d.store, 2, false)
+			require.Equal(d, []int64{2}, again.ids)
+			d.complete(d.store, again, outbox.Outcome{ID: 2, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour})
+			d.park(other)
+			d.pass()
+			d.complete(other, late, outbox.Outcome{ID: 3, Status: outbox.StatusAbandoned, Spent: true})
+			d.exec("UPDATE tide SET locked_until = NULL WHERE id = 2")
+			assert.Equal(d, []int64{2}, d.taken(d.store, 100, false).ids)
+		},
+		"an operator replays rows of low priority": func(d *tide, other *Store) {
+			d.exec("ALTER TABLE tide ALTER COLUMN priority SET DEFAULT -1")
+			d.lane += outbox.Lanes
+			d.pass()
+			d.exec("DELETE FROM tide WHERE id = 1") // of the same key, and would go first
+			n, err := other.Replay(d.Context(), outbox.Filter{Broker: "b"}, 2)
+			require.NoError(d, err)
+			require.Equal(d, 2, n)
+			assert.Equal(d, []int64{2, 3}, d.taken(d.store, 100, false).ids)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newTide(t)
+			require.Equal(t, []int64{1}, d.deliver(false))
+			test(d, openStore(t, d.store.pool.Config().ConnString(), "tide"))
+		})
+	}
+}
+
+// taking is a batch and the ids of its rows.
+type taking struct {
+	lease outbox.Lease
+	ids   []int64
+}
+
+func (d *tide) taken(store *Store, limit int, wake bool) (c taking) {
+	d.Helper()
+	exchanged, err := store.Exchange(d.Context(), nil, &outbox.Claim{Broker: "b", Lane: d.lane, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake})
+	require.NoError(d, err)
+	c.lease = exchanged.Batch.Lease
+	for _, m := range exchanged.Batch.Messages {
+		c.ids = append(c.ids, m.ID)
+	}
+	return c
+}
+
+func (d *tide) publish(store *Store, c taking) {
+	d.Helper()
+	s := &outbox.Settlement{Lease: c.lease}
+	for _, id := range c.ids {
+		s.Published = append(s.Published, outbox.Delivered{ID: id})
+	}
+	_, err := store.Exchange(d.Context(), s, nil)
+	require.NoError(d, err)
+}
+
+func (d *tide) complete(store *Store, c taking, outcome outbox.Outcome) {
+	d.Helper()
+	exchanged, err := store.Exchange(d.Context(), &outbox.Settlement{Lease: c.lease, ParkAbandoned: true, Other: []outbox.Outcome{outcome}}, nil)
+	require.NoError(d, err)
+	require.Zero(d, exchanged.Settled.Lost)
+}
+
+func (d *tide) park(store *Store) {
+	d.Helper()
+	parked, err := store.Park(d.Context(), &outbox.Claim{Broker: "b", Lane: d.lane, Window: 100})
+	require.NoError(d, err)
+	require.Positive(d, parked)
+}
+
+// pass has other rows pass by, with claims that bring nothing back, until the mark stands still.
+func (d *tide) pass() {
+	d.Helper()
+	before := d.floor()
+	for range 10 {
+		d.insert(1)
+		c := d.taken(d.store, 100, false)
+		require.Len(d, c.ids, 1)
+		d.publish(d.store, c)
+	}
+	require.Greater(d, d.floor(), before)
+}
+
 // Rows that somebody opens by hand are found by the full look, and by the claim that follows it.
 func TestLowWaterFullLook(t *testing.T) {
 	t.Parallel()
