@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,7 +28,7 @@ func newCompletion(t *testing.T) *completion {
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)
 	c := &completion{T: t, store: store}
-	c.insert("key")
+	c.insert()
 	require.NoError(t, store.pool.QueryRow(t.Context(), "DELETE FROM completion RETURNING lane").Scan(&c.lane))
 	return c
 }
@@ -40,10 +39,11 @@ func (c *completion) exec(text string, args ...any) {
 	require.NoError(c, err, text)
 }
 
-func (c *completion) insert(key string) (id int64) {
+// insert writes a row of the key that all tests have in common.
+func (c *completion) insert() (id int64) {
 	c.Helper()
 	require.NoError(c, c.store.pool.QueryRow(c.Context(), `INSERT INTO completion (message_id, target_broker, stream, type, ordering_key, payload)
-		VALUES ($1::text::uuid, 'b', 's', 't', nullif($2, ''), '') RETURNING id`, uuid.NewString(), key).Scan(&id))
+		VALUES (gen_random_uuid(), 'b', 's', 't', 'key', '') RETURNING id`).Scan(&id))
 	return id
 }
 
@@ -146,11 +146,11 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 		t.Run(fmt.Sprint(outcome.Status, outcome.Delay), func(t *testing.T) {
 			t.Parallel()
 			c := newCompletion(t)
-			first := c.insert("key")
+			first := c.insert()
 			batch, ids := c.claim(10)
 			require.Equal(t, []int64{first}, ids)
 			// The key waits already, behind the row in hand, for a time that has come: a claim would lift that block.
-			scheduled := c.insert("key")
+			scheduled := c.insert()
 			c.exec("UPDATE completion SET available_at = now() + interval '1 hour' WHERE id = $1", scheduled)
 			parked, err := c.store.Park(t.Context(), c.request(10, false))
 			require.NoError(t, err)
@@ -204,7 +204,7 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 func TestCompletionWhileRowsAreDeferred(t *testing.T) {
 	t.Parallel()
 	c := newCompletion(t)
-	ids := []int64{c.insert("key"), c.insert("key"), c.insert("key")}
+	ids := []int64{c.insert(), c.insert(), c.insert()}
 	late, got := c.claim(2)
 	require.Equal(t, ids[:2], got)
 	c.exec("UPDATE completion SET locked_until = now() WHERE status = 'processing'")
