@@ -114,17 +114,19 @@ func (c *completion) hold(table, event, condition string) (under func() int, rel
 	_, err = tx.Exec(c.Context(), "LOCK TABLE held")
 	require.NoError(c, err)
 	c.Cleanup(func() { _ = holder.Close(context.WithoutCancel(c.Context())) })
-	under = func() (n int) {
-		c.Helper()
-		require.NoError(c, c.store.pool.QueryRow(c.Context(),
-			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0").Scan(&n))
-		return n
-	}
-	return under, func() {
+	return c.waiting, func() {
 		c.Helper()
 		require.NoError(c, tx.Rollback(c.Context()))
 		c.exec("DROP TRIGGER hold ON " + table)
 	}
+}
+
+// waiting is how many transactions of the database wait for another one.
+func (c *completion) waiting() (n int) {
+	c.Helper()
+	require.NoError(c, c.store.pool.QueryRow(c.Context(),
+		"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0").Scan(&n))
+	return n
 }
 
 // await waits until something has come to pass.
@@ -167,6 +169,11 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 			}()
 			c.await(func() bool { return under() == 1 })
 			other := openStore(t, c.store.pool.Config().ConnString(), "completion")
+			backfill := c.request(10, true)
+			backfill.Lane += outbox.Lanes
+			exchanged, err := other.Exchange(t.Context(), nil, backfill)
+			require.NoError(t, err)
+			assert.True(t, exchanged.Batch.Busy, "the classes of a lane hold the same keys")
 			claimed := make(chan outbox.Batch, 1)
 			go func() {
 				exchanged, err := other.Exchange(t.Context(), nil, c.request(10, true))
@@ -194,6 +201,34 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 			default:
 			}
 			assert.Equal(t, want, c.drain())
+		})
+	}
+}
+
+// Somebody changes a row by hand, without the lane's lock, after a claim has seen it. The claim passes it over, and takes no later one of its key.
+func TestClaimWhileARowIsChangedByHand(t *testing.T) {
+	t.Parallel()
+	for name, wake := range map[string]bool{"plain": false, "judged": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCompletion(t)
+			first, second := c.insert(), c.insert()
+			tx, err := c.store.pool.Begin(t.Context())
+			require.NoError(t, err)
+			defer tx.Rollback(t.Context())
+			_, err = tx.Exec(t.Context(), "UPDATE completion SET locked_until = now() + interval '1 hour' WHERE id = $1", first)
+			require.NoError(t, err)
+			claimed := make(chan outbox.Batch, 1)
+			go func() {
+				exchanged, err := c.store.Exchange(t.Context(), nil, c.request(100, wake))
+				assert.NoError(t, err)
+				claimed <- exchanged.Batch
+			}()
+			c.await(func() bool { return c.waiting() == 1 })
+			require.NoError(t, tx.Commit(t.Context()))
+			assert.Empty(t, (<-claimed).Messages)
+			c.exec("UPDATE completion SET locked_until = NULL")
+			assert.Equal(t, []int64{first, second}, c.drain())
 		})
 	}
 }
