@@ -70,7 +70,7 @@ brokers: {default: {type: memory}, partner: {type: memory}}
 		stop()
 		assert.NoError(t, <-done)
 	})
-	h.eventually(func() bool { // the first looks, and the claims from all lanes
+	h.eventually(func() bool { // the first looks, and the claims from all shards
 		require.NoError(t, h.place("first"))
 		return h.sent("default") > 0 && h.sent("partner") > 0
 	})

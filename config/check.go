@@ -173,7 +173,7 @@ func (r *reader) adviseOn(cfg *Config, section *outboxSection, targets []*target
 }
 
 func (r *reader) adviseOnWorkers(o *object, workers int) {
-	if workers > outbox.Lanes {
-		r.warnf(o.where("workers"), o.path+".workers", "is %d: more than %d, the number of lanes, bring nothing", workers, outbox.Lanes)
+	if workers > outbox.Shards {
+		r.warnf(o.where("workers"), o.path+".workers", "is %d: more than %d, the number of shards, bring nothing", workers, outbox.Shards)
 	}
 }

@@ -75,8 +75,8 @@ type OnAbandon string
 const (
 	// OnAbandonContinue lets the key go on with its next message.
 	OnAbandonContinue OnAbandon = "continue"
-	// OnAbandonPark makes the key wait for an operator.
-	OnAbandonPark OnAbandon = "park"
+	// OnAbandonBlock makes the key wait for an operator.
+	OnAbandonBlock OnAbandon = "block"
 )
 
 // Broker is one target of delivery. What it overrides is zero where the file says nothing; [Config.Policy] and

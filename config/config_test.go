@@ -90,23 +90,23 @@ func TestNotify(t *testing.T) {
 
 func TestOnAbandon(t *testing.T) {
 	t.Parallel()
-	for choice, parks := range map[string]bool{"continue": false, "park": true} {
+	for choice, defers := range map[string]bool{"continue": false, "block": true} {
 		cfg := parse(t, `
 databases: {default: {driver: postgres}}
 outbox: {on_abandon: `+choice+`}
 brokers: {default: {type: memory}}`)
-		assert.Equal(t, parks, cfg.Policy("default").ParkAbandoned)
+		assert.Equal(t, defers, cfg.Policy("default").BlockAbandoned)
 	}
-	for shared, want := range map[string][2]bool{"continue": {true, false}, "park": {true, true}} {
+	for shared, want := range map[string][2]bool{"continue": {true, false}, "block": {true, true}} {
 		cfg := parse(t, `
 databases: {default: {driver: postgres}}
 outbox: {on_abandon: `+shared+`, external_brokers: [goes_on, silent]}
 brokers:
-  default: {type: memory, on_abandon: park}
+  default: {type: memory, on_abandon: block}
   goes_on: {type: memory, on_abandon: continue}
   silent: {type: memory}`)
-		assert.Equal(t, want, [2]bool{cfg.Policy("default").ParkAbandoned, cfg.Policy("silent").ParkAbandoned}, shared)
-		assert.False(t, cfg.Policy("goes_on").ParkAbandoned, shared)
+		assert.Equal(t, want, [2]bool{cfg.Policy("default").BlockAbandoned, cfg.Policy("silent").BlockAbandoned}, shared)
+		assert.False(t, cfg.Policy("goes_on").BlockAbandoned, shared)
 	}
 }
 

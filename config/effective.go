@@ -50,7 +50,7 @@ func (c *Config) Policy(broker string) outbox.Policy {
 		policy.Unordered = overrides.Ordering == OrderingNone
 	}
 	if overrides.OnAbandon != "" {
-		policy.ParkAbandoned = overrides.OnAbandon == OnAbandonPark
+		policy.BlockAbandoned = overrides.OnAbandon == OnAbandonBlock
 	}
 	retry := outbox.Retry{
 		MaxAttempts: cmp.Or(overrides.Retry.MaxAttempts, policy.Retry.MaxAttempts),

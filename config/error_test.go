@@ -34,10 +34,10 @@ func TestWarnings(t *testing.T) {
 		"1:1: databases: no database is declared: the commands have none to open, and an application must pass its own",
 		"1:1: outbox.external_brokers: there are no external brokers: published events go to the internal broker alone; say external_brokers: [] if that is meant",
 		"3:9: outbox.poll.max: is 1h30m: a row of another process may wait that long",
-		"5:11: outbox.workers: is 5: more than 4, the number of lanes, bring nothing",
+		"5:11: outbox.workers: is 5: more than 4, the number of shards, bring nothing",
 		"7:19: brokers.default.type: a memory broker keeps messages in one process and loses them with it: it is for tests",
 		"8:3: brokers.idle: is neither the internal broker nor an external one: nothing is sent there",
-		"8:33: brokers.idle.workers: is 6: more than 4, the number of lanes, bring nothing",
+		"8:33: brokers.idle.workers: is 6: more than 4, the number of shards, bring nothing",
 	}, warnings("outbox:\n poll:\n   max: 90m\n\n workers: 5\nbrokers:\n  default: {type: memory}\n  idle: {type: memory, workers: 6}\n"))
 	assert.Empty(t, warnings("databases: {x: {driver: sqlite}}\noutbox: {external_brokers: []}\nbrokers: {default: {type: redis, url: redis://x}}\n"))
 }

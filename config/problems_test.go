@@ -111,7 +111,7 @@ monitor: {listen: x}
 			"4:59: outbox.external_brokers[5]: must be a single value, but is a list",
 			"4:63: outbox.external_brokers[6]: has no value: give it one, or remove it",
 			`5:13: outbox.ordering: "perkey" is not known: did you mean "per_key"?`,
-			`6:15: outbox.on_abandon: "stop" is not known: use continue or park`,
+			`6:15: outbox.on_abandon: "stop" is not known: use continue or block`,
 			"7:19: outbox.serialize_keys: must be true or false",
 			`8:22: outbox.max_payload_bytes: is "-1": use at least 1`,
 			`9:12: outbox.workers: is "0": use at least 1`,
@@ -142,7 +142,7 @@ monitor: {listen: x}
   table: 5
   internal_broker: true
   external_brokers: partner
-  on_abandon: [park]
+  on_abandon: [block]
 ` + brokersSection, []string{
 			"2:12: outbox.workers: must be a whole number in plain digits, without quotes",
 			"3:15: outbox.batch_size: must be a whole number in plain digits, without quotes",
@@ -200,7 +200,7 @@ func TestProblemsInBrokers(t *testing.T) {
   a: {}
   A: {type: rdis}
   b: {type: pubsub, url: redis://x, options: {}, format: xml, source: s, filter: ['[', 5, '']}
-  c: {type: redis, project: x, source: s, ordering: per-key, on_abandon: parc,
+  c: {type: redis, project: x, source: s, ordering: per-key, on_abandon: blok,
       retry: {base_delay: 2h, max_delay: 1h}, publish_timeout: 5m, retention: {published: -1h, abandon: 5}}
   d: {type: "redis://u:hunter2@h"}
   e: {type: memory, endpoint: x, topic: x, workers: 0, batch_size: 0, batch_bytes: 0}
@@ -231,7 +231,7 @@ func TestProblemsInBrokers(t *testing.T) {
 			"6:20: brokers.c.project: does nothing for a broker of type redis: remove it",
 			"6:32: brokers.c.source: does nothing without format: cloudevents",
 			`6:53: brokers.c.ordering: "per-key" is not known: did you mean "per_key"?`,
-			`6:74: brokers.c.on_abandon: "parc" is not known: did you mean "park"?`,
+			`6:74: brokers.c.on_abandon: "blok" is not known: did you mean "block"?`,
 			"7:42: brokers.c.retry.max_delay: is 1h, below base_delay (2h)",
 			"7:64: brokers.c.publish_timeout: is 5m, but must be below outbox.lease (1m): a publish must end before others can claim its rows",
 			`7:91: brokers.c.retention.published: is "-1h": use a positive duration`,

@@ -53,7 +53,7 @@ func TestReferenceLoads(t *testing.T) {
 				},
 				Rate: 200, Breaker: outbox.Breaker{TripAfter: 5, MinDelay: time.Second, MaxDelay: time.Minute},
 				Workers: 1, BatchSize: 100, BatchBytes: 4 << 20, PublishTimeout: 10 * time.Second, Ordering: config.OrderingPerKey,
-				OnAbandon: config.OnAbandonPark,
+				OnAbandon: config.OnAbandonBlock,
 				Retry:     outbox.Retry{MaxAttempts: 20, BaseDelay: 10 * time.Second, Multiplier: 1.5, MaxDelay: 30 * time.Minute, Jitter: 0.5},
 				Retention: cleanup.Retention{Published: 30 * 24 * time.Hour, Abandoned: 90 * 24 * time.Hour},
 			},

@@ -93,7 +93,7 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 	section.retry = o.retry(&policy.Retry)
 	section.breaker = o.breaker(&policy.Breaker)
 
-	policy.ParkAbandoned = o.onAbandon() == OnAbandonPark
+	policy.BlockAbandoned = o.onAbandon() == OnAbandonBlock
 	o.boolean("serialize_keys", &out.SerializeKeys)
 	o.boolean("hand_off", &policy.HandOff)
 	o.close()
@@ -106,7 +106,7 @@ func (o *object) ordering() Ordering {
 }
 
 func (o *object) onAbandon() OnAbandon {
-	return OnAbandon(o.choice("on_abandon", string(OnAbandonContinue), string(OnAbandonPark)))
+	return OnAbandon(o.choice("on_abandon", string(OnAbandonContinue), string(OnAbandonBlock)))
 }
 
 // retry reads the section of that name, which outbox and brokers have in common.

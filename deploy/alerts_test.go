@@ -125,8 +125,8 @@ func TestAlerts(t *testing.T) {
 			{"one relay gets answers", `fanout_outbox_database_up{database="d",instance="1"} 0x60` + "\n" + `fanout_outbox_database_up{database="d",instance="2"} 1x60`, 0},
 		},
 		"FanoutInboxParked": {
-			{"none", handled(`outcome="parked"`, "0x60"), 0},
-			{"one", handled(`outcome="parked"`, "0 0 0 0 0 1x15 1x40"), 5 * time.Minute},
+			{"none", handled(`outcome="deferred"`, "0x60"), 0},
+			{"one", handled(`outcome="deferred"`, "0 0 0 0 0 1x15 1x40"), 5 * time.Minute},
 			{"handled", handled(`outcome="handled"`, "0+5x60"), 0},
 		},
 		"FanoutInboxDeadLettered": {

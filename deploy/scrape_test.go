@@ -42,7 +42,7 @@ func scrape(t *testing.T) scraped {
 	o := m.Observe("d", "b")
 	o.Claimed(t.Context(), 1, time.Second)
 	o.Published(t.Context(), &outbox.Call{Messages: []*outbox.Message{{}}, Outgoing: make([]brokers.Message, 1), Results: make([]brokers.Result, 1)})
-	o.Settling(t.Context(), &outbox.Settlement{})
+	o.Completing(t.Context(), &outbox.Completion{})
 	m.Purged(t.Context(), "d", 1)
 
 	useConsumer(t, exporter)

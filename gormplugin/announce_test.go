@@ -81,11 +81,11 @@ func (h *hearer) create(db *gorm.DB, id string) error {
 	return db.Create(order).Error
 }
 
-func (h *hearer) lanes(aggregate string) (lanes []int) {
+func (h *hearer) shards(aggregate string) (shards []int) {
 	h.t.Helper()
-	require.NoError(h.t, h.db.Table("outbox_messages").Where("aggregate_id = ?", aggregate).Pluck("lane", &lanes).Error)
-	require.NotEmpty(h.t, lanes)
-	return lanes
+	require.NoError(h.t, h.db.Table("outbox_messages").Where("aggregate_id = ?", aggregate).Pluck("shard", &shards).Error)
+	require.NotEmpty(h.t, shards)
+	return shards
 }
 
 // arrivals are what an announcement should say of all rows.
@@ -93,12 +93,12 @@ func (h *hearer) arrivals() string {
 	h.t.Helper()
 	var rows []struct {
 		TargetBroker string
-		Lane         int
+		Shard        int
 	}
 	require.NoError(h.t, h.db.Table("outbox_messages").Order("target_broker").Find(&rows).Error)
 	var arrivals []outbox.Arrival
 	for _, r := range rows {
-		arrivals = outbox.MergeArrivals(arrivals, outbox.Arrival{Broker: r.TargetBroker, Lanes: outbox.LaneSetOf(r.Lane)})
+		arrivals = outbox.MergeArrivals(arrivals, outbox.Arrival{Broker: r.TargetBroker, Shards: outbox.ShardSetOf(r.Shard)})
 	}
 	return outbox.Announcement(arrivals)
 }
@@ -140,11 +140,11 @@ func TestAnnounce(t *testing.T) {
 	served := true
 	cancel := h.plugin.OnCommit(func([]outbox.Arrival) bool { return served })
 	require.NoError(t, h.create(h.db, "7"))
-	seventh := h.lanes("7")
+	seventh := h.shards("7")
 	require.NoError(t, h.db.Exec("DELETE FROM outbox_messages").Error)
 	served = false
 	require.NoError(t, h.create(h.db, "8"))
-	require.NotEqual(t, seventh, h.lanes("8"))
+	require.NotEqual(t, seventh, h.shards("8"))
 	assert.Equal(t, h.arrivals(), h.next(), "not of order 7, which a relay in this process delivers: of order 8, since that relay does not run")
 	cancel()
 }

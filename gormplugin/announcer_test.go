@@ -74,11 +74,11 @@ func TestAnnouncementsAreCoalesced(t *testing.T) {
 		a, l, log := announcing(t)
 		l.takes = time.Millisecond
 		began := time.Now()
-		a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+		a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		for range 1000 {
-			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 2}, {Broker: "partner", Lanes: 4}})
-			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 8}})
+			a.tell([]outbox.Arrival{{Broker: "default", Shards: 2}, {Broker: "partner", Shards: 4}})
+			a.tell([]outbox.Arrival{{Broker: "default", Shards: 8}})
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -88,7 +88,7 @@ func TestAnnouncementsAreCoalesced(t *testing.T) {
 
 		began = time.Now() // a steady stream, for a second
 		for range 1000 {
-			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+			a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(announceLongestGap + l.takes)
@@ -109,14 +109,14 @@ func TestAnnouncementsThatTakeTime(t *testing.T) {
 			a, l, _ := announcing(t)
 			l.takes = takes
 			for range 1000 {
-				a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+				a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(announceLongestGap + takes)
 			said, _ := l.taken()
 			assert.InDelta(t, time.Second/announceLongestGap, len(said), 5, takes)
 			time.Sleep(2 * announceLongestGap)
-			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+			a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
 			synctest.Wait()
 			assert.Equal(t, announceGap, a.gap, "after a pause")
 			time.Sleep(announceLongestGap + takes)
@@ -133,7 +133,7 @@ func TestAnnouncementsThatFail(t *testing.T) {
 		l.hangs = true
 		began := time.Now()
 		for range 1000 {
-			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+			a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
 		}
 		assert.Equal(t, began, time.Now(), "no commit waits")
 		time.Sleep(announceTime)
@@ -141,7 +141,7 @@ func TestAnnouncementsThatFail(t *testing.T) {
 		said, _ := l.taken()
 		assert.Len(t, said, 1, "one waits for a connection")
 		for range 3600 { // for an hour
-			a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+			a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -151,12 +151,12 @@ func TestAnnouncementsThatFail(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(log.String(), "cannot tell relays"), "said once")
 		l.set(func(l *loudspeaker) { l.hangs = false })
 		time.Sleep(announceLongestRest)
-		a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+		a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "are told of new rows again"))
 		l.taken()
 		time.Sleep(announceGap)
-		a.tell([]outbox.Arrival{{Broker: "default", Lanes: 1}})
+		a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		said, _ = l.taken()
 		assert.Len(t, said, 1, "as before")

@@ -132,7 +132,7 @@ func siteOnSQLServer(t *testing.T, s *site) {
 		db, prefix := s.db, s.prefix
 		t.Cleanup(func() {
 			for _, table := range []string{
-				"outbox", "outbox_waiting", "outbox_pauses", "outbox_instances", "outbox_audit", "outbox_migrations", "crates", "items", "purses", "seals",
+				"outbox", "outbox_key_blocks", "outbox_pauses", "outbox_instances", "outbox_audit", "outbox_migrations", "crates", "items", "purses", "seals",
 			} {
 				_ = db.Exec("DROP TABLE " + prefix + table)
 			}

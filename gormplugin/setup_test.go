@@ -202,13 +202,13 @@ func (b *bench) rows() []row {
 	return rows
 }
 
-// lanes are those of the rows of a type for a broker.
-func (b *bench) lanes(eventType, broker string) outbox.LaneSet {
+// shards are those of the rows of a type for a broker.
+func (b *bench) shards(eventType, broker string) outbox.ShardSet {
 	b.t.Helper()
-	var lanes []int
+	var shards []int
 	require.NoError(b.t, b.db.Session(&gorm.Session{NewDB: true, Context: context.Background()}).Table(b.at.outbox()).
-		Where("target_broker = ? AND type LIKE ?", broker, "%."+eventType+".%").Pluck("lane", &lanes).Error)
-	return outbox.LaneSetOf(lanes...)
+		Where("target_broker = ? AND type LIKE ?", broker, "%."+eventType+".%").Pluck("shard", &shards).Error)
+	return outbox.ShardSetOf(shards...)
 }
 
 // emitted lists what stands in the outbox: "1: shipped" for a Happened of aggregate 1 or ": shipped" of none, and for the

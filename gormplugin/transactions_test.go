@@ -277,12 +277,12 @@ func TestTransactions(t *testing.T) {
 			b.ok(refused.Rollback().Error)
 			cancel()
 			assert.Zero(b.t, b.plugin.Listeners(), "a relay that is started again and again leaves nothing behind")
-			first, second := b.lanes("Happened", "default"), b.lanes("OrderPlaced", "default")
+			first, second := b.shards("Happened", "default"), b.shards("OrderPlaced", "default")
 			assert.NotZero(b.t, first)
 			assert.Equal(b.t, [][]outbox.Arrival{
-				{{Broker: "default", Lanes: first}},
-				{{Broker: "default", Lanes: second}, {Broker: "partner", Lanes: b.lanes("OrderPlaced", "partner")}},
-			}, woken, "and names the lanes that the database has put them in")
+				{{Broker: "default", Shards: first}},
+				{{Broker: "default", Shards: second}, {Broker: "partner", Shards: b.shards("OrderPlaced", "partner")}},
+			}, woken, "and names the shards that the database has put them in")
 			b.ok(b.db.Create(placed("4")).Error)
 			assert.Len(b.t, woken, 2)
 		},

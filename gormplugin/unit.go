@@ -133,7 +133,7 @@ func Notify(db *gorm.DB, written ...any) error {
 			found[i].recorder.Confirm()
 		}
 	}
-	arrivals := []outbox.Arrival{{Broker: plugin.routing.InternalBroker}} // in lanes that nobody has kept in mind
+	arrivals := []outbox.Arrival{{Broker: plugin.routing.InternalBroker}} // in shards that nobody has kept in mind
 	for _, broker := range plugin.externalNames() {
 		arrivals = append(arrivals, outbox.Arrival{Broker: broker})
 	}

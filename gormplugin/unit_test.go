@@ -66,7 +66,7 @@ func TestTransactionOfTheCallersOwn(t *testing.T) {
 		require.NoError(b.t, own.Commit())
 		order.Raise(OrderShipped{"not written yet"})
 		require.NoError(b.t, gormplugin.Notify(b.db, order))
-		assert.Equal(b.t, []outbox.Arrival{{Broker: "default"}, {Broker: "partner"}}, woken, "in lanes that are not known")
+		assert.Equal(b.t, []outbox.Arrival{{Broker: "default"}, {Broker: "partner"}}, woken, "in shards that are not known")
 		assert.Equal(b.t, []any{OrderShipped{"not written yet"}}, uow.Pending(order))
 		b.want("OrderPlaced 1", "OrderPlaced 1>partner", "OrderShipped 1")
 		require.ErrorIs(b.t, gormplugin.Notify(b.open(&gorm.Config{})), uow.ErrNoPlugin)

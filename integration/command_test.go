@@ -138,7 +138,7 @@ func TestAbandonedRowsAgain(t *testing.T) {
 }
 
 // Rows that nobody delivers are named.
-func TestOrphans(t *testing.T) {
+func TestUnconfigured(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	require.Zero(t, b.run("migrate").code)

@@ -108,8 +108,8 @@ func (d *doubt) deliverUnder(dsn string, begin func(), condition func() bool) []
 	ctx, stop := context.WithCancel(d.Context())
 	done := make(chan error, 1)
 	go func() { done <- engine.Run(ctx) }()
-	if dsn == d.through { // at its start it claims from each lane
-		eventually(d.T, func() bool { return d.proxy.passed() >= outbox.Classes*outbox.Lanes*len(d.received) })
+	if dsn == d.through { // at its start it claims from each shard
+		eventually(d.T, func() bool { return d.proxy.passed() >= outbox.Classes*outbox.Shards*len(d.received) })
 	}
 	begin()
 	eventually(d.T, func() bool { return condition() && d.count("outbox_messages WHERE finished_at IS NULL") == 0 })

@@ -151,7 +151,7 @@ func (f *failover) abduct() []outbox.Message {
 	require.True(f, poll(f.Context(), func() bool {
 		var err error
 		exchanged, err = store.Exchange(f.Context(), nil, &outbox.Claim{
-			Broker: "default", Lane: 0, Limit: 5, Window: 500, Lease: 4 * time.Second, Worker: "gone", Shared: true,
+			Broker: "default", Shard: 0, Limit: 5, Window: 500, Lease: 4 * time.Second, Worker: "gone", Shared: true,
 		})
 		return err == nil && len(exchanged.Batch.Messages) == 5
 	}))

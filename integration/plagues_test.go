@@ -21,8 +21,8 @@ func TestPoisonOfThreeKinds(t *testing.T) {
 	t.Parallel()
 	o := newOutbreak(t)
 	const each = 150
-	for lane, payload := range []string{"poison", "refused", "panic", ""} {
-		o.insert(lane, each, 20*lane, payload)
+	for shard, payload := range []string{"poison", "refused", "panic", ""} {
+		o.insert(shard, each, 20*shard, payload)
 	}
 	o.expects = []string{`msg="message abandoned"`, `msg="the broker's implementation broke down"`}
 	// A panic is a message's fault only where others pass, and here the last ones would have passed before its last attempt.

@@ -84,13 +84,13 @@ func newOutbreak(t *testing.T) *outbreak {
 	return o
 }
 
-// insert writes rows without a key into one lane; payload is that of the row at a place, all others have none.
-func (o *outbreak) insert(lane, n, place int, payload string) {
+// insert writes rows without a key into one shard; payload is that of the row at a place, all others have none.
+func (o *outbreak) insert(shard, n, place int, payload string) {
 	o.Helper()
 	_, err := o.db.ExecContext(o.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
 		SELECT id, 'b', 's', 'T', CASE WHEN row_number() OVER () = $3 + 1 THEN convert_to($4, 'UTF8') ELSE '' END
 		  FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, 10 * $2 + 100)) AS ids
-		 WHERE get_byte(sha256(id::text::bytea), 0) & 3 = $1 LIMIT $2`, lane, n, place, payload)
+		 WHERE get_byte(sha256(id::text::bytea), 0) & 3 = $1 LIMIT $2`, shard, n, place, payload)
 	require.NoError(o, err)
 }
 
@@ -152,8 +152,8 @@ func TestPoison(t *testing.T) {
 	o := newOutbreak(t)
 	place := random.IntN(500)
 	o.insert(0, 500, place, "poison")
-	for lane := 1; lane < 4; lane++ {
-		o.insert(lane, 300, -1, "")
+	for shard := 1; shard < 4; shard++ {
+		o.insert(shard, 300, -1, "")
 	}
 	crashes := o.survive()
 	t.Logf("the poison at place %d of its batch took %d crashes", place, crashes)
@@ -172,7 +172,7 @@ func TestPoison(t *testing.T) {
 	assert.Len(t, delivered, 1399)
 }
 
-// A message that is alone in its lane, and slow, is in a worker's hands each time the other worker dies of the poison.
+// A message that is alone in its shard, and slow, is in a worker's hands each time the other worker dies of the poison.
 func TestPoisonBesideALonelyMessage(t *testing.T) {
 	t.Parallel()
 	o := newOutbreak(t)

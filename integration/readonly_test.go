@@ -75,7 +75,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 	before, began := failed(), time.Now()
 	eventually(t, func() bool { return time.Since(began) > 3*time.Second })
 	tries := failed() - before
-	// Two workers and four lanes: each poll, from the second one on a second after the other, tries the lanes that have rows.
+	// Two workers and four shards: each poll, from the second one on a second after the other, tries the shards that have rows.
 	assert.Less(t, tries, 60, "it backs off")
 	assert.Equal(t, 500, b.count("status = 'pending' AND attempts = 0"))
 

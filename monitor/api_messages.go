@@ -33,9 +33,9 @@ type messageAnswer struct {
 	Stream          string            `json:"stream"`
 	Type            string            `json:"type"`
 	Key             string            `json:"key,omitempty"`
-	Lane            int               `json:"lane"`
+	Shard           int               `json:"shard"`
 	Priority        int               `json:"priority"`
-	Parked          bool              `json:"parked,omitempty"`
+	Deferred        bool              `json:"deferred,omitempty"`
 	Deferral        *deferralAnswer   `json:"deferral,omitempty"`
 	ContentType     string            `json:"content_type,omitempty"`
 	AggregateType   string            `json:"aggregate_type,omitempty"`
@@ -65,7 +65,7 @@ type messageAnswer struct {
 func newMessageAnswer(r *outbox.Record) messageAnswer {
 	return messageAnswer{
 		ID: r.ID, MessageID: r.MessageID, Broker: r.Broker, Status: r.Status, Stream: r.Stream, Type: r.Type, Key: r.OrderingKey,
-		Lane: r.Lane, Priority: r.Priority, Parked: r.Parked, Deferral: newDeferralAnswer(r.Deferral), ContentType: r.ContentType, AggregateType: r.AggregateType,
+		Shard: r.Shard, Priority: r.Priority, Deferred: r.Deferred, Deferral: newDeferralAnswer(r.Deferral), ContentType: r.ContentType, AggregateType: r.AggregateType,
 		AggregateID: r.AggregateID, CorrelationID: r.CorrelationID, CausationID: r.CausationID, TenantID: r.TenantID,
 		Attempts: r.Attempts, Crashes: r.Crashes, CreatedAt: r.CreatedAt.UTC(), AvailableAt: some(r.AvailableAt), ExpiresAt: some(r.ExpiresAt),
 		LockedUntil: some(r.LockedUntil), PublishedAt: some(r.PublishedAt), FinishedAt: some(r.FinishedAt), LockedBy: r.LockedBy,

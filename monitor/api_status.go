@@ -24,8 +24,8 @@ type databaseAnswer struct {
 type brokerAnswer struct {
 	Counts                  map[outbox.Status]int64 `json:"counts"`
 	Capped                  []outbox.Status         `json:"capped"`
-	Parked                  int64                   `json:"parked"`
-	ParkedMore              bool                    `json:"parked_more,omitempty"`
+	Deferred                int64                   `json:"deferred"`
+	DeferredMore            bool                    `json:"deferred_more,omitempty"`
 	OldestPendingSeconds    float64                 `json:"oldest_pending_seconds"`
 	LagSeconds              float64                 `json:"lag_seconds"`
 	RetryRate               *float64                `json:"retry_rate"`
@@ -71,7 +71,7 @@ func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 
 func (h *Handler) brokerAnswer(database string, b *BrokerStatus, stats *outbox.Stats) brokerAnswer {
 	a := brokerAnswer{
-		Counts: map[outbox.Status]int64{}, Capped: []outbox.Status{}, Parked: b.Parked.N, ParkedMore: b.Parked.More,
+		Counts: map[outbox.Status]int64{}, Capped: []outbox.Status{}, Deferred: b.Deferred.N, DeferredMore: b.Deferred.More,
 		OldestPendingSeconds: b.OldestPending.Seconds(), LagSeconds: b.Lag.Seconds(), UnavailableDestinations: []string{},
 		LastPublished: some(b.LastPublished), LastError: b.LastError, Unknown: b.Unknown,
 	}

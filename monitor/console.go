@@ -142,7 +142,7 @@ const MaxBlocked = 200
 
 // Blocked lists the ordering keys that wait: of all brokers where broker is empty, up to [MaxBlocked] of each. Followers are counted up to
 // 1,000.
-func (c *Console) Blocked(ctx context.Context, database, broker string) ([]outbox.BlockedKey, error) {
+func (c *Console) Blocked(ctx context.Context, database, broker string) ([]outbox.KeyBlock, error) {
 	if err := checkText("broker", broker); err != nil {
 		return nil, err
 	}
@@ -150,9 +150,9 @@ func (c *Console) Blocked(ctx context.Context, database, broker string) ([]outbo
 	if err != nil {
 		return nil, err
 	}
-	var all []outbox.BlockedKey
+	var all []outbox.KeyBlock
 	for _, name := range brokers {
-		keys, err := ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.BlockedKey, error) {
+		keys, err := ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.KeyBlock, error) {
 			return store.Blocked(ctx, name, MaxBlocked, 1000)
 		})
 		if err != nil {

@@ -38,13 +38,13 @@ func (r *run) countOne(ctx context.Context) (outbox.Count, error) {
 	var would bool
 	if r.action.Verb == VerbRelease {
 		const most = 10_000
-		keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.ParkedKey, error) {
-			return store.ParkedKeys(ctx, broker, most)
+		keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.BlockedKey, error) {
+			return store.BlockedKeys(ctx, broker, most)
 		})
 		if err != nil {
 			return outbox.Count{}, err
 		}
-		would = slices.ContainsFunc(keys, func(k outbox.ParkedKey) bool { return k.Broker == broker && k.Key == r.action.Key })
+		would = slices.ContainsFunc(keys, func(k outbox.BlockedKey) bool { return k.Broker == broker && k.Key == r.action.Key })
 	} else {
 		pauses, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.Pause, error) { return store.Pauses(ctx) })
 		if err != nil {

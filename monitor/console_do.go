@@ -81,7 +81,7 @@ func (r *run) change(ctx context.Context) error {
 	case VerbResume:
 		return r.single(r.store.Resume(ctx, broker))
 	case VerbRelease:
-		return r.single(r.store.ReleaseKey(ctx, broker, r.action.Key))
+		return r.single(r.store.UnblockKey(ctx, broker, r.action.Key))
 	case VerbPurge:
 		return r.purge(ctx)
 	default:

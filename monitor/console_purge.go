@@ -108,8 +108,8 @@ func (r *run) waitedFor(ctx context.Context) (map[string]bool, error) {
 	if r.action.AbandonedBefore == 0 {
 		return nil, nil //nolint:nilnil // a map of nothing can be asked
 	}
-	keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.ParkedKey, error) {
-		return store.ParkedKeys(ctx, r.action.Filter.Broker, maxFailures)
+	keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.BlockedKey, error) {
+		return store.BlockedKeys(ctx, r.action.Filter.Broker, maxFailures)
 	})
 	rows := make(map[string]bool, len(keys))
 	for _, key := range keys {

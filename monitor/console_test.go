@@ -139,7 +139,7 @@ func TestStatusKnowsPausesAndStrangers(t *testing.T) {
 
 func TestOtherActions(t *testing.T) {
 	t.Parallel()
-	store := (&fake{parked: []outbox.ParkedKey{{Broker: "default", Key: "k"}}}).
+	store := (&fake{deferred: []outbox.BlockedKey{{Broker: "default", Key: "k"}}}).
 		add(1100, func(i int, r *outbox.Record) {
 			r.Status, r.FinishedAt = outbox.StatusPublished, time.Now().Add(-2*time.Hour)
 			if i%2 == 0 {
@@ -326,7 +326,7 @@ func TestFailuresAreBounded(t *testing.T) {
 
 func TestBlockedWorkersAudit(t *testing.T) {
 	t.Parallel()
-	store := (&fake{blocked: []outbox.BlockedKey{{Key: "k"}}, instances: []outbox.Instance{{Name: "a"}}}).add(1, func(int, *outbox.Record) {})
+	store := (&fake{blocked: []outbox.KeyBlock{{Key: "k"}}, instances: []outbox.Instance{{Name: "a"}}}).add(1, func(int, *outbox.Record) {})
 	console := consoleOf(store)
 	blocked, err := console.Blocked(t.Context(), "main", "")
 	require.NoError(t, err)

@@ -22,8 +22,8 @@ type fake struct {
 	mu        sync.Mutex
 	rows      []outbox.Record
 	pauses    []outbox.Pause
-	parked    []outbox.ParkedKey
-	blocked   []outbox.BlockedKey
+	deferred  []outbox.BlockedKey
+	blocked   []outbox.KeyBlock
 	instances []outbox.Instance
 	audit     []outbox.AuditEntry
 	overview  func(*outbox.BrokerOverview)
@@ -122,18 +122,18 @@ func (f *fake) Matches(_ context.Context, filter outbox.Filter, limit int) (int,
 	return min(n, limit), err
 }
 
-func (f *fake) ReleaseKey(_ context.Context, broker, key string) (bool, error) {
+func (f *fake) UnblockKey(_ context.Context, broker, key string) (bool, error) {
 	unlock, err := f.lock()
 	defer unlock()
-	n := len(f.parked)
-	f.parked = slices.DeleteFunc(f.parked, func(k outbox.ParkedKey) bool { return k.Broker == broker && k.Key == key })
-	return len(f.parked) < n, err
+	n := len(f.deferred)
+	f.deferred = slices.DeleteFunc(f.deferred, func(k outbox.BlockedKey) bool { return k.Broker == broker && k.Key == key })
+	return len(f.deferred) < n, err
 }
 
-func (f *fake) ParkedKeys(context.Context, string, int) ([]outbox.ParkedKey, error) {
+func (f *fake) BlockedKeys(context.Context, string, int) ([]outbox.BlockedKey, error) {
 	unlock, err := f.lock()
 	defer unlock()
-	return slices.Clone(f.parked), err
+	return slices.Clone(f.deferred), err
 }
 
 func (f *fake) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverview, error) {
@@ -230,7 +230,7 @@ func (f *fake) Message(_ context.Context, id string) ([]outbox.Record, error) {
 	return found, err
 }
 
-func (f *fake) Blocked(context.Context, string, int, int) ([]outbox.BlockedKey, error) {
+func (f *fake) Blocked(context.Context, string, int, int) ([]outbox.KeyBlock, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	return f.blocked, err

@@ -17,7 +17,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// What the bookkeeping of a processor costs for each message that is delivered, from the claim to the settlement, with a store and
+// What the bookkeeping of a processor costs for each message that is delivered, from the claim to the completion, with a store and
 // a broker that cost nothing: one allocation, for the attributes that its headers become.
 func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests would be counted too
 	testenv.NeedExactAllocations(t)
@@ -44,7 +44,7 @@ func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests
 
 // allocationsOfBatch is what one batch costs, whole processor included, when it is warm.
 func allocationsOfBatch(t *testing.T, n int, headers string, observer outbox.Observer) float64 {
-	s := &sameBatch{next: make(chan struct{}), settled: make(chan struct{})}
+	s := &sameBatch{next: make(chan struct{}), completed: make(chan struct{})}
 	s.batch.Messages = make([]outbox.Message, n)
 	for i := range s.batch.Messages {
 		s.batch.Messages[i] = outbox.Message{
@@ -64,7 +64,7 @@ func allocationsOfBatch(t *testing.T, n int, headers string, observer outbox.Obs
 	for range 10 {
 		least = min(least, testing.AllocsPerRun(8, func() {
 			s.next <- struct{}{}
-			<-s.settled
+			<-s.completed
 		}))
 	}
 	stop()
@@ -73,17 +73,17 @@ func allocationsOfBatch(t *testing.T, n int, headers string, observer outbox.Obs
 	return least
 }
 
-// sameBatch is a store that hands out the same batch for each word on next, and says when it was settled.
+// sameBatch is a store that hands out the same batch for each word on next, and says when it was completed.
 type sameBatch struct {
-	batch         outbox.Batch
-	next, settled chan struct{}
+	batch           outbox.Batch
+	next, completed chan struct{}
 }
 
-func (s *sameBatch) Exchange(_ context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (e outbox.Exchanged, err error) {
-	if settlement != nil {
-		e.Settled = &outbox.Settled{}
-		if len(settlement.Published) == len(s.batch.Messages) {
-			s.settled <- struct{}{}
+func (s *sameBatch) Exchange(_ context.Context, completion *outbox.Completion, claim *outbox.Claim) (e outbox.Exchanged, err error) {
+	if completion != nil {
+		e.Completed = &outbox.Completed{}
+		if len(completion.Published) == len(s.batch.Messages) {
+			s.completed <- struct{}{}
 		}
 	}
 	if claim == nil {
@@ -102,9 +102,9 @@ func (s *sameBatch) Renew(context.Context, outbox.Lease) (int, error) {
 func (s *sameBatch) Ready(context.Context, string) (outbox.Readiness, error) {
 	return outbox.Readiness{}, nil
 }
-func (s *sameBatch) Park(context.Context, *outbox.Claim) (int, error) { return 0, nil }
-func (s *sameBatch) Lanes() int                                       { return 1 }
-func (s *sameBatch) Close() error                                     { return nil }
+func (s *sameBatch) Defer(context.Context, *outbox.Claim) (int, error) { return 0, nil }
+func (s *sameBatch) Shards() int                                       { return 1 }
+func (s *sameBatch) Close() error                                      { return nil }
 
 // taker is a broker that takes everything.
 type taker struct{}
@@ -124,7 +124,7 @@ type countsAges struct{}
 func (o countsAges) Observe(string, string) outbox.ProcessorObserver              { return o }
 func (countsAges) Claimed(context.Context, int, time.Duration)                    {}
 func (countsAges) Publishing(ctx context.Context, _ *outbox.Call) context.Context { return ctx }
-func (countsAges) Settling(context.Context, *outbox.Settlement)                   {}
+func (countsAges) Completing(context.Context, *outbox.Completion)                 {}
 func (countsAges) LeaseLost(context.Context, int)                                 {}
 func (countsAges) Published(_ context.Context, call *outbox.Call) {
 	for i := range call.Messages {

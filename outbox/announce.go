@@ -13,8 +13,8 @@ import (
 // Announcements tell relays in other processes of arrivals, by PostgreSQL's NOTIFY. Their texts are versioned: whoever gets one
 // that it cannot read looks for rows of all brokers.
 //
-//	1 default:3 partner:800    rows of two brokers, with their lanes as a hexadecimal LaneSet
-//	1 default                  rows of a broker, in lanes that are not known
+//	1 default:3 partner:800    rows of two brokers, with their shards as a hexadecimal ShardSet
+//	1 default                  rows of a broker, in shards that are not known
 //	1                          rows of brokers that are not known
 //	1 ?0192a1b2                a relay finds out whether it hears itself
 const announcementVersion = "1"
@@ -41,8 +41,8 @@ func Announcement(arrivals []Arrival) string {
 			return announcementVersion
 		}
 		text = append(append(text, ' '), arrival.Broker...)
-		if arrival.Lanes != UnknownLanes {
-			text = strconv.AppendUint(append(text, ':'), uint64(arrival.Lanes), 16)
+		if arrival.Shards != UnknownShards {
+			text = strconv.AppendUint(append(text, ':'), uint64(arrival.Shards), 16)
 		}
 		if len(text) > longestAnnouncement {
 			return announcementVersion
@@ -58,14 +58,14 @@ func ParseAnnouncement(text string) (arrivals []Arrival, ok bool) {
 		return nil, false
 	}
 	for entry := range strings.FieldsSeq(rest) {
-		broker, lanes, known := strings.Cut(entry, ":")
+		broker, shards, known := strings.Cut(entry, ":")
 		arrival := Arrival{Broker: broker}
 		if known {
-			set, err := strconv.ParseUint(lanes, 16, laneSetBits)
+			set, err := strconv.ParseUint(shards, 16, shardSetBits)
 			if err != nil {
 				return nil, false
 			}
-			arrival.Lanes = LaneSet(set)
+			arrival.Shards = ShardSet(set)
 		}
 		if !plainName(broker) {
 			return nil, false

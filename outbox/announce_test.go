@@ -12,13 +12,13 @@ import (
 // What is read back is what was said, or that it is not known.
 func TestAnnouncements(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "1 default:3 partner:800 audit", Announcement([]Arrival{{"default", LaneSetOf(0, 1)}, {"partner", LaneSetOf(11)}, {"audit", UnknownLanes}}))
+	assert.Equal(t, "1 default:3 partner:800 audit", Announcement([]Arrival{{"default", ShardSetOf(0, 1)}, {"partner", ShardSetOf(11)}, {"audit", UnknownShards}}))
 	assert.Equal(t, "1", Announcement(nil))
 	rapid.Check(t, func(t *rapid.T) {
 		arrivals := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Arrival {
 			return Arrival{
 				Broker: rapid.OneOf(rapid.StringMatching("[A-Za-z0-9][A-Za-z0-9_-]{0,62}"), rapid.String()).Draw(t, "broker"),
-				Lanes:  LaneSet(rapid.Uint32().Draw(t, "lanes")),
+				Shards: ShardSet(rapid.Uint32().Draw(t, "shards")),
 			}
 		})).Draw(t, "arrivals")
 		text := Announcement(arrivals)

@@ -16,42 +16,42 @@ import (
 type Arrival struct {
 	// Broker that the rows are for.
 	Broker string
-	// Lanes that they are in; zero where that is not known.
-	Lanes LaneSet
+	// Shards that they are in; zero where that is not known.
+	Shards ShardSet
 }
 
-// A LaneSet is a set of lanes, numbered as [Store].Lanes says: bit n is lane n. Zero stands for lanes that are not known: a
+// A ShardSet is a set of shards, numbered as [Store].Shards says: bit n is shard n. Zero stands for shards that are not known: a
 // processor that is woken by it looks for them in the database first, which costs a round trip.
-type LaneSet uint32
+type ShardSet uint32
 
-// UnknownLanes makes a processor look for work itself.
-const UnknownLanes LaneSet = 0
+// UnknownShards makes a processor look for work itself.
+const UnknownShards ShardSet = 0
 
-// laneSetBits is how many lanes a LaneSet can hold.
-const laneSetBits = 32
+// shardSetBits is how many shards a ShardSet can hold.
+const shardSetBits = 32
 
-// LaneSetOf returns the set of the given lanes. One that does not fit makes the whole set unknown.
-func LaneSetOf(lanes ...int) LaneSet {
-	var set LaneSet
-	for _, lane := range lanes {
-		if lane < 0 || lane >= laneSetBits {
-			return UnknownLanes
+// ShardSetOf returns the set of the given shards. One that does not fit makes the whole set unknown.
+func ShardSetOf(shards ...int) ShardSet {
+	var set ShardSet
+	for _, shard := range shards {
+		if shard < 0 || shard >= shardSetBits {
+			return UnknownShards
 		}
-		set |= 1 << lane
+		set |= 1 << shard
 	}
 	return set
 }
 
-// Has reports whether a lane is in the set.
-func (s LaneSet) Has(lane int) bool { return lane >= 0 && lane < laneSetBits && s>>lane&1 == 1 }
+// Has reports whether a shard is in the set.
+func (s ShardSet) Has(shard int) bool { return shard >= 0 && shard < shardSetBits && s>>shard&1 == 1 }
 
-// within reports whether the set is known and has none but the first n lanes.
-func (s LaneSet) within(n int) bool { return s != UnknownLanes && bits.Len32(uint32(s)) <= n }
+// within reports whether the set is known and has none but the first n shards.
+func (s ShardSet) within(n int) bool { return s != UnknownShards && bits.Len32(uint32(s)) <= n }
 
 // union is what is known of two sets together.
-func (s LaneSet) union(other LaneSet) LaneSet {
-	if s == UnknownLanes || other == UnknownLanes {
-		return UnknownLanes
+func (s ShardSet) union(other ShardSet) ShardSet {
+	if s == UnknownShards || other == UnknownShards {
+		return UnknownShards
 	}
 	return s | other
 }
@@ -60,7 +60,7 @@ func (s LaneSet) union(other LaneSet) LaneSet {
 func MergeArrivals(arrivals []Arrival, more ...Arrival) []Arrival {
 	for _, a := range more {
 		if i := slices.IndexFunc(arrivals, func(b Arrival) bool { return b.Broker == a.Broker }); i >= 0 {
-			arrivals[i].Lanes = arrivals[i].Lanes.union(a.Lanes)
+			arrivals[i].Shards = arrivals[i].Shards.union(a.Shards)
 		} else {
 			arrivals = append(arrivals, a)
 		}
@@ -83,24 +83,24 @@ func (i *Inserter) AppendArrivals(arrivals []Arrival, rows []Row) []Arrival {
 			share = i.dialect.share(row.OrderingKey, row.MessageID)
 		}
 		key = row.OrderingKey
-		lane := i.dialect.lanes()*int(classOf(row)) + share
-		arrivals = MergeArrivals(arrivals, Arrival{row.TargetBroker, 1 << lane})
+		shard := i.dialect.shards()*int(classOf(row)) + share
+		arrivals = MergeArrivals(arrivals, Arrival{row.TargetBroker, 1 << shard})
 	}
 	return arrivals
 }
 
-// Lane is the lane in which the database puts a row: the same as the expression of its column lane in the migrations. On
+// Shard is the shard in which the database puts a row: the same as the expression of its column shard in the migrations. On
 // PostgreSQL it holds for databases in UTF-8, and in others for keys in ASCII.
-func (d Dialect) Lane(row *Row) int {
-	return d.lanes()*int(classOf(row)) + d.share(row.OrderingKey, row.MessageID)
+func (d Dialect) Shard(row *Row) int {
+	return d.shards()*int(classOf(row)) + d.share(row.OrderingKey, row.MessageID)
 }
 
-// lanes is the number of lanes of one class.
-func (d Dialect) lanes() int {
+// shards is the number of shards of one class.
+func (d Dialect) shards() int {
 	if d == SQLite {
 		return 1 // there is one writer
 	}
-	return Lanes
+	return Shards
 }
 
 func classOf(row *Row) Class {
@@ -114,7 +114,7 @@ func classOf(row *Row) Class {
 	}
 }
 
-// share is the lane within a class: by the first byte of a hash of the key or, without one, of the message's id. SHA-256 is what all
+// share is the shard within a class: by the first byte of a hash of the key or, without one, of the message's id. SHA-256 is what all
 // databases have that need it, and FIPS 140 allows.
 func (d Dialect) share(key string, id uuid.UUID) int {
 	if d == SQLite {
@@ -151,7 +151,7 @@ func (d Dialect) share(key string, id uuid.UUID) int {
 		hashed = append(hashed, key...)
 	}
 	sum := sha256.Sum256(hashed)
-	return int(sum[0]) % Lanes
+	return int(sum[0]) % Shards
 }
 
 func appendUTF16(dst []byte, r rune) []byte {

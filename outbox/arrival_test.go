@@ -9,24 +9,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLaneSet(t *testing.T) {
+func TestShardSet(t *testing.T) {
 	t.Parallel()
-	set := LaneSetOf(0, 5, 31)
-	for lane := -1; lane < 40; lane++ {
-		assert.Equal(t, lane == 0 || lane == 5 || lane == 31, set.Has(lane))
+	set := ShardSetOf(0, 5, 31)
+	for shard := -1; shard < 40; shard++ {
+		assert.Equal(t, shard == 0 || shard == 5 || shard == 31, set.Has(shard))
 	}
-	assert.Equal(t, UnknownLanes, LaneSetOf(1, 32), "what cannot be said exactly is not said")
-	assert.Equal(t, UnknownLanes, LaneSetOf(-1))
-	assert.True(t, LaneSetOf(11).within(12))
-	assert.False(t, LaneSetOf(3, 12).within(12))
-	assert.False(t, UnknownLanes.within(12))
+	assert.Equal(t, UnknownShards, ShardSetOf(1, 32), "what cannot be said exactly is not said")
+	assert.Equal(t, UnknownShards, ShardSetOf(-1))
+	assert.True(t, ShardSetOf(11).within(12))
+	assert.False(t, ShardSetOf(3, 12).within(12))
+	assert.False(t, UnknownShards.within(12))
 }
 
 func TestMergeArrivals(t *testing.T) {
 	t.Parallel()
-	merged := MergeArrivals([]Arrival{{"a", LaneSetOf(1)}, {"b", LaneSetOf(2)}},
-		Arrival{"b", LaneSetOf(3)}, Arrival{"c", LaneSetOf(4)}, Arrival{"a", UnknownLanes}, Arrival{"a", LaneSetOf(2)})
-	assert.Equal(t, []Arrival{{"a", UnknownLanes}, {"b", LaneSetOf(2, 3)}, {"c", LaneSetOf(4)}}, merged)
+	merged := MergeArrivals([]Arrival{{"a", ShardSetOf(1)}, {"b", ShardSetOf(2)}},
+		Arrival{"b", ShardSetOf(3)}, Arrival{"c", ShardSetOf(4)}, Arrival{"a", UnknownShards}, Arrival{"a", ShardSetOf(2)})
+	assert.Equal(t, []Arrival{{"a", UnknownShards}, {"b", ShardSetOf(2, 3)}, {"c", ShardSetOf(4)}}, merged)
 }
 
 // It is part of every commit that somebody is told of.

@@ -22,7 +22,7 @@ type AuditEntry struct {
 	// Actor is who did it, and Via how: cli, http or go.
 	Actor, Via string
 	// Action is requeue, abandon, replay, release, purge, pause or resume; reveal for a look at payload and headers; inbox release and inbox
-	// reveal for what was done to messages that a consumer has parked. Broker is empty where it was for all.
+	// reveal for what was done to messages that a consumer has deferred. Broker is empty where it was for all.
 	Action, Broker string
 	// Filter is what it was done to, as a JSON object; Reason is why. Either may be empty.
 	Filter, Reason string

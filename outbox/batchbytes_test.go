@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A batch that its bytes have cut is full: that it has few rows is no reason to look further, nor to park anything.
+// A batch that its bytes have cut is full: that it has few rows is no reason to look further, nor to defer anything.
 func TestCutBatchIsFull(t *testing.T) {
 	t.Parallel()
 	w := &worker{Processor: &Processor{policy: Policy{BatchSize: 10}.WithDefaults()}, window: 40}
@@ -14,7 +14,7 @@ func TestCutBatchIsFull(t *testing.T) {
 	few := make([]Message, 1)
 	for _, claim.Unordered = range []bool{false, true} {
 		// There is no store: a call to it would panic.
-		assert.False(t, w.park(t.Context(), &Batch{Messages: few, Seen: 40, Waiting: 5000, AheadWaits: true, Cut: true}, claim))
+		assert.False(t, w.deferRows(t.Context(), &Batch{Messages: few, Seen: 40, Waiting: 5000, AheadWaits: true, Cut: true}, claim))
 	}
 	assert.False(t, w.widen(&Batch{Messages: few, Seen: 40, Cut: true}, claim))
 	assert.Equal(t, 20, w.window)

@@ -16,9 +16,9 @@ type Browser interface {
 	// Message returns the rows of one message, one for each broker, sorted by broker; none where there is no such message. The error
 	// says so where id is no UUID.
 	Message(ctx context.Context, id string) ([]Record, error)
-	// Blocked lists the ordering keys of a broker that wait: behind a gate, or behind a row that has failed. Those that wait for an
+	// Blocked lists the ordering keys of a broker that wait: behind a block, or behind a row that has failed. Those that wait for an
 	// operator come first, then the oldest. No more than limit keys, and no count of followers beyond maxCount.
-	Blocked(ctx context.Context, broker string, limit, maxCount int) ([]BlockedKey, error)
+	Blocked(ctx context.Context, broker string, limit, maxCount int) ([]KeyBlock, error)
 }
 
 // A Count is a number of rows that may have been too many to count.
@@ -31,10 +31,10 @@ type Count struct {
 // BrokerOverview is where one broker stands.
 type BrokerOverview struct {
 	Broker string
-	// Counts by status; those of rows that are parked are in theirs, too.
+	// Counts by status; those of rows that are deferred are in theirs, too.
 	Counts map[Status]Count
-	// Parked rows wait out of the way of claims, for a time or for an earlier one of their key.
-	Parked Count
+	// Deferred rows wait out of the way of claims, for a time or for an earlier one of their key.
+	Deferred Count
 	// OldestPending is the age of the oldest row that is not finished; 0 when there is none.
 	OldestPending time.Duration
 	// Lag is how long the first rows that could be claimed have been waiting: see [Backlog].
@@ -51,8 +51,8 @@ type Record struct {
 	MessageID, Broker                    string
 	Status                               Status
 	Stream, Type, OrderingKey            string
-	Lane, Priority                       int
-	Parked                               bool // deferred: out of the way of claims
+	Shard, Priority                      int
+	Deferred                             bool // deferred: out of the way of claims
 	ContentType                          string
 	AggregateType, AggregateID           string
 	CorrelationID, CausationID, TenantID string
@@ -63,7 +63,7 @@ type Record struct {
 	LockedBy, BrokerMessageID            string
 	// LastError is nil where the row has none, or one that is no JSON.
 	LastError *LastError
-	// Deferral tells why a row that is Parked waits; nil where it is not, or what it waited for has just gone.
+	// Deferral tells why a row that is Deferred waits; nil where it is not, or what it waited for has just gone.
 	Deferral *Deferral
 	// PayloadBytes is the payload's size. Payload and Headers (JSON text) are there only in what [Browser.Message] returns.
 	PayloadBytes int
@@ -112,8 +112,8 @@ type List struct {
 	Scanned int
 }
 
-// A BlockedKey is an ordering key whose rows wait for one of them.
-type BlockedKey struct {
+// A KeyBlock is an ordering key whose rows wait for one of them.
+type KeyBlock struct {
 	Broker, Key string
 	// MessageID of the row for which the others wait, and its Status. Reason is retry, scheduled or abandoned.
 	MessageID string

@@ -11,7 +11,7 @@ import (
 type delivery struct {
 	*worker
 	batch       *Batch
-	settlement  *Settlement
+	completion  *Completion
 	lease       *leaseGuard
 	began       time.Time
 	failedKeys  map[string]bool  // keys that give no further message in this batch
@@ -23,12 +23,12 @@ type delivery struct {
 }
 
 // deliver publishes a batch in chunks and returns the outcome of each of its rows.
-func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt time.Time) *Settlement {
+func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt time.Time) *Completion {
 	d := &delivery{
 		worker: w, batch: batch, began: claimedAt, failedKeys: map[string]bool{}, calls: map[string]*call{},
-		settlement: &Settlement{Lease: batch.Lease, ParkAbandoned: w.policy.ParkAbandoned && !w.policy.Unordered},
+		completion: &Completion{Lease: batch.Lease, BlockAbandoned: w.policy.BlockAbandoned && !w.policy.Unordered},
 	}
-	d.settlement.Published = make([]Delivered, 0, len(batch.Messages))
+	d.completion.Published = make([]Delivered, 0, len(batch.Messages))
 	sending, d.lease = guardLease(sending, w, batch, claimedAt)
 	defer d.lease.stop()
 	room := min(d.chunk(), len(batch.Messages))
@@ -42,7 +42,7 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 		out, outcome, ok := w.decide.BeforeSend(m, time.Now())
 		switch {
 		case ok:
-		case d.settlement.Parks(&outcome) && d.holds(m): // its key parks behind an earlier row, and it with the key
+		case d.completion.Defers(&outcome) && d.holds(m): // its key defers behind an earlier row, and it with the key
 			d.release(m, 0)
 			continue
 		default:
@@ -61,11 +61,11 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 	}
 	flush()
 	d.report(ctx)
-	w.counters.count(d.settlement)
+	w.counters.count(d.completion)
 	if w.observer != nil {
-		w.observer.Settling(ctx, d.settlement)
+		w.observer.Completing(ctx, d.completion)
 	}
-	return d.settlement
+	return d.completion
 }
 
 // chunk is how many messages go to the broker at once.
@@ -102,7 +102,7 @@ func (d *delivery) send(ctx, sending context.Context, chunk []*Message, outgoing
 	d.survey(results, sent)
 	d.tellOmitted(chunk, results)
 	for i, m := range chunk {
-		d.settle(m, results[i])
+		d.complete(m, results[i])
 	}
 	d.caution.learn(d.unavailable == nil, kept, took)
 }
@@ -136,11 +136,11 @@ func (d *delivery) stopped(ctx context.Context) bool {
 func (d *delivery) release(m *Message, delay time.Duration) {
 	outcome := d.decide.Release(m)
 	outcome.Delay = delay
-	d.settlement.Other = append(d.settlement.Other, outcome)
+	d.completion.Other = append(d.completion.Other, outcome)
 	d.hold(m)
 }
 
-// survey looks at the results of a call as a whole, before each is settled.
+// survey looks at the results of a call as a whole, before each is completed.
 func (d *delivery) survey(results []brokers.Result, sent time.Time) {
 	d.outages = 0
 	passed := false

@@ -21,7 +21,7 @@ func (accepting) Publish(_ context.Context, messages []brokers.Message) []broker
 }
 
 // deliverBatch lets a worker deliver rows of one key: "ok", "expired" or "malformed".
-func deliverBatch(t *testing.T, policy Policy, kinds ...string) *Settlement {
+func deliverBatch(t *testing.T, policy Policy, kinds ...string) *Completion {
 	t.Helper()
 	batch := Batch{Lease: Lease{Token: uuid.New()}}
 	for i, kind := range kinds {
@@ -41,7 +41,7 @@ func deliverBatch(t *testing.T, policy Policy, kinds ...string) *Settlement {
 	return s
 }
 
-func abandonedIDs(s *Settlement) (ids []int64) {
+func abandonedIDs(s *Completion) (ids []int64) {
 	for _, o := range s.Other {
 		if o.Status == StatusAbandoned {
 			ids = append(ids, o.ID)
@@ -50,10 +50,10 @@ func abandonedIDs(s *Settlement) (ids []int64) {
 	return ids
 }
 
-// A key that parks does so behind its first abandoned row: what comes after that keeps its turn.
-func TestDeliverAbandonsOneRowOfAKeyThatParks(t *testing.T) {
+// A key that defers does so behind its first abandoned row: what comes after that keeps its turn.
+func TestDeliverAbandonsOneRowOfAKeyThatDefers(t *testing.T) {
 	t.Parallel()
-	s := deliverBatch(t, Policy{ParkAbandoned: true}, "malformed", "malformed", "ok")
+	s := deliverBatch(t, Policy{BlockAbandoned: true}, "malformed", "malformed", "ok")
 	require.Len(t, s.Other, 3)
 	assert.Equal(t, []int64{1}, abandonedIDs(s))
 	assert.Empty(t, s.Published)
@@ -63,16 +63,16 @@ func TestDeliverAbandonsOneRowOfAKeyThatParks(t *testing.T) {
 	assert.Equal(t, []int64{1, 2}, abandonedIDs(s), "a key that goes on loses them at once")
 }
 
-// What has expired parks nothing, before and behind what does.
+// What has expired defers nothing, before and behind what does.
 func TestDeliverAbandonsAllRowsThatHaveExpired(t *testing.T) {
 	t.Parallel()
-	s := deliverBatch(t, Policy{ParkAbandoned: true}, "expired", "expired", "ok")
+	s := deliverBatch(t, Policy{BlockAbandoned: true}, "expired", "expired", "ok")
 	assert.Equal(t, []int64{1, 2}, abandonedIDs(s))
 	for i := range s.Other {
-		assert.False(t, s.Parks(&s.Other[i]))
+		assert.False(t, s.Defers(&s.Other[i]))
 	}
-	s = deliverBatch(t, Policy{ParkAbandoned: true}, "malformed", "expired", "malformed")
+	s = deliverBatch(t, Policy{BlockAbandoned: true}, "malformed", "expired", "malformed")
 	assert.Equal(t, []int64{1, 2}, abandonedIDs(s))
-	assert.True(t, s.Parks(&s.Other[0]))
-	assert.False(t, s.Parks(&s.Other[1]))
+	assert.True(t, s.Defers(&s.Other[0]))
+	assert.False(t, s.Defers(&s.Other[1]))
 }

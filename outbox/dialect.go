@@ -22,9 +22,9 @@ const (
 // DefaultTable is the name of the outbox table where the configuration gives none.
 const DefaultTable = "outbox_messages"
 
-// Lanes is the number of lanes, per [Class], into which the open rows of one broker are spread by a hash of their ordering key. Claims
-// are serialised per lane; four lanes keep that off the critical path and still read the table in order.
-const Lanes = 4
+// Shards is the number of shards, per [Class], into which the open rows of one broker are spread by a hash of their ordering key. Claims
+// are serialised per shard; four shards keep that off the critical path and still read the table in order.
+const Shards = 4
 
 // CheckTable reports whether name can be the name of the outbox table: letters, digits and underscores, at most 48 of
 // them, with an optional schema in front. Table names become part of SQL texts, so nothing else is let through.

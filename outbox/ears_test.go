@@ -115,7 +115,7 @@ func TestEarsHear(t *testing.T) {
 		s.heard("1 default:3 partner")
 		s.heard("gibberish")
 		s.heard(probeText("another relay's"))
-		assert.Equal(t, [][]Arrival{{{"default", 3}, {"partner", UnknownLanes}}, nil}, woken())
+		assert.Equal(t, [][]Arrival{{{"default", 3}, {"partner", UnknownShards}}, nil}, woken())
 		time.Sleep(time.Hour)
 		assert.Empty(t, woken(), "a probe wakes nobody")
 		assert.InDelta(t, time.Hour/probeEvery, s.probes, 2)

@@ -20,12 +20,12 @@ import (
 // instances of each database whose store is a [Registry], and warns of rows for brokers that it does not have in each whose
 // store is an [Inspector], and of what slows it down in each whose store is a [Watcher].
 type Engine struct {
-	processors []*Processor
-	presences  []*presence
-	orphans    []*orphans
-	watches    []*watch
-	ears       []*ears
-	clocks     []*clock
+	processors   []*Processor
+	presences    []*heartbeat
+	unconfigured []*unconfigured
+	watches      []*watch
+	ears         []*ears
+	clocks       []*clock
 }
 
 // EngineConfig is what an engine needs.
@@ -64,13 +64,13 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 	)
 	id, process := uuid.New(), newSolitude() // the same in all databases
 	for _, database := range slices.Sorted(maps.Keys(cfg.Stores)) {
-		var here *presence
+		var here *heartbeat
 		if registry, ok := cfg.Stores[database].(Registry); ok {
-			here = newPresence(registry, database, cfg, id)
+			here = newHeartbeat(registry, database, cfg, id)
 			engine.presences = append(engine.presences, here)
 		}
 		if inspector, ok := cfg.Stores[database].(Inspector); ok {
-			engine.orphans = append(engine.orphans, newOrphans(inspector, database, cfg))
+			engine.unconfigured = append(engine.unconfigured, newUnconfigured(inspector, database, cfg))
 		}
 		if watcher, ok := cfg.Stores[database].(Watcher); ok {
 			engine.watches = append(engine.watches, newWatch(watcher, database, cfg))
@@ -134,11 +134,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	here, leave := context.WithCancel(context.WithoutCancel(ctx)) // as long as there is something in hand
 	defer leave()
 	var beside sync.WaitGroup
-	for _, presence := range e.presences {
-		beside.Go(func() { presence.run(here) })
+	for _, heartbeat := range e.presences {
+		beside.Go(func() { heartbeat.run(here) })
 	}
-	for _, orphans := range e.orphans {
-		beside.Go(func() { regularly(ctx, orphansEvery, orphans.look) })
+	for _, unconfigured := range e.unconfigured {
+		beside.Go(func() { regularly(ctx, unconfiguredEvery, unconfigured.look) })
 	}
 	for _, watch := range e.watches {
 		beside.Go(func() { regularly(ctx, watchEvery, watch.look) })
@@ -168,12 +168,12 @@ func (e *Engine) Wake(database string, arrivals ...Arrival) (served bool) {
 			continue
 		}
 		if len(arrivals) == 0 {
-			processor.Wake(UnknownLanes)
+			processor.Wake(UnknownShards)
 			served = served || processor.running.Load()
 		}
 		for _, arrival := range arrivals {
 			if arrival.Broker == processor.broker {
-				processor.Wake(arrival.Lanes)
+				processor.Wake(arrival.Shards)
 				if processor.running.Load() {
 					met++
 				}

@@ -14,20 +14,20 @@ import (
 )
 
 // Go computes what the databases do; that these do it is tested on them.
-func TestLaneHashes(t *testing.T) {
+func TestShardHashes(t *testing.T) {
 	t.Parallel()
 	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer, outbox.SQLite} {
-		for _, hash := range storetest.LaneHashes {
-			assert.Equal(t, hash.Lane(dialect), dialect.Lane(&outbox.Row{OrderingKey: hash.Key}), "%s: key %q", dialect, hash.Key)
+		for _, hash := range storetest.ShardHashes {
+			assert.Equal(t, hash.Shard(dialect), dialect.Shard(&outbox.Row{OrderingKey: hash.Key}), "%s: key %q", dialect, hash.Key)
 		}
 	}
 	// SQL Server's driver makes U+FFFD of what is no text, and a message's id is text in capitals there.
-	assert.Equal(t, 0x58%outbox.Lanes, outbox.SQLServer.Lane(&outbox.Row{OrderingKey: "bad \xff byte"}))
+	assert.Equal(t, 0x58%outbox.Shards, outbox.SQLServer.Shard(&outbox.Row{OrderingKey: "bad \xff byte"}))
 	id := uuid.MustParse("0192a1b2-c3d4-7e5f-8a9b-abcdef012345")
 	for dialect, first := range map[outbox.Dialect]int{outbox.Postgres: 0x10, outbox.SQLServer: 0x9f} {
-		assert.Equal(t, first%outbox.Lanes, dialect.Lane(&outbox.Row{MessageID: id}))
-		assert.Equal(t, int(outbox.ClassUrgent)*outbox.Lanes+first%outbox.Lanes, dialect.Lane(&outbox.Row{MessageID: id, Priority: 1}))
-		assert.Equal(t, int(outbox.ClassBackfill)*outbox.Lanes+first%outbox.Lanes, dialect.Lane(&outbox.Row{MessageID: id, Priority: -1}))
+		assert.Equal(t, first%outbox.Shards, dialect.Shard(&outbox.Row{MessageID: id}))
+		assert.Equal(t, int(outbox.ClassUrgent)*outbox.Shards+first%outbox.Shards, dialect.Shard(&outbox.Row{MessageID: id, Priority: 1}))
+		assert.Equal(t, int(outbox.ClassBackfill)*outbox.Shards+first%outbox.Shards, dialect.Shard(&outbox.Row{MessageID: id, Priority: -1}))
 	}
 }
 
@@ -36,7 +36,7 @@ func TestFIPS(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	child := exec.CommandContext(t.Context(), self, "-test.run=^(TestLaneHashes|TestAppendArrivals|TestAnnounce|TestKeyLocks|TestInsert)")
+	child := exec.CommandContext(t.Context(), self, "-test.run=^(TestShardHashes|TestAppendArrivals|TestAnnounce|TestKeyLocks|TestInsert)")
 	child.Env = append(os.Environ(), "GODEBUG=fips140=only")
 	out, err := child.CombinedOutput()
 	require.NoError(t, err, "%s", out)

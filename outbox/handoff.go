@@ -26,8 +26,8 @@ type Reservation struct {
 type place struct {
 	at      *receiver
 	dialect Dialect
-	asked   time.Time  // from before the INSERT on the lease is counted
-	lanes   [Lanes]int // rows in each lane
+	asked   time.Time   // from before the INSERT on the lease is counted
+	shards  [Shards]int // rows in each shard
 	rows    int
 }
 
@@ -59,7 +59,7 @@ func (r *Reservation) end(committed bool) {
 	}
 	r.ended = true
 	for i := range r.places {
-		r.places[i].at.settle(&r.places[i], r.rows, committed)
+		r.places[i].at.complete(&r.places[i], r.rows, committed)
 	}
 }
 
@@ -69,18 +69,18 @@ type Verifier interface {
 	// committed before, and takes no lock that claims wait for. Of the rows that are still in processing under the token it
 	// returns one entry each; the others have gone. A row is clear when
 	//
-	//   - the broker is not paused, the lease has not run out, and the row is in the lane that was asked about;
-	//   - and, unless Unordered or without an ordering key: no other open row of its key stands before it, in whatever lane,
-	//     but for those that are clear, too; no gate holds the key back; and no more than Backlog other open rows stand in the
-	//     lane before the last one of the returned.
+	//   - the broker is not paused, the lease has not run out, and the row is in the shard that was asked about;
+	//   - and, unless Unordered or without an ordering key: no other open row of its key stands before it, in whatever shard,
+	//     but for those that are clear, too; no block holds the key back; and no more than Backlog other open rows stand in the
+	//     shard before the last one of the returned.
 	Verify(ctx context.Context, verification *Verification) ([]HandedRow, error)
 }
 
-// A Verification asks about rows of one lane.
+// A Verification asks about rows of one shard.
 type Verification struct {
 	Broker string
-	// Lane of all these rows, of ClassNormal.
-	Lane int
+	// Shard of all these rows, of ClassNormal.
+	Shard int
 	// Token under which the rows were inserted.
 	Token uuid.UUID
 	// MessageIDs of the rows.
@@ -95,7 +95,7 @@ type Verification struct {
 type HandedRow struct {
 	ID                int64
 	MessageID         uuid.UUID
-	Lane              int
+	Shard             int
 	Attempts, Crashes int
 	CreatedAt         time.Time
 	// Expired as in Message.
@@ -110,11 +110,11 @@ type HandOffStats struct {
 	Sent int64
 	// Unfit rows were written as ever: for a time or with a priority, or the broker was paused or unavailable, or its rate used up.
 	Unfit int64
-	// Busy rows were written as ever because their lane had work already.
+	// Busy rows were written as ever because their shard had work already.
 	Busy int64
 	// Full rows were written as ever because there was no room.
 	Full int64
-	// Behind rows were given back to the database after the commit: an earlier row of their key was open, or many of their lane; or
+	// Behind rows were given back to the database after the commit: an earlier row of their key was open, or many of their shard; or
 	// the broker had been paused, which this processor did not know yet.
 	Behind int64
 	// Withdrawn rows were given back after the commit: by a pause, an outage, a shutdown, or because it had become late.

@@ -11,14 +11,14 @@ import (
 type handedBatch struct {
 	batch Batch
 	back  []Outcome
-	// strays go back, too, and are in other lanes than we thought: the database hashes keys in another way than this process, as
+	// strays go back, too, and are in other shards than we thought: the database hashes keys in another way than this process, as
 	// one that is not in UTF-8 does.
-	strays []Settlement
+	strays []Completion
 }
 
 // newHandedBatch puts together copies and what the database says of them. Where nothing may be sent, all that is ours goes back.
-func newHandedBatch(r *receiver, lane int, copies []copied, found []HandedRow, may bool) *handedBatch {
-	b := &handedBatch{batch: Batch{Lease: r.leaseOf(lane)}}
+func newHandedBatch(r *receiver, shard int, copies []copied, found []HandedRow, may bool) *handedBatch {
+	b := &handedBatch{batch: Batch{Lease: r.leaseOf(shard)}}
 	byID := make(map[uuid.UUID]*Row, len(copies))
 	for i := range copies {
 		byID[copies[i].row.MessageID] = copies[i].row
@@ -37,8 +37,8 @@ func newHandedBatch(r *receiver, lane int, copies []copied, found []HandedRow, m
 			held[row.OrderingKey] = true
 		}
 		switch {
-		case f.Lane != lane:
-			stray := Settlement{Lease: r.leaseOf(f.Lane), Other: []Outcome{r.decide.Release(&m)}}
+		case f.Shard != shard:
+			stray := Completion{Lease: r.leaseOf(f.Shard), Other: []Outcome{r.decide.Release(&m)}}
 			stray.Lease.FirstID, stray.Lease.LastID = f.ID, f.ID
 			b.strays = append(b.strays, stray)
 			r.stats.behind.Add(1)
@@ -63,8 +63,8 @@ func newHandedBatch(r *receiver, lane int, copies []copied, found []HandedRow, m
 	return b
 }
 
-func (r *receiver) leaseOf(lane int) Lease {
-	return Lease{Broker: r.broker, Lane: lane, Token: r.token, Duration: r.policy.Lease}
+func (r *receiver) leaseOf(shard int) Lease {
+	return Lease{Broker: r.broker, Shard: shard, Token: r.token, Duration: r.policy.Lease}
 }
 
 // message is what a claim would have returned.

@@ -75,27 +75,27 @@ func TestClaimedLeaseIsNotCut(t *testing.T) {
 	}
 }
 
-// A lane that has work, in whatever class, or is in a worker's hands takes no more rows by hand-off; and what was marked while
+// A shard that has work, in whatever class, or is in a worker's hands takes no more rows by hand-off; and what was marked while
 // some were on their way is marked again when all have arrived.
-func TestLaneBoardHandOff(t *testing.T) {
+func TestShardBoardHandOff(t *testing.T) {
 	t.Parallel()
-	b := newLaneBoard(4)
-	one, two := [Lanes]int{1: 1}, [Lanes]int{1: 1, 2: 3}
-	take := func() (lane int) {
+	b := newShardBoard(4)
+	one, two := [Shards]int{1: 1}, [Shards]int{1: 1, 2: 3}
+	take := func() (shard int) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		lane, ok := b.take(ctx)
+		shard, ok := b.take(ctx)
 		require.True(t, ok)
-		return lane
+		return shard
 	}
 	for class := range Classes {
 		b.mark(class*4 + 2)
 		assert.True(t, b.admit(&one))
 		b.arrive(1, 1, false)
-		assert.False(t, b.admit(&two), "the lane has work of class %d", class)
-		lane := take()
+		assert.False(t, b.admit(&two), "the shard has work of class %d", class)
+		shard := take()
 		assert.False(t, b.admit(&two), "a worker has it")
-		b.put(lane, false)
+		b.put(shard, false)
 	}
 	assert.True(t, b.admit(&two))
 	b.mark(2)

@@ -50,9 +50,9 @@ func TestHandOffOfALostLease(t *testing.T) {
 func TestHandOffBehindAnEarlierRow(t *testing.T) {
 	t.Parallel()
 	for name, earlier := range map[string]string{
-		"in the lane":     "UPDATE outbox_messages SET locked_until = NULL RETURNING 1",
+		"in the shard":    "UPDATE outbox_messages SET locked_until = NULL RETURNING 1",
 		"of low priority": "UPDATE outbox_messages SET priority = -1 RETURNING 1",
-		"a gate":          "UPDATE outbox_messages SET parked = 1 RETURNING 1",
+		"a block":         "UPDATE outbox_messages SET deferred = 1 RETURNING 1",
 		"in other hands":  "UPDATE outbox_messages SET status = 'processing', lock_token = 'x', locked_until = 9e18 RETURNING 1",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestHandOffBehindAnEarlierRow(t *testing.T) {
 				h.begin()
 				h.insert("k", "1") // nobody tells of it
 				h.query(earlier)
-				if name == "a gate" {
-					h.query(`INSERT INTO outbox_messages_waiting (gate_id, gate_message_id, target_broker, lane, ordering_key, reason, since, wake_at)
+				if name == "a block" {
+					h.query(`INSERT INTO outbox_messages_key_blocks (block_id, block_message_id, target_broker, shard, ordering_key, reason, since, wake_at)
 						SELECT id, message_id, 'b', 0, 'k', 'retry', 0, 9223372036854775807 FROM outbox_messages RETURNING 1`)
 				}
 				require.True(t, h.commit(handed("k", "2"), handed("j", "3")))
@@ -73,7 +73,7 @@ func TestHandOffBehindAnEarlierRow(t *testing.T) {
 				first := broker.Messages("s")
 				require.NotEmpty(t, first)
 				assert.Equal(t, "3", string(first[0].Payload))
-				if name == "a gate" || name == "in other hands" {
+				if name == "a block" || name == "in other hands" {
 					require.Len(t, first, 1)
 					assert.Equal(t, "pending 0", h.status("2"))
 				} else {
@@ -90,7 +90,7 @@ func TestHandOffBehindAnEarlierRow(t *testing.T) {
 	}
 }
 
-// While a lane has a backlog, all goes by the database.
+// While a shard has a backlog, all goes by the database.
 func TestHandOffBehindABacklog(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		h := newHandRig(t, path, memory.New(), outbox.Policy{})
@@ -102,7 +102,7 @@ func TestHandOffBehindABacklog(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, 1, h.stats().Behind)
 		assert.EqualValues(t, 1, h.stats().Sent, "without a key there is nothing to overtake")
-		assert.Equal(t, "0", h.open(), "the lane was marked")
+		assert.Equal(t, "0", h.open(), "the shard was marked")
 		h.stop()
 	})
 }

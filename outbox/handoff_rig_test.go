@@ -25,11 +25,11 @@ type watchedStore struct {
 	fail             atomic.Pointer[error]
 }
 
-func (s *watchedStore) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+func (s *watchedStore) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
 	if claim != nil {
 		s.claims.Add(1)
 	}
-	return s.Store.Exchange(ctx, settlement, claim)
+	return s.Store.Exchange(ctx, completion, claim)
 }
 
 func (s *watchedStore) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
@@ -77,7 +77,7 @@ func (h *handRig) begin() {
 	var ctx context.Context
 	ctx, h.cancel = context.WithCancel(h.t.Context())
 	go func() { h.done <- h.engine.Run(ctx) }()
-	time.Sleep(time.Second) // the look at the start, and the claims from all lanes
+	time.Sleep(time.Second) // the look at the start, and the claims from all shards
 	synctest.Wait()
 	h.watched.claims.Store(0)
 }
@@ -101,7 +101,7 @@ func (h *handRig) commit(rows ...outbox.Row) (given bool) {
 	reservation := h.write(rows...)
 	reservation.Commit()
 	if reservation == nil {
-		h.engine.Wake("d", outbox.Arrival{Broker: "b", Lanes: outbox.LaneSetOf(0)})
+		h.engine.Wake("d", outbox.Arrival{Broker: "b", Shards: outbox.ShardSetOf(0)})
 	}
 	return reservation != nil
 }

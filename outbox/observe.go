@@ -19,7 +19,7 @@ type Observer interface {
 // not panic. All are called by several goroutines at a time. What their pointers lead to is the processor's: it may be read until
 // the method returns, and neither changed nor kept.
 type ProcessorObserver interface {
-	// Claimed tells of a claim that has taken rows: how many, and how long the database took for it, with the settlement of an earlier
+	// Claimed tells of a claim that has taken rows: how many, and how long the database took for it, with the completion of an earlier
 	// batch that went the same way. Rows that are handed off are not claimed.
 	Claimed(ctx context.Context, rows int, took time.Duration)
 	// Publishing tells what is about to be handed to the broker. The context that it returns, which must be ctx or made from it, goes
@@ -27,8 +27,8 @@ type ProcessorObserver interface {
 	Publishing(ctx context.Context, call *Call) context.Context
 	// Published tells how the same call ended.
 	Published(ctx context.Context, call *Call)
-	// Settling tells what becomes of the rows of a batch, before it is written.
-	Settling(ctx context.Context, settlement *Settlement)
+	// Completing tells what becomes of the rows of a batch, before it is written.
+	Completing(ctx context.Context, completion *Completion)
 	// LeaseLost tells how many rows of a batch belonged to somebody else by the time their outcome was to be written.
 	LeaseLost(ctx context.Context, rows int)
 }
@@ -114,10 +114,10 @@ func (o processorObservers) Published(ctx context.Context, call *Call) {
 	}
 }
 
-// Settling implements ProcessorObserver.
-func (o processorObservers) Settling(ctx context.Context, settlement *Settlement) {
+// Completing implements ProcessorObserver.
+func (o processorObservers) Completing(ctx context.Context, completion *Completion) {
 	for _, one := range o {
-		one.Settling(ctx, settlement)
+		one.Completing(ctx, completion)
 	}
 }
 

@@ -70,11 +70,11 @@ func (s *seeing) Published(ctx context.Context, call *outbox.Call) {
 	}
 }
 
-func (s *seeing) Settling(_ context.Context, settlement *outbox.Settlement) {
+func (s *seeing) Completing(_ context.Context, completion *outbox.Completion) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fates["published"] += len(settlement.Published)
-	for _, outcome := range settlement.Other {
+	s.fates["published"] += len(completion.Published)
+	for _, outcome := range completion.Other {
 		s.fates[string(outcome.Status)]++
 		if outcome.Spent {
 			s.attempts = append(s.attempts, outcome.Attempts)
@@ -239,11 +239,11 @@ func (s *skewed) Diagnose(context.Context) (d outbox.Diagnosis, err error) {
 	return d, nil
 }
 
-func (s *skewed) Exchange(_ context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (e outbox.Exchanged, err error) {
+func (s *skewed) Exchange(_ context.Context, completion *outbox.Completion, claim *outbox.Claim) (e outbox.Exchanged, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if settlement != nil {
-		e.Settled = &outbox.Settled{}
+	if completion != nil {
+		e.Completed = &outbox.Completed{}
 	}
 	if claim != nil && !s.given && s.asked {
 		s.given = true
@@ -260,12 +260,12 @@ func (s *skewed) Ready(context.Context, string) (outbox.Readiness, error) {
 	if !s.asked { // the row comes when the clocks have been compared
 		return outbox.Readiness{}, nil
 	}
-	return outbox.Readiness{Lanes: []int{0}}, nil
+	return outbox.Readiness{Shards: []int{0}}, nil
 }
-func (s *skewed) Renew(context.Context, outbox.Lease) (int, error) { return 1, nil }
-func (s *skewed) Park(context.Context, *outbox.Claim) (int, error) { return 0, nil }
-func (s *skewed) Lanes() int                                       { return 1 }
-func (s *skewed) Close() error                                     { return nil }
+func (s *skewed) Renew(context.Context, outbox.Lease) (int, error)  { return 1, nil }
+func (s *skewed) Defer(context.Context, *outbox.Claim) (int, error) { return 0, nil }
+func (s *skewed) Shards() int                                       { return 1 }
+func (s *skewed) Close() error                                      { return nil }
 
 type agesOnly struct {
 	seeing

@@ -42,19 +42,19 @@ func (p Pause) Check() error {
 
 // Readiness is what a look for work found.
 type Readiness struct {
-	// Lanes that have work; none while the broker is paused.
-	Lanes []int
+	// Shards that have work; none while the broker is paused.
+	Shards []int
 	// Paused is true while the broker is paused; see Pauser.
 	Paused bool
 }
 
-// PausedLane is what the SQL of a store returns in place of lanes while the broker is paused.
-const PausedLane = -1
+// PausedShard is what the SQL of a store returns in place of shards while the broker is paused.
+const PausedShard = -1
 
-// NewReadiness reads the lanes as the SQL of a store returns them.
-func NewReadiness(lanes []int) Readiness {
-	if len(lanes) == 1 && lanes[0] == PausedLane {
+// NewReadiness reads the shards as the SQL of a store returns them.
+func NewReadiness(shards []int) Readiness {
+	if len(shards) == 1 && shards[0] == PausedShard {
 		return Readiness{Paused: true}
 	}
-	return Readiness{Lanes: lanes}
+	return Readiness{Shards: shards}
 }

@@ -11,7 +11,7 @@ const pausesTime = 5 * time.Second
 
 // pause stops the workers, or lets them go on. What they have in hand is given back.
 func (p *Processor) pause(ctx context.Context, paused bool) {
-	p.lanes.stop(paused)
+	p.shards.stop(paused)
 	switch before := p.paused.Swap(paused); {
 	case paused && !before:
 		p.log.InfoContext(ctx, "broker paused by an operator: its messages wait until it is resumed", p.pausedBy(ctx)...)

@@ -11,9 +11,9 @@ import (
 
 // Policy says how one broker's rows are delivered. Zero values take the defaults.
 type Policy struct {
-	// Workers is how many claims and settlements are under way at once, each on a lane of its own; more than the store's lanes bring
-	// nothing. Each worker has two batches on their way: one is published while the next is claimed, and the one before it settled.
-	// So as many batches are with the broker as its slowness makes of them, up to one for each lane. Default 2.
+	// Workers is how many claims and completions are under way at once, each on a shard of its own; more than the store's shards bring
+	// nothing. Each worker has two batches on their way: one is published while the next is claimed, and the one before it completed.
+	// So as many batches are with the broker as its slowness makes of them, up to one for each shard. Default 2.
 	Workers int
 	// BatchSize is the most rows in one claim. Default 500: beyond that only latency grows.
 	BatchSize int
@@ -28,9 +28,9 @@ type Policy struct {
 	PublishTimeout time.Duration
 	// Unordered switches the order per key off.
 	Unordered bool
-	// ParkAbandoned makes the rest of an ordering key wait once a message of it was abandoned, until an operator requeues the
+	// BlockAbandoned makes the rest of an ordering key wait once a message of it was abandoned, until an operator requeues the
 	// message or lets the key go on. Default: the key goes on.
-	ParkAbandoned bool
+	BlockAbandoned bool
 	// HandOff lets rows of transactions in this process go to the broker straight after the commit, without a claim, where nothing
 	// stands in their way; see [Engine.Reserve]. It needs a store that is a [Verifier]; with others it does nothing.
 	HandOff bool

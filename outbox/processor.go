@@ -27,7 +27,7 @@ type Processor struct {
 	observer         ProcessorObserver // nil: nobody watches
 	clock            *clock            // of the database; nil: it is ours
 
-	lanes *laneBoard
+	shards *shardBoard
 	// Who exchanges with the database has a place here; the others publish meanwhile, or wait for one.
 	exchanges chan struct{}
 	breaker   *breaker
@@ -79,7 +79,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 		decide:  Decider{Retry: policy.Retry},
 		caution: newCaution(cfg.Target, &policy),
 		log:     cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
-		lanes:   newLaneBoard(cfg.Store.Lanes()), exchanges: make(chan struct{}, policy.Workers),
+		shards:  newShardBoard(cfg.Store.Shards()), exchanges: make(chan struct{}, policy.Workers),
 		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
 		wake: make(chan struct{}, 1), process: newSolitude(),
 	}
@@ -96,16 +96,16 @@ func (p *Processor) Run(ctx context.Context) error {
 	// Publishes under way may go on for a while after ctx has ended, and their outcomes must be written after that.
 	sending, stopSending := outlive(ctx, p.policy.ShutdownTimeout)
 	defer stopSending()
-	settling, stopSettling := outlive(ctx, p.policy.ShutdownTimeout+settleTime)
-	defer stopSettling()
+	completing, stopCompleting := outlive(ctx, p.policy.ShutdownTimeout+completeTime)
+	defer stopCompleting()
 
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	var group errgroup.Group
-	p.lanes.mark()     // rows may wait from before
-	p.lanes.stop(true) // until the first look: the broker may be paused
+	p.shards.mark()     // rows may wait from before
+	p.shards.stop(true) // until the first look: the broker may be paused
 	p.running.Store(true)
 	forget := context.AfterFunc(ctx, func() { p.running.Store(false) })
 	defer func() { forget(); p.running.Store(false) }() // which may be before that function has run
@@ -113,27 +113,27 @@ func (p *Processor) Run(ctx context.Context) error {
 	name := fmt.Sprintf("%s/%d/%s/%s/", host, os.Getpid(), p.database, p.broker)
 	if p.receiver != nil {
 		p.receiver.start(name + "handoff")
-		group.Go(func() error { p.receiver.run(ctx, sending, settling); return nil })
+		group.Go(func() error { p.receiver.run(ctx, sending, completing); return nil })
 	}
-	for n := range min(hands*p.policy.Workers, p.store.Lanes()) {
+	for n := range min(hands*p.policy.Workers, p.store.Shards()) {
 		w := &worker{
 			Processor: p,
 			name:      name + strconv.Itoa(n),
 			window:    p.policy.BatchSize,
-			gated:     true, // it does not know yet
+			blocked:   true, // it does not know yet
 			company:   company{solitude: p.process},
 		}
-		group.Go(func() error { w.run(ctx, sending, settling); return nil })
+		group.Go(func() error { w.run(ctx, sending, completing); return nil })
 	}
 	return group.Wait()
 }
 
-// hands is how many batches a worker has on their way: one is published while another one is claimed, and the one before it settled. They are
-// of different lanes, since a batch holds the keys of its lane until it is settled.
+// hands is how many batches a worker has on their way: one is published while another one is claimed, and the one before it completed. They are
+// of different shards, since a batch holds the keys of its shard until it is completed.
 const hands = 2
 
-// settleTime is how long, beyond the shutdown timeout, a stopping processor may take to write outcomes.
-const settleTime = 5 * time.Second
+// completeTime is how long, beyond the shutdown timeout, a stopping processor may take to write outcomes.
+const completeTime = 5 * time.Second
 
 // outlive returns a context that ends the given time after ctx.
 func outlive(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
@@ -145,12 +145,12 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	return longer, func() { forget(); stop() }
 }
 
-// Wake says that rows have come into these lanes: a worker that is free claims them at once. [UnknownLanes], or a lane that the
+// Wake says that rows have come into these shards: a worker that is free claims them at once. [UnknownShards], or a shard that the
 // store does not have, makes the processor look for rows first. It never blocks; many calls count as one. A paused broker stays so:
-// its lanes are claimed from when it is resumed.
-func (p *Processor) Wake(lanes LaneSet) {
-	if lanes.within(Classes * p.store.Lanes()) {
-		p.lanes.markSet(lanes)
+// its shards are claimed from when it is resumed.
+func (p *Processor) Wake(shards ShardSet) {
+	if shards.within(Classes * p.store.Shards()) {
+		p.shards.markSet(shards)
 		return
 	}
 	select {
@@ -174,7 +174,7 @@ func (p *Processor) Stats() Stats {
 	return stats
 }
 
-// poll looks for lanes with ready rows: after a wake-up at once, else at an interval that follows what polling finds.
+// poll looks for shards with ready rows: after a wake-up at once, else at an interval that follows what polling finds.
 func (p *Processor) poll(ctx context.Context) {
 	pace := newPace(&p.policy)
 	timer := time.NewTimer(0)
@@ -194,14 +194,14 @@ func (p *Processor) poll(ctx context.Context) {
 		if err == nil {
 			p.pause(ctx, ready.Paused)
 		}
-		if len(ready.Lanes) > 0 {
-			p.lanes.mark(ready.Lanes...)
+		if len(ready.Shards) > 0 {
+			p.shards.mark(ready.Shards...)
 		}
-		timer.Reset(pace.next(len(ready.Lanes) > 0, p.counters.claimed.Load(), err))
+		timer.Reset(pace.next(len(ready.Shards) > 0, p.counters.claimed.Load(), err))
 	}
 }
 
-// look asks which lanes hold something that is ready, or whether the broker is paused.
+// look asks which shards hold something that is ready, or whether the broker is paused.
 func (p *Processor) look(ctx context.Context) (Readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.databaseTimeout())
 	defer cancel()

@@ -228,12 +228,12 @@ type silent struct {
 	hangs atomic.Bool
 }
 
-func (s *silent) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+func (s *silent) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
 	if s.hangs.Load() {
 		<-ctx.Done()
 		return outbox.Exchanged{}, ctx.Err()
 	}
-	return s.Store.Exchange(ctx, settlement, claim)
+	return s.Store.Exchange(ctx, completion, claim)
 }
 
 func (s *silent) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {

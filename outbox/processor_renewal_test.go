@@ -103,8 +103,8 @@ type slow struct {
 	left             atomic.Int32  // as many renewals work still
 }
 
-func (s *slow) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
-	exchanged, err := s.Store.Exchange(ctx, settlement, claim)
+func (s *slow) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
+	exchanged, err := s.Store.Exchange(ctx, completion, claim)
 	time.Sleep(s.claims)
 	return exchanged, err
 }

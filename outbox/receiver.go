@@ -28,8 +28,8 @@ type receiver struct {
 	over   bool // nothing is taken from the queues any more
 	room   int  // for how many rows
 	taken  int  // of it: reserved, queued, or being delivered
-	queues [Lanes][]copied
-	turn   int           // the lane that was served last
+	queues [Shards][]copied
+	turn   int           // the shard that was served last
 	news   chan struct{} // something was queued or given back
 	served int           // batches; of run alone
 
@@ -56,14 +56,14 @@ func (c *handOffCounters) read() HandOffStats {
 // handOffBacklog is how many open rows of others may stand before a row that is handed off: so far the verification reads.
 const handOffBacklog = 100
 
-// claimEvery is after how many batches that were handed off the lane is claimed from all the same: a store may learn from its claims
+// claimEvery is after how many batches that were handed off the shard is claimed from all the same: a store may learn from its claims
 // where to begin to read, which the verification profits from.
 const claimEvery = 100
 
 // newReceiver returns nil where rows are not handed off.
 func newReceiver(p *Processor) *receiver {
 	verifier, ok := p.store.(Verifier)
-	if !p.policy.HandOff || !ok || p.store.Lanes() > Lanes {
+	if !p.policy.HandOff || !ok || p.store.Shards() > Shards {
 		return nil
 	}
 	return &receiver{
@@ -79,12 +79,12 @@ func (r *receiver) start(name string) {
 	r.worker.name, r.worker.solitude, r.open = name, r.process, true
 }
 
-// run delivers until ctx ends, and then gives back what comes of transactions that had a place, while settling lasts.
-func (r *receiver) run(ctx, sending, settling context.Context) {
+// run delivers until ctx ends, and then gives back what comes of transactions that had a place, while completing lasts.
+func (r *receiver) run(ctx, sending, completing context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-r.news:
-			r.serve(ctx, sending, settling)
+			r.serve(ctx, sending, completing)
 		case <-ctx.Done():
 		}
 	}
@@ -92,34 +92,34 @@ func (r *receiver) run(ctx, sending, settling context.Context) {
 	r.open = false
 	r.mu.Unlock()
 	for {
-		r.serve(ctx, sending, settling)
+		r.serve(ctx, sending, completing)
 		if r.empty() {
 			return
 		}
 		select {
 		case <-r.news:
-		case <-settling.Done():
+		case <-completing.Done():
 			r.drop()
 			return
 		}
 	}
 }
 
-// serve delivers what is queued, a lane at a time.
-func (r *receiver) serve(ctx, sending, settling context.Context) {
+// serve delivers what is queued, a shard at a time.
+func (r *receiver) serve(ctx, sending, completing context.Context) {
 	for {
-		lane, copies := r.next()
+		shard, copies := r.next()
 		if len(copies) == 0 {
 			return
 		}
-		back := r.handle(ctx, sending, settling, lane, copies)
+		back := r.handle(ctx, sending, completing, shard, copies)
 		r.served++
-		r.leave(lane, len(copies), back || r.served%claimEvery == 0)
+		r.leave(shard, len(copies), back || r.served%claimEvery == 0)
 	}
 }
 
-// next takes the rows of one lane. The lanes take turns.
-func (r *receiver) next() (lane int, copies []copied) {
+// next takes the rows of one shard. The shards take turns.
+func (r *receiver) next() (shard int, copies []copied) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for range r.queues {
@@ -146,20 +146,20 @@ func (r *receiver) drop() {
 	r.over = true
 	r.mu.Unlock()
 	for {
-		lane, copies := r.next()
+		shard, copies := r.next()
 		if len(copies) == 0 {
 			return
 		}
-		r.leave(lane, len(copies), false)
+		r.leave(shard, len(copies), false)
 	}
 }
 
 // leave frees the room of rows that are on their way no more.
-func (r *receiver) leave(lane, rows int, back bool) {
+func (r *receiver) leave(shard, rows int, back bool) {
 	r.mu.Lock()
 	r.taken -= rows
 	r.mu.Unlock()
-	r.lanes.arrive(lane, rows, back)
+	r.shards.arrive(shard, rows, back)
 	r.tell()
 }
 
@@ -170,36 +170,36 @@ func (r *receiver) tell() {
 	}
 }
 
-// handle delivers rows of one lane. back says that some were given back.
-func (r *receiver) handle(ctx, sending, settling context.Context, lane int, copies []copied) (back bool) {
+// handle delivers rows of one shard. back says that some were given back.
+func (r *receiver) handle(ctx, sending, completing context.Context, shard int, copies []copied) (back bool) {
 	w := r.worker
 	defer w.inHand.hold(w.name, w.broker, &Batch{}, time.Time{})
 	defer w.leave()
 	asked := slices.MinFunc(copies, func(a, b copied) int { return a.asked.Compare(b.asked) }).asked
 	may := r.may(ctx, asked)
-	found, err := r.verify(settling, lane, copies, asked)
+	found, err := r.verify(completing, shard, copies, asked)
 	if err != nil {
 		w.pass.end(errNoOutcome)
 		r.log.ErrorContext(ctx, "cannot verify rows that were handed off: their leases bring them back", "error", err, "rows", len(copies))
 		return false
 	}
 	may = may && !r.late(asked) // the answer may have taken long
-	b := newHandedBatch(r, lane, copies, found, may)
+	b := newHandedBatch(r, shard, copies, found, may)
 	w.inHand.hold(w.name, w.broker, &b.batch, asked)
-	settlement := &Settlement{Lease: b.batch.Lease}
+	completion := &Completion{Lease: b.batch.Lease}
 	if len(b.batch.Messages) > 0 {
-		settlement = w.deliver(ctx, sending, &b.batch, asked)
+		completion = w.deliver(ctx, sending, &b.batch, asked)
 	} else {
 		w.pass.end(errNoOutcome)
 	}
-	back = len(b.back) > 0 || len(settlement.Other) > 0
-	settlement.Other = append(settlement.Other, b.back...)
-	if len(settlement.Published)+len(settlement.Other) > 0 {
-		_, _ = w.exchange(settling, settlement, nil) // logged there; the leases return what could not be settled
+	back = len(b.back) > 0 || len(completion.Other) > 0
+	completion.Other = append(completion.Other, b.back...)
+	if len(completion.Published)+len(completion.Other) > 0 {
+		_, _ = w.exchange(completing, completion, nil) // logged there; the leases return what could not be completed
 	}
 	for _, stray := range b.strays {
-		_, _ = w.exchange(settling, &stray, nil)
-		r.lanes.mark(stray.Lease.Lane)
+		_, _ = w.exchange(completing, &stray, nil)
+		r.shards.mark(stray.Lease.Shard)
 	}
 	return back
 }
@@ -220,9 +220,9 @@ func (r *receiver) may(ctx context.Context, asked time.Time) bool {
 func (r *receiver) late(asked time.Time) bool { return past(asked.Add(r.policy.Lease/2), time.Now()) }
 
 // verify asks the database, again where it does not answer, for as long as that makes sense.
-func (r *receiver) verify(ctx context.Context, lane int, copies []copied, asked time.Time) ([]HandedRow, error) {
+func (r *receiver) verify(ctx context.Context, shard int, copies []copied, asked time.Time) ([]HandedRow, error) {
 	v := &Verification{
-		Broker: r.broker, Lane: lane, Token: r.token, MessageIDs: make([]uuid.UUID, len(copies)), Unordered: r.policy.Unordered, Backlog: handOffBacklog,
+		Broker: r.broker, Shard: shard, Token: r.token, MessageIDs: make([]uuid.UUID, len(copies)), Unordered: r.policy.Unordered, Backlog: handOffBacklog,
 	}
 	for i := range copies {
 		v.MessageIDs[i] = copies[i].row.MessageID

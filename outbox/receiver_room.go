@@ -8,13 +8,13 @@ import (
 // reserve finds room for the rows of this processor's broker, for all or for none.
 func (r *receiver) reserve(dialect Dialect, rows []Row) (p place, ok bool) {
 	p = place{at: r, dialect: dialect, asked: time.Now()}
-	fit := dialect.lanes() == r.store.Lanes() && r.running.Load() && !r.paused.Load() && r.breaker.closed()
+	fit := dialect.shards() == r.store.Shards() && r.running.Load() && !r.paused.Load() && r.breaker.closed()
 	for i := range rows {
 		if row := &rows[i]; row.TargetBroker == r.broker {
 			fit = fit && row.AvailableAt.IsZero() && row.Priority == 0 && (row.ExpiresAt.IsZero() || row.ExpiresAt.After(p.asked))
 			p.rows++
 			if fit {
-				p.lanes[dialect.share(row.OrderingKey, row.MessageID)]++
+				p.shards[dialect.share(row.OrderingKey, row.MessageID)]++
 			}
 		}
 	}
@@ -40,22 +40,22 @@ func (r *receiver) take(p *place) (refused *atomic.Int64) {
 		return &r.stats.unfit
 	case r.taken+p.rows > r.throttle.allows(r.room):
 		return &r.stats.full
-	case !r.lanes.admit(&p.lanes):
+	case !r.shards.admit(&p.shards):
 		return &r.stats.busy
 	}
 	r.taken += p.rows
 	return nil
 }
 
-// settle ends a place: the rows are queued, or the room is free again.
-func (r *receiver) settle(p *place, rows []Row, committed bool) {
+// complete ends a place: the rows are queued, or the room is free again.
+func (r *receiver) complete(p *place, rows []Row, committed bool) {
 	r.mu.Lock()
 	committed = committed && !r.over // else the lease returns them
 	if committed {
 		for i := range rows {
 			if row := &rows[i]; row.TargetBroker == r.broker {
-				lane := p.dialect.share(row.OrderingKey, row.MessageID)
-				r.queues[lane] = append(r.queues[lane], copied{row, p.asked})
+				shard := p.dialect.share(row.OrderingKey, row.MessageID)
+				r.queues[shard] = append(r.queues[shard], copied{row, p.asked})
 			}
 		}
 	} else {
@@ -63,9 +63,9 @@ func (r *receiver) settle(p *place, rows []Row, committed bool) {
 	}
 	r.mu.Unlock()
 	if !committed {
-		for lane, n := range p.lanes {
+		for shard, n := range p.shards {
 			if n > 0 {
-				r.lanes.arrive(lane, n, false)
+				r.shards.arrive(shard, n, false)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func (i *Instance) Spoil(column, fault string) {
 type Work struct {
 	Worker string    `json:"worker"`
 	Broker string    `json:"broker"`
-	Lane   int       `json:"lane"`
+	Shard  int       `json:"shard"`
 	Rows   int       `json:"rows"`
 	Since  time.Time `json:"since"`
 }

@@ -12,7 +12,7 @@ var ErrSchema = errors.New("the outbox schema is not up to date: run \"fanout mi
 
 // A SchemaError says how a live schema differs from what this version needs. It wraps [ErrSchema].
 type SchemaError struct {
-	// Differences, each for people to read: "column lane: type is integer, want smallint".
+	// Differences, each for people to read: "column shard: type is integer, want smallint".
 	Differences []string
 	// Remedy says what to do.
 	Remedy string

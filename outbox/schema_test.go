@@ -11,7 +11,7 @@ import (
 func TestLiveSchema(t *testing.T) {
 	t.Parallel()
 	steps := []Migration{{Version: 1, Name: "outbox"}, {Version: 2, Name: "more"}}
-	missing, wrong := []string{"table box: missing"}, []string{"column lane: missing", "index i: unique is yes, want no"}
+	missing, wrong := []string{"table box: missing"}, []string{"column shard: missing", "index i: unique is yes, want no"}
 	for _, c := range []struct {
 		name   string
 		live   LiveSchema

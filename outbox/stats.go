@@ -9,7 +9,7 @@ type Stats struct {
 	Claimed, Published, Retried, Abandoned, Released int64
 	// LeaseLost counts rows that belonged to somebody else by the time their outcome was to be written.
 	LeaseLost int64
-	// Leases are the batches that this process has in hand: claimed or handed off, and not settled.
+	// Leases are the batches that this process has in hand: claimed or handed off, and not completed.
 	Leases int
 	// Unavailable is true while the broker counts as unavailable.
 	Unavailable bool
@@ -30,7 +30,7 @@ type counters struct {
 }
 
 // count adds the outcomes of one batch.
-func (c *counters) count(s *Settlement) {
+func (c *counters) count(s *Completion) {
 	c.published.Add(int64(len(s.Published)))
 	for i := range s.Other {
 		switch {

@@ -15,30 +15,30 @@ import (
 //   - A claim never returns more than its limits, of rows and of bytes, and no row is in the hands of two unexpired claims.
 //   - What a claim takes is, for each ordering key, a gap-free prefix of the key's open rows in the order of their ids;
 //     a key of which a row is leased to somebody else gives nothing.
-//   - Settling and renewing change only rows that still carry the token of their claim.
+//   - Completing and renewing change only rows that still carry the token of their claim.
 type Store interface {
-	// Exchange settles an earlier claim and makes a new one, in one round trip where the database allows it. Either part
-	// may be nil. The settlement is durable on its own: it stands even when the claim fails, and then Exchange returns
-	// the error beside a non-nil Exchanged.Settled. An error with a nil Settled leaves the outcome of the settlement
+	// Exchange completes an earlier claim and makes a new one, in one round trip where the database allows it. Either part
+	// may be nil. The completion is durable on its own: it stands even when the claim fails, and then Exchange returns
+	// the error beside a non-nil Exchanged.Completed. An error with a nil Completed leaves the outcome of the completion
 	// unknown; repeating it is safe.
-	Exchange(ctx context.Context, settlement *Settlement, claim *Claim) (Exchanged, error)
+	Exchange(ctx context.Context, completion *Completion, claim *Claim) (Exchanged, error)
 
 	// Renew extends the lease of a claim from now on and returns the number of rows that still belong to it.
 	Renew(ctx context.Context, lease Lease) (int, error)
 
-	// Ready tells which lanes of a broker have work: a row is ready to be claimed, a gate is due or done, or waiting
-	// rows fill the head of the lane; or that the broker is paused. It takes no lock.
+	// Ready tells which shards of a broker have work: a row is ready to be claimed, a block is due or done, or waiting
+	// rows fill the head of the shard; or that the broker is paused. It takes no lock.
 	Ready(ctx context.Context, broker string) (Readiness, error)
 
-	// Park looks at the first rows of a lane, no more than the claim's Window, and takes out of the way of claims what has
-	// to wait there for its time: rows in backoff or scheduled for later, and with them the followers of their key. Parked
-	// rows come back by claims with Wake. It returns the number of rows parked. Of the claim, Broker, Lane, Window and
+	// Defer looks at the first rows of a shard, no more than the claim's Window, and takes out of the way of claims what has
+	// to wait there for its time: rows in backoff or scheduled for later, and with them the followers of their key. Deferred
+	// rows come back by claims with Wake. It returns the number of rows deferred. Of the claim, Broker, Shard, Window and
 	// Unordered count.
-	Park(ctx context.Context, claim *Claim) (int, error)
+	Defer(ctx context.Context, claim *Claim) (int, error)
 
-	// Lanes is the number of lanes that this store uses for each [Class]; at least 1. Lanes are numbered class by class:
-	// lane n of a class is int(class)*Lanes() + n. The same n holds the same ordering keys in every class.
-	Lanes() int
+	// Shards is the number of shards that this store uses for each [Class]; at least 1. Shards are numbered class by class:
+	// shard n of a class is int(class)*Shards() + n. The same n holds the same ordering keys in every class.
+	Shards() int
 
 	// Close releases the store's own connections. It waits for none of the processors.
 	Close() error
@@ -48,14 +48,14 @@ type Store interface {
 type Claim struct {
 	// Broker whose rows are asked for.
 	Broker string
-	// Lane to claim from, 0 to Classes*Lanes()-1.
-	Lane int
+	// Shard to claim from, 0 to Classes*Shards()-1.
+	Shard int
 	// Limit is the most rows to claim, at least 1.
 	Limit int
 	// Bytes is the most that the payloads of the claimed rows may have together; 0 = no bound. The first row is taken whatever it
 	// has. What is cut off are the last of the rows that would have been claimed, so that each key keeps a gap-free prefix.
 	Bytes int
-	// Window is how many open rows at the head of the lane are looked at, held ones included; at least Limit.
+	// Window is how many open rows at the head of the shard are looked at, held ones included; at least Limit.
 	Window int
 	// Lease is how long the rows belong to this claim, by the database's clock.
 	Lease time.Duration
@@ -63,17 +63,17 @@ type Claim struct {
 	Worker string
 	// Unordered switches ordering keys off.
 	Unordered bool
-	// Wake first brings back a bounded number of parked rows of the lane: those whose time has come, and the followers of
-	// those that are done. It is needed while Batch.Gated is true.
+	// Wake first brings back a bounded number of deferred rows of the shard: those whose time has come, and the followers of
+	// those that are done. It is needed while Batch.Blocked is true.
 	Wake bool
 	// Shared is true while other workers of the process may have rows in hand. Should the process die, a row that came alone
 	// is then not charged an attempt: it may not have been its fault.
 	Shared bool
 }
 
-// A Class of rows by their priority. Each class has lanes of its own, so that a backlog of one does not hold up the others.
-// Lanes of a higher class go first, and those of a lower one keep a share: where urgent, normal and backfill rows wait all the
-// time, they get about 65, 22 and 13 of 100 turns, of up to 8 batches each. A lane that waits is never passed over for good.
+// A Class of rows by their priority. Each class has shards of its own, so that a backlog of one does not hold up the others.
+// Shards of a higher class go first, and those of a lower one keep a share: where urgent, normal and backfill rows wait all the
+// time, they get about 65, 22 and 13 of 100 turns, of up to 8 batches each. A shard that waits is never passed over for good.
 type Class int
 
 const (
@@ -89,11 +89,11 @@ const (
 // Classes is the number of classes.
 const Classes = 3
 
-// A Lease is what is needed to extend or settle a claim: the token alone decides; broker, lane and id range make it an
+// A Lease is what is needed to extend or complete a claim: the token alone decides; broker, shard and id range make it an
 // index range scan.
 type Lease struct {
 	Broker   string
-	Lane     int
+	Shard    int
 	Token    uuid.UUID
 	FirstID  int64
 	LastID   int64
@@ -102,59 +102,59 @@ type Lease struct {
 
 // A Batch is the result of one claim.
 type Batch struct {
-	// Lease by which the batch is renewed and settled.
+	// Lease by which the batch is renewed and completed.
 	Lease Lease
 	// Messages in the order of their ids.
 	Messages []Message
 	// Seen is how many open rows the window held. Seen = Window with few messages means that held rows fill the window. Where
 	// order is off it counts only what was ready.
 	Seen int
-	// Waiting is how many rows wait at the head of the lane for a time, or behind a row of their key that does: [Store.Park]
+	// Waiting is how many rows wait at the head of the shard for a time, or behind a row of their key that does: [Store.Defer]
 	// would take them away. Where order is off it is counted only when the batch is not full.
 	Waiting int
 	// Cut is true when Claim.Bytes kept back rows that would have been claimed: a batch of few rows is full then.
 	Cut bool
-	// Gated is true when the broker has parked rows.
-	Gated bool
-	// AheadWaits is true when the classes of the lane's keys hold each other back: for a lane of ClassBackfill, whose rows with
-	// a key wait for all earlier rows of the normal lane, when the first of those waits; for a lane of ClassNormal when a row
-	// waits for an earlier one of its key and of low priority, which waits for a time. Parking the backfill lane and then the
-	// normal lane lets the others go on.
+	// Blocked is true when the broker has deferred rows.
+	Blocked bool
+	// AheadWaits is true when the classes of the shard's keys hold each other back: for a shard of ClassBackfill, whose rows with
+	// a key wait for all earlier rows of the normal shard, when the first of those waits; for a shard of ClassNormal when a row
+	// waits for an earlier one of its key and of low priority, which waits for a time. Deferring the backfill shard and then the
+	// normal shard lets the others go on.
 	AheadWaits bool
-	// Busy is true when another worker was claiming from the lane at this moment; nothing was claimed.
+	// Busy is true when another worker was claiming from the shard at this moment; nothing was claimed.
 	Busy bool
 }
 
 // Exchanged is the result of Exchange.
 type Exchanged struct {
-	// Settled is nil when nothing was to be settled or the settlement failed.
-	Settled *Settled
+	// Completed is nil when nothing was to be completed or the completion failed.
+	Completed *Completed
 	// Batch is empty when nothing was asked for or nothing is ready.
 	Batch Batch
 }
 
-// Settled tells what became of a settlement.
-type Settled struct {
+// Completed tells what became of a completion.
+type Completed struct {
 	// Lost is the number of rows that no longer carried the claim's token: their lease had run out and somebody else owns
 	// or has finished them. They were not changed.
 	Lost int
 }
 
-// Parks reports whether the key of an abandoned row is to wait until an operator acts.
-func (s *Settlement) Parks(o *Outcome) bool {
-	return s.ParkAbandoned && o.Status == StatusAbandoned && !o.KeyGoesOn
+// Defers reports whether the key of an abandoned row is to wait until an operator acts.
+func (s *Completion) Defers(o *Outcome) bool {
+	return s.BlockAbandoned && o.Status == StatusAbandoned && !o.KeyGoesOn
 }
 
-// A Settlement writes the outcomes of one claim.
-type Settlement struct {
+// A Completion writes the outcomes of one claim.
+type Completion struct {
 	Lease Lease
 	// Published rows become published.
 	Published []Delivered
 	// Other rows are retried, abandoned or released.
 	Other []Outcome
-	// ParkAbandoned makes the key of an abandoned row wait until an operator requeues the row or lets the key go on, unless its
+	// BlockAbandoned makes the key of an abandoned row wait until an operator requeues the row or lets the key go on, unless its
 	// outcome says otherwise.
-	ParkAbandoned bool
+	BlockAbandoned bool
 }
 
 // Delivered is one row that its broker has confirmed.
@@ -174,7 +174,7 @@ type Outcome struct {
 	Spent bool
 	// LastError is the JSON that goes into last_error; empty leaves the column as it is.
 	LastError string
-	// KeyGoesOn lets the key of an abandoned row go on although ParkAbandoned is set.
+	// KeyGoesOn lets the key of an abandoned row go on although BlockAbandoned is set.
 	KeyGoesOn bool
 	// Attempts that are spent, this one included where it counts, for an [Observer]. Stores need not look at it.
 	Attempts int
@@ -197,7 +197,7 @@ type Purger interface {
 	// FinishedBrokers lists the brokers that have finished rows, whether the configuration knows them or not.
 	FinishedBrokers(ctx context.Context) ([]string, error)
 	// Purge removes one batch and returns how many rows it removed. A row that has left the status meanwhile stays, and so does an
-	// abandoned one for which a key waits (on_abandon: park), until an operator has acted.
+	// abandoned one for which a key waits (on_abandon: block), until an operator has acted.
 	Purge(ctx context.Context, request PurgeRequest) (int, error)
 	// Exclusive runs f while no other process runs it on this table; ran is false when another one does.
 	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)
@@ -216,15 +216,15 @@ type BrokerCounts struct {
 // Backlog is how far the delivery to one broker is behind.
 type Backlog struct {
 	Broker string
-	// Lag is how long the first rows of its lanes that could be claimed have been waiting, parked ones since they were due; 0
+	// Lag is how long the first rows of its shards that could be claimed have been waiting, deferred ones since they were due; 0
 	// when all open rows are in hand or must wait.
 	Lag time.Duration
 }
 
 // An Inspector answers questions about the table.
 type Inspector interface {
-	// Backlog lists the brokers that have open rows, parked ones included, known to the configuration or not, sorted by name. It
-	// reads the heads of the lanes only, whatever the size of the table.
+	// Backlog lists the brokers that have open rows, deferred ones included, known to the configuration or not, sorted by name. It
+	// reads the heads of the shards only, whatever the size of the table.
 	Backlog(ctx context.Context) ([]Backlog, error)
 	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted by name.
 	Counts(ctx context.Context) ([]BrokerCounts, error)

@@ -10,13 +10,13 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// settle records the outcome of one message that was handed to the broker.
-func (d *delivery) settle(m *Message, result brokers.Result) {
+// complete records the outcome of one message that was handed to the broker.
+func (d *delivery) complete(m *Message, result brokers.Result) {
 	to := d.to(m.Stream)
 	if result.Err == nil {
 		d.reached, to.reached = true, true
 		d.suspects.clear(m.ID)
-		d.settlement.Published = append(d.settlement.Published, Delivered{ID: m.ID, BrokerMessageID: result.BrokerMessageID})
+		d.completion.Published = append(d.completion.Published, Delivered{ID: m.ID, BrokerMessageID: result.BrokerMessageID})
 		return
 	}
 	d.hold(m)
@@ -45,7 +45,7 @@ func (d *delivery) settle(m *Message, result brokers.Result) {
 		return
 	}
 	outcome.Delay = max(outcome.Delay, delay)
-	d.settlement.Other = append(d.settlement.Other, outcome)
+	d.completion.Other = append(d.completion.Other, outcome)
 }
 
 func isRetryable(err error) bool {
@@ -71,7 +71,7 @@ func (d *delivery) judge(m *Message, err error) (delay time.Duration, verdict er
 }
 
 func (d *delivery) abandon(m *Message, outcome Outcome) {
-	d.settlement.Other = append(d.settlement.Other, outcome)
+	d.completion.Other = append(d.completion.Other, outcome)
 	var last LastError
 	_ = json.Unmarshal([]byte(outcome.LastError), &last) // we have just encoded it
 	d.log.Error("message abandoned", "message_id", m.MessageID, "type", m.Type, "destination", m.Stream, "ordering_key", m.OrderingKey, "attempts", last.Attempt,
@@ -123,8 +123,8 @@ func (d *delivery) report(ctx context.Context) {
 // say, must not be asked for that key alone.
 func (d *delivery) setAside() {
 	delay := d.breaker.setAside()
-	for i := range d.settlement.Other {
-		if outcome := &d.settlement.Other[i]; !outcome.Spent {
+	for i := range d.completion.Other {
+		if outcome := &d.completion.Other[i]; !outcome.Spent {
 			outcome.Delay = max(outcome.Delay, delay)
 		}
 	}
@@ -134,5 +134,5 @@ func (d *delivery) setAside() {
 func (d *delivery) idle() bool {
 	abandoned := func(o Outcome) bool { return o.Status == StatusAbandoned } // those are done: the next claim gets further
 	released := func(o Outcome) bool { return !o.Spent && !abandoned(o) }
-	return slices.ContainsFunc(d.settlement.Other, released) && !slices.ContainsFunc(d.settlement.Other, abandoned)
+	return slices.ContainsFunc(d.completion.Other, released) && !slices.ContainsFunc(d.completion.Other, abandoned)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// looks counts how often a processor asks which lanes have work, and notes the lanes that it claims from.
+// looks counts how often a processor asks which shards have work, and notes the shards that it claims from.
 type looks struct {
 	outbox.Store
 	count  atomic.Int64
@@ -29,11 +29,11 @@ func (l *looks) Ready(ctx context.Context, broker string) (outbox.Readiness, err
 	return l.Store.Ready(ctx, broker)
 }
 
-func (l *looks) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+func (l *looks) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
 	if claim != nil {
-		l.claims[claim.Lane].Add(1)
+		l.claims[claim.Shard].Add(1)
 	}
-	exchanged, err := l.Store.Exchange(ctx, settlement, claim)
+	exchanged, err := l.Store.Exchange(ctx, completion, claim)
 	if l.after != nil {
 		l.after(claim)
 	}
@@ -52,7 +52,7 @@ func startWatched(t *testing.T, path string, broker brokers.Broker) (*rig, *look
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.db.Close() })
 	r.start()
-	time.Sleep(time.Second) // the look at the start, and the claims from all lanes
+	time.Sleep(time.Second) // the look at the start, and the claims from all shards
 	synctest.Wait()
 	watched.count.Store(0)
 	for i := range watched.claims {
@@ -61,12 +61,12 @@ func startWatched(t *testing.T, path string, broker brokers.Broker) (*rig, *look
 	return r, watched
 }
 
-// A wake-up that names a lane leads to claims from that lane, and to nothing else.
-func TestWakeNamesLanes(t *testing.T) {
+// A wake-up that names a shard leads to claims from that shard, and to nothing else.
+func TestWakeNamesShards(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r, watched := startWatched(t, path, memory.New())
 		r.insert("k", "1")
-		r.proc.Wake(outbox.LaneSetOf(0))
+		r.proc.Wake(outbox.ShardSetOf(0))
 		synctest.Wait()
 		assert.Equal(t, "published 1", r.status("1"))
 		assert.Zero(t, watched.count.Load(), "no look")
@@ -74,27 +74,27 @@ func TestWakeNamesLanes(t *testing.T) {
 		assert.Zero(t, watched.claims[1].Load()+watched.claims[2].Load())
 
 		r.insert("k", "2")
-		r.proc.Wake(outbox.LaneSetOf(1)) // a wrong lane
+		r.proc.Wake(outbox.ShardSetOf(1)) // a wrong shard
 		synctest.Wait()
 		assert.Equal(t, "pending 0", r.status("2"), "waits for the poll")
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		assert.Equal(t, "published 1", r.status("2"), "which is the guarantee")
 
-		for i, lanes := range []outbox.LaneSet{outbox.UnknownLanes, outbox.LaneSetOf(0, 3), outbox.LaneSetOf(17)} {
+		for i, shards := range []outbox.ShardSet{outbox.UnknownShards, outbox.ShardSetOf(0, 3), outbox.ShardSetOf(17)} {
 			name := string(rune('a' + i))
 			r.insert("k", name)
 			looked := watched.count.Load()
-			r.proc.Wake(lanes)
+			r.proc.Wake(shards)
 			synctest.Wait()
-			assert.Equal(t, "published 1", r.status(name), "lanes that the store does not have are looked up")
+			assert.Equal(t, "published 1", r.status(name), "shards that the store does not have are looked up")
 			assert.Equal(t, looked+1, watched.count.Load())
 		}
 		r.stop()
 	})
 }
 
-// A wake-up that comes while its lane is being claimed from or settled is not lost, and waits for no poll.
+// A wake-up that comes while its shard is being claimed from or completed is not lost, and waits for no poll.
 func TestWakeDuringAnExchange(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r, watched := startWatched(t, path, memory.New())
@@ -103,11 +103,11 @@ func TestWakeDuringAnExchange(t *testing.T) {
 			if len(names) > 0 {
 				r.insert("k", names[0])
 				names = names[1:]
-				r.proc.Wake(outbox.LaneSetOf(0))
+				r.proc.Wake(outbox.ShardSetOf(0))
 			}
 		}
 		r.insert("k", "1")
-		r.proc.Wake(outbox.LaneSetOf(0))
+		r.proc.Wake(outbox.ShardSetOf(0))
 		synctest.Wait()
 		assert.Equal(t, "0", r.open())
 		assert.Zero(t, watched.count.Load())
@@ -121,16 +121,16 @@ func TestWakeOfAPausedBroker(t *testing.T) {
 		r, watched := startWatched(t, path, memory.New())
 		_, err := r.store.Pause(t.Context(), outbox.Pause{Broker: "b"})
 		require.NoError(t, err)
-		r.proc.Wake(outbox.UnknownLanes)
+		r.proc.Wake(outbox.UnknownShards)
 		synctest.Wait()
 		r.insert("k", "1")
-		r.proc.Wake(outbox.LaneSetOf(0))
+		r.proc.Wake(outbox.ShardSetOf(0))
 		synctest.Wait()
 		assert.Equal(t, "pending 0", r.status("1"))
 		assert.Zero(t, watched.claims[0].Load())
 		_, err = r.store.Resume(t.Context(), "b")
 		require.NoError(t, err)
-		r.proc.Wake(outbox.UnknownLanes)
+		r.proc.Wake(outbox.UnknownShards)
 		synctest.Wait()
 		assert.Equal(t, "published 1", r.status("1"))
 		r.stop()
@@ -147,7 +147,7 @@ func TestEngineWakeServes(t *testing.T) {
 			Log: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
-		a, b, c := outbox.Arrival{Broker: "a", Lanes: 1}, outbox.Arrival{Broker: "b"}, outbox.Arrival{Broker: "c"}
+		a, b, c := outbox.Arrival{Broker: "a", Shards: 1}, outbox.Arrival{Broker: "b"}, outbox.Arrival{Broker: "c"}
 		assert.False(t, engine.Wake("d", a), "it does not run yet")
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)

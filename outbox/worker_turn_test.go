@@ -16,7 +16,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// stuck is a store with one row in each normal lane, of which the claim with the number stickAt gets no answer before it is let go.
+// stuck is a store with one row in each normal shard, of which the claim with the number stickAt gets no answer before it is let go.
 type stuck struct {
 	Store // nothing else of it is called
 
@@ -26,32 +26,32 @@ type stuck struct {
 	mu                sync.Mutex
 	paused            bool
 	claims, published int
-	taken             [Lanes]bool
+	taken             [Shards]bool
 }
 
-func (*stuck) Lanes() int { return Lanes }
+func (*stuck) Shards() int { return Shards }
 
 func (s *stuck) Ready(context.Context, string) (Readiness, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ready := Readiness{Paused: s.paused}
-	for lane, taken := range s.taken {
+	for shard, taken := range s.taken {
 		if !taken && !s.paused {
-			ready.Lanes = append(ready.Lanes, lane)
+			ready.Shards = append(ready.Shards, shard)
 		}
 	}
 	return ready, nil
 }
 
-func (s *stuck) Exchange(_ context.Context, settlement *Settlement, claim *Claim) (exchanged Exchanged, err error) {
+func (s *stuck) Exchange(_ context.Context, completion *Completion, claim *Claim) (exchanged Exchanged, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if settlement != nil {
-		s.published += len(settlement.Published)
-		for _, outcome := range settlement.Other {
+	if completion != nil {
+		s.published += len(completion.Published)
+		for _, outcome := range completion.Other {
 			s.taken[outcome.ID] = false
 		}
-		exchanged.Settled = &Settled{}
+		exchanged.Completed = &Completed{}
 	}
 	if claim == nil {
 		return exchanged, nil
@@ -61,10 +61,10 @@ func (s *stuck) Exchange(_ context.Context, settlement *Settlement, claim *Claim
 		<-s.letGo
 		s.mu.Lock()
 	}
-	if claim.Lane < Lanes && !s.taken[claim.Lane] {
-		s.taken[claim.Lane] = true
+	if claim.Shard < Shards && !s.taken[claim.Shard] {
+		s.taken[claim.Shard] = true
 		exchanged.Batch.Messages = []Message{{
-			ID: int64(claim.Lane), MessageID: uuid.NewString(), Stream: "s", Type: "t", OrderingKey: strconv.Itoa(claim.Lane), ContentType: "application/json", Payload: []byte("{}"),
+			ID: int64(claim.Shard), MessageID: uuid.NewString(), Stream: "s", Type: "t", OrderingKey: strconv.Itoa(claim.Shard), ContentType: "application/json", Payload: []byte("{}"),
 		}}
 	}
 	return exchanged, nil
@@ -126,7 +126,7 @@ func TestNoClaimAfterTheEnd(t *testing.T) {
 					stop()
 				} else {
 					s.pause(true)
-					p.Wake(UnknownLanes)
+					p.Wake(UnknownShards)
 				}
 				synctest.Wait()
 				close(s.letGo)
@@ -136,10 +136,10 @@ func TestNoClaimAfterTheEnd(t *testing.T) {
 				assert.Zero(t, published)
 				if end == "paused" {
 					s.pause(false)
-					p.Wake(UnknownLanes)
+					p.Wake(UnknownShards)
 					time.Sleep(time.Minute)
 					_, published = s.read()
-					assert.Equal(t, Lanes, published, "after the pause all goes out")
+					assert.Equal(t, Shards, published, "after the pause all goes out")
 					stop()
 				}
 				require.NoError(t, <-done)

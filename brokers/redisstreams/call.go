@@ -33,7 +33,7 @@ const (
 // own: nothing depends on them. The others are added by one run of the script, which stops a key at its first failure. So the
 // commands of a call depend on each other in nothing, and may be refused, cut off or repeated one by one.
 type call struct {
-	lane    *lane
+	shard   *shard
 	indexes []int // of all its messages, in order
 
 	plain   []int // messages with an XADD of their own, and
@@ -52,7 +52,7 @@ type call struct {
 func (p *publication) build(ctx context.Context, c *call, numbers map[string]int) {
 	p.allot(c, numbers)
 	o, next := &p.options, 0
-	var stream any = c.lane.stream
+	var stream any = c.shard.stream
 	for _, i := range c.indexes {
 		m := &p.msgs[i]
 		if o.alone(m, numbers) {
@@ -183,5 +183,5 @@ func (c *call) teach(ctx context.Context) *call {
 		return nil
 	}
 	c.args[0], c.args[1] = "eval", &source
-	return &call{lane: c.lane, indexes: c.keyed, keyed: c.keyed, args: c.args, script: redis.NewStringSliceCmd(ctx, c.args...)}
+	return &call{shard: c.shard, indexes: c.keyed, keyed: c.keyed, args: c.args, script: redis.NewStringSliceCmd(ctx, c.args...)}
 }

@@ -23,7 +23,7 @@ func TestBuild(t *testing.T) {
 			WithMaxAge(1<<40, true)(&o)
 		}
 		p := &publication{Broker: &Broker{options: o}}
-		c, times := &call{lane: &lane{stream: "s"}}, countsOf(keys)
+		c, times := &call{shard: &shard{stream: "s"}}, countsOf(keys)
 		for i, key := range keys {
 			p.msgs = append(p.msgs, brokers.Message{ID: fmt.Sprint("id-", i), OrderingKey: key})
 			c.indexes = append(c.indexes, i)

@@ -48,14 +48,14 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := defaults()
 			WithBackfill(-49)(&o)
-			assert.Equal(t, c.want, describe(o.plan(c.msgs, map[string]*lane{})))
+			assert.Equal(t, c.want, describe(o.plan(c.msgs, map[string]*shard{})))
 		})
 	}
 	o := defaults()
-	assert.Equal(t, "| s[0]", describe(o.plan([]brokers.Message{at("s", "", -100)}, map[string]*lane{})), "the backfill is off by default")
+	assert.Equal(t, "| s[0]", describe(o.plan([]brokers.Message{at("s", "", -100)}, map[string]*shard{})), "the backfill is off by default")
 }
 
-// Whatever the messages: each is planned once, a key is never in two lanes of a round, and read round by round, lane by lane, it
+// Whatever the messages: each is planned once, a key is never in two shards of a round, and read round by round, shard by shard, it
 // keeps its order.
 func TestPlanKeepsKeysInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -71,8 +71,8 @@ func TestPlanKeepsKeysInOrder(t *testing.T) {
 			WithBackfill(0)(&o)
 		}
 		planned, last := map[int]bool{}, map[string]int{}
-		for _, r := range o.plan(msgs, map[string]*lane{}) {
-			homes := map[string]*lane{}
+		for _, r := range o.plan(msgs, map[string]*shard{}) {
+			homes := map[string]*shard{}
 			for _, l := range r {
 				for _, i := range l.waiting {
 					m := &msgs[i]
@@ -84,7 +84,7 @@ func TestPlanKeepsKeysInOrder(t *testing.T) {
 						continue
 					}
 					if home := homes[m.OrderingKey]; home != nil && home != l {
-						t.Fatalf("key %q is in two lanes of a round", m.OrderingKey)
+						t.Fatalf("key %q is in two shards of a round", m.OrderingKey)
 					}
 					homes[m.OrderingKey] = l
 					if before, found := last[m.OrderingKey]; found && before > i {

@@ -32,19 +32,19 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 	keys := borrowKeys()
 	defer keys.giveBack()
 	p := &publication{Broker: b, msgs: msgs, results: results, numbers: keys.numbers}
-	for _, lanes := range b.options.plan(msgs, keys.homes) {
-		p.work(ctx, lanes, b.options.chunk)
+	for _, shards := range b.options.plan(msgs, keys.homes) {
+		p.work(ctx, shards, b.options.chunk)
 	}
 	return results
 }
 
 // keyMaps are maps by key, of which each publication needs some.
 type keyMaps struct {
-	homes   map[string]*lane
+	homes   map[string]*shard
 	numbers map[string]int
 }
 
-var idleKeyMaps = sync.Pool{New: func() any { return &keyMaps{map[string]*lane{}, map[string]int{}} }}
+var idleKeyMaps = sync.Pool{New: func() any { return &keyMaps{map[string]*shard{}, map[string]int{}} }}
 
 func borrowKeys() *keyMaps { return idleKeyMaps.Get().(*keyMaps) } //nolint:forcetypeassert // made above
 
@@ -70,11 +70,11 @@ type publication struct {
 	out     error            // set when the broker as a whole is out
 }
 
-// work sends the messages of lanes, a chunk of each at a time, until none is waiting.
-func (p *publication) work(ctx context.Context, lanes round, chunk int) {
+// work sends the messages of shards, a chunk of each at a time, until none is waiting.
+func (p *publication) work(ctx context.Context, shards round, chunk int) {
 	for {
 		var calls []*call
-		for _, l := range lanes {
+		for _, l := range shards {
 			if c := p.next(ctx, l, chunk); c != nil {
 				calls = append(calls, c)
 			}
@@ -88,12 +88,12 @@ func (p *publication) work(ctx context.Context, lanes round, chunk int) {
 	}
 }
 
-// next takes the next chunk off a lane, or returns nil when nothing is left. Messages that must not be sent get their result.
-func (p *publication) next(ctx context.Context, l *lane, chunk int) *call {
+// next takes the next chunk off a shard, or returns nil when nothing is left. Messages that must not be sent get their result.
+func (p *publication) next(ctx context.Context, l *shard, chunk int) *call {
 	if len(l.waiting) == 0 {
 		return nil
 	}
-	c := &call{lane: l, indexes: l.waiting[:0]} // which is where those have stood that it takes
+	c := &call{shard: l, indexes: l.waiting[:0]} // which is where those have stood that it takes
 	clear(p.numbers)
 	for bytes := 0; len(l.waiting) > 0; l.waiting = l.waiting[1:] {
 		i := l.waiting[0]
@@ -122,7 +122,7 @@ func (p *publication) next(ctx context.Context, l *lane, chunk int) *call {
 }
 
 // obstacle says why a message must not be sent, nil = nothing is in its way.
-func (p *publication) obstacle(ctx context.Context, l *lane, m *brokers.Message) error {
+func (p *publication) obstacle(ctx context.Context, l *shard, m *brokers.Message) error {
 	switch {
 	case p.out != nil:
 		return p.out
@@ -136,7 +136,7 @@ func (p *publication) obstacle(ctx context.Context, l *lane, m *brokers.Message)
 }
 
 // fail records the failure of a message: its key is held, and an outage is noted in its scope.
-func (p *publication) fail(i int, l *lane, err error) {
+func (p *publication) fail(i int, l *shard, err error) {
 	p.results[i].Err = err
 	if key := p.msgs[i].OrderingKey; key != "" {
 		if p.held == nil {
@@ -157,21 +157,21 @@ func (p *publication) fail(i int, l *lane, err error) {
 func (p *publication) settle(ctx context.Context, c *call) {
 	if c.err != nil {
 		for _, i := range c.indexes {
-			p.fail(i, c.lane, c.err)
+			p.fail(i, c.shard, c.err)
 		}
 		return
 	}
 	var short error // the messages were added, but are not known to be replicated
 	if c.wait != nil {
 		if err := p.tooFew(c.wait); err != nil {
-			short = p.unreplicated(ctx, c.lane.stream, err)
+			short = p.unreplicated(ctx, c.shard.stream, err)
 		}
 	}
 	for n, i := range c.plain {
 		if id, err := c.adds[n].Result(); err != nil {
-			p.fail(i, c.lane, p.failed(ctx, c.lane.stream, err))
+			p.fail(i, c.shard, p.failed(ctx, c.shard.stream, err))
 		} else {
-			p.confirm(i, c.lane, id, short)
+			p.confirm(i, c.shard, id, short)
 		}
 	}
 	if c.script != nil {
@@ -180,7 +180,7 @@ func (p *publication) settle(ctx context.Context, c *call) {
 }
 
 // confirm records that a message was added.
-func (p *publication) confirm(i int, l *lane, id string, short error) {
+func (p *publication) confirm(i int, l *shard, id string, short error) {
 	if short != nil {
 		p.fail(i, l, short)
 		return
@@ -196,8 +196,8 @@ func (p *publication) settleScript(ctx context.Context, c *call, short error) {
 		p.settleFailed(ctx, c, err)
 	case len(answers) != len(c.keyed):
 		for _, i := range c.keyed {
-			p.fail(i, c.lane, brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %d answers for %d messages",
-				c.lane.stream, len(answers), len(c.keyed))))
+			p.fail(i, c.shard, brokers.Retryable(fmt.Errorf("redisstreams: publish to %q: %d answers for %d messages",
+				c.shard.stream, len(answers), len(c.keyed))))
 		}
 	default:
 		for n, i := range c.keyed {
@@ -205,9 +205,9 @@ func (p *publication) settleScript(ctx context.Context, c *call, short error) {
 			case answer == "":
 				p.results[i].Err = brokers.NotSentBecause(p.held[p.msgs[i].OrderingKey])
 			case strings.HasPrefix(answer, "!"):
-				p.fail(i, c.lane, refused(c.lane.stream, answer[1:]))
+				p.fail(i, c.shard, refused(c.shard.stream, answer[1:]))
 			default:
-				p.confirm(i, c.lane, answer, short)
+				p.confirm(i, c.shard, answer, short)
 			}
 		}
 	}
@@ -215,19 +215,19 @@ func (p *publication) settleScript(ctx context.Context, c *call, short error) {
 
 // settleFailed handles a script that failed as a whole.
 func (p *publication) settleFailed(ctx context.Context, c *call, err error) {
-	err = p.failed(ctx, c.lane.stream, err)
+	err = p.failed(ctx, c.shard.stream, err)
 	class, _ := brokers.Classify(err)
 	if class == brokers.ClassRetryable && len(c.keyed) > 1 && isServerError(err) {
 		// The server did not like the call, and does not say which message it was (a payload above proto-max-bulk-len, for
 		// one). A message of its own kind must not cost its neighbours their attempts: they go one by one. Should the script
 		// have added some before it failed, they are delivered twice, and still in order.
-		single := &lane{stream: c.lane.stream, waiting: c.keyed, blocked: c.lane.blocked}
+		single := &shard{stream: c.shard.stream, waiting: c.keyed, blocked: c.shard.blocked}
 		p.work(ctx, round{single}, 1)
-		c.lane.blocked = single.blocked
+		c.shard.blocked = single.blocked
 		return
 	}
 	for _, i := range c.keyed {
-		p.fail(i, c.lane, err)
+		p.fail(i, c.shard, err)
 	}
 }
 

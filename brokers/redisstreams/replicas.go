@@ -19,7 +19,7 @@ func (b *Broker) replicate(ctx context.Context, client pipeliner, calls []*call,
 	if _, short := b.short.Load(client); short {
 		if err := b.askReplicas(ctx, client); err != nil {
 			for _, c := range calls {
-				c.err = b.unreplicated(ctx, c.lane.stream, err)
+				c.err = b.unreplicated(ctx, c.shard.stream, err)
 			}
 			return
 		}
@@ -88,9 +88,9 @@ func (b *Broker) unreplicated(ctx context.Context, stream string, err error) err
 // sendToShard sends a call to the server that holds its stream. The cluster client itself would send WAIT, which has no key, to
 // any server at all.
 func (b *Broker) sendToShard(ctx context.Context, c *call) {
-	shard, err := b.shardOf(ctx, c.lane.stream)
+	shard, err := b.shardOf(ctx, c.shard.stream)
 	if err != nil {
-		c.err = b.failed(ctx, c.lane.stream, err)
+		c.err = b.failed(ctx, c.shard.stream, err)
 		return
 	}
 	b.sendTo(ctx, shard, []*call{c})

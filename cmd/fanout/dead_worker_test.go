@@ -15,8 +15,8 @@ func TestRowsOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		claim := func(lease time.Duration) {
-			for lane := range outbox.Classes * s.store.Lanes() {
-				_, err := s.store.Exchange(s.Context(), nil, &outbox.Claim{Broker: "default", Lane: lane, Limit: 9, Window: 9, Lease: lease, Worker: "dead"})
+			for shard := range outbox.Classes * s.store.Shards() {
+				_, err := s.store.Exchange(s.Context(), nil, &outbox.Claim{Broker: "default", Shard: shard, Limit: 9, Window: 9, Lease: lease, Worker: "dead"})
 				require.NoError(t, err)
 			}
 		}

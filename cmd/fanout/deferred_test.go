@@ -21,7 +21,7 @@ const (
 func (s *shop) deferMany() {
 	s.Helper()
 	s.write(deferredHead, "Ordering.OrderPlaced.v1", "stuck", "partner")
-	s.settle("partner", func(*outbox.Message) *outbox.LastError {
+	s.complete("partner", func(*outbox.Message) *outbox.LastError {
 		return &outbox.LastError{Class: "retryable", Message: "deadline exceeded", At: time.Now().UTC(), Attempt: 1}
 	})
 	tx, err := s.db.BeginTx(s.Context(), nil)
@@ -38,8 +38,8 @@ func (s *shop) deferMany() {
 	}
 	require.NoError(s, tx.Commit())
 	s.write(freeRow, "Ordering.OrderPlaced.v1", "free", "partner")
-	for lane := range outbox.Classes * s.store.Lanes() {
-		_, err := s.store.Park(s.Context(), &outbox.Claim{Broker: "partner", Lane: lane, Limit: 4000, Window: 4000, Lease: time.Minute, Worker: "night-shift"})
+	for shard := range outbox.Classes * s.store.Shards() {
+		_, err := s.store.Defer(s.Context(), &outbox.Claim{Broker: "partner", Shard: shard, Limit: 4000, Window: 4000, Lease: time.Minute, Worker: "night-shift"})
 		require.NoError(s, err)
 	}
 }
@@ -69,7 +69,7 @@ func TestListDeferredRows(t *testing.T) {
 		assert.Nil(t, all[0].Deferral)
 		for i, r := range all[1:] {
 			require.Equal(t, messageID(deferredRows-i), r.MessageID, "newest first")
-			require.True(t, r.Parked)
+			require.True(t, r.Deferred)
 			require.NotNil(t, r.Deferral)
 			require.Equal(t, messageID(deferredHead), r.Deferral.MessageID)
 			require.Equal(t, "retry", r.Deferral.Reason)

@@ -12,8 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// wireBlocked is an ordering key that waits.
-type wireBlocked struct {
+// wireKeyBlock is an ordering key that waits.
+type wireKeyBlock struct {
 	Database  string        `json:"database"`
 	Broker    string        `json:"broker"`
 	Key       string        `json:"key"`
@@ -31,7 +31,7 @@ func blockedCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "blocked",
 		Short: "List the ordering keys that wait for one of their messages, and until when",
-		Long: "List the ordering keys that wait for one of their messages: those that wait for an operator first (on_abandon: park), then the oldest.\n" +
+		Long: "List the ordering keys that wait for one of their messages: those that wait for an operator first (on_abandon: block), then the oldest.\n" +
 			"A key goes on by itself at the time shown; one that waits for you after \"fanout messages requeue --id\" of the message, or without\n" +
 			"that message after \"fanout messages release\".",
 		Args: noArgs,
@@ -72,8 +72,8 @@ func blockedCommand() *cobra.Command {
 	return cmd
 }
 
-func toBlocked(database string, k *outbox.BlockedKey) wireBlocked {
-	return wireBlocked{
+func toBlocked(database string, k *outbox.KeyBlock) wireKeyBlock {
+	return wireKeyBlock{
 		Database: database, Broker: k.Broker, Key: k.Key, MessageID: k.MessageID, Status: k.Status, Reason: k.Reason, Since: toTime(k.Since),
 		Until: toTime(k.Until), Followers: k.Followers.N, More: k.Followers.More, LastError: toError(k.LastError),
 	}

@@ -109,7 +109,7 @@ func (f *found) print(cmd *cobra.Command, payload bool) error {
 	put("message", r.MessageID, bold)
 	put("broker", f.database+" / "+r.Broker, bold)
 	put("status", statusText(r), statusStyle(r.Status))
-	if r.Parked {
+	if r.Deferred {
 		put("waits for", waitsFor(r, time.Now()), plain)
 	}
 	put("error", errorText(r.LastError), plain)
@@ -123,7 +123,7 @@ func (f *found) print(cmd *cobra.Command, payload bool) error {
 	put("type", r.Type, plain)
 	put("stream", r.Stream, plain)
 	put("key", r.OrderingKey, plain)
-	put("lane", strconv.Itoa(r.Lane), plain)
+	put("shard", strconv.Itoa(r.Shard), plain)
 	if r.Priority != 0 {
 		put("priority", strconv.Itoa(r.Priority), plain)
 	}
@@ -157,7 +157,7 @@ func (f *found) print(cmd *cobra.Command, payload bool) error {
 
 // statusText is the status of a row, with what it does not tell.
 func statusText(r *outbox.Record) string {
-	if r.Parked {
+	if r.Deferred {
 		return string(r.Status) + " (deferred)"
 	}
 	return string(r.Status)

@@ -149,9 +149,9 @@ func TestBlockedAndRelease(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		s.badNight()
-		keys := lines[wireBlocked](t, s.does("messages", "blocked", "--json"))
+		keys := lines[wireKeyBlock](t, s.does("messages", "blocked", "--json"))
 		require.NotEmpty(t, keys)
-		byKey := map[string]wireBlocked{}
+		byKey := map[string]wireKeyBlock{}
 		for _, k := range keys {
 			byKey[k.Key] = k
 		}

@@ -115,7 +115,7 @@ func TestPurgeByTheConfiguration(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.badNight()
 		s.write(30, "T", "", "old")
-		s.settle("old", func(*outbox.Message) *outbox.LastError { return nil })
+		s.complete("old", func(*outbox.Message) *outbox.LastError { return nil })
 		s.releaseAll()
 		source, err := os.ReadFile(s.config)
 		require.NoError(t, err)

@@ -43,7 +43,7 @@ func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 }
 
 const shopConfig = `databases: {main: {driver: %s, dsn: '%s'}}
-outbox: {external_brokers: [partner], on_abandon: park}
+outbox: {external_brokers: [partner], on_abandon: block}
 brokers:
   default: {type: redis, url: "${FANOUT_NOT_SET_URL}"}
   partner: {type: pubsub, project: "${FANOUT_NOT_SET_PROJECT}"}
@@ -81,24 +81,24 @@ func (s *shop) write(n int, eventType, key string, targets ...string) {
 	}
 }
 
-// settle claims what a broker has and writes what became of each row; "" = published, an error class = abandoned where it is permanent, and
+// complete claims what a broker has and writes what became of each row; "" = published, an error class = abandoned where it is permanent, and
 // else failed with a backoff of an hour.
-func (s *shop) settle(broker string, outcome func(m *outbox.Message) *outbox.LastError) {
+func (s *shop) complete(broker string, outcome func(m *outbox.Message) *outbox.LastError) {
 	s.Helper()
-	for lane := range outbox.Classes * s.store.Lanes() {
+	for shard := range outbox.Classes * s.store.Shards() {
 		claimed, err := s.store.Exchange(s.Context(), nil, &outbox.Claim{
-			Broker: broker, Lane: lane, Limit: 1000, Window: 1000, Lease: time.Minute, Worker: "night-shift",
+			Broker: broker, Shard: shard, Limit: 1000, Window: 1000, Lease: time.Minute, Worker: "night-shift",
 		})
 		require.NoError(s, err)
-		settlement := &outbox.Settlement{Lease: claimed.Batch.Lease, ParkAbandoned: true}
+		completion := &outbox.Completion{Lease: claimed.Batch.Lease, BlockAbandoned: true}
 		for i := range claimed.Batch.Messages {
 			m := &claimed.Batch.Messages[i]
 			last := outcome(m)
 			switch {
 			case last == nil:
-				settlement.Published = append(settlement.Published, outbox.Delivered{ID: m.ID, BrokerMessageID: "1-0"})
+				completion.Published = append(completion.Published, outbox.Delivered{ID: m.ID, BrokerMessageID: "1-0"})
 			case last.Class == "not_sent":
-				settlement.Other = append(settlement.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusPending})
+				completion.Other = append(completion.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusPending})
 			default:
 				o := outbox.Outcome{ID: m.ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
 				if last.Class == "permanent" {
@@ -107,11 +107,11 @@ func (s *shop) settle(broker string, outcome func(m *outbox.Message) *outbox.Las
 				source, err := json.Marshal(last)
 				require.NoError(s, err)
 				o.LastError = string(source)
-				settlement.Other = append(settlement.Other, o)
+				completion.Other = append(completion.Other, o)
 			}
 		}
 		if len(claimed.Batch.Messages) > 0 {
-			_, err = s.store.Exchange(s.Context(), settlement, nil)
+			_, err = s.store.Exchange(s.Context(), completion, nil)
 			require.NoError(s, err)
 		}
 	}
@@ -124,9 +124,9 @@ func (s *shop) badNight() {
 		s.write(n, "Ordering.OrderPlaced.v1", fmt.Sprintf("order-%d", n), "default", "partner")
 	}
 	s.write(13, "Ordering.OrderShipped.v1", "order-1", "default", "partner") // behind what was refused
-	s.settle("default", func(*outbox.Message) *outbox.LastError { return nil })
+	s.complete("default", func(*outbox.Message) *outbox.LastError { return nil })
 	at := time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
-	s.settle("partner", func(m *outbox.Message) *outbox.LastError {
+	s.complete("partner", func(m *outbox.Message) *outbox.LastError {
 		switch n := strings.TrimLeft(m.MessageID[24:], "0"); n {
 		case "1", "2", "3":
 			return &outbox.LastError{Class: "permanent", Message: "topic refused order " + n + ": schema mismatch \x1b[2J", At: at, Attempt: 1}

@@ -21,8 +21,8 @@ type wireStatus struct {
 type wireBrokerStatus struct {
 	Counts               map[outbox.Status]int64 `json:"counts"`
 	Capped               []outbox.Status         `json:"capped,omitempty"` // counts that stopped there
-	Parked               int64                   `json:"parked"`
-	MoreParked           bool                    `json:"more_parked,omitempty"`
+	Deferred             int64                   `json:"deferred"`
+	MoreDeferred         bool                    `json:"more_deferred,omitempty"`
 	OldestPendingSeconds float64                 `json:"oldest_pending_seconds"`
 	LagSeconds           float64                 `json:"lag_seconds"`
 	// RetryRate and PublishedPerSecond are there from the second look on.
@@ -68,7 +68,7 @@ func toStatus(status map[string]monitor.DatabaseStatus, rated map[spot]rates) ma
 
 func toBrokerStatus(b *monitor.BrokerStatus) *wireBrokerStatus {
 	line := &wireBrokerStatus{
-		Parked: b.Parked.N, MoreParked: b.Parked.More, OldestPendingSeconds: seconds(b.OldestPending), LagSeconds: seconds(b.Lag),
+		Deferred: b.Deferred.N, MoreDeferred: b.Deferred.More, OldestPendingSeconds: seconds(b.OldestPending), LagSeconds: seconds(b.Lag),
 		LastPublished: toTime(b.LastPublished), LastError: toError(b.LastError), Unknown: stray(b),
 	}
 	line.Counts, line.Capped = toCounts(b.Counts)

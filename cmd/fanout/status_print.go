@@ -15,7 +15,7 @@ import (
 // printStatus shows one line for each broker, and below them what people have paused and why. Rates have columns where there is a look
 // before; nil = there never is.
 func printStatus(cmd *cobra.Command, status map[string]monitor.DatabaseStatus, rated map[spot]rates) error {
-	head := []string{"DATABASE", "BROKER", "PENDING", "PROCESSING", "FAILED", "PUBLISHED", "ABANDONED", "PARKED", "OLDEST", "LAG", "LAST SENT"}
+	head := []string{"DATABASE", "BROKER", "PENDING", "PROCESSING", "FAILED", "PUBLISHED", "ABANDONED", "DEFERRED", "OLDEST", "LAG", "LAST SENT"}
 	if rated != nil {
 		head = append(head, "SENT/S", "RETRY")
 	}
@@ -38,7 +38,7 @@ func printStatus(cmd *cobra.Command, status map[string]monitor.DatabaseStatus, r
 			for _, s := range outbox.Statuses() {
 				row = append(row, statusCell(s, b.Counts[s]))
 			}
-			row = append(row, text(countText(b.Parked)), text(age(b.OldestPending)), lagCell(b.Lag), text(since(b.LastPublished, now)))
+			row = append(row, text(countText(b.Deferred)), text(age(b.OldestPending)), lagCell(b.Lag), text(since(b.LastPublished, now)))
 			if rated != nil {
 				row = append(row, rateCells(rated, spot{name, b.Broker})...)
 			}

@@ -76,7 +76,7 @@ func TestStatusWatch(t *testing.T) {
 		for n := range 5 { // published before the first look
 			s.write(50+n, "T", "", "default")
 		}
-		s.settle("default", func(*outbox.Message) *outbox.LastError { return nil })
+		s.complete("default", func(*outbox.Message) *outbox.LastError { return nil })
 		for n := range 30 {
 			s.write(n, "T", "", "default")
 		}
@@ -88,7 +88,7 @@ func TestStatusWatch(t *testing.T) {
 			done <- run(ctx, []string{"status", "--watch", "--json", "--config", s.config}, strings.NewReader(""), &stdout, &stderr)
 		}()
 		time.Sleep(time.Second) // of the bubble's clock
-		s.settle("default", func(m *outbox.Message) *outbox.LastError {
+		s.complete("default", func(m *outbox.Message) *outbox.LastError {
 			if strings.HasSuffix(m.MessageID, "1") {
 				return &outbox.LastError{Class: "retryable", Message: "m"}
 			}

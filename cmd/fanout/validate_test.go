@@ -90,7 +90,7 @@ func TestValidateSchema(t *testing.T) {
 	code, _, stderr := p.run("validate")
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, stderr, `fanout: database main: sqlite: check outbox_messages: the outbox schema is not up to date: run "fanout migrate":`)
-	assert.Contains(t, stderr, "\n  table outbox_messages: missing\n  table outbox_messages_waiting: missing\n")
+	assert.Contains(t, stderr, "\n  table outbox_messages: missing\n  table outbox_messages_key_blocks: missing\n")
 
 	p.migrate()
 	p.good()

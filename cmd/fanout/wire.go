@@ -58,9 +58,9 @@ type wireRecord struct {
 	Stream          string          `json:"stream"`
 	Type            string          `json:"type"`
 	Key             string          `json:"key,omitempty"`
-	Lane            int             `json:"lane"`
+	Shard           int             `json:"shard"`
 	Priority        int             `json:"priority,omitempty"`
-	Parked          bool            `json:"parked,omitempty"`
+	Deferred        bool            `json:"deferred,omitempty"`
 	Deferral        *wireDeferral   `json:"deferral,omitempty"`
 	ContentType     string          `json:"content_type,omitempty"`
 	AggregateType   string          `json:"aggregate_type,omitempty"`
@@ -89,7 +89,7 @@ type wireRecord struct {
 func toRecord(database string, r *outbox.Record) wireRecord {
 	return wireRecord{
 		Database: database, ID: r.ID, MessageID: r.MessageID, Broker: r.Broker, Status: r.Status, Stream: r.Stream, Type: r.Type, Key: r.OrderingKey,
-		Lane: r.Lane, Priority: r.Priority, Parked: r.Parked, Deferral: toDeferral(r.Deferral), ContentType: r.ContentType,
+		Shard: r.Shard, Priority: r.Priority, Deferred: r.Deferred, Deferral: toDeferral(r.Deferral), ContentType: r.ContentType,
 		AggregateType: r.AggregateType, AggregateID: r.AggregateID, CorrelationID: r.CorrelationID, CausationID: r.CausationID, TenantID: r.TenantID,
 		Attempts: r.Attempts, Crashes: r.Crashes, CreatedAt: toTime(r.CreatedAt), AvailableAt: toTime(r.AvailableAt),
 		ExpiresAt: toTime(r.ExpiresAt), LockedUntil: toTime(r.LockedUntil),

@@ -214,7 +214,7 @@ func (s startedAt) shows(clock int64) bool {
 func (e *evidence) note(line scene.Line) {
 	is := e.outcomes[line.Tx]
 	if line.Repeated {
-		is.settled = line.Outcome == scene.Committed
+		is.completed = line.Outcome == scene.Committed
 	} else {
 		is.outcome = line.Outcome
 	}

@@ -93,7 +93,7 @@ func Defects() []Defect {
 			Name: "confirms-first", What: "a consumer confirms a message at the broker before it is handled", Crimes: []Crime{Projection},
 			edits: []edit{{
 				"inbox/redisstreams/session.go", "\ta := runner.Attempt(ctx, it.message, it.past)\n",
-				"\ts.client.XAck(ctx, it.lane.stream, s.group, it.position)\n\ta := runner.Attempt(ctx, it.message, it.past)\n",
+				"\ts.client.XAck(ctx, it.shard.stream, s.group, it.position)\n\ta := runner.Attempt(ctx, it.message, it.past)\n",
 			}},
 			options: func(o *Options) { // databases that are far away, or gone, when the consumer is killed
 				o.Only, o.Every = []Kind{Kill, PostgresKill, Delay}, 300*time.Millisecond

@@ -37,8 +37,8 @@ type delivery struct {
 
 // outcome is what a producer wrote down.
 type outcome struct {
-	outcome scene.Outcome // of the first try
-	settled bool          // it was found committed later
+	outcome   scene.Outcome // of the first try
+	completed bool          // it was found committed later
 }
 
 // fact is an event that was committed.

@@ -36,8 +36,8 @@ type Transactions struct {
 	Committed  int `json:"committed"`
 	RolledBack int `json:"rolled_back"`
 	Unknown    int `json:"unknown"`
-	Settled    int `json:"settled"` // of the unknown: found committed, and saved once more
-	Events     int `json:"events"`  // that the database holds
+	Completed  int `json:"completed"` // of the unknown: found committed, and saved once more
+	Events     int `json:"events"`    // that the database holds
 }
 
 // ProcessReport is one place of the cast.
@@ -71,7 +71,7 @@ func (r *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "faults: %s\n", strings.Join(faults, ", "))
 	p := r.Producers
 	fmt.Fprintf(w, "transactions: %d committed, %d rolled back, %d of unknown outcome (%d of them had committed, and saving them again added nothing); %d events\n\n",
-		p.Committed, p.RolledBack, p.Unknown, p.Settled, p.Events)
+		p.Committed, p.RolledBack, p.Unknown, p.Completed, p.Events)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "broker\tevents\theld\tlost\tphantom\tout of order\tstuck\tabandoned\tleaks\tunseen\tmax attempts\tduplicates\trate\t")

@@ -176,8 +176,8 @@ func (s *stage) report(r *Report, e *evidence) {
 		case scene.Unknown:
 			r.Producers.Unknown++
 		}
-		if is.settled {
-			r.Producers.Settled++
+		if is.completed {
+			r.Producers.Completed++
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.places)) {

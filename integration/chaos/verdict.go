@@ -85,7 +85,7 @@ func (e *evidence) judgeProducers(d *docket) {
 	}
 	for tx, is := range e.outcomes {
 		switch {
-		case (is.outcome == scene.Committed || is.settled) && !there[tx]:
+		case (is.outcome == scene.Committed || is.completed) && !there[tx]:
 			d.accusef(LostCommit, "", "transaction %s", tx)
 		case is.outcome == scene.RolledBack && there[tx]:
 			d.accusef(GhostCommit, "", "transaction %s", tx)

@@ -90,12 +90,12 @@ func TestCrimes(t *testing.T) {
 			e.held[scene.Internal] = append(e.held[scene.Internal], second)
 			e.seen[scene.Internal]["other"] = struct{}{}
 		}, []Crime{TwoRows}},
-		"two rows":        {func(e *evidence) { e.rows = append(e.rows, e.rows[0]) }, []Crime{TwoRows}},
-		"leak":            {func(e *evidence) { e.held[scene.Partner][0].leaks = []string{"checksum"} }, []Crime{Leak}},
-		"unseen":          {func(e *evidence) { delete(e.seen[scene.PubSub], "a0") }, []Crime{Unseen}},
-		"lost commit":     {func(e *evidence) { e.outcomes["d"] = outcome{scene.Committed, false} }, []Crime{LostCommit}},
-		"ghost commit":    {func(e *evidence) { e.outcomes["a"] = outcome{scene.RolledBack, false} }, []Crime{GhostCommit}},
-		"settled in vain": {func(e *evidence) { e.outcomes["d"] = outcome{scene.Unknown, true} }, []Crime{LostCommit}},
+		"two rows":          {func(e *evidence) { e.rows = append(e.rows, e.rows[0]) }, []Crime{TwoRows}},
+		"leak":              {func(e *evidence) { e.held[scene.Partner][0].leaks = []string{"checksum"} }, []Crime{Leak}},
+		"unseen":            {func(e *evidence) { delete(e.seen[scene.PubSub], "a0") }, []Crime{Unseen}},
+		"lost commit":       {func(e *evidence) { e.outcomes["d"] = outcome{scene.Committed, false} }, []Crime{LostCommit}},
+		"ghost commit":      {func(e *evidence) { e.outcomes["a"] = outcome{scene.RolledBack, false} }, []Crime{GhostCommit}},
+		"completed in vain": {func(e *evidence) { e.outcomes["d"] = outcome{scene.Unknown, true} }, []Crime{LostCommit}},
 		"duplicate, which is allowed": {func(e *evidence) {
 			e.held[scene.Internal] = append(e.held[scene.Internal], e.held[scene.Internal][0])
 		}, nil},

@@ -19,7 +19,7 @@ type Facts []Object
 
 // An Object is one thing in a schema.
 type Object struct {
-	// Name with its kind in front, such as "table outbox_messages" or "column lane".
+	// Name with its kind in front, such as "table outbox_messages" or "column shard".
 	Name string
 	// Properties in the order in which they were found.
 	Properties []Property

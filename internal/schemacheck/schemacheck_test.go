@@ -15,13 +15,13 @@ table box
 
 column id
     type: bigint
-column lane
+column shard
     type: smallint
     generated: ((a & 3) + CASE WHEN p < 0 THEN 4 ELSE 0 END)
 index box_open
-    columns: btree (lane, id)
-table box_waiting
-column lane of box_waiting
+    columns: btree (shard, id)
+table box_key_blocks
+column shard of box_key_blocks
     type: smallint
 `
 
@@ -36,12 +36,12 @@ func TestFacts(t *testing.T) {
 	t.Parallel()
 	facts := parse(t, wanted)
 	assert.Equal(t, facts, parse(t, facts.String()))
-	assert.Equal(t, []string{"box", "box_waiting"}, facts.Tables())
-	assert.Equal(t, []string{"id", "lane"}, facts.Owned("column "))
+	assert.Equal(t, []string{"box", "box_key_blocks"}, facts.Tables())
+	assert.Equal(t, []string{"id", "shard"}, facts.Owned("column "))
 	assert.True(t, facts.Has("table BOX"))
 	assert.False(t, facts.Has("table bo"))
-	assert.Equal(t, "table {{table}}\ncolumn lane of {{table}}_waiting\nindex {{name}}_open\n",
-		parse(t, "table box\ncolumn lane of box_waiting\nindex box_open").Template("box"))
+	assert.Equal(t, "table {{table}}\ncolumn shard of {{table}}_key_blocks\nindex {{name}}_open\n",
+		parse(t, "table box\ncolumn shard of box_key_blocks\nindex box_open").Template("box"))
 	var built schemacheck.Facts
 	built = built.With("table box", "storage", "permanent")
 	built = built.With("column id", "type", "bigint")
@@ -69,21 +69,21 @@ func TestDifferences(t *testing.T) {
     storage: permanent
 column id
     type: [bigint]
-column lane
+column shard
     generated: (a&(3))+case when [p]<(0) then (4) else (0) end
     type: SMALLINT
 column more
     type: text
 index box_open
-    columns: btree (lane,  id)
+    columns: btree (shard,  id)
 index box_more
     columns: btree (more)
-table box_waiting
-column lane of box_waiting
+table box_key_blocks
+column shard of box_key_blocks
     type: smallint
 `, nil,
 		},
-		{"nothing", "", []string{"table box: missing", "table box_waiting: missing"}},
+		{"nothing", "", []string{"table box: missing", "table box_key_blocks: missing"}},
 		{
 			"all kinds",
 			`table box
@@ -91,17 +91,17 @@ column lane of box_waiting
 column id
     type: bigint
     default: 7
-column lane
+column shard
     type: integer
-table box_waiting
-column lane of box_waiting
+table box_key_blocks
+column shard of box_key_blocks
     type: ?
 `,
 			[]string{
 				"table box: storage is unlogged, want permanent",
 				"column id: default is 7, want none",
-				"column lane: type is integer, want smallint",
-				"column lane: generated is none, want ((a & 3) + CASE WHEN p < 0 THEN 4 ELSE 0 END)",
+				"column shard: type is integer, want smallint",
+				"column shard: generated is none, want ((a & 3) + CASE WHEN p < 0 THEN 4 ELSE 0 END)",
 				"index box_open: missing",
 			},
 		},
@@ -113,7 +113,7 @@ column lane of box_waiting
 func TestFold(t *testing.T) {
 	t.Parallel()
 	for _, same := range [][]string{
-		{"(finished_at IS NULL AND parked = 0)", "([finished_at] is null AND [parked]=(0))", "finished_at IS NULL -- open\n AND \"parked\"=0"},
+		{"(finished_at IS NULL AND deferred = 0)", "([finished_at] is null AND [deferred]=(0))", "finished_at IS NULL -- open\n AND \"deferred\"=0"},
 		{"DEFAULT N'pending'", "default ((('pending')))", "/* a\nb */ Default ('pending')"},
 		{"f(x, 1) + 2", "F( [x],(1))+((2))"},
 		{"(a & 3) + b", "((a&(3))+b)", "(((a&(3))+b))"},

@@ -20,7 +20,7 @@ func TestStoresSendTheirOwnTextsAlone(t *testing.T) {
 	}{
 		// The channel of announcements is made of the table's checked name.
 		"postgres": {sqlcheck.Trusted{Functions: []string{"Channel"}, Fields: []string{"channel"}}, 60},
-		// listSQL puts files together, a branch for each lane.
+		// listSQL puts files together, a branch for each shard.
 		"sqlite": {sqlcheck.Trusted{Functions: []string{"listSQL"}}, 50},
 		// embedded reads a file. same asks the server whether two expressions of a computed column mean the same. One is the column's own, as the server writes it
 		// down; who may define it may as well define a trigger.
@@ -49,7 +49,7 @@ func TestInboxSendsItsOwnTextsAlone(t *testing.T) {
 	calls, reports, err := sqlcheck.Check(os.DirFS("../../inbox"), sqlcheck.Trusted{
 		Functions: []string{"read", "withStatus"}, // of embedded files, with the table's checked name and a status filled in
 		Fields: []string{
-			"claim", "claimToken", "look", "count", "countToken", "parked", "released", "release", "releaseAll", "finish", "finishToken", "expect", "purge", "lock",
+			"claim", "claimToken", "look", "count", "countToken", "deferred", "released", "release", "releaseAll", "finish", "finishToken", "expect", "purge", "lock",
 			"migrate", "versions", "record", "SQL",
 		},
 	})

@@ -81,7 +81,7 @@ func New(provider metric.MeterProvider) (*Metrics, error) {
 	m.purged = counter("fanout.outbox.messages.purged", "{message}", "Finished rows that were removed.")
 	m.leasesLost = counter("fanout.outbox.leases.lost", "{message}", "Rows that belonged to somebody else by the time their outcome was to be written.")
 	m.delivery = seconds("fanout.outbox.delivery.duration", "From the writing of a row to the broker's acknowledgement.", forLong)
-	m.claim = seconds("fanout.outbox.claim.duration", "How long the database took for one claim, and the settlement that goes with it.", briefly)
+	m.claim = seconds("fanout.outbox.claim.duration", "How long the database took for one claim, and the completion that goes with it.", briefly)
 	m.claimSize = numbers("fanout.outbox.claim.size", "{message}", "Rows of one claim.", sizes)
 	m.publishSize = numbers("fanout.outbox.publish.size", "{message}", "Messages of one call of a broker.", sizes)
 	m.attempts = numbers("fanout.outbox.message.attempts", "{attempt}", "Attempts that a message took until it was published or abandoned.", attempts)

@@ -324,15 +324,15 @@ func TestAllocationsOfAMessage(t *testing.T) { // not parallel, as other tests w
 	observer := m.Observe("d", "b")
 	measure := func(n int) float64 {
 		call := &outbox.Call{Messages: make([]*outbox.Message, n), Outgoing: make([]brokers.Message, n), Results: make([]brokers.Result, n), Began: time.Now()}
-		settlement := &outbox.Settlement{Published: make([]outbox.Delivered, n), Other: make([]outbox.Outcome, n)}
+		completion := &outbox.Completion{Published: make([]outbox.Delivered, n), Other: make([]outbox.Outcome, n)}
 		for i := range n {
 			call.Messages[i] = &outbox.Message{CreatedAt: time.Now()}
-			settlement.Other[i] = outbox.Outcome{Status: outbox.StatusAbandoned, Attempts: 3}
+			completion.Other[i] = outbox.Outcome{Status: outbox.StatusAbandoned, Attempts: 3}
 		}
 		return testing.AllocsPerRun(100, func() {
 			observer.Claimed(t.Context(), n, time.Millisecond)
 			observer.Published(observer.Publishing(t.Context(), call), call)
-			observer.Settling(t.Context(), settlement)
+			observer.Completing(t.Context(), completion)
 			observer.LeaseLost(t.Context(), 1)
 		})
 	}

@@ -51,12 +51,12 @@ func (o *observer) Published(ctx context.Context, call *outbox.Call) {
 	o.failed.Add(ctx, failed, o.add...)
 }
 
-// Settling implements outbox.ProcessorObserver. All counters are added to, be it 0: a series that appears only with its first event
+// Completing implements outbox.ProcessorObserver. All counters are added to, be it 0: a series that appears only with its first event
 // hides that event from increase().
-func (o *observer) Settling(ctx context.Context, settlement *outbox.Settlement) {
+func (o *observer) Completing(ctx context.Context, completion *outbox.Completion) {
 	var retried, abandoned, released int64
-	for i := range settlement.Other {
-		switch outcome := &settlement.Other[i]; {
+	for i := range completion.Other {
+		switch outcome := &completion.Other[i]; {
 		case outcome.Status == outbox.StatusAbandoned:
 			abandoned++
 			o.attempts.Record(ctx, int64(outcome.Attempts), o.record...)

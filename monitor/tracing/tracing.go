@@ -94,8 +94,8 @@ type observer struct {
 // Claimed implements outbox.ProcessorObserver.
 func (o *observer) Claimed(context.Context, int, time.Duration) {}
 
-// Settling implements outbox.ProcessorObserver.
-func (o *observer) Settling(context.Context, *outbox.Settlement) {}
+// Completing implements outbox.ProcessorObserver.
+func (o *observer) Completing(context.Context, *outbox.Completion) {}
 
 // LeaseLost implements outbox.ProcessorObserver.
 func (o *observer) LeaseLost(context.Context, int) {}

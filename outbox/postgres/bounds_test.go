@@ -74,10 +74,10 @@ func longKey(random *rand.Rand, bytes int) string {
 // their neighbours sent twice, nor is anything else kept from being taken out of the claim's way.
 func TestLongKeysCostThemselves(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []outbox.Policy{{}, {ParkAbandoned: true}} {
-		t.Run(fmt.Sprintf("ParkAbandoned=%t", policy.ParkAbandoned), func(t *testing.T) {
+	for _, policy := range []outbox.Policy{{}, {BlockAbandoned: true}} {
+		t.Run(fmt.Sprintf("BlockAbandoned=%t", policy.BlockAbandoned), func(t *testing.T) {
 			t.Parallel()
-			table := fmt.Sprintf("long_keys_%t", policy.ParkAbandoned)
+			table := fmt.Sprintf("long_keys_%t", policy.BlockAbandoned)
 			store := openStore(t, testenv.Postgres(t), table)
 			_, err := store.Migrate(t.Context())
 			require.NoError(t, err)
@@ -125,11 +125,11 @@ func TestLongKeysCostThemselves(t *testing.T) {
 				require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT count(*) FROM "+table+" WHERE "+where).Scan(&n))
 				return n
 			}
-			assert.Eventually(t, func() bool { return count("status = 'published'") == neighbours }, 20*time.Second, 5*time.Millisecond, "the lanes go on")
+			assert.Eventually(t, func() bool { return count("status = 'published'") == neighbours }, 20*time.Second, 5*time.Millisecond, "the shards go on")
 			assert.Eventually(t, func() bool {
 				return count("octet_length(ordering_key) > 512 AND type <> 'scheduled' AND status = 'abandoned' AND last_error LIKE '%ordering_key%'") == 80
 			}, 20*time.Second, 5*time.Millisecond, "whoever cannot be deferred is abandoned, with the reason")
-			assert.Eventually(t, func() bool { return count("ordering_key = 'stubborn' AND parked") == 30 }, 20*time.Second, 5*time.Millisecond, "the others are deferred")
+			assert.Eventually(t, func() bool { return count("ordering_key = 'stubborn' AND deferred") == 30 }, 20*time.Second, 5*time.Millisecond, "the others are deferred")
 			assert.Equal(t, map[int]int{1: neighbours}, broker.deliveries(), "each neighbour was delivered once")
 		})
 	}

@@ -17,10 +17,10 @@ import (
 var _ outbox.Browser = (*Store)(nil)
 
 const (
-	// headRows is how many rows of a lane can be in somebody's hands, and how many of them are looked at: claims look no further, but
-	// for the moment before what fills the head is parked.
+	// headRows is how many rows of a shard can be in somebody's hands, and how many of them are looked at: claims look no further, but
+	// for the moment before what fills the head is deferred.
 	headRows = 4000
-	// firstRows of a lane are looked at where few are in hand, and for the rows that wait behind a blocked key.
+	// firstRows of a shard are looked at where few are in hand, and for the rows that wait behind a blocked key.
 	firstRows = 1000
 	// slackRows are looked at beyond a count's limit, so that a count near to it is exact although some rows are in another status.
 	slackRows = 1000
@@ -42,8 +42,8 @@ func (s *Store) look(ctx context.Context, f func(pgx.Tx) error) error {
 }
 
 // Overview implements outbox.Browser. Counts look at no more rows than their limit and a few: a broker with many rows in other
-// statuses can have a count that stops below the limit. Rows in hand are looked for at the head of each lane, the oldest row there
-// and among as many parked rows, the last error among the newest failed rows. A failed row without an error counts as pending.
+// statuses can have a count that stops below the limit. Rows in hand are looked for at the head of each shard, the oldest row there
+// and among as many deferred rows, the last error among the newest failed rows. A failed row without an error counts as pending.
 func (s *Store) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverview, error) {
 	if limit < 1 || limit > mostRows {
 		return nil, fmt.Errorf("postgres: overview: the limit is %d: it must be at least 1 and at most %d", limit, mostRows)
@@ -91,19 +91,19 @@ func (s *Store) lags(ctx context.Context, tx pgx.Tx, brokers []outbox.BrokerOver
 
 func readOverview(row pgx.CollectableRow, limit int) (outbox.BrokerOverview, error) {
 	var (
-		o                                                                   outbox.BrokerOverview
-		unparked, parked, newestPending, processing, failed, failing, p, ab int64
-		age                                                                 int64
-		beyondHeads                                                         bool
-		lastPublished                                                       *time.Time
-		lastError                                                           *string
+		o                                                                       outbox.BrokerOverview
+		undeferred, deferred, newestPending, processing, failed, failing, p, ab int64
+		age                                                                     int64
+		beyondHeads                                                             bool
+		lastPublished                                                           *time.Time
+		lastError                                                               *string
 	)
-	err := row.Scan(&o.Broker, &unparked, &parked, &newestPending, &processing, &beyondHeads, &failed, &failing, &p, &ab, &age, &lastPublished, &lastError)
+	err := row.Scan(&o.Broker, &undeferred, &deferred, &newestPending, &processing, &beyondHeads, &failed, &failing, &p, &ab, &age, &lastPublished, &lastError)
 	if err != nil {
 		return o, err
 	}
 	most := int64(limit + slackRows) // of each kind were looked at
-	pending, more := unparked+parked-processing-failed, unparked >= most+processing+failed || parked >= most || beyondHeads
+	pending, more := undeferred+deferred-processing-failed, undeferred >= most+processing+failed || deferred >= most || beyondHeads
 	if failing >= most { // some of what is left has failed, too
 		pending, more = newestPending, true
 	}
@@ -114,7 +114,7 @@ func readOverview(row pgx.CollectableRow, limit int) (outbox.BrokerOverview, err
 		outbox.StatusPublished:  counted(p, limit, false),
 		outbox.StatusAbandoned:  counted(ab, limit, false),
 	}
-	o.Parked = counted(parked, limit, false)
+	o.Deferred = counted(deferred, limit, false)
 	o.OldestPending = time.Duration(age) * time.Microsecond
 	o.LastPublished = utc(lastPublished)
 	o.LastError = readError(lastError)
@@ -182,7 +182,7 @@ func (s *Store) deferrals(ctx context.Context, tx pgx.Tx, records []outbox.Recor
 		brokers, messages, keys []string
 	)
 	for i := range records {
-		if r := &records[i]; r.Parked {
+		if r := &records[i]; r.Deferred {
 			deferred, brokers, messages, keys = append(deferred, r), append(brokers, r.Broker), append(messages, r.MessageID), append(keys, r.OrderingKey)
 		}
 	}

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// blockedGates of each lane, and blockedRows that have failed, are looked at for the keys that they hold back.
-	blockedGates = 2000
-	blockedRows  = 2000
+	// keyBlocks of each shard, and blockedRows that have failed, are looked at for the keys that they hold back.
+	keyBlocks   = 2000
+	blockedRows = 2000
 	// followerRows are counted for all keys together.
 	followerRows = 50_000
 )
 
 // A blocker is a row that holds back its key.
 type blocker struct {
-	outbox.BlockedKey
+	outbox.KeyBlock
 
 	id       int64
 	operator bool // must act
 }
 
-// Blocked implements outbox.Browser. A key whose gate is back in the way of claims is not blocked any more. Where there are very many
-// keys, those that are looked at are those whose gates wake first and whose failed rows are the oldest. Followers that are not parked are
-// counted at the heads of the lanes.
-func (s *Store) Blocked(ctx context.Context, broker string, limit, maxCount int) ([]outbox.BlockedKey, error) {
+// Blocked implements outbox.Browser. A key whose block is back in the way of claims is not blocked any more. Where there are very many
+// keys, those that are looked at are those whose blocks wake first and whose failed rows are the oldest. Followers that are not deferred are
+// counted at the heads of the shards.
+func (s *Store) Blocked(ctx context.Context, broker string, limit, maxCount int) ([]outbox.KeyBlock, error) {
 	_, err := outbox.Filter{Broker: broker}.For("blocked", limit)
 	if broker == "" {
 		err = errors.Join(err, errors.New("blocked: name the broker"))
@@ -54,22 +54,22 @@ func (s *Store) Blocked(ctx context.Context, broker string, limit, maxCount int)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: list the blocked keys of broker %q in %s: %w", broker, s.table, err)
 	}
-	keys := make([]outbox.BlockedKey, len(blockers))
+	keys := make([]outbox.KeyBlock, len(blockers))
 	for i := range blockers {
-		keys[i] = blockers[i].BlockedKey
+		keys[i] = blockers[i].KeyBlock
 	}
 	return keys, nil
 }
 
-// blockers are the gates and the failed rows of a broker, one of each key: those that need an operator, then the oldest.
+// blockers are the blocks and the failed rows of a broker, one of each key: those that need an operator, then the oldest.
 func (s *Store) blockers(ctx context.Context, tx pgx.Tx, broker string, limit int) ([]blocker, error) {
-	rows, err := tx.Query(ctx, s.sql.blockedGates, broker, limit, blockedGates)
+	rows, err := tx.Query(ctx, s.sql.keyBlocks, broker, limit, keyBlocks)
 	if err != nil {
 		return nil, err
 	}
 	blockers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (blocker, error) {
 		var (
-			h         = blocker{BlockedKey: outbox.BlockedKey{Broker: broker}}
+			h         = blocker{KeyBlock: outbox.KeyBlock{Broker: broker}}
 			until     pgtype.Timestamptz
 			lastError string
 		)
@@ -80,11 +80,11 @@ func (s *Store) blockers(ctx context.Context, tx pgx.Tx, broker string, limit in
 	if err != nil {
 		return nil, err
 	}
-	gated := map[string]bool{}
+	blocked := map[string]bool{}
 	for i := range blockers {
-		gated[blockers[i].Key] = true
+		blocked[blockers[i].Key] = true
 	}
-	rows, err = tx.Query(ctx, s.sql.blockedFailed, broker, limit+len(blockers), blockedRows) // some of which are those gates
+	rows, err = tx.Query(ctx, s.sql.blockedFailed, broker, limit+len(blockers), blockedRows) // some of which are those blocks
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (s *Store) blockers(ctx context.Context, tx pgx.Tx, broker string, limit in
 		return nil, err
 	}
 	for i := range failed {
-		if !gated[failed[i].Key] {
+		if !blocked[failed[i].Key] {
 			blockers = append(blockers, failed[i])
 		}
 	}
@@ -113,10 +113,10 @@ func b2i(b bool) int {
 	return 0
 }
 
-// readFailed reads a failed row that is not parked. It waits since it failed, which its error tells.
+// readFailed reads a failed row that is not deferred. It waits since it failed, which its error tells.
 func readFailed(row pgx.CollectableRow, broker string) (blocker, error) {
 	var (
-		h              = blocker{BlockedKey: outbox.BlockedKey{Broker: broker, Reason: "retry"}}
+		h              = blocker{KeyBlock: outbox.KeyBlock{Broker: broker, Reason: "retry"}}
 		created, until pgtype.Timestamptz
 		lastError      string
 	)

@@ -19,7 +19,7 @@ import (
 type listing int
 
 const (
-	listLanes listing = iota
+	listShards listing = iota
 	listKey
 	listFailed
 	listPublished
@@ -28,7 +28,7 @@ const (
 )
 
 // recordColumns are those of a row as people look at it, in the order of record.fields; without its payload.
-const recordColumns = `m.id, m.message_id::text AS message_id, m.target_broker, m.status, m.stream, m.type, m.ordering_key, m.lane, m.priority, m.parked
+const recordColumns = `m.id, m.message_id::text AS message_id, m.target_broker, m.status, m.stream, m.type, m.ordering_key, m.shard, m.priority, m.deferred
      , m.content_type, m.aggregate_type, m.aggregate_id, m.correlation_id, m.causation_id, m.tenant_id, m.attempts, m.crashes
      , m.created_at, m.available_at, m.expires_at, m.locked_until, m.published_at, m.finished_at, m.locked_by, m.broker_message_id, m.last_error`
 
@@ -48,10 +48,10 @@ func listSQL(table string, way listing, content int) string {
 	var rows string
 	order := "id DESC"
 	switch way {
-	case listLanes:
+	case listShards:
 		branches := []string{readPart("list_deferred", table)}
-		for lane := range outbox.Classes * outbox.Lanes {
-			branches = append(branches, strings.ReplaceAll(readPart("list_lane", table), "{{lane}}", strconv.Itoa(lane)))
+		for shard := range outbox.Classes * outbox.Shards {
+			branches = append(branches, strings.ReplaceAll(readPart("list_shard", table), "{{shard}}", strconv.Itoa(shard)))
 		}
 		rows = strings.Join(branches, " UNION ALL\n")
 	case listKey:
@@ -84,7 +84,7 @@ func readPart(name, table string) string {
 	return text
 }
 
-// List implements outbox.Browser. Rows in hand are looked for at the head of each lane; those that wait are merged from the lanes and from
+// List implements outbox.Browser. Rows in hand are looked for at the head of each shard; those that wait are merged from the shards and from
 // the deferred rows, in the order of ids. Finished rows that ended at the same
 // instant, as those of one batch do, are looked at together, be they more than Scan. A failed row without an error is not found, nor one
 // that finished at an infinite time. A role that may not read payloads gets no sizes.
@@ -123,7 +123,7 @@ func listingOf(request outbox.ListRequest) listing {
 	case request.Key != "":
 		return listKey
 	default:
-		return listLanes
+		return listShards
 	}
 }
 
@@ -153,7 +153,7 @@ func listArguments(request outbox.ListRequest) ([]any, error) {
 		moment(request.Since), moment(request.Until), before,
 	}
 	switch listingOf(request) {
-	case listLanes:
+	case listShards:
 		args = append(args, headRows)
 	case listPublished, listAbandoned:
 		upTo := pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
@@ -235,7 +235,7 @@ type record struct {
 // fields are the destinations of recordColumns and of the payload's size.
 func (r *record) fields() []any {
 	return []any{
-		&r.ID, &r.MessageID, &r.Broker, &r.Status, &r.Stream, &r.Type, &r.key, &r.Lane, &r.Priority, &r.Parked,
+		&r.ID, &r.MessageID, &r.Broker, &r.Status, &r.Stream, &r.Type, &r.key, &r.Shard, &r.Priority, &r.Deferred,
 		&r.ContentType, &r.aggregateType, &r.aggregateID, &r.correlationID, &r.causationID, &r.tenantID, &r.Attempts, &r.Crashes,
 		&r.createdAt, &r.availableAt, &r.expiresAt, &r.lockedUntil, &r.publishedAt, &r.finishedAt, &r.lockedBy, &r.brokerMessageID, &r.lastError,
 		&r.PayloadBytes,

@@ -67,9 +67,9 @@ func TestListPages(t *testing.T) {
 	t.Parallel()
 	store := browsed(t)
 	put(t, store, 1, 40, "ordering_key", "'key-' || i % 7")                                               // pending
-	put(t, store, 41, 50, "ordering_key, parked", "'parked', true")                                       // behind a gate
+	put(t, store, 41, 50, "ordering_key, deferred", "'deferred', true")                                   // behind a block
 	put(t, store, 101, 120, "status, lock_token, locked_until", "'processing', gen_random_uuid(), now()") // in hand
-	put(t, store, 121, 130, "status, last_error, parked, ordering_key", "'failed', "+failedJSON+", i % 2 = 0, 'f'")
+	put(t, store, 121, 130, "status, last_error, deferred, ordering_key", "'failed', "+failedJSON+", i % 2 = 0, 'f'")
 	put(t, store, 131, 140, "last_error", failedJSON) // requeued
 	put(t, store, 201, 230, "status, published_at, finished_at, priority", "'published', timestamptz '2026-01-01' + i / 10 * interval '1 second', now(), i % 3")
 	put(t, store, 231, 250, "status, finished_at, last_error", "'abandoned', timestamptz '2026-01-01' + i / 7 * interval '1 second', "+failedJSON)
@@ -80,7 +80,7 @@ func TestListPages(t *testing.T) {
 		}{
 			"pending":           {outbox.ListRequest{Status: outbox.StatusPending}, append(down(140, 131), down(50, 1)...)},
 			"pending of a key":  {outbox.ListRequest{Status: outbox.StatusPending, Key: "key-3"}, []int64{38, 31, 24, 17, 10, 3}},
-			"deferred of a key": {outbox.ListRequest{Status: outbox.StatusPending, Key: "parked"}, down(50, 41)},
+			"deferred of a key": {outbox.ListRequest{Status: outbox.StatusPending, Key: "deferred"}, down(50, 41)},
 			"processing":        {outbox.ListRequest{Status: outbox.StatusProcessing}, down(120, 101)},
 			"failed":            {outbox.ListRequest{Status: outbox.StatusFailed}, down(130, 121)},
 			"failed of a key":   {outbox.ListRequest{Status: outbox.StatusFailed, Key: "f"}, down(130, 121)},
@@ -105,7 +105,7 @@ func TestListPages(t *testing.T) {
 	assert.Equal(t, 11, list.Scanned, "the ten rows that were requeued were looked at, too")
 	assert.Equal(t, outbox.Record{
 		ID: 130, MessageID: uuid.UUID{15: 130}.String(), Broker: "b", Status: outbox.StatusFailed, Stream: "s", Type: "T.130", OrderingKey: "f",
-		Lane: got.Lane, Parked: true, ContentType: "application/json", CreatedAt: got.CreatedAt, PayloadBytes: 4,
+		Shard: got.Shard, Deferred: true, ContentType: "application/json", CreatedAt: got.CreatedAt, PayloadBytes: 4,
 		LastError: &outbox.LastError{Class: "retryable", Message: "no", At: time.Date(2026, 1, 2, 3, 4, 5, 130e6, time.UTC), Attempt: 1},
 	}, got)
 	assert.False(t, got.CreatedAt.IsZero())
@@ -141,9 +141,9 @@ func TestOverviewCounts(t *testing.T) {
 	t.Parallel()
 	store := browsed(t)
 	put(t, store, 1, 5, "created_at", "now() - (6 - i) * interval '1 minute'")
-	put(t, store, 6, 8, "parked, ordering_key, created_at", "true, 'k', now() - interval '1 hour'")
+	put(t, store, 6, 8, "deferred, ordering_key, created_at", "true, 'k', now() - interval '1 hour'")
 	put(t, store, 9, 12, "status, lock_token, locked_until", "'processing', gen_random_uuid(), now() + interval '1 hour'")
-	put(t, store, 13, 15, "status, last_error, parked, locked_until", "'failed', "+failedJSON+", i = 13, now() + interval '1 hour'")
+	put(t, store, 13, 15, "status, last_error, deferred, locked_until", "'failed', "+failedJSON+", i = 13, now() + interval '1 hour'")
 	put(t, store, 16, 17, "last_error", failedJSON)
 	put(t, store, 18, 24, "status, published_at, finished_at", "'published', timestamptz '2026-01-01' + i * interval '1 second', now()")
 	put(t, store, 25, 30, "status, finished_at, last_error", "'abandoned', now() - i * interval '1 second', CASE WHEN i < 30 THEN "+failedJSON+" END")
@@ -164,7 +164,7 @@ func TestOverviewCounts(t *testing.T) {
 	assert.Equal(t, map[outbox.Status]outbox.Count{
 		outbox.StatusPending: {N: 10}, outbox.StatusProcessing: {N: 4}, outbox.StatusFailed: {N: 3}, outbox.StatusPublished: {N: 7}, outbox.StatusAbandoned: {N: 6},
 	}, b.Counts)
-	assert.Equal(t, outbox.Count{N: 4}, b.Parked)
+	assert.Equal(t, outbox.Count{N: 4}, b.Deferred)
 	assert.InDelta(t, time.Hour, b.OldestPending, float64(time.Minute))
 	assert.InDelta(t, 5*time.Minute, b.Lag, float64(time.Minute))
 	assert.Equal(t, time.Date(2026, 1, 1, 0, 0, 24, 0, time.UTC), b.LastPublished)
@@ -177,7 +177,7 @@ func TestOverviewCounts(t *testing.T) {
 	assert.Equal(t, map[outbox.Status]outbox.Count{
 		outbox.StatusPending: capped, outbox.StatusProcessing: capped, outbox.StatusFailed: {N: 3}, outbox.StatusPublished: capped, outbox.StatusAbandoned: capped,
 	}, overview[1].Counts)
-	assert.Equal(t, capped, overview[1].Parked)
+	assert.Equal(t, capped, overview[1].Deferred)
 
 	// Far more rows in another status than are looked at: what was not looked at may be more.
 	put(t, store, 1001, 3100, "last_error", failedJSON)
@@ -190,24 +190,24 @@ func TestOverviewCounts(t *testing.T) {
 func TestBlockedKeys(t *testing.T) {
 	t.Parallel()
 	store := browsed(t)
-	gate := func(id int, key, wake, reason, since string) {
-		_, err := store.pool.Exec(t.Context(), fmt.Sprintf(`INSERT INTO browsed_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason, since)
-			SELECT target_broker, lane, ordering_key, id, message_id, %s, '%s', '%s' FROM browsed WHERE id = %d AND ordering_key = '%s'`, wake, reason, since, id, key))
+	block := func(id int, key, wake, reason, since string) {
+		_, err := store.pool.Exec(t.Context(), fmt.Sprintf(`INSERT INTO browsed_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since)
+			SELECT target_broker, shard, ordering_key, id, message_id, %s, '%s', '%s' FROM browsed WHERE id = %d AND ordering_key = '%s'`, wake, reason, since, id, key))
 		require.NoError(t, err)
 	}
 	put(t, store, 1, 1, "status, finished_at, last_error, ordering_key", "'abandoned', now(), "+failedJSON+", 'stopped'")
-	put(t, store, 2, 4, "parked, ordering_key", "true, 'stopped'")
+	put(t, store, 2, 4, "deferred, ordering_key", "true, 'stopped'")
 	put(t, store, 5, 6, "ordering_key", "'stopped'")
-	gate(1, "stopped", "'infinity'", "abandoned", "2026-03-03")
-	put(t, store, 11, 11, "status, last_error, parked, ordering_key, locked_until", "'failed', "+failedJSON+", true, 'late', '2040-01-01Z'")
-	gate(11, "late", "'2040-01-01Z'", "retry", "2026-02-02")
+	block(1, "stopped", "'infinity'", "abandoned", "2026-03-03")
+	put(t, store, 11, 11, "status, last_error, deferred, ordering_key, locked_until", "'failed', "+failedJSON+", true, 'late', '2040-01-01Z'")
+	block(11, "late", "'2040-01-01Z'", "retry", "2026-02-02")
 	put(t, store, 21, 21, "status, last_error, ordering_key, created_at, locked_until", "'failed', "+failedJSON+", 'failed', '2025-01-01', '2041-01-01Z'")
 	put(t, store, 22, 40, "ordering_key, priority", "'failed', -(i % 2)")
 	put(t, store, 20, 20, "ordering_key", "'failed'") // before it: it waits for nothing
 	put(t, store, 51, 51, "ordering_key", "'awake'")
-	gate(51, "awake", "NULL", "retry", "2020-02-02")
-	put(t, store, 61, 61, "ordering_key, parked, available_at", "'scheduled', true, '2042-01-01Z'")
-	gate(61, "scheduled", "'2042-01-01Z'", "scheduled", "2026-04-04")
+	block(51, "awake", "NULL", "retry", "2020-02-02")
+	put(t, store, 61, 61, "ordering_key, deferred, available_at", "'scheduled', true, '2042-01-01Z'")
+	block(61, "scheduled", "'2042-01-01Z'", "scheduled", "2026-04-04")
 	put(t, store, 71, 71, "status, last_error", "'failed', "+failedJSON) // no key
 	at := func(text string) time.Time {
 		parsed, err := time.Parse(time.DateOnly, text)
@@ -218,7 +218,7 @@ func TestBlockedKeys(t *testing.T) {
 		return &outbox.LastError{Class: "retryable", Message: "no", At: time.Date(2026, 1, 2, 3, 4, 5, map[int]int{1: 100e6, 11: 110e6, 21: 210e6}[i], time.UTC), Attempt: 1}
 	}
 	id := func(i byte) string { return uuid.UUID{15: i}.String() }
-	want := []outbox.BlockedKey{
+	want := []outbox.KeyBlock{
 		{Broker: "b", Key: "stopped", MessageID: id(1), Status: outbox.StatusAbandoned, Reason: "abandoned", Since: at("2026-03-03"), Followers: outbox.Count{N: 5}, LastError: wrong(1)},
 		{Broker: "b", Key: "failed", MessageID: id(21), Status: outbox.StatusFailed, Reason: "retry", Since: wrong(21).At, Until: at("2041-01-01"), Followers: outbox.Count{N: 19}, LastError: wrong(21)},
 		{Broker: "b", Key: "late", MessageID: id(11), Status: outbox.StatusFailed, Reason: "retry", Since: at("2026-02-02"), Until: at("2040-01-01"), LastError: wrong(11)},
@@ -235,7 +235,7 @@ func TestBlockedKeys(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, keys)
 
-	// A lane with more rows than are looked at.
+	// A shard with more rows than are looked at.
 	put(t, store, 1001, 1001+firstRows, "ordering_key", "'failed'")
 	keys, err = store.Blocked(t.Context(), "b", 10, 100000)
 	require.NoError(t, err)
@@ -244,7 +244,7 @@ func TestBlockedKeys(t *testing.T) {
 	assert.InDelta(t, firstRows, keys[1].Followers.N, 40)
 }
 
-// TestListFindsHands: rows in hand are found at the head of a lane behind which a backlog stands, without reading the backlog.
+// TestListFindsHands: rows in hand are found at the head of a shard behind which a backlog stands, without reading the backlog.
 func TestListFindsHands(t *testing.T) {
 	t.Parallel()
 	store := browsed(t)
@@ -283,7 +283,7 @@ func TestMessageRows(t *testing.T) {
 	require.Len(t, records, 2)
 	assert.Equal(t, "a", records[0].Broker)
 	assert.Equal(t, outbox.Record{
-		ID: records[1].ID, MessageID: id.String(), Broker: "b", Status: outbox.StatusPending, Stream: "s", Type: "t", Lane: records[1].Lane,
+		ID: records[1].ID, MessageID: id.String(), Broker: "b", Status: outbox.StatusPending, Stream: "s", Type: "t", Shard: records[1].Shard,
 		ContentType: "application/json", TenantID: "tenant", ExpiresAt: time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC),
 		PayloadBytes: 3, Payload: []byte("pay"), Headers: `{"h":"v"}`,
 	}, records[1])

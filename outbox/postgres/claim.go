@@ -14,12 +14,12 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// How much one claim brings back: gates that are due; gates that are done, and followers of each of these. Together they
+// How much one claim brings back: blocks that are due; blocks that are done, and followers of each of these. Together they
 // stay below the size of a batch or two, so that a claim remains a short transaction.
 const (
-	wakeLimit    = 500
-	advanceGates = 10
-	advanceRows  = 500
+	wakeLimit     = 500
+	advanceBlocks = 10
+	advanceRows   = 500
 )
 
 // claimRows queues the transaction that makes the claim, and the statement that reads what it took.
@@ -35,30 +35,30 @@ func (x *exchange) claimRows() error {
 	x.token = token
 	x.send(nil, begin)
 	if !c.Unordered || c.Wake {
-		x.send(nil, x.store.sql.tryLock, laneLock(c.Broker, c.Lane))
+		x.send(nil, x.store.sql.tryLock, shardLock(c.Broker, c.Shard))
 	}
 	if c.Wake {
-		x.send(nil, x.store.sql.wake, c.Broker, c.Lane, wakeLimit)
-		x.send(nil, x.store.sql.advance, c.Broker, c.Lane, advanceGates, advanceRows)
+		x.send(nil, x.store.sql.wake, c.Broker, c.Shard, wakeLimit)
+		x.send(nil, x.store.sql.advance, c.Broker, c.Shard, advanceBlocks, advanceRows)
 	}
 	b := x.bearings
 	lease := c.Lease.Microseconds()
-	x.sighting.told = !c.Unordered || b.list || b.settled
+	x.sighting.told = !c.Unordered || b.list || b.completed
 	switch {
 	case x.plain:
 		x.send(x.readWindow, x.store.sql.claimPlain,
-			c.Broker, c.Lane, c.Window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.reopened, c.Shared, bytesOf(c))
+			c.Broker, c.Shard, c.Window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.reopened, c.Shared, bytesOf(c))
 	case c.Unordered:
 		x.send(nil, x.store.sql.planSettings)
 		x.send(x.readWindow, x.store.sql.claimUnordered,
-			c.Broker, c.Lane, c.Window, c.Limit, c.Worker, pgUUID(token), lease, b.floor, b.reopened, x.sighting.told, c.Shared, bytesOf(c))
+			c.Broker, c.Shard, c.Window, c.Limit, c.Worker, pgUUID(token), lease, b.floor, b.reopened, x.sighting.told, c.Shared, bytesOf(c))
 	default:
 		x.send(x.readWindow, x.store.sql.claimOrdered,
-			c.Broker, c.Lane, c.Window, c.Limit, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.reopened, c.Shared, bytesOf(c))
+			c.Broker, c.Shard, c.Window, c.Limit, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.reopened, c.Shared, bytesOf(c))
 	}
 	x.send(nil, "COMMIT")
 	x.send(nil, x.store.sql.planSettings) // for the rest of the round trip
-	x.send(x.readMessages, x.store.sql.fetch, c.Broker, c.Lane, pgUUID(token))
+	x.send(x.readMessages, x.store.sql.fetch, c.Broker, c.Shard, pgUUID(token))
 	if b.list {
 		x.send(x.readWriters, x.store.sql.writers)
 	}
@@ -84,7 +84,7 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 		targets := make([]any, len(rows.FieldDescriptions())) // the rest is for the server
 		batch := &x.result.Batch
 		for i, field := range []any{
-			&batch.Busy, &batch.Seen, &batch.Cut, &batch.Waiting, &batch.Gated, &batch.AheadWaits,
+			&batch.Busy, &batch.Seen, &batch.Cut, &batch.Waiting, &batch.Blocked, &batch.AheadWaits,
 			&x.sighting.first, &x.sighting.last, &x.sighting.reopened, &x.sighting.own, &x.sighting.lowest, &x.wasPlain,
 		} {
 			targets[i] = field
@@ -133,7 +133,7 @@ func (x *exchange) readMessages(answers pgx.BatchResults) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	batch.Lease = outbox.Lease{Broker: x.claim.Broker, Lane: x.claim.Lane, Token: x.token, Duration: x.claim.Lease}
+	batch.Lease = outbox.Lease{Broker: x.claim.Broker, Shard: x.claim.Shard, Token: x.token, Duration: x.claim.Lease}
 	if n := len(batch.Messages); n > 0 {
 		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
 	}
@@ -149,10 +149,10 @@ func scan(m, _ *outbox.Message, rows pgx.Rows) error {
 	return err
 }
 
-// laneLock is the second half of the advisory lock of a lane; the first is the table's oid. The lanes of all classes that
-// hold the same keys share it: what is parked and brought back concerns all of them.
-func laneLock(broker string, lane int) int32 {
-	return hash("lane", strconv.Itoa(lane%outbox.Lanes), broker)
+// shardLock is the second half of the advisory lock of a shard; the first is the table's oid. The shards of all classes that
+// hold the same keys share it: what is deferred and brought back concerns all of them.
+func shardLock(broker string, shard int) int32 {
+	return hash("shard", strconv.Itoa(shard%outbox.Shards), broker)
 }
 
 // hash makes the number of an advisory lock. Two things that share a number only wait for each other.

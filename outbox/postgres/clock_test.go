@@ -34,9 +34,9 @@ func TestFault09ClockOfAWorkerIsWrong(t *testing.T) {
 				return ok
 			}
 			exec("INSERT INTO outbox (message_id, target_broker, stream, type, ordering_key, payload) VALUES (gen_random_uuid(), 'b', 's', 'T', 'k', '')")
-			var lane int
-			require.NoError(t, right.pool.QueryRow(t.Context(), "SELECT lane FROM outbox").Scan(&lane))
-			claim := &outbox.Claim{Broker: "b", Lane: lane, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w", Wake: true}
+			var shard int
+			require.NoError(t, right.pool.QueryRow(t.Context(), "SELECT shard FROM outbox").Scan(&shard))
+			claim := &outbox.Claim{Broker: "b", Shard: shard, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w", Wake: true}
 			take := func(store *Store) outbox.Batch {
 				t.Helper()
 				exchanged, err := store.Exchange(t.Context(), nil, claim)
@@ -77,16 +77,16 @@ func TestFault09ClockOfAWorkerIsWrong(t *testing.T) {
 			require.Len(t, batch.Messages, 1, "the lease is over")
 			wrong(func(store *Store) {
 				assert.Empty(t, take(store).Messages, "not twice")
-				exchanged, err := store.Exchange(t.Context(), &outbox.Settlement{Lease: lease, Published: []outbox.Delivered{{ID: lease.FirstID}}}, nil)
+				exchanged, err := store.Exchange(t.Context(), &outbox.Completion{Lease: lease, Published: []outbox.Delivered{{ID: lease.FirstID}}}, nil)
 				require.NoError(t, err)
-				assert.Equal(t, 1, exchanged.Settled.Lost, "the late word changes nothing")
+				assert.Equal(t, 1, exchanged.Completed.Lost, "the late word changes nothing")
 			})
 
 			exec("UPDATE outbox SET locked_until = now() - interval '1 second'")
 			wrong(func(store *Store) {
 				batch := take(store)
 				require.Len(t, batch.Messages, 1, "not late")
-				_, err := store.Exchange(t.Context(), &outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{
+				_, err := store.Exchange(t.Context(), &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{
 					{ID: batch.Lease.FirstID, Status: outbox.StatusFailed, Spent: true, Delay: time.Minute},
 				}}, nil)
 				require.NoError(t, err)

@@ -14,12 +14,12 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// completion is a table in one lane of which tests look at transactions while they are under way.
+// completion is a table in one shard of which tests look at transactions while they are under way.
 type completion struct {
 	*testing.T
 
 	store *Store
-	lane  int
+	shard int
 }
 
 func newCompletion(t *testing.T) *completion {
@@ -29,7 +29,7 @@ func newCompletion(t *testing.T) *completion {
 	require.NoError(t, err)
 	c := &completion{T: t, store: store}
 	c.insert()
-	require.NoError(t, store.pool.QueryRow(t.Context(), "DELETE FROM completion RETURNING lane").Scan(&c.lane))
+	require.NoError(t, store.pool.QueryRow(t.Context(), "DELETE FROM completion RETURNING shard").Scan(&c.shard))
 	return c
 }
 
@@ -47,12 +47,12 @@ func (c *completion) insert() (id int64) {
 	return id
 }
 
-// insertMany writes a row each of n keys of the lane.
+// insertMany writes a row each of n keys of the shard.
 func (c *completion) insertMany(n int) []int64 {
 	c.Helper()
 	rows, err := c.store.pool.Query(c.Context(), `INSERT INTO completion (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT gen_random_uuid(), 'b', 's', 't', key, '' FROM (SELECT gen_random_uuid()::text AS key FROM generate_series(1, 100 * $2::int)) AS keys
-		 WHERE get_byte(sha256(key::bytea), 0) & 3 = $1 LIMIT $2 RETURNING id`, c.lane, n)
+		 WHERE get_byte(sha256(key::bytea), 0) & 3 = $1 LIMIT $2 RETURNING id`, c.shard, n)
 	require.NoError(c, err)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	require.NoError(c, err)
@@ -61,7 +61,7 @@ func (c *completion) insertMany(n int) []int64 {
 }
 
 func (c *completion) request(limit int, wake bool) *outbox.Claim {
-	return &outbox.Claim{Broker: "b", Lane: c.lane, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake}
+	return &outbox.Claim{Broker: "b", Shard: c.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake}
 }
 
 // claim returns a batch and its ids.
@@ -76,11 +76,11 @@ func (c *completion) claim(limit int) (outbox.Batch, []int64) {
 	return exchanged.Batch, ids
 }
 
-func (c *completion) complete(s *outbox.Settlement) {
+func (c *completion) complete(s *outbox.Completion) {
 	c.Helper()
 	exchanged, err := c.store.Exchange(c.Context(), s, nil)
 	require.NoError(c, err)
-	require.Equal(c, &outbox.Settled{}, exchanged.Settled)
+	require.Equal(c, &outbox.Completed{}, exchanged.Completed)
 }
 
 // drain publishes what there is, and returns it in the order of delivery.
@@ -92,7 +92,7 @@ func (c *completion) drain() (all []int64) {
 			return all
 		}
 		all = append(all, ids...)
-		s := &outbox.Settlement{Lease: batch.Lease}
+		s := &outbox.Completion{Lease: batch.Lease}
 		for _, id := range ids {
 			s.Published = append(s.Published, outbox.Delivered{ID: id})
 		}
@@ -135,7 +135,7 @@ func (c *completion) await(what func() bool) {
 	require.Eventually(c, what, time.Minute, time.Millisecond)
 }
 
-// While outcomes other than published are being written, nobody claims from the lane: the place of a failed row, that of its
+// While outcomes other than published are being written, nobody claims from the shard: the place of a failed row, that of its
 // released followers and the block of its key change in one step for all statements of a claim.
 func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 	t.Parallel()
@@ -154,26 +154,26 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 			// The key waits already, behind the row in hand, for a time that has come: a claim would lift that block.
 			scheduled := c.insert()
 			c.exec("UPDATE completion SET available_at = now() + interval '1 hour' WHERE id = $1", scheduled)
-			parked, err := c.store.Park(t.Context(), c.request(10, false))
+			deferred, err := c.store.Defer(t.Context(), c.request(10, false))
 			require.NoError(t, err)
-			require.Equal(t, 1, parked)
+			require.Equal(t, 1, deferred)
 			c.exec("UPDATE completion SET available_at = NULL WHERE id = $1", scheduled)
-			c.exec("UPDATE completion_waiting SET wake_at = now()")
+			c.exec("UPDATE completion_key_blocks SET wake_at = now()")
 
 			under, release := c.hold("completion", "UPDATE", "NEW.status <> 'processing'")
 			completed := make(chan error, 1)
 			go func() {
 				outcome.ID = first
-				_, err := c.store.Exchange(t.Context(), &outbox.Settlement{Lease: batch.Lease, ParkAbandoned: true, Other: []outbox.Outcome{outcome}}, nil)
+				_, err := c.store.Exchange(t.Context(), &outbox.Completion{Lease: batch.Lease, BlockAbandoned: true, Other: []outbox.Outcome{outcome}}, nil)
 				completed <- err
 			}()
 			c.await(func() bool { return under() == 1 })
 			other := openStore(t, c.store.pool.Config().ConnString(), "completion")
 			backfill := c.request(10, true)
-			backfill.Lane += outbox.Lanes
+			backfill.Shard += outbox.Shards
 			exchanged, err := other.Exchange(t.Context(), nil, backfill)
 			require.NoError(t, err)
-			assert.True(t, exchanged.Batch.Busy, "the classes of a lane hold the same keys")
+			assert.True(t, exchanged.Batch.Busy, "the classes of a shard hold the same keys")
 			claimed := make(chan outbox.Batch, 1)
 			go func() {
 				exchanged, err := other.Exchange(t.Context(), nil, c.request(10, true))
@@ -192,7 +192,7 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 			case outcome.Status == outbox.StatusAbandoned:
 				want = want[1:]
 				require.Empty(t, c.drain(), "the key waits for an operator")
-				released, err := c.store.ReleaseKey(t.Context(), "b", "key")
+				released, err := c.store.UnblockKey(t.Context(), "b", "key")
 				require.NoError(t, err)
 				require.True(t, released)
 			case outcome.Delay > 0:
@@ -205,7 +205,7 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 	}
 }
 
-// Somebody changes a row by hand, without the lane's lock, after a claim has seen it. The claim passes it over, and takes no later one of its key.
+// Somebody changes a row by hand, without the shard's lock, after a claim has seen it. The claim passes it over, and takes no later one of its key.
 func TestClaimWhileARowIsChangedByHand(t *testing.T) {
 	t.Parallel()
 	for name, wake := range map[string]bool{"plain": false, "judged": true} {
@@ -245,18 +245,18 @@ func TestCompletionWhileRowsAreDeferred(t *testing.T) {
 	c.exec("UPDATE completion SET locked_until = now() WHERE status = 'processing'")
 	batch, got := c.claim(2)
 	require.Equal(t, ids[:1], got, "rows of a lease that ran out come alone")
-	c.complete(&outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}}})
+	c.complete(&outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}}})
 
-	under, release := c.hold("completion_waiting", "INSERT", "true")
+	under, release := c.hold("completion_key_blocks", "INSERT", "true")
 	deferred := make(chan error, 1)
 	go func() {
-		_, err := c.store.Park(t.Context(), c.request(10, false))
+		_, err := c.store.Defer(t.Context(), c.request(10, false))
 		deferred <- err
 	}()
 	c.await(func() bool { return under() == 1 })
 	completed := make(chan error, 1)
 	go func() {
-		_, err := c.store.Exchange(t.Context(), &outbox.Settlement{Lease: late.Lease, ParkAbandoned: true, Other: []outbox.Outcome{
+		_, err := c.store.Exchange(t.Context(), &outbox.Completion{Lease: late.Lease, BlockAbandoned: true, Other: []outbox.Outcome{
 			{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true},
 		}}, nil)
 		completed <- err
@@ -271,7 +271,7 @@ func TestCompletionWhileRowsAreDeferred(t *testing.T) {
 	require.Equal(t, 1, n)
 	require.Empty(t, c.drain(), "the first row waits for its next attempt, and all others for it")
 	c.exec("UPDATE completion SET locked_until = now() WHERE id = $1", ids[0])
-	c.exec("UPDATE completion_waiting SET wake_at = now() WHERE wake_at IS NOT NULL")
+	c.exec("UPDATE completion_key_blocks SET wake_at = now() WHERE wake_at IS NOT NULL")
 	assert.Equal(t, ids, c.drain())
 }
 
@@ -303,24 +303,24 @@ func TestOutcomesAreDurable(t *testing.T) {
 		lease := exchanged.Batch.Lease
 		require.Len(t, exchanged.Batch.Messages, len(ids))
 		assert.Equal(t, []string{"pending > processing: off"}, commits(), "a claim")
-		c.complete(&outbox.Settlement{Lease: lease, Published: []outbox.Delivered{{ID: ids[0]}}})
+		c.complete(&outbox.Completion{Lease: lease, Published: []outbox.Delivered{{ID: ids[0]}}})
 		assert.Equal(t, []string{"processing > published: on"}, commits())
-		c.complete(&outbox.Settlement{Lease: lease, Other: []outbox.Outcome{{ID: ids[1], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}}})
+		c.complete(&outbox.Completion{Lease: lease, Other: []outbox.Outcome{{ID: ids[1], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}}})
 		assert.Equal(t, []string{"processing > failed: on"}, commits())
 		next := c.insertMany(1) // of the claim that travels together with the completion
-		exchanged, err = c.store.Exchange(t.Context(), &outbox.Settlement{
-			Lease: lease, ParkAbandoned: true, Published: []outbox.Delivered{{ID: ids[2]}}, Other: []outbox.Outcome{
+		exchanged, err = c.store.Exchange(t.Context(), &outbox.Completion{
+			Lease: lease, BlockAbandoned: true, Published: []outbox.Delivered{{ID: ids[2]}}, Other: []outbox.Outcome{
 				{ID: ids[3], Status: outbox.StatusAbandoned, Spent: true},
 				{ID: ids[4], Status: outbox.StatusPending, Delay: time.Hour},
 				{ID: ids[5], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 			},
 		}, request)
 		require.NoError(t, err)
-		assert.Zero(t, exchanged.Settled.Lost)
+		assert.Zero(t, exchanged.Completed.Lost)
 		assert.ElementsMatch(t, []string{
 			"processing > abandoned: on", "processing > pending: on", "processing > failed: on", "processing > published: on", "pending > processing: off",
 		}, commits())
-		c.complete(&outbox.Settlement{Lease: exchanged.Batch.Lease, Published: []outbox.Delivered{{ID: next[0]}}})
+		c.complete(&outbox.Completion{Lease: exchanged.Batch.Lease, Published: []outbox.Delivered{{ID: next[0]}}})
 		assert.Equal(t, []string{"processing > published: on"}, commits())
 
 		n, err := c.store.Requeue(t.Context(), outbox.Filter{Broker: "b"}, 10)
@@ -336,6 +336,6 @@ func TestOutcomesAreDurable(t *testing.T) {
 			"failed > pending: on", "abandoned > pending: on", "pending > pending: on", "published > pending: on", "pending > abandoned: on",
 		}, commits(), "operators")
 		c.exec("DELETE FROM completion")
-		c.exec("DELETE FROM completion_waiting")
+		c.exec("DELETE FROM completion_key_blocks")
 	}
 }

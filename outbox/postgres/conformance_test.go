@@ -42,13 +42,13 @@ func conform(t *testing.T, dsn, storeDSN string) {
 				fmt.Sprintf("app.outbox_%d", n), fmt.Sprintf("public.Mixed_Case_%d", n), fmt.Sprintf("_%d_", n),
 				fmt.Sprintf("%s_%d", strings.Repeat("x", 48-1-len(fmt.Sprint(n))), n),
 			},
-			HoldLane: func(t *testing.T, broker string, lane int) func() {
+			HoldShard: func(t *testing.T, broker string, shard int) func() {
 				t.Helper()
 				conn, err := pgx.Connect(t.Context(), dsn)
 				require.NoError(t, err)
 				_, err = conn.Exec(t.Context(), "BEGIN")
 				require.NoError(t, err)
-				_, err = conn.Exec(t.Context(), readSQL("lock", table), laneLock(broker, lane))
+				_, err = conn.Exec(t.Context(), readSQL("lock", table), shardLock(broker, shard))
 				require.NoError(t, err)
 				return func() {
 					_, err := conn.Exec(t.Context(), "COMMIT")

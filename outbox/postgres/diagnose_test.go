@@ -81,7 +81,7 @@ func TestDiagnoseTables(t *testing.T) {
 	// What is the owner's business.
 	for _, text := range []string{
 		"ALTER TABLE outbox ADD COLUMN note text NOT NULL DEFAULT ''", "ALTER TABLE outbox ADD COLUMN remark text",
-		"CREATE INDEX harmless ON outbox (created_at) WHERE note <> ''", "CREATE INDEX elsewhere ON outbox_waiting (since)",
+		"CREATE INDEX harmless ON outbox (created_at) WHERE note <> ''", "CREATE INDEX elsewhere ON outbox_key_blocks (since)",
 	} {
 		run(text)
 	}
@@ -89,7 +89,7 @@ func TestDiagnoseTables(t *testing.T) {
 
 	// What is not.
 	for _, text := range []string{
-		"ALTER TABLE outbox_waiting SET (autovacuum_enabled = off)", "ALTER TABLE outbox ADD COLUMN author text NOT NULL",
+		"ALTER TABLE outbox_key_blocks SET (autovacuum_enabled = off)", "ALTER TABLE outbox ADD COLUMN author text NOT NULL",
 		"CREATE INDEX by_status ON outbox (status)", "CREATE INDEX by_worker ON outbox (note) INCLUDE (locked_by)",
 		"CREATE INDEX failed ON outbox (created_at) WHERE status = 'failed'", "CREATE INDEX tries ON outbox ((attempts + crashes))",
 		"ALTER TABLE outbox ADD CONSTRAINT one_token UNIQUE (lock_token, id)",
@@ -98,7 +98,7 @@ func TestDiagnoseTables(t *testing.T) {
 	}
 	got := diagnose(t, store)
 	wants := []string{
-		"autovacuum: autovacuum is off for outbox_waiting, so claims get slower and slower: ALTER TABLE outbox_waiting RESET (autovacuum_enabled)",
+		"autovacuum: autovacuum is off for outbox_key_blocks, so claims get slower and slower: ALTER TABLE outbox_key_blocks RESET (autovacuum_enabled)",
 		"column: column author is not ours",
 		"index: index by_status is not ours", "index: index by_worker", "index: index failed", "index: index one_token", "index: index tries",
 	}
@@ -119,14 +119,14 @@ func TestDiagnoseRole(t *testing.T) {
 	role := relayRole(t, store)
 	relay := openStore(t, with(t, dsn, "role", role), "outbox")
 	require.Empty(t, diagnose(t, relay))
-	for _, text := range []string{"REVOKE INSERT, DELETE ON outbox_waiting FROM " + role, "REVOKE UPDATE ON outbox FROM " + role, "ALTER TABLE outbox ENABLE ROW LEVEL SECURITY"} {
+	for _, text := range []string{"REVOKE INSERT, DELETE ON outbox_key_blocks FROM " + role, "REVOKE UPDATE ON outbox FROM " + role, "ALTER TABLE outbox ENABLE ROW LEVEL SECURITY"} {
 		_, err := store.pool.Exec(t.Context(), text)
 		require.NoError(t, err)
 	}
 	got := diagnose(t, relay)
 	require.Len(t, got, 2)
 	assert.Contains(t, got[0], "row security: row level security is active on outbox:")
-	assert.Contains(t, got[1], "GRANT UPDATE ON outbox, INSERT ON outbox_waiting, DELETE ON outbox_waiting")
+	assert.Contains(t, got[1], "GRANT UPDATE ON outbox, INSERT ON outbox_key_blocks, DELETE ON outbox_key_blocks")
 	require.Empty(t, diagnose(t, store), "the owner sees and does it all")
 }
 

@@ -13,25 +13,25 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Exchange implements outbox.Store: one round trip, two transactions. The first writes the settlement; outcomes other than
-// published under the lane's lock, since the place of a failed head and of its released followers must change in one step
+// Exchange implements outbox.Store: one round trip, two transactions. The first writes the completion; outcomes other than
+// published under the shard's lock, since the place of a failed head and of its released followers must change in one step
 // for the next claim. The second makes the claim under the same lock; when somebody else holds it at that moment, the
-// batch is Busy. What was claimed is read last, when the lock is free again. A second round trip follows where a lane was taken for plain
+// batch is Busy. What was claimed is read last, when the lock is free again. A second round trip follows where a shard was taken for plain
 // and is not.
-func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
-	var settled *outbox.Settled
+func (s *Store) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
+	var completed *outbox.Completed
 	for try := 1; ; try++ {
-		result, err := s.exchange(ctx, settlement, claim)
-		if result.Settled != nil {
-			settled, settlement = result.Settled, nil // it stands, whatever becomes of the claim
+		result, err := s.exchange(ctx, completion, claim)
+		if result.Completed != nil {
+			completed, completion = result.Completed, nil // it stands, whatever becomes of the claim
 		}
-		result.Settled = settled
+		result.Completed = completed
 		if err == nil {
 			return result, nil
 		}
 		if !transient(err) || try == maxTries {
 			result.Batch = outbox.Batch{}
-			return result, fmt.Errorf("postgres: claim and settle in %s: %w", s.table, err)
+			return result, fmt.Errorf("postgres: claim and complete in %s: %w", s.table, err)
 		}
 	}
 }
@@ -39,29 +39,29 @@ func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, cla
 // maxTries bounds how often a transaction is repeated that the server has broken off in favour of another one.
 const maxTries = 3
 
-// transient reports whether a transaction was broken off in favour of another one. A late settlement and a claim that
+// transient reports whether a transaction was broken off in favour of another one. A late completion and a claim that
 // recovers the same rows can deadlock; and a claim breaks itself off when a row was changed under its hands (22012).
 func transient(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && (pgErr.Code == "40P01" || pgErr.Code == "40001" || pgErr.Code == "22012")
 }
 
-func (s *Store) exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
-	x := exchange{store: s, settlement: settlement, claim: claim}
+func (s *Store) exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
+	x := exchange{store: s, completion: completion, claim: claim}
 	if claim != nil {
-		x.bearings = s.water.take(claim.Broker, claim.Lane, time.Now())
+		x.bearings = s.water.take(claim.Broker, claim.Shard, time.Now())
 		x.plain = s.plain.likely(claim)
 	}
 	err := x.run(ctx)
-	if err == nil && x.plain && !x.wasPlain && !x.result.Batch.Busy { // then nothing was taken, and the lane is looked at in full
+	if err == nil && x.plain && !x.wasPlain && !x.result.Batch.Busy { // then nothing was taken, and the shard is looked at in full
 		again := exchange{store: s, claim: claim, bearings: x.bearings}
-		again.result.Settled = x.result.Settled
+		again.result.Completed = x.result.Completed
 		err = again.run(ctx)
 		x, x.wasPlain = again, false
 	}
 	if err == nil && claim != nil {
 		x.sighting.busy = x.result.Batch.Busy
-		s.water.learn(claim.Broker, claim.Lane, x.bearings, x.sighting, time.Now())
+		s.water.learn(claim.Broker, claim.Shard, x.bearings, x.sighting, time.Now())
 		if !x.sighting.busy {
 			s.plain.learn(claim, x.wasPlain)
 		}
@@ -71,7 +71,7 @@ func (s *Store) exchange(ctx context.Context, settlement *outbox.Settlement, cla
 
 // run sends the exchange and reads the answers.
 func (x *exchange) run(ctx context.Context) error {
-	x.settle()
+	x.complete()
 	if err := x.claimRows(); err != nil || x.batch.Len() == 0 {
 		return err
 	}
@@ -88,7 +88,7 @@ func (x *exchange) run(ctx context.Context) error {
 // exchange is one call under way: the statements as they are sent and, in the same order, how to read their answers.
 type exchange struct {
 	store      *Store
-	settlement *outbox.Settlement
+	completion *outbox.Completion
 	claim      *outbox.Claim
 	batch      pgx.Batch
 	readers    []func(pgx.BatchResults) error

@@ -13,7 +13,7 @@ import (
 )
 
 // A million rows wait behind one that failed, and vacuum never comes. Once they are out of the way, a claim of another key in
-// the same lane reads its own rows and no more, dead entries of the index included.
+// the same shard reads its own rows and no more, dead entries of the index included.
 func TestMillionFollowers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -33,40 +33,40 @@ func TestMillionFollowers(t *testing.T) {
 	exec(`INSERT INTO followers (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT lpad(to_hex(i), 32, '0')::uuid, 'b', 's', 't', 'head', '' FROM generate_series(0, $1::int) AS i`, followers)
 	claim := &outbox.Claim{Broker: "b", Limit: 1, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
-	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM followers LIMIT 1").Scan(&claim.Lane))
+	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT shard FROM followers LIMIT 1").Scan(&claim.Shard))
 	exchanged, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, exchanged.Batch.Messages, 1)
-	_, err = store.Exchange(t.Context(), &outbox.Settlement{Lease: exchanged.Batch.Lease, Other: []outbox.Outcome{
+	_, err = store.Exchange(t.Context(), &outbox.Completion{Lease: exchanged.Batch.Lease, Other: []outbox.Outcome{
 		{ID: exchanged.Batch.Lease.FirstID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 	}}, nil)
 	require.NoError(t, err)
 
 	claim.Limit = batch
-	store.water.line("b", claim.Lane).class[outbox.ClassNormal].full = time.Now().Add(time.Hour) // whatever the time this takes
-	parked := 0
+	store.water.line("b", claim.Shard).class[outbox.ClassNormal].full = time.Now().Add(time.Hour) // whatever the time this takes
+	deferred := 0
 	for idle := 0; idle < 2; { // as a worker does that finds nothing but waiting rows
 		exchanged, err := store.Exchange(t.Context(), nil, claim)
 		require.NoError(t, err)
 		require.Empty(t, exchanged.Batch.Messages)
-		n, err := store.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: claim.Lane, Window: 4000})
+		n, err := store.Defer(t.Context(), &outbox.Claim{Broker: "b", Shard: claim.Shard, Window: 4000})
 		require.NoError(t, err)
 		if n == 0 && exchanged.Batch.Seen == 0 {
 			idle++
 		}
-		parked += n
+		deferred += n
 	}
-	require.Equal(t, followers+1, parked)
+	require.Equal(t, followers+1, deferred)
 
-	// Rows of other keys, in the same lane.
+	// Rows of other keys, in the same shard.
 	exec(`INSERT INTO followers (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT gen_random_uuid(), 'b', 's', 't', 'other-' || i, convert_to(repeat('x', 500), 'UTF8') FROM generate_series(1, 20000) AS i
-		 WHERE get_byte(sha256(('other-' || i)::bytea), 0) & 3 = $1 LIMIT 2 * $2`, claim.Lane, batch)
+		 WHERE get_byte(sha256(('other-' || i)::bytea), 0) & 3 = $1 LIMIT 2 * $2`, claim.Shard, batch)
 	tx, err := store.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer tx.Rollback(t.Context())
-	bearings := store.water.take("b", claim.Lane, time.Now())
-	_, err = tx.Exec(t.Context(), store.sql.tryLock, laneLock("b", claim.Lane))
+	bearings := store.water.take("b", claim.Shard, time.Now())
+	_, err = tx.Exec(t.Context(), store.sql.tryLock, shardLock("b", claim.Shard))
 	require.NoError(t, err)
 	counted := func() (n [3]int) { // what this session has done and not reported yet
 		t.Helper()
@@ -76,7 +76,7 @@ func TestMillionFollowers(t *testing.T) {
 		return n
 	}
 	before := counted()
-	_, err = tx.Exec(t.Context(), store.sql.claimOrdered, "b", claim.Lane, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6),
+	_, err = tx.Exec(t.Context(), store.sql.claimOrdered, "b", claim.Shard, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6),
 		bearings.floor, bearings.sibling, bearings.reopened, true, 16<<20)
 	require.NoError(t, err)
 	after := counted()
@@ -105,87 +105,87 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 		SELECT lpad(to_hex(i), 32, '0')::uuid, 'b', 's', 't', 'head', '', CASE WHEN i = 0 THEN now() + interval '1 hour' END
 		  FROM generate_series(0, $1::int) AS i`, followers)
 	claim := &outbox.Claim{Broker: "b", Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
-	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM waiters LIMIT 1").Scan(&claim.Lane))
-	store.water.line("b", claim.Lane).class[outbox.ClassNormal].full = time.Now().Add(time.Hour) // whatever the time this takes
-	for parked := 0; parked <= followers; {
-		n, err := store.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: claim.Lane, Window: 4000})
+	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT shard FROM waiters LIMIT 1").Scan(&claim.Shard))
+	store.water.line("b", claim.Shard).class[outbox.ClassNormal].full = time.Now().Add(time.Hour) // whatever the time this takes
+	for deferred := 0; deferred <= followers; {
+		n, err := store.Defer(t.Context(), &outbox.Claim{Broker: "b", Shard: claim.Shard, Window: 4000})
 		require.NoError(t, err)
 		require.Positive(t, n)
-		parked += n
+		deferred += n
 	}
 	old, err := store.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	require.NoError(t, err)
 	defer old.Rollback(t.Context())
-	_, err = old.Exec(t.Context(), "SELECT count(*) FROM waiters_lanes")
+	_, err = old.Exec(t.Context(), "SELECT count(*) FROM waiters_shards")
 	require.NoError(t, err)
 	exec("UPDATE waiters SET available_at = NULL WHERE available_at IS NOT NULL")
-	exec("UPDATE waiters_waiting SET wake_at = now()")
+	exec("UPDATE waiters_key_blocks SET wake_at = now()")
 
 	// read is how many entries of the two indexes the next claim goes through.
-	read := func(settlement *outbox.Settlement) (parked, open int) {
+	read := func(completion *outbox.Completion) (deferred, open int) {
 		t.Helper()
-		_, err := store.Exchange(t.Context(), settlement, nil)
+		_, err := store.Exchange(t.Context(), completion, nil)
 		require.NoError(t, err)
 		tx, err := store.pool.Begin(t.Context())
 		require.NoError(t, err)
 		defer tx.Rollback(t.Context())
 		store.water.mu.Lock()
-		line := store.water.line("b", claim.Lane)
+		line := store.water.line("b", claim.Shard)
 		floor, reopened := line.class[outbox.ClassNormal].floor, line.reopened
 		store.water.mu.Unlock()
-		counted := func() (parked, open int) { // what this session has done and not reported yet
+		counted := func() (deferred, open int) { // what this session has done and not reported yet
 			t.Helper()
 			require.NoError(t, tx.QueryRow(t.Context(),
-				"SELECT pg_stat_get_xact_tuples_returned('waiters_parked'::regclass), pg_stat_get_xact_tuples_returned('waiters_open'::regclass)").Scan(&parked, &open))
-			return parked, open
+				"SELECT pg_stat_get_xact_tuples_returned('waiters_deferred'::regclass), pg_stat_get_xact_tuples_returned('waiters_open'::regclass)").Scan(&deferred, &open))
+			return deferred, open
 		}
-		parkedBefore, openBefore := counted()
+		deferredBefore, openBefore := counted()
 		for _, statement := range []struct {
 			text string
 			args []any
 		}{
-			{store.sql.tryLock, []any{laneLock("b", claim.Lane)}},
-			{store.sql.wake, []any{"b", claim.Lane, wakeLimit}},
-			{store.sql.advance, []any{"b", claim.Lane, advanceGates, advanceRows}},
-			{store.sql.claimOrdered, []any{"b", claim.Lane, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), reopened, true, 16 << 20}},
+			{store.sql.tryLock, []any{shardLock("b", claim.Shard)}},
+			{store.sql.wake, []any{"b", claim.Shard, wakeLimit}},
+			{store.sql.advance, []any{"b", claim.Shard, advanceBlocks, advanceRows}},
+			{store.sql.claimOrdered, []any{"b", claim.Shard, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), reopened, true, 16 << 20}},
 		} {
 			_, err := tx.Exec(t.Context(), statement.text, statement.args...)
 			require.NoError(t, err)
 		}
-		parked, open = counted()
-		return parked - parkedBefore, open - openBefore
+		deferred, open = counted()
+		return deferred - deferredBefore, open - openBefore
 	}
 
-	var settlement *outbox.Settlement
+	var completion *outbox.Completion
 	for delivered := 0; delivered <= followers-4*batch; {
-		exchanged, err := store.Exchange(t.Context(), settlement, claim)
+		exchanged, err := store.Exchange(t.Context(), completion, claim)
 		require.NoError(t, err)
 		require.NotEmpty(t, exchanged.Batch.Messages)
-		settlement = &outbox.Settlement{Lease: exchanged.Batch.Lease}
+		completion = &outbox.Completion{Lease: exchanged.Batch.Lease}
 		for _, m := range exchanged.Batch.Messages {
 			require.Equal(t, int64(delivered+1), m.ID, "in order")
-			settlement.Published = append(settlement.Published, outbox.Delivered{ID: m.ID})
+			completion.Published = append(completion.Published, outbox.Delivered{ID: m.ID})
 			delivered++
 		}
 	}
-	parked, open := read(settlement)
-	t.Logf("entries read: %d of what is parked, %d of what is open", parked, open)
-	assert.LessOrEqual(t, parked, 3*batch)
+	deferred, open := read(completion)
+	t.Logf("entries read: %d of what is deferred, %d of what is open", deferred, open)
+	assert.LessOrEqual(t, deferred, 3*batch)
 	assert.LessOrEqual(t, open, 12*batch)
 }
 
-// A row that is parked before its gate, which should not be, is not forgotten: it comes back with the last of the key.
-func TestFollowersBeforeTheirGate(t *testing.T) {
+// A row that is deferred before its block, which should not be, is not forgotten: it comes back with the last of the key.
+func TestFollowersBeforeTheirBlock(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
 	require.Equal(t, []int64{1}, d.deliver(false))
 	d.insert(2)
-	d.exec("UPDATE tide SET parked = true WHERE id = 2")
+	d.exec("UPDATE tide SET deferred = true WHERE id = 2")
 	d.exec("UPDATE tide SET status = 'published', published_at = now(), finished_at = now() WHERE id = 3")
-	d.exec(`INSERT INTO tide_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, reason)
-		SELECT target_broker, lane, ordering_key, id, message_id, 'retry' FROM tide WHERE id = 3`)
+	d.exec(`INSERT INTO tide_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, reason)
+		SELECT target_broker, shard, ordering_key, id, message_id, 'retry' FROM tide WHERE id = 3`)
 	require.Equal(t, []int64{2}, d.deliver(false))
-	var gates int
-	require.NoError(t, d.store.pool.QueryRow(t.Context(), "SELECT count(*) FROM tide_waiting").Scan(&gates))
-	require.Zero(t, gates)
+	var blocks int
+	require.NoError(t, d.store.pool.QueryRow(t.Context(), "SELECT count(*) FROM tide_key_blocks").Scan(&blocks))
+	require.Zero(t, blocks)
 }

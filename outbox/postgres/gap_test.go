@@ -30,8 +30,8 @@ func TestClaimKeepsThePrefixOfAKeyThatIsChangedByHand(t *testing.T) {
 	_, err = pool.Exec(ctx, `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT gen_random_uuid(), 'b', 's', 'T', 'k', '' FROM generate_series(1, 3)`)
 	require.NoError(t, err)
-	var lane int
-	require.NoError(t, pool.QueryRow(ctx, "SELECT min(lane) FROM outbox_messages").Scan(&lane))
+	var shard int
+	require.NoError(t, pool.QueryRow(ctx, "SELECT min(shard) FROM outbox_messages").Scan(&shard))
 
 	tx, err := pool.Begin(ctx)
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestClaimKeepsThePrefixOfAKeyThatIsChangedByHand(t *testing.T) {
 	require.NoError(t, err)
 	claimed := make(chan outbox.Exchanged, 1)
 	go func() {
-		exchanged, err := store.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Lane: lane, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w"})
+		exchanged, err := store.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Shard: shard, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w"})
 		assert.NoError(t, err)
 		claimed <- exchanged
 	}()

@@ -20,12 +20,12 @@ func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.Ha
 	for i, id := range v.MessageIDs {
 		ids[i] = pgUUID(id)
 	}
-	floor, reopened := s.water.floor(v.Broker, v.Lane)
+	floor, reopened := s.water.floor(v.Broker, v.Shard)
 	var found []outbox.HandedRow
 	var batch pgx.Batch
 	batch.Queue(begin)
 	batch.Queue(s.sql.verifySettings)
-	batch.Queue(s.sql.verify, v.Broker, v.Lane, pgUUID(v.Token), ids, floor, reopened, v.Backlog, v.Unordered).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(s.sql.verify, v.Broker, v.Shard, pgUUID(v.Token), ids, floor, reopened, v.Backlog, v.Unordered).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, readHanded)
 		return err
 	})
@@ -39,18 +39,18 @@ func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.Ha
 
 func readHanded(row pgx.CollectableRow) (h outbox.HandedRow, err error) {
 	var id pgtype.UUID
-	err = row.Scan(&h.ID, &id, &h.Lane, &h.Attempts, &h.Crashes, &h.CreatedAt, &h.Expired, &h.Clear)
+	err = row.Scan(&h.ID, &id, &h.Shard, &h.Attempts, &h.Crashes, &h.CreatedAt, &h.Expired, &h.Clear)
 	h.MessageID = uuid.UUID(id.Bytes)
 	return h, err
 }
 
-// floor is the mark of a lane, below which nothing is open as of a count of reopenings. Once in a while it is not used, like that
+// floor is the mark of a shard, below which nothing is open as of a count of reopenings. Once in a while it is not used, like that
 // of claims, so that what was opened without counting is seen.
-func (w *lowWater) floor(broker string, lane int) (floor, reopened int64) {
+func (w *lowWater) floor(broker string, shard int) (floor, reopened int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	line := w.line(broker, lane)
-	mark := &line.class[lane/outbox.Lanes]
+	line := w.line(broker, shard)
+	mark := &line.class[shard/outbox.Shards]
 	if !mark.full.IsZero() && time.Now().After(mark.full) { // the next claim will look at all
 		return noFloor, line.reopened
 	}

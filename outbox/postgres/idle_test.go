@@ -33,7 +33,7 @@ func (i *idler) ask(verb string) {
 	i.asked[verb]++
 }
 
-func (i *idler) Exchange(context.Context, *outbox.Settlement, *outbox.Claim) (outbox.Exchanged, error) {
+func (i *idler) Exchange(context.Context, *outbox.Completion, *outbox.Claim) (outbox.Exchanged, error) {
 	i.ask("exchange")
 	return outbox.Exchanged{}, nil
 }
@@ -43,8 +43,8 @@ func (i *idler) Ready(context.Context, string) (outbox.Readiness, error) {
 	return outbox.Readiness{}, nil
 }
 
-func (i *idler) Park(context.Context, *outbox.Claim) (int, error)      { i.ask("park"); return 0, nil }
-func (i *idler) Lanes() int                                            { return outbox.Lanes }
+func (i *idler) Defer(context.Context, *outbox.Claim) (int, error)     { i.ask("defer"); return 0, nil }
+func (i *idler) Shards() int                                           { return outbox.Shards }
 func (i *idler) Close() error                                          { return nil }
 func (i *idler) Heartbeat(context.Context, outbox.Instance) error      { i.ask("heartbeat"); return nil }
 func (i *idler) Leave(context.Context, uuid.UUID) error                { return nil }
@@ -89,7 +89,7 @@ func (i *idler) Notify(_ context.Context, text string) error {
 }
 
 // Of a relay with one broker that has nothing to do, the database hears from once in five seconds: by looks, heartbeats, probes of
-// the listener, the searches for orphans and for who holds back vacuum, and the purge together. (P11.)
+// the listener, the searches for unconfigured and for who holds back vacuum, and the purge together. (P11.)
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

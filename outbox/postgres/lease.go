@@ -14,8 +14,8 @@ import (
 func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	var batch pgx.Batch
 	batch.Queue(begin)
-	batch.Queue(s.sql.lock, laneLock(lease.Broker, lease.Lane))
-	batch.Queue(s.sql.renew, lease.Broker, lease.Lane, pgUUID(lease.Token), lease.FirstID, lease.LastID, lease.Duration.Microseconds())
+	batch.Queue(s.sql.lock, shardLock(lease.Broker, lease.Shard))
+	batch.Queue(s.sql.renew, lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, lease.Duration.Microseconds())
 	batch.Queue("COMMIT")
 	kept, err := s.affected(ctx, &batch, 2)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 
 // Ready implements outbox.Store.
 func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
-	var lanes []int
+	var shards []int
 	began := time.Now()
 	floors, reopened, full := s.water.floors(broker, began)
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
@@ -34,15 +34,15 @@ func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, err
 		if err != nil {
 			return err
 		}
-		lanes, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		shards, err = pgx.CollectRows(rows, pgx.RowTo[int])
 		return err
 	})
 	if err != nil {
 		return outbox.Readiness{}, fmt.Errorf("postgres: look for ready rows in %s: %w", s.table, err)
 	}
-	ready := outbox.NewReadiness(lanes)
+	ready := outbox.NewReadiness(shards)
 	if full && !ready.Paused { // of a broker that is paused nothing was looked at
-		s.water.looked(broker, lanes, began, time.Now())
+		s.water.looked(broker, shards, began, time.Now())
 	}
 	return ready, nil
 }

@@ -96,7 +96,7 @@ func (s *Store) announceChange(ctx context.Context, brokers ...string) {
 	slices.Sort(brokers)
 	var arrivals []outbox.Arrival
 	for _, broker := range slices.Compact(brokers) {
-		arrivals = append(arrivals, outbox.Arrival{Broker: broker, Lanes: outbox.UnknownLanes})
+		arrivals = append(arrivals, outbox.Arrival{Broker: broker, Shards: outbox.UnknownShards})
 	}
 	if len(arrivals) == 0 {
 		return

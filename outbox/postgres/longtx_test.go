@@ -27,7 +27,7 @@ func TestFault21TransactionThatIsOpenForLong(t *testing.T) {
 		if _, err = tx.Exec(t.Context(), "UPDATE orders SET version = version + 1 WHERE id = 1"); err != nil {
 			return 0, err
 		}
-		err = tx.QueryRow(t.Context(), insertOfKey, "order", d.lane).Scan(&id)
+		err = tx.QueryRow(t.Context(), insertOfKey, "order", d.shard).Scan(&id)
 		return id, err
 	}
 	long, err := d.store.pool.Begin(t.Context())
@@ -54,7 +54,7 @@ func TestFault21TransactionThatIsOpenForLong(t *testing.T) {
 	others := map[int64]bool{}
 	for range 200 { // transactions that are shorter
 		var id int64
-		require.NoError(t, d.store.pool.QueryRow(t.Context(), insertOfKey, "other", d.lane).Scan(&id))
+		require.NoError(t, d.store.pool.QueryRow(t.Context(), insertOfKey, "other", d.shard).Scan(&id))
 		for _, id := range d.deliver(false) {
 			others[id] = true
 		}

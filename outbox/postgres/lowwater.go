@@ -10,13 +10,13 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// lowWater remembers below which id a lane holds nothing open, so that claims begin there. Finished rows leave entries in the
-// claim's index that only vacuum removes; while some old transaction holds vacuum back, a claim that began at the lane's
+// lowWater remembers below which id a shard holds nothing open, so that claims begin there. Finished rows leave entries in the
+// claim's index that only vacuum removes; while some old transaction holds vacuum back, a claim that began at the shard's
 // first id would go through all of them, more from second to second.
 //
 // A mark must never stand above a row that is open or can become so. What stands below it, by claims A, B and C in this order:
 //
-//   - A sees x as the first open row of the lane. Then the transactions are listed that may have taken an id and are under
+//   - A sees x as the first open row of the shard. Then the transactions are listed that may have taken an id and are under
 //     way. Ids are handed out in ascending order, and x is there: who holds an id below x has taken it before, and is on the
 //     list or has ended.
 //   - B lists them again, and none of the first list is there: all rows below x are visible from now on, or will never be.
@@ -24,7 +24,7 @@ import (
 //   - C sees y as the first open row. The mark is the lower one of x and y: of the rows below it none can come, and none is open.
 //   - Whoever makes a row open again counts that in the same transaction. A claim compares the count with the one under which
 //     the mark was learned, in the same snapshot in which it reads rows, and does without the mark when they differ. What a claim
-//     brings back itself, in its own transaction and under the lane's lock, lowers the mark to the lowest of these rows instead.
+//     brings back itself, in its own transaction and under the shard's lock, lowers the mark to the lowest of these rows instead.
 //
 // Rows that somebody makes open without counting, or inserts with an id of the past, are found by a full look now and then.
 //
@@ -32,20 +32,20 @@ import (
 // a backup was restored) hands out ids again that are below the marks. All connections end before that, so each new one ends an
 // era, and its marks with it.
 type lowWater struct {
-	mu    sync.Mutex
-	era   int64 // how often all marks were dropped
-	lanes map[laneKey]*waterLine
-	look  map[string]time.Time // by broker: when the next look for ready lanes must be a full one
-	every int                  // marksEvery, but for tests
+	mu     sync.Mutex
+	era    int64 // how often all marks were dropped
+	shards map[shardKey]*waterLine
+	look   map[string]time.Time // by broker: when the next look for ready shards must be a full one
+	every  int                  // marksEvery, but for tests
 }
 
-// laneKey names the lanes of all classes that hold the same keys.
-type laneKey struct {
+// shardKey names the shards of all classes that hold the same keys.
+type shardKey struct {
 	broker string
-	lane   int
+	shard  int
 }
 
-// waterLine is what is known of a lane. The parts for each class are independent of each other.
+// waterLine is what is known of a shard. The parts for each class are independent of each other.
 type waterLine struct {
 	reopened int64
 	class    [outbox.Classes]waterMark
@@ -55,16 +55,16 @@ type waterMark struct {
 	floor     int64 // nothing is open below
 	last      int64 // the highest id that was seen
 	claims    int
-	parked    bool      // many entries have just become useless
-	full      time.Time // when the next claim must look at the whole lane
+	deferred  bool      // many entries have just become useless
+	full      time.Time // when the next claim must look at the whole shard
 	candidate *candidate
 }
 
 // candidate is a mark in the making.
 type candidate struct {
-	id      int64
-	writers []string // that must end before
-	settled bool     // they have
+	id        int64
+	writers   []string // that must end before
+	completed bool     // they have
 }
 
 const (
@@ -86,13 +86,13 @@ type bearings struct {
 	list           bool // writers afterwards
 	last           int64
 	candidate      *candidate
-	settled        bool // the candidate was, before the claim
+	completed      bool // the candidate was, before the claim
 	began          time.Time
 }
 
 // sighting is what a claim has seen.
 type sighting struct {
-	busy     bool // somebody else had the lane, nothing was seen
+	busy     bool // somebody else had the shard, nothing was seen
 	reopened int64
 	own      int64  // how often the claim itself has counted that rows came back
 	lowest   *int64 // the lowest id of these
@@ -103,19 +103,19 @@ type sighting struct {
 	writers  []string
 }
 
-func (w *lowWater) line(broker string, lane int) *waterLine {
-	key := laneKey{broker, lane % outbox.Lanes}
-	line := w.lanes[key]
+func (w *lowWater) line(broker string, shard int) *waterLine {
+	key := shardKey{broker, shard % outbox.Shards}
+	line := w.shards[key]
 	if line == nil {
-		if w.lanes == nil {
-			w.lanes = map[laneKey]*waterLine{}
+		if w.shards == nil {
+			w.shards = map[shardKey]*waterLine{}
 		}
 		if w.look == nil {
 			w.look = map[string]time.Time{}
 		}
 		line = &waterLine{}
 		line.forget(0)
-		w.lanes[key] = line
+		w.shards[key] = line
 	}
 	return line
 }
@@ -125,7 +125,7 @@ func (w *lowWater) reconnected() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.era++
-	w.lanes = nil
+	w.shards = nil
 }
 
 // forget drops all marks.
@@ -148,11 +148,11 @@ func (l *waterLine) lower(reopened int64, lowest *int64) {
 }
 
 // take is called before a claim.
-func (w *lowWater) take(broker string, lane int, now time.Time) bearings {
+func (w *lowWater) take(broker string, shard int, now time.Time) bearings {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	line := w.line(broker, lane)
-	class := outbox.Class(lane / outbox.Lanes)
+	line := w.line(broker, shard)
+	class := outbox.Class(shard / outbox.Shards)
 	mark := &line.class[class]
 	mark.claims++
 	every := w.every
@@ -163,10 +163,10 @@ func (w *lowWater) take(broker string, lane int, now time.Time) bearings {
 		mark.full = now.Add(fullEvery)
 	}
 	b := bearings{
-		era: w.era, reopened: line.reopened, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.parked,
-		candidate: mark.candidate, settled: mark.candidate != nil && mark.candidate.settled, began: now,
+		era: w.era, reopened: line.reopened, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.deferred,
+		candidate: mark.candidate, completed: mark.candidate != nil && mark.candidate.completed, began: now,
 	}
-	mark.parked = false
+	mark.deferred = false
 	switch class {
 	case outbox.ClassNormal:
 		b.sibling = line.class[outbox.ClassBackfill].floor
@@ -181,19 +181,19 @@ func (w *lowWater) take(broker string, lane int, now time.Time) bearings {
 }
 
 // learn is called after a claim.
-func (w *lowWater) learn(broker string, lane int, b bearings, s sighting, now time.Time) {
+func (w *lowWater) learn(broker string, shard int, b bearings, s sighting, now time.Time) {
 	if s.busy {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if b.era == w.era {
-		w.line(broker, lane).learn(lane, b, s, now)
+		w.line(broker, shard).learn(shard, b, s, now)
 	}
 }
 
-func (l *waterLine) learn(lane int, b bearings, s sighting, now time.Time) {
-	mark := &l.class[lane/outbox.Lanes]
+func (l *waterLine) learn(shard int, b bearings, s sighting, now time.Time) {
+	mark := &l.class[shard/outbox.Shards]
 	mark.last = max(mark.last, s.last)
 	if b.full {
 		mark.full = nextFull(b.began, now)
@@ -218,7 +218,7 @@ func (l *waterLine) learn(lane int, b bearings, s sighting, now time.Time) {
 		l.forget(s.reopened)
 		return
 	}
-	if c := mark.candidate; c != nil && c == b.candidate && b.settled {
+	if c := mark.candidate; c != nil && c == b.candidate && b.completed {
 		mark.floor, mark.candidate = max(mark.floor, min(c.id, first)), nil
 	}
 	if s.listed {
@@ -231,10 +231,10 @@ func (m *waterMark) await(b bearings, first int64, writers []string) {
 	prepared := slices.ContainsFunc(writers, func(name string) bool { return strings.HasPrefix(name, "-1/") })
 	switch c := m.candidate; {
 	case c == nil:
-		m.candidate = &candidate{id: first, writers: writers, settled: len(writers) == 0}
+		m.candidate = &candidate{id: first, writers: writers, completed: len(writers) == 0}
 	case c == b.candidate && !prepared: // else one that was on the list may have become this one
 		c.writers = slices.DeleteFunc(c.writers, func(name string) bool { return !slices.Contains(writers, name) })
-		c.settled = len(c.writers) == 0
+		c.completed = len(c.writers) == 0
 	}
 }
 
@@ -243,26 +243,26 @@ func nextFull(began, now time.Time) time.Time {
 	return now.Add(max(fullEvery, fullLookShare*now.Sub(began)))
 }
 
-// parked is called when rows of a lane were taken out of the claim's way: many at a time, so that it is worth to move on soon.
-func (w *lowWater) parked(broker string, lane int) {
+// deferred is called when rows of a shard were taken out of the claim's way: many at a time, so that it is worth to move on soon.
+func (w *lowWater) deferred(broker string, shard int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.line(broker, lane).class[lane/outbox.Lanes].parked = true
+	w.line(broker, shard).class[shard/outbox.Shards].deferred = true
 }
 
-// floors are the marks of all lanes of a broker, for a look without a claim; full says that this one goes without them.
+// floors are the marks of all shards of a broker, for a look without a claim; full says that this one goes without them.
 func (w *lowWater) floors(broker string, now time.Time) (floors, reopened []int64, full bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	floors, reopened = make([]int64, outbox.Classes*outbox.Lanes), make([]int64, outbox.Classes*outbox.Lanes)
-	for lane := range floors {
-		line := w.line(broker, lane)
-		floors[lane], reopened[lane] = line.class[lane/outbox.Lanes].floor, line.reopened
+	floors, reopened = make([]int64, outbox.Classes*outbox.Shards), make([]int64, outbox.Classes*outbox.Shards)
+	for shard := range floors {
+		line := w.line(broker, shard)
+		floors[shard], reopened[shard] = line.class[shard/outbox.Shards].floor, line.reopened
 	}
 	due, known := w.look[broker]
 	if full = known && now.After(due); full {
-		for lane := range floors {
-			floors[lane] = noFloor
+		for shard := range floors {
+			floors[shard] = noFloor
 		}
 	}
 	if !known {
@@ -271,12 +271,12 @@ func (w *lowWater) floors(broker string, now time.Time) (floors, reopened []int6
 	return floors, reopened, full
 }
 
-// looked is called after a full look: the next claim of each lane that has work looks at all of it, too.
-func (w *lowWater) looked(broker string, lanes []int, began, now time.Time) {
+// looked is called after a full look: the next claim of each shard that has work looks at all of it, too.
+func (w *lowWater) looked(broker string, shards []int, began, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.look[broker] = nextFull(began, now)
-	for _, lane := range lanes {
-		w.line(broker, lane).class[lane/outbox.Lanes].full = began
+	for _, shard := range shards {
+		w.line(broker, shard).class[shard/outbox.Shards].full = began
 	}
 }

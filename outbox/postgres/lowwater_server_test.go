@@ -17,7 +17,7 @@ type tide struct {
 	*testing.T
 
 	store *Store
-	lane  int
+	shard int
 }
 
 func newTide(t *testing.T) *tide {
@@ -28,7 +28,7 @@ func newTide(t *testing.T) *tide {
 	store.water.every = 1
 	d := &tide{T: t, store: store}
 	d.insert(1)
-	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM tide").Scan(&d.lane))
+	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT shard FROM tide").Scan(&d.shard))
 	return d
 }
 
@@ -43,7 +43,7 @@ func (d *tide) insertOthers(name string, n int) {
 	d.Helper()
 	d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT gen_random_uuid(), 'b', 's', $1, $1 || i, '' FROM generate_series(1, 1000) AS i
-		 WHERE get_byte(sha256(($1 || i)::bytea), 0) & 3 = $2 LIMIT $3`, name, d.lane, n)
+		 WHERE get_byte(sha256(($1 || i)::bytea), 0) & 3 = $2 LIMIT $3`, name, d.shard, n)
 }
 
 func (d *tide) exec(text string, args ...any) {
@@ -56,10 +56,10 @@ func (d *tide) exec(text string, args ...any) {
 func (d *tide) deliver(unordered bool) (ids []int64) {
 	d.Helper()
 	exchanged, err := d.store.Exchange(d.Context(), nil, &outbox.Claim{
-		Broker: "b", Lane: d.lane, Limit: 100, Window: 100, Lease: time.Hour, Worker: "w", Unordered: unordered, Wake: true,
+		Broker: "b", Shard: d.shard, Limit: 100, Window: 100, Lease: time.Hour, Worker: "w", Unordered: unordered, Wake: true,
 	})
 	require.NoError(d, err)
-	s := &outbox.Settlement{Lease: exchanged.Batch.Lease}
+	s := &outbox.Completion{Lease: exchanged.Batch.Lease}
 	for _, m := range exchanged.Batch.Messages {
 		ids = append(ids, m.ID)
 		s.Published = append(s.Published, outbox.Delivered{ID: m.ID})
@@ -72,7 +72,7 @@ func (d *tide) deliver(unordered bool) (ids []int64) {
 func (d *tide) floor() int64 {
 	d.store.water.mu.Lock()
 	defer d.store.water.mu.Unlock()
-	return d.store.water.line("b", d.lane).class[d.lane/outbox.Lanes].floor
+	return d.store.water.line("b", d.shard).class[d.shard/outbox.Shards].floor
 }
 
 // rise delivers rows one by one until the mark stands behind the first of them, or, when it must not rise, often enough.
@@ -123,7 +123,7 @@ func TestLowWaterWaitsForWriters(t *testing.T) {
 	}
 }
 
-// Rows that an operator brings back, and those that come back from where they were parked, are seen at once.
+// Rows that an operator brings back, and those that come back from where they were deferred, are seen at once.
 func TestLowWaterAfterReopening(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
@@ -135,7 +135,7 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	require.Equal(t, 1, n)
 	ready, err := d.store.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	assert.Equal(t, []int{d.lane}, ready.Lanes)
+	assert.Equal(t, []int{d.shard}, ready.Shards)
 	d.insert(1)
 	assert.Equal(t, []int64{1, 12}, d.deliver(false))
 	d.rise(false, true)
@@ -143,23 +143,23 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	// Ids 23 and 24 wait for their time, and others of another key pass them by meanwhile.
 	d.insert(2)
 	d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE id = 23")
-	parked, err := other.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: d.lane, Window: 100})
+	deferred, err := other.Defer(t.Context(), &outbox.Claim{Broker: "b", Shard: d.shard, Window: 100})
 	require.NoError(t, err)
-	require.Equal(t, 2, parked)
+	require.Equal(t, 2, deferred)
 	for range 10 {
 		d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)
 			SELECT $1, 'b', 's', 't', 'key-' || i, '' FROM generate_series(1, 100) AS i
-			 WHERE get_byte(sha256(('key-' || i)::bytea), 0) & 3 = $2 LIMIT 1`, uuid.New(), d.lane)
+			 WHERE get_byte(sha256(('key-' || i)::bytea), 0) & 3 = $2 LIMIT 1`, uuid.New(), d.shard)
 		require.Len(t, d.deliver(false), 1)
 	}
 	require.Greater(t, d.floor(), int64(24))
 	d.exec("UPDATE tide SET available_at = NULL WHERE id = 23")
-	d.exec("UPDATE tide_waiting SET wake_at = now()")
+	d.exec("UPDATE tide_key_blocks SET wake_at = now()")
 	assert.Equal(t, []int64{23}, d.deliver(false))
 	assert.Equal(t, []int64{24}, d.deliver(false))
 }
 
-// A claim has read its window; and before it tells what it has learned, rows of the lane come back, and another worker of the process,
+// A claim has read its window; and before it tells what it has learned, rows of the shard come back, and another worker of the process,
 // which has begun before it, takes one of them and has learned that. What the first claim knows is older, and raises no mark above the others.
 func TestLowWaterLearnedLate(t *testing.T) {
 	t.Parallel()
@@ -176,16 +176,16 @@ func TestLowWaterLearnedLate(t *testing.T) {
 			require.Equal(t, []int64{2, 3}, d.deliver(false))
 			d.insertOthers("deferred", 2)
 			d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE type = 'deferred'")
-			parked, err := d.store.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: d.lane, Window: 100})
+			deferred, err := d.store.Defer(t.Context(), &outbox.Claim{Broker: "b", Shard: d.shard, Window: 100})
 			require.NoError(t, err)
-			require.Equal(t, 2, parked)
+			require.Equal(t, 2, deferred)
 			d.rise(false, true)
 
 			claim := func(limit int) *outbox.Claim {
-				return &outbox.Claim{Broker: "b", Lane: d.lane, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: true}
+				return &outbox.Claim{Broker: "b", Shard: d.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: true}
 			}
 			begin := func(limit int) *exchange {
-				return &exchange{store: d.store, claim: claim(limit), bearings: d.store.water.take("b", d.lane, time.Now())}
+				return &exchange{store: d.store, claim: claim(limit), bearings: d.store.water.take("b", d.shard, time.Now())}
 			}
 			taken := func(batch outbox.Batch) (ids []int64) {
 				for _, m := range batch.Messages {
@@ -208,12 +208,12 @@ func TestLowWaterLearnedLate(t *testing.T) {
 			}
 			if back.deferred {
 				d.exec("UPDATE tide SET available_at = NULL WHERE type = 'deferred'")
-				d.exec("UPDATE tide_waiting SET wake_at = now()")
+				d.exec("UPDATE tide_key_blocks SET wake_at = now()")
 				want = append(want, 4, 5)
 			}
 			require.NoError(t, second.run(t.Context()))
-			d.store.water.learn("b", d.lane, second.bearings, second.sighting, time.Now())
-			d.store.water.learn("b", d.lane, first.bearings, first.sighting, time.Now())
+			d.store.water.learn("b", d.shard, second.bearings, second.sighting, time.Now())
+			d.store.water.learn("b", d.shard, first.bearings, first.sighting, time.Now())
 			got := taken(second.result.Batch)
 			for range want {
 				exchanged, err := d.store.Exchange(t.Context(), nil, claim(1))
@@ -232,10 +232,10 @@ func TestLowWaterOfAnotherProcess(t *testing.T) {
 		"deferred rows are due": func(d *tide, other *Store) {
 			d.insertOthers("due", 2)
 			d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE type = 'due'")
-			d.park(other)
+			d.deferRows(other)
 			d.pass()
 			d.exec("UPDATE tide SET available_at = NULL WHERE type = 'due'")
-			d.exec("UPDATE tide_waiting SET wake_at = now()")
+			d.exec("UPDATE tide_key_blocks SET wake_at = now()")
 			require.Equal(d, []int64{2}, d.taken(other, 1, true).ids)
 			assert.Equal(d, []int64{3}, d.taken(d.store, 100, false).ids)
 		},
@@ -244,9 +244,9 @@ func TestLowWaterOfAnotherProcess(t *testing.T) {
 			d.exec(`INSERT INTO tide (message_id, target_broker, stream, type, ordering_key, payload)
 				SELECT gen_random_uuid(), 'b', 's', type, ordering_key, '' FROM tide, generate_series(1, 2) WHERE id = 2`)
 			d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE id = 2")
-			d.park(other)
+			d.deferRows(other)
 			d.exec("UPDATE tide SET available_at = NULL WHERE id = 2")
-			d.exec("UPDATE tide_waiting SET wake_at = now()")
+			d.exec("UPDATE tide_key_blocks SET wake_at = now()")
 			d.publish(other, d.taken(other, 100, true))
 			d.pass()
 			first := d.taken(other, 1, true)
@@ -264,7 +264,7 @@ func TestLowWaterOfAnotherProcess(t *testing.T) {
 			again := d.taken(d.store, 2, false)
 			require.Equal(d, []int64{2}, again.ids)
 			d.complete(d.store, again, outbox.Outcome{ID: 2, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour})
-			d.park(other)
+			d.deferRows(other)
 			d.pass()
 			d.complete(other, late, outbox.Outcome{ID: 3, Status: outbox.StatusAbandoned, Spent: true})
 			d.exec("UPDATE tide SET locked_until = NULL WHERE id = 2")
@@ -272,7 +272,7 @@ func TestLowWaterOfAnotherProcess(t *testing.T) {
 		},
 		"an operator replays rows of low priority": func(d *tide, other *Store) {
 			d.exec("ALTER TABLE tide ALTER COLUMN priority SET DEFAULT -1")
-			d.lane += outbox.Lanes
+			d.shard += outbox.Shards
 			d.pass()
 			d.exec("DELETE FROM tide WHERE id = 1") // of the same key, and would go first
 			n, err := other.Replay(d.Context(), outbox.Filter{Broker: "b"}, 2)
@@ -298,7 +298,7 @@ type taking struct {
 
 func (d *tide) taken(store *Store, limit int, wake bool) (c taking) {
 	d.Helper()
-	exchanged, err := store.Exchange(d.Context(), nil, &outbox.Claim{Broker: "b", Lane: d.lane, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake})
+	exchanged, err := store.Exchange(d.Context(), nil, &outbox.Claim{Broker: "b", Shard: d.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake})
 	require.NoError(d, err)
 	c.lease = exchanged.Batch.Lease
 	for _, m := range exchanged.Batch.Messages {
@@ -309,7 +309,7 @@ func (d *tide) taken(store *Store, limit int, wake bool) (c taking) {
 
 func (d *tide) publish(store *Store, c taking) {
 	d.Helper()
-	s := &outbox.Settlement{Lease: c.lease}
+	s := &outbox.Completion{Lease: c.lease}
 	for _, id := range c.ids {
 		s.Published = append(s.Published, outbox.Delivered{ID: id})
 	}
@@ -319,16 +319,16 @@ func (d *tide) publish(store *Store, c taking) {
 
 func (d *tide) complete(store *Store, c taking, outcome outbox.Outcome) {
 	d.Helper()
-	exchanged, err := store.Exchange(d.Context(), &outbox.Settlement{Lease: c.lease, ParkAbandoned: true, Other: []outbox.Outcome{outcome}}, nil)
+	exchanged, err := store.Exchange(d.Context(), &outbox.Completion{Lease: c.lease, BlockAbandoned: true, Other: []outbox.Outcome{outcome}}, nil)
 	require.NoError(d, err)
-	require.Zero(d, exchanged.Settled.Lost)
+	require.Zero(d, exchanged.Completed.Lost)
 }
 
-func (d *tide) park(store *Store) {
+func (d *tide) deferRows(store *Store) {
 	d.Helper()
-	parked, err := store.Park(d.Context(), &outbox.Claim{Broker: "b", Lane: d.lane, Window: 100})
+	deferred, err := store.Defer(d.Context(), &outbox.Claim{Broker: "b", Shard: d.shard, Window: 100})
 	require.NoError(d, err)
-	require.Positive(d, parked)
+	require.Positive(d, deferred)
 }
 
 // pass has other rows pass by, with claims that bring nothing back, until the mark stands still.
@@ -353,13 +353,13 @@ func TestLowWaterFullLook(t *testing.T) {
 	look := func() []int {
 		ready, err := d.store.Ready(t.Context(), "b")
 		require.NoError(t, err)
-		return ready.Lanes
+		return ready.Shards
 	}
 	assert.Empty(t, look())
 	d.exec("UPDATE tide SET status = 'pending', published_at = NULL, finished_at = NULL WHERE id = 1")
 	assert.Empty(t, look())
 	d.store.water.look["b"] = time.Now().Add(-time.Second)
-	assert.Equal(t, []int{d.lane}, look())
+	assert.Equal(t, []int{d.shard}, look())
 	assert.Equal(t, []int64{1}, d.deliver(false))
 	assert.Empty(t, look())
 	d.rise(false, true)
@@ -388,7 +388,7 @@ func TestLowWaterAfterAFailoverThatLostRows(t *testing.T) {
 	require.NoError(t, err)
 	ready, err := d.store.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	assert.Equal(t, []int{d.lane}, ready.Lanes)
+	assert.Equal(t, []int{d.shard}, ready.Shards)
 	assert.Equal(t, []int64{3}, d.deliver(false))
 	d.rise(false, true)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// sea is a lane as the database keeps it: ids in ascending order, transactions that show what they wrote when they end.
+// sea is a shard as the database keeps it: ids in ascending order, transactions that show what they wrote when they end.
 type sea struct {
 	*testing.T
 

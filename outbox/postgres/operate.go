@@ -40,36 +40,36 @@ func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int, op
 		return 0, fmt.Errorf("postgres: %w", err)
 	}
 	return s.operate(ctx, filter, limit, action{
-		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, refused: requeuing.Refused(&filter), change: s.bringBack(requeuing.TTL),
+		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, refused: requeuing.Refused(&filter), change: s.requeue(requeuing.TTL),
 	})
 }
 
 // Replay implements outbox.Operator.
 func (s *Store) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
-	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), change: s.bringBack(0)})
+	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), change: s.requeue(0)})
 }
 
-// bringBack makes rows pending again, with a new time to live unless it is 0.
-func (s *Store) bringBack(ttl time.Duration) func(*pgx.Batch, picked) {
+// requeue makes rows pending again, with a new time to live unless it is 0.
+func (s *Store) requeue(ttl time.Duration) func(*pgx.Batch, picked) {
 	return func(batch *pgx.Batch, p picked) {
-		batch.Queue(s.sql.unparkAlone, p.ids, p.brokers)
-		batch.Queue(s.sql.moveGates, p.ids, p.brokers)
-		batch.Queue(s.sql.bringBack, p.ids, p.brokers, p.statuses, ttl.Microseconds())
+		batch.Queue(s.sql.undeferAlone, p.ids, p.brokers)
+		batch.Queue(s.sql.moveBlocks, p.ids, p.brokers)
+		batch.Queue(s.sql.requeue, p.ids, p.brokers, p.statuses, ttl.Microseconds())
 	}
 }
 
 // Abandon implements outbox.Operator.
 func (s *Store) Abandon(ctx context.Context, filter outbox.Filter, reason string, limit int) (int, error) {
-	giveUp := func(batch *pgx.Batch, p picked) {
+	abandon := func(batch *pgx.Batch, p picked) {
 		texts := make([]string, len(p.ids))
 		for i, attempts := range p.attempts {
 			texts[i] = outbox.OperatorError(reason, p.now, attempts)
 		}
-		batch.Queue(s.sql.unparkAlone, p.ids, p.brokers)
-		batch.Queue(s.sql.openGates, p.ids, p.brokers)
-		batch.Queue(s.sql.giveUp, p.ids, p.brokers, p.statuses, texts)
+		batch.Queue(s.sql.undeferAlone, p.ids, p.brokers)
+		batch.Queue(s.sql.liftBlocks, p.ids, p.brokers)
+		batch.Queue(s.sql.abandon, p.ids, p.brokers, p.statuses, texts)
 	}
-	return s.operate(ctx, filter, limit, action{name: "abandon", statuses: outbox.AbandonStatuses(), change: giveUp})
+	return s.operate(ctx, filter, limit, action{name: "abandon", statuses: outbox.AbandonStatuses(), change: abandon})
 }
 
 // Matches implements outbox.Operator. It takes no lock.
@@ -159,7 +159,7 @@ func (s *Store) planned(ctx context.Context, text string, args []any, read func(
 	})
 }
 
-// change takes the locks of all lanes that the rows can be in, and then the rows. It repeats what the server has broken off.
+// change takes the locks of all shards that the rows can be in, and then the rows. It repeats what the server has broken off.
 func (s *Store) change(ctx context.Context, found picked, a action) (changed int, err error) {
 	for try := 1; ; try++ {
 		err = s.locked(ctx, found.brokers, func(tx pgx.Tx) error {
@@ -198,13 +198,13 @@ func (s *Store) pick(ctx context.Context, tx pgx.Tx, found picked, a action) (pi
 	return p, err
 }
 
-// locked runs f in a transaction that holds the locks of all lanes of the brokers. They are taken in the order of their
+// locked runs f in a transaction that holds the locks of all shards of the brokers. They are taken in the order of their
 // numbers, so that operators never wait for each other in a circle; a claim holds one of them at a time.
 func (s *Store) locked(ctx context.Context, brokers []string, f func(pgx.Tx) error) error {
 	var locks []int32
 	for _, broker := range slices.Compact(slices.Sorted(slices.Values(brokers))) {
-		for lane := range outbox.Lanes { // those of other classes share them
-			locks = append(locks, laneLock(broker, lane))
+		for shard := range outbox.Shards { // those of other classes share them
+			locks = append(locks, shardLock(broker, shard))
 		}
 	}
 	slices.Sort(locks)
@@ -228,14 +228,14 @@ func (s *Store) transaction(ctx context.Context, f func(pgx.Tx) error) error {
 	})
 }
 
-// ReleaseKey implements outbox.Operator.
-func (s *Store) ReleaseKey(ctx context.Context, broker, key string) (bool, error) {
+// UnblockKey implements outbox.Operator.
+func (s *Store) UnblockKey(ctx context.Context, broker, key string) (bool, error) {
 	if broker == "" || key == "" {
 		return false, errors.New("postgres: release a key: name the broker and the ordering key")
 	}
 	released := false
 	err := s.locked(ctx, []string{broker}, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, s.sql.releaseKey, broker, key)
+		tag, err := tx.Exec(ctx, s.sql.unblockKey, broker, key)
 		released = tag.RowsAffected() > 0
 		return err
 	})
@@ -248,22 +248,22 @@ func (s *Store) ReleaseKey(ctx context.Context, broker, key string) (bool, error
 	return released, nil
 }
 
-// ParkedKeys implements outbox.Operator.
-func (s *Store) ParkedKeys(ctx context.Context, broker string, limit int) ([]outbox.ParkedKey, error) {
-	if _, err := (outbox.Filter{Broker: broker}).For("parked keys", limit); err != nil {
+// BlockedKeys implements outbox.Operator.
+func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]outbox.BlockedKey, error) {
+	if _, err := (outbox.Filter{Broker: broker}).For("deferred keys", limit); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	var keys []outbox.ParkedKey
+	var keys []outbox.BlockedKey
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.parkedKeys, broker, limit)
+		rows, err := conn.Query(ctx, s.sql.blockedKeys, broker, limit)
 		if err != nil {
 			return err
 		}
-		keys, err = pgx.CollectRows(rows, pgx.RowToStructByPos[outbox.ParkedKey])
+		keys, err = pgx.CollectRows(rows, pgx.RowToStructByPos[outbox.BlockedKey])
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("postgres: list parked keys in %s: %w", s.table, err)
+		return nil, fmt.Errorf("postgres: list deferred keys in %s: %w", s.table, err)
 	}
 	return keys, nil
 }

@@ -26,7 +26,7 @@ func TestFindPlans(t *testing.T) {
 	defer conn.Close(t.Context())
 	exec(t, conn, fill("searched", 40000, "published"))
 	exec(t, conn, fill("searched", 4000, "pending"))
-	exec(t, conn, "UPDATE searched SET parked = true WHERE id % 10 = 0 AND status = 'pending'")
+	exec(t, conn, "UPDATE searched SET deferred = true WHERE id % 10 = 0 AND status = 'pending'")
 	exec(t, conn, "UPDATE searched SET status = 'abandoned', finished_at = created_at WHERE id % 10 = 1 AND status = 'pending'")
 	exec(t, conn, "ANALYZE searched")
 	exec(t, conn, "SET plan_cache_mode = force_custom_plan")
@@ -34,10 +34,10 @@ func TestFindPlans(t *testing.T) {
 		args string
 		want []string
 	}{
-		"requeue":     {"'b', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_open", "searched_parked"}},
-		"requeue all": {"'', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_open", "searched_parked"}},
+		"requeue":     {"'b', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_open", "searched_deferred"}},
+		"requeue all": {"'', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_open", "searched_deferred"}},
 		"abandoned":   {"'b', '{abandoned}', 't', '', 'key-1', '{}', 'permanent', '2026-01-01', '2026-02-01', true, 100, 'malformed'", []string{"searched_abandoned"}},
-		"failed":      {"'b', '{failed}', '', 't', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_open", "searched_parked"}},
+		"failed":      {"'b', '{failed}', '', 't', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_open", "searched_deferred"}},
 		"ids": {
 			"'', '{published}', '', '', '', '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}', '', NULL, null, false, 100, ''", []string{"searched_pkey"},
 		},
@@ -52,14 +52,14 @@ func TestFindPlans(t *testing.T) {
 	}
 	const row = "'{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}', '{b}', '{failed}'"
 	for text, args := range map[string]string{
-		store.sql.pick: row + ", false", store.sql.bringBack: row + ", 0", store.sql.giveUp: row + ", '{x}'",
+		store.sql.pick: row + ", false", store.sql.requeue: row + ", 0", store.sql.abandon: row + ", '{x}'",
 	} {
 		assert.Contains(t, explainOnly(t, conn, text, args), "searched_pkey")
 	}
 }
 
 // indexes finds the names of indexes in a plan.
-var indexes = regexp.MustCompile(`searched_(open|parked|backfill|published|abandoned|pkey)`)
+var indexes = regexp.MustCompile(`searched_(open|deferred|backfill|published|abandoned|pkey)`)
 
 func explainOnly(t *testing.T, conn *pgx.Conn, text, args string) string {
 	t.Helper()
@@ -92,7 +92,7 @@ func TestOperateInChunks(t *testing.T) {
 	assert.Equal(t, total, n)
 }
 
-// TestOperatorWaitsForClaims: what an operator does waits for the lock of each lane, and gives up in the end.
+// TestOperatorWaitsForClaims: what an operator does waits for the lock of each shard, and gives up in the end.
 func TestOperatorWaitsForClaims(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -102,20 +102,20 @@ func TestOperatorWaitsForClaims(t *testing.T) {
 	_, err = store.pool.Exec(t.Context(), fill("waits", 30, "pending")+"; UPDATE waits SET status = 'failed'", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	impatient := strings.Replace(store.sql.lock, "'lock_timeout', '10s'", "'lock_timeout', '1ms'", 1)
-	for lane := range outbox.Lanes {
+	for shard := range outbox.Shards {
 		conn, err := pgx.Connect(t.Context(), dsn)
 		require.NoError(t, err)
 		exec(t, conn, "BEGIN")
-		exec(t, conn, store.sql.lock, laneLock("b", lane))
+		exec(t, conn, store.sql.lock, shardLock("b", shard))
 		hasty, err := New(store.pool, "waits")
 		require.NoError(t, err)
 		hasty.sql.lock = impatient
 		for _, broker := range []string{"b", ""} {
 			n, err := hasty.Requeue(t.Context(), outbox.Filter{Broker: broker}, 100)
-			require.ErrorContains(t, err, "lock timeout", "lane %d", lane)
+			require.ErrorContains(t, err, "lock timeout", "shard %d", shard)
 			assert.Zero(t, n)
 		}
-		_, err = hasty.ReleaseKey(t.Context(), "b", "key-1")
+		_, err = hasty.UnblockKey(t.Context(), "b", "key-1")
 		require.ErrorContains(t, err, "lock timeout")
 		n, err := hasty.Requeue(t.Context(), outbox.Filter{Broker: "a"}, 1)
 		require.NoError(t, err)

@@ -23,7 +23,7 @@ type gauge struct {
 	now, most atomic.Int64
 }
 
-func (g *gauge) Exchange(ctx context.Context, s *outbox.Settlement, c *outbox.Claim) (outbox.Exchanged, error) {
+func (g *gauge) Exchange(ctx context.Context, s *outbox.Completion, c *outbox.Claim) (outbox.Exchanged, error) {
 	now := g.now.Add(1)
 	defer g.now.Add(-1)
 	for most := g.most.Load(); now > most; most = g.most.Load() {
@@ -32,26 +32,26 @@ func (g *gauge) Exchange(ctx context.Context, s *outbox.Settlement, c *outbox.Cl
 	return g.Store.Exchange(ctx, s, c)
 }
 
-// gate is a broker that confirms nothing before it is opened.
-type gate struct {
+// block is a broker that confirms nothing before it is opened.
+type block struct {
 	waiting atomic.Int64
 	open    chan struct{}
 }
 
-func (g *gate) Publish(_ context.Context, messages []brokers.Message) []brokers.Result {
+func (g *block) Publish(_ context.Context, messages []brokers.Message) []brokers.Result {
 	g.waiting.Add(1)
 	<-g.open
 	return make([]brokers.Result, len(messages))
 }
-func (*gate) Capabilities() brokers.Capabilities { return brokers.Capabilities{Ordering: true} }
-func (*gate) Ping(context.Context) error         { return nil }
-func (*gate) Close(context.Context) error        { return nil }
+func (*block) Capabilities() brokers.Capabilities { return brokers.Capabilities{Ordering: true} }
+func (*block) Ping(context.Context) error         { return nil }
+func (*block) Close(context.Context) error        { return nil }
 
 // TestOverlap: a worker claims the next batch while one is published; and no more exchanges are under way than there are workers, however
 // many batches are.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
-	for workers := 1; workers <= outbox.Lanes; workers++ {
+	for workers := 1; workers <= outbox.Shards; workers++ {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
 			t.Parallel()
 			store := &gauge{Store: openStore(t, testenv.Postgres(t), fmt.Sprintf("overlap_%d", workers))}
@@ -60,7 +60,7 @@ func TestOverlap(t *testing.T) {
 			_, err = store.pool.Exec(t.Context(), fmt.Sprintf(`INSERT INTO %s (message_id, target_broker, stream, type, ordering_key, payload)
 				SELECT gen_random_uuid(), 'b', 's', 't', 'key-' || n, 'x' FROM generate_series(1, 400) AS n`, store.table))
 			require.NoError(t, err)
-			broker := &gate{open: make(chan struct{})}
+			broker := &block{open: make(chan struct{})}
 			proc, err := outbox.NewProcessor(outbox.ProcessorConfig{
 				Database: "test", Broker: "b", Store: store, Target: broker, Log: slog.New(slog.DiscardHandler),
 				Policy: outbox.Policy{Workers: workers, BatchSize: 10, PollMin: time.Millisecond, PollMax: 10 * time.Millisecond},
@@ -70,8 +70,8 @@ func TestOverlap(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- proc.Run(ctx) }()
 			defer func() { stop(); require.NoError(t, <-done) }()
-			batches := int64(min(2*workers, outbox.Lanes))
-			assert.Eventually(t, func() bool { return broker.waiting.Load() == batches }, time.Minute, time.Millisecond, "of each lane one, before any is confirmed")
+			batches := int64(min(2*workers, outbox.Shards))
+			assert.Eventually(t, func() bool { return broker.waiting.Load() == batches }, time.Minute, time.Millisecond, "of each shard one, before any is confirmed")
 			close(broker.open)
 			assert.Eventually(t, func() bool { return proc.Stats().Published == 400 }, time.Minute, time.Millisecond)
 			assert.LessOrEqual(t, store.most.Load(), int64(workers), "exchanges at once")

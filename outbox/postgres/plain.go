@@ -6,44 +6,44 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// plainLanes remembers which lanes were plain when they were claimed last: nothing in them waited for anything. Those are claimed
+// plainShards remembers which shards were plain when they were claimed last: nothing in them waited for anything. Those are claimed
 // with a statement that can do nothing else (claim_plain.sql). It is a guess that costs a round trip where it is wrong.
-type plainLanes struct {
+type plainShards struct {
 	mu sync.Mutex
 	// For how many more claims, each of which would have been plain, the guess is not made again.
-	distrust map[plainLane]int
+	distrust map[plainShard]int
 }
 
-type plainLane struct {
+type plainShard struct {
 	broker string
-	lane   int
+	shard  int
 }
 
-// plainAgain is for how many claims a lane is not taken for plain after it was not. Where processes take turns on a lane it
+// plainAgain is for how many claims a shard is not taken for plain after it was not. Where processes take turns on a shard it
 // changes with each claim: then the guess should be wrong once in so many claims at most.
 const plainAgain = 8
 
 // likely reports whether a claim may be tried with the small statement.
-func (p *plainLanes) likely(c *outbox.Claim) bool {
-	if c.Unordered || c.Wake || c.Window > c.Limit || outbox.Class(c.Lane/outbox.Lanes) == outbox.ClassBackfill {
+func (p *plainShards) likely(c *outbox.Claim) bool {
+	if c.Unordered || c.Wake || c.Window > c.Limit || outbox.Class(c.Shard/outbox.Shards) == outbox.ClassBackfill {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.distrust[plainLane{c.Broker, c.Lane}] == 0
+	return p.distrust[plainShard{c.Broker, c.Shard}] == 0
 }
 
-// learn is called after a claim that has seen the lane.
-func (p *plainLanes) learn(c *outbox.Claim, plain bool) {
+// learn is called after a claim that has seen the shard.
+func (p *plainShards) learn(c *outbox.Claim, plain bool) {
 	if c.Unordered {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.distrust == nil {
-		p.distrust = map[plainLane]int{}
+		p.distrust = map[plainShard]int{}
 	}
-	key := plainLane{c.Broker, c.Lane}
+	key := plainShard{c.Broker, c.Shard}
 	switch {
 	case !plain:
 		p.distrust[key] = plainAgain

@@ -23,7 +23,7 @@ type plainWindow struct {
 	Seen                  int
 	Cut                   bool
 	Waiting               int
-	Gated, AheadWaits     bool
+	Blocked, AheadWaits   bool
 	First                 *int64
 	Last, Reopened, Own   int64
 	Lowest                *int64
@@ -47,18 +47,18 @@ func TestPlainClaims(t *testing.T) {
 		exec(t, conn, "BEGIN")
 		defer exec(t, conn, "ROLLBACK")
 		exec(t, conn, readSQL("try_lock", "plain"), 1)
-		lane := rapid.SampledFrom([]int{1, 9}).Draw(rt, "lane")
+		shard := rapid.SampledFrom([]int{1, 9}).Draw(rt, "shard")
 		for range rapid.IntRange(0, 8).Draw(rt, "rows") {
-			exec(t, conn, plainRow(rt, lane))
+			exec(t, conn, plainRow(rt, shard))
 		}
-		if rapid.IntRange(0, 9).Draw(rt, "gate") == 0 {
-			exec(t, conn, "INSERT INTO plain_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, reason) VALUES ('b', 1, 'a', 0, gen_random_uuid(), 'retry')")
+		if rapid.IntRange(0, 9).Draw(rt, "block") == 0 {
+			exec(t, conn, "INSERT INTO plain_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, reason) VALUES ('b', 1, 'a', 0, gen_random_uuid(), 'retry')")
 		}
 		limit := rapid.SampledFrom([]int{3, 8}).Draw(rt, "limit")
 		bytes, shared := rapid.SampledFrom([]int{25, 1000}).Draw(rt, "bytes"), rapid.Bool().Draw(rt, "shared")
 		token, lease := pgUUID(uuid.New()), int64(60e6)
-		small := claimed(t, conn, "claim_plain", token.Bytes, "b", lane, limit, "w", token, lease, noFloor, noFloor, 0, shared, bytes)
-		large := claimed(t, conn, "claim_ordered", token.Bytes, "b", lane, limit, limit, "w", token, lease, noFloor, noFloor, 0, shared, bytes)
+		small := claimed(t, conn, "claim_plain", token.Bytes, "b", shard, limit, "w", token, lease, noFloor, noFloor, 0, shared, bytes)
+		large := claimed(t, conn, "claim_ordered", token.Bytes, "b", shard, limit, limit, "w", token, lease, noFloor, noFloor, 0, shared, bytes)
 		require.Equal(rt, large.Plain, small.Plain)
 		if small.Plain {
 			require.Equal(rt, large, small)
@@ -73,16 +73,16 @@ func TestPlainClaims(t *testing.T) {
 }
 
 // plainRow writes a row that a plain window may have, or, one time in many, another one.
-func plainRow(rt *rapid.T, lane int) string {
+func plainRow(rt *rapid.T, shard int) string {
 	odd := func(name, usual string, others ...string) string {
 		if rapid.IntRange(0, 25).Draw(rt, name) > 0 {
 			return usual
 		}
 		return rapid.SampledFrom(others).Draw(rt, name)
 	}
-	// The hash sends these keys to lane 1, and none of them to another one; without a key the message's id does.
-	key, priority := "'"+rapid.SampledFrom(keysOfLane(1)).Draw(rt, "key")+"'", odd("priority", "0", "-1")
-	if lane == 9 {
+	// The hash sends these keys to shard 1, and none of them to another one; without a key the message's id does.
+	key, priority := "'"+rapid.SampledFrom(keysOfShard(1)).Draw(rt, "key")+"'", odd("priority", "0", "-1")
+	if shard == 9 {
 		key, priority = "NULL", "1"
 	}
 	status := odd("status", "'pending'", "'failed'", "'processing'")
@@ -92,22 +92,22 @@ func plainRow(rt *rapid.T, lane int) string {
 	}
 	return fmt.Sprintf(`INSERT INTO plain (message_id, target_broker, stream, type, ordering_key, priority, payload, status, locked_until, lock_token, crashes, available_at)
 		VALUES (%s, 'b', 's', 't', %s, %s, 'ten bytes.', %s, %s, CASE WHEN %s = 'processing' THEN gen_random_uuid() END, %s, %s)`,
-		"'"+idOfLane(1)+"'", key, priority, status, locked, status, odd("crashes", "0", "1", "2"),
+		"'"+idOfShard(1)+"'", key, priority, status, locked, status, odd("crashes", "0", "1", "2"),
 		odd("available", "NULL", "now() + interval '1 minute'", "now() - interval '1 minute'"))
 }
 
-func keysOfLane(lane int) (keys []string) {
+func keysOfShard(shard int) (keys []string) {
 	for n := 0; len(keys) < 3; n++ {
-		if key := fmt.Sprintf("key-%d", n); outbox.Postgres.Lane(&outbox.Row{OrderingKey: key}) == lane {
+		if key := fmt.Sprintf("key-%d", n); outbox.Postgres.Shard(&outbox.Row{OrderingKey: key}) == shard {
 			keys = append(keys, key)
 		}
 	}
 	return keys
 }
 
-func idOfLane(lane int) string {
+func idOfShard(shard int) string {
 	for {
-		if id := uuid.New(); outbox.Postgres.Lane(&outbox.Row{MessageID: id}) == lane {
+		if id := uuid.New(); outbox.Postgres.Shard(&outbox.Row{MessageID: id}) == shard {
 			return id.String()
 		}
 	}
@@ -119,7 +119,7 @@ func claimed(t *testing.T, conn *pgx.Conn, text string, token [16]byte, args ...
 	exec(t, conn, "SAVEPOINT claim")
 	var nothing any
 	require.NoError(t, conn.QueryRow(t.Context(), readSQL(text, "plain"), args...).Scan(
-		&w.Busy, &w.Seen, &w.Cut, &w.Waiting, &w.Gated, &w.AheadWaits, &w.First, &w.Last, &w.Reopened, &w.Own, &w.Lowest, &w.Plain,
+		&w.Busy, &w.Seen, &w.Cut, &w.Waiting, &w.Blocked, &w.AheadWaits, &w.First, &w.Last, &w.Reopened, &w.Own, &w.Lowest, &w.Plain,
 		&w.FirstTaken, &w.LastTaken, &nothing), text)
 	rows, err := conn.Query(t.Context(), "SELECT id FROM plain WHERE lock_token = $1 AND status = 'processing' AND locked_by = 'w' ORDER BY id", pgUUID(token))
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestPlainGuess(t *testing.T) {
 	require.NoError(t, err)
 	var trips atomic.Int64
 	store := wired(t, dsn, "guess", &trips, &stall{}, nil)
-	key := keysOfLane(1)[0]
+	key := keysOfShard(1)[0]
 	write := func(status string) {
 		_, err := filler.pool.Exec(t.Context(), `INSERT INTO guess (message_id, target_broker, stream, type, ordering_key, payload, status, locked_until, lock_token)
 			SELECT gen_random_uuid(), 'b', 's', 't', $1, 'x', $2::text, CASE WHEN $2 = 'processing' THEN now() + interval '1 hour' END, CASE WHEN $2 = 'processing' THEN gen_random_uuid() END`, key, status)
@@ -149,7 +149,7 @@ func TestPlainGuess(t *testing.T) {
 	claim := func() (rows int, spent int64) {
 		t.Helper()
 		trips.Store(0)
-		exchanged, err := store.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Lane: 1, Limit: 10, Window: window, Lease: time.Hour, Worker: "w"})
+		exchanged, err := store.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Shard: 1, Limit: 10, Window: window, Lease: time.Hour, Worker: "w"})
 		require.NoError(t, err)
 		return len(exchanged.Batch.Messages), trips.Load()
 	}
@@ -176,19 +176,19 @@ func TestPlainGuess(t *testing.T) {
 		_, spent = claim()
 		assert.LessOrEqual(t, spent, int64(1))
 	}
-	assert.True(t, store.plain.likely(&outbox.Claim{Broker: "b", Lane: 1, Limit: 10, Window: 10}), "it was plain so often")
+	assert.True(t, store.plain.likely(&outbox.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}), "it was plain so often")
 }
 
-func TestPlainLanes(t *testing.T) {
+func TestPlainShards(t *testing.T) {
 	t.Parallel()
-	var p plainLanes
-	claim := &outbox.Claim{Broker: "b", Lane: 1, Limit: 10, Window: 10}
+	var p plainShards
+	claim := &outbox.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}
 	assert.True(t, p.likely(claim), "before anything is known")
 	for name, other := range map[string]outbox.Claim{
-		"rows come back":                 {Lane: 1, Limit: 10, Window: 10, Wake: true},
-		"without order":                  {Lane: 1, Limit: 10, Window: 10, Unordered: true},
-		"a window larger than the claim": {Lane: 1, Limit: 10, Window: 20},
-		"low priority":                   {Lane: 5, Limit: 10, Window: 10},
+		"rows come back":                 {Shard: 1, Limit: 10, Window: 10, Wake: true},
+		"without order":                  {Shard: 1, Limit: 10, Window: 10, Unordered: true},
+		"a window larger than the claim": {Shard: 1, Limit: 10, Window: 20},
+		"low priority":                   {Shard: 5, Limit: 10, Window: 10},
 	} {
 		assert.False(t, p.likely(&other), name)
 	}
@@ -199,6 +199,6 @@ func TestPlainLanes(t *testing.T) {
 	}
 	assert.True(t, p.likely(claim))
 	p.learn(claim, false)
-	assert.True(t, p.likely(&outbox.Claim{Broker: "b", Lane: 2, Limit: 10, Window: 10}), "another lane")
-	assert.True(t, p.likely(&outbox.Claim{Broker: "c", Lane: 1, Limit: 10, Window: 10}), "another broker")
+	assert.True(t, p.likely(&outbox.Claim{Broker: "b", Shard: 2, Limit: 10, Window: 10}), "another shard")
+	assert.True(t, p.likely(&outbox.Claim{Broker: "c", Shard: 1, Limit: 10, Window: 10}), "another broker")
 }

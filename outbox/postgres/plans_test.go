@@ -19,65 +19,65 @@ import (
 // planned are the statements that run while messages flow and while somebody looks, with arguments as SQL literals, the
 // indexes of the outbox table that each may read, the first of which it must read, and how many rows of that table at most.
 var planned = []plannedSQL{
-	{text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 500},
-	{name: "wide window", text: "claim_ordered", args: "'b', 1, 8000, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 8000 + 500 + 2, gates: 1 + 8000},
-	{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 501},
-	{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 700000, 700000, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, gates: 1 + 500},
-	{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, gates: 1},
-	{text: "claim_plain", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, gates: 1},
+	{text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
+	{name: "wide window", text: "claim_ordered", args: "'b', 1, 8000, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 8000 + 500 + 2, blocks: 1 + 8000},
+	{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 501},
+	{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 700000, 700000, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
+	{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
+	{text: "claim_plain", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
 	{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 	{text: "mark_published", args: "'b', 1, %token, 600000, 605000, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
-	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "parked"}, rows: 1000},
-	{text: "verify", settings: "verify_settings", args: "'b', 1, %token, %messages, 0, 0, 100, false", indexes: []string{"pkey", "open", "backfill"}, rows: 1000 + 500 + 101 + 500, gates: 1000},
+	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
+	{text: "verify", settings: "verify_settings", args: "'b', 1, %token, %messages, 0, 0, 100, false", indexes: []string{"pkey", "open", "backfill"}, rows: 1000 + 500 + 101 + 500, blocks: 1000},
 	{text: "renew", args: "'b', 1, %token, 600000, 605000, 60000000", indexes: []string{"open"}, rows: 1000},
-	{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: lanes + lanes*500, gates: lanes * (1 + 500)},
-	{text: "backlog", indexes: []string{"open", "parked"}, rows: 2*lanes*1001 + 10, gates: 2 * lanes},
-	{text: "park", args: "'b', 1, 4000, false, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, gates: 1 + 4000},
-	{name: "without order", text: "park", args: "'b', 1, 4000, true, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, gates: 1},
-	{text: "wake", args: "'b', 1, 500", indexes: []string{"pkey"}, rows: 500, gates: 2 * 500},
-	{text: "advance", args: "'b', 1, 10, 500", indexes: []string{"parked", "pkey"}, rows: 500 + 3*10*500, gates: 2 * 500},
+	{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
+	{text: "backlog", indexes: []string{"open", "deferred_key"}, rows: 2*shards*1001 + 10, blocks: 2 * shards},
+	{text: "defer", args: "'b', 1, 4000, false, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, blocks: 1 + 4000},
+	{name: "without order", text: "defer", args: "'b', 1, 4000, true, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, blocks: 1},
+	{text: "wake", args: "'b', 1, 500", indexes: []string{"pkey"}, rows: 500, blocks: 2 * 500},
+	{text: "advance", args: "'b', 1, 10, 500", indexes: []string{"deferred_key", "pkey"}, rows: 500 + 3*10*500, blocks: 2 * 500},
 	{text: "pick", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed,abandoned}', true", indexes: []string{"pkey"}, rows: 1000},
-	{text: "move_gates", settings: "operate_settings", args: "%messages, %brokers", indexes: []string{"pkey"}, rows: 1000, gates: 1000},
-	{text: "bring_back", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', 0", indexes: []string{"pkey"}, rows: 1000, gates: 1000},
-	{text: "give_up", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', %brokers", indexes: []string{"pkey"}, rows: 1000},
-	{text: "open_gates", settings: "operate_settings", args: "%messages, %brokers", gates: 1000},
-	{text: "unpark_alone", settings: "operate_settings", args: "%messages, %brokers", gates: 1000},
-	{text: "release_key", settings: "operate_settings", args: "'b', 'later-1'", gates: 1},
+	{text: "move_blocks", settings: "operate_settings", args: "%messages, %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
+	{text: "requeue", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', 0", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
+	{text: "abandon", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', %brokers", indexes: []string{"pkey"}, rows: 1000},
+	{text: "lift_blocks", settings: "operate_settings", args: "%messages, %brokers", blocks: 1000},
+	{text: "undefer_alone", settings: "operate_settings", args: "%messages, %brokers", blocks: 1000},
+	{text: "unblock_key", settings: "operate_settings", args: "'b', 'later-1'", blocks: 1},
 	{text: "finished_brokers", indexes: []string{"published", "abandoned"}, rows: 10},
 	{text: "purge published", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"published"}, rows: 2 * 5000},
-	{text: "purge abandoned", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"abandoned"}, rows: 2 * 5000, gates: 5000},
-	{text: "counts", settings: "inspect_settings", indexes: []string{"published", "open", "parked", "abandoned"}, rows: 1000000},
+	{text: "purge abandoned", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"abandoned"}, rows: 2 * 5000, blocks: 5000},
+	{text: "counts", settings: "inspect_settings", indexes: []string{"published", "open", "deferred_key", "abandoned"}, rows: 1000000},
 	{text: "last_errors", settings: "inspect_settings", indexes: []string{"abandoned", "failing"}, rows: 380 + 5000},
 	{
-		text: "overview", settings: "browse_settings", args: "11000, 10001, 1000, 4000", indexes: []string{"failing", "open", "parked", "published", "abandoned"},
-		rows: 2 * (2*11000 + 3*380 + (lanes+1)*1000 + 2*10001 + 100 + 1 + 4),
+		text: "overview", settings: "browse_settings", args: "11000, 10001, 1000, 4000", indexes: []string{"failing", "open", "deferred_key", "published", "abandoned"},
+		rows: 2 * (2*11000 + 3*380 + (shards+1)*1000 + 2*10001 + 100 + 1 + 4),
 	},
-	{text: "list lanes", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, %page, 1::bigint << 40, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + lanes + 1},
-	{name: "that match nothing", text: "list lanes", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', now(), '2040-01-01', 700000, 4000", indexes: []string{"open", "deferred"}, rows: 1001 + lanes + 1},
-	{name: "among the deferred rows", text: "list lanes", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', NULL, NULL::timestamptz, 950000, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + lanes + 1},
-	{name: "in hand", text: "list lanes", settings: "browse_settings", args: "'b', 'processing', 1000, 50, %page, 1::bigint << 40, 4000", indexes: []string{"open", "deferred"}, rows: 1001 + lanes + lanes*4001},
-	{text: "list key", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, '', '', 'gate-7', '', NULL, NULL::timestamptz, 1::bigint << 40", indexes: []string{"parked", "open"}, rows: 1001 + 3},
+	{text: "list shards", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, %page, 1::bigint << 40, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
+	{name: "that match nothing", text: "list shards", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', now(), '2040-01-01', 700000, 4000", indexes: []string{"open", "deferred"}, rows: 1001 + shards + 1},
+	{name: "among the deferred rows", text: "list shards", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', NULL, NULL::timestamptz, 950000, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
+	{name: "in hand", text: "list shards", settings: "browse_settings", args: "'b', 'processing', 1000, 50, %page, 1::bigint << 40, 4000", indexes: []string{"open", "deferred"}, rows: 1001 + shards + shards*4001},
+	{text: "list key", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, '', '', 'block-7', '', NULL, NULL::timestamptz, 1::bigint << 40", indexes: []string{"deferred_key", "open"}, rows: 1001 + 3},
 	{text: "list failed", settings: "browse_settings", args: "'b', 'failed', 1000, 1000, %page, 1::bigint << 40", indexes: []string{"failing"}, rows: 1001},
 	// Published rows of one instant are read together: 500 in this table, of which this broker has four in five.
 	{text: "list published", settings: "browse_settings", args: "'b', 'published', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"published"}, rows: 1001 + 2*500},
 	{name: "a later page", text: "list published", settings: "browse_settings", args: "'b', 'published', 1000, 1000, %page, 200000, now() - interval '400100 seconds'", indexes: []string{"published"}, rows: 1001 + 2*500},
 	{text: "list abandoned", settings: "browse_settings", args: "'b', 'abandoned', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"abandoned"}, rows: 1001},
-	{text: "deferrals", settings: "browse_settings", args: "%brokers, %messages, array_fill('gate-7'::text, ARRAY[1000])", gates: 2 * 1000},
+	{text: "deferrals", settings: "browse_settings", args: "%brokers, %messages, array_fill('block-7'::text, ARRAY[1000])", blocks: 2 * 1000},
 	{text: "message", settings: "browse_settings", args: "lpad(to_hex(600000), 32, '0')", indexes: []string{"pkey"}, rows: 1},
-	{text: "blocked_gates", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"pkey"}, rows: 100, gates: lanes * 2 * 2000},
+	{text: "key_blocks", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"pkey"}, rows: 100, blocks: shards * 2 * 2000},
 	{text: "blocked_failed", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"failing"}, rows: 2000},
-	{text: "followers", settings: "browse_settings", args: "'b', array_fill('gate-7'::text, ARRAY[100]), array_fill(0, ARRAY[100]), 1000, 1000, 50000", indexes: []string{"parked", "open"}, rows: 100*20 + 8*1000},
+	{text: "followers", settings: "browse_settings", args: "'b', array_fill('block-7'::text, ARRAY[100]), array_fill(0, ARRAY[100]), 1000, 1000, 50000", indexes: []string{"deferred_key", "open"}, rows: 100*20 + 8*1000},
 }
 
-// lanes of all classes.
-const lanes = outbox.Classes * outbox.Lanes
+// shards of all classes.
+const shards = outbox.Classes * outbox.Shards
 
 type plannedSQL struct {
 	name, text, args string
 	settings         string // of the transaction in which it runs
 	indexes          []string
 	rows             int
-	gates            int // of the table of what waits, at most so many rows
+	blocks           int // of the table of what waits, at most so many rows
 }
 
 func (p plannedSQL) render(table string) string {
@@ -86,7 +86,7 @@ func (p plannedSQL) render(table string) string {
 	}
 	if name, ok := strings.CutPrefix(p.text, "list "); ok {
 		return listSQL(table, map[string]listing{
-			"lanes": listLanes, "key": listKey, "failed": listFailed, "published": listPublished, "abandoned": listAbandoned,
+			"shards": listShards, "key": listKey, "failed": listFailed, "published": listPublished, "abandoned": listAbandoned,
 		}[name], withPayload)
 	}
 	if p.text == "message" {
@@ -107,7 +107,7 @@ func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {
 	state = fmt.Sprintf("%s %s, %s", p.text, p.name, state)
 	var ours []string
 	for _, index := range plan.indexes() {
-		if name, ok := strings.CutPrefix(index, table+"_"); ok && !slices.ContainsFunc([]string{"waiting", "lanes", "pauses"}, func(small string) bool { return strings.HasPrefix(name, small) }) {
+		if name, ok := strings.CutPrefix(index, table+"_"); ok && !slices.ContainsFunc([]string{"key_blocks", "shards", "pauses"}, func(small string) bool { return strings.HasPrefix(name, small) }) {
 			ours = append(ours, name)
 		}
 	}
@@ -115,9 +115,9 @@ func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {
 		assert.Contains(t, ours, p.indexes[0], state)
 	}
 	assert.Subset(t, p.indexes, ours, state)
-	assert.Subset(t, []string{table + "_lanes"}, plan.whole(), "%s: reads a whole table", state)
+	assert.Subset(t, []string{table + "_shards"}, plan.whole(), "%s: reads a whole table", state)
 	assert.LessOrEqual(t, plan.read(table), p.rows, "%s: rows read", state)
-	assert.LessOrEqual(t, plan.read(table+"_waiting"), p.gates, "%s: gates read", state)
+	assert.LessOrEqual(t, plan.read(table+"_key_blocks"), p.blocks, "%s: blocks read", state)
 	assert.False(t, plan.quadratic(), "%s: goes through one list for each entry of another", state)
 }
 
@@ -151,19 +151,19 @@ func TestPlans(t *testing.T) {
 	exec(t, conn, readTestdata(t, "published.sql"))
 	exec(t, conn, "BEGIN")
 	exec(t, conn, readTestdata(t, "open.sql"))
-	exec(t, conn, "SELECT set_config('fanout.lane', 'held', false), set_config('fanout.own', '0', false), set_config('fanout.from', '', false), set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
+	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false), set_config('fanout.own', '0', false), set_config('fanout.from', '', false), set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
 	check("never analysed")
-	exec(t, other, "ANALYZE plans, plans_waiting") // sees nothing of what is open
+	exec(t, other, "ANALYZE plans, plans_key_blocks") // sees nothing of what is open
 	check("analysed when nothing was open")
 	exec(t, conn, "COMMIT")
-	exec(t, conn, "VACUUM (ANALYZE) plans, plans_waiting")
+	exec(t, conn, "VACUUM (ANALYZE) plans, plans_key_blocks")
 	exec(t, conn, "BEGIN")
 	check("analysed")
 	exec(t, conn, "COMMIT")
 }
 
 // TestPlansOfAnEmptyTable: a connection keeps a plan that it made while the table was empty until the table is analysed. What runs
-// under the lock of a lane reads no table from end to end by then, and finds gates by their keys.
+// under the lock of a shard reads no table from end to end by then, and finds blocks by their keys.
 func TestPlansOfAnEmptyTable(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -172,16 +172,16 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	const operator, claim, settlement = "operate_settings", "try_lock", "settings"
+	const operator, claim, completion = "operate_settings", "try_lock", "settings"
 	exec(t, conn, "SELECT set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
 	for _, analysed := range []bool{false, true} {
 		if analysed {
-			exec(t, conn, "VACUUM (ANALYZE) empty, empty_waiting, empty_lanes")
+			exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")
 		}
 		for text, run := range map[string]string{
-			"claim_ordered": claim, "claim_plain": claim, "wake": claim, "advance": claim, "park": "", "renew": "", "fetch": "", "ready": "", "mark_published": settlement, "claim_unordered": "", "mark_other": settlement,
-			"pick": operator, "move_gates": operator, "bring_back": operator, "give_up": operator, "open_gates": operator,
-			"unpark_alone": operator, "release_key": operator, "verify": "verify_settings",
+			"claim_ordered": claim, "claim_plain": claim, "wake": claim, "advance": claim, "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "claim_unordered": "", "mark_other": completion,
+			"pick": operator, "move_blocks": operator, "requeue": operator, "abandon": operator, "lift_blocks": operator,
+			"undefer_alone": operator, "unblock_key": operator, "verify": "verify_settings",
 		} {
 			exec(t, conn, "BEGIN")
 			exec(t, conn, "SET LOCAL plan_cache_mode = force_generic_plan")
@@ -197,8 +197,8 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			p := planned[slices.IndexFunc(planned, func(p plannedSQL) bool { return p.text == text })]
 			plan := explainOnly(t, conn, p.render("empty"), p.literals())
 			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
-			gated := map[string]int{"claim_ordered": 1, "claim_plain": 1, "claim_unordered": 1, "park": 1, "ready": 1, "verify": 1}[text] // the first gate of a broker, or its pause
-			assert.Equal(t, gated, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
+			blocked := map[string]int{"claim_ordered": 1, "claim_plain": 1, "claim_unordered": 1, "defer": 1, "ready": 1, "verify": 1}[text] // the first block of a broker, or its pause
+			assert.Equal(t, blocked, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
 			exec(t, conn, "ROLLBACK")
 		}
 	}
@@ -231,7 +231,7 @@ func TestClaimIsHOT(t *testing.T) {
 			{100, "w", token, lease, 0, 0, 0, true, 1 << 20},
 		}[n]
 		exec(t, conn, "BEGIN")
-		exec(t, conn, readSQL("try_lock", "hot"), laneLock("a", 0))
+		exec(t, conn, readSQL("try_lock", "hot"), shardLock("a", 0))
 		exec(t, conn, readSQL(text, "hot"), append([]any{"a", 0}, args...)...)
 		var updated, hot int
 		require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_stat_get_xact_tuples_updated('hot'::regclass), pg_stat_get_xact_tuples_hot_updated('hot'::regclass)").

@@ -106,8 +106,8 @@ func TestRolesWriter(t *testing.T) {
 	refused(t, dsn, append([]string{
 		"SELECT payload FROM outbox_messages", "SELECT headers FROM outbox_messages", "SELECT status FROM outbox_messages", "SELECT * FROM outbox_messages",
 		"UPDATE outbox_messages SET status = 'published'", "UPDATE outbox_messages SET payload = ''", "DELETE FROM outbox_messages",
-		"INSERT INTO outbox_messages_pauses (target_broker) VALUES ('b')", "DELETE FROM outbox_messages_pauses", "SELECT * FROM outbox_messages_waiting",
-		"UPDATE outbox_messages_lanes SET reopened = 0", "SELECT * FROM outbox_messages_instances", "SELECT * FROM outbox_messages_migrations",
+		"INSERT INTO outbox_messages_pauses (target_broker) VALUES ('b')", "DELETE FROM outbox_messages_pauses", "SELECT * FROM outbox_messages_key_blocks",
+		"UPDATE outbox_messages_shards SET reopened = 0", "SELECT * FROM outbox_messages_instances", "SELECT * FROM outbox_messages_migrations",
 	}, ownersWork...)...)
 }
 
@@ -121,16 +121,16 @@ func TestRolesRelay(t *testing.T) {
 	require.Empty(t, diagnose(t, relay), "the diagnosis misses no right")
 	ready, err := relay.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	claim := &outbox.Claim{Broker: "b", Lane: ready.Lanes[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}
+	claim := &outbox.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}
 	claimed, err := relay.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, claimed.Batch.Messages, 1)
 	retry := outbox.Outcome{ID: claimed.Batch.Messages[0].ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
-	_, err = relay.Exchange(t.Context(), &outbox.Settlement{Lease: claimed.Batch.Lease, Other: []outbox.Outcome{retry}}, nil)
+	_, err = relay.Exchange(t.Context(), &outbox.Completion{Lease: claimed.Batch.Lease, Other: []outbox.Outcome{retry}}, nil)
 	require.NoError(t, err)
-	parked, err := relay.Park(t.Context(), claim)
+	deferred, err := relay.Defer(t.Context(), claim)
 	require.NoError(t, err)
-	assert.NotZero(t, parked)
+	assert.NotZero(t, deferred)
 	_, err = relay.Purge(t.Context(), outbox.PurgeRequest{Broker: "b", Status: outbox.StatusPublished, Limit: 1})
 	require.NoError(t, err)
 	_, err = relay.Exclusive(t.Context(), "purge", func(context.Context) error { return nil })
@@ -154,7 +154,7 @@ func TestRolesRelay(t *testing.T) {
 	require.ErrorContains(t, err, "docs/operations.md lists what the roles")
 	refused(t, dsn, append([]string{
 		"INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (gen_random_uuid(), 'b', 's', 't', '')",
-		"INSERT INTO outbox_messages_pauses (target_broker) VALUES ('b')", "DELETE FROM outbox_messages_pauses", "DELETE FROM outbox_messages_lanes",
+		"INSERT INTO outbox_messages_pauses (target_broker) VALUES ('b')", "DELETE FROM outbox_messages_pauses", "DELETE FROM outbox_messages_shards",
 		"INSERT INTO outbox_messages_audit (actor, via, action) VALUES ('', '', '')", "DELETE FROM outbox_messages_audit",
 	}, ownersWork...)...)
 }
@@ -191,9 +191,9 @@ func TestRolesOperator(t *testing.T) {
 		require.NoError(t, err, step.name)
 		assert.Equal(t, step.want, got, step.name)
 	}
-	_, err = operator.ReleaseKey(t.Context(), "b", "k")
+	_, err = operator.UnblockKey(t.Context(), "b", "k")
 	require.NoError(t, err)
-	_, err = operator.ParkedKeys(t.Context(), "", 10)
+	_, err = operator.BlockedKeys(t.Context(), "", 10)
 	require.NoError(t, err)
 	paused, err := operator.Pause(t.Context(), outbox.Pause{Broker: "b", By: "me", Reason: "why"})
 	require.NoError(t, err)
@@ -225,7 +225,7 @@ func TestRolesOperator(t *testing.T) {
 		"UPDATE outbox_messages SET message_id = gen_random_uuid()", "UPDATE outbox_messages SET headers = '{}'",
 		"INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (gen_random_uuid(), 'b', 's', 't', '')",
 		"INSERT INTO outbox_messages_instances (instance_id, name, host, pid, version, work) VALUES (gen_random_uuid(), '', '', 1, '', '')",
-		"INSERT INTO outbox_messages_waiting SELECT * FROM outbox_messages_waiting",
+		"INSERT INTO outbox_messages_key_blocks SELECT * FROM outbox_messages_key_blocks",
 		"UPDATE outbox_messages_audit SET actor = ''", "UPDATE outbox_messages_audit SET started_at = now()", "DELETE FROM outbox_messages_audit",
 	}, ownersWork...)...)
 }

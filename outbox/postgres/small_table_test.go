@@ -25,7 +25,7 @@ func TestPlansOfASmallTable(t *testing.T) {
 	exec(t, conn, "SELECT set_config('fanout.first', '1', false), set_config('fanout.last', '20', false)")
 	for _, analysed := range []bool{false, true} {
 		if analysed {
-			exec(t, conn, "VACUUM (ANALYZE) small, small_waiting, small_lanes")
+			exec(t, conn, "VACUUM (ANALYZE) small, small_key_blocks, small_shards")
 		}
 		for text, settings := range map[string]string{
 			"mark_published": "settings", "claim_ordered": "try_lock", "claim_plain": "try_lock", "claim_unordered": "plan_settings", "fetch": "plan_settings",

@@ -117,16 +117,16 @@ func TestStatements(t *testing.T) {
 	waking, freeWaking := *claim, *free
 	waking.Wake, freeWaking.Wake = true, true
 	lease := outbox.Lease{Broker: "b", Duration: time.Hour}
-	published := &outbox.Settlement{Lease: lease, Published: []outbox.Delivered{{ID: 1}}}
-	failed := &outbox.Settlement{Lease: lease, Published: []outbox.Delivered{{ID: 1}}, Other: []outbox.Outcome{{ID: 2, Status: outbox.StatusFailed}}}
-	exchange := func(s *outbox.Settlement, c *outbox.Claim) func() error {
+	published := &outbox.Completion{Lease: lease, Published: []outbox.Delivered{{ID: 1}}}
+	failed := &outbox.Completion{Lease: lease, Published: []outbox.Delivered{{ID: 1}}, Other: []outbox.Outcome{{ID: 2, Status: outbox.StatusFailed}}}
+	exchange := func(s *outbox.Completion, c *outbox.Claim) func() error {
 		return func() error { _, err := store.Exchange(t.Context(), s, c); return err }
 	}
 	const (
-		read      = " COMMIT SELECT" + " SELECT" // settings, fetch
-		claimed   = "BEGIN SELECT WITH" + read   // lock, claim
-		lock      = " SELECT"
-		bringBack = "WITH" + " WITH" // wake, advance
+		read    = " COMMIT SELECT" + " SELECT" // settings, fetch
+		claimed = "BEGIN SELECT WITH" + read   // lock, claim
+		lock    = " SELECT"
+		requeue = "WITH" + " WITH" // wake, advance
 	)
 	for _, verb := range []struct {
 		name, want string
@@ -134,13 +134,13 @@ func TestStatements(t *testing.T) {
 	}{
 		{"claim", claimed, exchange(nil, claim)},
 		{"claim without order", "BEGIN SELECT WITH" + read, exchange(nil, free)},
-		{"claim and wake", "BEGIN SELECT " + bringBack + " WITH" + read, exchange(nil, &waking)},
-		{"claim without order and wake", "BEGIN SELECT " + bringBack + " SELECT WITH" + read, exchange(nil, &freeWaking)},
-		{"settle", "BEGIN SELECT UPDATE COMMIT", exchange(published, nil)},
-		{"settle and claim", "BEGIN SELECT UPDATE COMMIT " + claimed, exchange(published, claim)},
-		{"settle failures and claim", "BEGIN SELECT" + lock + " WITH UPDATE COMMIT " + claimed, exchange(failed, claim)},
+		{"claim and wake", "BEGIN SELECT " + requeue + " WITH" + read, exchange(nil, &waking)},
+		{"claim without order and wake", "BEGIN SELECT " + requeue + " SELECT WITH" + read, exchange(nil, &freeWaking)},
+		{"complete", "BEGIN SELECT UPDATE COMMIT", exchange(published, nil)},
+		{"complete and claim", "BEGIN SELECT UPDATE COMMIT " + claimed, exchange(published, claim)},
+		{"complete failures and claim", "BEGIN SELECT" + lock + " WITH UPDATE COMMIT " + claimed, exchange(failed, claim)},
 		{"renew", "BEGIN SELECT UPDATE COMMIT", func() error { _, err := store.Renew(t.Context(), lease); return err }},
-		{"park", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Park(t.Context(), claim); return err }},
+		{"defer", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Defer(t.Context(), claim); return err }},
 		{"ready", "WITH", func() error { _, err := store.Ready(t.Context(), "b"); return err }},
 		{"backlog", "WITH", func() error { _, err := store.Backlog(t.Context()); return err }},
 		{"nothing", "", exchange(nil, nil)},
@@ -154,7 +154,7 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestRoundTrips counts what a backlog costs with batches of 500: one round trip for each batch, which settles the one before.
+// TestRoundTrips counts what a backlog costs with batches of 500: one round trip for each batch, which completes the one before.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -169,34 +169,34 @@ func TestRoundTrips(t *testing.T) {
 	_, err = filler.pool.Exec(t.Context(), `INSERT INTO trips (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT gen_random_uuid(), 'b', 's', 't', 'key', convert_to(repeat('x', 500), 'UTF8') FROM generate_series(1, $1::int)`, rows)
 	require.NoError(t, err)
-	var lane int
-	require.NoError(t, filler.pool.QueryRow(t.Context(), "SELECT min(lane) FROM trips").Scan(&lane))
+	var shard int
+	require.NoError(t, filler.pool.QueryRow(t.Context(), "SELECT min(shard) FROM trips").Scan(&shard))
 	for _, free := range []bool{false, true} {
 		var trips atomic.Int64
 		store := wired(t, dsn, "trips", &trips, &stall{}, nil)
-		claim := &outbox.Claim{Broker: "b", Lane: lane, Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Unordered: free}
-		nobody := &outbox.Settlement{Lease: outbox.Lease{Broker: "nobody"}, Published: []outbox.Delivered{{ID: 1}}}
+		claim := &outbox.Claim{Broker: "b", Shard: shard, Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Unordered: free}
+		nobody := &outbox.Completion{Lease: outbox.Lease{Broker: "nobody"}, Published: []outbox.Delivered{{ID: 1}}}
 		_, err := store.Exchange(t.Context(), nobody, &outbox.Claim{Broker: "nobody", Limit: 1, Window: 1, Lease: time.Hour, Unordered: free}) // prepares the statements
 		require.NoError(t, err)
 		trips.Store(0)
-		var settlement *outbox.Settlement
-		settled := 0
+		var completion *outbox.Completion
+		completed := 0
 		for {
-			exchanged, err := store.Exchange(t.Context(), settlement, claim)
+			exchanged, err := store.Exchange(t.Context(), completion, claim)
 			require.NoError(t, err)
-			if settlement != nil {
-				require.Zero(t, exchanged.Settled.Lost)
-				settled += len(settlement.Published)
+			if completion != nil {
+				require.Zero(t, exchanged.Completed.Lost)
+				completed += len(completion.Published)
 			}
 			if len(exchanged.Batch.Messages) == 0 {
 				break
 			}
-			settlement = &outbox.Settlement{Lease: exchanged.Batch.Lease}
+			completion = &outbox.Completion{Lease: exchanged.Batch.Lease}
 			for i := range exchanged.Batch.Messages {
-				settlement.Published = append(settlement.Published, outbox.Delivered{ID: exchanged.Batch.Messages[i].ID, BrokerMessageID: "1780000000000-0"})
+				completion.Published = append(completion.Published, outbox.Delivered{ID: exchanged.Batch.Messages[i].ID, BrokerMessageID: "1780000000000-0"})
 			}
 		}
-		assert.Equal(t, rows, settled)
+		assert.Equal(t, rows, completed)
 		assert.Equal(t, int64(batches+1), trips.Load(), "unordered: %v", free) // the last one finds nothing
 		assert.LessOrEqual(t, float64(trips.Load())/rows, 0.005)
 		_, err = filler.pool.Exec(t.Context(), "UPDATE trips SET status = 'pending', published_at = NULL, finished_at = NULL")
@@ -206,27 +206,27 @@ func TestRoundTrips(t *testing.T) {
 
 // stall makes reads wait.
 type stall struct {
-	mu   sync.Mutex
-	gate chan struct{}
+	mu    sync.Mutex
+	block chan struct{}
 }
 
 func (s *stall) wait() {
 	s.mu.Lock()
-	gate := s.gate
+	block := s.block
 	s.mu.Unlock()
-	if gate != nil {
-		<-gate
+	if block != nil {
+		<-block
 	}
 }
 
-func (s *stall) set(gate chan struct{}) {
+func (s *stall) set(block chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gate = gate
+	s.block = block
 }
 
 // TestStoppedClaimer: a process that is stopped while it receives a batch, so large that the server must wait for it to
-// read on, does not keep the lane's lock.
+// read on, does not keep the shard's lock.
 func TestStoppedClaimer(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -236,16 +236,16 @@ func TestStoppedClaimer(t *testing.T) {
 	_, err = store.pool.Exec(t.Context(), `INSERT INTO interrupted (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT gen_random_uuid(), 'b', 's', 't', 'key', convert_to(repeat('x', 1000000), 'UTF8') FROM generate_series(1, 40)`)
 	require.NoError(t, err)
-	var lane int
-	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT lane FROM interrupted LIMIT 1").Scan(&lane))
-	claim := &outbox.Claim{Broker: "b", Lane: lane, Limit: 100, Window: 100, Lease: time.Hour, Worker: "w"}
+	var shard int
+	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT shard FROM interrupted LIMIT 1").Scan(&shard))
+	claim := &outbox.Claim{Broker: "b", Shard: shard, Limit: 100, Window: 100, Lease: time.Hour, Worker: "w"}
 
 	var hold stall
 	stopped := wired(t, dsn, "interrupted", new(atomic.Int64), &hold, nil)
 	_, err = stopped.Exchange(t.Context(), nil, &outbox.Claim{Broker: "nobody", Limit: 1, Window: 1, Lease: time.Hour}) // prepares
 	require.NoError(t, err)
-	gate := make(chan struct{})
-	hold.set(gate)
+	block := make(chan struct{})
+	hold.set(block)
 	done := make(chan outbox.Exchanged, 1)
 	go func() {
 		result, err := stopped.Exchange(context.WithoutCancel(t.Context()), nil, claim)
@@ -264,6 +264,6 @@ func TestStoppedClaimer(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, result.Batch.Busy)
 	assert.Equal(t, 40, result.Batch.Seen)
-	close(gate)
+	close(block)
 	assert.Len(t, (<-done).Batch.Messages, 40)
 }

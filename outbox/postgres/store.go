@@ -33,7 +33,7 @@ type Store struct {
 	now     func() time.Time // this process's clock, which only Diagnose looks at
 	sql     statements
 	water   lowWater
-	plain   plainLanes
+	plain   plainShards
 	// From when on somebody who holds back vacuum is reported.
 	heldBack             time.Duration
 	heldBackTransactions int64
@@ -47,20 +47,20 @@ var (
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
 	lock, tryLock, claimOrdered, claimUnordered, claimPlain, fetch, planSettings string
-	wake, advance, park                                                          string
+	wake, advance, deferRows                                                     string
 	settings, markPublished, markOther, renew, ready                             string
 	purgePublished, purgeAbandoned, finishedBrokers                              string
 	purgeSettings, inspectSettings, operateSettings                              string
 	counts, lastErrors, backlog, exclusive, writers                              string
 	facts, diagnose, horizon                                                     string
-	find, matches, pick, unparkAlone                                             string
-	moveGates, bringBack, openGates, giveUp                                      string
-	releaseKey, parkedKeys                                                       string
+	find, matches, pick, undeferAlone                                            string
+	moveBlocks, requeue, liftBlocks, abandon                                     string
+	unblockKey, blockedKeys                                                      string
 	heartbeat, leave, forgetInstances, instances                                 string
 	pause, resume, pauses                                                        string
 	verify, verifySettings                                                       string
 	listen, notify                                                               string
-	browseSettings, overview, blockedGates, blockedFailed, followers, deferrals  string
+	browseSettings, overview, keyBlocks, blockedFailed, followers, deferrals     string
 	auditBegin, auditEnd, audit                                                  string
 	message                                                                      [2]string // with payloads, and for a role that may not read them
 	lists                                                                        [listings][2]string
@@ -143,21 +143,21 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "claim_plain": &s.sql.claimPlain,
 		"fetch": &s.sql.fetch, "plan_settings": &s.sql.planSettings,
-		"wake": &s.sql.wake, "advance": &s.sql.advance, "park": &s.sql.park,
+		"wake": &s.sql.wake, "advance": &s.sql.advance, "defer": &s.sql.deferRows,
 		"settings":       &s.sql.settings,
 		"purge_settings": &s.sql.purgeSettings, "inspect_settings": &s.sql.inspectSettings, "operate_settings": &s.sql.operateSettings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"backlog": &s.sql.backlog, "writers": &s.sql.writers,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon, "exclusive": &s.sql.exclusive,
-		"find": &s.sql.find, "pick": &s.sql.pick, "unpark_alone": &s.sql.unparkAlone, "move_gates": &s.sql.moveGates,
-		"bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
-		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
+		"find": &s.sql.find, "pick": &s.sql.pick, "undefer_alone": &s.sql.undeferAlone, "move_blocks": &s.sql.moveBlocks,
+		"requeue": &s.sql.requeue, "lift_blocks": &s.sql.liftBlocks, "abandon": &s.sql.abandon,
+		"unblock_key": &s.sql.unblockKey, "blocked_keys": &s.sql.blockedKeys,
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 		"notify": &s.sql.notify,
 		"pause":  &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
 		"verify": &s.sql.verify, "verify_settings": &s.sql.verifySettings,
-		"browse_settings": &s.sql.browseSettings, "overview": &s.sql.overview, "blocked_gates": &s.sql.blockedGates,
+		"browse_settings": &s.sql.browseSettings, "overview": &s.sql.overview, "key_blocks": &s.sql.keyBlocks,
 		"blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers, "deferrals": &s.sql.deferrals,
 		"audit_begin": &s.sql.auditBegin, "audit_end": &s.sql.auditEnd, "audit": &s.sql.audit,
 	} {
@@ -180,8 +180,8 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 // Dialect implements outbox.FullStore.
 func (s *Store) Dialect() outbox.Dialect { return outbox.Postgres }
 
-// Lanes implements outbox.Store.
-func (s *Store) Lanes() int { return outbox.Lanes }
+// Shards implements outbox.Store.
+func (s *Store) Shards() int { return outbox.Shards }
 
 // Close releases the connections of a store that was made with Open.
 func (s *Store) Close() error {

@@ -65,7 +65,7 @@ func TestOpen(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
-// TestDeadlock: the server may break off a claim, or a settlement, in favour of somebody else. That is no news to anybody.
+// TestDeadlock: the server may break off a claim, or a completion, in favour of somebody else. That is no news to anybody.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -85,15 +85,15 @@ func TestDeadlock(t *testing.T) {
 	}
 	ready, err := store.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	claim := &outbox.Claim{Broker: "b", Lane: ready.Lanes[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"}
+	claim := &outbox.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"}
 	result, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, result.Batch.Messages, 1)
 	assert.Zero(t, result.Batch.Messages[0].Attempts)
-	s := &outbox.Settlement{Lease: result.Batch.Lease, Other: []outbox.Outcome{{ID: result.Batch.Messages[0].ID, Status: outbox.StatusPending}}}
+	s := &outbox.Completion{Lease: result.Batch.Lease, Other: []outbox.Outcome{{ID: result.Batch.Messages[0].ID, Status: outbox.StatusPending}}}
 	result, err = store.Exchange(t.Context(), s, claim)
 	require.NoError(t, err)
-	assert.Equal(t, &outbox.Settled{}, result.Settled, "known from the try that wrote it")
+	assert.Equal(t, &outbox.Completed{}, result.Completed, "known from the try that wrote it")
 	assert.Len(t, result.Batch.Messages, 1)
 
 	_, err = store.pool.Exec(t.Context(), "ALTER SEQUENCE victims INCREMENT BY 2 RESTART WITH 1") // everybody is a victim
@@ -101,7 +101,7 @@ func TestDeadlock(t *testing.T) {
 	s.Lease = result.Batch.Lease
 	result, err = store.Exchange(t.Context(), s, claim)
 	require.ErrorContains(t, err, "deadlock detected")
-	assert.Nil(t, result.Settled)
+	assert.Nil(t, result.Completed)
 }
 
 // TestMissingSchema: "run fanout migrate" is no help to somebody who has just done so.

@@ -30,19 +30,19 @@ func TestOperatorsWakeRelays(t *testing.T) {
 		require.NoError(t, err)
 	}
 	// A key that waits for an operator behind an abandoned row, one behind a row that waits for a day, and a row that waits for a day alone.
-	add("parked")
+	add("deferred")
 	var batch outbox.Batch
-	for lane := range store.Lanes() {
-		claimed, err := store.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Lane: lane, Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"})
+	for shard := range store.Shards() {
+		claimed, err := store.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Shard: shard, Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"})
 		require.NoError(t, err)
 		if len(claimed.Batch.Messages) > 0 {
 			batch = claimed.Batch
 		}
 	}
 	require.Len(t, batch.Messages, 1)
-	add("parked")
-	_, err := store.Exchange(ctx, &outbox.Settlement{
-		Lease: batch.Lease, ParkAbandoned: true, Other: []outbox.Outcome{{ID: batch.Messages[0].ID, Status: outbox.StatusAbandoned, Spent: true, LastError: "{}"}},
+	add("deferred")
+	_, err := store.Exchange(ctx, &outbox.Completion{
+		Lease: batch.Lease, BlockAbandoned: true, Other: []outbox.Outcome{{ID: batch.Messages[0].ID, Status: outbox.StatusAbandoned, Spent: true, LastError: "{}"}},
 	}, nil)
 	require.NoError(t, err)
 	head, alone := add("held"), add("")
@@ -78,7 +78,7 @@ func TestOperatorsWakeRelays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	delivered(4, "what came behind an abandoned row")
-	released, err := store.ReleaseKey(ctx, "b", "parked")
+	released, err := store.UnblockKey(ctx, "b", "deferred")
 	require.NoError(t, err)
 	require.True(t, released)
 	delivered(5, "released")
@@ -119,7 +119,7 @@ func TestOperatorsAnnounceChanges(t *testing.T) {
 	requeue(outbox.Filter{Broker: "nobody"}, 0)
 	_, err = store.Resume(t.Context(), "b")
 	require.NoError(t, err)
-	_, err = store.ReleaseKey(t.Context(), "b", "k")
+	_, err = store.UnblockKey(t.Context(), "b", "k")
 	require.NoError(t, err)
 	requeue(outbox.Filter{Broker: "b"}, 1)
 	assert.Equal(t, "1 b", <-heard, "the first that was said")

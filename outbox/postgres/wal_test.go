@@ -14,14 +14,14 @@ import (
 )
 
 // What one would write by hand for this table without leases to recover, order, or anything but a claim and a mark; it is what
-// ours is compared with. $1 lane, $2 token, $3 worker or ids.
+// ours is compared with. $1 shard, $2 token, $3 worker or ids.
 const (
 	claimByHand = `UPDATE wal SET status = 'processing', locked_by = $3, lock_token = $2, locked_until = now() + interval '1 minute'
-		WHERE ctid = ANY (ARRAY(SELECT ctid FROM wal WHERE target_broker = 'b' AND lane = $1 AND finished_at IS NULL AND NOT parked
+		WHERE ctid = ANY (ARRAY(SELECT ctid FROM wal WHERE target_broker = 'b' AND shard = $1 AND finished_at IS NULL AND NOT deferred
 			AND status = 'pending' ORDER BY id LIMIT 500 FOR UPDATE SKIP LOCKED))`
 	markByHand = `UPDATE wal SET status = 'published', published_at = now(), finished_at = now(), attempts = attempts + 1,
 		locked_by = NULL, lock_token = NULL, locked_until = NULL, broker_message_id = '1780000000000-0'
-		WHERE target_broker = 'b' AND lane = $1 AND finished_at IS NULL AND NOT parked AND lock_token = $2 AND id = ANY ($3::bigint[])`
+		WHERE target_broker = 'b' AND shard = $1 AND finished_at IS NULL AND NOT deferred AND lock_token = $2 AND id = ANY ($3::bigint[])`
 )
 
 // The ways to claim a batch.
@@ -42,7 +42,7 @@ func TestWAL(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
 	exec(t, conn, "ALTER TABLE wal SET (autovacuum_enabled = false)")
-	exec(t, conn, "SELECT set_config('fanout.lane', 'held', false)")
+	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false)")
 
 	const batch, rounds = 500, 12
 	total := map[string]int{}
@@ -64,7 +64,7 @@ func TestWAL(t *testing.T) {
 		for way, n := range bytes {
 			total[way] += n
 		}
-		for _, index := range []string{"wal_parked", "wal_deferred"} {
+		for _, index := range []string{"wal_deferred", "wal_deferred"} {
 			var pages int
 			require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::int", index).Scan(&pages))
 			require.Equal(t, 1, pages, "%s has its own page and no entry: no row was deferred", index)
@@ -75,7 +75,7 @@ func TestWAL(t *testing.T) {
 		ours, hand := total[way]/batch/rounds, total[byHand]/batch/rounds
 		t.Logf("bytes of log per message: %s %d, by hand %d", way, ours, hand)
 		assert.LessOrEqual(t, float64(ours), 1.05*float64(hand), way)
-		if way == ordered { // the lane's lock stands for that of each row, which the others write to the log
+		if way == ordered { // the shard's lock stands for that of each row, which the others write to the log
 			assert.LessOrEqual(t, ours, 600, way)
 		}
 	}
@@ -84,17 +84,17 @@ func TestWAL(t *testing.T) {
 // walOfBatch claims and marks one batch, and returns what the log got.
 func walOfBatch(t *testing.T, conn *pgx.Conn, round, batch int, way string) (bytes, images int) {
 	t.Helper()
-	lane, token := fmt.Sprint(round%4), "'"+uuid.NewString()+"'"
+	shard, token := fmt.Sprint(round%4), "'"+uuid.NewString()+"'"
 	worker := "'relay-7f9c5d/1/default/default/0" + strings.Repeat("x", round/4) + "'" // of any length
 	var claim string
-	args := fmt.Sprintf("'b', %s, %d, %d, %s, %s, 60000000, 0, 0, 0, true, 16777216", lane, batch, batch, worker, token)
+	args := fmt.Sprintf("'b', %s, %d, %d, %s, %s, 60000000, 0, 0, 0, true, 16777216", shard, batch, batch, worker, token)
 	switch way {
 	case ordered:
 		claim = readSQL("claim_ordered", "wal")
 	case unordered:
-		claim, args = readSQL("claim_unordered", "wal"), fmt.Sprintf("'b', %s, %d, %d, %s, %s, 60000000, 0, 0, false, true, 16777216", lane, batch, batch, worker, token)
+		claim, args = readSQL("claim_unordered", "wal"), fmt.Sprintf("'b', %s, %d, %d, %s, %s, 60000000, 0, 0, false, true, 16777216", shard, batch, batch, worker, token)
 	case byHand:
-		claim, args = claimByHand, strings.Join([]string{lane, token, worker}, ", ")
+		claim, args = claimByHand, strings.Join([]string{shard, token, worker}, ", ")
 	}
 	claimed, images := walOf(t, conn, claim, args)
 	var first, last int64
@@ -103,9 +103,9 @@ func walOfBatch(t *testing.T, conn *pgx.Conn, round, batch int, way string) (byt
 		Scan(&first, &last, &ids))
 	require.Len(t, ids, batch)
 	list := "ARRAY" + strings.ReplaceAll(fmt.Sprint(ids), " ", ", ")
-	mark, args := readSQL("mark_published", "wal"), fmt.Sprintf("'b', %s, %s, %d, %d, %s, %s", lane, token, first, last, list, repeated("'1780000000000-0'", batch))
+	mark, args := readSQL("mark_published", "wal"), fmt.Sprintf("'b', %s, %s, %d, %d, %s, %s", shard, token, first, last, list, repeated("'1780000000000-0'", batch))
 	if way == byHand {
-		mark, args = markByHand, strings.Join([]string{lane, token, list}, ", ")
+		mark, args = markByHand, strings.Join([]string{shard, token, list}, ", ")
 	}
 	marked, more := walOf(t, conn, mark, args)
 	return claimed + marked, images + more

@@ -38,7 +38,7 @@ func (s *Store) ask(ctx context.Context, f func(*sql.Rows) error, text string, a
 
 var errEnough = errors.New("enough")
 
-// Overview implements outbox.Browser. In each lane, and among the parked rows, as many rows are looked at as the limit allows: where there
+// Overview implements outbox.Browser. In each shard, and among the deferred rows, as many rows are looked at as the limit allows: where there
 // are more, the counts of rows that are not finished say that there may be more, and the oldest of those rows is the oldest one.
 func (s *Store) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverview, error) {
 	if limit < 1 || limit > mostRows {
@@ -76,11 +76,11 @@ func (s *Store) Overview(ctx context.Context, limit int) ([]outbox.BrokerOvervie
 func (s *Store) overviewOf(ctx context.Context, o *outbox.BrokerOverview, limit int) error {
 	return s.ask(ctx, func(rows *sql.Rows) error {
 		var (
-			pending, processing, fullest, parkedPending, parked, failed, failing, published, abandoned int64
-			oldest, lastPublished                                                                      sql.NullInt64
-			lastError                                                                                  sql.NullString
+			pending, processing, fullest, deferredPending, deferred, failed, failing, published, abandoned int64
+			oldest, lastPublished                                                                          sql.NullInt64
+			lastError                                                                                      sql.NullString
 		)
-		err := rows.Scan(&pending, &processing, &fullest, &parkedPending, &parked, &failed, &failing, &published, &abandoned, &oldest, &lastPublished, &lastError)
+		err := rows.Scan(&pending, &processing, &fullest, &deferredPending, &deferred, &failed, &failing, &published, &abandoned, &oldest, &lastPublished, &lastError)
 		if err != nil {
 			return err
 		}
@@ -88,13 +88,13 @@ func (s *Store) overviewOf(ctx context.Context, o *outbox.BrokerOverview, limit 
 			return outbox.Count{N: min(n, int64(limit)), More: n > int64(limit) || looked > int64(limit)}
 		}
 		o.Counts = map[outbox.Status]outbox.Count{
-			outbox.StatusPending:    count(pending+parkedPending, max(fullest, parked)),
+			outbox.StatusPending:    count(pending+deferredPending, max(fullest, deferred)),
 			outbox.StatusProcessing: count(processing, fullest),
 			outbox.StatusFailed:     count(failed, failing),
 			outbox.StatusPublished:  count(published, published),
 			outbox.StatusAbandoned:  count(abandoned, abandoned),
 		}
-		o.Parked = count(parked, parked)
+		o.Deferred = count(deferred, deferred)
 		if oldest.Valid {
 			o.OldestPending = time.Duration(max(s.micros()-oldest.Int64, 0)) * time.Microsecond
 		}
@@ -149,7 +149,7 @@ func (s *Store) Message(ctx context.Context, id string) ([]outbox.Record, error)
 }
 
 // recordColumns are those of a row as people look at it, in the order of record.fields.
-const recordColumns = `m.id, m.message_id, m.target_broker, m.status, m.stream, m.type, m.ordering_key, m.lane, m.priority, m.parked
+const recordColumns = `m.id, m.message_id, m.target_broker, m.status, m.stream, m.type, m.ordering_key, m.shard, m.priority, m.deferred
      , m.content_type, m.aggregate_type, m.aggregate_id, m.correlation_id, m.causation_id, m.tenant_id, m.attempts, m.crashes
      , m.created_at, m.available_at, m.expires_at, m.locked_until, m.published_at, m.finished_at, m.locked_by, m.broker_message_id
      , m.last_error, length(m.payload)`
@@ -165,7 +165,7 @@ type record struct {
 
 func (r *record) fields() []any {
 	return []any{
-		&r.ID, &r.MessageID, &r.Broker, &r.Status, &r.Stream, &r.Type, &r.key, &r.Lane, &r.Priority, &r.Parked,
+		&r.ID, &r.MessageID, &r.Broker, &r.Status, &r.Stream, &r.Type, &r.key, &r.Shard, &r.Priority, &r.Deferred,
 		&r.ContentType, &r.aggregateType, &r.aggregateID, &r.correlation, &r.causation, &r.tenant, &r.Attempts, &r.Crashes,
 		&r.created, &r.available, &r.expires, &r.locked, &r.published, &r.finished, &r.lockedBy, &r.brokerMessage,
 		&r.lastError, &r.PayloadBytes,

@@ -15,21 +15,21 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// blockedRows bounds how many gates of each lane, how many failing rows, and how many rows at the head of each lane are looked at.
+// blockedRows bounds how many blocks of each shard, how many failing rows, and how many rows at the head of each shard are looked at.
 const blockedRows = 10_000
 
 // A holder is a row that holds back the others of its key.
 type holder struct {
-	outbox.BlockedKey
+	outbox.KeyBlock
 
 	id       int64
 	operator bool // must act
 }
 
-// Blocked implements outbox.Browser. A key whose gate is back in the way of claims is not blocked any more. Where very many keys wait,
-// those whose gates wake first and whose failed rows are the oldest are looked at. Followers that are not parked are counted at the heads
-// of the lanes.
-func (s *Store) Blocked(ctx context.Context, broker string, limit, maxCount int) ([]outbox.BlockedKey, error) {
+// Blocked implements outbox.Browser. A key whose block is back in the way of claims is not blocked any more. Where very many keys wait,
+// those whose blocks wake first and whose failed rows are the oldest are looked at. Followers that are not deferred are counted at the heads
+// of the shards.
+func (s *Store) Blocked(ctx context.Context, broker string, limit, maxCount int) ([]outbox.KeyBlock, error) {
 	_, err := outbox.Filter{Broker: broker}.For("blocked", limit)
 	if broker == "" {
 		err = errors.Join(err, errors.New("blocked: name the broker"))
@@ -47,7 +47,7 @@ func (s *Store) Blocked(ctx context.Context, broker string, limit, maxCount int)
 	return keys, nil
 }
 
-func (s *Store) blocked(ctx context.Context, broker string, limit, maxCount int) ([]outbox.BlockedKey, error) {
+func (s *Store) blocked(ctx context.Context, broker string, limit, maxCount int) ([]outbox.KeyBlock, error) {
 	holders, err := s.holders(ctx, broker)
 	if err != nil || len(holders) == 0 {
 		return nil, err
@@ -65,18 +65,18 @@ func (s *Store) blocked(ctx context.Context, broker string, limit, maxCount int)
 	if err := s.followers(ctx, broker, holders, maxCount); err != nil {
 		return nil, err
 	}
-	keys := make([]outbox.BlockedKey, len(holders))
+	keys := make([]outbox.KeyBlock, len(holders))
 	for i := range holders {
-		keys[i] = holders[i].BlockedKey
+		keys[i] = holders[i].KeyBlock
 	}
 	return keys, nil
 }
 
-// holders are the gates of a broker, and the first failed row of each key that has no gate.
+// holders are the blocks of a broker, and the first failed row of each key that has no block.
 func (s *Store) holders(ctx context.Context, broker string) ([]holder, error) {
 	var holders []holder
 	known := map[string]bool{}
-	for _, text := range []string{s.sql.blockedGates, s.sql.blockedFailed} {
+	for _, text := range []string{s.sql.keyBlocks, s.sql.blockedFailed} {
 		err := s.ask(ctx, func(rows *sql.Rows) error {
 			h, err := readHolder(rows, broker)
 			if !known[h.Key] {
@@ -93,7 +93,7 @@ func (s *Store) holders(ctx context.Context, broker string) ([]holder, error) {
 }
 
 func readHolder(rows *sql.Rows, broker string) (holder, error) {
-	h := holder{BlockedKey: outbox.BlockedKey{Broker: broker}}
+	h := holder{KeyBlock: outbox.KeyBlock{Broker: broker}}
 	var (
 		since, until int64
 		lastError    string
@@ -106,7 +106,7 @@ func readHolder(rows *sql.Rows, broker string) (holder, error) {
 		h.Until = time.UnixMicro(until).UTC()
 	}
 	if h.Reason == "retry" && h.LastError != nil && h.LastError.At.After(h.Since) {
-		h.Since = h.LastError.At.UTC() // a failed row that is not parked waits since it failed
+		h.Since = h.LastError.At.UTC() // a failed row that is not deferred waits since it failed
 	}
 	return h, err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // List implements outbox.Browser. Rows are read one after the other until the page is full; those that are in somebody's hands are looked
-// for at the heads of the lanes, where claims find them.
+// for at the heads of the shards, where claims find them.
 func (s *Store) List(ctx context.Context, request outbox.ListRequest) (outbox.List, error) {
 	list, err := s.list(ctx, request)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Store) deferrals(ctx context.Context, records []outbox.Record) error {
 		asked    [][3]any
 	)
 	for i := range records {
-		if r := &records[i]; r.Parked {
+		if r := &records[i]; r.Deferred {
 			var key any
 			if r.OrderingKey != "" {
 				key = r.OrderingKey
@@ -151,12 +151,12 @@ func (s *Store) listSQL(status outbox.Status, key string) string {
 	case status == outbox.StatusFailed:
 		branch(s.sql.listFailing)
 	default:
-		rows := s.sql.listLane
+		rows := s.sql.listShard
 		if status == outbox.StatusProcessing {
 			rows = s.sql.listHead
 		}
-		for lane := range outbox.Classes * s.Lanes() {
-			branch(strings.ReplaceAll(rows, "{{lane}}", strconv.Itoa(lane)))
+		for shard := range outbox.Classes * s.Shards() {
+			branch(strings.ReplaceAll(rows, "{{shard}}", strconv.Itoa(shard)))
 		}
 		switch {
 		case status != outbox.StatusPending: // what is in hand is not deferred

@@ -19,16 +19,16 @@ func TestBrowsePlans(t *testing.T) {
 	t.Parallel()
 	store, _ := newStore(t)
 	walk := regexp.MustCompile(`SCAN (outbox_messages\w*|m|w)\b`)
-	const lane, tied, finished = "_open (target_broker=? AND lane=? AND id<?)", "_finished (target_broker=? AND status=? AND finished_at=? AND rowid<?)",
+	const shard, tied, finished = "_open (target_broker=? AND shard=? AND id<?)", "_finished (target_broker=? AND status=? AND finished_at=? AND rowid<?)",
 		"_finished (target_broker=? AND status=? AND finished_at<?)"
 	for _, c := range []struct {
 		status outbox.Status
 		key    string
 		wants  []string
 	}{
-		{outbox.StatusPending, "", []string{lane, "_deferred (target_broker=? AND id<?)"}},
-		{outbox.StatusPending, "k", []string{lane, "_parked (target_broker=? AND ordering_key=? AND id<?)"}},
-		{outbox.StatusProcessing, "", []string{lane}},
+		{outbox.StatusPending, "", []string{shard, "_deferred (target_broker=? AND id<?)"}},
+		{outbox.StatusPending, "k", []string{shard, "_deferred_key (target_broker=? AND ordering_key=? AND id<?)"}},
+		{outbox.StatusProcessing, "", []string{shard}},
 		{outbox.StatusFailed, "", []string{"_failing (target_broker=? AND id<?)"}},
 		{outbox.StatusFailed, "k", []string{"_failing (target_broker=? AND id<?)"}},
 		{outbox.StatusPublished, "", []string{tied, finished}},
@@ -45,15 +45,15 @@ func TestBrowsePlans(t *testing.T) {
 		text  string
 		wants []string
 	}{
-		"brokers": {store.sql.brokers, []string{"_open (target_broker>?)", "_parked (target_broker>?)", "_finished (target_broker>?)"}},
+		"brokers": {store.sql.brokers, []string{"_open (target_broker>?)", "_deferred_key (target_broker>?)", "_finished (target_broker>?)"}},
 		"overview": {store.sql.overview, []string{
-			"_open (target_broker=? AND lane=?)", "_parked (target_broker=?)", "_failing (target_broker=?)", "COVERING INDEX outbox_messages_finished (target_broker=? AND status=?",
+			"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=?)", "_failing (target_broker=?)", "COVERING INDEX outbox_messages_finished (target_broker=? AND status=?",
 		}},
 		"message":        {store.sql.message, []string{"(message_id=?)"}},
-		"blocked_gates":  {store.sql.blockedGates, []string{"_waiting_wake (target_broker=? AND lane=? AND wake_at=?)", "_waiting_wake (target_broker=? AND lane=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
+		"key_blocks":     {store.sql.keyBlocks, []string{"_key_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_key_blocks_wake (target_broker=? AND shard=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
 		"blocked_failed": {store.sql.blockedFailed, []string{"_failing (target_broker=?)"}},
-		"followers":      {store.sql.followers, []string{"_open (target_broker=? AND lane=?)", "_parked (target_broker=? AND ordering_key=? AND id>?)"}},
-		"deferrals":      {store.sql.deferrals, []string{"_waiting_key (target_broker=? AND ordering_key=?)", "w USING INTEGER PRIMARY KEY (rowid=?)"}},
+		"followers":      {store.sql.followers, []string{"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=? AND ordering_key=? AND id>?)"}},
+		"deferrals":      {store.sql.deferrals, []string{"_key_blocks_key (target_broker=? AND ordering_key=?)", "w USING INTEGER PRIMARY KEY (rowid=?)"}},
 		"audit":          {store.sql.audit, []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
 		"audit_end":      {store.sql.auditEnd, []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
 	} {
@@ -71,7 +71,7 @@ func fillBrowsed(t *testing.T, store *Store) {
 	for kind, row := range []struct{ columns, values string }{
 		{"status", "'pending'"},
 		{"status, priority", "'pending', -1"},
-		{"status, parked", "'pending', 1"},
+		{"status, deferred", "'pending', 1"},
 		{"status, last_error", "'failed', '{}'"},
 		{"status, finished_at, published_at", "'published', n, n"},
 		{"status, finished_at", "'abandoned', n"},
@@ -98,13 +98,13 @@ func TestBrowseIsBounded(t *testing.T) {
 		}
 		return r.Scan(append(dest, new(any), new(any), new(any))...)
 	}, store.sql.overview, sql.Named("broker", "b"), sql.Named("rows", rows)))
-	assert.Equal(t, []int64{2 * rows, 0, rows, rows, rows, rows, rows, rows, rows}, looked, "of each kind, and in each of two lanes")
+	assert.Equal(t, []int64{2 * rows, 0, rows, rows, rows, rows, rows, rows, rows}, looked, "of each kind, and in each of two shards")
 
 	var waiting int64
 	var cut bool
 	require.NoError(t, store.read(t.Context(), func(r *sql.Rows) error { return r.Scan(new(int), &waiting, &cut) },
 		store.sql.followers, sql.Named("broker", "b"), sql.Named("holders", `[["k", 0]]`), sql.Named("rows", 5), sql.Named("count", rows)))
-	assert.EqualValues(t, 2*5+rows, waiting, "at the heads of two lanes, and of the parked rows")
+	assert.EqualValues(t, 2*5+rows, waiting, "at the heads of two shards, and of the deferred rows")
 	assert.True(t, cut)
 
 	// What cannot be read stands behind the first three rows of each list.

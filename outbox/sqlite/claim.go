@@ -16,7 +16,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// claim claims without a settlement. It looks first, without the lock.
+// claim claims without a completion. It looks first, without the lock.
 func (s *Store) claim(ctx context.Context, c *outbox.Claim) (outbox.Batch, error) {
 	seen, err := s.look(ctx, c)
 	if err != nil || !seen.ready && !seen.due {
@@ -29,7 +29,7 @@ func (s *Store) claim(ctx context.Context, c *outbox.Claim) (outbox.Batch, error
 	return batch, nil
 }
 
-// take claims in a transaction. Gates that are due are stirred first.
+// take claims in a transaction. Blocks that are due are stirred first.
 func (s *Store) take(ctx context.Context, conn *sql.Conn, c *outbox.Claim, due bool, batch *outbox.Batch) error {
 	token, err := uuid.NewRandom()
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Store) take(ctx context.Context, conn *sql.Conn, c *outbox.Claim, due b
 	batch.Lease.Token = token
 	now := s.micros()
 	if due {
-		if err := (gates{Store: s, conn: conn, broker: c.Broker, lane: c.Lane, now: now}).stir(ctx); err != nil {
+		if err := (blocks{Store: s, conn: conn, broker: c.Broker, shard: c.Shard, now: now}).stir(ctx); err != nil {
 			return err
 		}
 	}
@@ -57,8 +57,8 @@ func (s *Store) take(ctx context.Context, conn *sql.Conn, c *outbox.Claim, due b
 	return nil
 }
 
-// takeHead claims the first rows of the lane where nothing holds any of them back, by three short statements, of which the first also
-// finds that the lane is empty.
+// takeHead claims the first rows of the shard where nothing holds any of them back, by three short statements, of which the first also
+// finds that the shard is empty.
 func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *outbox.Claim, now int64, batch *outbox.Batch) (taken bool, err error) {
 	window := c.Window
 	if c.Unordered {
@@ -68,20 +68,20 @@ func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *outbox.Claim, n
 		last   int64
 		simple bool
 	)
-	err = conn.QueryRowContext(ctx, s.sql.head, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", window),
+	err = conn.QueryRowContext(ctx, s.sql.head, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("window", window),
 		sql.Named("take", min(c.Limit, window)), sql.Named("bytes", bytesOf(c)), sql.Named("unordered", c.Unordered), sql.Named("now", now)).Scan(&batch.Seen, &simple, &last)
 	if err != nil || !simple || batch.Seen == 0 {
 		return simple, err
 	}
-	broker, lane, upTo, at := sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("last", last), sql.Named("now", now)
-	rows, err := conn.QueryContext(ctx, s.sql.readHead, broker, lane, upTo, at)
+	broker, shard, upTo, at := sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("last", last), sql.Named("now", now)
+	rows, err := conn.QueryContext(ctx, s.sql.readHead, broker, shard, upTo, at)
 	if err != nil {
 		return false, err
 	}
 	if batch.Messages, err = readMessages(rows, min(batch.Seen, c.Limit)); err != nil {
 		return false, err
 	}
-	result, err := conn.ExecContext(ctx, s.sql.claimHead, broker, lane, upTo, at, sql.Named("worker", c.Worker),
+	result, err := conn.ExecContext(ctx, s.sql.claimHead, broker, shard, upTo, at, sql.Named("worker", c.Worker),
 		sql.Named("token", batch.Lease.Token.String()), sql.Named("lease", c.Lease.Microseconds()),
 		sql.Named("isolated", !c.Shared && len(batch.Messages) == 1))
 	if err != nil {
@@ -109,9 +109,9 @@ func (s *Store) takeChosen(ctx context.Context, conn *sql.Conn, c *outbox.Claim,
 		text = s.sql.windowUnordered
 	}
 	var ids string
-	if err := conn.QueryRowContext(ctx, text, sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("window", c.Window),
+	if err := conn.QueryRowContext(ctx, text, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("window", c.Window),
 		sql.Named("limit", c.Limit), sql.Named("bytes", bytesOf(c)), sql.Named("now", now)).
-		Scan(&batch.Seen, &batch.Cut, &batch.Waiting, &batch.Gated, &batch.AheadWaits, &ids); err != nil {
+		Scan(&batch.Seen, &batch.Cut, &batch.Waiting, &batch.Blocked, &batch.AheadWaits, &ids); err != nil {
 		return err
 	}
 	if ids == noIDs {
@@ -127,7 +127,7 @@ func (s *Store) takeChosen(ctx context.Context, conn *sql.Conn, c *outbox.Claim,
 }
 
 func emptyBatch(c *outbox.Claim) outbox.Batch {
-	return outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Lane: c.Lane, Duration: c.Lease}}
+	return outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Shard: c.Shard, Duration: c.Lease}}
 }
 
 // noIDs is a list of ids, as it travels between statements, that is empty.
@@ -137,19 +137,19 @@ const noIDs = "[]"
 type glance struct {
 	batch outbox.Batch // without messages
 	ready bool         // a row in the window looks as if it could be claimed
-	due   bool         // a gate would move; only where the claim wakes
+	due   bool         // a block would move; only where the claim wakes
 }
 
 // look tells without a lock whether a claim would find or change anything: an idle outbox costs no more than that.
 func (s *Store) look(ctx context.Context, c *outbox.Claim) (glance, error) {
 	g := glance{batch: emptyBatch(c)}
-	broker, lane, now := sql.Named("broker", c.Broker), sql.Named("lane", c.Lane), sql.Named("now", s.micros())
-	err := s.read(ctx, func(rows *sql.Rows) (err error) { g.batch.Gated, g.due, err = scanGates(rows); return err }, s.sql.lookGates, broker, lane, now)
+	broker, shard, now := sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("now", s.micros())
+	err := s.read(ctx, func(rows *sql.Rows) (err error) { g.batch.Blocked, g.due, err = scanBlocks(rows); return err }, s.sql.lookBlocks, broker, shard, now)
 	g.due = g.due && c.Wake
 	if err != nil || g.due { // the lock is needed anyway
 		return g, err
 	}
-	text, args := s.sql.look, []any{broker, lane, now, sql.Named("window", c.Window)}
+	text, args := s.sql.look, []any{broker, shard, now, sql.Named("window", c.Window)}
 	if c.Unordered {
 		text, args = s.sql.lookUnordered, args[:3] // there is no window
 	}
@@ -157,10 +157,10 @@ func (s *Store) look(ctx context.Context, c *outbox.Claim) (glance, error) {
 	return g, err
 }
 
-// scanGates reads what look_gates.sql answers.
-func scanGates(row interface{ Scan(values ...any) error }) (gated, due bool, err error) {
-	err = row.Scan(&gated, &due)
-	return gated, due, err
+// scanBlocks reads what look_blocks.sql answers.
+func scanBlocks(row interface{ Scan(values ...any) error }) (blocked, due bool, err error) {
+	err = row.Scan(&blocked, &due)
+	return blocked, due, err
 }
 
 func readMessages(rows *sql.Rows, expected int) (messages []outbox.Message, err error) {

@@ -9,18 +9,18 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Exchange implements outbox.Store: a settlement and a claim share one transaction, and so one wait for the disk. Should the claim
-// fail, the settlement is made again by itself. A claim without a settlement that finds nothing to take, and no gate to move, needs
+// Exchange implements outbox.Store: a completion and a claim share one transaction, and so one wait for the disk. Should the claim
+// fail, the completion is made again by itself. A claim without a completion that finds nothing to take, and no block to move, needs
 // no transaction. Batches are never Busy: a claim waits for the lock.
-func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+func (s *Store) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
 	var result outbox.Exchanged
-	if settlement != nil && len(settlement.Published)+len(settlement.Other) == 0 {
-		result.Settled, settlement = &outbox.Settled{}, nil
+	if completion != nil && len(completion.Published)+len(completion.Other) == 0 {
+		result.Completed, completion = &outbox.Completed{}, nil
 	}
-	if settlement == nil && claim == nil {
+	if completion == nil && claim == nil {
 		return result, nil
 	}
-	if settlement == nil {
+	if completion == nil {
 		batch, err := s.claim(ctx, claim)
 		if err != nil {
 			return result, fmt.Errorf("sqlite: claim in %s: %w", s.table, err)
@@ -30,55 +30,55 @@ func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, cla
 	}
 	var failed error
 	if claim != nil {
-		var settled bool
-		if settled, failed = s.exchange(ctx, settlement, claim, &result); failed == nil {
+		var completed bool
+		if completed, failed = s.exchange(ctx, completion, claim, &result); failed == nil {
 			return result, nil
 		}
-		if result = (outbox.Exchanged{}); !settled { // nor would it be by itself
-			return result, fmt.Errorf("sqlite: settle in %s: %w", s.table, failed)
+		if result = (outbox.Exchanged{}); !completed { // nor would it be by itself
+			return result, fmt.Errorf("sqlite: complete in %s: %w", s.table, failed)
 		}
 		failed = fmt.Errorf("sqlite: claim in %s: %w", s.table, failed)
 	}
-	err := s.write(ctx, func(conn *sql.Conn) error { return s.settleInto(ctx, conn, settlement, &result) })
+	err := s.write(ctx, func(conn *sql.Conn) error { return s.completeInto(ctx, conn, completion, &result) })
 	if err != nil {
-		return outbox.Exchanged{}, errors.Join(fmt.Errorf("sqlite: settle in %s: %w", s.table, err), failed)
+		return outbox.Exchanged{}, errors.Join(fmt.Errorf("sqlite: complete in %s: %w", s.table, err), failed)
 	}
 	return result, failed
 }
 
-// exchange does both in one transaction. When it fails, nothing has been done; settled tells that it was not the settlement that
+// exchange does both in one transaction. When it fails, nothing has been done; completed tells that it was not the completion that
 // failed, nor the transaction.
-func (s *Store) exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim, result *outbox.Exchanged) (settled bool, err error) {
+func (s *Store) exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim, result *outbox.Exchanged) (completed bool, err error) {
 	batch := emptyBatch(claim)
 	err = s.write(ctx, func(conn *sql.Conn) error {
-		settled = false
-		if err := s.settleInto(ctx, conn, settlement, result); err != nil {
+		completed = false
+		if err := s.completeInto(ctx, conn, completion, result); err != nil {
 			return err
 		}
-		settled = true
+		completed = true
 		due := false
 		if claim.Wake {
-			row := conn.QueryRowContext(ctx, s.sql.lookGates, sql.Named("broker", claim.Broker), sql.Named("lane", claim.Lane), sql.Named("now", s.micros()))
+			row := conn.QueryRowContext(ctx, s.sql.lookBlocks, sql.Named("broker", claim.Broker), sql.Named("shard", claim.Shard), sql.Named("now", s.micros()))
 			var err error
-			if _, due, err = scanGates(row); err != nil {
+			if _, due, err = scanBlocks(row); err != nil {
 				return err
 			}
 		}
 		err := s.take(ctx, conn, claim, due, &batch)
-		settled = err != nil // should the commit fail, who knows
+		completed = err != nil // should the commit fail, who knows
 		return err
 	})
 	if err != nil {
-		return settled, err
+		return completed, err
 	}
 	result.Batch = batch
 	return true, nil
 }
 
-// settleInto settles and notes how many rows were lost.
-func (s *Store) settleInto(ctx context.Context, conn *sql.Conn, settlement *outbox.Settlement, result *outbox.Exchanged) error {
-	marked, err := s.settle(ctx, conn, settlement)
-	result.Settled = &outbox.Settled{Lost: len(settlement.Published) + len(settlement.Other) - marked}
+// completeInto completes and notes how many rows were lost.
+func (s *Store) completeInto(ctx context.Context, conn *sql.Conn, completion *outbox.Completion, result *outbox.Exchanged) error {
+	marked, err := s.complete(ctx, conn, completion)
+	result.Completed = &outbox.Completed{Lost: len(completion.Published) + len(completion.Other) - marked}
 	return err
 }
 
@@ -86,7 +86,7 @@ func (s *Store) settleInto(ctx context.Context, conn *sql.Conn, settlement *outb
 func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	var kept int64
 	err := s.write(ctx, func(conn *sql.Conn) error {
-		result, err := conn.ExecContext(ctx, s.sql.renew, sql.Named("broker", lease.Broker), sql.Named("lane", lease.Lane),
+		result, err := conn.ExecContext(ctx, s.sql.renew, sql.Named("broker", lease.Broker), sql.Named("shard", lease.Shard),
 			sql.Named("token", lease.Token.String()), sql.Named("first", lease.FirstID), sql.Named("last", lease.LastID),
 			sql.Named("now", s.micros()), sql.Named("lease", lease.Duration.Microseconds()))
 		if err != nil {
@@ -103,15 +103,15 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 
 // Ready implements outbox.Store.
 func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
-	var lanes []int
+	var shards []int
 	err := s.read(ctx, func(rows *sql.Rows) error {
-		var lane int
-		err := rows.Scan(&lane)
-		lanes = append(lanes, lane)
+		var shard int
+		err := rows.Scan(&shard)
+		shards = append(shards, shard)
 		return err
 	}, s.sql.ready, sql.Named("broker", broker), sql.Named("now", s.micros()))
 	if err != nil {
 		return outbox.Readiness{}, fmt.Errorf("sqlite: look for ready rows in %s: %w", s.table, err)
 	}
-	return outbox.NewReadiness(lanes), nil
+	return outbox.NewReadiness(shards), nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A settlement stands even when the claim in the same transaction fails, and the other way round nothing is claimed.
+// A completion stands even when the claim in the same transaction fails, and the other way round nothing is claimed.
 func TestExchangeFails(t *testing.T) {
 	t.Parallel()
 	store, claim := newStore(t)
@@ -31,7 +31,7 @@ func TestExchangeFails(t *testing.T) {
 	}
 	trigger("published")
 	result, err := store.Exchange(t.Context(), published(first.Batch), claim)
-	require.ErrorContains(t, err, "sqlite: settle in outbox_messages: ")
+	require.ErrorContains(t, err, "sqlite: complete in outbox_messages: ")
 	require.ErrorContains(t, err, "refused")
 	assert.Equal(t, outbox.Exchanged{}, result)
 	assert.Equal(t, "processing,pending", status())
@@ -45,7 +45,7 @@ func TestExchangeFails(t *testing.T) {
 	execute(`PRAGMA foreign_keys = ON; CREATE TABLE child (parent INTEGER REFERENCES outbox_messages (id) DEFERRABLE INITIALLY DEFERRED);
 		DROP TRIGGER refuse; CREATE TRIGGER refuse AFTER UPDATE ON outbox_messages WHEN new.status = 'processing' BEGIN INSERT INTO child VALUES (-1); END`)
 	result, err = store.Exchange(t.Context(), published(first.Batch), claim)
-	require.ErrorContains(t, err, "sqlite: settle in outbox_messages: ")
+	require.ErrorContains(t, err, "sqlite: complete in outbox_messages: ")
 	require.ErrorContains(t, err, "FOREIGN KEY")
 	assert.Equal(t, outbox.Exchanged{}, result)
 	assert.Equal(t, "processing,pending", status())
@@ -53,7 +53,7 @@ func TestExchangeFails(t *testing.T) {
 	trigger("processing")
 	result, err = store.Exchange(t.Context(), published(first.Batch), claim)
 	require.ErrorContains(t, err, "sqlite: claim in outbox_messages: ")
-	assert.Equal(t, outbox.Exchanged{Settled: &outbox.Settled{}}, result)
+	assert.Equal(t, outbox.Exchanged{Completed: &outbox.Completed{}}, result)
 	assert.Equal(t, "published,pending", status())
 }
 
@@ -72,7 +72,7 @@ func TestHead(t *testing.T) {
 		"backoff":          {"UPDATE outbox_messages SET locked_until = 9e18 WHERE id = 2", false, false},
 		"schedule":         {"UPDATE outbox_messages SET available_at = 9e18 WHERE id = 2", false, false},
 		"low priority":     {"UPDATE outbox_messages SET priority = -1 WHERE id = 1", false, true},
-		"gate": {`INSERT INTO outbox_messages_waiting (gate_id, gate_message_id, target_broker, lane, ordering_key, reason, since)
+		"block": {`INSERT INTO outbox_messages_key_blocks (block_id, block_message_id, target_broker, shard, ordering_key, reason, since)
 			VALUES (1, 'x', 'b', 0, 'k', 'retry', 0)`, false, false},
 	} {
 		for _, unordered := range []bool{false, true} {
@@ -158,11 +158,11 @@ func TestDeliveredList(t *testing.T) {
 	insert(t, store)
 	result, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
-	settlement := published(result.Batch)
-	settlement.Published[0].BrokerMessageID = rows[2].BrokerMessageID
-	result, err = store.Exchange(t.Context(), settlement, nil)
+	completion := published(result.Batch)
+	completion.Published[0].BrokerMessageID = rows[2].BrokerMessageID
+	result, err = store.Exchange(t.Context(), completion, nil)
 	require.NoError(t, err)
-	assert.Zero(t, result.Settled.Lost)
+	assert.Zero(t, result.Completed.Lost)
 	var id string
 	require.NoError(t, store.db.QueryRowContext(t.Context(), "SELECT broker_message_id FROM outbox_messages WHERE finished_at > ?", time.Time{}.Unix()).Scan(&id))
 	assert.Equal(t, rows[2].BrokerMessageID, id)

@@ -54,8 +54,8 @@ func FuzzRow(f *testing.F) {
 			return // the fuzzer's id is that one
 		}
 		seen := false
-		for _, lane := range []int{0, 4, 8} {
-			answer, err := store.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Lane: lane, Limit: 10, Window: 10, Lease: time.Hour, Worker: "w", Wake: true})
+		for _, shard := range []int{0, 4, 8} {
+			answer, err := store.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Shard: shard, Limit: 10, Window: 10, Lease: time.Hour, Worker: "w", Wake: true})
 			require.NoError(t, err)
 			for _, m := range answer.Batch.Messages {
 				seen = seen || m.Type == "plain"

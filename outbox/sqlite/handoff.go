@@ -27,7 +27,7 @@ func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.Ha
 			id      string
 			created int64
 		)
-		err := rows.Scan(&h.ID, &id, &h.Lane, &h.Attempts, &h.Crashes, &created, &h.Expired, &h.Clear)
+		err := rows.Scan(&h.ID, &id, &h.Shard, &h.Attempts, &h.Crashes, &created, &h.Expired, &h.Clear)
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.Ha
 		h.MessageID, err = uuid.Parse(id)
 		found = append(found, h)
 		return err
-	}, s.sql.verify, sql.Named("broker", v.Broker), sql.Named("lane", v.Lane), sql.Named("token", v.Token.String()),
+	}, s.sql.verify, sql.Named("broker", v.Broker), sql.Named("shard", v.Shard), sql.Named("token", v.Token.String()),
 		sql.Named("messages", string(ids)), sql.Named("backlog", v.Backlog), sql.Named("unordered", v.Unordered), sql.Named("now", s.micros()))
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: verify rows in %s: %w", s.table, err)

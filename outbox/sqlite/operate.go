@@ -40,33 +40,33 @@ func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int, op
 		return 0, fmt.Errorf("sqlite: %w", err)
 	}
 	return s.operate(ctx, filter, limit, action{
-		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, refused: requeuing.Refused(&filter), change: s.bringBack(requeuing.TTL),
+		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, refused: requeuing.Refused(&filter), change: s.requeue(requeuing.TTL),
 	})
 }
 
 // Replay implements outbox.Operator.
 func (s *Store) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
-	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), change: s.bringBack(0)})
+	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), change: s.requeue(0)})
 }
 
-// bringBack makes rows pending again, with a new time to live unless it is 0.
-func (s *Store) bringBack(ttl time.Duration) func(context.Context, *sql.Conn, picked, int64) error {
+// requeue makes rows pending again, with a new time to live unless it is 0.
+func (s *Store) requeue(ttl time.Duration) func(context.Context, *sql.Conn, picked, int64) error {
 	return func(ctx context.Context, conn *sql.Conn, p picked, now int64) error {
-		if err := s.onRows(ctx, conn, p.ids, s.sql.dropLoners, s.sql.turnBackGates); err != nil {
+		if err := s.onRows(ctx, conn, p.ids, s.sql.dropLoners, s.sql.turnBackBlocks); err != nil {
 			return err
 		}
 		var expires any
 		if ttl > 0 {
 			expires = now + ttl.Microseconds()
 		}
-		_, err := conn.ExecContext(ctx, s.sql.bringBack, sql.Named("ids", idList(p.ids)), sql.Named("now", now), sql.Named("expires", expires))
+		_, err := conn.ExecContext(ctx, s.sql.requeue, sql.Named("ids", idList(p.ids)), sql.Named("now", now), sql.Named("expires", expires))
 		return err
 	}
 }
 
 // Abandon implements outbox.Operator.
 func (s *Store) Abandon(ctx context.Context, filter outbox.Filter, reason string, limit int) (int, error) {
-	giveUp := func(ctx context.Context, conn *sql.Conn, p picked, now int64) error {
+	abandon := func(ctx context.Context, conn *sql.Conn, p picked, now int64) error {
 		type abandoned struct {
 			ID    int64  `json:"id"`
 			Error string `json:"error"`
@@ -79,13 +79,13 @@ func (s *Store) Abandon(ctx context.Context, filter outbox.Filter, reason string
 		if err != nil {
 			return fmt.Errorf("encode the rows: %w", err)
 		}
-		if err := s.onRows(ctx, conn, p.ids, s.sql.dropLoners, s.sql.openGates); err != nil {
+		if err := s.onRows(ctx, conn, p.ids, s.sql.dropLoners, s.sql.liftBlocks); err != nil {
 			return err
 		}
-		_, err = conn.ExecContext(ctx, s.sql.giveUp, sql.Named("rows", string(list)), sql.Named("now", now))
+		_, err = conn.ExecContext(ctx, s.sql.abandon, sql.Named("rows", string(list)), sql.Named("now", now))
 		return err
 	}
-	return s.operate(ctx, filter, limit, action{name: "abandon", statuses: outbox.AbandonStatuses(), change: giveUp})
+	return s.operate(ctx, filter, limit, action{name: "abandon", statuses: outbox.AbandonStatuses(), change: abandon})
 }
 
 // onRows runs statements for the same rows.
@@ -206,14 +206,14 @@ func (s *Store) change(ctx context.Context, filter outbox.Filter, found []int64,
 	return len(p.ids), nil
 }
 
-// ReleaseKey implements outbox.Operator.
-func (s *Store) ReleaseKey(ctx context.Context, broker, key string) (bool, error) {
+// UnblockKey implements outbox.Operator.
+func (s *Store) UnblockKey(ctx context.Context, broker, key string) (bool, error) {
 	if broker == "" || key == "" {
 		return false, errors.New("sqlite: release a key: name the broker and the ordering key")
 	}
 	var released int64
 	err := s.write(ctx, func(conn *sql.Conn) error {
-		result, err := conn.ExecContext(ctx, s.sql.releaseKey, sql.Named("broker", broker), sql.Named("key", key))
+		result, err := conn.ExecContext(ctx, s.sql.unblockKey, sql.Named("broker", broker), sql.Named("key", key))
 		if err != nil {
 			return err
 		}
@@ -226,24 +226,24 @@ func (s *Store) ReleaseKey(ctx context.Context, broker, key string) (bool, error
 	return released > 0, nil
 }
 
-// ParkedKeys implements outbox.Operator.
-func (s *Store) ParkedKeys(ctx context.Context, broker string, limit int) ([]outbox.ParkedKey, error) {
-	if _, err := (outbox.Filter{Broker: broker}).For("parked keys", limit); err != nil {
+// BlockedKeys implements outbox.Operator.
+func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]outbox.BlockedKey, error) {
+	if _, err := (outbox.Filter{Broker: broker}).For("deferred keys", limit); err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)
 	}
-	var keys []outbox.ParkedKey
+	var keys []outbox.BlockedKey
 	err := s.read(ctx, func(rows *sql.Rows) error {
 		var (
-			k     outbox.ParkedKey
+			k     outbox.BlockedKey
 			since int64
 		)
 		err := rows.Scan(&k.Broker, &k.Key, &k.MessageID, &since)
 		k.MessageID, k.Since = strings.ToLower(k.MessageID), time.UnixMicro(since).UTC()
 		keys = append(keys, k)
 		return err
-	}, s.sql.parkedKeys, sql.Named("broker", broker), sql.Named("limit", limit))
+	}, s.sql.blockedKeys, sql.Named("broker", broker), sql.Named("limit", limit))
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: list parked keys in %s: %w", s.table, err)
+		return nil, fmt.Errorf("sqlite: list deferred keys in %s: %w", s.table, err)
 	}
 	return keys, nil
 }

@@ -14,17 +14,17 @@ import (
 
 // planned are the statements that run while messages flow, and the indexes that each of them must use.
 var planned = map[string][]string{
-	"look": {"_open"}, "look_unordered": {"_open"}, "look_gates": {"_waiting_key", "_waiting_wake", "m USING INTEGER PRIMARY KEY"},
-	"window": {"_open", "_waiting_key", "_backfill"}, "window_unordered": {"_open", "_waiting_key"}, "head": {"_open", "_waiting_key"}, "read_head": {"_open"}, "claim_head": {"_open"}, "claim": {"INTEGER PRIMARY KEY"},
-	"wake": {"_waiting_wake", "INTEGER PRIMARY KEY"}, "set_parked": {"INTEGER PRIMARY KEY"}, "drop_loners": {"INTEGER PRIMARY KEY"},
-	"gates": {"_waiting_wake", "m USING INTEGER PRIMARY KEY"}, "rest_gates": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
-	"let_through": {"_parked", "INTEGER PRIMARY KEY"}, "move_gate": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
-	"drop_gate": {"INTEGER PRIMARY KEY"}, "park": {"_open", "_waiting_key"}, "park_gates": {"INTEGER PRIMARY KEY"},
-	"park_abandoned": {"INTEGER PRIMARY KEY"}, "unpark_before": {"w USING INTEGER PRIMARY KEY", "_parked"},
+	"look": {"_open"}, "look_unordered": {"_open"}, "look_blocks": {"_key_blocks_key", "_key_blocks_wake", "m USING INTEGER PRIMARY KEY"},
+	"window": {"_open", "_key_blocks_key", "_backfill"}, "window_unordered": {"_open", "_key_blocks_key"}, "head": {"_open", "_key_blocks_key"}, "read_head": {"_open"}, "claim_head": {"_open"}, "claim": {"INTEGER PRIMARY KEY"},
+	"wake": {"_key_blocks_wake", "INTEGER PRIMARY KEY"}, "set_deferred": {"INTEGER PRIMARY KEY"}, "drop_loners": {"INTEGER PRIMARY KEY"},
+	"blocks": {"_key_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "rest_blocks": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
+	"let_through": {"_deferred_key", "INTEGER PRIMARY KEY"}, "move_block": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
+	"drop_block": {"INTEGER PRIMARY KEY"}, "defer": {"_open", "_key_blocks_key"}, "defer_blocks": {"INTEGER PRIMARY KEY"},
+	"block_abandoned": {"INTEGER PRIMARY KEY"}, "undefer_before": {"w USING INTEGER PRIMARY KEY", "_deferred_key"},
 	"mark_published": {"INTEGER PRIMARY KEY"}, "mark_other": {"INTEGER PRIMARY KEY"}, "renew": {"_open"},
-	"ready": {"_open", "_waiting_wake", "m USING INTEGER PRIMARY KEY"}, "purge": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open"},
-	"pick": {"INTEGER PRIMARY KEY"}, "turn_back_gates": {"INTEGER PRIMARY KEY", "_waiting_key"}, "bring_back": {"INTEGER PRIMARY KEY", "_waiting_key"},
-	"open_gates": {"INTEGER PRIMARY KEY"}, "give_up": {"INTEGER PRIMARY KEY"}, "release_key": {"_waiting_key"},
+	"ready": {"_open", "_key_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "purge": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open"},
+	"pick": {"INTEGER PRIMARY KEY"}, "turn_back_blocks": {"INTEGER PRIMARY KEY", "_key_blocks_key"}, "requeue": {"INTEGER PRIMARY KEY", "_key_blocks_key"},
+	"lift_blocks": {"INTEGER PRIMARY KEY"}, "abandon": {"INTEGER PRIMARY KEY"}, "unblock_key": {"_key_blocks_key"},
 }
 
 // TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs. No statement walks a table or an
@@ -45,9 +45,9 @@ func TestPlans(t *testing.T) {
 		indexes []string
 	}{
 		"a broker": {outbox.Filter{Broker: "b"}, []string{
-			"_open (target_broker=?", "_parked (target_broker=?", "_finished (target_broker=? AND status=?",
+			"_open (target_broker=?", "_deferred_key (target_broker=?", "_finished (target_broker=? AND status=?",
 		}},
-		"every broker": {outbox.Filter{}, []string{"_open", "_parked", "_finished"}},
+		"every broker": {outbox.Filter{}, []string{"_open", "_deferred_key", "_finished"}},
 		"message ids":  {outbox.Filter{Broker: "b", MessageIDs: []string{"x"}}, []string{"(message_id=?"}},
 	} {
 		plan := explainPlan(t, store, store.findSQL(c.filter)+" ORDER BY m.id LIMIT :limit")
@@ -86,20 +86,20 @@ func TestManyFollowers(t *testing.T) {
 	store, claim := newStore(t, WithClock(func() time.Time { return now }))
 	const rows = 3_000 // more would change nothing of what is counted here
 	fills := 0
-	fill := func(key string, n, parked int) {
+	fill := func(key string, n, deferred int) {
 		fills++
 		_, err := store.db.ExecContext(t.Context(), `
 			WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?)
-			INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, parked, payload)
-			SELECT printf('%08d-0000-0000-0000-%012d', ?, n), 'b', 's', 'T', ?, ?, x'7b7d' FROM i`, n, fills, key, parked)
+			INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, deferred, payload)
+			SELECT printf('%08d-0000-0000-0000-%012d', ?, n), 'b', 's', 'T', ?, ?, x'7b7d' FROM i`, n, fills, key, deferred)
 		require.NoError(t, err)
 	}
 	number := func(text string) (n int) {
 		require.NoError(t, store.db.QueryRowContext(t.Context(), text).Scan(&n), text)
 		return n
 	}
-	exchange := func(settlement *outbox.Settlement) outbox.Batch {
-		result, err := store.Exchange(t.Context(), settlement, claim)
+	exchange := func(completion *outbox.Completion) outbox.Batch {
+		result, err := store.Exchange(t.Context(), completion, claim)
 		require.NoError(t, err)
 		return result.Batch
 	}
@@ -108,13 +108,13 @@ func TestManyFollowers(t *testing.T) {
 	claim.Limit = 1
 	batch := exchange(nil)
 	require.Len(t, batch.Messages, 1)
-	_, err := store.Exchange(t.Context(), &outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{
+	_, err := store.Exchange(t.Context(), &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{
 		{ID: batch.Messages[0].ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 	}}, nil)
 	require.NoError(t, err)
-	parked, err := store.Park(t.Context(), &outbox.Claim{Broker: "b", Window: 100})
+	deferred, err := store.Defer(t.Context(), &outbox.Claim{Broker: "b", Window: 100})
 	require.NoError(t, err)
-	require.Equal(t, 1, parked)
+	require.Equal(t, 1, deferred)
 	fill("slow", rows, 1)
 
 	fill("quick", 10, 0)
@@ -122,30 +122,30 @@ func TestManyFollowers(t *testing.T) {
 	batch = exchange(nil)
 	require.Len(t, batch.Messages, 10)
 	assert.Equal(t, 10, batch.Seen, "no row of the other key is in sight")
-	now = now.Add(2 * time.Hour) // the gate is due, and the lease is over
+	now = now.Add(2 * time.Hour) // the block is due, and the lease is over
 	open := func() int {
-		return number("SELECT count(*) FROM outbox_messages INDEXED BY outbox_messages_open WHERE finished_at IS NULL AND parked = 0")
+		return number("SELECT count(*) FROM outbox_messages INDEXED BY outbox_messages_open WHERE finished_at IS NULL AND deferred = 0")
 	}
-	for range 14 { // some more than it takes to deliver what the first two gates let through
+	for range 14 { // some more than it takes to deliver what the first two blocks let through
 		rest := open() - len(batch.Messages)
 		batch = exchange(published(batch))
 		require.NotEmpty(t, batch.Messages)
 		assert.LessOrEqual(t, batch.Seen, claim.Window)
 		assert.LessOrEqual(t, open()-rest, advanceRows, "they come back by and by")
 	}
-	assert.Equal(t, rows-3*advanceRows, number("SELECT count(*) FROM outbox_messages WHERE parked"))
+	assert.Equal(t, rows-3*advanceRows, number("SELECT count(*) FROM outbox_messages WHERE deferred"))
 }
 
-func published(batch outbox.Batch) *outbox.Settlement {
-	settlement := &outbox.Settlement{Lease: batch.Lease}
+func published(batch outbox.Batch) *outbox.Completion {
+	completion := &outbox.Completion{Lease: batch.Lease}
 	for i := range batch.Messages {
-		settlement.Published = append(settlement.Published, outbox.Delivered{ID: batch.Messages[i].ID})
+		completion.Published = append(completion.Published, outbox.Delivered{ID: batch.Messages[i].ID})
 	}
-	return settlement
+	return completion
 }
 
-// TestIdleGatesTakeNoLock: keys that wait leave the writers alone until something is due.
-func TestIdleGatesTakeNoLock(t *testing.T) {
+// TestIdleBlocksTakeNoLock: keys that wait leave the writers alone until something is due.
+func TestIdleBlocksTakeNoLock(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	store, claim := newStore(t, WithClock(func() time.Time { return now }))
@@ -155,14 +155,14 @@ func TestIdleGatesTakeNoLock(t *testing.T) {
 	result, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, result.Batch.Messages, 1)
-	settlement := &outbox.Settlement{Lease: result.Batch.Lease, Other: []outbox.Outcome{
+	completion := &outbox.Completion{Lease: result.Batch.Lease, Other: []outbox.Outcome{
 		{ID: result.Batch.Messages[0].ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 	}}
-	_, err = store.Exchange(t.Context(), settlement, nil)
+	_, err = store.Exchange(t.Context(), completion, nil)
 	require.NoError(t, err)
-	parked, err := store.Park(t.Context(), claim)
+	deferred, err := store.Defer(t.Context(), claim)
 	require.NoError(t, err)
-	require.Equal(t, 2, parked)
+	require.Equal(t, 2, deferred)
 
 	release := lock(t, store)
 	for range 2 {
@@ -171,14 +171,14 @@ func TestIdleGatesTakeNoLock(t *testing.T) {
 			result, err = store.Exchange(t.Context(), nil, claim)
 			require.NoError(t, err)
 			assert.Empty(t, result.Batch.Messages)
-			assert.True(t, result.Batch.Gated, "a worker that starts now must learn of it")
+			assert.True(t, result.Batch.Blocked, "a worker that starts now must learn of it")
 		}
-		claim.Wake = false // and later, when the gate is due
+		claim.Wake = false // and later, when the block is due
 		now = now.Add(2 * time.Hour)
 	}
 	ready, err := store.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	assert.Equal(t, []int{0}, ready.Lanes)
+	assert.Equal(t, []int{0}, ready.Shards)
 	release()
 	claim.Wake, claim.Unordered = true, false
 	result, err = store.Exchange(t.Context(), nil, claim)

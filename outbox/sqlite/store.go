@@ -13,7 +13,7 @@
 //
 // A database in memory belongs to one connection: call SetMaxOpenConns(1) on it. One connection is enough for every verb.
 //
-// SQLite has one writer at a time, so there is one lane for each class of rows, and BEGIN IMMEDIATE is
+// SQLite has one writer at a time, so there is one shard for each class of rows, and BEGIN IMMEDIATE is
 // the lock of them all. A look at an empty outbox takes
 // no lock. SQLite runs in the process, and its clock is the process's: processes that share a file share the machine's
 // clock.
@@ -48,21 +48,21 @@ var _ outbox.FullStore = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	look, lookUnordered, lookGates, window, windowUnordered, claim          string
+	look, lookUnordered, lookBlocks, window, windowUnordered, claim         string
 	head, readHead, claimHead                                               string
-	wake, setParked, dropLoners, gates, restGates                           string
-	letThrough, moveGate, dropGate, park, parkGates                         string
-	markPublished, markOther, parkAbandoned, unparkBefore, renew, ready     string
-	find, findRows, findIDs, pick, turnBackGates, bringBack                 string
-	openGates, giveUp, releaseKey, parkedKeys                               string
+	wake, setDeferred, dropLoners, blocks, restBlocks                       string
+	letThrough, moveBlock, dropBlock, deferRows, deferBlocks                string
+	markPublished, markOther, blockAbandoned, undeferBefore, renew, ready   string
+	find, findRows, findIDs, pick, turnBackBlocks, requeue                  string
+	liftBlocks, abandon, unblockKey, blockedKeys                            string
 	heartbeat, leave, forgetInstances, instances                            string
 	pause, resume, pauses                                                   string
 	verify                                                                  string
 	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
 	facts, diagnose                                                         string
-	brokers, overview, message, blockedGates, blockedFailed, followers      string
+	brokers, overview, message, keyBlocks, blockedFailed, followers         string
 	deferrals, listDeferred                                                 string
-	list, listLane, listHead, listKey, listFailing, listTied, listFinished  string
+	list, listShard, listHead, listKey, listFailing, listTied, listFinished string
 	auditBegin, auditEnd, audit                                             string
 }
 
@@ -85,16 +85,16 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		option(s)
 	}
 	for name, text := range map[string]*string{
-		"look": &s.sql.look, "look_unordered": &s.sql.lookUnordered, "look_gates": &s.sql.lookGates,
+		"look": &s.sql.look, "look_unordered": &s.sql.lookUnordered, "look_blocks": &s.sql.lookBlocks,
 		"window": &s.sql.window, "window_unordered": &s.sql.windowUnordered, "claim": &s.sql.claim,
 		"head": &s.sql.head, "read_head": &s.sql.readHead, "claim_head": &s.sql.claimHead,
-		"wake": &s.sql.wake, "set_parked": &s.sql.setParked, "drop_loners": &s.sql.dropLoners, "gates": &s.sql.gates,
-		"rest_gates": &s.sql.restGates, "let_through": &s.sql.letThrough, "move_gate": &s.sql.moveGate, "drop_gate": &s.sql.dropGate,
-		"park": &s.sql.park, "park_gates": &s.sql.parkGates, "park_abandoned": &s.sql.parkAbandoned, "unpark_before": &s.sql.unparkBefore,
+		"wake": &s.sql.wake, "set_deferred": &s.sql.setDeferred, "drop_loners": &s.sql.dropLoners, "blocks": &s.sql.blocks,
+		"rest_blocks": &s.sql.restBlocks, "let_through": &s.sql.letThrough, "move_block": &s.sql.moveBlock, "drop_block": &s.sql.dropBlock,
+		"defer": &s.sql.deferRows, "defer_blocks": &s.sql.deferBlocks, "block_abandoned": &s.sql.blockAbandoned, "undefer_before": &s.sql.undeferBefore,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"find": &s.sql.find, "find_rows": &s.sql.findRows, "find_ids": &s.sql.findIDs, "pick": &s.sql.pick,
-		"turn_back_gates": &s.sql.turnBackGates, "bring_back": &s.sql.bringBack, "open_gates": &s.sql.openGates, "give_up": &s.sql.giveUp,
-		"release_key": &s.sql.releaseKey, "parked_keys": &s.sql.parkedKeys,
+		"turn_back_blocks": &s.sql.turnBackBlocks, "requeue": &s.sql.requeue, "lift_blocks": &s.sql.liftBlocks, "abandon": &s.sql.abandon,
+		"unblock_key": &s.sql.unblockKey, "blocked_keys": &s.sql.blockedKeys,
 		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
 		"verify": &s.sql.verify,
@@ -102,9 +102,9 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 		"brokers": &s.sql.brokers, "overview": &s.sql.overview, "message": &s.sql.message,
-		"blocked_gates": &s.sql.blockedGates, "blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers,
+		"key_blocks": &s.sql.keyBlocks, "blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers,
 		"deferrals": &s.sql.deferrals, "list_deferred": &s.sql.listDeferred,
-		"list": &s.sql.list, "list_lane": &s.sql.listLane, "list_head": &s.sql.listHead, "list_key": &s.sql.listKey, "list_failing": &s.sql.listFailing,
+		"list": &s.sql.list, "list_shard": &s.sql.listShard, "list_head": &s.sql.listHead, "list_key": &s.sql.listKey, "list_failing": &s.sql.listFailing,
 		"list_tied": &s.sql.listTied, "list_finished": &s.sql.listFinished,
 		"audit_begin": &s.sql.auditBegin, "audit_end": &s.sql.auditEnd, "audit": &s.sql.audit,
 	} {
@@ -119,8 +119,8 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 // Dialect implements outbox.FullStore.
 func (s *Store) Dialect() outbox.Dialect { return outbox.SQLite }
 
-// Lanes implements outbox.Store.
-func (s *Store) Lanes() int { return 1 }
+// Shards implements outbox.Store.
+func (s *Store) Shards() int { return 1 }
 
 // Close does nothing: the database is the caller's.
 func (s *Store) Close() error { return nil }

@@ -59,7 +59,7 @@ func atLeastOne(action, name string, n int) error {
 // bound is a number of rows for TOP, to which the batches add one.
 func bound(n int) int64 { return min(int64(n), math.MaxInt32) }
 
-// Overview implements outbox.Browser. Rows behind the first ones of a lane, 20,000 or the limit, are not looked at: the counts of open
+// Overview implements outbox.Browser. Rows behind the first ones of a shard, 20,000 or the limit, are not looked at: the counts of open
 // rows say that there are more then.
 func (s *Store) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverview, error) {
 	if err := atLeastOne("overview", "limit", limit); err != nil {
@@ -161,7 +161,7 @@ func (s *Store) deferrals(ctx context.Context, records []outbox.Record) error {
 	var ids []int64
 	deferred := map[int64]*outbox.Record{}
 	for i := range records {
-		if r := &records[i]; r.Parked {
+		if r := &records[i]; r.Deferred {
 			ids, deferred[r.ID] = append(ids, r.ID), r
 		}
 	}
@@ -190,9 +190,9 @@ func (s *Store) deferrals(ctx context.Context, records []outbox.Record) error {
 	}})
 }
 
-// Blocked implements outbox.Browser. Of each lane the 2,000 gates that wait longest are looked at, and of the broker the 2,000 oldest rows
-// that have failed. For followers that are not parked it looks at the next 5,000 rows of the lane.
-func (s *Store) Blocked(ctx context.Context, broker string, limit, maxCount int) ([]outbox.BlockedKey, error) {
+// Blocked implements outbox.Browser. Of each shard the 2,000 blocks that wait longest are looked at, and of the broker the 2,000 oldest rows
+// that have failed. For followers that are not deferred it looks at the next 5,000 rows of the shard.
+func (s *Store) Blocked(ctx context.Context, broker string, limit, maxCount int) ([]outbox.KeyBlock, error) {
 	if _, err := (outbox.Filter{Broker: broker}).For("blocked keys", limit); err != nil {
 		return nil, fmt.Errorf("sqlserver: %w", err)
 	}
@@ -202,7 +202,7 @@ func (s *Store) Blocked(ctx context.Context, broker string, limit, maxCount int)
 	if broker == "" {
 		return nil, errors.New("sqlserver: blocked keys: name the broker")
 	}
-	var keys []outbox.BlockedKey
+	var keys []outbox.KeyBlock
 	args := []any{sql.Named("broker", broker), sql.Named("limit", bound(limit)), sql.Named("max_count", bound(maxCount))}
 	err := s.browse(ctx, s.sql.blocked, args, func() { keys = nil }, resultSets{"fanout_blocked": func(rows *sql.Rows) error {
 		key, err := readBlocked(rows, bound(maxCount))

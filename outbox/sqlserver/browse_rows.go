@@ -25,12 +25,12 @@ func (o *overviews) find(broker string) *outbox.BrokerOverview {
 
 func (o *overviews) broker(rows *sql.Rows) error {
 	var (
-		b           outbox.BrokerOverview
-		parked, age int64
-		latest      sql.NullTime
+		b             outbox.BrokerOverview
+		deferred, age int64
+		latest        sql.NullTime
 	)
-	err := rows.Scan(&b.Broker, &parked, &age, &latest)
-	b.Parked = capped(parked, o.limit, false)
+	err := rows.Scan(&b.Broker, &deferred, &age, &latest)
+	b.Deferred = capped(deferred, o.limit, false)
 	b.OldestPending = time.Duration(age) * time.Microsecond
 	b.LastPublished = utc(latest)
 	b.Counts = make(map[outbox.Status]outbox.Count, len(outbox.Statuses()))
@@ -117,7 +117,7 @@ func readRecord(rows *sql.Rows, own ...any) (r outbox.Record, err error) {
 		available, expires, locked, published, finished                                                       sql.NullTime
 	)
 	err = rows.Scan(append(own,
-		&r.ID, &r.MessageID, &r.Broker, &r.Status, &r.Stream, &r.Type, &key, &r.Lane, &r.Priority, &r.Parked, &r.ContentType,
+		&r.ID, &r.MessageID, &r.Broker, &r.Status, &r.Stream, &r.Type, &key, &r.Shard, &r.Priority, &r.Deferred, &r.ContentType,
 		&aggregateType, &aggregateID, &correlation, &causation, &tenant, &r.Attempts, &r.Crashes, &r.CreatedAt,
 		&available, &expires, &locked, &published, &finished, &lockedBy, &brokerMessageID, &lastError, &r.PayloadBytes)...)
 	r.OrderingKey, r.AggregateType, r.AggregateID = key.String, aggregateType.String, aggregateID.String
@@ -129,7 +129,7 @@ func readRecord(rows *sql.Rows, own ...any) (r outbox.Record, err error) {
 }
 
 // readBlocked reads a row of sql/blocked.sql.
-func readBlocked(rows *sql.Rows, maxCount int64) (k outbox.BlockedKey, err error) {
+func readBlocked(rows *sql.Rows, maxCount int64) (k outbox.KeyBlock, err error) {
 	var (
 		until     sql.NullTime
 		followers int64

@@ -30,7 +30,7 @@ var failed = outbox.LastError{Class: "permanent", Message: "no", At: created, At
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	behind := set{columns: []string{"fanout_behind", "lag"}, rows: [][]driver.Value{{"a", int64(7)}, {"just come", int64(9)}}}
-	brokers := set{columns: []string{"fanout_overview", "parked", "age", "latest"}, rows: [][]driver.Value{
+	brokers := set{columns: []string{"fanout_overview", "deferred", "age", "latest"}, rows: [][]driver.Value{
 		{"a", int64(11), int64(1_500_000), created}, {"b", int64(10), int64(0), nil},
 	}}
 	counts := set{columns: []string{"fanout_count", "status", "row_count", "more"}, rows: [][]driver.Value{
@@ -44,13 +44,13 @@ func TestOverview(t *testing.T) {
 	got, err := store.Overview(t.Context(), 10)
 	require.NoError(t, err)
 	assert.Equal(t, []outbox.BrokerOverview{{
-		Broker: "a", Parked: outbox.Count{N: 10, More: true}, OldestPending: 1500 * time.Millisecond, Lag: 7 * time.Microsecond, LastPublished: created,
+		Broker: "a", Deferred: outbox.Count{N: 10, More: true}, OldestPending: 1500 * time.Millisecond, Lag: 7 * time.Microsecond, LastPublished: created,
 		LastError: &failed, Counts: map[outbox.Status]outbox.Count{
 			outbox.StatusPending: {N: 10, More: true}, outbox.StatusFailed: {N: 3, More: true},
 			outbox.StatusProcessing: {}, outbox.StatusPublished: {}, outbox.StatusAbandoned: {},
 		},
 	}, {
-		Broker: "b", Parked: outbox.Count{N: 10}, Counts: map[outbox.Status]outbox.Count{
+		Broker: "b", Deferred: outbox.Count{N: 10}, Counts: map[outbox.Status]outbox.Count{
 			outbox.StatusPending: {}, outbox.StatusFailed: {}, outbox.StatusProcessing: {}, outbox.StatusPublished: {N: 10}, outbox.StatusAbandoned: {},
 		},
 	}}, got, "once, although it was read twice")
@@ -74,8 +74,8 @@ func recordRow(id int64, own ...driver.Value) []driver.Value {
 
 func recordOf(id int64) outbox.Record {
 	return outbox.Record{
-		ID: id, MessageID: messageID, Broker: "b", Status: outbox.StatusFailed, Stream: "s", Type: "T.v1", OrderingKey: "k", Lane: 2, Priority: -3,
-		Parked: true, ContentType: "application/json", AggregateType: "Order", AggregateID: "7", CorrelationID: "c", TenantID: "t",
+		ID: id, MessageID: messageID, Broker: "b", Status: outbox.StatusFailed, Stream: "s", Type: "T.v1", OrderingKey: "k", Shard: 2, Priority: -3,
+		Deferred: true, ContentType: "application/json", AggregateType: "Order", AggregateID: "7", CorrelationID: "c", TenantID: "t",
 		Attempts: 4, Crashes: 1, CreatedAt: created, ExpiresAt: created.Add(time.Hour), LockedUntil: created.Add(time.Minute),
 		BrokerMessageID: "17-0", LastError: &failed, PayloadBytes: 2,
 	}
@@ -231,7 +231,7 @@ func TestBlocked(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{keys}, err: serverError(601)}, reply{sets: []set{keys}}, reply{err: serverError(208)}))
 	got, err := store.Blocked(t.Context(), "b", 3, 4)
 	require.NoError(t, err)
-	assert.Equal(t, []outbox.BlockedKey{
+	assert.Equal(t, []outbox.KeyBlock{
 		{Broker: "b", Key: "k", MessageID: messageID, Status: outbox.StatusAbandoned, Reason: "abandoned", Since: created, Followers: outbox.Count{N: 4, More: true}, LastError: &failed},
 		{Broker: "b", Key: "l", MessageID: messageID, Status: outbox.StatusFailed, Reason: "retry", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 4}},
 		{Broker: "b", Key: "m", MessageID: messageID, Status: outbox.StatusPending, Reason: "scheduled", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 2, More: true}},
@@ -239,10 +239,10 @@ func TestBlocked(t *testing.T) {
 	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3), "max_count": int64(4)}, server.requests[1].args)
 	_, err = store.Blocked(t.Context(), "b", 3, 4)
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	for _, wrong := range []func() ([]outbox.BlockedKey, error){
-		func() ([]outbox.BlockedKey, error) { return store.Blocked(t.Context(), "", 1, 1) },
-		func() ([]outbox.BlockedKey, error) { return store.Blocked(t.Context(), "b", 0, 1) },
-		func() ([]outbox.BlockedKey, error) { return store.Blocked(t.Context(), "b", 1, 0) },
+	for _, wrong := range []func() ([]outbox.KeyBlock, error){
+		func() ([]outbox.KeyBlock, error) { return store.Blocked(t.Context(), "", 1, 1) },
+		func() ([]outbox.KeyBlock, error) { return store.Blocked(t.Context(), "b", 0, 1) },
+		func() ([]outbox.KeyBlock, error) { return store.Blocked(t.Context(), "b", 1, 0) },
 	} {
 		_, err := wrong()
 		require.ErrorContains(t, err, "sqlserver: blocked keys: ")
@@ -270,23 +270,23 @@ func TestBrowseTexts(t *testing.T) {
 	t.Parallel()
 	store, err := New(nil, "outbox_messages")
 	require.NoError(t, err)
-	hinted := regexp.MustCompile(`(?:FROM|JOIN) outbox_messages(?:_waiting|_audit)?(?: AS \w+)? WITH \(((?:[^()]|\(\w+\))*)\)`)
+	hinted := regexp.MustCompile(`(?:FROM|JOIN) outbox_messages(?:_key_blocks|_audit)?(?: AS \w+)? WITH \(((?:[^()]|\(\w+\))*)\)`)
 	passing := "READCOMMITTEDLOCK, READPAST, ROWLOCK"
 	index := func(name, rest string) string { return "INDEX(outbox_messages_" + name + "), FORCESEEK, " + rest }
 	for text, want := range map[string][]string{
 		store.sql.list: {
 			index("finished", passing), index("finished", passing), index("failing", passing), index("open", passing), index("deferred", passing),
-			index("parked", passing), "FORCESEEK, " + passing,
+			index("deferred_key", passing), "FORCESEEK, " + passing,
 		},
-		store.sql.deferrals: {"FORCESEEK, " + passing, index("waiting_key", passing), "FORCESEEK, " + passing},
+		store.sql.deferrals: {"FORCESEEK, " + passing, index("key_blocks_key", passing), "FORCESEEK, " + passing},
 		store.sql.message:   {index("once", "ROWLOCK")},
 		store.sql.blocked: {
-			index("waiting_wake", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", passing), "FORCESEEK, " + passing,
-			index("parked", "NOLOCK"), index("backfill", "NOLOCK"), index("open", "NOLOCK"), "FORCESEEK, " + passing,
+			index("key_blocks_wake", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", passing), "FORCESEEK, " + passing,
+			index("deferred_key", "NOLOCK"), index("backfill", "NOLOCK"), index("open", "NOLOCK"), "FORCESEEK, " + passing,
 		},
 		store.sql.overview: {
-			"INDEX(outbox_messages_open), NOLOCK", "INDEX(outbox_messages_parked), NOLOCK", "INDEX(outbox_messages_finished), NOLOCK", // the brokers
-			index("open", "NOLOCK"), index("parked", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", "NOLOCK"), "FORCESEEK, NOLOCK",
+			"INDEX(outbox_messages_open), NOLOCK", "INDEX(outbox_messages_deferred_key), NOLOCK", "INDEX(outbox_messages_finished), NOLOCK", // the brokers
+			index("open", "NOLOCK"), index("deferred_key", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", "NOLOCK"), "FORCESEEK, NOLOCK",
 			index("finished", "NOLOCK"), index("open", "NOLOCK"), index("finished", "NOLOCK"), index("failing", passing), index("finished", passing),
 		},
 		store.sql.audit: {"FORCESEEK, " + passing},
@@ -297,7 +297,7 @@ func TestBrowseTexts(t *testing.T) {
 		}
 		assert.Equal(t, want, found)
 		assert.NotContains(t, text, "UPDLOCK")
-		assert.Equal(t, len(want), strings.Count(text, " outbox_messages ")+strings.Count(text, " outbox_messages_waiting ")+strings.Count(text, " outbox_messages_audit "))
+		assert.Equal(t, len(want), strings.Count(text, " outbox_messages ")+strings.Count(text, " outbox_messages_key_blocks ")+strings.Count(text, " outbox_messages_audit "))
 	}
 	assert.Equal(t, 1, strings.Count(store.sql.list, "m.last_error\n"))
 	for _, text := range []string{store.sql.list, store.sql.overview, store.sql.blocked, store.sql.audit, store.sql.deferrals} {
@@ -305,11 +305,11 @@ func TestBrowseTexts(t *testing.T) {
 	}
 	inOrder(t, store.sql.list, "SELECT TOP (@scan)", "SET @looked =", "SELECT TOP (@limit)", "ORDER BY s.place", "AS fanout_looked")
 	inOrder(t, store.sql.blocked, "g.wake_at IS NOT NULL", "known.key_hash = f.key_hash", "SELECT TOP (@limit) id", "AS fanout_blocked", "AS aside", "AS low", "AS behind")
-	lanes := strings.Count(store.sql.list+store.sql.overview+store.sql.blocked, "(10), (11)) AS lanes")
-	assert.Equal(t, 4, lanes)
-	assert.Equal(t, 12, outbox.Classes*outbox.Lanes)
-	assert.Contains(t, store.sql.blocked, "f.lane % 4 ")
-	assert.Equal(t, 4, outbox.Lanes)
+	shards := strings.Count(store.sql.list+store.sql.overview+store.sql.blocked, "(10), (11)) AS shards")
+	assert.Equal(t, 4, shards)
+	assert.Equal(t, 12, outbox.Classes*outbox.Shards)
+	assert.Contains(t, store.sql.blocked, "f.shard % 4 ")
+	assert.Equal(t, 4, outbox.Shards)
 	assert.True(t, slices.Contains(recordColumns(), "payload_bytes"))
 }
 

@@ -97,9 +97,9 @@ func conform(t *testing.T, dsn, session string) {
 		}
 		return storetest.Bundle{
 			Store: open(t, table), DB: db, Table: table, Open: open, Tables: further,
-			HoldLane: func(t *testing.T, broker string, lane int) func() {
+			HoldShard: func(t *testing.T, broker string, shard int) func() {
 				t.Helper()
-				return holdLane(t, db, table, broker, lane)
+				return holdShard(t, db, table, broker, shard)
 			},
 		}
 	})
@@ -155,21 +155,21 @@ func dropAfter(t *testing.T, db *sql.DB, tables ...string) {
 	t.Helper()
 	t.Cleanup(func() {
 		for _, table := range tables {
-			for _, name := range []string{table, table + "_migrations", table + "_waiting", table + "_pauses", table + "_instances", table + "_audit"} {
+			for _, name := range []string{table, table + "_migrations", table + "_key_blocks", table + "_pauses", table + "_instances", table + "_audit"} {
 				execute(t, db, fmt.Sprintf("IF OBJECT_ID(N'%s') IS NOT NULL DROP TABLE %s", name, name))
 			}
 		}
 	})
 }
 
-// holdLane takes the lock of a lane as a claim does, until release.
-func holdLane(t *testing.T, db *sql.DB, table, broker string, lane int) (release func()) {
+// holdShard takes the lock of a shard as a claim does, until release.
+func holdShard(t *testing.T, db *sql.DB, table, broker string, shard int) (release func()) {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	_, err = tx.ExecContext(t.Context(), "DECLARE @resource nvarchar(255) = CONCAT(N'fanout:', OBJECT_ID(N'"+table+"'), N':', @lock), @granted int;\n"+
 		"EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 0;\n"+
-		"IF @granted <> 0 THROW 50001, N'the lock of the lane is taken', 1;", sql.Named("lock", newStore(t, db, table).laneLock(broker, lane)))
+		"IF @granted <> 0 THROW 50001, N'the lock of the shard is taken', 1;", sql.Named("lock", newStore(t, db, table).shardLock(broker, shard)))
 	require.NoError(t, err)
 	return func() { require.NoError(t, tx.Rollback()) }
 }

@@ -52,11 +52,11 @@ func TestDiagnose(t *testing.T) {
 		},
 		{
 			"careless",
-			[]reply{answer("16.0.1000.6", int64(3), int64(160), "READ_WRITE", true, "FORCED"), clock(-time.Hour), rights("DELETE ON app.outbox", "INSERT ON app.outbox_waiting")},
+			[]reply{answer("16.0.1000.6", int64(3), int64(160), "READ_WRITE", true, "FORCED"), clock(-time.Hour), rights("DELETE ON app.outbox", "INSERT ON app.outbox_key_blocks")},
 			[]outbox.Finding{
 				{Topic: "durability", Message: "DELAYED_DURABILITY is FORCED"},
 				{Topic: "clock", Message: "behind this machine"},
-				{Topic: "rights", Message: "GRANT DELETE ON app.outbox, INSERT ON app.outbox_waiting"},
+				{Topic: "rights", Message: "GRANT DELETE ON app.outbox, INSERT ON app.outbox_key_blocks"},
 			},
 		},
 	} {

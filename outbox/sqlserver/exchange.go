@@ -15,18 +15,18 @@ import (
 )
 
 // Exchange implements outbox.Store: one round trip, up to three transactions. The first writes what was published. The
-// second writes the other outcomes under the lane's lock, since the place of a failed head and of its released followers
+// second writes the other outcomes under the shard's lock, since the place of a failed head and of its released followers
 // must change in one step for the next claim. The third makes the claim under the same lock; when somebody else holds it
 // at that moment, the batch is Busy. What was claimed is read last, when the lock is free again.
 //
-// A part that the server breaks off in favour of somebody else is repeated a few times. What was settled before that
+// A part that the server breaks off in favour of somebody else is repeated a few times. What was completed before that
 // stands and is not sent again. A claim whose answer was lost leaves leases that run out.
-func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
-	x := exchange{store: s, settlement: settlement, claim: claim}
+func (s *Store) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
+	x := exchange{store: s, completion: completion, claim: claim}
 	err := retry(func() error { return x.run(ctx) })
-	result := outbox.Exchanged{Settled: x.settled()}
+	result := outbox.Exchanged{Completed: x.completed()}
 	if err != nil {
-		return result, fmt.Errorf("sqlserver: claim and settle in %s: %w", s.table, explain(err))
+		return result, fmt.Errorf("sqlserver: claim and complete in %s: %w", s.table, explain(err))
 	}
 	result.Batch = x.batch
 	return result, nil
@@ -35,7 +35,7 @@ func (s *Store) Exchange(ctx context.Context, settlement *outbox.Settlement, cla
 // exchange is one call under way.
 type exchange struct {
 	store      *Store
-	settlement *outbox.Settlement
+	completion *outbox.Completion
 	claim      *outbox.Claim
 	// published and other are how many rows were marked; nil until the server has said that they are.
 	published, other *int
@@ -47,7 +47,7 @@ type exchange struct {
 type parts struct {
 	published, other bool
 	claim            claimKind
-	wake             bool // the claim first brings back parked rows
+	wake             bool // the claim first brings back deferred rows
 }
 
 type claimKind int
@@ -88,7 +88,7 @@ func (p parts) text(table string) string {
 	return strings.ReplaceAll(text, bytesHere, outbox.RenderSQL(embedded("cut_bytes"), table))
 }
 
-// wakeHere stands in the texts where parked rows are brought back.
+// wakeHere stands in the texts where deferred rows are brought back.
 const wakeHere = "{{wake}}\n"
 
 // bytesHere stands in the texts where a claim is kept within its bytes.
@@ -127,7 +127,7 @@ func (x *exchange) run(ctx context.Context) error {
 		"fanout_busy": func(rows *sql.Rows) error {
 			x.claimed = true
 			b := &x.batch
-			return rows.Scan(&b.Busy, &b.Seen, &b.Cut, &b.Waiting, &b.Gated, &b.AheadWaits)
+			return rows.Scan(&b.Busy, &b.Seen, &b.Cut, &b.Waiting, &b.Blocked, &b.AheadWaits)
 		},
 		"fanout_id": x.readMessage,
 	}); err != nil {
@@ -145,9 +145,9 @@ func (x *exchange) run(ctx context.Context) error {
 
 // remaining says what the server has not confirmed yet.
 func (x *exchange) remaining() (p parts) {
-	if x.settlement != nil {
-		p.published = len(x.settlement.Published) > 0 && x.published == nil
-		p.other = len(x.settlement.Other) > 0 && x.other == nil
+	if x.completion != nil {
+		p.published = len(x.completion.Published) > 0 && x.published == nil
+		p.other = len(x.completion.Other) > 0 && x.other == nil
 	}
 	switch {
 	case x.claim == nil || x.claimed:
@@ -160,44 +160,44 @@ func (x *exchange) remaining() (p parts) {
 	return p
 }
 
-// settled is nil until the settlement stands as a whole.
-func (x *exchange) settled() *outbox.Settled {
-	if x.settlement == nil {
+// completed is nil until the completion stands as a whole.
+func (x *exchange) completed() *outbox.Completed {
+	if x.completion == nil {
 		return nil
 	}
 	if p := x.remaining(); p.published || p.other {
 		return nil
 	}
-	lost := len(x.settlement.Published) + len(x.settlement.Other)
+	lost := len(x.completion.Published) + len(x.completion.Other)
 	for _, marked := range []*int{x.published, x.other} {
 		if marked != nil {
 			lost -= *marked
 		}
 	}
-	return &outbox.Settled{Lost: lost}
+	return &outbox.Completed{Lost: lost}
 }
 
 // args are the parameters of a text, and no others: a parameter that a text does not use would make it another plan.
 func (x *exchange) args(p parts) ([]any, error) {
 	var args []any
 	if p.published || p.other {
-		args = append(args, sql.Named("settled_token", x.settlement.Lease.Token.String()))
+		args = append(args, sql.Named("completed_token", x.completion.Lease.Token.String()))
 	}
 	if p.published {
-		list, err := publishedList(x.settlement.Published)
+		list, err := publishedList(x.completion.Published)
 		if err != nil {
 			return nil, err
 		}
 		args = append(args, sql.Named("published", list))
 	}
 	if p.other {
-		list, err := otherList(x.settlement.Other)
+		list, err := otherList(x.completion.Other)
 		if err != nil {
 			return nil, err
 		}
-		lease := &x.settlement.Lease
-		args = append(args, sql.Named("other", list), sql.Named("settled_lock", x.store.laneLock(lease.Broker, lease.Lane)),
-			sql.Named("park_abandoned", x.settlement.ParkAbandoned))
+		lease := &x.completion.Lease
+		args = append(args, sql.Named("other", list), sql.Named("completed_lock", x.store.shardLock(lease.Broker, lease.Shard)),
+			sql.Named("block_abandoned", x.completion.BlockAbandoned))
 	}
 	if p.claim == noClaim {
 		return args, nil
@@ -207,12 +207,12 @@ func (x *exchange) args(p parts) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a claim token: %w", err)
 	}
-	x.batch = outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Lane: c.Lane, Token: token, Duration: c.Lease}}
+	x.batch = outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Shard: c.Shard, Token: token, Duration: c.Lease}}
 	if p.claim == orderedClaim || p.wake {
-		args = append(args, sql.Named("claim_lock", x.store.laneLock(c.Broker, c.Lane)))
+		args = append(args, sql.Named("claim_lock", x.store.shardLock(c.Broker, c.Shard)))
 	}
 	return append(append(args,
-		sql.Named("broker", c.Broker), sql.Named("lane", int32(c.Lane)), //nolint:gosec // a few
+		sql.Named("broker", c.Broker), sql.Named("shard", int32(c.Shard)), //nolint:gosec // a few
 		sql.Named("window", int64(c.Window)), sql.Named("limit", int64(c.Limit)), sql.Named("bytes", bytesOf(c)),
 		sql.Named("worker", mssql.NVarCharMax(storable(c.Worker))), sql.Named("token", token.String()), sql.Named("shared", c.Shared),
 	), durationArgs("lease", c.Lease)...), nil

@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	testLease      = outbox.Lease{Broker: "partner", Lane: 2, Token: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), FirstID: 1, LastID: 9}
-	testClaim      = &outbox.Claim{Broker: "partner", Lane: 3, Limit: 10, Bytes: 1 << 20, Window: 20, Lease: 90 * time.Second, Worker: "w"}
-	testSettlement = &outbox.Settlement{
+	testLease      = outbox.Lease{Broker: "partner", Shard: 2, Token: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), FirstID: 1, LastID: 9}
+	testClaim      = &outbox.Claim{Broker: "partner", Shard: 3, Limit: 10, Bytes: 1 << 20, Window: 20, Lease: 90 * time.Second, Worker: "w"}
+	testCompletion = &outbox.Completion{
 		Lease:     testLease,
 		Published: []outbox.Delivered{{ID: 1, BrokerMessageID: "17-0"}, {ID: 3}},
 		Other:     []outbox.Outcome{{ID: 2, Status: outbox.StatusFailed, Spent: true, Delay: time.Minute, LastError: "{}"}},
@@ -29,7 +29,7 @@ var (
 
 func claimed(busy bool, seen int64) set {
 	return set{
-		columns: []string{"fanout_busy", "seen", "cut", "waiting", "gated", "ahead_waits"},
+		columns: []string{"fanout_busy", "seen", "cut", "waiting", "blocked", "ahead_waits"},
 		rows:    [][]driver.Value{{busy, seen, false, int64(0), false, false}},
 	}
 }
@@ -55,13 +55,13 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(reply{
 		sets: []set{foreign, published2, foreign, other1, foreign, claimed(false, 17), messages(4, 5)},
 	}))
-	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.NoError(t, err)
-	assert.Equal(t, &outbox.Settled{}, result.Settled)
+	assert.Equal(t, &outbox.Completed{}, result.Completed)
 
 	token := result.Batch.Lease.Token
 	assert.NotEqual(t, uuid.Nil, token)
-	assert.Equal(t, outbox.Lease{Broker: "partner", Lane: 3, Token: token, FirstID: 4, LastID: 5, Duration: 90 * time.Second}, result.Batch.Lease)
+	assert.Equal(t, outbox.Lease{Broker: "partner", Shard: 3, Token: token, FirstID: 4, LastID: 5, Duration: 90 * time.Second}, result.Batch.Lease)
 	assert.Equal(t, 17, result.Batch.Seen)
 	assert.False(t, result.Batch.Busy)
 	require.Len(t, result.Batch.Messages, 2)
@@ -74,12 +74,12 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 	require.Len(t, server.requests, 1)
 	assert.Equal(t, store.sql.exchange[parts{true, true, orderedClaim, false}], server.requests[0].text)
 	assert.Equal(t, map[string]any{
-		"settled_token": testLease.Token.String(),
-		"published":     mssql.NVarCharMax(`[{"i":1,"b":"17-0"},{"i":3}]`),
-		"other":         mssql.NVarCharMax(`[{"i":2,"s":"failed","a":1,"d":60,"u":0,"e":"{}"}]`),
-		"settled_lock":  store.laneLock("partner", 2), "park_abandoned": false,
-		"claim_lock": store.laneLock("partner", 3),
-		"broker":     "partner", "lane": int32(3), "window": int64(20), "limit": int64(10), "bytes": int64(1 << 20), "shared": false,
+		"completed_token": testLease.Token.String(),
+		"published":       mssql.NVarCharMax(`[{"i":1,"b":"17-0"},{"i":3}]`),
+		"other":           mssql.NVarCharMax(`[{"i":2,"s":"failed","a":1,"d":60,"u":0,"e":"{}"}]`),
+		"completed_lock":  store.shardLock("partner", 2), "block_abandoned": false,
+		"claim_lock": store.shardLock("partner", 3),
+		"broker":     "partner", "shard": int32(3), "window": int64(20), "limit": int64(10), "bytes": int64(1 << 20), "shared": false,
 		"worker": mssql.NVarCharMax("w"), "token": token.String(), "lease_seconds": int32(90), "lease_micros": int32(0),
 	}, server.requests[0].args)
 }
@@ -90,9 +90,9 @@ func TestExchangeWithoutWork(t *testing.T) {
 	result, err := store.Exchange(t.Context(), nil, nil)
 	require.NoError(t, err)
 	assert.Equal(t, outbox.Exchanged{}, result)
-	result, err = store.Exchange(t.Context(), &outbox.Settlement{}, nil)
+	result, err = store.Exchange(t.Context(), &outbox.Completion{}, nil)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Exchanged{Settled: &outbox.Settled{}}, result)
+	assert.Equal(t, outbox.Exchanged{Completed: &outbox.Completed{}}, result)
 	assert.Empty(t, server.requests)
 }
 
@@ -102,33 +102,33 @@ func TestExchangeBusy(t *testing.T) {
 	result, err := store.Exchange(t.Context(), nil, testClaim)
 	require.NoError(t, err)
 	assert.True(t, result.Batch.Busy)
-	assert.Nil(t, result.Settled)
-	assert.Equal(t, 3, result.Batch.Lease.Lane)
+	assert.Nil(t, result.Completed)
+	assert.Equal(t, 3, result.Batch.Lease.Shard)
 }
 
 func TestExchangeLost(t *testing.T) {
 	t.Parallel()
 	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{count("fanout_published", 1), count("fanout_other", 0)}}))
-	result, err := store.Exchange(t.Context(), testSettlement, nil)
+	result, err := store.Exchange(t.Context(), testCompletion, nil)
 	require.NoError(t, err)
-	assert.Equal(t, &outbox.Settled{Lost: 2}, result.Settled)
+	assert.Equal(t, &outbox.Completed{Lost: 2}, result.Completed)
 }
 
-// What is settled stands, and is known to stand, when the claim behind it fails.
-func TestExchangeSettlementStands(t *testing.T) {
+// What is completed stands, and is known to stand, when the claim behind it fails.
+func TestExchangeCompletionStands(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{published2, other1}, err: serverError(50000)}))
-	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
-	require.ErrorContains(t, err, "sqlserver: claim and settle in outbox_messages: ")
-	assert.Equal(t, outbox.Exchanged{Settled: &outbox.Settled{}}, result)
+	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
+	require.ErrorContains(t, err, "sqlserver: claim and complete in outbox_messages: ")
+	assert.Equal(t, outbox.Exchanged{Completed: &outbox.Completed{}}, result)
 	assert.Len(t, server.requests, 1, "an error that is nobody's turn is not repeated")
 }
 
-// Half a settlement is none: the caller sends all of it again.
-func TestExchangeHalfSettled(t *testing.T) {
+// Half a completion is none: the caller sends all of it again.
+func TestExchangeHalfCompleted(t *testing.T) {
 	t.Parallel()
 	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{published2}, err: serverError(547)}))
-	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.Error(t, err)
 	assert.Equal(t, outbox.Exchanged{}, result)
 }
@@ -142,9 +142,9 @@ func TestExchangeRepeatsWhatIsLeft(t *testing.T) {
 		reply{sets: []set{published2}, err: serverError(1205)},
 		reply{sets: []set{other1, claimed(false, 1), messages(4)}},
 	))
-	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.NoError(t, err)
-	assert.Equal(t, &outbox.Settled{}, result.Settled)
+	assert.Equal(t, &outbox.Completed{}, result.Completed)
 	assert.Len(t, result.Batch.Messages, 1)
 	all := store.sql.exchange
 	assert.Equal(t, []string{
@@ -178,62 +178,62 @@ func TestExchangeRowChanged(t *testing.T) {
 		reply{sets: []set{published2, other1}, err: serverError(errRowChanged)},
 		reply{sets: []set{claimed(false, 1), messages(4)}},
 	))
-	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.NoError(t, err)
-	assert.Equal(t, &outbox.Settled{}, result.Settled)
+	assert.Equal(t, &outbox.Completed{}, result.Completed)
 	assert.Len(t, result.Batch.Messages, 1)
 	assert.Equal(t, store.sql.exchange[parts{claim: orderedClaim}], server.texts()[1])
 }
 
-// What waits behind the claimed rows, and how parked rows are asked for.
-func TestExchangeWithGates(t *testing.T) {
+// What waits behind the claimed rows, and how deferred rows are asked for.
+func TestExchangeWithBlocks(t *testing.T) {
 	t.Parallel()
 	answer := claimed(false, 17)
 	answer.rows[0] = []driver.Value{false, int64(17), true, int64(5), true, true}
 	for _, kind := range []claimKind{orderedClaim, unorderedClaim} {
 		store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{other1, answer, messages()}}))
 		claim := *testClaim
-		claim.Lane, claim.Wake, claim.Unordered = 6, true, kind == unorderedClaim
-		settlement := &outbox.Settlement{Lease: testLease, Other: testSettlement.Other, ParkAbandoned: true}
-		settlement.Lease.Lane = 10
-		result, err := store.Exchange(t.Context(), settlement, &claim)
+		claim.Shard, claim.Wake, claim.Unordered = 6, true, kind == unorderedClaim
+		completion := &outbox.Completion{Lease: testLease, Other: testCompletion.Other, BlockAbandoned: true}
+		completion.Lease.Shard = 10
+		result, err := store.Exchange(t.Context(), completion, &claim)
 		require.NoError(t, err)
 		assert.Equal(t, outbox.Batch{
-			Lease: outbox.Lease{Broker: "partner", Lane: 6, Token: result.Batch.Lease.Token, Duration: 90 * time.Second},
-			Seen:  17, Cut: true, Waiting: 5, Gated: true, AheadWaits: true,
+			Lease: outbox.Lease{Broker: "partner", Shard: 6, Token: result.Batch.Lease.Token, Duration: 90 * time.Second},
+			Seen:  17, Cut: true, Waiting: 5, Blocked: true, AheadWaits: true,
 		}, result.Batch)
 		assert.Equal(t, store.sql.exchange[parts{other: true, claim: kind, wake: true}], server.requests[0].text)
 		args := server.requests[0].args
-		assert.Equal(t, true, args["park_abandoned"])
-		assert.Equal(t, int32(6), args["lane"])
-		assert.Equal(t, store.laneLock("partner", 2), args["claim_lock"], "the lanes of the same keys share their lock")
-		assert.Equal(t, store.laneLock("partner", 2), args["settled_lock"])
+		assert.Equal(t, true, args["block_abandoned"])
+		assert.Equal(t, int32(6), args["shard"])
+		assert.Equal(t, store.shardLock("partner", 2), args["claim_lock"], "the shards of the same keys share their lock")
+		assert.Equal(t, store.shardLock("partner", 2), args["completed_lock"])
 	}
 }
 
-func TestPark(t *testing.T) {
+func TestDefer(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn(
-		reply{err: serverError(errLockNotGranted)}, reply{sets: []set{count("fanout_parked", 400)}}, reply{}, reply{err: serverError(208)},
+		reply{err: serverError(errLockNotGranted)}, reply{sets: []set{count("fanout_deferred", 400)}}, reply{}, reply{err: serverError(208)},
 	))
-	claim := &outbox.Claim{Broker: "partner", Lane: 5, Window: 4000, Unordered: true}
-	parked, err := store.Park(t.Context(), claim)
+	claim := &outbox.Claim{Broker: "partner", Shard: 5, Window: 4000, Unordered: true}
+	deferred, err := store.Defer(t.Context(), claim)
 	require.NoError(t, err)
-	assert.Equal(t, 400, parked)
+	assert.Equal(t, 400, deferred)
 	assert.Equal(t, map[string]any{
-		"broker": "partner", "lane": int32(5), "claim_lock": store.laneLock("partner", 1), "window": int64(4000), "unordered": true,
+		"broker": "partner", "shard": int32(5), "claim_lock": store.shardLock("partner", 1), "window": int64(4000), "unordered": true,
 	}, server.requests[1].args)
-	_, err = store.Park(t.Context(), claim)
+	_, err = store.Defer(t.Context(), claim)
 	require.ErrorIs(t, err, errIncomplete)
-	_, err = store.Park(t.Context(), claim)
+	_, err = store.Defer(t.Context(), claim)
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	require.ErrorContains(t, err, "sqlserver: park waiting rows in outbox_messages: ")
+	require.ErrorContains(t, err, "sqlserver: defer waiting rows in outbox_messages: ")
 }
 
 func TestExchangeGivesUp(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", func(request) reply { return reply{err: serverError(1205)} })
-	result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	var cause mssql.Error
 	require.ErrorAs(t, err, &cause)
 	assert.Equal(t, outbox.Exchanged{}, result)
@@ -246,7 +246,7 @@ func TestExchangeIncomplete(t *testing.T) {
 		"nothing": {foreign}, "no outcome": {published2, claimed(false, 0)}, "no claim": {published2, other1},
 	} {
 		store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: sets}))
-		result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+		result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 		require.ErrorIs(t, err, errIncomplete, name)
 		assert.Empty(t, result.Batch, name)
 	}
@@ -256,7 +256,7 @@ func TestExchangeUnreadable(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"fanout_published", "fanout_other", "fanout_busy", "fanout_id"} {
 		store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{{columns: []string{name}, rows: [][]driver.Value{{"?"}}}}}))
-		result, err := store.Exchange(t.Context(), testSettlement, testClaim)
+		result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 		require.ErrorContains(t, err, "read "+name)
 		assert.Equal(t, outbox.Exchanged{}, result)
 	}
@@ -273,7 +273,7 @@ func TestRenew(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 4, kept)
 	assert.Equal(t, map[string]any{
-		"broker": "partner", "lane": int32(2), "claim_lock": store.laneLock("partner", 2), "token": lease.Token.String(),
+		"broker": "partner", "shard": int32(2), "claim_lock": store.shardLock("partner", 2), "token": lease.Token.String(),
 		"first": int64(1), "last": int64(9), "lease_seconds": int32(1), "lease_micros": int32(500000),
 	}, server.requests[1].args)
 	_, err = store.Renew(t.Context(), lease)
@@ -284,13 +284,13 @@ func TestRenew(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	t.Parallel()
-	lanes := set{columns: []string{"fanout_lane"}, rows: [][]driver.Value{{int64(0)}, {int64(3)}}}
+	shards := set{columns: []string{"fanout_shard"}, rows: [][]driver.Value{{int64(0)}, {int64(3)}}}
 	store, _ := newFake(t, "outbox_messages", inTurn(
-		reply{sets: []set{lanes}, err: serverError(1205)}, reply{sets: []set{lanes}}, reply{err: serverError(208)},
+		reply{sets: []set{shards}, err: serverError(1205)}, reply{sets: []set{shards}}, reply{err: serverError(208)},
 	))
 	got, err := store.Ready(t.Context(), "partner")
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Readiness{Lanes: []int{0, 3}}, got)
+	assert.Equal(t, outbox.Readiness{Shards: []int{0, 3}}, got)
 	_, err = store.Ready(t.Context(), "partner")
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }

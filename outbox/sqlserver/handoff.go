@@ -12,7 +12,7 @@ import (
 
 var _ outbox.Verifier = (*Store)(nil)
 
-// Verify implements outbox.Verifier, under the lane's lock: claims of the lane wait meanwhile.
+// Verify implements outbox.Verifier, under the shard's lock: claims of the shard wait meanwhile.
 func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
 	args, err := s.verifyArgs(v)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.Ha
 				h  outbox.HandedRow
 				id string
 			)
-			err := rows.Scan(&h.ID, &id, &h.Lane, &h.Attempts, &h.Crashes, &h.CreatedAt, &h.Expired, &h.Clear)
+			err := rows.Scan(&h.ID, &id, &h.Shard, &h.Attempts, &h.Crashes, &h.CreatedAt, &h.Expired, &h.Clear)
 			if err != nil {
 				return err
 			}
@@ -47,8 +47,8 @@ func (s *Store) verifyArgs(v *outbox.Verification) ([]any, error) {
 		return nil, fmt.Errorf("sqlserver: %w", err)
 	}
 	return []any{
-		sql.Named("broker", v.Broker), sql.Named("lane", int32(v.Lane)), //nolint:gosec // a few
-		sql.Named("claim_lock", s.laneLock(v.Broker, v.Lane)), sql.Named("token", v.Token.String()),
+		sql.Named("broker", v.Broker), sql.Named("shard", int32(v.Shard)), //nolint:gosec // a few
+		sql.Named("claim_lock", s.shardLock(v.Broker, v.Shard)), sql.Named("token", v.Token.String()),
 		sql.Named("messages", messages), sql.Named("backlog", int64(v.Backlog)), sql.Named("unordered", v.Unordered),
 	}, nil
 }

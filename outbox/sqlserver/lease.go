@@ -11,8 +11,8 @@ import (
 // Renew implements outbox.Store.
 func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	args := append([]any{
-		sql.Named("broker", lease.Broker), sql.Named("lane", int32(lease.Lane)), //nolint:gosec // a few
-		sql.Named("claim_lock", s.laneLock(lease.Broker, lease.Lane)), sql.Named("token", lease.Token.String()),
+		sql.Named("broker", lease.Broker), sql.Named("shard", int32(lease.Shard)), //nolint:gosec // a few
+		sql.Named("claim_lock", s.shardLock(lease.Broker, lease.Shard)), sql.Named("token", lease.Token.String()),
 		sql.Named("first", lease.FirstID), sql.Named("last", lease.LastID),
 	}, durationArgs("lease", lease.Duration)...)
 	kept := -1
@@ -32,14 +32,14 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 
 // Ready implements outbox.Store.
 func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
-	var lanes []int
+	var shards []int
 	err := retry(func() error {
-		lanes = nil
+		shards = nil
 		return s.query(ctx, s.sql.ready, []any{sql.Named("broker", broker)}, resultSets{
-			"fanout_lane": func(rows *sql.Rows) error {
-				var lane int
-				err := rows.Scan(&lane)
-				lanes = append(lanes, lane)
+			"fanout_shard": func(rows *sql.Rows) error {
+				var shard int
+				err := rows.Scan(&shard)
+				shards = append(shards, shard)
 				return err
 			},
 		})
@@ -47,5 +47,5 @@ func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, err
 	if err != nil {
 		return outbox.Readiness{}, fmt.Errorf("sqlserver: look for ready rows in %s: %w", s.table, explain(err))
 	}
-	return outbox.NewReadiness(lanes), nil
+	return outbox.NewReadiness(shards), nil
 }

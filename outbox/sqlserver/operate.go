@@ -31,13 +31,13 @@ type action struct {
 
 // operateTexts are the batches of actions, by the name of their file; lockedHere stands where they take locks.
 func operateTexts(s *statements, table string) {
-	lock, pick := embedded("lock_lanes"), embedded("pick")
-	for name, text := range map[string]*string{"bring_back": &s.bringBack, "give_up": &s.giveUp} {
+	lock, pick := embedded("lock_shards"), embedded("pick")
+	for name, text := range map[string]*string{"requeue": &s.requeue, "abandon": &s.abandon} {
 		*text = strings.ReplaceAll(batchText(table, name), lockedHere, outbox.RenderSQL(lock+pick, table))
 	}
-	s.releaseKey = strings.ReplaceAll(batchText(table, "release_key"), lockedHere, outbox.RenderSQL(lock, table))
+	s.unblockKey = strings.ReplaceAll(batchText(table, "unblock_key"), lockedHere, outbox.RenderSQL(lock, table))
 	s.find, s.matches = batchText(table, "find", "found"), batchText(table, "find", "matches")
-	s.parkedKeys = batchText(table, "parked_keys")
+	s.blockedKeys = batchText(table, "blocked_keys")
 }
 
 const lockedHere = "{{locked}}\n"
@@ -50,13 +50,13 @@ func (s *Store) Requeue(ctx context.Context, filter outbox.Filter, limit int, op
 	}
 	return s.operate(ctx, filter, limit, action{
 		name: "requeue", statuses: outbox.RequeueStatuses(), waiting: true, refused: requeuing.Refused(&filter),
-		text: s.sql.bringBack, args: durationArgs("ttl", requeuing.TTL),
+		text: s.sql.requeue, args: durationArgs("ttl", requeuing.TTL),
 	})
 }
 
 // Replay implements outbox.Operator.
 func (s *Store) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
-	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), text: s.sql.bringBack, args: durationArgs("ttl", 0)})
+	return s.operate(ctx, filter, limit, action{name: "replay", statuses: outbox.ReplayStatuses(), text: s.sql.requeue, args: durationArgs("ttl", 0)})
 }
 
 // Abandon implements outbox.Operator.
@@ -66,7 +66,7 @@ func (s *Store) Abandon(ctx context.Context, filter outbox.Filter, reason string
 		return 0, fmt.Errorf("sqlserver: abandon: the error %q does not end with the time and the number of attempts", text)
 	}
 	return s.operate(ctx, filter, limit, action{
-		name: "abandon", statuses: outbox.AbandonStatuses(), text: s.sql.giveUp, args: []any{sql.Named("error", mssql.NVarCharMax(text))},
+		name: "abandon", statuses: outbox.AbandonStatuses(), text: s.sql.abandon, args: []any{sql.Named("error", mssql.NVarCharMax(text))},
 	})
 }
 
@@ -183,9 +183,9 @@ func moment(at time.Time) string {
 	return at.UTC().Format("2006-01-02T15:04:05.000000")
 }
 
-// change takes the locks of all lanes that the rows can be in, and then the rows.
+// change takes the locks of all shards that the rows can be in, and then the rows.
 func (s *Store) change(ctx context.Context, filter outbox.Filter, f found, a action) (int, error) {
-	locks, err := jsonList(s.laneLocks(f.brokers))
+	locks, err := jsonList(s.shardLocks(f.brokers))
 	if err != nil {
 		return 0, err
 	}
@@ -203,26 +203,26 @@ func (s *Store) change(ctx context.Context, filter outbox.Filter, f found, a act
 	return s.number(ctx, a.text, args, "fanout_operated")
 }
 
-// laneLocks names the locks of all lanes of brokers; those of other classes share them.
-func (s *Store) laneLocks(brokers []string) (locks []string) {
+// shardLocks names the locks of all shards of brokers; those of other classes share them.
+func (s *Store) shardLocks(brokers []string) (locks []string) {
 	for _, broker := range slices.Compact(slices.Sorted(slices.Values(brokers))) {
-		for lane := range outbox.Lanes {
-			locks = append(locks, s.laneLock(broker, lane))
+		for shard := range outbox.Shards {
+			locks = append(locks, s.shardLock(broker, shard))
 		}
 	}
 	return locks
 }
 
-// ReleaseKey implements outbox.Operator.
-func (s *Store) ReleaseKey(ctx context.Context, broker, key string) (bool, error) {
+// UnblockKey implements outbox.Operator.
+func (s *Store) UnblockKey(ctx context.Context, broker, key string) (bool, error) {
 	if broker == "" || key == "" {
 		return false, errors.New("sqlserver: release a key: name the broker and the ordering key")
 	}
-	locks, err := jsonList(s.laneLocks([]string{broker}))
+	locks, err := jsonList(s.shardLocks([]string{broker}))
 	if err != nil {
 		return false, err
 	}
-	n, err := s.number(ctx, s.sql.releaseKey, []any{
+	n, err := s.number(ctx, s.sql.unblockKey, []any{
 		sql.Named("locks", locks), sql.Named("broker", broker), sql.Named("key", mssql.NVarCharMax(key)),
 	}, "fanout_released")
 	if err != nil {
@@ -231,17 +231,17 @@ func (s *Store) ReleaseKey(ctx context.Context, broker, key string) (bool, error
 	return n > 0, nil
 }
 
-// ParkedKeys implements outbox.Operator.
-func (s *Store) ParkedKeys(ctx context.Context, broker string, limit int) ([]outbox.ParkedKey, error) {
-	if _, err := (outbox.Filter{Broker: broker}).For("parked keys", limit); err != nil {
+// BlockedKeys implements outbox.Operator.
+func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]outbox.BlockedKey, error) {
+	if _, err := (outbox.Filter{Broker: broker}).For("deferred keys", limit); err != nil {
 		return nil, fmt.Errorf("sqlserver: %w", err)
 	}
-	var keys []outbox.ParkedKey
+	var keys []outbox.BlockedKey
 	err := retry(func() error {
 		keys = nil
-		return s.query(ctx, s.sql.parkedKeys, []any{sql.Named("broker", broker), sql.Named("limit", int64(limit))}, resultSets{
-			"fanout_parked_key": func(rows *sql.Rows) error {
-				var k outbox.ParkedKey
+		return s.query(ctx, s.sql.blockedKeys, []any{sql.Named("broker", broker), sql.Named("limit", int64(limit))}, resultSets{
+			"fanout_blocked_key": func(rows *sql.Rows) error {
+				var k outbox.BlockedKey
 				err := rows.Scan(&k.Broker, &k.Key, &k.MessageID, &k.Since)
 				keys = append(keys, k)
 				return err
@@ -249,7 +249,7 @@ func (s *Store) ParkedKeys(ctx context.Context, broker string, limit int) ([]out
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("sqlserver: list parked keys in %s: %w", s.table, explain(err))
+		return nil, fmt.Errorf("sqlserver: list deferred keys in %s: %w", s.table, explain(err))
 	}
 	return keys, nil
 }

@@ -41,7 +41,7 @@ func TestRequeue(t *testing.T) {
 	n, err := store.Requeue(t.Context(), filter, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
-	assert.Equal(t, []string{store.sql.find, store.sql.find, store.sql.bringBack, store.sql.bringBack}, server.texts(), "less than asked for: there is no more")
+	assert.Equal(t, []string{store.sql.find, store.sql.find, store.sql.requeue, store.sql.requeue}, server.texts(), "less than asked for: there is no more")
 	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
 	assert.Equal(t, map[string]any{
 		"limit": int64(10), "broker": text(""), "statuses": text(`["failed"]`), "type": text(""), "type_prefix": text("Ordering."), "key": text("k"),
@@ -53,11 +53,11 @@ func TestRequeue(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(server.requests[3].args["locks"].(mssql.NVarCharMax)), &locks))
 	var want []string
 	for _, broker := range []string{"a", "b"} {
-		for lane := range outbox.Lanes {
-			want = append(want, store.laneLock(broker, lane))
+		for shard := range outbox.Shards {
+			want = append(want, store.shardLock(broker, shard))
 		}
 	}
-	assert.ElementsMatch(t, want, locks, "all lanes of the brokers whose rows are changed")
+	assert.ElementsMatch(t, want, locks, "all shards of the brokers whose rows are changed")
 	delete(server.requests[3].args, "locks")
 	assert.Equal(t, map[string]any{"ids": text("[4,7]"), "statuses": text(`["failed"]`), "waiting": true, "ttl_seconds": int32(0), "ttl_micros": int32(0)}, server.requests[3].args)
 }
@@ -90,7 +90,7 @@ func TestAbandon(t *testing.T) {
 	n, err := store.Abandon(t.Context(), outbox.Filter{Broker: "b"}, "not <wanted>", 5)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
-	assert.Equal(t, store.sql.giveUp, server.requests[1].text)
+	assert.Equal(t, store.sql.abandon, server.requests[1].text)
 	head := string(server.requests[1].args["error"].(mssql.NVarCharMax))
 	assert.True(t, strings.HasSuffix(head, `,"at":`), head)
 	var last outbox.LastError
@@ -128,43 +128,43 @@ func TestReleaseKey(t *testing.T) {
 	t.Parallel()
 	released := func(n int64) reply { return reply{sets: []set{count("fanout_released", n)}} }
 	store, server := newFake(t, "outbox_messages", inTurn(reply{err: serverError(errLockNotGranted)}, released(1), released(0), reply{err: errors.New("boom")}))
-	ok, err := store.ReleaseKey(t.Context(), "b", "k ")
+	ok, err := store.UnblockKey(t.Context(), "b", "k ")
 	require.NoError(t, err)
 	assert.True(t, ok)
 	assert.Equal(t, mssql.NVarCharMax("k "), server.requests[1].args["key"])
 	assert.Equal(t, "b", server.requests[1].args["broker"])
-	ok, err = store.ReleaseKey(t.Context(), "b", "k")
+	ok, err = store.UnblockKey(t.Context(), "b", "k")
 	require.NoError(t, err)
 	assert.False(t, ok)
-	_, err = store.ReleaseKey(t.Context(), "b", "k")
+	_, err = store.UnblockKey(t.Context(), "b", "k")
 	require.EqualError(t, err, `sqlserver: release key "k" of broker "b" in outbox_messages: boom`)
-	_, err = store.ReleaseKey(t.Context(), "b", "")
+	_, err = store.UnblockKey(t.Context(), "b", "")
 	require.ErrorContains(t, err, "ordering key")
 }
 
-func TestParkedKeys(t *testing.T) {
+func TestBlockedKeys(t *testing.T) {
 	t.Parallel()
-	keys := set{columns: []string{"fanout_parked_key", "ordering_key", "gate_message_id", "since"}, rows: [][]driver.Value{{"b", "k", "id", created}}}
+	keys := set{columns: []string{"fanout_blocked_key", "ordering_key", "block_message_id", "since"}, rows: [][]driver.Value{{"b", "k", "id", created}}}
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{keys}, err: serverError(601)}, reply{sets: []set{keys}}, reply{err: serverError(208)}))
-	got, err := store.ParkedKeys(t.Context(), "b", 3)
+	got, err := store.BlockedKeys(t.Context(), "b", 3)
 	require.NoError(t, err)
-	assert.Equal(t, []outbox.ParkedKey{{Broker: "b", Key: "k", MessageID: "id", Since: created}}, got)
+	assert.Equal(t, []outbox.BlockedKey{{Broker: "b", Key: "k", MessageID: "id", Since: created}}, got)
 	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3)}, server.requests[1].args)
-	_, err = store.ParkedKeys(t.Context(), "", 1)
+	_, err = store.BlockedKeys(t.Context(), "", 1)
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = store.ParkedKeys(t.Context(), "", 0)
+	_, err = store.BlockedKeys(t.Context(), "", 0)
 	require.ErrorContains(t, err, "the limit is 0")
 }
 
-// An operator takes the locks of lanes in one order, then the rows, and moves gates before rows come back.
+// An operator takes the locks of shards in one order, then the rows, and moves blocks before rows come back.
 func TestOperateTexts(t *testing.T) {
 	t.Parallel()
 	store, err := New(nil, "")
 	require.NoError(t, err)
-	inOrder(t, store.sql.bringBack, "BEGIN TRANSACTION", "SELECT MIN(lock) FROM @lanes", "sp_getapplock", "INSERT INTO @picked", "DELETE w", "gate_id         = m.id", "status       = N'pending'", "COMMIT TRANSACTION")
-	inOrder(t, store.sql.giveUp, "BEGIN TRANSACTION", "SELECT MIN(lock) FROM @lanes", "sp_getapplock", "INSERT INTO @picked", "DELETE w", "wake_at = NULL", "status       = N'abandoned'", "COMMIT TRANSACTION")
-	inOrder(t, store.sql.releaseKey, "BEGIN TRANSACTION", "sp_getapplock", "UPDATE w", "COMMIT TRANSACTION")
-	assert.NotContains(t, store.sql.releaseKey, "@picked")
+	inOrder(t, store.sql.requeue, "BEGIN TRANSACTION", "SELECT MIN(lock) FROM @shards", "sp_getapplock", "INSERT INTO @picked", "DELETE w", "block_id         = m.id", "status       = N'pending'", "COMMIT TRANSACTION")
+	inOrder(t, store.sql.abandon, "BEGIN TRANSACTION", "SELECT MIN(lock) FROM @shards", "sp_getapplock", "INSERT INTO @picked", "DELETE w", "wake_at = NULL", "status       = N'abandoned'", "COMMIT TRANSACTION")
+	inOrder(t, store.sql.unblockKey, "BEGIN TRANSACTION", "sp_getapplock", "UPDATE w", "COMMIT TRANSACTION")
+	assert.NotContains(t, store.sql.unblockKey, "@picked")
 }
 
 func TestInstances(t *testing.T) {

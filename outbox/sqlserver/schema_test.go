@@ -84,11 +84,11 @@ func TestCheck(t *testing.T) {
 		{name: "replica", replies: []reply{updateability("READ_ONLY")}, wants: "point the relay at the primary"},
 		{
 			name: "nothing", replies: []reply{primary, told(nil), versions(nil)}, schema: true,
-			wants: `run "fanout migrate" (table app.outbox: missing; table app.outbox_waiting: missing`,
+			wants: `run "fanout migrate" (table app.outbox: missing; table app.outbox_key_blocks: missing`,
 		},
 		{
-			name: "parts", replies: []reply{primary, told(change(change(live(t, store), "column lane", "", ""), "index outbox_open", "", "")), versions(int64(1))},
-			wants: "changed by hand: bring it back to what \"fanout migrate --print\" shows (column lane: missing; index outbox_open: missing)", schema: true,
+			name: "parts", replies: []reply{primary, told(change(change(live(t, store), "column shard", "", ""), "index outbox_open", "", "")), versions(int64(1))},
+			wants: "changed by hand: bring it back to what \"fanout migrate --print\" shows (column shard: missing; index outbox_open: missing)", schema: true,
 		},
 		{name: "step", replies: []reply{primary, good, versions()}, wants: "step 0001_outbox", schema: true},
 		{name: "old database", replies: []reply{primary, {err: serverError(102)}}, wants: "compatibility level"},
@@ -97,7 +97,7 @@ func TestCheck(t *testing.T) {
 		err := store.Check(t.Context())
 		if c.wants == "" {
 			require.NoError(t, err, c.name)
-			assert.Equal(t, `["app.outbox","app.outbox_waiting"`, server.requests[1].args["tables"].(string)[:34])
+			assert.Equal(t, `["app.outbox","app.outbox_key_blocks"`, server.requests[1].args["tables"].(string)[:37])
 			continue
 		}
 		require.ErrorContains(t, err, "sqlserver: check app.outbox: ", c.name)
@@ -113,7 +113,7 @@ func TestCheck(t *testing.T) {
 // Each kind of difference is named, and what the server says in words of its own is none.
 func TestCheckFacts(t *testing.T) {
 	t.Parallel()
-	const lane = "([other])"
+	const shard = "([other])"
 	for _, c := range []struct {
 		name, object, property, value string
 		further                       []reply // answers to what is asked beyond the facts
@@ -135,26 +135,26 @@ func TestCheckFacts(t *testing.T) {
 		{name: "no default", object: "column crashes", property: "default", want: "column crashes: default is none, want 0"},
 		{name: "a default too many", object: "column headers", property: "default", value: "('{}')", want: "column headers: default is ('{}'), want none"},
 		{name: "identity", object: "column id", property: "identity", value: "by -1", want: "column id: identity is by -1, want by 1"},
-		{name: "not persisted", object: "column lane", property: "persisted", value: "no", want: "column lane: persisted is no, want yes"},
+		{name: "not persisted", object: "column shard", property: "persisted", value: "no", want: "column shard: persisted is no, want yes"},
 		{
-			name: "computed in other words", object: "column lane", property: "computed",
+			name: "computed in other words", object: "column shard", property: "computed",
 			value: "((CONVERT([int],substring(hashbytes('SHA2_256',coalesce([ordering_key],CONVERT([nvarchar](36),[message_id]))),(1),(1)))&(3))" +
 				"+case when [priority]<(0) then (4) when [priority]>(0) AND [ordering_key] IS NULL then (8) else (0) end)",
 		},
 		{
-			name: "computed alike", object: "column lane", property: "computed", value: lane,
+			name: "computed alike", object: "column shard", property: "computed", value: shard,
 			further: []reply{{sets: []set{count("fanout_different", 0)}}},
 		},
 		{
-			name: "computed otherwise", object: "column lane", property: "computed", value: lane,
-			further: []reply{{sets: []set{count("fanout_different", 7)}}}, want: "column lane: computed is ([other]), want ",
+			name: "computed otherwise", object: "column shard", property: "computed", value: shard,
+			further: []reply{{sets: []set{count("fanout_different", 7)}}}, want: "column shard: computed is ([other]), want ",
 		},
 		{
-			name: "computed from other columns", object: "column lane", property: "computed", value: lane,
-			further: []reply{{err: serverError(207)}}, want: "column lane: computed is ([other]), want ",
+			name: "computed from other columns", object: "column shard", property: "computed", value: shard,
+			further: []reply{{err: serverError(207)}}, want: "column shard: computed is ([other]), want ",
 		},
-		{name: "computed is not shown", object: "column lane", property: "computed", value: "?"},
-		{name: "no longer computed", object: "column lane", property: "computed", want: "column lane: computed is none, want "},
+		{name: "computed is not shown", object: "column shard", property: "computed", value: "?"},
+		{name: "no longer computed", object: "column shard", property: "computed", want: "column shard: computed is none, want "},
 		{name: "no constraint", object: "constraint outbox_lease", want: "constraint outbox_lease: missing"},
 		{name: "disabled constraint", object: "constraint outbox_lease", property: "enabled", value: "no", want: "constraint outbox_lease: enabled is no, want yes"},
 		{name: "unchecked constraint", object: "constraint outbox_lease", property: "trusted", value: "no", want: "constraint outbox_lease: trusted is no, want yes"},
@@ -162,15 +162,15 @@ func TestCheckFacts(t *testing.T) {
 		{name: "disabled index", object: "index outbox_open", property: "enabled", value: "no", want: "index outbox_open: enabled is no, want yes"},
 		{
 			name: "columns", object: "index outbox_open", property: "columns", value: "target_broker, id",
-			want: "index outbox_open: columns is target_broker, id, want target_broker, lane, id",
+			want: "index outbox_open: columns is target_broker, id, want target_broker, shard, id",
 		},
-		{name: "included", object: "index outbox_parked", property: "included", want: "index outbox_parked: included is none, want lane, message_id"},
+		{name: "included", object: "index outbox_deferred_key", property: "included", want: "index outbox_deferred_key: included is none, want message_id, shard"},
 		{
 			name: "predicate", object: "index outbox_open", property: "predicate", value: "([finished_at] IS NULL)",
-			want: "index outbox_open: predicate is ([finished_at] IS NULL), want finished_at IS NULL AND parked = 0",
+			want: "index outbox_open: predicate is ([finished_at] IS NULL), want finished_at IS NULL AND deferred = 0",
 		},
-		{name: "predicate in other words", object: "index outbox_open", property: "predicate", value: "([finished_at] IS NULL AND [parked]=(0))"},
-		{name: "uniqueness", object: "index outbox_waiting_key", property: "unique", value: "no", want: "index outbox_waiting_key: unique is no, want yes"},
+		{name: "predicate in other words", object: "index outbox_open", property: "predicate", value: "([finished_at] IS NULL AND [deferred]=(0))"},
+		{name: "uniqueness", object: "index outbox_key_blocks_key", property: "unique", value: "no", want: "index outbox_key_blocks_key: unique is no, want yes"},
 		{name: "a view", object: "table app.outbox", property: "kind", value: "VIEW", want: "table app.outbox: kind is VIEW, want table"},
 		{name: "escalation", object: "table app.outbox", property: "lock escalation", value: "TABLE", want: "table app.outbox: lock escalation is TABLE, want DISABLE"},
 		{name: "more", object: "column note", property: "type", value: "int"},
@@ -261,7 +261,7 @@ func TestNew(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, outbox.DefaultTable, store.table)
 	assert.Equal(t, outbox.SQLServer, store.Dialect())
-	assert.Equal(t, outbox.Lanes, store.Lanes())
+	assert.Equal(t, outbox.Shards, store.Shards())
 	require.NoError(t, store.Close())
 	for _, table := range []string{"a;b", "a.b.c", "[a]", strings.Repeat("x", 49)} {
 		_, err := New(nil, table)

@@ -22,7 +22,7 @@ type bench struct {
 	*Store
 
 	outside *sql.DB
-	lane    int
+	shard   int
 }
 
 func newBench(t *testing.T) *bench {
@@ -47,29 +47,29 @@ func (b *bench) add(on outbox.Execer, key string) string {
 	return row.MessageID.String()
 }
 
-// keys finds two keys of one lane, which becomes the lane of the bench.
+// keys finds two keys of one shard, which becomes the shard of the bench.
 func (b *bench) keys() (first, second string) {
 	b.Helper()
 	b.add(b.outside, "first")
-	b.lane = b.laneOf("first")
+	b.shard = b.shardOf("first")
 	for {
 		second = rand.Text()
 		b.add(b.outside, second)
-		if b.laneOf(second) == b.lane {
+		if b.shardOf(second) == b.shard {
 			execute(b.T, b.outside, "DELETE FROM "+b.table)
 			return "first", second
 		}
 	}
 }
 
-func (b *bench) laneOf(key string) (lane int) {
+func (b *bench) shardOf(key string) (shard int) {
 	b.Helper()
-	require.NoError(b, b.outside.QueryRowContext(b.Context(), "SELECT MAX(lane) FROM "+b.table+" WHERE ordering_key = @p1", key).Scan(&lane))
-	return lane
+	require.NoError(b, b.outside.QueryRowContext(b.Context(), "SELECT MAX(shard) FROM "+b.table+" WHERE ordering_key = @p1", key).Scan(&shard))
+	return shard
 }
 
 func (b *bench) claimed(ctx context.Context) (ids []string, err error) {
-	result, err := b.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Lane: b.lane, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w"})
+	result, err := b.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Shard: b.shard, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w"})
 	for _, m := range result.Batch.Messages {
 		ids = append(ids, m.MessageID)
 	}
@@ -157,14 +157,14 @@ func TestClaimIsNotMadeInPart(t *testing.T) {
 	assert.Len(t, ids, 3)
 }
 
-// A gate whose message somebody has locked is not taken for one that is gone: nothing overtakes it.
-func TestLockedGate(t *testing.T) {
+// A block whose message somebody has locked is not taken for one that is gone: nothing overtakes it.
+func TestLockedBlock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	key, _ := b.keys()
 	head, follower := b.add(b.outside, key), b.add(b.outside, key)
-	claim := &outbox.Claim{Broker: "b", Lane: b.lane, Limit: 1, Window: 10, Lease: time.Minute, Worker: "w", Wake: true}
-	exchange := func(s *outbox.Settlement) outbox.Batch {
+	claim := &outbox.Claim{Broker: "b", Shard: b.shard, Limit: 1, Window: 10, Lease: time.Minute, Worker: "w", Wake: true}
+	exchange := func(s *outbox.Completion) outbox.Batch {
 		result, err := b.Exchange(t.Context(), s, claim)
 		require.NoError(t, err)
 		return result.Batch
@@ -172,16 +172,16 @@ func TestLockedGate(t *testing.T) {
 	batch := exchange(nil)
 	require.Len(t, batch.Messages, 1)
 	failed := outbox.Outcome{ID: batch.Messages[0].ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
-	require.Empty(t, exchange(&outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{failed}}).Messages)
-	parked, err := b.Park(t.Context(), &outbox.Claim{Broker: "b", Lane: b.lane, Window: 10})
+	require.Empty(t, exchange(&outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{failed}}).Messages)
+	deferred, err := b.Defer(t.Context(), &outbox.Claim{Broker: "b", Shard: b.shard, Window: 10})
 	require.NoError(t, err)
-	require.Equal(t, 2, parked)
+	require.Equal(t, 2, deferred)
 	execute(t, b.outside, "UPDATE "+b.table+" SET locked_until = NULL")
-	execute(t, b.outside, "UPDATE "+b.table+"_waiting SET wake_at = '2000-01-01'")
+	execute(t, b.outside, "UPDATE "+b.table+"_key_blocks SET wake_at = '2000-01-01'")
 	batch = exchange(nil)
 	require.Len(t, batch.Messages, 1)
 	require.Equal(t, head, batch.Messages[0].MessageID)
-	_, err = b.Exchange(t.Context(), &outbox.Settlement{Lease: batch.Lease, Published: []outbox.Delivered{{ID: batch.Messages[0].ID}}}, nil)
+	_, err = b.Exchange(t.Context(), &outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: batch.Messages[0].ID}}}, nil)
 	require.NoError(t, err)
 
 	tx := b.begin()
@@ -210,11 +210,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	assert.NotContains(t, err.Error(), "Transaction count", "error 266")
 	execute(t, b.outside, "DROP TRIGGER refuse_"+b.table)
 
-	release := holdLane(t, b.outside, b.table, "b", b.lane)
+	release := holdShard(t, b.outside, b.table, "b", b.shard)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err = b.Renew(ctx, outbox.Lease{Broker: "b", Lane: b.lane, Token: uuid.New(), Duration: time.Minute})
-	require.ErrorIs(t, err, context.DeadlineExceeded, "it waits for the lane, and no longer than its context")
+	_, err = b.Renew(ctx, outbox.Lease{Broker: "b", Shard: b.shard, Token: uuid.New(), Duration: time.Minute})
+	require.ErrorIs(t, err, context.DeadlineExceeded, "it waits for the shard, and no longer than its context")
 	release()
 
 	var open int

@@ -5,7 +5,7 @@
 // whether the database has READ_COMMITTED_SNAPSHOT switched on. DELAYED_DURABILITY = ALLOWED makes claims cheaper, and only
 // them. The SQL stands in the sql and migrations directories.
 //
-// Claims begin at the first entry of their lane in the index of open rows, every time: there is no mark below which nothing is
+// Claims begin at the first entry of their shard in the index of open rows, every time: there is no mark below which nothing is
 // open, as the store for PostgreSQL keeps one. There a finished row leaves an entry in the index until vacuum comes, and one
 // old transaction, anywhere in the database, holds vacuum back. Here it leaves a ghost record, which a task of the server removes
 // within seconds of the commit, whatever other transactions are under way. The exception is a reader of row versions: with
@@ -44,15 +44,15 @@ var _ outbox.FullStore = (*Store)(nil)
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
 	exchange                                        map[parts]string
-	renew, ready, park                              string
+	renew, ready, deferRows                         string
 	purgePublished, purgeAbandoned, finishedBrokers string
 	backlog                                         string
 	take, release                                   string
 	counts, lastErrors                              string
 	migrate, record, replica, applied               string
 	facts, compare, diagnose, clock, rights         string
-	find, matches, bringBack, giveUp                string
-	releaseKey, parkedKeys                          string
+	find, matches, requeue, abandon                 string
+	unblockKey, blockedKeys                         string
 	heartbeat, leave, instances                     string
 	pause, resume, pauses                           string
 	overview, list, message, blocked, deferrals     string
@@ -73,7 +73,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	s := &Store{db: db, table: table, now: time.Now}
 	s.sql.exchange = exchangeTexts(table)
 	for name, text := range map[string]*string{
-		"renew": &s.sql.renew, "ready": &s.sql.ready, "park": &s.sql.park, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog,
+		"renew": &s.sql.renew, "ready": &s.sql.ready, "defer": &s.sql.deferRows, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog,
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
 		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
@@ -93,8 +93,8 @@ func New(db *sql.DB, table string) (*Store, error) {
 // Dialect implements outbox.FullStore.
 func (s *Store) Dialect() outbox.Dialect { return outbox.SQLServer }
 
-// Lanes implements outbox.Store.
-func (s *Store) Lanes() int { return outbox.Lanes }
+// Shards implements outbox.Store.
+func (s *Store) Shards() int { return outbox.Shards }
 
 // Close does nothing: the database is the caller's.
 func (s *Store) Close() error { return nil }
@@ -132,10 +132,10 @@ func (s *Store) lockName(kind, name string) string {
 	return bareName(s.table) + ":" + kind + ":" + hex.EncodeToString(sum[:16])
 }
 
-// laneLock names the lock under which claims of a lane are made. The lanes of all classes that hold the same keys share it:
-// what is parked and brought back concerns all of them.
-func (s *Store) laneLock(broker string, lane int) string {
-	return s.lockName(fmt.Sprintf("lane %d", lane%outbox.Lanes), broker)
+// shardLock names the lock under which claims of a shard are made. The shards of all classes that hold the same keys share it:
+// what is deferred and brought back concerns all of them.
+func (s *Store) shardLock(broker string, shard int) string {
+	return s.lockName(fmt.Sprintf("shard %d", shard%outbox.Shards), broker)
 }
 
 // bareName is the table's name without its schema. Servers that compare names without regard to case spell one table in

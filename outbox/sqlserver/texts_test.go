@@ -24,14 +24,14 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 	store, err := New(nil, table)
 	require.NoError(t, err)
 	texts = map[string]string{
-		"renew": store.sql.renew, "ready": store.sql.ready, "park": store.sql.park, "purge published": store.sql.purgePublished,
+		"renew": store.sql.renew, "ready": store.sql.ready, "defer": store.sql.deferRows, "purge published": store.sql.purgePublished,
 		"purge abandoned": store.sql.purgeAbandoned, "finished brokers": store.sql.finishedBrokers, "backlog": store.sql.backlog, "take": store.sql.take,
 		"release": store.sql.release, "counts": store.sql.counts, "last errors": store.sql.lastErrors,
 		"migrate": store.sql.migrate, "record": store.sql.record, "replica": store.sql.replica,
 		"applied": store.sql.applied, "facts": store.sql.facts, "diagnose": store.sql.diagnose, "clock": store.sql.clock, "rights": store.sql.rights,
 		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
-		"find":    store.sql.find, "matches": store.sql.matches, "bring back": store.sql.bringBack, "give up": store.sql.giveUp,
-		"release key": store.sql.releaseKey, "parked keys": store.sql.parkedKeys,
+		"find":    store.sql.find, "matches": store.sql.matches, "bring back": store.sql.requeue, "give up": store.sql.abandon,
+		"release key": store.sql.unblockKey, "deferred keys": store.sql.blockedKeys,
 		"heartbeat": store.sql.heartbeat, "leave": store.sql.leave, "instances": store.sql.instances,
 		"pause": store.sql.pause, "resume": store.sql.resume, "pauses": store.sql.pauses, "verify": store.sql.verify,
 		"overview": store.sql.overview, "list": store.sql.list, "message": store.sql.message, "blocked": store.sql.blocked,
@@ -44,15 +44,15 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 	change := []string{"locks", "ids", "statuses", "waiting"}
 	purge := []string{"broker", "limit", "retention_seconds", "retention_micros"}
 	params = map[string][]string{
-		"renew": {"broker", "lane", "claim_lock", "token", "first", "last", "lease_seconds", "lease_micros"},
-		"park":  {"broker", "lane", "claim_lock", "window", "unordered"},
+		"renew": {"broker", "shard", "claim_lock", "token", "first", "last", "lease_seconds", "lease_micros"},
+		"defer": {"broker", "shard", "claim_lock", "window", "unordered"},
 		"ready": {"broker"}, "purge published": purge, "purge abandoned": purge, "take": {"lock"}, "release": {"lock"},
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
 		"find": find, "matches": find, "bring back": append(change[:4:4], "ttl_seconds", "ttl_micros"), "give up": append(change[:4:4], "error"),
-		"release key": {"locks", "broker", "key"}, "parked keys": {"broker", "limit"},
+		"release key": {"locks", "broker", "key"}, "deferred keys": {"broker", "limit"},
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"},
-		"verify":   {"broker", "lane", "claim_lock", "token", "messages", "backlog", "unordered"},
+		"verify":   {"broker", "shard", "claim_lock", "token", "messages", "backlog", "unordered"},
 		"overview": {"limit"}, "message": {"message_id"}, "blocked": {"broker", "limit", "max_count"}, "deferrals": {"ids"},
 		"list": {
 			"broker", "status", "type", "type_prefix", "key", "error_class", "since", "until", "after", "after_id", "limit", "scan",
@@ -68,7 +68,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		texts[name] = text
 		claim := *testClaim
 		claim.Unordered, claim.Wake = p.claim == unorderedClaim, p.wake
-		x := exchange{store: store, settlement: testSettlement, claim: &claim}
+		x := exchange{store: store, completion: testCompletion, claim: &claim}
 		args, err := x.args(p)
 		require.NoError(t, err)
 		for _, arg := range args {
@@ -202,7 +202,7 @@ func TestClaimTexts(t *testing.T) {
 		inOrder(t, text, "SELECT @published_rows AS fanout_published", "SELECT @other_rows AS fanout_other", "AS fanout_busy", "AS fanout_id")
 		if p.claim == orderedClaim {
 			_, claim, _ := strings.Cut(text, "DECLARE @busy")
-			inOrder(t, claim, "sp_getapplock", "SET @now = SYSUTCDATETIME()", "@due", "@gates", "INSERT INTO @ready", "@gated =", "INSERT INTO @win", "COMMIT TRANSACTION", "AS fanout_busy", "m.payload")
+			inOrder(t, claim, "sp_getapplock", "SET @now = SYSUTCDATETIME()", "@due", "@blocks", "INSERT INTO @ready", "@blocked =", "INSERT INTO @win", "COMMIT TRANSACTION", "AS fanout_busy", "m.payload")
 			_, choice, _ := strings.Cut(claim, "INSERT INTO @ready")
 			inOrder(t, choice, "READPAST", "NOLOCK", "@mixed = 1", "@ahead = id", "INSERT INTO @win", "UPDATE m", "THROW 50123", "COMMIT TRANSACTION")
 			assert.Equal(t, 1, strings.Count(choice, "READPAST"), "what is passed over must be found again by the dirty read")
@@ -261,31 +261,31 @@ func TestUntroubledWindow(t *testing.T) {
 	}
 }
 
-// The search for followers begins at their gate while there are enough of them, and otherwise at the beginning of the key.
+// The search for followers begins at their block while there are enough of them, and otherwise at the beginning of the key.
 func TestFollowersText(t *testing.T) {
 	t.Parallel()
 	text := exchangeTexts("outbox_messages")[parts{claim: orderedClaim, wake: true}]
-	assert.Equal(t, 1, strings.Count(text, "AND m.id > done.gate_id\n"))
-	assert.Equal(t, 1, strings.Count(text, "AND m.id > CASE WHEN behind.followers = 400 THEN done.gate_id ELSE 0 END"))
+	assert.Equal(t, 1, strings.Count(text, "AND m.id > done.block_id\n"))
+	assert.Equal(t, 1, strings.Count(text, "AND m.id > CASE WHEN behind.followers = 400 THEN done.block_id ELSE 0 END"))
 	assert.Equal(t, 2, strings.Count(text, "TOP (400)"))
 	assert.Contains(t, text, "WHERE t.place = 400")
 }
 
-// A row that parks its key becomes the gate in place of any other, and what is parked before it comes back, in one transaction.
-func TestParkAbandonedTexts(t *testing.T) {
+// A row that defers its key becomes the block in place of any other, and what is deferred before it comes back, in one transaction.
+func TestBlockAbandonedTexts(t *testing.T) {
 	t.Parallel()
 	for p, text := range exchangeTexts("outbox_messages") {
 		if !p.other {
 			assert.NotContains(t, text, "@back")
 			continue
 		}
-		_, text, _ = strings.Cut(text, "INSERT INTO @parking")
+		_, text, _ = strings.Cut(text, "INSERT INTO @deferring")
 		text, _, found := strings.Cut(text, "COMMIT TRANSACTION;")
 		require.True(t, found)
 		for _, part := range []string{
 			"status = N'processing'\n         GROUP BY m.target_broker, m.key_hash", // before the rows change
-			"UPDATE m\n       SET status ", "UPDATE w\n", "INSERT INTO outbox_messages_waiting", "INSERT INTO @back",
-			"INDEX(outbox_messages_parked)", "earlier.id < g.id", "earlier.parked = 1 AND earlier.finished_at IS NULL", "SET parked = 0",
+			"UPDATE m\n       SET status ", "UPDATE w\n", "INSERT INTO outbox_messages_key_blocks", "INSERT INTO @back",
+			"INDEX(outbox_messages_deferred_key)", "earlier.id < g.id", "earlier.deferred = 1 AND earlier.finished_at IS NULL", "SET deferred = 0",
 		} {
 			_, rest, found := strings.Cut(text, part)
 			require.True(t, found, "%q is missing, or not in its place", part)
@@ -306,25 +306,25 @@ func inOrder(t *testing.T, text string, parts ...string) {
 	}
 }
 
-func TestLanes(t *testing.T) {
+func TestShards(t *testing.T) {
 	t.Parallel()
-	lanes := make([]string, outbox.Classes*outbox.Lanes)
-	for lane := range lanes {
-		lanes[lane] = fmt.Sprintf("(%d)", lane)
+	shards := make([]string, outbox.Classes*outbox.Shards)
+	for shard := range shards {
+		shards[shard] = fmt.Sprintf("(%d)", shard)
 	}
 	store, err := New(nil, "")
 	require.NoError(t, err)
-	assert.Contains(t, store.sql.ready, "(VALUES "+strings.Join(lanes, ", ")+") AS lanes")
+	assert.Contains(t, store.sql.ready, "(VALUES "+strings.Join(shards, ", ")+") AS shards")
 	steps, err := Migrations("outbox_messages")
 	require.NoError(t, err)
-	assert.Contains(t, steps[0].SQL, fmt.Sprintf("& %d)", outbox.Lanes-1))
-	backfill, urgent := int(outbox.ClassBackfill)*outbox.Lanes, int(outbox.ClassUrgent)*outbox.Lanes
+	assert.Contains(t, steps[0].SQL, fmt.Sprintf("& %d)", outbox.Shards-1))
+	backfill, urgent := int(outbox.ClassBackfill)*outbox.Shards, int(outbox.ClassUrgent)*outbox.Shards
 	assert.Contains(t, steps[0].SQL, fmt.Sprintf("+ CASE WHEN priority < 0 THEN %d WHEN priority > 0 AND ordering_key IS NULL THEN %d ELSE 0 END", backfill, urgent))
 	claim := store.sql.exchange[parts{claim: orderedClaim}]
-	assert.Contains(t, claim, fmt.Sprintf("IF @lane < %d AND", backfill))
-	assert.Contains(t, claim, fmt.Sprintf("lane = @lane + %d AND", backfill))
-	assert.Contains(t, claim, fmt.Sprintf("IF @lane BETWEEN %d AND %d\n", backfill, backfill+outbox.Lanes-1))
-	assert.Contains(t, claim, fmt.Sprintf("lane = @lane - %d AND", backfill))
+	assert.Contains(t, claim, fmt.Sprintf("IF @shard < %d AND", backfill))
+	assert.Contains(t, claim, fmt.Sprintf("shard = @shard + %d AND", backfill))
+	assert.Contains(t, claim, fmt.Sprintf("IF @shard BETWEEN %d AND %d\n", backfill, backfill+outbox.Shards-1))
+	assert.Contains(t, claim, fmt.Sprintf("shard = @shard - %d AND", backfill))
 }
 
 // A step is one batch: GO is a word of the tools, not of the server.
@@ -338,7 +338,7 @@ func TestMigrationTexts(t *testing.T) {
 		assert.NotRegexp(t, `\b(INDEX|CONSTRAINT) app\.`, step.SQL, "names of indexes and constraints have no schema")
 	}
 	assert.Contains(t, steps[0].SQL, "CREATE TABLE app.Outbox_1 (")
-	assert.Contains(t, steps[0].SQL, "CREATE INDEX Outbox_1_open ON app.Outbox_1 (target_broker, lane, id)")
+	assert.Contains(t, steps[0].SQL, "CREATE INDEX Outbox_1_open ON app.Outbox_1 (target_broker, shard, id)")
 }
 
 // Every file is used.

@@ -72,13 +72,13 @@ func TestLockNames(t *testing.T) {
 	t.Parallel()
 	store, err := New(nil, strings.Repeat("s", 63)+"."+strings.Repeat("T", 48))
 	require.NoError(t, err)
-	long := store.laneLock(strings.Repeat("x", 1000), 3)
+	long := store.shardLock(strings.Repeat("x", 1000), 3)
 	assert.Less(t, len("fanout:-2147483648:"+long), 255, "a resource has 255 characters")
-	assert.True(t, strings.HasPrefix(long, strings.Repeat("t", 48)+":lane 3:"), long)
+	assert.True(t, strings.HasPrefix(long, strings.Repeat("t", 48)+":shard 3:"), long)
 
 	seen := map[string]bool{}
 	for _, name := range []string{
-		store.laneLock("a", 0), store.laneLock("a", 1), store.laneLock("b", 0), store.laneLock("A", 0),
+		store.shardLock("a", 0), store.shardLock("a", 1), store.shardLock("b", 0), store.shardLock("A", 0),
 		store.lockName("exclusive", "a"), store.lockName("exclusive", "purge"),
 	} {
 		assert.False(t, seen[name], name)
@@ -86,8 +86,8 @@ func TestLockNames(t *testing.T) {
 	}
 	same, err := New(nil, "dbo."+strings.Repeat("t", 48))
 	require.NoError(t, err)
-	for _, lane := range []int{4, 8} {
-		assert.Equal(t, store.laneLock("a", 0), store.laneLock("a", lane), "lanes of the same keys share their lock")
+	for _, shard := range []int{4, 8} {
+		assert.Equal(t, store.shardLock("a", 0), store.shardLock("a", shard), "shards of the same keys share their lock")
 	}
-	assert.Equal(t, store.laneLock("a", 0), same.laneLock("a", 0), "the server puts the table's id in front")
+	assert.Equal(t, store.shardLock("a", 0), same.shardLock("a", 0), "the server puts the table's id in front")
 }

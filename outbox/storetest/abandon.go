@@ -7,14 +7,14 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Keys that park behind an abandoned row, in the company of other rows of the key.
+// Keys that defer behind an abandoned row, in the company of other rows of the key.
 var abandonTests = []test{
 	{name: "TwoRowsOfAKey", run: testAbandonTwo},
 	{name: "KeyGoesOn", run: testAbandonKeyGoesOn},
-	{name: "LateWordGivesBackTheGateOfBefore", run: testAbandonLate},
+	{name: "LateWordGivesBackTheBlockOfBefore", run: testAbandonLate},
 }
 
-// Two rows of one key are abandoned at once. The first of them is the gate.
+// Two rows of one key are abandoned at once. The first of them is the block.
 func testAbandonTwo(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0], k[0], k[1])
@@ -22,10 +22,10 @@ func testAbandonTwo(t *table) {
 	require.Equal(t, ids, taken(batch))
 	s := outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})
 	s.Other[2].Status, s.Other[2].Spent = outbox.StatusPending, false
-	s.ParkAbandoned = true
-	require.Zero(t, t.settle(s).Lost)
-	assert.Equal(t, ids[:1], t.ids("SELECT gate_id FROM {t}_waiting WHERE ordering_key = ?", k[0]))
-	assert.Equal(t, ids[3:], t.ids("SELECT gate_id FROM {t}_waiting WHERE ordering_key = ?", k[1]))
+	s.BlockAbandoned = true
+	require.Zero(t, t.complete(s).Lost)
+	assert.Equal(t, ids[:1], t.ids("SELECT block_id FROM {t}_key_blocks WHERE ordering_key = ?", k[0]))
+	assert.Equal(t, ids[3:], t.ids("SELECT block_id FROM {t}_key_blocks WHERE ordering_key = ?", k[1]))
 	assert.Empty(t, t.claim(wake).Messages)
 }
 
@@ -38,14 +38,14 @@ func testAbandonKeyGoesOn(t *table) {
 	s := outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned})
 	s.Other[0].KeyGoesOn, s.Other[3].KeyGoesOn = true, true
 	s.Other[2].Status, s.Other[4].Status = outbox.StatusPending, outbox.StatusPending
-	s.ParkAbandoned = true
-	require.Zero(t, t.settle(s).Lost)
-	assert.Equal(t, ids[1:2], t.ids("SELECT gate_id FROM {t}_waiting"))
+	s.BlockAbandoned = true
+	require.Zero(t, t.complete(s).Lost)
+	assert.Equal(t, ids[1:2], t.ids("SELECT block_id FROM {t}_key_blocks"))
 	assert.Equal(t, ids[4:], taken(t.claim(wake)))
 }
 
 // An owner that was stopped abandons the second row of its batch. Its first one was taken over meanwhile, has failed, and
-// waits as the gate of the key. It is not to wait for the operator who is needed for the second one.
+// waits as the block of the key. It is not to wait for the operator who is needed for the second one.
 func testAbandonLate(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k, k)
@@ -54,20 +54,20 @@ func testAbandonLate(t *table) {
 	t.expire(ids[0], ids[1])
 	batch := t.claimBy(t.another(), limit(2))
 	require.Equal(t, ids[:1], taken(batch))
-	require.Zero(t, t.settle(retryLater(batch, ids[0])).Lost)
-	require.NotZero(t, t.park())
+	require.Zero(t, t.complete(retryLater(batch, ids[0])).Lost)
+	require.NotZero(t, t.deferRows())
 
-	s := &outbox.Settlement{Lease: late.Lease, ParkAbandoned: true, Published: []outbox.Delivered{{ID: ids[0]}}, Other: []outbox.Outcome{
+	s := &outbox.Completion{Lease: late.Lease, BlockAbandoned: true, Published: []outbox.Delivered{{ID: ids[0]}}, Other: []outbox.Outcome{
 		{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true},
 	}}
-	require.Equal(t, 1, t.settle(s).Lost)
+	require.Equal(t, 1, t.complete(s).Lost)
 	assert.Empty(t, t.claim(wake).Messages, "it waits for its time")
 	t.pass()
-	assert.Equal(t, []int{t.lane}, t.ready())
+	assert.Equal(t, []int{t.shard}, t.ready())
 	batch = t.claim(wake)
 	require.Equal(t, ids[:1], taken(batch))
 	t.publish(batch)
 	assert.Empty(t, t.claim(wake).Messages, "the third one waits for an operator")
-	t.park()
+	t.deferRows()
 	assert.Empty(t, t.ready())
 }

@@ -19,7 +19,7 @@ type browsed struct {
 	eventType, key    string
 	class             string // of last_error; empty = there is none
 	created, finished time.Time
-	parked            bool
+	deferred          bool
 }
 
 // matches says whether a request asks for the row.
@@ -38,7 +38,7 @@ func (t *table) write(rows []browsed) {
 	for i := range rows {
 		inserted[i] = newRow(rows[i].key)
 		inserted[i].TargetBroker, inserted[i].Type = rows[i].broker, rows[i].eventType
-		inserted[i].Priority = i%3 - 1 // they stand in all lanes
+		inserted[i].Priority = i%3 - 1 // they stand in all shards
 	}
 	for i, id := range t.insert(inserted...) {
 		rows[i].id = id
@@ -49,9 +49,9 @@ func (t *table) write(rows []browsed) {
 // dress makes a row what it is said to be.
 func (t *table) dress(row *browsed) {
 	t.Helper()
-	set, args := "created_at = ?, status = '"+string(row.status)+"', parked = "+t.sql.no, []any{t.sql.time(row.created)}
-	if row.parked {
-		set = "created_at = ?, status = '" + string(row.status) + "', parked = " + t.sql.yes
+	set, args := "created_at = ?, status = '"+string(row.status)+"', deferred = "+t.sql.no, []any{t.sql.time(row.created)}
+	if row.deferred {
+		set = "created_at = ?, status = '" + string(row.status) + "', deferred = " + t.sql.yes
 	}
 	lastError := "NULL"
 	if row.class != "" {
@@ -88,9 +88,9 @@ func someRows(n int, random *rand.Rand) []browsed {
 		switch row.status {
 		case outbox.StatusFailed:
 			row.class = pick("retryable", "permanent")
-			row.parked = random.IntN(3) == 0
+			row.deferred = random.IntN(3) == 0
 		case outbox.StatusPending:
-			row.parked = random.IntN(3) == 0
+			row.deferred = random.IntN(3) == 0
 		case outbox.StatusPublished, outbox.StatusAbandoned:
 			row.finished = hourAgo.Add(time.Duration(random.IntN(4)) * time.Minute)
 		case outbox.StatusProcessing:
@@ -162,7 +162,7 @@ func testMessage(t *table) {
 		records[i].CreatedAt = time.Time{}
 	}
 	same := outbox.Record{
-		MessageID: row.MessageID.String(), Broker: "another", Status: outbox.StatusPending, Stream: "s", Type: "t", OrderingKey: row.OrderingKey, Lane: t.lane, Priority: 7,
+		MessageID: row.MessageID.String(), Broker: "another", Status: outbox.StatusPending, Stream: "s", Type: "t", OrderingKey: row.OrderingKey, Shard: t.shard, Priority: 7,
 		ContentType: "text/plain", Headers: `{"a":"b"}`, AggregateType: "order", AggregateID: "4711", CorrelationID: "co", CausationID: "ca", TenantID: "te",
 	}
 	want := same
@@ -180,7 +180,7 @@ func testMessage(t *table) {
 	records[1].LockedUntil, records[1].ExpiresAt = time.Time{}, records[1].ExpiresAt.UTC()
 	assert.Equal(t, want, records[1])
 
-	require.Zero(t, t.settle(retryLater(batch, ids[0])).Lost)
+	require.Zero(t, t.complete(retryLater(batch, ids[0])).Lost)
 	t.exec(`UPDATE {t} SET locked_until = NULL, last_error = '{"class":"retryable","message":"no","at":"2026-01-02T03:04:05.5Z","attempt":3}', crashes = 2 WHERE id = ?`, ids[0])
 	failed := t.message(row.MessageID)
 	assert.Equal(t, outbox.StatusFailed, failed.Status)
@@ -197,7 +197,7 @@ func testMessage(t *table) {
 	require.Equal(t, ids[:1], taken(batch))
 	s := published(batch)
 	s.Published[0].BrokerMessageID = "theirs"
-	require.Zero(t, t.settle(s).Lost)
+	require.Zero(t, t.complete(s).Lost)
 	done := t.message(row.MessageID)
 	assert.Equal(t, outbox.StatusPublished, done.Status)
 	assert.Equal(t, "theirs", done.BrokerMessageID)

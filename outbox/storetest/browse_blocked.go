@@ -10,27 +10,27 @@ import (
 )
 
 var blockedTests = []test{
-	{name: "Gates", run: testBlockedGates},
+	{name: "Blocks", run: testKeyBlocks},
 	{name: "FailedHeads", run: testBlockedHeads},
 	{name: "OneOfEachKey", run: testBlockedOnce},
 	{name: "Bounds", run: testBlockedBounds},
-	{name: "GateRemoved", run: testBlockedGateGone},
+	{name: "BlockRemoved", run: testKeyBlockGone},
 }
 
-func (t *table) blocked(limit, maxCount int) []outbox.BlockedKey {
+func (t *table) blocked(limit, maxCount int) []outbox.KeyBlock {
 	t.Helper()
 	keys, err := t.Store.Blocked(t.Context(), broker, limit, maxCount)
 	require.NoError(t, err)
 	return keys
 }
 
-// gateSince moves the time since when a key waits into the past.
-func (t *table) gateSince(key string, ago time.Duration) {
+// blockSince moves the time since when a key waits into the past.
+func (t *table) blockSince(key string, ago time.Duration) {
 	t.Helper()
-	t.exec("UPDATE {t}_waiting SET since = "+t.sql.minus("since", ago)+" WHERE ordering_key = ?", key)
+	t.exec("UPDATE {t}_key_blocks SET since = "+t.sql.minus("since", ago)+" WHERE ordering_key = ?", key)
 }
 
-func testBlockedGates(t *table) {
+func testKeyBlocks(t *table) {
 	assert.Empty(t, t.blocked(10, 10))
 	k := t.keys(4)
 	retried := t.add(k[0], k[0], k[0])
@@ -40,13 +40,13 @@ func testBlockedGates(t *table) {
 	scheduled := append(t.insert(later), t.add(k[1])...)
 	alone := t.addLoose(1)
 	t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", alone[0])
-	require.Equal(t, 6, t.park(), "one of them has no key, and nothing waits for it")
+	require.Equal(t, 6, t.deferRows(), "one of them has no key, and nothing waits for it")
 	waits := t.add(k[2], k[2])
-	t.abandonAndPark(waits[0])
-	require.Equal(t, 1, t.park())
+	t.abandonAndBlock(waits[0])
+	require.Equal(t, 1, t.deferRows())
 	late := t.add(k[0], k[3])
-	t.gateSince(k[0], time.Hour)
-	t.gateSince(k[1], 2*time.Hour)
+	t.blockSince(k[0], time.Hour)
+	t.blockSince(k[1], 2*time.Hour)
 	other := newRow(k[0])
 	other.TargetBroker = "another"
 	t.insert(other)
@@ -54,14 +54,14 @@ func testBlockedGates(t *table) {
 	keys := t.blocked(10, 10)
 	require.Len(t, keys, 3)
 	for i, want := range []struct {
-		outbox.BlockedKey
-		gate  int64
+		outbox.KeyBlock
+		block int64
 		since time.Duration
 		until time.Time
 	}{
-		{outbox.BlockedKey{Key: k[2], Status: outbox.StatusAbandoned, Reason: "abandoned", Followers: outbox.Count{N: 1}}, waits[0], 0, time.Time{}},
-		{outbox.BlockedKey{Key: k[1], Status: outbox.StatusPending, Reason: "scheduled", Followers: outbox.Count{N: 1}}, scheduled[0], 2 * time.Hour, later.AvailableAt},
-		{outbox.BlockedKey{Key: k[0], Status: outbox.StatusFailed, Reason: "retry", Followers: outbox.Count{N: 3}}, retried[0], time.Hour, time.Now().Add(time.Minute)},
+		{outbox.KeyBlock{Key: k[2], Status: outbox.StatusAbandoned, Reason: "abandoned", Followers: outbox.Count{N: 1}}, waits[0], 0, time.Time{}},
+		{outbox.KeyBlock{Key: k[1], Status: outbox.StatusPending, Reason: "scheduled", Followers: outbox.Count{N: 1}}, scheduled[0], 2 * time.Hour, later.AvailableAt},
+		{outbox.KeyBlock{Key: k[0], Status: outbox.StatusFailed, Reason: "retry", Followers: outbox.Count{N: 3}}, retried[0], time.Hour, time.Now().Add(time.Minute)},
 	} {
 		got := keys[i]
 		assert.WithinDuration(t, time.Now().Add(-want.since), got.Since, time.Minute, want.Key)
@@ -71,19 +71,19 @@ func testBlockedGates(t *table) {
 			assert.WithinDuration(t, want.until, got.Until, 50*time.Second, want.Key)
 		}
 		assert.Equal(t, want.Reason != "scheduled", got.LastError != nil, want.Key)
-		want.MessageID, want.Broker = t.messageID(want.gate), broker
+		want.MessageID, want.Broker = t.messageID(want.block), broker
 		got.Since, got.Until, got.LastError = time.Time{}, time.Time{}, nil
-		assert.Equal(t, want.BlockedKey, got)
+		assert.Equal(t, want.KeyBlock, got)
 	}
 
 	assert.True(t, t.release(k[2]))
-	assert.Equal(t, 1, t.giveUp(t.these(retried[0])))
+	assert.Equal(t, 1, t.abandon(t.these(retried[0])))
 	assert.Equal(t, 1, t.requeue(t.these(scheduled[0])))
 	assert.ElementsMatch(t, append(append(append(retried[1:], scheduled...), waits[1]), late...), t.drain())
 	assert.Empty(t, t.blocked(10, 10), "nothing waits any more")
 }
 
-// A key waits behind its failed row as soon as that has failed, before anything is parked.
+// A key waits behind its failed row as soon as that has failed, before anything is deferred.
 func testBlockedHeads(t *table) {
 	k := t.keys(3)
 	loose := t.addLoose(1)
@@ -99,7 +99,7 @@ func testBlockedHeads(t *table) {
 			}
 		}
 	}
-	require.Zero(t, t.settle(s).Lost)
+	require.Zero(t, t.complete(s).Lost)
 	keys := t.blocked(10, 10)
 	require.Len(t, keys, 1, "rows without a key hold up nothing")
 	got := keys[0]
@@ -109,26 +109,26 @@ func testBlockedHeads(t *table) {
 		assert.Equal(t, "m", got.LastError.Message)
 	}
 	got.Since, got.Until, got.LastError = time.Time{}, time.Time{}, nil
-	assert.Equal(t, outbox.BlockedKey{
+	assert.Equal(t, outbox.KeyBlock{
 		Broker: broker, Key: k[0], MessageID: t.messageID(ids[1]), Status: outbox.StatusFailed, Reason: "retry", Followers: outbox.Count{N: 1},
 	}, got, "the row before it does not wait for it")
 	assert.Equal(t, 1, t.requeue(t.these(ids[1])))
 	assert.Empty(t, t.blocked(10, 10), "it can be claimed again, though its error is still there")
 }
 
-// A key with a gate, and with failed rows, is one key: it waits for the first of them.
+// A key with a block, and with failed rows, is one key: it waits for the first of them.
 func testBlockedOnce(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0], k[0])
 	t.failHead(ids[0])
-	require.Equal(t, 3, t.park())
+	require.Equal(t, 3, t.deferRows())
 	more := t.add(k[0], k[1], k[1], k[1])
 	for _, id := range []int64{ids[1], more[0], more[2], more[3]} {
 		t.exec(`UPDATE {t} SET status = 'failed', last_error = '{"class":"x"}', locked_until = `+t.sql.minus("created_at", -lease)+" WHERE id = ?", id)
 	}
 	keys := t.blocked(10, 10)
 	require.Len(t, keys, 2)
-	found := map[string]outbox.BlockedKey{keys[0].Key: keys[0], keys[1].Key: keys[1]}
+	found := map[string]outbox.KeyBlock{keys[0].Key: keys[0], keys[1].Key: keys[1]}
 	assert.Equal(t, t.messageID(ids[0]), found[k[0]].MessageID)
 	assert.Equal(t, outbox.Count{N: 3}, found[k[0]].Followers)
 	assert.Equal(t, t.messageID(more[2]), found[k[1]].MessageID)
@@ -141,12 +141,12 @@ func testBlockedBounds(t *table) {
 	for i, key := range k[:5] {
 		ids := t.add(key, key, key, key)
 		t.failHead(ids[0])
-		require.Equal(t, 4, t.park())
-		t.gateSince(key, time.Duration(10-i)*time.Hour)
+		require.Equal(t, 4, t.deferRows())
+		t.blockSince(key, time.Duration(10-i)*time.Hour)
 	}
 	waits := t.add(k[5], k[5])
-	t.abandonAndPark(waits[0])
-	require.Equal(t, 1, t.park())
+	t.abandonAndBlock(waits[0])
+	require.Equal(t, 1, t.deferRows())
 	keys := t.blocked(3, 2)
 	require.Len(t, keys, 3)
 	assert.Equal(t, []string{k[5], k[0], k[1]}, []string{keys[0].Key, keys[1].Key, keys[2].Key}, "who waits for an operator, then the oldest")
@@ -157,11 +157,11 @@ func testBlockedBounds(t *table) {
 	assert.Len(t, t.blocked(100, 1), 6)
 }
 
-// The row that parked a key can be gone, after a purge: the key waits all the same.
-func testBlockedGateGone(t *table) {
+// The row that deferred a key can be gone, after a purge: the key waits all the same.
+func testKeyBlockGone(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k)
-	t.abandonAndPark(ids[0])
+	t.abandonAndBlock(ids[0])
 	id := t.messageID(ids[0])
 	t.exec("DELETE FROM {t} WHERE id = ?", ids[0])
 	keys := t.blocked(10, 10)

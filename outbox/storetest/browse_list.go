@@ -133,12 +133,12 @@ func testListDeferred(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0], k[1])
 	t.failHead(ids[0])
-	require.Equal(t, 2, t.park())
+	require.Equal(t, 2, t.deferRows())
 	late := t.add(k[0])
 	request := outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}
 	records := t.pages(request, nil)
 	require.Equal(t, []int64{late[0], ids[2], ids[1]}, recordIDs(records))
-	assert.Equal(t, []bool{false, false, true}, []bool{records[0].Parked, records[1].Parked, records[2].Parked})
+	assert.Equal(t, []bool{false, false, true}, []bool{records[0].Deferred, records[1].Deferred, records[2].Deferred})
 	assert.Nil(t, records[0].Deferral, "it is not deferred yet")
 	for size := range 3 {
 		request.Limit, request.Scan = size+1, size+1
@@ -161,7 +161,7 @@ func testListDeferred(t *table) {
 	request.Key = k[0]
 	records = t.pages(request, nil)
 	require.Equal(t, []int64{late[0], ids[1]}, recordIDs(records))
-	assert.Equal(t, []bool{false, true}, []bool{records[0].Parked, records[1].Parked})
+	assert.Equal(t, []bool{false, true}, []bool{records[0].Deferred, records[1].Deferred})
 	behind(records)
 	request.Status = outbox.StatusFailed
 	for _, request.Key = range []string{k[0], ""} {
@@ -186,8 +186,8 @@ func testListDeferred(t *table) {
 // Rows behind an abandoned one wait for an operator.
 func testListDeferredForever(t *table) {
 	ids := t.add("key", "key", "key")
-	t.abandonAndPark(ids[0])
-	t.park()
+	t.abandonAndBlock(ids[0])
+	t.deferRows()
 	records := t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
 	require.Equal(t, []int64{ids[2], ids[1]}, recordIDs(records))
 	for i := range records {
@@ -204,7 +204,7 @@ func testListDeferredAlone(t *table) {
 	row := newRow("")
 	row.AvailableAt = at
 	id := t.insert(row)
-	require.Equal(t, 1, t.park(func(c *outbox.Claim) { c.Lane = t.laneOf(id[0]) }))
+	require.Equal(t, 1, t.deferRows(func(c *outbox.Claim) { c.Shard = t.shardOf(id[0]) }))
 	records := t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
 	require.Equal(t, id, recordIDs(records))
 	if deferral := records[0].Deferral; assert.NotNil(t, deferral) {

@@ -33,8 +33,8 @@ func testOverviewBrokers(t *table) {
 		rows = append(rows, browsed{broker: "only-" + string(status), status: status, eventType: "T", class: "x", created: time.Now(), finished: time.Now()})
 	}
 	rows = append(rows,
-		browsed{broker: "Parked", status: outbox.StatusPending, key: "k", eventType: "T", created: time.Now(), parked: true},
-		browsed{broker: "parked-and-failed", status: outbox.StatusFailed, class: "x", eventType: "T", created: time.Now(), parked: true})
+		browsed{broker: "Deferred", status: outbox.StatusPending, key: "k", eventType: "T", created: time.Now(), deferred: true},
+		browsed{broker: "deferred-and-failed", status: outbox.StatusFailed, class: "x", eventType: "T", created: time.Now(), deferred: true})
 	t.write(rows)
 	for i := range rows {
 		want[rows[i].broker] = true
@@ -47,8 +47,8 @@ func testOverviewBrokers(t *table) {
 			assert.Less(t, overview[i-1].Broker, o.Broker, "sorted by name")
 		}
 	}
-	assert.Equal(t, outbox.Count{N: 1}, overview[0].Parked)
-	assert.Equal(t, outbox.Count{N: 1}, overview[0].Counts[outbox.StatusPending], "what is parked is pending all the same")
+	assert.Equal(t, outbox.Count{N: 1}, overview[0].Deferred)
+	assert.Equal(t, outbox.Count{N: 1}, overview[0].Counts[outbox.StatusPending], "what is deferred is pending all the same")
 	assert.Zero(t, overview[0].Counts[outbox.StatusPublished])
 }
 
@@ -66,15 +66,15 @@ func testOverviewCounts(t *table) {
 		if !rows[i].status.Terminal() {
 			open[rows[i].broker]++
 		}
-		if rows[i].parked {
-			want[key{rows[i].broker, "parked"}]++
+		if rows[i].deferred {
+			want[key{rows[i].broker, "deferred"}]++
 		}
 	}
 	for _, limit := range []int{1, 2, 3, 5, 8, 13, 40, 89, 1000} {
 		overview := t.overview(limit)
 		require.Len(t, overview, 2)
 		for _, o := range overview {
-			counts := map[outbox.Status]outbox.Count{"parked": o.Parked}
+			counts := map[outbox.Status]outbox.Count{"deferred": o.Deferred}
 			for _, status := range outbox.Statuses() {
 				counts[status] = o.Counts[status]
 			}
@@ -109,11 +109,11 @@ func testOverviewTimes(t *table) {
 	assert.Zero(t, o.LastPublished)
 
 	t.failHead(ids[0])
-	require.Equal(t, 2, t.park())
+	require.Equal(t, 2, t.deferRows())
 	o = t.overview(10)[0]
-	assert.InDelta(t, 3*time.Hour.Seconds(), o.OldestPending.Seconds(), 60, "what is parked is not finished either")
+	assert.InDelta(t, 3*time.Hour.Seconds(), o.OldestPending.Seconds(), 60, "what is deferred is not finished either")
 	assert.Less(t, o.Lag, time.Minute, "and waits for its time")
-	assert.Equal(t, outbox.Count{N: 2}, o.Parked)
+	assert.Equal(t, outbox.Count{N: 2}, o.Deferred)
 	assert.Equal(t, outbox.Count{N: 1}, o.Counts[outbox.StatusFailed])
 	assert.Equal(t, outbox.Count{N: 2}, o.Counts[outbox.StatusPending])
 
@@ -143,7 +143,7 @@ func testOverviewLastError(t *table) {
 		return last.Message
 	}
 	t.exec("UPDATE {t} SET status = 'failed', last_error = '"+at("07")+"' WHERE id = ?", ids[0])
-	t.exec("UPDATE {t} SET status = 'failed', last_error = '"+at("10")+"', parked = "+t.sql.yes+" WHERE id = ?", ids[1])
+	t.exec("UPDATE {t} SET status = 'failed', last_error = '"+at("10")+"', deferred = "+t.sql.yes+" WHERE id = ?", ids[1])
 	t.exec("UPDATE {t} SET status = 'abandoned', finished_at = created_at, last_error = '"+at("09")+"' WHERE id = ?", ids[2])
 	t.exec("UPDATE {t} SET status = 'published', finished_at = created_at, published_at = created_at, last_error = '"+at("11")+"' WHERE id = ?", ids[3])
 	assert.Equal(t, "10", last())

@@ -55,7 +55,7 @@ func testExactBytes(t *table) {
 			for _, id := range ids[c.rows:] {
 				assert.Equal(t, state{Status: "pending"}, t.state(id), "%s, %d bytes", name, c.bytes)
 			}
-			require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+			require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
 		}
 	})
 }
@@ -152,7 +152,7 @@ func testBytesHeld(t *table) {
 		batch := t.claim(maxBytes(20), order)
 		assert.Equal(t, ids, taken(batch))
 		assert.False(t, batch.Cut)
-		require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+		require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
 	}
 }
 

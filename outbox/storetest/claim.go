@@ -16,7 +16,7 @@ var claimTests = []test{
 	{name: "LimitIsNeverExceeded", run: testLimit},
 	{name: "MarksTheRow", run: testClaimMarks},
 	{name: "FreshToken", run: testFreshToken},
-	{name: "OtherBrokersAndLanesUntouched", run: testOtherBrokers},
+	{name: "OtherBrokersAndShardsUntouched", run: testOtherBrokers},
 	{name: "NotBefore", run: testNotBefore},
 	{name: "Expired", run: testExpired},
 	{name: "FinishedRowsAreNeverClaimed", run: testFinished},
@@ -65,7 +65,7 @@ func testClaimMarks(t *table) {
 		s.LockedFor = 0
 		assert.Equal(t, state{Status: "processing", Token: batch.Lease.Token.String(), Worker: "host/1/w"}, s)
 		assert.Equal(t, outbox.Lease{
-			Broker: broker, Lane: t.lane, Token: batch.Lease.Token, FirstID: id, LastID: id, Duration: lease,
+			Broker: broker, Shard: t.shard, Token: batch.Lease.Token, FirstID: id, LastID: id, Duration: lease,
 		}, batch.Lease)
 		t.publish(batch)
 	}
@@ -93,9 +93,9 @@ func testOtherBrokers(t *table) {
 	longer.TargetBroker = "Broker" // names differ by case, too
 	upper := t.insert(longer)[0]
 	elsewhere := int64(0)
-	if t.Store.Lanes() > 1 {
+	if t.Store.Shards() > 1 {
 		for elsewhere == 0 {
-			if id := t.add("elsewhere-" + uuid.NewString())[0]; t.laneOf(id) != t.lane {
+			if id := t.add("elsewhere-" + uuid.NewString())[0]; t.shardOf(id) != t.shard {
 				elsewhere = id
 			} else {
 				t.exec("DELETE FROM {t} WHERE id = ?", id)
@@ -105,7 +105,7 @@ func testOtherBrokers(t *table) {
 	for _, change := range []func(*outbox.Claim){limit(10), unordered} {
 		batch := t.claim(change)
 		require.Equal(t, mine, taken(batch))
-		require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+		require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
 		for _, id := range []int64{other, upper, elsewhere} {
 			if id > 0 {
 				assert.Equal(t, state{Status: "pending"}, t.state(id))
@@ -113,7 +113,7 @@ func testOtherBrokers(t *table) {
 		}
 	}
 	if elsewhere > 0 {
-		t.lane = t.laneOf(elsewhere)
+		t.shard = t.shardOf(elsewhere)
 		assert.Equal(t, []int64{elsewhere}, taken(t.claim()))
 	}
 }
@@ -153,9 +153,9 @@ func testFinished(t *table) {
 	t.add(keys...)
 	batch := t.claim()
 	require.Len(t, batch.Messages, 2)
-	s := &outbox.Settlement{Lease: batch.Lease, Published: []outbox.Delivered{{ID: batch.Messages[0].ID}}}
+	s := &outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: batch.Messages[0].ID}}}
 	s.Other = []outbox.Outcome{{ID: batch.Messages[1].ID, Status: outbox.StatusAbandoned}}
-	require.Zero(t, t.settle(s).Lost)
+	require.Zero(t, t.complete(s).Lost)
 	for _, change := range []func(*outbox.Claim){limit(10), unordered} {
 		batch = t.claim(change)
 		assert.Empty(t, batch.Messages)
@@ -174,7 +174,7 @@ func testOldestFirst(t *table) {
 			require.NoError(t, err)
 			batch := result.Batch
 			require.Equal(t, ids[:1], taken(batch))
-			require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+			require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
 		}
 	}
 }
@@ -195,11 +195,11 @@ func testLockedRows(t *table) {
 }
 
 func testBusy(t *table) {
-	if t.HoldLane == nil {
+	if t.HoldShard == nil {
 		t.Skip("a claim on this database waits for its turn")
 	}
 	id := t.add(t.keys(1)...)[0]
-	release := t.HoldLane(t.T, broker, t.lane)
+	release := t.HoldShard(t.T, broker, t.shard)
 	batch := t.claim()
 	assert.True(t, batch.Busy)
 	assert.Empty(t, batch.Messages)
@@ -216,9 +216,9 @@ func testNoRequest(t *table) {
 	require.NoError(t, err)
 	assert.Equal(t, outbox.Exchanged{}, result)
 
-	result, err = t.Store.Exchange(t.Context(), &outbox.Settlement{}, nil)
+	result, err = t.Store.Exchange(t.Context(), &outbox.Completion{}, nil)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Exchanged{Settled: &outbox.Settled{}}, result, "an empty settlement succeeds")
+	assert.Equal(t, outbox.Exchanged{Completed: &outbox.Completed{}}, result, "an empty completion succeeds")
 }
 
 // A context that has ended leaves no lock and no transaction behind.
@@ -228,7 +228,7 @@ func testCancelled(t *table) {
 	cancel()
 	_, err := t.Store.Exchange(ctx, nil, t.request())
 	require.Error(t, err)
-	_, err = t.Store.Renew(ctx, outbox.Lease{Broker: broker, Lane: t.lane, Token: uuid.New(), Duration: lease})
+	_, err = t.Store.Renew(ctx, outbox.Lease{Broker: broker, Shard: t.shard, Token: uuid.New(), Duration: lease})
 	require.Error(t, err)
 	_, err = t.Store.Ready(ctx, broker)
 	require.Error(t, err)

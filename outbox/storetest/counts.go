@@ -13,7 +13,7 @@ var countsTests = []test{
 	{name: "PerBrokerAndStatus", run: testCounts},
 	{name: "LastError", run: testLastError},
 	{name: "Backlog", run: testBacklog},
-	{name: "BacklogOfParkedRows", run: testBacklogParked},
+	{name: "BacklogOfDeferredRows", run: testBacklogDeferred},
 }
 
 func (t *table) counts() []outbox.BrokerCounts {
@@ -32,7 +32,7 @@ func testCounts(t *table) {
 	require.Len(t, batch.Messages, 2)
 	s := retryLater(batch, ids[0])
 	s.Published = nil
-	require.Zero(t, t.settle(s).Lost)
+	require.Zero(t, t.complete(s).Lost)
 	t.age(ids[2], "created_at", 2*time.Hour)
 	row := newRow("")
 	row.TargetBroker = "another"
@@ -59,17 +59,17 @@ func testLastError(t *table) {
 		return `{"class":"retryable","message":"` + second + `","at":"2026-01-02T03:04:` + second + `.5Z","attempt":1}`
 	}
 	batch := t.claim()
-	s := &outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{
+	s := &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{
 		{ID: ids[0], Status: outbox.StatusFailed, Spent: true, LastError: at("07")},
 		{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true, LastError: at("09")},
 		{ID: ids[2], Status: outbox.StatusPending, LastError: "written by hand"},
 		{ID: ids[3], Status: outbox.StatusFailed, Spent: true, LastError: at("10")},
 	}}
-	require.Zero(t, t.settle(s).Lost)
+	require.Zero(t, t.complete(s).Lost)
 	assert.Equal(t, at("10"), t.counts()[0].LastError)
 	batch = t.claim()
 	require.Equal(t, []int64{ids[0], ids[2], ids[3]}, taken(batch))
-	require.Zero(t, t.settle(&outbox.Settlement{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[3]}}}).Lost)
+	require.Zero(t, t.complete(&outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[3]}}}).Lost)
 	assert.Equal(t, at("09"), t.counts()[0].LastError)
 	t.exec("DELETE FROM {t} WHERE id IN (?, ?)", ids[0], ids[1])
 	assert.Equal(t, "written by hand", t.counts()[0].LastError)
@@ -97,43 +97,43 @@ func testBacklog(t *table) {
 	assert.Equal(t, "another", backlog[0].Broker)
 	assert.Less(t, backlog[0].Lag, time.Hour)
 	assert.Equal(t, broker, backlog[1].Broker)
-	assert.Less(t, backlog[1].Lag, time.Hour, "the first row of the lane counts")
+	assert.Less(t, backlog[1].Lag, time.Hour, "the first row of the shard counts")
 
 	t.age(ids[0], "created_at", 3*time.Hour)
 	assert.InDelta(t, 3*time.Hour.Seconds(), t.backlog()[1].Lag.Seconds(), 60)
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
 	assert.Zero(t, t.backlog()[1].Lag, "all are in hand")
-	require.Zero(t, t.settle(retryLater(batch, ids...)).Lost)
+	require.Zero(t, t.complete(retryLater(batch, ids...)).Lost)
 	assert.Zero(t, t.backlog()[1].Lag, "all must wait")
 	t.age(ids[0], "locked_until", 11*time.Minute)
 	assert.InDelta(t, 10*time.Minute.Seconds(), t.backlog()[1].Lag.Seconds(), 60, "since the end of its backoff")
 }
 
-// A broker all of whose open rows are parked is listed. They are behind from the time on at which they are due.
-func testBacklogParked(t *table) {
+// A broker all of whose open rows are deferred is listed. They are behind from the time on at which they are due.
+func testBacklogDeferred(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0])
 	t.failHead(ids[0])
-	require.Equal(t, 2, t.park())
+	require.Equal(t, 2, t.deferRows())
 	later := newRow("")
 	later.TargetBroker, later.AvailableAt = "another", time.Now().Add(time.Hour)
 	alone := t.insert(later)[0]
-	require.Equal(t, 1, t.park(func(c *outbox.Claim) { c.Broker, c.Lane = "another", t.laneOf(alone) }))
+	require.Equal(t, 1, t.deferRows(func(c *outbox.Claim) { c.Broker, c.Shard = "another", t.shardOf(alone) }))
 	assert.Equal(t, []outbox.Backlog{{Broker: "another"}, {Broker: broker}}, t.backlog(), "those that merely wait are not behind")
 
-	t.exec("UPDATE {t}_waiting SET wake_at = " + t.sql.minus("wake_at", time.Hour+10*time.Minute) + " WHERE target_broker = 'another'")
+	t.exec("UPDATE {t}_key_blocks SET wake_at = " + t.sql.minus("wake_at", time.Hour+10*time.Minute) + " WHERE target_broker = 'another'")
 	backlog := t.backlog()
 	assert.InDelta(t, 10*time.Minute.Seconds(), backlog[0].Lag.Seconds(), 60, "since it was due")
 	assert.Zero(t, backlog[1].Lag)
 	t.age(t.add(k[1])[0], "created_at", 20*time.Minute)
 	t.pass()
-	assert.Greater(t, t.backlog()[1].Lag, 21*time.Minute, "the gate has been due for longer than the open row waits")
+	assert.Greater(t, t.backlog()[1].Lag, 21*time.Minute, "the block has been due for longer than the open row waits")
 
 	batch := t.claim(wake)
 	require.Len(t, batch.Messages, 2)
-	require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
-	assert.Len(t, t.backlog(), 2, "what stands behind the gate is open")
+	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
+	assert.Len(t, t.backlog(), 2, "what stands behind the block is open")
 	t.publish(t.claim(wake))
 	assert.Len(t, t.backlog(), 1)
 }

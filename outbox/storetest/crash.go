@@ -89,8 +89,8 @@ func testSuspectBehind(t *table) {
 	ids := t.add(k[0], k[0], k[1])
 	batch := t.claim(limit(2))
 	require.Equal(t, ids[:2], taken(batch))
-	s := &outbox.Settlement{Lease: batch.Lease, Other: []outbox.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true}}}
-	require.Zero(t, t.settle(s).Lost)
+	s := &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true}}}
+	require.Zero(t, t.complete(s).Lost)
 	t.expire(ids[1])
 	batch = t.claim()
 	assert.Equal(t, []int64{ids[0], ids[2]}, taken(batch), "the second row is a suspect")
@@ -136,7 +136,7 @@ func testPoison(t *table, isUnordered bool) {
 		require.Less(t, claims, 200, "the poison must be found")
 		batch := t.claim(change)
 		require.NotEmpty(t, batch.Messages)
-		s := &outbox.Settlement{Lease: batch.Lease}
+		s := &outbox.Completion{Lease: batch.Lease}
 		for _, m := range batch.Messages {
 			if m.ID != poison {
 				require.Zero(t, m.Attempts, "row %d shared a claim with the poison and pays for it", m.ID)
@@ -153,7 +153,7 @@ func testPoison(t *table, isUnordered bool) {
 			t.exec("UPDATE {t} SET locked_until = "+t.sql.minus("locked_until", 2*lease)+" WHERE "+t.sql.text("lock_token")+" = ?", batch.Lease.Token.String())
 			continue
 		}
-		require.Zero(t, t.settle(s).Lost)
+		require.Zero(t, t.complete(s).Lost)
 	}
 	assert.Equal(t, "abandoned", t.state(poison).Status)
 	assert.LessOrEqual(t, crashes, 10+maxAttempts, "500, 250, 125 ... 1, and then alone")
@@ -167,18 +167,18 @@ func testOutcomeEndsSuspicion(t *table) {
 	t.expire(ids...)
 	batch := t.claim(limit(2))
 	require.Equal(t, ids[:1], taken(batch))
-	require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
 	assert.Equal(t, 1, t.state(ids[0]).Crashes, "released unsent: still a suspect")
 
 	batch = t.claim(limit(2))
 	require.Equal(t, ids[:1], taken(batch))
 	assert.Zero(t, batch.Messages[0].Attempts, "a release is no crash, though it was alone")
-	require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusFailed, Spent: true})).Lost)
+	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusFailed, Spent: true})).Lost)
 	assert.Equal(t, state{Status: "failed", Attempts: 1}, t.state(ids[0]))
 
 	// The count of the claim holds for a claim of one, too: a token nobody knows changes nothing.
-	require.Equal(t, 1, t.settle(&outbox.Settlement{
-		Lease:     outbox.Lease{Broker: broker, Lane: t.lane, Token: uuid.New(), FirstID: ids[0], LastID: ids[2]},
+	require.Equal(t, 1, t.complete(&outbox.Completion{
+		Lease:     outbox.Lease{Broker: broker, Shard: t.shard, Token: uuid.New(), FirstID: ids[0], LastID: ids[2]},
 		Published: []outbox.Delivered{{ID: ids[1]}},
 	}).Lost)
 }

@@ -15,7 +15,7 @@ var handOffTests = []test{
 	{name: "Verify", run: testVerify},
 	{name: "VerifyWhatHasGone", run: testVerifyGone},
 	{name: "VerifyBehindAnEarlierRow", run: testVerifyBehind},
-	{name: "VerifyBehindAGate", run: testVerifyGate},
+	{name: "VerifyBehindABlock", run: testVerifyBlock},
 	{name: "VerifyBehindABacklog", run: testVerifyBacklog},
 	{name: "VerifyUnordered", run: testVerifyUnordered},
 	{name: "VerifyPaused", run: testVerifyPaused},
@@ -36,7 +36,7 @@ func (t *table) handOff(token uuid.UUID, rows ...outbox.Row) (ids []int64) {
 // verify asks about rows; change adapts the question.
 func (t *table) verify(token uuid.UUID, rows []outbox.Row, change ...func(*outbox.Verification)) []outbox.HandedRow {
 	t.Helper()
-	v := &outbox.Verification{Broker: broker, Lane: t.lane, Token: token, Backlog: 10}
+	v := &outbox.Verification{Broker: broker, Shard: t.shard, Token: token, Backlog: 10}
 	for i := range rows {
 		v.MessageIDs = append(v.MessageIDs, rows[i].MessageID)
 	}
@@ -79,17 +79,17 @@ func testVerify(t *table) {
 	for i, f := range found {
 		assert.Equal(t, ids[i], f.ID)
 		assert.Equal(t, rows[i].MessageID, f.MessageID)
-		assert.Equal(t, t.lane, f.Lane)
+		assert.Equal(t, t.shard, f.Shard)
 		assert.WithinDuration(t, time.Now(), f.CreatedAt, time.Minute)
 		assert.Equal(t, i == 2, f.Expired)
 		assert.True(t, f.Clear)
 		assert.Zero(t, f.Attempts+f.Crashes)
 	}
 	assert.Empty(t, t.claim().Messages, "the key of the later row %d is in hand", later[0])
-	settlement := &outbox.Settlement{Lease: outbox.Lease{Broker: broker, Lane: t.lane, Token: token, FirstID: ids[0], LastID: ids[2]}}
-	settlement.Published = []outbox.Delivered{{ID: ids[0]}, {ID: ids[2]}}
-	settlement.Other = []outbox.Outcome{{ID: ids[1], Status: outbox.StatusPending}}
-	require.Zero(t, t.settle(settlement).Lost)
+	completion := &outbox.Completion{Lease: outbox.Lease{Broker: broker, Shard: t.shard, Token: token, FirstID: ids[0], LastID: ids[2]}}
+	completion.Published = []outbox.Delivered{{ID: ids[0]}, {ID: ids[2]}}
+	completion.Other = []outbox.Outcome{{ID: ids[1], Status: outbox.StatusPending}}
+	require.Zero(t, t.complete(completion).Lost)
 	assert.Equal(t, []int64{ids[1], later[0]}, taken(t.claim()))
 }
 
@@ -112,10 +112,10 @@ func testVerifyGone(t *table) {
 
 	late := []outbox.Row{newRow("late"), newRow("late")}
 	ids = t.handOff(token, late...)
-	t.lane = t.laneOf(ids[0])
+	t.shard = t.shardOf(ids[0])
 	t.expire(ids[0])
 	assert.Empty(t, t.clear(token, late), "ours still, but not for long, and so is what follows")
-	assert.Empty(t, t.clear(token, late, func(v *outbox.Verification) { v.Lane = (t.lane + 1) % max(2, t.Store.Lanes()) }), "another lane")
+	assert.Empty(t, t.clear(token, late, func(v *outbox.Verification) { v.Shard = (t.shard + 1) % max(2, t.Store.Shards()) }), "another shard")
 }
 
 // testVerifyBehind: an open row of the key that stands before goes first, whoever has it and whatever its priority.
@@ -147,14 +147,14 @@ func testVerifyBehind(t *table) {
 	assert.Equal(t, mine, t.clear(token, row))
 }
 
-// testVerifyGate: what is parked is not in the lane, but its gate tells of it.
-func testVerifyGate(t *table) {
+// testVerifyBlock: what is deferred is not in the shard, but its block tells of it.
+func testVerifyBlock(t *table) {
 	keys := t.keys(2)
 	first := t.add(keys[0])[0]
 	t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", first)
-	parked, err := t.Store.Park(t.Context(), t.request())
+	deferred, err := t.Store.Defer(t.Context(), t.request())
 	require.NoError(t, err)
-	require.Positive(t, parked)
+	require.Positive(t, deferred)
 	token := uuid.New()
 	rows := []outbox.Row{newRow(keys[0]), newRow(keys[1])}
 	ids := t.handOff(token, rows...)
@@ -186,10 +186,10 @@ func testVerifyUnordered(t *table) {
 	ids := t.handOff(token, rows...)
 	assert.Empty(t, t.clear(token, rows))
 	assert.Equal(t, ids, t.clear(token, rows, func(v *outbox.Verification) { v.Unordered = true }))
-	t.lane = 0
+	t.shard = 0
 	loose := []outbox.Row{newRow("")}
 	ids = t.handOff(token, loose...)
-	t.lane = t.laneOf(ids[0])
+	t.shard = t.shardOf(ids[0])
 	assert.Equal(t, ids, t.clear(token, loose), "without a key there is nothing to wait for")
 }
 

@@ -84,10 +84,10 @@ func testHostileTexts(t *table) {
 		assert.Equal(t, 1, n, "%q", text)
 		_, err = operator.Replay(t.Context(), outbox.Filter{Type: text + "*", Broker: text}, many)
 		require.NoError(t, err, "%q", text)
-		released, err := operator.ReleaseKey(t.Context(), text, text)
+		released, err := operator.UnblockKey(t.Context(), text, text)
 		require.NoError(t, err, "%q", text)
 		assert.False(t, released)
-		_, err = operator.ParkedKeys(t.Context(), text, many)
+		_, err = operator.BlockedKeys(t.Context(), text, many)
 		require.NoError(t, err, "%q", text)
 		pause := outbox.Pause{Broker: text, By: text, Reason: text}
 		if pause.Check() == nil {

@@ -19,7 +19,7 @@ var leaseTests = []test{
 }
 
 var readyTests = []test{
-	{name: "NamesTheLanes", run: testReady},
+	{name: "NamesTheShards", run: testReady},
 	{name: "OfOneBroker", run: testReadyBroker},
 }
 
@@ -48,7 +48,7 @@ func testRenew(t *table) {
 func testRenewPart(t *table) {
 	ids := t.add(t.keys(3)...)
 	batch := t.claim()
-	require.Zero(t, t.settle(&outbox.Settlement{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[1]}}}).Lost)
+	require.Zero(t, t.complete(&outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[1]}}}).Lost)
 	assert.Equal(t, 2, t.renew(batch.Lease))
 	wrong := batch.Lease
 	wrong.Token = uuid.New()
@@ -96,7 +96,7 @@ func testNotEarly(t *table) {
 		}},
 		"backoff": {"locked_until", func() int64 {
 			id := t.add(key)[0]
-			require.Zero(t, t.settle(retryLater(t.claim(), id)).Lost)
+			require.Zero(t, t.complete(retryLater(t.claim(), id)).Lost)
 			return id
 		}},
 		"schedule": {"available_at", func() int64 {
@@ -150,21 +150,21 @@ func (t *table) ready() []int {
 	ready, err := t.Store.Ready(t.Context(), broker)
 	require.NoError(t, err)
 	assert.False(t, ready.Paused)
-	return ready.Lanes
+	return ready.Shards
 }
 
 func testReady(t *table) {
 	assert.Empty(t, t.ready())
 	key := t.keys(1)[0]
 	id := t.add(key)[0]
-	mine := []int{t.lane}
+	mine := []int{t.shard}
 	assert.Equal(t, mine, t.ready())
 	require.Len(t, t.claim().Messages, 1)
 	assert.Empty(t, t.ready(), "leased")
 	t.expire(id)
 	assert.Equal(t, mine, t.ready(), "a lease that ran out")
 	batch := t.claim()
-	require.Zero(t, t.settle(retryLater(batch, id)).Lost)
+	require.Zero(t, t.complete(retryLater(batch, id)).Lost)
 	assert.Empty(t, t.ready(), "backing off")
 	t.age(id, "locked_until", time.Hour)
 	assert.Equal(t, mine, t.ready())
@@ -179,12 +179,12 @@ func testReady(t *table) {
 	assert.Equal(t, mine, t.ready())
 
 	seen := map[int]bool{}
-	for len(seen) < t.Store.Lanes() {
-		seen[t.laneOf(t.add("key-" + uuid.NewString())[0])] = true
+	for len(seen) < t.Store.Shards() {
+		seen[t.shardOf(t.add("key-" + uuid.NewString())[0])] = true
 	}
-	all := make([]int, t.Store.Lanes())
-	for lane := range all {
-		all[lane] = lane
+	all := make([]int, t.Store.Shards())
+	for shard := range all {
+		all[shard] = shard
 	}
 	assert.Equal(t, all, t.ready())
 }
@@ -196,5 +196,5 @@ func testReadyBroker(t *table) {
 	assert.Empty(t, t.ready())
 	ready, err := t.Store.Ready(t.Context(), "another")
 	require.NoError(t, err)
-	assert.Len(t, ready.Lanes, 1)
+	assert.Len(t, ready.Shards, 1)
 }

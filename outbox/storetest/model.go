@@ -33,18 +33,18 @@ func init() { //nolint:gochecknoinits // a default must be in place before the f
 }
 
 // A modelRun takes one schedule through the transition function of package protocol and through a store at once, and
-// compares them after each action: what the store answers, and then every row, every gate and the lanes that are ready.
+// compares them after each action: what the store answers, and then every row, every block and the shards that are ready.
 type modelRun struct {
 	*table
 	keys     []string // a key's number in the model is 1 + its place in here
 	protocol *protocol.Protocol
 	state    protocol.State
-	// anyOutcome has batches settled in ways that no worker would choose, with order and without in turns. The invariants are
+	// anyOutcome has batches completed in ways that no worker would choose, with order and without in turns. The invariants are
 	// not for these schedules; a store must follow the model all the same.
 	anyOutcome bool
 	most       int                  // how many rows there are at a time
 	leases     map[int]outbox.Lease // by the model's token
-	loose      []uuid.UUID          // message ids that put a row without a key into the lane of the test
+	loose      []uuid.UUID          // message ids that put a row without a key into the shard of the test
 	ids        uint64               // message ids given to rows that have a key
 }
 
@@ -56,7 +56,7 @@ type modelT interface {
 
 // newModelRun starts with an empty table.
 func (t *table) newModelRun(keys []string, loose []uuid.UUID, workers int) *modelRun {
-	t.exec("DELETE FROM {t}_waiting")
+	t.exec("DELETE FROM {t}_key_blocks")
 	t.exec("DELETE FROM {t}")
 	return &modelRun{
 		table: t, keys: keys, protocol: protocol.Default(), state: protocol.NewState(workers), most: modelRows / 2,
@@ -82,7 +82,7 @@ func testAnySchedule(t *table) {
 			run.most = rapid.IntRange(2, 6).Draw(rt, "rows at a time")
 		}
 		run.protocol.MaxAttempts = rapid.IntRange(1, 3).Draw(rt, "max_attempts")
-		run.protocol.ParkAbandoned = rapid.Bool().Draw(rt, "on_abandon: park")
+		run.protocol.BlockAbandoned = rapid.Bool().Draw(rt, "on_abandon: block")
 		run.anyOutcome = rapid.Bool().Draw(rt, "any outcome")
 		run.write(rt)
 		rt.Repeat(map[string]func(*rapid.T){"next": run.next, "": func(rt *rapid.T) { run.compare(rt) }})
@@ -96,7 +96,7 @@ func testScenarios(t *table) {
 	for _, s := range protocol.Scenarios() {
 		t.Log("scenario:", s.Name)
 		run := t.newModelRun(keys, loose, s.Workers)
-		run.protocol.MaxAttempts, run.protocol.ParkAbandoned = s.MaxAttempts, s.ParkAbandoned
+		run.protocol.MaxAttempts, run.protocol.BlockAbandoned = s.MaxAttempts, s.BlockAbandoned
 		rows, tokens := map[int]int{}, map[int]int{} // those of the scenario, and those here
 		for _, step := range s.Steps {
 			a := step.Action
@@ -124,7 +124,7 @@ func (run *modelRun) newID(key string) (id uuid.UUID) {
 	return id
 }
 
-// looseIDs finds message ids that put a row without a key into the lane of the test.
+// looseIDs finds message ids that put a row without a key into the shard of the test.
 func (t *table) looseIDs(n int) (ids []uuid.UUID) {
 	t.Helper()
 	for i := uint64(0); len(ids) < n; {
@@ -136,7 +136,7 @@ func (t *table) looseIDs(n int) (ids []uuid.UUID) {
 			binary.BigEndian.PutUint64(rows[k].MessageID[8:], i)
 		}
 		for k, id := range t.insert(rows...) {
-			if t.laneOf(id) == t.lane && len(ids) < n {
+			if t.shardOf(id) == t.shard && len(ids) < n {
 				ids = append(ids, rows[k].MessageID)
 			}
 		}

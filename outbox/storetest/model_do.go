@@ -21,7 +21,7 @@ func (run *modelRun) do(t modelT, a *protocol.Action) (reply protocol.Reply, ok 
 	switch a.Kind {
 	case protocol.Claim:
 		return run.exchange(t, nil, a)
-	case protocol.Settle:
+	case protocol.Complete:
 		return run.exchange(t, a, nil)
 	case protocol.Write:
 		run.insertNew(t, a)
@@ -42,17 +42,17 @@ func (run *modelRun) do(t modelT, a *protocol.Action) (reply protocol.Reply, ok 
 		run.exec("UPDATE {t} SET locked_until = "+run.sql.minus("locked_until", 2*lease)+" WHERE lock_token = ?", run.leases[a.Token].Token.String())
 	case protocol.Pass:
 		run.passRow(a.ID)
-	case protocol.Park:
-		parked, err := run.Store.Park(run.Context(), run.claimOf(a.Request))
+	case protocol.Defer:
+		deferred, err := run.Store.Defer(run.Context(), run.claimOf(a.Request))
 		require.NoError(t, err)
-		require.Equal(t, reply.Parked, parked)
+		require.Equal(t, reply.Deferred, deferred)
 	case protocol.Requeue:
 		require.Equal(t, 1, run.requeue(run.these(int64(a.ID))))
 	case protocol.Replay:
 		require.Equal(t, 1, run.replay(run.these(int64(a.ID))))
 	case protocol.Drop:
-		require.Equal(t, 1, run.giveUp(run.these(int64(a.ID))))
-	case protocol.ReleaseKey:
+		require.Equal(t, 1, run.abandon(run.these(int64(a.ID))))
+	case protocol.UnblockKey:
 		require.True(t, run.release(run.keyName(a.Key)))
 	case protocol.Remove:
 		for _, column := range []string{"finished_at", "published_at"} {
@@ -89,7 +89,7 @@ func (run *modelRun) insertNew(t modelT, a *protocol.Action) {
 		rows[i].Priority = map[protocol.Class]int{protocol.Normal: 0, protocol.Backfill: -1, protocol.Urgent: 1}[n.Class]
 	}
 	for i, id := range run.insert(rows...) {
-		require.Equal(t, run.laneOfClass(a.Rows[i].Class), run.laneOf(id))
+		require.Equal(t, run.shardOfClass(a.Rows[i].Class), run.shardOf(id))
 		a.Rows[i].ID = int(id)
 		if a.Rows[i].Scheduled {
 			run.exec("UPDATE {t} SET available_at = "+run.sql.minus("created_at", -lease)+" WHERE id = ?", id)
@@ -105,28 +105,28 @@ func (run *modelRun) keyName(key int) string {
 	return run.keys[key-1]
 }
 
-func (run *modelRun) laneOfClass(c protocol.Class) int { return run.lane + int(c)*run.Store.Lanes() }
+func (run *modelRun) shardOfClass(c protocol.Class) int { return run.shard + int(c)*run.Store.Shards() }
 
-// exchange settles and claims, in the model one after the other, in the store in one call.
-func (run *modelRun) exchange(t modelT, settle, claim *protocol.Action) (reply protocol.Reply, ok bool) {
+// exchange completes and claims, in the model one after the other, in the store in one call.
+func (run *modelRun) exchange(t modelT, complete, claim *protocol.Action) (reply protocol.Reply, ok bool) {
 	var (
-		settlement *outbox.Settlement
-		settled    *outbox.Settled
+		completion *outbox.Completion
+		completed  *outbox.Completed
 		request    *outbox.Claim
 	)
-	if settle != nil {
-		w := run.state.Workers[settle.Worker]
-		if settle.Outcomes == nil {
-			settle.Outcomes = w.Outcomes()
+	if complete != nil {
+		w := run.state.Workers[complete.Worker]
+		if complete.Outcomes == nil {
+			complete.Outcomes = w.Outcomes()
 		}
-		if reply, ok = run.step(t, settle); !ok {
+		if reply, ok = run.step(t, complete); !ok {
 			return reply, false
 		}
-		if settle.Fate == protocol.Missed {
+		if complete.Fate == protocol.Missed {
 			return reply, true
 		}
-		settlement = run.settlementOf(&w, settle.Outcomes)
-		settled = &outbox.Settled{Lost: reply.Lost}
+		completion = run.completionOf(&w, complete.Outcomes)
+		completed = &outbox.Completed{Lost: reply.Lost}
 	}
 	before := run.state
 	if claim != nil {
@@ -139,9 +139,9 @@ func (run *modelRun) exchange(t modelT, settle, claim *protocol.Action) (reply p
 		}
 		request = run.claimOf(claim.Request)
 	}
-	result, err := run.Store.Exchange(run.Context(), settlement, request)
+	result, err := run.Store.Exchange(run.Context(), completion, request)
 	require.NoError(t, err)
-	require.Equal(t, settled, result.Settled)
+	require.Equal(t, completed, result.Completed)
 	if claim != nil {
 		run.compareBatch(t, &before, &reply, &result.Batch)
 		run.compareAdvice(t, claim.Request, &reply, &result.Batch)
@@ -157,7 +157,7 @@ func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protoc
 	require.Equal(t, ids, taken(*batch), "claimed from\n%s", before)
 	require.Equal(t, want.Seen, batch.Seen, "seen in\n%s", before)
 	require.Equal(t, want.Cut, batch.Cut, "cut in\n%s", before)
-	require.Equal(t, want.Gated, batch.Gated, "gated in\n%s", before)
+	require.Equal(t, want.Blocked, batch.Blocked, "blocked in\n%s", before)
 	for i := range batch.Messages {
 		r := run.state.Row(want.Rows[i])
 		require.Equal(t, r.Attempts, batch.Messages[i].Attempts, "attempts of row %d", r.ID)
@@ -168,13 +168,13 @@ func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protoc
 	}
 }
 
-// compareAdvice looks at what a claim says about parking. Where no row of the window could be claimed but for its time or its
+// compareAdvice looks at what a claim says about deferring. Where no row of the window could be claimed but for its time or its
 // holder, a store may answer from a glance: it tells of rows that wait for a time, and of nothing else.
 func (run *modelRun) compareAdvice(t modelT, r protocol.Request, want *protocol.Reply, batch *outbox.Batch) {
 	ready, held, seen := len(want.Rows) > 0, 0, 0
 	for i := range run.state.Rows {
 		row := &run.state.Rows[i]
-		if row.Class != r.Lane || row.Status.Terminal() || row.Parked || seen == r.Window {
+		if row.Class != r.Shard || row.Status.Terminal() || row.Deferred || seen == r.Window {
 			continue
 		}
 		seen++
@@ -195,12 +195,12 @@ func (run *modelRun) compareAdvice(t modelT, r protocol.Request, want *protocol.
 func (run *modelRun) claimOf(r protocol.Request) *outbox.Claim {
 	claim := run.request()
 	claim.Bytes = r.Bytes
-	claim.Lane, claim.Limit, claim.Window, claim.Unordered, claim.Wake = run.laneOfClass(r.Lane), r.Limit, r.Window, r.Unordered, r.Wake
+	claim.Shard, claim.Limit, claim.Window, claim.Unordered, claim.Wake = run.shardOfClass(r.Shard), r.Limit, r.Window, r.Unordered, r.Wake
 	return claim
 }
 
-func (run *modelRun) settlementOf(w *protocol.Worker, outcomes []protocol.Outcome) *outbox.Settlement {
-	s := &outbox.Settlement{Lease: run.leases[w.Token], ParkAbandoned: run.protocol.ParkAbandoned && !w.Request.Unordered}
+func (run *modelRun) completionOf(w *protocol.Worker, outcomes []protocol.Outcome) *outbox.Completion {
+	s := &outbox.Completion{Lease: run.leases[w.Token], BlockAbandoned: run.protocol.BlockAbandoned && !w.Request.Unordered}
 	for _, o := range outcomes {
 		if o.Status == protocol.Published {
 			s.Published = append(s.Published, outbox.Delivered{ID: int64(o.ID)})
@@ -215,10 +215,10 @@ func (run *modelRun) settlementOf(w *protocol.Worker, outcomes []protocol.Outcom
 	return s
 }
 
-// passRow lets the time come that a row waits for, and its gate with it.
+// passRow lets the time come that a row waits for, and its block with it.
 func (run *modelRun) passRow(id int) {
 	for _, column := range []string{"locked_until", "available_at"} {
 		run.exec("UPDATE {t} SET "+column+" = "+run.sql.minus(column, 2*lease)+" WHERE "+column+" IS NOT NULL AND id = ?", id)
 	}
-	run.exec("UPDATE {t}_waiting SET wake_at = "+run.sql.minus("wake_at", 2*lease)+" WHERE wake_at IS NOT NULL AND reason <> 'abandoned' AND gate_id = ?", id)
+	run.exec("UPDATE {t}_key_blocks SET wake_at = "+run.sql.minus("wake_at", 2*lease)+" WHERE wake_at IS NOT NULL AND reason <> 'abandoned' AND block_id = ?", id)
 }

@@ -26,12 +26,12 @@ func (run *modelRun) next(rt *rapid.T) {
 		{"write", weight(2*len(s.Rows) < run.most, 4), len(s.Rows) < run.most && len(s.Ledger) < modelRows-maxWrite, run.write},
 		{"claim", weight(len(s.Ready()) > 0, 8), open && len(run.workers(protocol.Idle)) > 0, run.claim},
 		{"send", 6, len(run.senders()) > 0, run.send},
-		{"settle", 6, len(run.settlers()) > 0, run.settle},
+		{"complete", 6, len(run.completers()) > 0, run.complete},
 		{"renew", 1, len(run.workers(protocol.Working)) > 0, run.renew},
 		{"crash", 1, len(run.workers(protocol.Working, protocol.Asking)) > 0, run.crash},
 		{"lease ends", 3, run.any(leased), run.leaseEnds},
 		{"time comes", 3, run.any(waits), run.timeComes},
-		{"park", 4, run.any(waits) || len(s.Gates) > 0 && open, run.park},
+		{"defer", 4, run.any(waits) || len(s.Blocks) > 0 && open, run.deferRows},
 		{"operator", 2, len(s.Rows) > 0, run.operate},
 		{"purge", 1, run.any(finished), run.purgeSome},
 	} {
@@ -77,8 +77,8 @@ func (run *modelRun) workers(phases ...protocol.Phase) (workers []int) {
 	return workers
 }
 
-// settlers lists the workers that have a batch, and nothing of it with the broker.
-func (run *modelRun) settlers() []int {
+// completers lists the workers that have a batch, and nothing of it with the broker.
+func (run *modelRun) completers() []int {
 	return slices.DeleteFunc(run.workers(protocol.Working, protocol.Asking), func(i int) bool { return len(run.state.Workers[i].Flying()) > 0 })
 }
 
@@ -128,11 +128,11 @@ func (run *modelRun) write(rt *rapid.T) {
 }
 
 func (run *modelRun) drawRequest(rt *rapid.T) protocol.Request {
-	lanes := run.state.Ready()
-	if len(lanes) == 0 || oneIn(rt, 8, "any lane") {
-		lanes = []protocol.Class{protocol.Normal, protocol.Backfill, protocol.Urgent}
+	shards := run.state.Ready()
+	if len(shards) == 0 || oneIn(rt, 8, "any shard") {
+		shards = []protocol.Class{protocol.Normal, protocol.Backfill, protocol.Urgent}
 	}
-	r := protocol.Request{Lane: rapid.SampledFrom(lanes).Draw(rt, "lane"), Limit: rapid.IntRange(1, 9).Draw(rt, "limit")}
+	r := protocol.Request{Shard: rapid.SampledFrom(shards).Draw(rt, "shard"), Limit: rapid.IntRange(1, 9).Draw(rt, "limit")}
 	r.Window = r.Limit + rapid.IntRange(0, 20).Draw(rt, "further")
 	if oneIn(rt, 3, "few bytes") {
 		r.Bytes = rapid.IntRange(1, 30).Draw(rt, "bytes")
@@ -155,18 +155,18 @@ func (run *modelRun) claim(rt *rapid.T) {
 	run.try(rt, protocol.Action{Kind: protocol.Claim, Worker: worker, Request: run.drawRequest(rt), Fate: drawFate(rt)})
 }
 
-// settle writes the outcomes of a batch, and half of the time makes the next claim in the same exchange.
-func (run *modelRun) settle(rt *rapid.T) {
-	worker := draw(rt, run.settlers(), "worker")
-	settle := &protocol.Action{Kind: protocol.Settle, Worker: worker, Fate: drawFate(rt)}
+// complete writes the outcomes of a batch, and half of the time makes the next claim in the same exchange.
+func (run *modelRun) complete(rt *rapid.T) {
+	worker := draw(rt, run.completers(), "worker")
+	complete := &protocol.Action{Kind: protocol.Complete, Worker: worker, Fate: drawFate(rt)}
 	if run.anyOutcome {
-		settle.Outcomes = drawOutcomes(rt, run.state.Workers[worker].Outcomes())
+		complete.Outcomes = drawOutcomes(rt, run.state.Workers[worker].Outcomes())
 	}
 	var claim *protocol.Action
-	if settle.Fate == protocol.Known && rapid.Bool().Draw(rt, "and claim") {
+	if complete.Fate == protocol.Known && rapid.Bool().Draw(rt, "and claim") {
 		claim = &protocol.Action{Kind: protocol.Claim, Worker: worker, Request: run.drawRequest(rt)}
 	}
-	run.exchange(rt, settle, claim)
+	run.exchange(rt, complete, claim)
 }
 
 // drawOutcomes draws what no worker would say, and not about every row.
@@ -234,13 +234,13 @@ func (run *modelRun) timeComes(rt *rapid.T) {
 	}
 }
 
-func (run *modelRun) park(rt *rapid.T) {
+func (run *modelRun) deferRows(rt *rapid.T) {
 	request := run.drawRequest(rt)
 	request.Wake = false
-	run.try(rt, protocol.Action{Kind: protocol.Park, Request: request})
+	run.try(rt, protocol.Action{Kind: protocol.Defer, Request: request})
 }
 
-// purgeSome removes what is finished. A row can have been a gate.
+// purgeSome removes what is finished. A row can have been a block.
 func (run *modelRun) purgeSome(rt *rapid.T) {
 	status := run.state.Row(draw(rt, run.rows(finished), "row")).Status
 	run.try(rt, protocol.Action{Kind: protocol.Mark, Status: status, Limit: len(run.state.Rows)})
@@ -249,8 +249,8 @@ func (run *modelRun) purgeSome(rt *rapid.T) {
 
 // operate is what operators do.
 func (run *modelRun) operate(rt *rapid.T) {
-	kind := rapid.SampledFrom([]protocol.Kind{protocol.Requeue, protocol.Requeue, protocol.Replay, protocol.Drop, protocol.ReleaseKey}).Draw(rt, "kind")
-	if kind == protocol.ReleaseKey {
+	kind := rapid.SampledFrom([]protocol.Kind{protocol.Requeue, protocol.Requeue, protocol.Replay, protocol.Drop, protocol.UnblockKey}).Draw(rt, "kind")
+	if kind == protocol.UnblockKey {
 		key := rapid.IntRange(1, len(run.keys)).Draw(rt, "key")
 		run.try(rt, protocol.Action{Kind: kind, Key: key})
 		return

@@ -11,15 +11,15 @@ import (
 func (run *modelRun) compare(t modelT) {
 	require.Equal(t, run.wantRows(), run.lines("SELECT id, status, attempts, crashes, coalesce("+run.sql.text("lock_token")+", '')"+
 		", CASE WHEN finished_at IS NULL AND ("+run.sql.fromNow("locked_until")+" > 0 OR "+run.sql.fromNow("available_at")+" > 0) THEN 1 ELSE 0 END"+
-		", CASE WHEN parked <> "+run.sql.no+" THEN 1 ELSE 0 END FROM {t} ORDER BY id", 7))
-	require.Equal(t, run.wantGates(), run.lines("SELECT gate_id, lane, coalesce(ordering_key, '')"+
+		", CASE WHEN deferred <> "+run.sql.no+" THEN 1 ELSE 0 END FROM {t} ORDER BY id", 7))
+	require.Equal(t, run.wantBlocks(), run.lines("SELECT block_id, shard, coalesce(ordering_key, '')"+
 		", CASE WHEN wake_at IS NULL THEN 'back' WHEN reason = 'abandoned' THEN 'operator' WHEN "+run.sql.fromNow("wake_at")+" > 0 THEN 'rests' ELSE 'due' END"+
-		" FROM {t}_waiting ORDER BY gate_id", 4))
-	var lanes []int
+		" FROM {t}_key_blocks ORDER BY block_id", 4))
+	var shards []int
 	for _, class := range run.state.Ready() {
-		lanes = append(lanes, run.laneOfClass(class))
+		shards = append(shards, run.shardOfClass(class))
 	}
-	require.ElementsMatch(t, lanes, run.ready(), "ready in\n%s", &run.state)
+	require.ElementsMatch(t, shards, run.ready(), "ready in\n%s", &run.state)
 }
 
 func (run *modelRun) wantRows() (lines []string) {
@@ -29,14 +29,14 @@ func (run *modelRun) wantRows() (lines []string) {
 		if r.Token != 0 {
 			token = run.leases[r.Token].Token.String()
 		}
-		lines = append(lines, fmt.Sprintf("%d %s %d %d %s %d %d", r.ID, r.Status, r.Attempts, r.Crashes, token, digit(r.Waits), digit(r.Parked)))
+		lines = append(lines, fmt.Sprintf("%d %s %d %d %s %d %d", r.ID, r.Status, r.Attempts, r.Crashes, token, digit(r.Waits), digit(r.Deferred)))
 	}
 	return lines
 }
 
-func (run *modelRun) wantGates() (lines []string) {
-	for _, g := range run.state.Gates {
-		lines = append(lines, fmt.Sprintf("%d %d %s %s", g.Row, run.laneOfClass(g.Lane), run.keyName(g.Key), g.Wake))
+func (run *modelRun) wantBlocks() (lines []string) {
+	for _, g := range run.state.Blocks {
+		lines = append(lines, fmt.Sprintf("%d %d %s %s", g.Row, run.shardOfClass(g.Shard), run.keyName(g.Key), g.Wake))
 	}
 	return lines
 }

@@ -27,30 +27,30 @@ var operateTests = []test{
 	{name: "Filters", run: testFilters},
 	{name: "FiltersCombined", run: testFiltersCombined},
 	{name: "FilterByTime", run: testFilterByTime},
-	{name: "RequeueAGate", run: testRequeueGate},
-	{name: "RequeueAScheduledGate", run: testRequeueScheduled},
+	{name: "RequeueABlock", run: testRequeueBlock},
+	{name: "RequeueAScheduledBlock", run: testRequeueScheduled},
 	{name: "RequeueAFollower", run: testRequeueFollower},
-	{name: "RequeueBeforeAGate", run: testRequeueBeforeGate},
-	{name: "RequeueBeforeAGateInTheWay", run: testRequeueBeforeActiveGate},
-	{name: "RequeueBehindAGate", run: testRequeueBehindGate},
+	{name: "RequeueBeforeABlock", run: testRequeueBeforeBlock},
+	{name: "RequeueBeforeABlockInTheWay", run: testRequeueBeforeActiveBlock},
+	{name: "RequeueBehindABlock", run: testRequeueBehindBlock},
 	{name: "RequeueLooseRows", run: testRequeueLoose},
 	{name: "RequeueUnordered", run: testRequeueUnordered},
 	{name: "RequeueOtherClasses", run: testRequeueClasses},
 	{name: "RequeueOtherBrokers", run: testRequeueOtherBrokers},
 	{name: "SameMessageOfAnotherBroker", run: testSameMessage},
 	{name: "SameLooseMessageOfAnotherBroker", run: testSameLooseMessage},
-	{name: "ReplayBeforeAGate", run: testReplayBeforeGate},
-	{name: "AbandonAGate", run: testAbandonGate},
+	{name: "ReplayBeforeABlock", run: testReplayBeforeBlock},
+	{name: "AbandonABlock", run: testAbandonBlock},
 	{name: "AbandonAFollower", run: testAbandonFollower},
 	{name: "AbandonAWholeKey", run: testAbandonKey},
-	{name: "ParkedRequeue", run: testParkedRequeue},
-	{name: "ParkedRequeueOfOthers", run: testParkedRequeueOthers},
-	{name: "ParkedRequeueOfAll", run: testParkedRequeueAll},
-	{name: "ParkedSeveral", run: testParkedSeveral},
-	{name: "ParkedRelease", run: testParkedRelease},
-	{name: "ParkedReleaseOfMany", run: testParkedReleaseMany},
-	{name: "ParkedReleaseAfterPurge", run: testParkedReleasePurged},
-	{name: "ParkedKeys", run: testParkedKeys},
+	{name: "DeferredRequeue", run: testDeferredRequeue},
+	{name: "DeferredRequeueOfOthers", run: testDeferredRequeueOthers},
+	{name: "DeferredRequeueOfAll", run: testDeferredRequeueAll},
+	{name: "DeferredSeveral", run: testDeferredSeveral},
+	{name: "DeferredRelease", run: testDeferredRelease},
+	{name: "DeferredReleaseOfMany", run: testDeferredReleaseMany},
+	{name: "DeferredReleaseAfterPurge", run: testDeferredReleasePurged},
+	{name: "BlockedKeys", run: testBlockedKeys},
 	{name: "ByHand", run: testByHand},
 	{name: "WhileClaimsRun", run: testOperateRace},
 	{name: "OfSeveralBrokersAtOnce", run: testOperateBrokersRace},
@@ -81,7 +81,7 @@ func (t *table) replay(filter outbox.Filter) int {
 	return n
 }
 
-func (t *table) giveUp(filter outbox.Filter) int {
+func (t *table) abandon(filter outbox.Filter) int {
 	t.Helper()
 	n, err := t.operator().Abandon(t.Context(), filter, "not wanted", many)
 	require.NoError(t, err)
@@ -202,7 +202,7 @@ func testReplayStates(t *table) {
 func testAbandonStates(t *table) {
 	rows := t.everyState()
 	before := t.outlines(rows)
-	assert.Equal(t, 6, t.giveUp(outbox.Filter{Broker: broker}))
+	assert.Equal(t, 6, t.abandon(outbox.Filter{Broker: broker}))
 	changed := map[string]state{}
 	for _, name := range []string{"expired", "ready", "scheduled", "outage", "failed", "due"} {
 		changed[name] = state{Status: "abandoned", FinishedAgo: 1, Attempts: before[name].Attempts, Crashes: before[name].Crashes, LastError: t.state(rows[name]).LastError}
@@ -214,7 +214,7 @@ func testAbandonStates(t *table) {
 		assert.Less(t, t.state(rows[name]).FinishedAgo, time.Minute)
 	}
 	t.checkStates(rows, before, changed)
-	assert.Zero(t, t.giveUp(outbox.Filter{Broker: broker}))
+	assert.Zero(t, t.abandon(outbox.Filter{Broker: broker}))
 	assert.Equal(t, 6, t.requeue(outbox.Filter{Broker: broker, ErrorClass: outbox.ClassOperator}), "and back")
 }
 
@@ -226,14 +226,14 @@ func testOperateLeaseOver(t *table) {
 	require.Equal(t, ids, taken(batch))
 	processing := outbox.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusProcessing}}
 	assert.Zero(t, t.requeue(processing), "it lives")
-	assert.Zero(t, t.giveUp(processing))
+	assert.Zero(t, t.abandon(processing))
 	t.expire(ids...)
 	assert.Equal(t, 1, t.requeue(t.these(ids[0])))
-	assert.Equal(t, 1, t.giveUp(t.these(ids[2])))
+	assert.Equal(t, 1, t.abandon(t.these(ids[2])))
 	assert.Equal(t, "pending", t.state(ids[0]).Status)
 	assert.Equal(t, "abandoned", t.state(ids[2]).Status)
-	late := outbox.Settlement{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[0]}, {ID: ids[2]}}}
-	assert.Equal(t, 2, t.settle(&late).Lost)
+	late := outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[0]}, {ID: ids[2]}}}
+	assert.Equal(t, 2, t.complete(&late).Lost)
 	assert.Equal(t, 2, t.requeue(processing))
 	assert.Equal(t, []int64{ids[0], ids[1], ids[3]}, taken(t.claim()), "in their order, and none of them a suspect")
 	assert.Equal(t, "abandoned", t.state(ids[2]).Status)

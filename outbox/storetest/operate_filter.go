@@ -71,11 +71,11 @@ func testOperateWrong(t *table) {
 		assert.Zero(t, n, "%s for a broker that nobody knows", action.name)
 	}
 	operator := t.operator()
-	_, err := operator.ReleaseKey(t.Context(), broker, "")
+	_, err := operator.UnblockKey(t.Context(), broker, "")
 	require.ErrorContains(t, err, "key")
-	_, err = operator.ReleaseKey(t.Context(), "", "key")
+	_, err = operator.UnblockKey(t.Context(), "", "key")
 	require.ErrorContains(t, err, "broker")
-	_, err = operator.ParkedKeys(t.Context(), broker, 0)
+	_, err = operator.BlockedKeys(t.Context(), broker, 0)
 	require.ErrorContains(t, err, "limit is 0")
 	t.checkStates(rows, before, nil)
 }
@@ -87,9 +87,9 @@ func testOperateWithoutTable(t *table) {
 			require.ErrorIs(t, err, outbox.ErrSchema, action.name)
 		}
 	}
-	_, err := t.operator().ReleaseKey(t.Context(), broker, "key")
+	_, err := t.operator().UnblockKey(t.Context(), broker, "key")
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = t.operator().ParkedKeys(t.Context(), broker, 1)
+	_, err = t.operator().BlockedKeys(t.Context(), broker, 1)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }
 
@@ -103,16 +103,16 @@ func testOperateTableNames(t *table) {
 		k := other.keys(1)[0]
 		rows := other.add(k, k)
 		other.failHead(rows[0])
-		assert.Equal(t, 2, other.park())
+		assert.Equal(t, 2, other.deferRows())
 		assert.Equal(t, 1, other.requeue(outbox.Filter{}), name)
 		batch := other.claim(wake)
 		assert.Equal(t, rows[:1], taken(batch))
 		other.publish(batch)
 		assert.Equal(t, 1, other.replay(outbox.Filter{}), name)
-		assert.Equal(t, 2, other.giveUp(outbox.Filter{}), name)
-		parked, err := other.operator().ParkedKeys(t.Context(), "", 1)
+		assert.Equal(t, 2, other.abandon(outbox.Filter{}), name)
+		deferred, err := other.operator().BlockedKeys(t.Context(), "", 1)
 		require.NoError(t, err)
-		assert.Empty(t, parked)
+		assert.Empty(t, deferred)
 	}
 	assert.Equal(t, "pending", t.state(ids[0]).Status)
 }

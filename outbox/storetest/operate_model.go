@@ -10,17 +10,17 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// testOperateModel runs random schedules of writers, claims, parking and operators. It does not foretell what a claim takes,
-// which depends on how far gates have been moved on, but what it must never take, and that in the end all comes through.
+// testOperateModel runs random schedules of writers, claims, deferring and operators. It does not foretell what a claim takes,
+// which depends on how far blocks have been moved on, but what it must never take, and that in the end all comes through.
 func testOperateModel(t *table) {
 	keys := append(t.keys(3), "")
 	rapid.Check(t, func(rt *rapid.T) {
 		t.exec("DELETE FROM {t}")
-		t.exec("DELETE FROM {t}_waiting")
+		t.exec("DELETE FROM {t}_key_blocks")
 		run := &operateRun{table: t, keys: keys, shut: map[string]int64{}}
 		rt.Repeat(map[string]func(*rapid.T){
-			"write": run.write, "claim": run.claimSome, "claim again": run.claimSome, "settle": run.settleSome, "settle again": run.settleSome,
-			"park": run.parkSome, "time passes": run.timePasses, "requeue": run.requeueSome, "replay": run.replaySome,
+			"write": run.write, "claim": run.claimSome, "claim again": run.claimSome, "complete": run.completeSome, "complete again": run.completeSome,
+			"defer": run.deferSome, "time passes": run.timePasses, "requeue": run.requeueSome, "replay": run.replaySome,
 			"abandon": run.abandonSome, "release": run.releaseSome,
 		})
 		run.finish(rt)
@@ -32,7 +32,7 @@ type operated struct {
 	id      int64
 	key     string
 	message string
-	lane    int
+	shard   int
 	status  outbox.Status
 	waits   bool // for a time
 	back    bool // it came back from where it was finished
@@ -62,13 +62,13 @@ func (run *operateRun) write(rt *rapid.T) {
 		} else {
 			id = run.addWith(low, key)[0]
 		}
-		run.rows = append(run.rows, &operated{id: id, key: key, message: run.messageID(id), lane: run.laneOf(id), status: outbox.StatusPending})
+		run.rows = append(run.rows, &operated{id: id, key: key, message: run.messageID(id), shard: run.shardOf(id), status: outbox.StatusPending})
 	}
 }
 
 func (run *operateRun) claimSome(rt *rapid.T) {
 	claim := run.request(wake)
-	claim.Lane += run.Store.Lanes() * rapid.IntRange(0, 1).Draw(rt, "class")
+	claim.Shard += run.Store.Shards() * rapid.IntRange(0, 1).Draw(rt, "class")
 	claim.Limit = rapid.IntRange(1, 6).Draw(rt, "limit")
 	claim.Window = claim.Limit + rapid.IntRange(0, 20).Draw(rt, "further")
 	result, err := run.Store.Exchange(run.Context(), nil, claim)
@@ -80,8 +80,8 @@ func (run *operateRun) claimSome(rt *rapid.T) {
 		if row.key == "" {
 			continue
 		}
-		if gate, ok := run.shut[row.key]; ok {
-			require.LessOrEqual(rt, id, gate, "key %q waits for an operator", row.key)
+		if block, ok := run.shut[row.key]; ok {
+			require.LessOrEqual(rt, id, block, "key %q waits for an operator", row.key)
 		}
 		for _, other := range run.rows {
 			if other.key != row.key || !other.open() || slices.Contains(ids, other.id) {
@@ -101,14 +101,14 @@ func (run *operateRun) claimSome(rt *rapid.T) {
 	}
 }
 
-func (run *operateRun) settleSome(rt *rapid.T) {
+func (run *operateRun) completeSome(rt *rapid.T) {
 	if len(run.batches) == 0 {
 		rt.Skip("no batch")
 	}
 	i := rapid.IntRange(0, len(run.batches)-1).Draw(rt, "batch")
 	batch := run.batches[i]
 	run.batches = slices.Delete(run.batches, i, i+1)
-	s := &outbox.Settlement{Lease: batch.Lease, ParkAbandoned: rapid.Bool().Draw(rt, "park")}
+	s := &outbox.Completion{Lease: batch.Lease, BlockAbandoned: rapid.Bool().Draw(rt, "defer")}
 	stopped := map[string]bool{}
 	for n := range batch.Messages {
 		row := run.row(batch.Messages[n].ID)
@@ -126,7 +126,7 @@ func (run *operateRun) settleSome(rt *rapid.T) {
 			o.Delay, row.waits = time.Minute, true
 		case "abandoned":
 			o.Status = outbox.StatusAbandoned
-			if s.ParkAbandoned && row.key != "" {
+			if s.BlockAbandoned && row.key != "" {
 				run.shut[row.key] = row.id
 			}
 		case "released":
@@ -136,14 +136,14 @@ func (run *operateRun) settleSome(rt *rapid.T) {
 		row.status = o.Status
 		s.Other = append(s.Other, o)
 	}
-	require.Zero(rt, run.settle(s).Lost)
+	require.Zero(rt, run.complete(s).Lost)
 }
 
-func (run *operateRun) parkSome(rt *rapid.T) {
+func (run *operateRun) deferSome(rt *rapid.T) {
 	claim := run.request()
-	claim.Lane += run.Store.Lanes() * rapid.IntRange(0, 1).Draw(rt, "class")
+	claim.Shard += run.Store.Shards() * rapid.IntRange(0, 1).Draw(rt, "class")
 	claim.Window = rapid.IntRange(1, 20).Draw(rt, "window")
-	_, err := run.Store.Park(run.Context(), claim)
+	_, err := run.Store.Defer(run.Context(), claim)
 	require.NoError(rt, err)
 }
 
@@ -214,18 +214,18 @@ func (run *operateRun) abandonSome(rt *rapid.T) {
 
 func (run *operateRun) releaseSome(rt *rapid.T) {
 	key := rapid.SampledFrom(run.keys[:3]).Draw(rt, "key")
-	_, parked := run.shut[key]
-	require.Equal(rt, parked, run.release(key), "whether key %q was parked", key)
+	_, deferred := run.shut[key]
+	require.Equal(rt, deferred, run.release(key), "whether key %q was deferred", key)
 	delete(run.shut, key)
 }
 
 // finish lets everything through and checks that nothing is left over.
 func (run *operateRun) finish(rt *rapid.T) {
 	for _, batch := range run.batches {
-		run.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusPending}))
+		run.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending}))
 	}
 	run.pass()
-	require.Len(rt, run.parkedKeys(), len(run.shut))
+	require.Len(rt, run.blockedKeys(), len(run.shut))
 	for key := range run.shut {
 		require.True(rt, run.release(key))
 	}
@@ -237,6 +237,6 @@ func (run *operateRun) finish(rt *rapid.T) {
 		last[key] = id
 	}
 	require.Equal(rt, len(run.rows), run.count(outbox.StatusPublished), "all comes through")
-	require.Zero(rt, run.gates())
-	require.Zero(rt, run.parked())
+	require.Zero(rt, run.blocks())
+	require.Zero(rt, run.deferred())
 }

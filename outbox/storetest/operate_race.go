@@ -47,9 +47,9 @@ func testOperateRace(t *table) {
 		}
 	})
 	t.pass()
-	t.claim(wake) // moves on the last gates
-	assert.Zero(t, t.gates())
-	assert.Zero(t, t.parked())
+	t.claim(wake) // moves on the last blocks
+	assert.Zero(t, t.blocks())
+	assert.Zero(t, t.deferred())
 }
 
 type operateRace struct {
@@ -80,26 +80,26 @@ func (r *operateRace) deliver(ctx context.Context, store outbox.FullStore, rando
 		if err := r.held.take(batch, false); err != nil {
 			return err
 		}
-		settlement, err := r.outcomes(batch, random)
+		completion, err := r.outcomes(batch, random)
 		if err != nil {
 			return err
 		}
 		r.held.give(batch)
-		if result, err = store.Exchange(ctx, settlement, nil); err != nil || result.Settled.Lost > 0 {
-			return fmt.Errorf("settled %+v: %w", result.Settled, err)
+		if result, err = store.Exchange(ctx, completion, nil); err != nil || result.Completed.Lost > 0 {
+			return fmt.Errorf("completed %+v: %w", result.Completed, err)
 		}
 	}
 	if random.IntN(3) == 0 {
-		_, err = store.Park(ctx, claim)
+		_, err = store.Defer(ctx, claim)
 	}
 	return err
 }
 
 // outcomes delivers a batch in its order; a key stops at its first failure, as it does in a processor.
-func (r *operateRace) outcomes(batch outbox.Batch, random *rand.Rand) (*outbox.Settlement, error) {
+func (r *operateRace) outcomes(batch outbox.Batch, random *rand.Rand) (*outbox.Completion, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &outbox.Settlement{Lease: batch.Lease, ParkAbandoned: random.IntN(2) == 0}
+	s := &outbox.Completion{Lease: batch.Lease, BlockAbandoned: random.IntN(2) == 0}
 	stopped := map[string]bool{}
 	for i := range batch.Messages {
 		m := &batch.Messages[i]
@@ -132,7 +132,7 @@ func (r *operateRace) operate(ctx context.Context, operator outbox.Operator, ran
 	case 1:
 		_, err = operator.Requeue(ctx, outbox.Filter{Statuses: []outbox.Status{outbox.StatusAbandoned}, Key: r.keys[random.IntN(len(r.keys))]}, 1+random.IntN(3))
 	case 2:
-		_, err = operator.ReleaseKey(ctx, broker, r.keys[random.IntN(len(r.keys))])
+		_, err = operator.UnblockKey(ctx, broker, r.keys[random.IntN(len(r.keys))])
 	case 3:
 		_, err = operator.Abandon(ctx, outbox.Filter{Broker: broker, Key: r.unwanted}, "not wanted", 1+random.IntN(3))
 	}

@@ -30,15 +30,15 @@ func testInterleaved(t *table) {
 	ids := t.add(k[0], k[1], k[0], k[2], k[1], k[0])
 	batch := t.claim(limit(4))
 	assert.Equal(t, ids[:4], taken(batch))
-	// Of each key that was cut, the rest waits for the settlement.
+	// Of each key that was cut, the rest waits for the completion.
 	assert.Empty(t, t.claim().Messages)
 	t.publish(batch)
 	assert.Equal(t, ids[4:], taken(t.claim()))
 }
 
 // retryLater fails the given rows of a batch and publishes the others.
-func retryLater(b outbox.Batch, failed ...int64) *outbox.Settlement {
-	s := &outbox.Settlement{Lease: b.Lease}
+func retryLater(b outbox.Batch, failed ...int64) *outbox.Completion {
+	s := &outbox.Completion{Lease: b.Lease}
 next:
 	for i := range b.Messages {
 		for _, id := range failed {
@@ -55,7 +55,7 @@ next:
 func testHeldByBackoff(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[1])
-	require.Zero(t, t.settle(retryLater(t.claim(), ids[0])).Lost)
+	require.Zero(t, t.complete(retryLater(t.claim(), ids[0])).Lost)
 	more := t.add(k[0], k[1], k[0])
 	assert.Equal(t, []int64{more[1]}, taken(t.claim()), "only the key of the failed head waits")
 	t.age(ids[0], "locked_until", 2*time.Minute)
@@ -95,7 +95,7 @@ func testKeyInOtherHands(t *table) {
 	require.Equal(t, ids[:2], taken(batch))
 	t.exec("UPDATE {t} SET status = 'pending', lock_token = NULL, locked_by = NULL, locked_until = NULL WHERE id = ?", ids[0]) // an operator's requeue
 	assert.Equal(t, ids[2:], taken(t.claim()))
-	assert.Equal(t, 1, t.settle(published(batch)).Lost)
+	assert.Equal(t, 1, t.complete(published(batch)).Lost)
 	assert.Equal(t, ids[:1], taken(t.claim()))
 }
 
@@ -114,7 +114,7 @@ func testLoose(t *table) {
 	ids := t.addLoose(4)
 	batch := t.claim(limit(2))
 	require.Equal(t, ids[:2], taken(batch))
-	require.Zero(t, t.settle(retryLater(batch, ids[0])).Lost)
+	require.Zero(t, t.complete(retryLater(batch, ids[0])).Lost)
 	assert.Equal(t, ids[2:], taken(t.claim()), "rows without a key wait for no other")
 	t.age(ids[0], "locked_until", time.Hour)
 	assert.Equal(t, ids[:1], taken(t.claim()))
@@ -160,7 +160,7 @@ func (t *table) add2(key string) []int64 {
 func testWindow(t *table) {
 	k := t.keys(2)
 	head := t.add(k[0])
-	require.Zero(t, t.settle(retryLater(t.claim(), head...)).Lost)
+	require.Zero(t, t.complete(retryLater(t.claim(), head...)).Lost)
 	t.add(k[0], k[0], k[0])
 	behind := t.add(k[1])
 	batch := t.claim(limit(2), window(4))
@@ -184,7 +184,7 @@ func testAfterAbandon(t *table) {
 	ids := t.add(k, k)
 	batch := t.claim(limit(1))
 	require.Equal(t, ids[:1], taken(batch))
-	require.Zero(t, t.settle(outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
+	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
 	assert.Equal(t, ids[1:], taken(t.claim()))
 }
 
@@ -195,23 +195,23 @@ func testUnordered(t *table) {
 	require.Equal(t, ids[:1], taken(first))
 	second := t.claimBy(t.another(), limit(1), unordered)
 	require.Equal(t, ids[1:2], taken(second), "a key may be in several hands")
-	require.Zero(t, t.settle(retryLater(first, ids[0])).Lost)
+	require.Zero(t, t.complete(retryLater(first, ids[0])).Lost)
 	assert.Equal(t, ids[2:], taken(t.claim(unordered)), "and a failed head holds nobody")
 }
 
 func testKeysByCase(t *table) {
 	var keys []string
 	var heads []int64
-	for n := 0; ; n++ { // look for three keys of one lane
+	for n := 0; ; n++ { // look for three keys of one shard
 		keys = []string{fmt.Sprintf("key%d", n), fmt.Sprintf("KEY%d", n), fmt.Sprintf("key%d ", n)}
 		heads = t.add(keys...)
-		t.lane = t.laneOf(heads[0])
-		if t.laneOf(heads[1]) == t.lane && t.laneOf(heads[2]) == t.lane {
+		t.shard = t.shardOf(heads[0])
+		if t.shardOf(heads[1]) == t.shard && t.shardOf(heads[2]) == t.shard {
 			break
 		}
 		t.exec("DELETE FROM {t}")
 	}
-	require.Zero(t, t.settle(retryLater(t.claim(), heads[0])).Lost)
+	require.Zero(t, t.complete(retryLater(t.claim(), heads[0])).Lost)
 	followers := t.add(keys...)
 	assert.Equal(t, followers[1:], taken(t.claim()), "keys are compared exactly")
 }

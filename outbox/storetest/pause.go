@@ -15,7 +15,7 @@ var pauseTests = []test{
 	{name: "PauseAndResume", run: testPause},
 	{name: "OneBrokerOnly", run: testPauseOneBroker},
 	{name: "AtOnce", run: testPausesAtOnce},
-	{name: "WhatIsInHandIsSettled", run: testPauseInHand},
+	{name: "WhatIsInHandIsCompleted", run: testPauseInHand},
 	{name: "OddTexts", run: testPauseTexts},
 	{name: "TableNames", run: testPauseTableNames},
 	{name: "WithoutTable", run: testPauseWithoutTable, bare: true},
@@ -66,7 +66,7 @@ func (t *table) readiness(broker string) outbox.Readiness {
 func testPause(t *table) {
 	t.add(t.keys(1)[0])
 	assert.Empty(t, t.pauses())
-	assert.Equal(t, outbox.Readiness{Lanes: []int{t.lane}}, t.readiness(broker))
+	assert.Equal(t, outbox.Readiness{Shards: []int{t.shard}}, t.readiness(broker))
 	assert.False(t, t.resume(broker), "it is not paused")
 
 	first := outbox.Pause{Broker: broker, By: "ada", Reason: "the partner moves"}
@@ -78,7 +78,7 @@ func testPause(t *table) {
 	assert.True(t, t.resume(broker))
 	assert.False(t, t.resume(broker))
 	assert.Empty(t, t.pauses())
-	assert.Equal(t, outbox.Readiness{Lanes: []int{t.lane}}, t.readiness(broker), "nothing was forgotten")
+	assert.Equal(t, outbox.Readiness{Shards: []int{t.shard}}, t.readiness(broker), "nothing was forgotten")
 	assert.True(t, t.pause(outbox.Pause{Broker: broker}), "again")
 	assert.Equal(t, []outbox.Pause{{Broker: broker}}, t.pauses())
 }
@@ -89,7 +89,7 @@ func testPauseOneBroker(t *table) {
 		assert.True(t, t.pause(outbox.Pause{Broker: name}), name)
 	}
 	assert.Equal(t, []outbox.Pause{{Broker: "Alpha"}, {Broker: "alpha"}, {Broker: "zeta"}}, t.pauses(), "by name, capitals first")
-	assert.Equal(t, outbox.Readiness{Lanes: []int{t.lane}}, t.readiness(broker))
+	assert.Equal(t, outbox.Readiness{Shards: []int{t.shard}}, t.readiness(broker))
 	assert.Equal(t, outbox.Readiness{Paused: true}, t.readiness("alpha"), "also one without rows")
 	assert.True(t, t.resume("alpha"))
 	assert.Equal(t, []outbox.Pause{{Broker: "Alpha"}, {Broker: "zeta"}}, t.pauses())
@@ -132,12 +132,12 @@ func testPauseInHand(t *table) {
 	kept, err := t.Store.Renew(t.Context(), batch.Lease)
 	require.NoError(t, err)
 	assert.Equal(t, 2, kept)
-	require.Zero(t, t.settle(&outbox.Settlement{
+	require.Zero(t, t.complete(&outbox.Completion{
 		Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[0]}}, Other: []outbox.Outcome{{ID: ids[1], Status: outbox.StatusPending}},
 	}).Lost)
 	assert.Equal(t, outbox.Readiness{Paused: true}, t.readiness(broker))
 	t.resume(broker)
-	assert.Equal(t, outbox.Readiness{Lanes: []int{t.lane}}, t.readiness(broker))
+	assert.Equal(t, outbox.Readiness{Shards: []int{t.shard}}, t.readiness(broker))
 }
 
 func testPauseTexts(t *table) {

@@ -43,7 +43,7 @@ func (t *table) finish(n int) (publishedIDs, abandonedIDs []int64) {
 	for _, id := range ids[n:] {
 		s.Other = append(s.Other, outbox.Outcome{ID: id, Status: outbox.StatusAbandoned, Spent: true})
 	}
-	require.Zero(t, t.settle(s).Lost)
+	require.Zero(t, t.complete(s).Lost)
 	return ids[:n], ids[n:]
 }
 
@@ -93,15 +93,15 @@ func testPurgeBroker(t *table) {
 func testPurgeBlocked(t *table) {
 	k := t.keys(2)
 	blocked := t.add(k[0], k[0], k[1])
-	t.abandonAndPark(blocked[0])
-	t.abandonAndPark(blocked[2])
+	t.abandonAndBlock(blocked[0])
+	t.abandonAndBlock(blocked[2])
 	_, dead := t.finish(2)
 	for n, id := range []int64{blocked[0], blocked[2], dead[0], dead[1]} {
 		t.ageFinished(id, time.Duration(10-n)*time.Hour)
 	}
 	assert.Equal(t, 2, t.purge(outbox.StatusAbandoned, time.Hour, 2), "those behind them in age are found")
 	assert.Zero(t, t.purge(outbox.StatusAbandoned, time.Hour, 2))
-	assert.Len(t, t.parkedKeys(), 2)
+	assert.Len(t, t.blockedKeys(), 2)
 	assert.True(t, t.release(k[1]))
 	assert.Equal(t, 1, t.purge(outbox.StatusAbandoned, time.Hour, 2), "the key goes on without it")
 	assert.Equal(t, 1, t.requeue(t.these(blocked[0])))

@@ -53,7 +53,7 @@ func (r *purgeRace) deliver(ctx context.Context, store outbox.FullStore, random 
 		return err
 	}
 	batch := exchanged.Batch
-	s := &outbox.Settlement{Lease: batch.Lease}
+	s := &outbox.Completion{Lease: batch.Lease}
 	for i := range batch.Messages {
 		if id := batch.Messages[i].ID; random.IntN(3) == 0 {
 			s.Other = append(s.Other, outbox.Outcome{ID: id, Status: outbox.StatusAbandoned, Spent: true})
@@ -64,8 +64,8 @@ func (r *purgeRace) deliver(ctx context.Context, store outbox.FullStore, random 
 	// Counted before, since others may act on them as soon as they are written.
 	r.abandoned.Add(int64(len(s.Other)))
 	exchanged, err = store.Exchange(ctx, s, nil)
-	if err == nil && exchanged.Settled.Lost > 0 {
-		err = fmt.Errorf("%d rows in hand are gone", exchanged.Settled.Lost)
+	if err == nil && exchanged.Completed.Lost > 0 {
+		err = fmt.Errorf("%d rows in hand are gone", exchanged.Completed.Lost)
 	}
 	r.published.Add(int64(len(s.Published)))
 	return err

@@ -107,20 +107,20 @@ func testNeverShared(t *table, isUnordered bool) {
 	held := &hands{rows: map[int64]bool{}, keys: map[string]int{}}
 
 	t.crew(func(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
-		var settlement *outbox.Settlement
+		var completion *outbox.Completion
 		for {
 			claim := t.request(limit(1+random.IntN(20)), func(c *outbox.Claim) {
 				c.Window += random.IntN(60)
 				c.Unordered = isUnordered
 			})
-			result, err := store.Exchange(ctx, settlement, claim)
+			result, err := store.Exchange(ctx, completion, claim)
 			if err != nil {
 				return err
 			}
-			if settlement != nil && (result.Settled == nil || result.Settled.Lost > 0) {
-				return fmt.Errorf("settled %+v, and nobody's lease ran out", result.Settled)
+			if completion != nil && (result.Completed == nil || result.Completed.Lost > 0) {
+				return fmt.Errorf("completed %+v, and nobody's lease ran out", result.Completed)
 			}
-			settlement = nil
+			completion = nil
 			batch := result.Batch
 			if len(batch.Messages) == 0 {
 				var left int64
@@ -141,15 +141,15 @@ func testNeverShared(t *table, isUnordered bool) {
 					return fmt.Errorf("renewed %d of %d: %w", kept, len(batch.Messages), err)
 				}
 			}
-			settlement = randomOutcomes(batch, random)
+			completion = randomOutcomes(batch, random)
 			held.give(batch)
 		}
 	})
 	assert.Equal(t, total, t.number("SELECT count(*) FROM {t} WHERE finished_at IS NOT NULL"))
 }
 
-func randomOutcomes(b outbox.Batch, random *rand.Rand) *outbox.Settlement {
-	s := &outbox.Settlement{Lease: b.Lease}
+func randomOutcomes(b outbox.Batch, random *rand.Rand) *outbox.Completion {
+	s := &outbox.Completion{Lease: b.Lease}
 	for _, m := range b.Messages {
 		switch random.IntN(10) {
 		case 0:
@@ -186,7 +186,7 @@ func (l *log) deliver(m *outbox.Message) {
 // Workers fail, crash and come back late while rows are written: nothing is lost, and each key's first deliveries stand
 // in the order of the rows.
 func testDrain(t *table, isUnordered bool) {
-	k := append(t.keys(9), "") // one lane, so that they meet
+	k := append(t.keys(9), "") // one shard, so that they meet
 	const batches, perBatch = 12, 25
 	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
 	require.NoError(t, err)
@@ -217,8 +217,8 @@ func testDrain(t *table, isUnordered bool) {
 			if finished == batches*perBatch {
 				return nil
 			}
-			for lane := range store.Lanes() { // rows without a key are in all of them
-				if err := w.work(ctx, lane); err != nil {
+			for shard := range store.Shards() { // rows without a key are in all of them
+				if err := w.work(ctx, shard); err != nil {
 					return err
 				}
 			}
@@ -240,19 +240,19 @@ type drainer struct {
 	random    *rand.Rand
 	log       *log
 	unordered bool
-	late      []*outbox.Settlement // of batches that were given up for dead
+	late      []*outbox.Completion // of batches that were given up for dead
 }
 
-// work claims, delivers and settles one batch of a lane, as a processor that is out of luck.
-func (w *drainer) work(ctx context.Context, lane int) error {
+// work claims, delivers and completes one batch of a shard, as a processor that is out of luck.
+func (w *drainer) work(ctx context.Context, shard int) error {
 	result, err := w.store.Exchange(ctx, nil, w.request(limit(1+w.random.IntN(30)), func(c *outbox.Claim) {
-		c.Window, c.Lane, c.Unordered = c.Window+50, lane, w.unordered
+		c.Window, c.Shard, c.Unordered = c.Window+50, shard, w.unordered
 	}))
 	batch := result.Batch
 	if err != nil || len(batch.Messages) == 0 {
 		return err
 	}
-	settlement := &outbox.Settlement{Lease: batch.Lease}
+	completion := &outbox.Completion{Lease: batch.Lease}
 	stopped := map[string]bool{}
 	crash := -1
 	if w.random.IntN(6) == 0 {
@@ -262,24 +262,24 @@ func (w *drainer) work(ctx context.Context, lane int) error {
 		m := &batch.Messages[i]
 		if i == crash {
 			if w.random.IntN(2) == 0 {
-				w.late = append(w.late, settlement)
+				w.late = append(w.late, completion)
 			}
 			return w.expireToken(ctx, batch.Lease)
 		}
 		switch {
 		case m.OrderingKey != "" && stopped[m.OrderingKey]:
-			settlement.Other = append(settlement.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusPending})
+			completion.Other = append(completion.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusPending})
 		case w.random.IntN(12) == 0:
 			stopped[m.OrderingKey] = true
-			settlement.Other = append(settlement.Other, outbox.Outcome{
+			completion.Other = append(completion.Other, outbox.Outcome{
 				ID: m.ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Duration(w.random.IntN(3)) * time.Millisecond,
 			})
 		default:
 			w.log.deliver(m)
-			settlement.Published = append(settlement.Published, outbox.Delivered{ID: m.ID})
+			completion.Published = append(completion.Published, outbox.Delivered{ID: m.ID})
 		}
 	}
-	if _, err := w.store.Exchange(ctx, settlement, nil); err != nil {
+	if _, err := w.store.Exchange(ctx, completion, nil); err != nil {
 		return err
 	}
 	if len(w.late) > 0 { // an owner that was stopped comes back: fenced, or the outcome is true
@@ -293,7 +293,7 @@ func (w *drainer) work(ctx context.Context, lane int) error {
 // expireToken ends the lease of a worker that is no more.
 func (w *drainer) expireToken(ctx context.Context, l outbox.Lease) error {
 	_, err := w.DB.ExecContext(ctx, w.render("UPDATE {t} SET locked_until = "+w.sql.minus("locked_until", 2*lease)+
-		" WHERE status = 'processing' AND target_broker = ? AND lane = ? AND finished_at IS NULL AND parked = "+w.sql.no+" AND id BETWEEN ? AND ? AND lock_token = ?"),
-		l.Broker, l.Lane, l.FirstID, l.LastID, l.Token.String())
+		" WHERE status = 'processing' AND target_broker = ? AND shard = ? AND finished_at IS NULL AND deferred = "+w.sql.no+" AND id BETWEEN ? AND ? AND lock_token = ?"),
+		l.Broker, l.Shard, l.FirstID, l.LastID, l.Token.String())
 	return err
 }

@@ -60,8 +60,8 @@ func testRegistry(t *table) {
 	assert.Empty(t, t.instances())
 	instance := newInstance("relay")
 	instance.Work = []outbox.Work{
-		{Worker: "host/4711/db/broker/0", Broker: broker, Lane: 3, Rows: 500, Since: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)},
-		{Worker: "host/4711/db/broker/1", Broker: "another", Lane: 0, Rows: 1, Since: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC)},
+		{Worker: "host/4711/db/broker/0", Broker: broker, Shard: 3, Rows: 500, Since: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)},
+		{Worker: "host/4711/db/broker/1", Broker: "another", Shard: 0, Rows: 1, Since: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC)},
 	}
 	instance.StartedAt = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC) // by the database's clock, whatever the caller says
 	instance.SeenAt = instance.StartedAt
@@ -233,9 +233,9 @@ func testRegistryWithoutTable(t *table) {
 
 func testCheckRegistry(t *table) {
 	t.exec("DROP TABLE {t}_instances")
-	t.exec("DROP TABLE {t}_waiting")
+	t.exec("DROP TABLE {t}_key_blocks")
 	err := t.Store.Check(t.Context())
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	require.ErrorContains(t, err, t.Table+"_instances")
-	require.ErrorContains(t, err, t.Table+"_waiting")
+	require.ErrorContains(t, err, t.Table+"_key_blocks")
 }

@@ -66,8 +66,8 @@ func testCheck(t *table) {
 	require.NoError(t, err)
 	require.NoError(t, t.Store.Check(t.Context()))
 
-	t.exec("DROP TABLE {t}_waiting")
-	require.Equal(t, []string{"table " + t.Table + "_waiting: missing"}, differences(t))
+	t.exec("DROP TABLE {t}_key_blocks")
+	require.Equal(t, []string{"table " + t.Table + "_key_blocks: missing"}, differences(t))
 	require.ErrorContains(t, t.Store.Check(t.Context()), "changed by hand")
 	t.exec("DROP TABLE {t}_migrations")
 	require.ErrorContains(t, t.Store.Check(t.Context()), "the tool that made it")
@@ -137,7 +137,7 @@ func testTableNames(t *table) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, kept)
 		other.publish(batch)
-		assert.Equal(t, []int{other.lane}, other.ready())
+		assert.Equal(t, []int{other.shard}, other.ready())
 		assert.Equal(t, 1, other.purge(outbox.StatusPublished, 0, 10))
 		assert.Len(t, other.counts(), 1)
 	}

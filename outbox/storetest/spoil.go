@@ -40,7 +40,7 @@ var spoils = map[outbox.Dialect][]spoil{
 			},
 			wants: []string{"column correlation_id: collation is blind_{f}, want none"},
 		},
-		{statements: []string{"DROP INDEX {t}_parked"}, wants: []string{"index {t}_parked: missing"}},
+		{statements: []string{"DROP INDEX {t}_deferred_key"}, wants: []string{"index {t}_deferred_key: missing"}},
 		{statements: []string{"DROP INDEX {t}_deferred"}, wants: []string{"index {t}_deferred: missing"}},
 		{
 			statements: []string{"DROP INDEX {t}_published", "CREATE INDEX {t}_published ON {t} (published_at, target_broker) WHERE published_at IS NOT NULL"},
@@ -53,20 +53,20 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{
 			statements: []string{
-				"DROP INDEX {t}_waiting_key",
-				"CREATE INDEX {t}_waiting_key ON {t}_waiting (ordering_key, target_broker) WHERE ordering_key IS NOT NULL",
+				"DROP INDEX {t}_key_blocks_key",
+				"CREATE INDEX {t}_key_blocks_key ON {t}_key_blocks (ordering_key, target_broker) WHERE ordering_key IS NOT NULL",
 			},
-			wants: []string{"index {t}_waiting_key: unique is no, want yes"},
+			wants: []string{"index {t}_key_blocks_key: unique is no, want yes"},
 		},
 		{
 			statements: []string{
-				"DROP INDEX {t}_waiting_wake",
-				`INSERT INTO {t}_waiting (target_broker, lane, gate_id, gate_message_id, wake_at, reason)
+				"DROP INDEX {t}_key_blocks_wake",
+				`INSERT INTO {t}_key_blocks (target_broker, shard, block_id, block_message_id, wake_at, reason)
 				 SELECT 'b', 1, n, gen_random_uuid(), 'infinity', 'retry' FROM generate_series(1, 2) AS n`,
-				"CREATE UNIQUE INDEX CONCURRENTLY {t}_waiting_wake ON {t}_waiting (target_broker, lane, wake_at)",
+				"CREATE UNIQUE INDEX CONCURRENTLY {t}_key_blocks_wake ON {t}_key_blocks (target_broker, shard, wake_at)",
 			},
 			fails: true,
-			wants: []string{"index {t}_waiting_wake: unique is yes, want no", "index {t}_waiting_wake: valid is no, want yes"},
+			wants: []string{"index {t}_key_blocks_wake: unique is yes, want no", "index {t}_key_blocks_wake: valid is no, want yes"},
 		},
 		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease"}, wants: []string{"constraint {t}_lease: missing"}},
 		{
@@ -86,15 +86,15 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{
 			statements: []string{
-				"ALTER TABLE {t} DROP COLUMN lane", // and with it the indexes of open rows and of deferred ones
-				`ALTER TABLE {t} ADD COLUMN lane integer NOT NULL GENERATED ALWAYS AS
+				"ALTER TABLE {t} DROP COLUMN shard", // and with it the indexes of open rows and of deferred ones
+				`ALTER TABLE {t} ADD COLUMN shard integer NOT NULL GENERATED ALWAYS AS
 					(get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3) STORED`,
-				"CREATE INDEX {t}_open ON {t} (target_broker, lane, id) WHERE finished_at IS NULL AND NOT parked",
-				"CREATE INDEX {t}_deferred ON {t} (target_broker, id) WHERE parked AND finished_at IS NULL AND lane >= 0",
+				"CREATE INDEX {t}_open ON {t} (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred",
+				"CREATE INDEX {t}_deferred ON {t} (target_broker, id) WHERE deferred AND finished_at IS NULL AND shard >= 0",
 			},
 			wants: []string{
-				"column lane: type is integer, want smallint",
-				"column lane: generated is (get_byte(sha256(decode(replace(COALESCE(ordering_key, (message_id)::text), chr(92), repeat(chr(92), 2)), 'escape'::text)), 0) & 3), " +
+				"column shard: type is integer, want smallint",
+				"column shard: generated is (get_byte(sha256(decode(replace(COALESCE(ordering_key, (message_id)::text), chr(92), repeat(chr(92), 2)), 'escape'::text)), 0) & 3), " +
 					"want ((get_byte(sha256(decode(replace(COALESCE(ordering_key, (message_id)::text), chr(92), repeat(chr(92), 2)), 'escape'::text)), 0) & 3) " +
 					"+ CASE WHEN (priority < 0) THEN 4 WHEN ((priority > 0) AND (ordering_key IS NULL)) THEN 8 ELSE 0 END)",
 			},
@@ -127,7 +127,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		{statements: []string{reword(" COLLATE NOCASE", " /* COLLATE NOCASE */")}, wants: []string{"column message_id: collation is none, want NOCASE"}},
 		{
 			statements: []string{reword("priority < 0 THEN 1", "priority < -9 THEN 1")},
-			wants: []string{"column lane: generated is CASE WHEN priority < -9 THEN 1 WHEN priority > 0 AND ordering_key IS NULL THEN 2 ELSE 0 END, " +
+			wants: []string{"column shard: generated is CASE WHEN priority < -9 THEN 1 WHEN priority > 0 AND ordering_key IS NULL THEN 2 ELSE 0 END, " +
 				"want CASE WHEN priority < 0 THEN 1 WHEN priority > 0 AND ordering_key IS NULL THEN 2 ELSE 0 END"},
 		},
 		{statements: []string{reword("CONSTRAINT {t}_lease CHECK", "CHECK")}, wants: []string{"constraint {t}_lease: missing"}},
@@ -135,19 +135,19 @@ var spoils = map[outbox.Dialect][]spoil{
 			statements: []string{reword("UNIQUE (message_id, target_broker)", "UNIQUE (target_broker, message_id)")},
 			wants:      []string{"constraint {t}_once: definition is UNIQUE (target_broker, message_id), want UNIQUE (message_id, target_broker)"},
 		},
-		{statements: []string{"DROP INDEX {t}_parked"}, wants: []string{"index {t}_parked: missing"}},
+		{statements: []string{"DROP INDEX {t}_deferred_key"}, wants: []string{"index {t}_deferred_key: missing"}},
 		{statements: []string{"DROP INDEX {t}_deferred"}, wants: []string{"index {t}_deferred: missing"}},
 		{
-			statements: []string{"DROP INDEX {t}_open", "CREATE INDEX {t}_open ON {t} (target_broker, id) WHERE finished_at IS NULL AND parked = 0"},
-			wants:      []string{"index {t}_open: columns is target_broker, id, want target_broker, lane, id"},
+			statements: []string{"DROP INDEX {t}_open", "CREATE INDEX {t}_open ON {t} (target_broker, id) WHERE finished_at IS NULL AND deferred = 0"},
+			wants:      []string{"index {t}_open: columns is target_broker, id, want target_broker, shard, id"},
 		},
 		{
 			statements: []string{"DROP INDEX {t}_finished", "CREATE INDEX {t}_finished ON {t} (target_broker, status, finished_at)"},
 			wants:      []string{"index {t}_finished: predicate is none, want finished_at IS NOT NULL"},
 		},
 		{
-			statements: []string{"DROP INDEX {t}_waiting_key", "CREATE INDEX {t}_waiting_key ON {t}_waiting (target_broker, ordering_key)"},
-			wants:      []string{"index {t}_waiting_key: unique is no, want yes"},
+			statements: []string{"DROP INDEX {t}_key_blocks_key", "CREATE INDEX {t}_key_blocks_key ON {t}_key_blocks (target_broker, ordering_key)"},
+			wants:      []string{"index {t}_key_blocks_key: unique is no, want yes"},
 		},
 	},
 	outbox.SQLServer: {
@@ -173,12 +173,12 @@ var spoils = map[outbox.Dialect][]spoil{
 		{statements: []string{"ALTER TABLE {t} ADD CONSTRAINT more_{f} DEFAULT N'none' FOR last_error"}, wants: []string{"column last_error: default is "}},
 		{
 			statements: []string{
-				"DROP INDEX {t}_open ON {t}", "ALTER TABLE {t} DROP COLUMN lane",
-				"ALTER TABLE {t} ADD lane AS (CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 7) PERSISTED NOT NULL",
-				"CREATE INDEX {t}_open ON {t} (target_broker, lane, id) INCLUDE (status, locked_until, available_at, ordering_key, crashes) " +
-					"WHERE finished_at IS NULL AND parked = 0",
+				"DROP INDEX {t}_open ON {t}", "ALTER TABLE {t} DROP COLUMN shard",
+				"ALTER TABLE {t} ADD shard AS (CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 7) PERSISTED NOT NULL",
+				"CREATE INDEX {t}_open ON {t} (target_broker, shard, id) INCLUDE (status, locked_until, available_at, ordering_key, crashes) " +
+					"WHERE finished_at IS NULL AND deferred = 0",
 			},
-			wants: []string{"column lane: computed is "},
+			wants: []string{"column shard: computed is "},
 		},
 		{
 			statements: []string{"DROP INDEX {t}_finished ON {t}", "CREATE INDEX {t}_finished ON {t} (target_broker, finished_at) WHERE finished_at IS NOT NULL"},
@@ -190,13 +190,13 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{
 			statements: []string{
-				"DROP INDEX {t}_waiting_key ON {t}_waiting",
-				"CREATE INDEX {t}_waiting_key ON {t}_waiting (target_broker, key_hash) WHERE ordering_key IS NOT NULL",
+				"DROP INDEX {t}_key_blocks_key ON {t}_key_blocks",
+				"CREATE INDEX {t}_key_blocks_key ON {t}_key_blocks (target_broker, key_hash) WHERE ordering_key IS NOT NULL",
 			},
-			wants: []string{"index {t}_waiting_key: unique is no, want yes"},
+			wants: []string{"index {t}_key_blocks_key: unique is no, want yes"},
 		},
-		{statements: []string{"ALTER INDEX {t}_waiting_wake ON {t}_waiting DISABLE"}, wants: []string{"index {t}_waiting_wake: enabled is no, want yes"}},
-		{statements: []string{"DROP INDEX {t}_parked ON {t}"}, wants: []string{"index {t}_parked: missing"}},
+		{statements: []string{"ALTER INDEX {t}_key_blocks_wake ON {t}_key_blocks DISABLE"}, wants: []string{"index {t}_key_blocks_wake: enabled is no, want yes"}},
+		{statements: []string{"DROP INDEX {t}_deferred_key ON {t}"}, wants: []string{"index {t}_deferred_key: missing"}},
 		{statements: []string{"DROP INDEX {t}_deferred ON {t}"}, wants: []string{"index {t}_deferred: missing"}},
 		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease"}, wants: []string{"constraint {t}_lease: missing"}},
 		{

@@ -25,9 +25,9 @@ type Bundle struct {
 	Open func(t *testing.T, table string) outbox.FullStore
 	// Tables are further names for tables that must work: odd ones, and with a schema where the database knows schemas.
 	Tables []string
-	// HoldLane takes the claim lock of a lane on another connection until release is called; nil where a claim waits
-	// instead of being told that the lane is busy.
-	HoldLane func(t *testing.T, broker string, lane int) (release func())
+	// HoldShard takes the claim lock of a shard on another connection until release is called; nil where a claim waits
+	// instead of being told that the shard is busy.
+	HoldShard func(t *testing.T, broker string, shard int) (release func())
 	// OneWriter says that the database lets one transaction write at a time.
 	OneWriter bool
 }
@@ -40,17 +40,17 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		tests []test
 	}{
 		{"Write", writeTests},
-		{"Lanes", laneTests},
+		{"Shards", shardTests},
 		{"KeyLocks", keyLockTests},
 		{"Claim", claimTests},
 		{"Bytes", bytesTests},
 		{"Order", orderTests},
-		{"Park", parkTests},
-		{"ParkAgain", parkAgainTests},
+		{"Defer", deferTests},
+		{"DeferAgain", deferAgainTests},
 		{"Abandon", abandonTests},
 		{"Priority", priorityTests},
 		{"Crash", crashTests},
-		{"Settle", settleTests},
+		{"Complete", completeTests},
 		{"Lease", leaseTests},
 		{"Ready", readyTests},
 		{"Race", raceTests},

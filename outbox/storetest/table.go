@@ -23,8 +23,8 @@ const lease = time.Hour
 type table struct {
 	*testing.T
 	Bundle
-	sql  dialect
-	lane int // the lane of keys and of everything that a test claims
+	sql   dialect
+	shard int // the shard of keys and of everything that a test claims
 }
 
 func newTable(t *testing.T, bundle Bundle) *table {
@@ -111,19 +111,19 @@ func (t *table) add(keys ...string) []int64 {
 	return t.insert(rows...)
 }
 
-// keys returns n ordering keys of one lane, and makes that lane the one of the test.
+// keys returns n ordering keys of one shard, and makes that shard the one of the test.
 func (t *table) keys(n int) []string {
 	t.Helper()
 	names := make([]string, 0, n)
-	t.lane = 0
+	t.shard = 0
 	for batch := 0; len(names) < n; batch++ {
-		rows := make([]outbox.Row, 8*t.Store.Lanes())
+		rows := make([]outbox.Row, 8*t.Store.Shards())
 		for i := range rows {
 			rows[i] = newRow(fmt.Sprintf("key-%d", batch*len(rows)+i))
 			rows[i].TargetBroker = "nobody"
 		}
 		for i, id := range t.insert(rows...) {
-			if len(names) < n && t.laneOf(id) == t.lane {
+			if len(names) < n && t.shardOf(id) == t.shard {
 				names = append(names, rows[i].OrderingKey)
 			}
 		}
@@ -132,17 +132,17 @@ func (t *table) keys(n int) []string {
 	return names
 }
 
-// addLoose writes n rows without a key into the lane of the test.
+// addLoose writes n rows without a key into the shard of the test.
 func (t *table) addLoose(n int) []int64 {
 	t.Helper()
 	var kept []int64
 	for len(kept) < n {
-		rows := make([]outbox.Row, 2*n*t.Store.Lanes())
+		rows := make([]outbox.Row, 2*n*t.Store.Shards())
 		for i := range rows {
 			rows[i] = newRow("")
 		}
 		for _, id := range t.insert(rows...) {
-			if len(kept) < n && t.laneOf(id) == t.lane {
+			if len(kept) < n && t.shardOf(id) == t.shard {
 				kept = append(kept, id)
 			} else {
 				t.exec("DELETE FROM {t} WHERE id = ?", id)
@@ -152,7 +152,7 @@ func (t *table) addLoose(n int) []int64 {
 	return kept
 }
 
-func (t *table) laneOf(id int64) int { return int(t.number("SELECT lane FROM {t} WHERE id = ?", id)) }
+func (t *table) shardOf(id int64) int { return int(t.number("SELECT shard FROM {t} WHERE id = ?", id)) }
 
 // age makes a time in a row come to pass: it is moved into the past by the given duration.
 func (t *table) age(id int64, column string, by time.Duration) {
@@ -209,7 +209,7 @@ func (t *table) another() outbox.FullStore {
 	return t.Open(t.T, t.Table)
 }
 
-// claim claims from the lane of the test; change adapts the request.
+// claim claims from the shard of the test; change adapts the request.
 func (t *table) claim(change ...func(*outbox.Claim)) outbox.Batch {
 	t.Helper()
 	return t.claimBy(t.Store, change...)
@@ -219,12 +219,12 @@ func (t *table) claimBy(store outbox.Store, change ...func(*outbox.Claim)) outbo
 	t.Helper()
 	result, err := store.Exchange(t.Context(), nil, t.request(change...))
 	require.NoError(t, err)
-	require.Nil(t, result.Settled)
+	require.Nil(t, result.Completed)
 	return result.Batch
 }
 
 func (t *table) request(change ...func(*outbox.Claim)) *outbox.Claim {
-	claim := &outbox.Claim{Broker: broker, Lane: t.lane, Limit: 100, Window: 100, Lease: lease, Worker: "worker"}
+	claim := &outbox.Claim{Broker: broker, Shard: t.shard, Limit: 100, Window: 100, Lease: lease, Worker: "worker"}
 	for _, f := range change {
 		f(claim)
 	}
@@ -236,37 +236,37 @@ func limit(n int) func(*outbox.Claim)  { return func(c *outbox.Claim) { c.Limit 
 func window(n int) func(*outbox.Claim) { return func(c *outbox.Claim) { c.Window = n } }
 func unordered(c *outbox.Claim)        { c.Unordered = true }
 
-// settle settles without a claim.
-func (t *table) settle(s *outbox.Settlement) outbox.Settled {
+// complete completes without a claim.
+func (t *table) complete(s *outbox.Completion) outbox.Completed {
 	t.Helper()
-	return t.settleBy(t.Store, s)
+	return t.completeBy(t.Store, s)
 }
 
-func (t *table) settleBy(store outbox.Store, s *outbox.Settlement) outbox.Settled {
+func (t *table) completeBy(store outbox.Store, s *outbox.Completion) outbox.Completed {
 	t.Helper()
 	result, err := store.Exchange(t.Context(), s, nil)
 	require.NoError(t, err)
-	require.NotNil(t, result.Settled)
-	return *result.Settled
+	require.NotNil(t, result.Completed)
+	return *result.Completed
 }
 
-// publish settles a whole batch as published.
+// publish completes a whole batch as published.
 func (t *table) publish(b outbox.Batch) {
 	t.Helper()
-	require.Zero(t, t.settle(published(b)).Lost)
+	require.Zero(t, t.complete(published(b)).Lost)
 }
 
-func published(b outbox.Batch) *outbox.Settlement {
-	s := &outbox.Settlement{Lease: b.Lease}
+func published(b outbox.Batch) *outbox.Completion {
+	s := &outbox.Completion{Lease: b.Lease}
 	for i := range b.Messages {
 		s.Published = append(s.Published, outbox.Delivered{ID: b.Messages[i].ID})
 	}
 	return s
 }
 
-// outcome settles all rows of a batch alike.
-func outcome(b outbox.Batch, o outbox.Outcome) *outbox.Settlement {
-	s := &outbox.Settlement{Lease: b.Lease}
+// outcome completes all rows of a batch alike.
+func outcome(b outbox.Batch, o outbox.Outcome) *outbox.Completion {
+	s := &outbox.Completion{Lease: b.Lease}
 	for i := range b.Messages {
 		o.ID = b.Messages[i].ID
 		s.Other = append(s.Other, o)

@@ -33,11 +33,11 @@ func testDefaults(t *table) {
 	assert.Equal(t, state{Status: "pending"}, t.state(row))
 	assert.Equal(t, int64(1), t.number("SELECT count(*) FROM {t} WHERE ordering_key IS NULL AND headers IS NULL AND tenant_id IS NULL"+
 		" AND correlation_id IS NULL AND causation_id IS NULL AND aggregate_type IS NULL AND aggregate_id IS NULL"+
-		" AND available_at IS NULL AND expires_at IS NULL AND parked = parked AND priority = 0 AND content_type = 'application/json'"))
+		" AND available_at IS NULL AND expires_at IS NULL AND deferred = deferred AND priority = 0 AND content_type = 'application/json'"))
 
-	t.lane = t.laneOf(row)
-	assert.GreaterOrEqual(t, t.lane, 0)
-	assert.Less(t, t.lane, t.Store.Lanes())
+	t.shard = t.shardOf(row)
+	assert.GreaterOrEqual(t, t.shard, 0)
+	assert.Less(t, t.shard, t.Store.Shards())
 	batch := t.claim()
 	require.Len(t, batch.Messages, 1)
 	m := batch.Messages[0]
@@ -93,7 +93,7 @@ func testExact(t *table) {
 	rows[0].CorrelationID, rows[0].ContentType, rows[0].Headers = unicode, "application/cloudevents+json; charset=utf-8", `{"a":"`+strings.Repeat("ü", 5000)+`"}`
 	rows[1].Priority = 100
 	ids := t.insert(rows...)
-	t.lane = t.laneOf(ids[0])
+	t.shard = t.shardOf(ids[0])
 
 	batch := t.claim(func(c *outbox.Claim) { c.Worker = unicode })
 	require.Equal(t, ids, taken(batch))

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // Every scenario runs to its end in small sizes, fills in every figure in every run, and judges no time. The scenarios
-// themselves fail when a row is lost, out of order or not parked.
+// themselves fail when a row is lost, out of order or not deferred.
 func TestShort(t *testing.T) {
 	t.Setenv(testservers.PostgresVariable, testenv.Postgres(t))
 	for scenario, figures := range map[string][]string{
@@ -57,7 +57,7 @@ func TestShort(t *testing.T) {
 			"Redis 1ms away, 2 workers: rate", "PostgreSQL 1ms away, 1 worker: of two workers", "PostgreSQL 1ms away, 2 workers: rate",
 		},
 		"followers": {
-			"claim before: p50", "claim before: index entries read", "parking: calls of Park", "parking: WAL per row parked",
+			"claim before: p50", "claim before: index entries read", "deferring: calls of Defer", "deferring: WAL per row deferred",
 			"claim meanwhile: index entries read", "claim afterwards: pages looked at", "coming back: until the last",
 		},
 		"fanout": {

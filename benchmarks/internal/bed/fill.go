@@ -59,21 +59,21 @@ func (t *Table) Vacuum(ctx context.Context) error { return t.Exec(ctx, "VACUUM (
 // Empty removes all rows at once.
 func (t *Table) Empty(ctx context.Context) error { return t.Exec(ctx, "TRUNCATE {{table}}") }
 
-// Wake moves the time of a gate, and of the row that it is, to now.
+// Wake moves the time of a block, and of the row that it is, to now.
 func (t *Table) Wake(ctx context.Context, broker string, id int64) error {
 	if err := t.Exec(ctx, "UPDATE {{table}} SET locked_until = now() WHERE target_broker = $1 AND id = $2", broker, id); err != nil {
 		return err
 	}
-	return t.Exec(ctx, "UPDATE {{table}}_waiting SET wake_at = now() WHERE target_broker = $1 AND gate_id = $2", broker, id)
+	return t.Exec(ctx, "UPDATE {{table}}_key_blocks SET wake_at = now() WHERE target_broker = $1 AND block_id = $2", broker, id)
 }
 
 // Drop removes the table with all that belongs to it, and closes its store's connections.
 func (t *Table) Drop(ctx context.Context) error {
 	t.pool.Close()
-	return t.Exec(ctx, "DROP TABLE {{table}}, {{table}}_waiting, {{table}}_lanes, {{table}}_instances, {{table}}_audit")
+	return t.Exec(ctx, "DROP TABLE {{table}}, {{table}}_key_blocks, {{table}}_shards, {{table}}_instances, {{table}}_audit")
 }
 
-// Warm reads the first open rows of a broker, so many of each lane.
+// Warm reads the first open rows of a broker, so many of each shard.
 func (t *Table) Warm(ctx context.Context, broker string, rows int) error {
 	_, err := Get[int64](ctx, t, readSQL("warm"), broker, rows)
 	return err
@@ -106,7 +106,7 @@ func (c Counters) Minus(earlier Counters) Counters {
 
 // Waiting counts the rows that are out of the claim's way.
 func (t *Table) Waiting(ctx context.Context) (int64, error) {
-	return Get[int64](ctx, t, "SELECT count(*) FROM {{table}} WHERE parked AND finished_at IS NULL")
+	return Get[int64](ctx, t, "SELECT count(*) FROM {{table}} WHERE deferred AND finished_at IS NULL")
 }
 
 // Count counts the rows of one status.

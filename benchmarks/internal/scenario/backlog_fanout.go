@@ -17,23 +17,23 @@ import (
 // drainPatience is how long a drain may take.
 const drainPatience = 10 * time.Minute
 
-// tally is a store that counts round trips, and tells when so many rows are settled.
+// tally is a store that counts round trips, and tells when so many rows are completed.
 type tally struct {
 	outbox.Store
 
-	rows    int64
-	trips   atomic.Int64
-	settled atomic.Int64
-	done    chan struct{}
+	rows      int64
+	trips     atomic.Int64
+	completed atomic.Int64
+	done      chan struct{}
 }
 
 // Exchange implements outbox.Store.
-func (t *tally) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+func (t *tally) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
 	t.trips.Add(1)
-	exchanged, err := t.Store.Exchange(ctx, settlement, claim)
-	if exchanged.Settled != nil {
-		rows := int64(len(settlement.Published) - exchanged.Settled.Lost)
-		if rows > 0 && t.settled.Add(rows) == t.rows {
+	exchanged, err := t.Store.Exchange(ctx, completion, claim)
+	if exchanged.Completed != nil {
+		rows := int64(len(completion.Published) - exchanged.Completed.Lost)
+		if rows > 0 && t.completed.Add(rows) == t.rows {
 			close(t.done)
 		}
 	}
@@ -65,7 +65,7 @@ func (b Backlog) fanouts() (all []*contest) {
 		}
 		add := func(c contest) {
 			c.name += suffix
-			c.rows, c.ordered, c.connections = b.Rows/b.Parts, c.kind != unordered, int32(max(n, outbox.Lanes)+2) //nolint:gosec // a few
+			c.rows, c.ordered, c.connections = b.Rows/b.Parts, c.kind != unordered, int32(max(n, outbox.Shards)+2) //nolint:gosec // a few
 			c.drain = byFanout(outbox.Policy{BatchSize: b.Batch, Workers: n, Unordered: c.kind == unordered})
 			all = append(all, &c)
 		}
@@ -110,7 +110,7 @@ func byFanout(policy outbox.Policy) func(context.Context, *stage) error {
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-patience.C:
-			err = fmt.Errorf("scenario: %d of %d rows were settled in %s", store.settled.Load(), s.rows, drainPatience)
+			err = fmt.Errorf("scenario: %d of %d rows were completed in %s", store.completed.Load(), s.rows, drainPatience)
 		}
 		stop()
 		return errors.Join(err, group.Wait())

@@ -38,7 +38,7 @@ type hand struct {
 	client      *redis.Client
 	claim, mark string
 	limit       int
-	lanes       []int // that had rows so far
+	shards      []int // that had rows so far
 	turn        int
 	trips       *atomic.Int64
 }
@@ -69,10 +69,10 @@ func byHand(workers int) func(context.Context, *stage) error {
 					return err
 				}
 				defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-				h := &hand{conn: conn, client: s.streams.Client, limit: s.Batch, trips: &trips, turn: n, lanes: []int{0, 1, 2, 3}}
+				h := &hand{conn: conn, client: s.streams.Client, limit: s.Batch, trips: &trips, turn: n, shards: []int{0, 1, 2, 3}}
 				table := "own"
 				if s.minimal {
-					table, h.lanes = "minimal", []int{0}
+					table, h.shards = "minimal", []int{0}
 				}
 				h.claim, h.mark = outbox.RenderSQL(readSQL(table+"_claim"), s.table.Name()), outbox.RenderSQL(readSQL(table+"_mark"), s.table.Name())
 				return h.run(ctx, s.stream)
@@ -117,8 +117,8 @@ func (h *hand) exchange(ctx context.Context, done, next *handBatch) error {
 		if len(done.places) > 0 {
 			batch.Queue(h.mark, done.places)
 		}
-		if len(h.lanes) > 0 {
-			batch.Queue(h.claim, drainBroker, h.lanes[h.turn%len(h.lanes)], h.limit)
+		if len(h.shards) > 0 {
+			batch.Queue(h.claim, drainBroker, h.shards[h.turn%len(h.shards)], h.limit)
 		}
 		if batch.Len() == 0 {
 			return nil
@@ -132,12 +132,12 @@ func (h *hand) exchange(ctx context.Context, done, next *handBatch) error {
 			return err
 		}
 		done.places = done.places[:0]
-		if len(next.places) > 0 || len(h.lanes) == 0 {
+		if len(next.places) > 0 || len(h.shards) == 0 {
 			h.turn++
 			return nil
 		}
-		lane := h.turn % len(h.lanes)
-		h.lanes = append(h.lanes[:lane], h.lanes[lane+1:]...) // it is empty
+		shard := h.turn % len(h.shards)
+		h.shards = append(h.shards[:shard], h.shards[shard+1:]...) // it is empty
 	}
 }
 
@@ -151,7 +151,7 @@ func (h *hand) read(answers pgx.BatchResults, done, next *handBatch) error {
 			return err
 		}
 	}
-	if len(h.lanes) == 0 {
+	if len(h.shards) == 0 {
 		return nil
 	}
 	rows, err := answers.Query()

@@ -20,9 +20,9 @@ func oneByOne(ctx context.Context, s *stage) (err error) {
 	h := &hand{conn: conn, client: s.streams.Client, limit: 1}
 	claim, mark := outbox.RenderSQL(readSQL("own_claim"), s.table.Name()), outbox.RenderSQL(readSQL("own_mark"), s.table.Name())
 	b := h.batch(s.stream)
-	for lane := 0; lane < outbox.Lanes; {
+	for shard := 0; shard < outbox.Shards; {
 		b.places, b.texts = b.places[:0], b.texts[:0]
-		rows, err := conn.Query(ctx, claim, drainBroker, lane, 1)
+		rows, err := conn.Query(ctx, claim, drainBroker, shard, 1)
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func oneByOne(ctx context.Context, s *stage) (err error) {
 			return rows.Err()
 		}
 		if len(b.places) == 0 {
-			lane++
+			shard++
 			continue
 		}
 		if err := h.publish(ctx, b); err != nil {

@@ -58,7 +58,7 @@ func (c Claims) Check(runs int) error {
 		return fmt.Errorf("keys %v, batch %d, exchanges %d: use at least 1 of each, and a payload of at least 0 bytes", c.Keys, c.Batch, c.Exchanges)
 	}
 	perRun := int64(c.exchanges() * c.Batch)
-	perRun += perRun / 4 // keys are spread over the lanes by a hash, and each lane must stay full
+	perRun += perRun / 4 // keys are spread over the shards by a hash, and each shard must stay full
 	if c.Small < perRun {
 		return fmt.Errorf("%d exchanges of %d rows need a small table of %d rows, not %d", c.Exchanges, c.Batch, perRun, c.Small)
 	}

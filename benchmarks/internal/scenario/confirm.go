@@ -46,9 +46,9 @@ type lap struct {
 }
 
 // Exchange implements outbox.Store.
-func (s *stopwatch) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
+func (s *stopwatch) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
 	began := time.Now()
-	exchanged, err := s.Store.Exchange(ctx, settlement, claim)
+	exchanged, err := s.Store.Exchange(ctx, completion, claim)
 	if rows := len(exchanged.Batch.Messages); rows > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 )
 
 // Followers asks what one message in backoff costs that has very many messages of its key behind it: how long it takes to
-// park them, what a claim of other keys of the same lane costs before, meanwhile and afterwards, and how long it takes to
+// defer them, what a claim of other keys of the same shard costs before, meanwhile and afterwards, and how long it takes to
 // deliver them once their head is done.
 type Followers struct {
 	// Rows is how many followers there are.
@@ -37,9 +37,9 @@ func ShortFollowers() Followers { return Followers{Rows: 1000, Payload: 50, Batc
 
 const (
 	followersBroker = "default"
-	// parkWindow is how many rows at the head of a lane a worker looks at to park those that wait.
-	parkWindow = 4000
-	otherKeys  = 1000
+	// deferWindow is how many rows at the head of a shard a worker looks at to defer those that wait.
+	deferWindow = 4000
+	otherKeys   = 1000
 )
 
 // Check implements Scenario.
@@ -72,7 +72,7 @@ func (f Followers) Run(ctx context.Context, o *Options) error {
 	})
 }
 
-// queue is the lane of the head in one run.
+// queue is the shard of the head in one run.
 type queue struct {
 	Followers
 
@@ -80,7 +80,7 @@ type queue struct {
 	report   *report.Scenario
 	database *bed.Database
 	table    *bed.Table
-	lane     int
+	shard    int
 	head     outbox.Lease
 }
 
@@ -92,7 +92,7 @@ func (q *queue) run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, release()) }()
 	}
-	for _, part := range []func(context.Context) error{q.findLane, q.before, q.fail, q.park, q.after, q.deliverOthers, q.comeBack} {
+	for _, part := range []func(context.Context) error{q.findShard, q.before, q.fail, q.deferRows, q.after, q.deliverOthers, q.comeBack} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -100,8 +100,8 @@ func (q *queue) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// findLane delivers a row of the head's key, to learn its lane.
-func (q *queue) findLane(ctx context.Context) error {
+// findShard delivers a row of the head's key, to learn its shard.
+func (q *queue) findShard(ctx context.Context) error {
 	if err := q.fillHead(ctx, 1); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (q *queue) findLane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	q.lane = d.lanes[0]
+	q.shard = d.shards[0]
 	if _, _, err := d.step(ctx); err != nil {
 		return err
 	}
@@ -120,10 +120,10 @@ func (q *queue) fillHead(ctx context.Context, rows int64) error {
 	return q.fill(ctx, rows, "head-", 1)
 }
 
-// fillOthers writes rows of other keys, enough for so many full batches of each lane.
+// fillOthers writes rows of other keys, enough for so many full batches of each shard.
 func (q *queue) fillOthers(ctx context.Context, batches int) error {
-	const lanes, spare = 4, 2
-	return q.fill(ctx, int64(batches*q.Batch*lanes*spare), "other-", otherKeys)
+	const shards, spare = 4, 2
+	return q.fill(ctx, int64(batches*q.Batch*shards*spare), "other-", otherKeys)
 }
 
 func (q *queue) fill(ctx context.Context, rows int64, prefix string, keys int64) error {
@@ -133,7 +133,7 @@ func (q *queue) fill(ctx context.Context, rows int64, prefix string, keys int64)
 }
 
 func (q *queue) drain(wake bool) *drain {
-	return &drain{store: q.table.Store, broker: followersBroker, batch: q.Batch, wake: wake, lanes: []int{q.lane}, open: map[int]*outbox.Settlement{}}
+	return &drain{store: q.table.Store, broker: followersBroker, batch: q.Batch, wake: wake, shards: []int{q.shard}, open: map[int]*outbox.Completion{}}
 }
 
 // before measures claims of other keys when nothing waits.
@@ -197,7 +197,7 @@ func (q *queue) fail(ctx context.Context) error {
 		return err
 	}
 	exchanged, err := q.table.Store.Exchange(ctx, nil, &outbox.Claim{
-		Broker: followersBroker, Lane: q.lane, Limit: 1, Window: q.Batch, Lease: time.Hour, Worker: "bench",
+		Broker: followersBroker, Shard: q.shard, Limit: 1, Window: q.Batch, Lease: time.Hour, Worker: "bench",
 	})
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (q *queue) fail(ctx context.Context) error {
 		return fmt.Errorf("scenario: the head was not claimed, but %d rows", len(exchanged.Batch.Messages))
 	}
 	q.head = exchanged.Batch.Lease
-	_, err = q.table.Store.Exchange(ctx, &outbox.Settlement{Lease: q.head, Other: []outbox.Outcome{
+	_, err = q.table.Store.Exchange(ctx, &outbox.Completion{Lease: q.head, Other: []outbox.Outcome{
 		{ID: q.head.FirstID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 	}}, nil)
 	return err

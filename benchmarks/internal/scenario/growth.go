@@ -114,7 +114,7 @@ func redisTargets(server string, names []string, policy outbox.Policy, options .
 	return targets, closeAll, nil
 }
 
-// deliverAll runs an engine until so many rows are settled, where that is not 0, and until beside is done, which may be nil and begins
+// deliverAll runs an engine until so many rows are completed, where that is not 0, and until beside is done, which may be nil and begins
 // with it.
 func deliverAll(ctx context.Context, store outbox.Store, rows int64, targets map[string]outbox.Target, beside func(context.Context, *outbox.Engine) error) error {
 	counted := &tally{Store: store, rows: rows, done: make(chan struct{})}
@@ -140,7 +140,7 @@ func deliverAll(ctx context.Context, store outbox.Store, rows int64, targets map
 	return errors.Join(err, delivery.Wait())
 }
 
-// await waits until all rows are settled.
+// await waits until all rows are completed.
 func (t *tally) await(ctx context.Context) error {
 	patience := time.NewTimer(drainPatience)
 	defer patience.Stop()
@@ -150,7 +150,7 @@ func (t *tally) await(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-patience.C:
-		return fmt.Errorf("scenario: %d of %d rows were settled in %s", t.settled.Load(), t.rows, drainPatience)
+		return fmt.Errorf("scenario: %d of %d rows were completed in %s", t.completed.Load(), t.rows, drainPatience)
 	}
 }
 

@@ -71,8 +71,8 @@ type ages struct {
 }
 
 // Exchange implements outbox.Store.
-func (a *ages) Exchange(ctx context.Context, settlement *outbox.Settlement, claim *outbox.Claim) (outbox.Exchanged, error) {
-	exchanged, err := a.Store.Exchange(ctx, settlement, claim)
+func (a *ages) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
+	exchanged, err := a.Store.Exchange(ctx, completion, claim)
 	now := time.Now()
 	if claim == nil || claim.Broker == hungBroker {
 		return exchanged, err

@@ -167,7 +167,7 @@ func (s *stream) write(ctx context.Context, o *Options, sizes Idle) (written int
 			return written, err
 		}
 		written = due
-		s.processor.Wake(outbox.UnknownLanes)
+		s.processor.Wake(outbox.UnknownShards)
 	}
 	return written, nil
 }

@@ -84,7 +84,7 @@ func (h *hand) close(ctx context.Context) error {
 func (h *hand) serve(ctx context.Context, stream string, wait func(context.Context) error) error {
 	done, next := h.batch(stream), h.batch(stream)
 	for {
-		h.lanes, h.turn = []int{0}, 0
+		h.shards, h.turn = []int{0}, 0
 		if err := h.exchange(ctx, done, next); err != nil {
 			return err
 		}

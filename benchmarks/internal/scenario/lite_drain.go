@@ -44,7 +44,7 @@ func drainLite(unordered bool) func(context.Context, *liteStage) error {
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-patience.C:
-			err = fmt.Errorf("scenario: %d of %d rows were settled in %s", store.settled.Load(), s.rows, drainPatience)
+			err = fmt.Errorf("scenario: %d of %d rows were completed in %s", store.completed.Load(), s.rows, drainPatience)
 		}
 		stop()
 		return errors.Join(err, group.Wait())

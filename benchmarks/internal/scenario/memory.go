@@ -201,7 +201,7 @@ func (t *tide) fill(ctx context.Context, table *bed.Table, stream string, rows i
 	})
 }
 
-// watch delivers until so many rows are settled and beside is done, and watches the memory.
+// watch delivers until so many rows are completed and beside is done, and watches the memory.
 func (t *tide) watch(ctx context.Context, table *bed.Table, rows int64, policy outbox.Policy, beside func(context.Context, *outbox.Engine) error) (bed.Peak, error) {
 	targets, closeAll, err := redisTargets(t.options.Redis, []string{drainBroker}, policy, redisstreams.WithMaxLen(memoryStream, true))
 	if err != nil {

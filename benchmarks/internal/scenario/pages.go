@@ -16,7 +16,7 @@ import (
 )
 
 // Pages asks how long people wait who look at a large table: each method of [outbox.Browser] and [outbox.Auditor], with the sizes that
-// the console uses. Half of the rows are finished; of the open ones some are in hand, have failed, or stand behind gates.
+// the console uses. Half of the rows are finished; of the open ones some are in hand, have failed, or stand behind blocks.
 type Pages struct {
 	// Rows of the table, of all brokers together; one half is finished.
 	Rows int64
@@ -125,8 +125,8 @@ func (p Pages) fill(ctx context.Context, o *Options, table *bed.Table) error {
 			o.logf("pages: %d of %d rows written", first, p.Rows)
 		}
 	}
-	if err := table.Exec(ctx, readSQL("pages_gates")); err != nil {
-		return fmt.Errorf("scenario: write the gates: %w", err)
+	if err := table.Exec(ctx, readSQL("pages_blocks")); err != nil {
+		return fmt.Errorf("scenario: write the blocks: %w", err)
 	}
 	return table.Vacuum(ctx)
 }

@@ -17,8 +17,8 @@ type peer interface {
 	fill(ctx context.Context, s *stage) error
 	// drain returns when all of it is in the stream and noted as done in the database. The end of what it has begun is for stage.stop.
 	drain(ctx context.Context, s *stage) error
-	// settled counts what is noted as done.
-	settled(ctx context.Context, s *stage) (int64, error)
+	// completed counts what is noted as done.
+	completed(ctx context.Context, s *stage) (int64, error)
 	// field is where an entry of the stream has the id of its message.
 	field() string
 }
@@ -93,12 +93,12 @@ func poolIn(ctx context.Context, url, schema string, connections int32) (*pgxpoo
 
 // checkPeer looks whether each message is noted as done, and in the stream exactly once.
 func (s *stage) checkPeer(ctx context.Context) error {
-	settled, err := s.peer.settled(ctx, s)
+	completed, err := s.peer.completed(ctx, s)
 	if err != nil {
 		return err
 	}
-	if settled != s.rows {
-		return fmt.Errorf("scenario: %d of %d messages are noted as done", settled, s.rows)
+	if completed != s.rows {
+		return fmt.Errorf("scenario: %d of %d messages are noted as done", completed, s.rows)
 	}
 	expected := make(map[string]bool, s.rows)
 	for n := range s.rows {
@@ -133,13 +133,13 @@ const (
 	peerHeaders = `{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`
 )
 
-// settleLook is how often the database is asked whether the last messages are noted as done, once all are in the stream.
-const settleLook = 2 * time.Millisecond
+// completeLook is how often the database is asked whether the last messages are noted as done, once all are in the stream.
+const completeLook = 2 * time.Millisecond
 
 var errTooSlow = fmt.Errorf("scenario: the backlog was not drained in %s", drainPatience)
 
-// settle waits until all are sent, and then until what is open in the database is nothing.
-func (s *stage) settle(ctx context.Context, sent <-chan struct{}, open string) error {
+// complete waits until all are sent, and then until what is open in the database is nothing.
+func (s *stage) complete(ctx context.Context, sent <-chan struct{}, open string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, drainPatience, errTooSlow)
 	defer cancel()
 	select {
@@ -147,7 +147,7 @@ func (s *stage) settle(ctx context.Context, sent <-chan struct{}, open string) e
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	look := time.NewTicker(settleLook)
+	look := time.NewTicker(completeLook)
 	defer look.Stop()
 	for {
 		var left bool

@@ -128,10 +128,10 @@ func (p riverPeer) drain(ctx context.Context, s *stage) (err error) {
 		defer cancel()
 		return client.Stop(stopping)
 	}
-	return s.settle(ctx, worker.sent, "SELECT EXISTS (SELECT FROM river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled'))")
+	return s.complete(ctx, worker.sent, "SELECT EXISTS (SELECT FROM river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled'))")
 }
 
-func (riverPeer) settled(ctx context.Context, s *stage) (n int64, err error) {
+func (riverPeer) completed(ctx context.Context, s *stage) (n int64, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM river_job WHERE state = 'completed'").Scan(&n)
 	return n, err
 }

@@ -153,7 +153,7 @@ func (p watermillPeer) drain(ctx context.Context, s *stage) (err error) {
 		return err
 	}
 	s.stop = stop
-	return s.settle(ctx, sent, fmt.Sprintf("SELECT (%s) < %d", p.acknowledged(), s.rows))
+	return s.complete(ctx, sent, fmt.Sprintf("SELECT (%s) < %d", p.acknowledged(), s.rows))
 }
 
 // acknowledged is a statement that counts the messages before the places to which the readers have come. Offsets of a topic rise in the
@@ -166,7 +166,7 @@ func (p watermillPeer) acknowledged() string {
 	return "SELECT " + strings.Join(parts, " + ")
 }
 
-func (p watermillPeer) settled(ctx context.Context, s *stage) (n int64, err error) {
+func (p watermillPeer) completed(ctx context.Context, s *stage) (n int64, err error) {
 	err = s.pool.QueryRow(ctx, p.acknowledged()).Scan(&n)
 	return n, err
 }

@@ -68,37 +68,37 @@ func tableOf(run int) string { return "outbox_" + strconv.Itoa(run) }
 // brokerMessageID is as long as those of Redis.
 const brokerMessageID = "1780000000000-0"
 
-// drain claims batch after batch from the lanes of a broker in turn. Each exchange settles what the one before it took from
-// the same lane, as a worker does.
+// drain claims batch after batch from the shards of a broker in turn. Each exchange completes what the one before it took from
+// the same shard, as a worker does.
 type drain struct {
 	store  outbox.Store
 	broker string
 	batch  int
-	wake   bool // there may be parked rows
-	lanes  []int
+	wake   bool // there may be deferred rows
+	shards []int
 	turn   int
-	open   map[int]*outbox.Settlement
+	open   map[int]*outbox.Completion
 }
 
-// newDrain looks which lanes have work.
+// newDrain looks which shards have work.
 func newDrain(ctx context.Context, store outbox.Store, broker string, batch int) (*drain, error) {
 	ready, err := store.Ready(ctx, broker)
 	if err != nil {
 		return nil, err
 	}
-	if len(ready.Lanes) == 0 {
+	if len(ready.Shards) == 0 {
 		return nil, fmt.Errorf("scenario: broker %s has nothing to claim", broker)
 	}
-	return &drain{store: store, broker: broker, batch: batch, lanes: ready.Lanes, open: map[int]*outbox.Settlement{}}, nil
+	return &drain{store: store, broker: broker, batch: batch, shards: ready.Shards, open: map[int]*outbox.Completion{}}, nil
 }
 
 // step makes one exchange and returns how long it took.
 func (d *drain) step(ctx context.Context) (*outbox.Batch, time.Duration, error) {
-	lane := d.lanes[d.turn%len(d.lanes)]
+	shard := d.shards[d.turn%len(d.shards)]
 	d.turn++
 	began := time.Now()
-	exchanged, err := d.store.Exchange(ctx, d.open[lane], &outbox.Claim{
-		Broker: d.broker, Lane: lane, Limit: d.batch, Window: d.batch, Lease: 5 * time.Minute, Worker: "bench/1/default/" + d.broker + "/0", Wake: d.wake,
+	exchanged, err := d.store.Exchange(ctx, d.open[shard], &outbox.Claim{
+		Broker: d.broker, Shard: shard, Limit: d.batch, Window: d.batch, Lease: 5 * time.Minute, Worker: "bench/1/default/" + d.broker + "/0", Wake: d.wake,
 	})
 	took := time.Since(began)
 	if err != nil {
@@ -106,12 +106,12 @@ func (d *drain) step(ctx context.Context) (*outbox.Batch, time.Duration, error) 
 	}
 	batch := &exchanged.Batch
 	switch {
-	case exchanged.Settled != nil && exchanged.Settled.Lost > 0:
-		return nil, 0, fmt.Errorf("scenario: %d rows of a settlement were lost", exchanged.Settled.Lost)
+	case exchanged.Completed != nil && exchanged.Completed.Lost > 0:
+		return nil, 0, fmt.Errorf("scenario: %d rows of a completion were lost", exchanged.Completed.Lost)
 	case !slices.IsSortedFunc(batch.Messages, func(a, b outbox.Message) int { return int(a.ID - b.ID) }):
 		return nil, 0, errors.New("scenario: a batch is out of order")
 	}
-	d.open[lane] = published(batch)
+	d.open[shard] = published(batch)
 	return batch, took, nil
 }
 
@@ -124,28 +124,28 @@ func (d *drain) full(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// finish settles what is in hand.
+// finish completes what is in hand.
 func (d *drain) finish(ctx context.Context) error {
-	for lane, settlement := range d.open {
-		if settlement == nil {
+	for shard, completion := range d.open {
+		if completion == nil {
 			continue
 		}
-		if _, err := d.store.Exchange(ctx, settlement, nil); err != nil {
+		if _, err := d.store.Exchange(ctx, completion, nil); err != nil {
 			return err
 		}
-		delete(d.open, lane)
+		delete(d.open, shard)
 	}
 	return nil
 }
 
-// published is the settlement of a batch that the broker has confirmed; nil of an empty one.
-func published(batch *outbox.Batch) *outbox.Settlement {
+// published is the completion of a batch that the broker has confirmed; nil of an empty one.
+func published(batch *outbox.Batch) *outbox.Completion {
 	if len(batch.Messages) == 0 {
 		return nil
 	}
-	settlement := &outbox.Settlement{Lease: batch.Lease, Published: make([]outbox.Delivered, len(batch.Messages))}
+	completion := &outbox.Completion{Lease: batch.Lease, Published: make([]outbox.Delivered, len(batch.Messages))}
 	for i := range batch.Messages {
-		settlement.Published[i] = outbox.Delivered{ID: batch.Messages[i].ID, BrokerMessageID: brokerMessageID}
+		completion.Published[i] = outbox.Delivered{ID: batch.Messages[i].ID, BrokerMessageID: brokerMessageID}
 	}
-	return settlement
+	return completion
 }

@@ -59,7 +59,7 @@ function card(m, act) {
         e.more ? h("p", null, e.more) : null)))),
     m.last_error ? h("div", { class: "error-box" }, h("strong", null, m.last_error.class || "error"), h("p", { class: "mono wrap" }, m.last_error.message)) : null,
     h("dl", { class: "states" },
-      detail("attempts", count(m.attempts ?? 0)), m.crashes ? detail("crashes", count(m.crashes)) : null, detail("payload", bytes(m.payload_bytes)), detail("lane", m.lane ?? 0),
+      detail("attempts", count(m.attempts ?? 0)), m.crashes ? detail("crashes", count(m.crashes)) : null, detail("payload", bytes(m.payload_bytes)), detail("shard", m.shard ?? 0),
       m.priority ? detail("priority", m.priority) : null, m.broker_message_id ? detail("broker's id", mono(m.broker_message_id)) : null, detail("row", m.id)),
     h("div", { class: "buttons" }, button("requeue", "Requeue", { class: "primary" }), button("replay", "Replay"), button("abandon", "Abandon")));
 }
@@ -87,8 +87,8 @@ export function timeline(m, now = new Date()) {
   else if (m.status === "abandoned") add(m.finished_at, "Abandoned", "bad", "Only an operator sends it again.");
   events.sort((a, b) => new Date(a.at) - new Date(b.at));
   if (m.status === "processing") add(m.locked_until, "In the hands of a worker", "work", [m.locked_by ? [mono(m.locked_by), ". "] : "", "Its lease ends then; if it died, another takes over."]);
-  else if (m.status === "failed") add(m.locked_until, "Next attempt", "wait", m.parked ? waitsFor(m) : m.locked_until && new Date(m.locked_until) < now ? "It is due now." : "");
-  else if (m.status === "pending") add(m.parked ? m.deferral?.until : null, m.parked ? "Deferred" : m.available_at && new Date(m.available_at) > now ? "Waits for its time" : "Waits for a worker", "wait", m.parked ? waitsFor(m) : "");
+  else if (m.status === "failed") add(m.locked_until, "Next attempt", "wait", m.deferred ? waitsFor(m) : m.locked_until && new Date(m.locked_until) < now ? "It is due now." : "");
+  else if (m.status === "pending") add(m.deferred ? m.deferral?.until : null, m.deferred ? "Deferred" : m.available_at && new Date(m.available_at) > now ? "Waits for its time" : "Waits for a worker", "wait", m.deferred ? waitsFor(m) : "");
   if (m.expires_at && !m.finished_at) add(m.expires_at, "Expires", "wait", "It is abandoned if it is not delivered by then.");
   return events;
 }

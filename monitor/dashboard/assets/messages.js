@@ -54,7 +54,7 @@ export function list(database, records) {
     { head: "Type", cell: (m) => m.type },
     { head: "Ordering key", cell: (m) => (m.key ? mono(m.key) : "–"), class: "key" },
     { head: "Broker", cell: (m) => m.broker },
-    { head: "Status", cell: (m) => [statusPill(m.status), m.parked ? deferred(database, m) : null] },
+    { head: "Status", cell: (m) => [statusPill(m.status), m.deferred ? deferred(database, m) : null] },
     { head: "Attempts", cell: (m) => count(m.attempts ?? 0), class: "number" },
     { head: "Last error", cell: (m) => (m.last_error ? h("span", { class: "clip", title: m.last_error.message }, m.last_error.message) : "–"), class: "error" },
   ], records);

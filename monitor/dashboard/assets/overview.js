@@ -106,7 +106,7 @@ function panel(database, name, b, s, step, back) {
       state("failed", h("a", { href: to("failures") }, n("failed")), b.counts?.failed > 0 && "warn"),
       state("abandoned", h("a", { href: to("failures") }, n("abandoned")), b.counts?.abandoned > 0 && "warn"),
       state("published", n("published")), state("retry rate", percent(b.retry_rate), b.retry_rate > 0.05 && "warn"),
-      b.parked ? state("parked", h("a", { href: to("blocked") }, count(b.parked, capped.includes("parked")))) : null,
+      b.deferred ? state("deferred", h("a", { href: to("blocked") }, count(b.deferred, capped.includes("deferred")))) : null,
       b.breaker ? state("breaker", b.breaker, b.breaker !== "closed" && "bad") : null,
       b.listener ? state("listener", b.listener) : null),
     lastError(b));

@@ -29,7 +29,7 @@ export default async function workers({ root, where, signal }) {
     h("h2", null, "In hand"),
     h("p", { class: "advice" }, "Batches that workers had claimed when they were last heard of, every 30 seconds."),
     leases.length ? table("Batches in hand", [
-      { head: "Worker", cell: (w) => mono(w.worker) }, { head: "Broker", cell: (w) => w.broker }, { head: "Lane", cell: (w) => w.lane, class: "number" },
+      { head: "Worker", cell: (w) => mono(w.worker) }, { head: "Broker", cell: (w) => w.broker }, { head: "Shard", cell: (w) => w.shard, class: "number" },
       { head: "Rows", cell: (w) => count(w.rows), class: "number" }, { head: "Since", cell: (w) => when(w.since), class: "time" },
     ], leases) : empty("Nothing in hand."));
 }

@@ -7,21 +7,21 @@ type Kind uint8
 const (
 	Write      Kind = iota // a transaction commits Rows
 	Claim                  // Worker makes the claim Request, and Fate says what it learns
-	Look                   // the first half of Claim: Worker takes the lanes' lock and chooses
+	Look                   // the first half of Claim: Worker takes the shards' lock and chooses
 	Take                   // the second half: it takes what it has chosen, unless that has changed meanwhile
 	Renew                  // Worker extends its lease; Fate
 	Send                   // Worker hands up to Limit rows to the broker
 	Answer                 // Result becomes of the first row that is with the broker
-	Settle                 // Worker writes its outcomes, or Outcomes in their place; Fate
-	GiveUp                 // Worker does not repeat a settlement whose fate it does not know
+	Complete               // Worker writes its outcomes, or Outcomes in their place; Fate
+	GiveUp                 // Worker does not repeat a completion whose fate it does not know
 	Crash                  // Worker dies; its rows stay leased
 	Expire                 // the lease of Token runs out
 	Pass                   // the time that the row ID waits for comes
-	Park                   // some worker parks what waits: Request
+	Defer                  // some worker defers what waits: Request
 	Requeue                // an operator brings back row ID
 	Replay                 // an operator brings back row ID, which is published
 	Drop                   // an operator abandons row ID
-	ReleaseKey             // an operator lets Key go on
+	UnblockKey             // an operator lets Key go on
 	Mark                   // a purge chooses up to Limit rows of Status
 	Remove                 // and removes them
 	kinds
@@ -85,9 +85,9 @@ type Reply struct {
 	Seen       int
 	Waiting    int
 	Cut        bool // the bytes kept rows back
-	Gated      bool
+	Blocked    bool
 	AheadWaits bool
-	Lost       int // of a settlement
+	Lost       int // of a completion
 	Kept       int // of a renewal
-	Parked     int
+	Deferred   int
 }

@@ -20,13 +20,13 @@ func checkChange(old, now *Row, before *State, a *Action, report report) {
 	checkAttempts(old, now, before, a, report)
 }
 
-// checkHolder: a row that changes hands must be free, and one that is settled must be the settler's.
+// checkHolder: a row that changes hands must be free, and one that is completed must be the completer's.
 func checkHolder(old, now *Row, before *State, a *Action, report report) {
 	taken := now.leased() && (now.Token != old.Token || !old.leased())
 	if taken && old.leased() && old.Waits {
 		report(OneClaim, "row %d was taken from an unexpired claim", old.ID)
 	}
-	if a.Kind == Settle && (old.Status != now.Status || old.Attempts != now.Attempts) &&
+	if a.Kind == Complete && (old.Status != now.Status || old.Attempts != now.Attempts) &&
 		(!old.leased() || old.Token != before.Workers[a.Worker].Token) {
 		report(Fence, "row %d was marked by worker %d, who does not hold it", old.ID, a.Worker+1)
 	}
@@ -43,7 +43,7 @@ func checkAttempts(old, now *Row, before *State, a *Action, report report) {
 		if e := before.Entry(old.ID); e.Company || !old.leased() {
 			report(Attempts, "row %d is charged with a crash although it was not alone in its claim", old.ID)
 		}
-	case Settle:
+	case Complete:
 		if now.Status == Pending || now.Status == Failed && !now.Waits && a.Outcomes == nil {
 			report(Attempts, "row %d went back and was charged with an attempt", old.ID)
 		}

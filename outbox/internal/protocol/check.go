@@ -13,7 +13,7 @@ func (v Violation) String() string { return v.Name + ": " + v.Text }
 // The invariants. Their numbers are those of the list of faults that the project keeps; docs/protocol.md has them in words.
 const (
 	// NothingLost (G1): a committed row is in the table until it is finished and purged; and while it is open there is
-	// something that brings it to a worker: its place in the lane, or a gate at or before it. That it gets to its end from
+	// something that brings it to a worker: its place in the shard, or a block at or before it. That it gets to its end from
 	// there is tested by letting the world run on without faults.
 	NothingLost = "G1 nothing lost"
 	// NoPhantom (G2): what consumers see was committed.
@@ -25,7 +25,7 @@ const (
 	FinalStates = "G4 final states"
 	// OneClaim (G5): a claim takes no row whose lease is not over; a row carries a token exactly while it is processing.
 	OneClaim = "G5 one claim per row"
-	// Fence (G5): a settlement changes only rows that carry its claim's token.
+	// Fence (G5): a completion changes only rows that carry its claim's token.
 	Fence = "G5 only the holder marks"
 	// OneHand (G5): a key is with one worker at a time, of those whose lease stands by their own clock. An operator who
 	// brings back an earlier row of a key that is in hand makes an exception.
@@ -91,12 +91,12 @@ func checkRows(s *State, report report) {
 		switch {
 		case e == nil:
 			report(NoPhantom, "row %d was never committed", r.ID)
-		case r.Parked && !r.open():
-			report(NothingLost, "row %d is parked and %s", e.ID, r.Status)
-		case r.Parked && s.gate(e.ID) == nil && !s.behindGate(r):
-			report(NothingLost, "row %d is parked and no gate brings it back", e.ID)
-		case r.Parked && r.leased():
-			report(OneClaim, "row %d is parked in somebody's hands", e.ID)
+		case r.Deferred && !r.open():
+			report(NothingLost, "row %d is deferred and %s", e.ID, r.Status)
+		case r.Deferred && s.block(e.ID) == nil && !s.behindBlock(r):
+			report(NothingLost, "row %d is deferred and no block brings it back", e.ID)
+		case r.Deferred && r.leased():
+			report(OneClaim, "row %d is deferred in somebody's hands", e.ID)
 		case r.Status == Published && e.Delivered == 0:
 			report(Confirmed, "row %d is published and the broker never had it", e.ID)
 		case r.leased() != (r.Token != 0):

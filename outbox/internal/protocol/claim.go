@@ -2,9 +2,9 @@ package protocol
 
 import "slices"
 
-// A Request asks for rows, as outbox.Claim does, or for waiting rows to be parked.
+// A Request asks for rows, as outbox.Claim does, or for waiting rows to be deferred.
 type Request struct {
-	Lane      Class `json:",omitzero"`
+	Shard     Class `json:",omitzero"`
 	Limit     int   `json:",omitzero"`
 	Window    int   `json:",omitzero"`
 	Bytes     int   `json:",omitzero"` // 0 = no bound
@@ -17,13 +17,13 @@ type judged struct {
 	row             *Row
 	clear           bool // it and all rows of its key before it are ready, and nothing outside of the window stands before it
 	inHand          bool // somebody else has a row of its key
-	waits           bool // it or a row of its key before it waits for a time or behind a gate
+	waits           bool // it or a row of its key before it waits for a time or behind a block
 	lowest, highest int  // suspicion of the rows of its key so far
 }
 
 // choose says which rows a claim takes.
 func (p *Protocol) choose(t *Table, c Request, reply *Reply) []*Row {
-	reply.Gated = len(t.Gates) > 0
+	reply.Blocked = len(t.Blocks) > 0
 	if c.Unordered {
 		return p.chooseUnordered(t, c, reply)
 	}
@@ -68,7 +68,7 @@ func isolate(limit, suspicion int) int { return max(1, limit>>min(suspicion, 30)
 // judge looks at the window of a claim.
 func (p *Protocol) judge(t *Table, c Request, reply *Reply) []judged {
 	rows := p.window(t, c)
-	elsewhere := p.elsewhere(t, c.Lane, reply)
+	elsewhere := p.elsewhere(t, c.Shard, reply)
 	window := make([]judged, len(rows))
 	for i, r := range rows {
 		held, rests := elsewhere(r)
@@ -95,33 +95,33 @@ func (p *Protocol) join(j, of *judged, other *Row, before bool) {
 	}
 }
 
-// window lists the first open rows of the lane, held ones included: of each key it sees, it sees every earlier open row.
+// window lists the first open rows of the shard, held ones included: of each key it sees, it sees every earlier open row.
 func (p *Protocol) window(t *Table, c Request) []*Row {
 	switch {
 	case p.is(byTime):
-		rows := t.lane(c.Lane, len(t.Rows))
+		rows := t.shard(c.Shard, len(t.Rows))
 		slices.SortStableFunc(rows, func(a, b *Row) int { return a.At - b.At })
 		return rows[:min(len(rows), c.Window)]
 	case p.is(ignoresHeld):
-		rows := t.lane(c.Lane, len(t.Rows))
+		rows := t.shard(c.Shard, len(t.Rows))
 		rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.leased() && r.Waits })
 		return rows[:min(len(rows), c.Window)]
 	}
-	return t.lane(c.Lane, c.Window)
+	return t.shard(c.Shard, c.Window)
 }
 
-// elsewhere returns a function about the earlier rows of a row's key that the window does not show, being behind a gate or in
-// the lane of another class: held says that there are some, rests that the row can be parked until they have come.
-func (p *Protocol) elsewhere(t *Table, lane Class, reply *Reply) func(*Row) (held, rests bool) {
-	mixed := lane == Normal && len(t.lane(Backfill, 1)) > 0
-	ahead := t.ahead(lane, reply)
+// elsewhere returns a function about the earlier rows of a row's key that the window does not show, being behind a block or in
+// the shard of another class: held says that there are some, rests that the row can be deferred until they have come.
+func (p *Protocol) elsewhere(t *Table, shard Class, reply *Reply) func(*Row) (held, rests bool) {
+	mixed := shard == Normal && len(t.shard(Backfill, 1)) > 0
+	ahead := t.ahead(shard, reply)
 	return func(r *Row) (held, rests bool) {
 		if r.Key == 0 {
 			return false, false
 		}
-		gated := t.behindGate(r) && !p.is(ignoresGates)
+		blocked := t.behindBlock(r) && !p.is(ignoresBlocks)
 		if p.is(ignoresClasses) {
-			return gated, gated
+			return blocked, blocked
 		}
 		var low *Row
 		if mixed {
@@ -129,22 +129,22 @@ func (p *Protocol) elsewhere(t *Table, lane Class, reply *Reply) func(*Row) (hel
 		}
 		lowRests := low != nil && low.rests()
 		reply.AheadWaits = reply.AheadWaits || lowRests
-		return gated || low != nil || ahead != nil && r.ID > ahead.ID, gated || lowRests
+		return blocked || low != nil || ahead != nil && r.ID > ahead.ID, blocked || lowRests
 	}
 }
 
-// ahead returns the first open row of the normal lane, for the backfill; nil for the others.
-func (t *Table) ahead(lane Class, reply *Reply) *Row {
-	first := t.lane(Normal, 1)
-	if lane != Backfill || len(first) == 0 {
+// ahead returns the first open row of the normal shard, for the backfill; nil for the others.
+func (t *Table) ahead(shard Class, reply *Reply) *Row {
+	first := t.shard(Normal, 1)
+	if shard != Backfill || len(first) == 0 {
 		return nil
 	}
 	low := t.firstLow(first[0])
-	reply.AheadWaits = first[0].rests() || t.behindGate(first[0]) || low != nil && low.rests()
+	reply.AheadWaits = first[0].rests() || t.behindBlock(first[0]) || low != nil && low.rests()
 	return first[0]
 }
 
-// firstLow returns the first open row of low priority before a row of its key, parked or not.
+// firstLow returns the first open row of low priority before a row of its key, deferred or not.
 func (t *Table) firstLow(r *Row) *Row {
 	for i := range t.Rows {
 		if low := &t.Rows[i]; r.Key != 0 && low.Key == r.Key && low.ID < r.ID && low.Class == Backfill && low.open() {
@@ -159,7 +159,7 @@ func (p *Protocol) chooseUnordered(t *Table, c Request, reply *Reply) []*Row {
 	limit := min(c.Window, c.Limit)
 	var free []*Row
 	waiting := 0
-	for _, r := range t.lane(c.Lane, len(t.Rows)) {
+	for _, r := range t.shard(c.Shard, len(t.Rows)) {
 		if !r.Waits && len(free) < limit {
 			free = append(free, r)
 		}

@@ -12,6 +12,6 @@
 // So what has been shown of the model holds for a store as far as the store does what the model says, and the second
 // test is about just that. The protocol in words, and what the exploration found: docs/protocol.md.
 //
-// The model knows one broker and one lane per class of priority, the lanes that hold the same keys. Other brokers and other
-// lanes take no part: every statement names its broker and its lane.
+// The model knows one broker and one shard per class of priority, the shards that hold the same keys. Other brokers and other
+// shards take no part: every statement names its broker and its shard.
 package protocol

@@ -7,7 +7,7 @@ import (
 )
 
 // A drain lets a world run on from a state without further faults, as relays would: whoever has rows in hand sends and
-// settles them, leases of the dead run out, lanes that are ready are claimed from, and times come. In the end every row
+// completes them, leases of the dead run out, shards that are ready are claimed from, and times come. In the end every row
 // must be finished. Every state on the way to a good end is good, and remembered.
 type drain struct {
 	*world
@@ -58,7 +58,7 @@ func (d *drain) run(s State, at fingerprint) *finding {
 func (d *drain) unfinished(s *State) string {
 	for i := range s.Rows {
 		r := &s.Rows[i]
-		g := s.gateOf(r.Key)
+		g := s.blockOf(r.Key)
 		switch {
 		case r.open() && (g == nil || g.Wake != Operator || g.Row >= r.ID || !waitsForOperator(s, g.Row)):
 			return fmt.Sprintf("row %d stays %s for ever, nothing more happens", r.ID, r.Status)
@@ -69,9 +69,9 @@ func (d *drain) unfinished(s *State) string {
 	return ""
 }
 
-// waitsForOperator reports whether a gate's row is one that an operator can do something about, or was purged.
-func waitsForOperator(s *State, gate int) bool {
-	r := s.Row(gate)
+// waitsForOperator reports whether a block's row is one that an operator can do something about, or was purged.
+func waitsForOperator(s *State, block int) bool {
+	r := s.Row(block)
 	return r == nil || r.Status == Abandoned
 }
 
@@ -93,7 +93,7 @@ func (d *drain) next(s *State) (a Action, ok bool) {
 		case w.Phase == Working && w.Undecided() && !w.Late:
 			return Action{Kind: Send, Worker: i, Limit: d.chunk}, true
 		default:
-			return Action{Kind: Settle, Worker: i}, true
+			return Action{Kind: Complete, Worker: i}, true
 		}
 	}
 	if len(s.Victims) > 0 {
@@ -104,20 +104,20 @@ func (d *drain) next(s *State) (a Action, ok bool) {
 			return Action{Kind: Expire, Token: r.Token}, true
 		}
 	}
-	for _, lane := range s.Ready() {
-		if a, ok := d.visit(s, lane); ok {
+	for _, shard := range s.Ready() {
+		if a, ok := d.visit(s, shard); ok {
 			return a, true
 		}
 	}
 	return d.pass(s)
 }
 
-// visit is what a worker does with a lane that is ready: it claims with a window that grows, and parks what fills it. ok is
+// visit is what a worker does with a shard that is ready: it claims with a window that grows, and defers what fills it. ok is
 // false when that changes nothing.
-func (d *drain) visit(s *State, lane Class) (a Action, ok bool) {
+func (d *drain) visit(s *State, shard Class) (a Action, ok bool) {
 	limit := slices.Max(d.limits)
 	for window := limit; window <= 16*limit; window *= 2 {
-		claim := Action{Kind: Claim, Request: Request{Lane: lane, Limit: limit, Window: window, Wake: len(s.Gates) > 0}}
+		claim := Action{Kind: Claim, Request: Request{Shard: shard, Limit: limit, Window: window, Wake: len(s.Blocks) > 0}}
 		next, reply, err := d.protocol.Step(s, &claim)
 		if err != nil {
 			panic(err)
@@ -127,14 +127,14 @@ func (d *drain) visit(s *State, lane Class) (a Action, ok bool) {
 		}
 		full := reply.Seen >= window && 2*reply.Waiting >= reply.Seen
 		if full || reply.AheadWaits {
-			lanes := []Class{lane}
+			shards := []Class{shard}
 			if reply.AheadWaits {
-				lanes = []Class{Backfill, Normal}
+				shards = []Class{Backfill, Normal}
 			}
-			for _, lane := range lanes {
-				park := Action{Kind: Park, Request: Request{Lane: lane, Window: len(s.Rows)}}
-				if _, reply, err := d.protocol.Step(s, &park); err == nil && reply.Parked > 0 {
-					return park, true
+			for _, shard := range shards {
+				deferRows := Action{Kind: Defer, Request: Request{Shard: shard, Window: len(s.Rows)}}
+				if _, reply, err := d.protocol.Step(s, &deferRows); err == nil && reply.Deferred > 0 {
+					return deferRows, true
 				}
 			}
 		}
@@ -147,7 +147,7 @@ func (d *drain) visit(s *State, lane Class) (a Action, ok bool) {
 
 // pass lets a time come.
 func (*drain) pass(s *State) (a Action, ok bool) {
-	for _, g := range s.Gates {
+	for _, g := range s.Blocks {
 		if g.Wake == Rests {
 			return Action{Kind: Pass, ID: g.Row}, true
 		}

@@ -15,9 +15,9 @@ func (n *node) fingerprint() fingerprint {
 	b := []byte{byte(n.faults), byte(n.failures), byte(n.repairs), byte(len(n.Rows))}
 	for i := range n.Rows {
 		r := &n.Rows[i]
-		b = append(b, byte(r.ID), byte(r.Status), bits(r.Waits, r.Isolated, r.Parked), e.token(r.Token), byte(r.Attempts), byte(r.Crashes))
+		b = append(b, byte(r.ID), byte(r.Status), bits(r.Waits, r.Isolated, r.Deferred), e.token(r.Token), byte(r.Attempts), byte(r.Crashes))
 	}
-	for _, g := range n.Gates {
+	for _, g := range n.Blocks {
 		b = append(b, byte(g.Row), byte(g.Key), byte(g.Wake), 0xfe)
 	}
 	for i := range n.Ledger {

@@ -27,7 +27,7 @@ func TestExplore(t *testing.T) {
 // Two explorations of a world are the same: nothing in the model depends on chance.
 func TestExploreIsDeterministic(t *testing.T) {
 	t.Parallel()
-	a, b := &exploration{world: sized(t, "gates", short)}, &exploration{world: sized(t, "gates", short)}
+	a, b := &exploration{world: sized(t, "blocks", short)}, &exploration{world: sized(t, "blocks", short)}
 	require.Nil(t, a.explore())
 	require.Nil(t, b.explore())
 	require.Equal(t, a.origins, b.origins)

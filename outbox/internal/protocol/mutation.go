@@ -12,7 +12,7 @@ const (
 	ignoresInHand
 	leavesGaps
 	overwrites
-	requeueIgnoresGates
+	requeueIgnoresBlocks
 	advancesEarly
 	purgesBlindly
 	takesBlindly
@@ -21,11 +21,11 @@ const (
 	spendsOnOutage
 	sendsLate
 	neverGivesUp
-	ignoresGates
+	ignoresBlocks
 	ignoresClasses
 	recoversNothing
-	parksLeased
-	replacesGate
+	defersLeased
+	replacesBlock
 	guessesPublished
 	forgetsDelivered
 )

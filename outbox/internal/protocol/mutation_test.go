@@ -26,7 +26,7 @@ var mutations = []struct {
 	{"claims pass by rows in other hands", ignoresHeld, "faults", Order},
 	{"a key is claimed while a later row of it is in hand", ignoresInHand, "operators", OneHand},
 	{"claims leave out rows in backoff and take what follows", leavesGaps, "failures", Order},
-	{"claims take what is behind a gate", ignoresGates, "gates", Order},
+	{"claims take what is behind a block", ignoresBlocks, "blocks", Order},
 	{"claims of one class do not look at the others", ignoresClasses, "classes", Order},
 	{"a claim does not look again when it takes", takesBlindly, "halves", FinalStates},
 	{"a lease that ran out is not recovered", recoversNothing, "faults", Progress},
@@ -37,10 +37,10 @@ var mutations = []struct {
 	{"a worker sends after the end of its lease", sendsLate, "faults", LateSend},
 	{"what failed counts as published", guessesPublished, "failures", Confirmed},
 	{"what was delivered goes back", forgetsDelivered, "failures", Duplicates},
-	{"followers pass a gate that is not done", advancesEarly, "gates", Order},
-	{"rows in hand are parked", parksLeased, "gates", OneClaim},
-	{"the gate of an abandoned row replaces one that holds another row", replacesGate, "late words", NothingLost},
-	{"a row is requeued and its gate is not", requeueIgnoresGates, "on_abandon: park", Progress},
+	{"followers pass a block that is not done", advancesEarly, "blocks", Order},
+	{"rows in hand are deferred", defersLeased, "blocks", OneClaim},
+	{"the block of an abandoned row replaces one that holds another row", replacesBlock, "late words", NothingLost},
+	{"a row is requeued and its block is not", requeueIgnoresBlocks, "on_abandon: block", Progress},
 	{"a purge does not look again when it removes", purgesBlindly, "operators", FinalStates},
 }
 
@@ -58,7 +58,7 @@ func TestMutations(t *testing.T) {
 		t.Logf("%s: found in %d states\n%s", m.name, len(x.origins), found)
 		list[i] = Scenario{
 			Name: m.name, Harm: found.Violation.String(), Workers: w.workers,
-			MaxAttempts: w.protocol.MaxAttempts, ParkAbandoned: w.protocol.ParkAbandoned, Steps: found.trace,
+			MaxAttempts: w.protocol.MaxAttempts, BlockAbandoned: w.protocol.BlockAbandoned, Steps: found.trace,
 		}
 	}
 	text := scenarioText(t, list)

@@ -8,23 +8,23 @@ import (
 // What operators and the purge do. Rows that a worker has in hand are left alone until their lease is over.
 
 // requeue makes a row pending again with a fresh budget of attempts: a failed or abandoned one, one that waits, and, for a
-// replay, a published one. It takes its old place: where its key has a gate behind it or is the gate itself, it becomes the
-// gate, so that what comes later waits for it. A key that waits for an operator stays as it is, unless this is its row.
+// replay, a published one. It takes its old place: where its key has a block behind it or is the block itself, it becomes the
+// block, so that what comes later waits for it. A key that waits for an operator stays as it is, unless this is its row.
 func (p *Protocol) requeue(t *Table, id int, replay bool) error {
 	r := t.Row(id)
 	if r == nil || r.inHand() || replay != (r.Status == Published) || r.Status == Pending && !r.Waits {
 		return fmt.Errorf("row %d cannot be requeued", id)
 	}
-	if g := t.gate(id); g != nil && g.Key == 0 {
-		t.removeGate(id)
+	if g := t.block(id); g != nil && g.Key == 0 {
+		t.removeBlock(id)
 	}
-	g := t.gateOf(r.Key)
-	if g != nil && id <= g.Row && (g.Wake != Operator || g.Row == id) && !p.is(requeueIgnoresGates) {
-		t.removeGate(g.Row)
-		t.addGate(Gate{Row: id, Key: r.Key, Lane: r.Class, Wake: Back})
+	g := t.blockOf(r.Key)
+	if g != nil && id <= g.Row && (g.Wake != Operator || g.Row == id) && !p.is(requeueIgnoresBlocks) {
+		t.removeBlock(g.Row)
+		t.addBlock(Block{Row: id, Key: r.Key, Shard: r.Class, Wake: Back})
 	}
 	r.Status, r.Waits, r.Token, r.Attempts, r.Crashes, r.Isolated = Pending, false, 0, 0, 0, false
-	r.Parked = t.behindGate(r)
+	r.Deferred = t.behindBlock(r)
 	return nil
 }
 
@@ -34,20 +34,20 @@ func (p *Protocol) drop(t *Table, id int) error {
 	if r == nil || r.inHand() || !r.open() {
 		return fmt.Errorf("row %d cannot be abandoned by hand", id)
 	}
-	switch g := t.gate(id); {
-	case g == nil || p.is(requeueIgnoresGates):
+	switch g := t.block(id); {
+	case g == nil || p.is(requeueIgnoresBlocks):
 	case g.Key == 0:
-		t.removeGate(id)
+		t.removeBlock(id)
 	default:
 		g.Wake = Back
 	}
-	r.Status, r.Waits, r.Token, r.Isolated, r.Parked = Abandoned, false, 0, false, false
+	r.Status, r.Waits, r.Token, r.Isolated, r.Deferred = Abandoned, false, 0, false, false
 	return nil
 }
 
-// releaseKey lets a key go on that waits for an operator, without the abandoned row.
-func (*Protocol) releaseKey(t *Table, key int) error {
-	g := t.gateOf(key)
+// unblockKey lets a key go on that waits for an operator, without the abandoned row.
+func (*Protocol) unblockKey(t *Table, key int) error {
+	g := t.blockOf(key)
 	if g == nil || g.Wake != Operator {
 		return fmt.Errorf("key %d does not wait for an operator", key)
 	}
@@ -59,7 +59,7 @@ func (*Protocol) releaseKey(t *Table, key int) error {
 func (*Protocol) victims(t *Table, status Status, limit int) (ids []int) {
 	for i := range t.Rows {
 		r := &t.Rows[i]
-		g := t.gate(r.ID)
+		g := t.block(r.ID)
 		blocks := g != nil && g.Wake == Operator
 		if r.Status == status && !blocks && len(ids) < limit {
 			ids = append(ids, r.ID)

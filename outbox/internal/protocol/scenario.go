@@ -11,11 +11,11 @@ import (
 type Scenario struct {
 	Name string `json:"name"`
 	// Harm is what the mistake does.
-	Harm          string         `json:"harm"`
-	Workers       int            `json:"workers"`
-	MaxAttempts   int            `json:"max_attempts"`
-	ParkAbandoned bool           `json:"park_abandoned"`
-	Steps         []ScenarioStep `json:"steps"`
+	Harm           string         `json:"harm"`
+	Workers        int            `json:"workers"`
+	MaxAttempts    int            `json:"max_attempts"`
+	BlockAbandoned bool           `json:"block_abandoned"`
+	Steps          []ScenarioStep `json:"steps"`
 }
 
 // A ScenarioStep is one action. Where the protocol is sound it can be impossible.

@@ -9,7 +9,7 @@ type State struct {
 	Workers []Worker
 	// Ledger has an entry for each row that was ever committed, in the order of ids.
 	Ledger []Entry
-	// Lock is 1 + the worker that holds the lock of the lanes between looking and taking; 0 = it is free.
+	// Lock is 1 + the worker that holds the lock of the shards between looking and taking; 0 = it is free.
 	Lock int
 	// Victims are the rows that a purge has chosen and not yet removed, all of the status Purging.
 	Victims []int
@@ -25,9 +25,9 @@ type Phase uint8
 // The phases of a worker.
 const (
 	Idle     Phase = iota
-	Choosing       // it has looked at a lane and holds its lock
+	Choosing       // it has looked at a shard and holds its lock
 	Working        // it has a batch
-	Asking         // it has sent a settlement and does not know what became of it
+	Asking         // it has sent a completion and does not know what became of it
 )
 
 // A Worker is a process's memory of one batch. A crash empties it.
@@ -66,7 +66,7 @@ type Entry struct {
 func (s *State) clone() State {
 	next := *s
 	next.Rows = slices.Clone(s.Rows)
-	next.Gates = slices.Clone(s.Gates)
+	next.Blocks = slices.Clone(s.Blocks)
 	next.Ledger = slices.Clone(s.Ledger)
 	next.Workers = slices.Clone(s.Workers)
 	for i := range next.Workers {
@@ -109,7 +109,7 @@ func (w *Worker) Undecided() bool {
 	return slices.ContainsFunc(w.Batch, func(h Held) bool { return !h.Sent && !h.Decided })
 }
 
-// Outcomes is what a worker's settlement says: rows that were not sent go back.
+// Outcomes is what a worker's completion says: rows that were not sent go back.
 func (w *Worker) Outcomes() []Outcome {
 	outcomes := make([]Outcome, len(w.Batch))
 	for i := range w.Batch {

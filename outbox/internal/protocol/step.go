@@ -9,18 +9,18 @@ import (
 type Protocol struct {
 	// MaxAttempts after which a row is abandoned.
 	MaxAttempts int
-	// ParkAbandoned makes the key of an abandoned row wait for an operator.
-	ParkAbandoned bool
-	// WakeLimit, AdvanceGates and AdvanceRows bound what one claim brings back: gates that are due, gates that are done, and
+	// BlockAbandoned makes the key of an abandoned row wait for an operator.
+	BlockAbandoned bool
+	// WakeLimit, AdvanceBlocks and AdvanceRows bound what one claim brings back: blocks that are due, blocks that are done, and
 	// followers of each of these.
-	WakeLimit, AdvanceGates, AdvanceRows int
+	WakeLimit, AdvanceBlocks, AdvanceRows int
 
 	broken mutation
 }
 
 // Default is the protocol as the stores have it.
 func Default() *Protocol {
-	return &Protocol{MaxAttempts: 5, WakeLimit: 500, AdvanceGates: 10, AdvanceRows: 500}
+	return &Protocol{MaxAttempts: 5, WakeLimit: 500, AdvanceBlocks: 10, AdvanceRows: 500}
 }
 
 // Step is the transition function: what an action makes of a state, and what a store answers. The state is not changed. An
@@ -42,13 +42,13 @@ func (p *Protocol) Step(s *State, a *Action) (State, Reply, error) {
 
 var steps = [kinds]func(*Protocol, *State, *Action) (Reply, error){
 	Write: (*Protocol).stepWrite, Claim: (*Protocol).stepClaim, Look: (*Protocol).stepLook, Take: (*Protocol).stepTake,
-	Renew: (*Protocol).stepRenew, Send: (*Protocol).stepSend, Answer: (*Protocol).stepAnswer, Settle: (*Protocol).stepSettle,
+	Renew: (*Protocol).stepRenew, Send: (*Protocol).stepSend, Answer: (*Protocol).stepAnswer, Complete: (*Protocol).stepComplete,
 	GiveUp: (*Protocol).stepGiveUp, Crash: (*Protocol).stepCrash, Expire: (*Protocol).stepExpire, Pass: (*Protocol).stepPass,
-	Park: (*Protocol).stepPark, Requeue: (*Protocol).stepOperator, Replay: (*Protocol).stepOperator, Drop: (*Protocol).stepOperator,
-	ReleaseKey: (*Protocol).stepOperator, Mark: (*Protocol).stepMark, Remove: (*Protocol).stepRemove,
+	Defer: (*Protocol).stepDefer, Requeue: (*Protocol).stepOperator, Replay: (*Protocol).stepOperator, Drop: (*Protocol).stepOperator,
+	UnblockKey: (*Protocol).stepOperator, Mark: (*Protocol).stepMark, Remove: (*Protocol).stepRemove,
 }
 
-var errLocked = errors.New("the lanes are locked")
+var errLocked = errors.New("the shards are locked")
 
 func (*Protocol) stepWrite(s *State, a *Action) (Reply, error) {
 	for _, n := range a.Rows {
@@ -79,7 +79,7 @@ func (*Protocol) stepExpire(s *State, a *Action) (Reply, error) {
 }
 
 func (*Protocol) stepPass(s *State, a *Action) (Reply, error) {
-	r, g := s.Row(a.ID), s.gate(a.ID)
+	r, g := s.Row(a.ID), s.block(a.ID)
 	if r == nil && g == nil || r != nil && r.leased() {
 		return Reply{}, fmt.Errorf("row %d waits for no time", a.ID)
 	}
@@ -92,11 +92,11 @@ func (*Protocol) stepPass(s *State, a *Action) (Reply, error) {
 	return Reply{}, nil
 }
 
-func (p *Protocol) stepPark(s *State, a *Action) (Reply, error) {
+func (p *Protocol) stepDefer(s *State, a *Action) (Reply, error) {
 	if s.Lock != 0 {
 		return Reply{}, errLocked
 	}
-	return Reply{Parked: p.park(&s.Table, a.Request)}, nil
+	return Reply{Deferred: p.deferRows(&s.Table, a.Request)}, nil
 }
 
 func (p *Protocol) stepOperator(s *State, a *Action) (Reply, error) {
@@ -109,13 +109,13 @@ func (p *Protocol) stepOperator(s *State, a *Action) (Reply, error) {
 			return Reply{}, err
 		}
 		s.Entry(a.ID).LetGo = true
-	case ReleaseKey:
-		if err := p.releaseKey(&s.Table, a.Key); err != nil {
+	case UnblockKey:
+		if err := p.unblockKey(&s.Table, a.Key); err != nil {
 			return Reply{}, err
 		}
 		s.letGo(a.Key)
 	default:
-		if g := s.gate(a.ID); g != nil && g.Wake == Operator { // who requeues the row that parks a key decides about the key
+		if g := s.block(a.ID); g != nil && g.Wake == Operator { // who requeues the row that defers a key decides about the key
 			s.letGo(g.Key)
 		}
 		if err := p.requeue(&s.Table, a.ID, a.Kind == Replay); err != nil {

@@ -22,7 +22,7 @@ func (s Status) String() string {
 // Terminal reports whether a row is done.
 func (s Status) Terminal() bool { return s == Published || s == Abandoned }
 
-// Class is the lane of a row: the classes of package outbox, in their order.
+// Class is the shard of a row: the classes of package outbox, in their order.
 type Class uint8
 
 // The classes of rows by their priority.
@@ -56,20 +56,20 @@ type Row struct {
 	Token             int
 	Attempts, Crashes int
 	Isolated          bool // the claim that took it last took nothing else
-	Parked            bool
+	Deferred          bool
 }
 
 func (r *Row) open() bool     { return !r.Status.Terminal() }
 func (r *Row) leased() bool   { return r.Status == Processing }
 func (r *Row) inHand() bool   { return r.leased() && r.Waits }  // under a lease that runs
 func (r *Row) rests() bool    { return !r.leased() && r.Waits } // for a time
-func (r *Row) inLane() bool   { return r.open() && !r.Parked }
+func (r *Row) inShard() bool  { return r.open() && !r.Deferred }
 func (r *Row) suspicion() int { return r.Crashes + btoi(r.leased()) }
 
-// Wake says what a gate waits for.
+// Wake says what a block waits for.
 type Wake uint8
 
-// The states of a gate.
+// The states of a block.
 const (
 	Rests    Wake = iota // for a time that lies ahead
 	Due                  // for a claim that brings its row back: the time has come
@@ -77,22 +77,22 @@ const (
 	Operator             // for an operator (wake_at is infinity)
 )
 
-// String names a state of a gate in a trace.
+// String names a state of a block in a trace.
 func (w Wake) String() string { return [...]string{"rests", "due", "back", "operator"}[w] }
 
-// A Gate is a row that waits out of the claim's way. With a key it holds back every later row of the key.
-type Gate struct {
-	Row  int // its id
-	Key  int // 0 = it waits alone
-	Lane Class
-	Wake Wake
+// A Block is a row that waits out of the claim's way. With a key it holds back every later row of the key.
+type Block struct {
+	Row   int // its id
+	Key   int // 0 = it waits alone
+	Shard Class
+	Wake  Wake
 }
 
 // A Table is what the database holds.
 type Table struct {
-	Rows  []Row  // in the order of ids
-	Gates []Gate // in the order of ids
-	Token int    // the last that was given out; a token is never given out again
+	Rows   []Row   // in the order of ids
+	Blocks []Block // in the order of ids
+	Token  int     // the last that was given out; a token is never given out again
 }
 
 // Row returns the row of an id, nil when there is none.
@@ -105,39 +105,39 @@ func (t *Table) Row(id int) *Row {
 	return nil
 }
 
-// gate returns the gate that a row is; nil when it is none.
-func (t *Table) gate(id int) *Gate {
-	for i := range t.Gates {
-		if t.Gates[i].Row == id {
-			return &t.Gates[i]
+// block returns the block that a row is; nil when it is none.
+func (t *Table) block(id int) *Block {
+	for i := range t.Blocks {
+		if t.Blocks[i].Row == id {
+			return &t.Blocks[i]
 		}
 	}
 	return nil
 }
 
-// gateOf returns the gate of a key, nil when it has none.
-func (t *Table) gateOf(key int) *Gate {
-	for i := range t.Gates {
-		if key != 0 && t.Gates[i].Key == key {
-			return &t.Gates[i]
+// blockOf returns the block of a key, nil when it has none.
+func (t *Table) blockOf(key int) *Block {
+	for i := range t.Blocks {
+		if key != 0 && t.Blocks[i].Key == key {
+			return &t.Blocks[i]
 		}
 	}
 	return nil
 }
 
-// behindGate reports whether a gate of its key stands before a row.
-func (t *Table) behindGate(r *Row) bool {
-	g := t.gateOf(r.Key)
+// behindBlock reports whether a block of its key stands before a row.
+func (t *Table) behindBlock(r *Row) bool {
+	g := t.blockOf(r.Key)
 	return g != nil && g.Row < r.ID
 }
 
-func (t *Table) addGate(g Gate) {
-	at, _ := slices.BinarySearchFunc(t.Gates, g.Row, func(g Gate, id int) int { return g.Row - id })
-	t.Gates = slices.Insert(t.Gates, at, g)
+func (t *Table) addBlock(g Block) {
+	at, _ := slices.BinarySearchFunc(t.Blocks, g.Row, func(g Block, id int) int { return g.Row - id })
+	t.Blocks = slices.Insert(t.Blocks, at, g)
 }
 
-func (t *Table) removeGate(id int) {
-	t.Gates = slices.DeleteFunc(t.Gates, func(g Gate) bool { return g.Row == id })
+func (t *Table) removeBlock(id int) {
+	t.Blocks = slices.DeleteFunc(t.Blocks, func(g Block) bool { return g.Row == id })
 }
 
 // insert makes a committed row visible. Its id can be below those of others.
@@ -146,11 +146,11 @@ func (t *Table) insert(r Row) {
 	t.Rows = slices.Insert(t.Rows, at, r)
 }
 
-// lane lists the first open rows of a lane, no more than window.
-func (t *Table) lane(lane Class, window int) []*Row {
+// shard lists the first open rows of a shard, no more than window.
+func (t *Table) shard(shard Class, window int) []*Row {
 	rows := make([]*Row, 0, len(t.Rows))
 	for i := range t.Rows {
-		if r := &t.Rows[i]; r.Class == lane && r.inLane() && len(rows) < window {
+		if r := &t.Rows[i]; r.Class == shard && r.inShard() && len(rows) < window {
 			rows = append(rows, r)
 		}
 	}

@@ -14,13 +14,13 @@ func Describe(a *Action, reply *Reply) string {
 		return fmt.Sprintf("the lease of claim %d runs out", a.Token)
 	case Pass:
 		return fmt.Sprintf("the time that row %d waits for comes", a.ID)
-	case Park:
-		return fmt.Sprintf("waiting rows in the %s lane are parked, looking at %d: %d rows", a.Request.Lane, a.Request.Window, reply.Parked)
+	case Defer:
+		return fmt.Sprintf("waiting rows in the %s shard are deferred, looking at %d: %d rows", a.Request.Shard, a.Request.Window, reply.Deferred)
 	case Mark:
 		return fmt.Sprintf("a purge looks for rows that are %s", a.Status)
 	case Remove:
 		return "the purge removes " + rowList(reply.Rows)
-	case ReleaseKey:
+	case UnblockKey:
 		return "an operator lets key " + keyName(a.Key) + " go on"
 	case Requeue, Replay, Drop:
 		verb := map[Kind]string{Requeue: "requeues", Replay: "replays", Drop: "abandons"}[a.Kind]
@@ -43,10 +43,10 @@ func describeWorker(a *Action, reply *Reply) string {
 		return who + " sends " + rowList(reply.Rows)
 	case Answer:
 		return who + "'s message " + a.Result.String()
-	case Settle:
-		return fmt.Sprintf("%s settles its batch%s: %d rows lost", who, a.Fate, reply.Lost)
+	case Complete:
+		return fmt.Sprintf("%s completes its batch%s: %d rows lost", who, a.Fate, reply.Lost)
 	case GiveUp:
-		return who + " gives up its settlement"
+		return who + " gives up its completion"
 	case Crash:
 		return who + " crashes"
 	default:
@@ -61,13 +61,13 @@ func describeClaim(who string, a *Action, reply *Reply) string {
 	}
 	wake := ""
 	if a.Request.Wake {
-		wake = ", bringing back what is parked"
+		wake = ", bringing back what is deferred"
 	}
 	heavy := ""
 	if a.Request.Bytes > 0 {
 		heavy = fmt.Sprintf(", %d bytes", a.Request.Bytes)
 	}
-	return fmt.Sprintf("%s%s%s lane, limit %d of %d%s%s%s: %s", who, verb, a.Request.Lane, a.Request.Limit, a.Request.Window, heavy, wake, a.Fate, rowList(reply.Rows))
+	return fmt.Sprintf("%s%s%s shard, limit %d of %d%s%s%s: %s", who, verb, a.Request.Shard, a.Request.Limit, a.Request.Window, heavy, wake, a.Fate, rowList(reply.Rows))
 }
 
 // String is the end of a sentence about a call.
@@ -123,11 +123,11 @@ func (s *State) String() string {
 	var b strings.Builder
 	for i := range s.Rows {
 		r := &s.Rows[i]
-		fmt.Fprintf(&b, "row %d key %s %s waits=%t claim=%d attempts=%d crashes=%d parked=%t\n",
-			r.ID, keyName(r.Key), r.Status, r.Waits, r.Token, r.Attempts, r.Crashes, r.Parked)
+		fmt.Fprintf(&b, "row %d key %s %s waits=%t claim=%d attempts=%d crashes=%d deferred=%t\n",
+			r.ID, keyName(r.Key), r.Status, r.Waits, r.Token, r.Attempts, r.Crashes, r.Deferred)
 	}
-	for _, g := range s.Gates {
-		fmt.Fprintf(&b, "gate %d key %s lane %s %s\n", g.Row, keyName(g.Key), g.Lane, g.Wake)
+	for _, g := range s.Blocks {
+		fmt.Fprintf(&b, "block %d key %s shard %s %s\n", g.Row, keyName(g.Key), g.Shard, g.Wake)
 	}
 	for i := range s.Workers {
 		if w := &s.Workers[i]; w.Phase != Idle {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// What workers do: claim, send, settle, and die (package outbox: worker.go, deliver.go, lease.go, decide.go).
+// What workers do: claim, send, complete, and die (package outbox: worker.go, deliver.go, lease.go, decide.go).
 
 var errPhase = errors.New("the worker is about something else")
 
@@ -21,10 +21,10 @@ func (p *Protocol) stepClaim(s *State, a *Action) (Reply, error) {
 		return Reply{}, errPhase
 	}
 	before := s.Table
-	before.Rows, before.Gates = slices.Clone(s.Rows), slices.Clone(s.Gates)
+	before.Rows, before.Blocks = slices.Clone(s.Rows), slices.Clone(s.Blocks)
 	if a.Request.Wake {
-		p.wake(&s.Table, a.Request.Lane)
-		p.advance(&s.Table, a.Request.Lane)
+		p.wake(&s.Table, a.Request.Shard)
+		p.advance(&s.Table, a.Request.Shard)
 	}
 	var reply Reply
 	p.hand(s, w, a, p.choose(&s.Table, a.Request, &reply), &reply)
@@ -138,8 +138,8 @@ func (p *Protocol) chunk(w *Worker, limit int) (chunk []*Held) {
 		case h.Sent || h.Decided || len(chunk) == limit:
 		case h.Dead || h.Attempts >= p.MaxAttempts && !p.is(neverGivesUp):
 			o := Outcome{ID: h.ID, Status: Abandoned}
-			if p.ParkAbandoned && p.holds(w, h) {
-				o = h.release() // its key parks behind the first one
+			if p.BlockAbandoned && p.holds(w, h) {
+				o = h.release() // its key defers behind the first one
 			}
 			h.Decided, h.Outcome = true, o
 		default:
@@ -212,7 +212,7 @@ func (p *Protocol) decide(h *Held, result Result) Outcome {
 	return o
 }
 
-func (p *Protocol) stepSettle(s *State, a *Action) (Reply, error) {
+func (p *Protocol) stepComplete(s *State, a *Action) (Reply, error) {
 	w := &s.Workers[a.Worker]
 	if w.Phase != Working && w.Phase != Asking || len(w.Flying()) > 0 {
 		return Reply{}, errPhase
@@ -228,9 +228,9 @@ func (p *Protocol) stepSettle(s *State, a *Action) (Reply, error) {
 	var reply Reply
 	if a.Fate != Missed {
 		before := s.clone()
-		park := p.ParkAbandoned && !w.Request.Unordered
-		reply.Lost = p.settle(&s.Table, w.Token, outcomes, park)
-		s.noteAbandoned(&before, park)
+		blocks := p.BlockAbandoned && !w.Request.Unordered
+		reply.Lost = p.complete(&s.Table, w.Token, outcomes, blocks)
+		s.noteAbandoned(&before, blocks)
 	}
 	if a.Fate == Known {
 		*w = Worker{}
@@ -241,11 +241,11 @@ func (p *Protocol) stepSettle(s *State, a *Action) (Reply, error) {
 }
 
 // noteAbandoned notes whose keys go on without them.
-func (s *State) noteAbandoned(before *State, park bool) {
+func (s *State) noteAbandoned(before *State, blocks bool) {
 	for i := range s.Rows {
 		r := &s.Rows[i]
-		g := s.gateOf(r.Key)
-		held := park && g != nil && g.Row <= r.ID
+		g := s.blockOf(r.Key)
+		held := blocks && g != nil && g.Row <= r.ID
 		if r.Status == Abandoned && before.Rows[i].Status != Abandoned && !held {
 			s.Entry(r.ID).LetGo = true
 		}

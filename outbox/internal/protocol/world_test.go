@@ -10,7 +10,7 @@ type world struct {
 	rows     []NewRow // to be committed
 	anyOrder bool     // rows of different keys become visible in any order
 	unlocked bool     // rows of one key, too: nothing orders their writers
-	lanes    []Class
+	shards   []Class
 	limits   []int // of claims
 	window   int
 	chunk    int      // how many messages go to the broker at once
@@ -22,7 +22,7 @@ type world struct {
 	undone bool // the database can lose a claim
 	split  bool // claims in two halves
 	stops  bool // a worker may stop before it has sent its batch
-	parks  bool // waiting rows are parked
+	defers bool // waiting rows are deferred
 	purges bool
 	repair []Kind // what operators do
 }
@@ -59,7 +59,7 @@ func (w *world) options(n *node) []option {
 		case Working:
 			o.work(i, worker)
 		case Asking:
-			o.settle(i)
+			o.complete(i)
 			o.add(Action{Kind: GiveUp, Worker: i})
 		}
 	}
@@ -109,13 +109,13 @@ func (o *options) claims(worker int) {
 		return
 	}
 	wakes := []bool{false}
-	if len(o.Gates) > 0 {
+	if len(o.Blocks) > 0 {
 		wakes = []bool{false, true}
 	}
-	for _, lane := range o.lanes {
+	for _, shard := range o.shards {
 		for _, limit := range o.limits {
 			for _, wake := range wakes {
-				a := Action{Kind: Claim, Worker: worker, Request: Request{Lane: lane, Limit: limit, Window: max(o.window, limit), Wake: wake}}
+				a := Action{Kind: Claim, Worker: worker, Request: Request{Shard: shard, Limit: limit, Window: max(o.window, limit), Wake: wake}}
 				if o.split {
 					a.Kind = Look
 					o.add(a)
@@ -160,19 +160,19 @@ func (o *options) work(i int, w *Worker) {
 		o.add(Action{Kind: Send, Worker: i, Limit: o.chunk})
 	}
 	if !canSend || o.stops {
-		o.settle(i)
+		o.complete(i)
 	}
 }
 
-func (o *options) settle(i int) {
+func (o *options) complete(i int) {
 	w := &o.Workers[i]
 	if o.Lock != 0 && slices.ContainsFunc(w.Outcomes(), func(c Outcome) bool { return c.Status != Published }) {
 		return
 	}
-	o.add(Action{Kind: Settle, Worker: i})
-	o.fault(Action{Kind: Settle, Worker: i, Fate: Lost})
+	o.add(Action{Kind: Complete, Worker: i})
+	o.fault(Action{Kind: Complete, Worker: i, Fate: Lost})
 	if w.Phase == Working {
-		o.fault(Action{Kind: Settle, Worker: i, Fate: Missed})
+		o.fault(Action{Kind: Complete, Worker: i, Fate: Missed})
 	}
 }
 
@@ -194,7 +194,7 @@ func (o *options) time() {
 			o.add(Action{Kind: Pass, ID: r.ID})
 		}
 	}
-	for _, g := range o.Gates {
+	for _, g := range o.Blocks {
 		if r := o.Row(g.Row); r == nil && g.Wake == Rests {
 			o.add(Action{Kind: Pass, ID: g.Row})
 		}
@@ -202,9 +202,9 @@ func (o *options) time() {
 }
 
 func (o *options) operators() {
-	if o.Lock == 0 && o.parks {
-		for _, lane := range o.lanes {
-			o.add(Action{Kind: Park, Request: Request{Lane: lane, Window: o.window}})
+	if o.Lock == 0 && o.defers {
+		for _, shard := range o.shards {
+			o.add(Action{Kind: Defer, Request: Request{Shard: shard, Window: o.window}})
 		}
 	}
 	for i := range o.Rows {
@@ -215,9 +215,9 @@ func (o *options) operators() {
 			}
 		}
 	}
-	for _, g := range o.Gates {
-		if g.Wake == Operator && slices.Contains(o.world.repair, ReleaseKey) {
-			o.repair(Action{Kind: ReleaseKey, Key: g.Key})
+	for _, g := range o.Blocks {
+		if g.Wake == Operator && slices.Contains(o.world.repair, UnblockKey) {
+			o.repair(Action{Kind: UnblockKey, Key: g.Key})
 		}
 	}
 	if !o.purges {

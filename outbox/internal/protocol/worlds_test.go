@@ -7,12 +7,12 @@ import (
 
 // small is a protocol whose bounds are within reach of small worlds.
 func small() Protocol {
-	return Protocol{MaxAttempts: 2, WakeLimit: 10, AdvanceGates: 2, AdvanceRows: 1}
+	return Protocol{MaxAttempts: 2, WakeLimit: 10, AdvanceBlocks: 2, AdvanceRows: 1}
 }
 
-func parking() Protocol {
+func deferring() Protocol {
 	p := small()
-	p.ParkAbandoned = true
+	p.BlockAbandoned = true
 	return p
 }
 
@@ -64,29 +64,29 @@ var worlds = []struct {
 		name: "failures", rows: keyed(1, 1, 2), chunk: 1, results: []Result{AnswerLost, Retryable, Refused, Unavailable, Closed}, stops: true,
 	}, [sizes]bound{{0, 2, 0}, {1, 1, 0}, {1, 2, 0}}},
 	{world{ // rows in backoff leave the claim's way, and followers come back one by one
-		name: "gates", rows: keyed(1, 1, 1, 2), chunk: 1, results: []Result{Retryable, Refused}, parks: true,
+		name: "blocks", rows: keyed(1, 1, 1, 2), chunk: 1, results: []Result{Retryable, Refused}, defers: true,
 	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 1, 0}}},
 	{world{ // rows with a schedule, and rows without a key
-		name: "scheduled", chunk: 1, results: []Result{Retryable}, parks: true,
+		name: "scheduled", chunk: 1, results: []Result{Retryable}, defers: true,
 		rows: []NewRow{{ID: 1, Key: 1, Scheduled: true}, {ID: 2, Key: 1}, {ID: 3, Key: 2}, {ID: 4, Scheduled: true}},
 	}, [sizes]bound{{0, 1, 0}, {0, 1, 0}, {1, 1, 0}}},
-	{world{ // an abandoned row parks its key, and operators act
-		name: "on_abandon: park", protocol: parking(), rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable, Refused}, parks: true,
-		repair: []Kind{Requeue, ReleaseKey, Drop},
+	{world{ // an abandoned row defers its key, and operators act
+		name: "on_abandon: block", protocol: deferring(), rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable, Refused}, defers: true,
+		repair: []Kind{Requeue, UnblockKey, Drop},
 	}, [sizes]bound{{1, 1, 0}, {0, 2, 1}, {2, 2, 1}}},
 	{world{ // the same with a row that cannot be sent at all
-		name: "on_abandon: park, malformed", protocol: parking(), chunk: 2, results: []Result{Retryable}, parks: true,
-		rows: []NewRow{{ID: 1, Key: 1, Dead: true}, {ID: 2, Key: 1, Dead: true}, {ID: 3, Key: 2}}, repair: []Kind{Requeue, ReleaseKey},
+		name: "on_abandon: block, malformed", protocol: deferring(), chunk: 2, results: []Result{Retryable}, defers: true,
+		rows: []NewRow{{ID: 1, Key: 1, Dead: true}, {ID: 2, Key: 1, Dead: true}, {ID: 3, Key: 2}}, repair: []Kind{Requeue, UnblockKey},
 	}, [sizes]bound{{0, 1, 0}, {1, 1, 1}, {1, 2, 1}}},
-	{world{ // late marks of abandoned rows beside gates
-		name: "late words", protocol: parking(), rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable, Refused}, parks: true,
+	{world{ // late marks of abandoned rows beside blocks
+		name: "late words", protocol: deferring(), rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable, Refused}, defers: true,
 	}, [sizes]bound{{1, 1, 0}, {1, 2, 0}, {2, 2, 0}}},
 	{world{ // one key in two classes of priority
-		name: "classes", lanes: []Class{Normal, Backfill}, chunk: 1, results: []Result{Retryable, Refused}, parks: true,
+		name: "classes", shards: []Class{Normal, Backfill}, chunk: 1, results: []Result{Retryable, Refused}, defers: true,
 		rows: []NewRow{{ID: 1, Key: 1, Class: Backfill}, {ID: 2, Key: 1}, {ID: 3, Key: 2}, {ID: 4, Key: 1, Class: Backfill}},
 	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {1, 2, 0}}},
 	{world{ // operators and the purge, at any moment
-		name: "operators", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Refused}, purges: true, parks: true, repair: []Kind{Requeue, Replay, Drop},
+		name: "operators", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Refused}, purges: true, defers: true, repair: []Kind{Requeue, Replay, Drop},
 	}, [sizes]bound{{0, 1, 1}, {0, 1, 1}, {1, 1, 2}}},
 	{world{ // claims in two halves, with marks that need no lock in between
 		name: "halves", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Retryable}, split: true,
@@ -97,8 +97,8 @@ var worlds = []struct {
 	{world{ // three workers
 		name: "three workers", rows: keyed(1, 1, 2), workers: 3, chunk: 2, results: []Result{Retryable},
 	}, [sizes]bound{{1, 0, 0}, {1, 1, 0}, {3, 1, 0}}},
-	{world{ // a window that is smaller than the lane
-		name: "small window", rows: keyed(1, 1, 2), limits: []int{1, 2}, window: 2, chunk: 2, results: []Result{Retryable, Refused}, parks: true,
+	{world{ // a window that is smaller than the shard
+		name: "small window", rows: keyed(1, 1, 2), limits: []int{1, 2}, window: 2, chunk: 2, results: []Result{Retryable, Refused}, defers: true,
 	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 2, 0}}},
 }
 
@@ -114,8 +114,8 @@ func sized(t *testing.T, name string, s size) *world {
 		if w.protocol.MaxAttempts == 0 {
 			w.protocol = small()
 		}
-		if w.lanes == nil {
-			w.lanes = []Class{Normal}
+		if w.shards == nil {
+			w.shards = []Class{Normal}
 		}
 		if w.limits == nil {
 			w.limits, w.window = []int{2}, 3

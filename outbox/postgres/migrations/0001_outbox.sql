@@ -11,10 +11,10 @@ CREATE TABLE {{table}} (
     expires_at        timestamptz,                       -- end of the TTL; NULL = never
     message_id        uuid        NOT NULL,
     priority          integer     NOT NULL DEFAULT 0,
-    -- Lanes 0 to 3: a quarter of the keys each; rows without a key are spread by their message id. Rows of low priority have
-    -- the lanes 4 to 7, urgent rows without a key the lanes 8 to 11. The bytes of a text are what decode makes of it once its backslashes are
+    -- Shards 0 to 3: a quarter of the keys each; rows without a key are spread by their message id. Rows of low priority have
+    -- the shards 4 to 7, urgent rows without a key the shards 8 to 11. The bytes of a text are what decode makes of it once its backslashes are
     -- doubled: a cast would read escapes, and convert_to may not stand in a generated column.
-    lane              smallint    NOT NULL GENERATED ALWAYS AS
+    shard              smallint    NOT NULL GENERATED ALWAYS AS
                           ((get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3)
                            + CASE WHEN priority < 0 THEN 4 WHEN priority > 0 AND ordering_key IS NULL THEN 8 ELSE 0 END) STORED,
     target_broker     text        NOT NULL,
@@ -29,7 +29,7 @@ CREATE TABLE {{table}} (
     tenant_id         text,
     headers           text,                              -- JSON object of strings
     last_error        text,                              -- JSON {class, message, at, attempt}
-    parked            boolean     NOT NULL DEFAULT false, -- taken out of the claim's way: see {{table}}_waiting
+    deferred            boolean     NOT NULL DEFAULT false, -- taken out of the claim's way: see {{table}}_key_blocks
     isolated          boolean     NOT NULL DEFAULT false, -- claimed alone: a crash is its own
     crashes           integer     NOT NULL DEFAULT 0,    -- leases that ran out
     attempts          integer     NOT NULL DEFAULT 0,    -- attempts spent
@@ -57,43 +57,43 @@ CREATE TABLE {{table}} (
 
 -- Claims, retries, lease recovery and renewals read this index and no other. Its columns and its predicate do not change
 -- when a row is claimed. There is deliberately no index on id alone: the planner would walk it through all published rows.
-CREATE INDEX {{name}}_open ON {{table}} (target_broker, lane, id) WHERE finished_at IS NULL AND NOT parked;
+CREATE INDEX {{name}}_open ON {{table}} (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred;
 
--- The rows of a key that stand behind its gate, and whether a key has an earlier row of low priority. Few rows are in them.
-CREATE INDEX {{name}}_parked ON {{table}} (target_broker, ordering_key, id) WHERE parked AND finished_at IS NULL;
+-- The rows of a key that stand behind its block, and whether a key has an earlier row of low priority. Few rows are in them.
+CREATE INDEX {{name}}_deferred_key ON {{table}} (target_broker, ordering_key, id) WHERE deferred AND finished_at IS NULL;
 CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, ordering_key, id) WHERE priority < 0 AND finished_at IS NULL;
 
 -- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
--- Every row's lane is 0 or above; that the predicate says so keeps the planner from this index wherever a statement does not, such as where
+-- Every row's shard is 0 or above; that the predicate says so keeps the planner from this index wherever a statement does not, such as where
 -- the rows of one key are looked for while no statistics tell how many there are.
-CREATE INDEX {{name}}_deferred ON {{table}} (target_broker, id) WHERE parked AND finished_at IS NULL AND lane >= 0;
+CREATE INDEX {{name}}_deferred ON {{table}} (target_broker, id) WHERE deferred AND finished_at IS NULL AND shard >= 0;
 
--- What waits for long, and so is taken out of the claim's way. A row here is a gate: the message that waits, and with a key
--- also what holds back every later row of that key, parked or not, until it is finished.
-CREATE TABLE {{table}}_waiting (
+-- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
+-- also what holds back every later row of that key, deferred or not, until it is finished.
+CREATE TABLE {{table}}_key_blocks (
     target_broker   text        NOT NULL,
-    lane            smallint    NOT NULL,                 -- of the gate
+    shard            smallint    NOT NULL,                 -- of the block
     ordering_key    text,                                 -- NULL: the row waits alone
-    gate_id         bigint      NOT NULL,
-    gate_message_id uuid        NOT NULL,
-    wake_at         timestamptz,                          -- NULL: the gate is back in the claim's way; infinity: an operator must act
+    block_id         bigint      NOT NULL,
+    block_message_id uuid        NOT NULL,
+    wake_at         timestamptz,                          -- NULL: the block is back in the claim's way; infinity: an operator must act
     reason          text        NOT NULL,                 -- retry, scheduled, abandoned
     since           timestamptz NOT NULL DEFAULT clock_timestamp(),
-    CONSTRAINT {{name}}_waiting_pkey PRIMARY KEY (gate_message_id, target_broker)
+    CONSTRAINT {{name}}_key_blocks_pkey PRIMARY KEY (block_message_id, target_broker)
 );
--- The key comes first: a broker can have 100,000 gates, a key has one for each broker. Whoever looks for a gate by its key or its
+-- The key comes first: a broker can have 100,000 blocks, a key has one for each broker. Whoever looks for a block by its key or its
 -- message compares the broker in a way that no index serves (target_broker || '' = ...): while statistics say that there are no
--- gates, all indexes cost the same, and the planner may read all gates of the broker by the other one, for each row of a claim.
-CREATE UNIQUE INDEX {{name}}_waiting_key ON {{table}}_waiting (ordering_key, target_broker) WHERE ordering_key IS NOT NULL;
-CREATE INDEX {{name}}_waiting_wake ON {{table}}_waiting (target_broker, lane, wake_at);
+-- blocks, all indexes cost the same, and the planner may read all blocks of the broker by the other one, for each row of a claim.
+CREATE UNIQUE INDEX {{name}}_key_blocks_key ON {{table}}_key_blocks (ordering_key, target_broker) WHERE ordering_key IS NOT NULL;
+CREATE INDEX {{name}}_key_blocks_wake ON {{table}}_key_blocks (target_broker, shard, wake_at);
 
--- How often rows of a lane, of whatever class, have become open again: a gate was woken, followers were let through, an
--- operator brought rows back. Relays remember below which id a lane holds nothing open; this tells them that they are wrong.
-CREATE TABLE {{table}}_lanes (
+-- How often rows of a shard, of whatever class, have become open again: a block was woken, followers were let through, an
+-- operator brought rows back. Relays remember below which id a shard holds nothing open; this tells them that they are wrong.
+CREATE TABLE {{table}}_shards (
     target_broker text     NOT NULL,
-    lane          smallint NOT NULL,                      -- 0 to 3
+    shard          smallint NOT NULL,                      -- 0 to 3
     reopened      bigint   NOT NULL,                      -- no row: 0
-    CONSTRAINT {{name}}_lanes_pkey PRIMARY KEY (target_broker, lane)
+    CONSTRAINT {{name}}_shards_pkey PRIMARY KEY (target_broker, shard)
 );
 
 -- Purge. An index that names status, be it in its predicate, would take the claim's update out of HOT: so rows are told
@@ -125,7 +125,7 @@ CREATE TABLE {{table}}_instances (
     version     text        NOT NULL,
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    work        text        NOT NULL DEFAULT '[]',         -- JSON list of {worker, broker, lane, rows, since}
+    work        text        NOT NULL DEFAULT '[]',         -- JSON list of {worker, broker, shard, rows, since}
     CONSTRAINT {{name}}_instances_pkey PRIMARY KEY (instance_id)
 );
 

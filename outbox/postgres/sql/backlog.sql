@@ -1,25 +1,25 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
--- Parked rows count from the time on at which they are due; those that merely wait only put their broker on the list.
--- Plan: hops from one pair of broker and lane to the next in {{name}}_open, and reads a bounded number of rows of each; hops from
--- one broker to the next in {{name}}_parked, and reads the first entry of each lane in {{name}}_waiting_wake.
+-- Deferred rows count from the time on at which they are due; those that merely wait only put their broker on the list.
+-- Plan: hops from one pair of broker and shard to the next in {{name}}_open, and reads a bounded number of rows of each; hops from
+-- one broker to the next in {{name}}_deferred_key, and reads the first entry of each shard in {{name}}_key_blocks_wake.
 WITH RECURSIVE head AS (
-    (SELECT target_broker, lane FROM {{table}} WHERE finished_at IS NULL AND NOT parked ORDER BY target_broker, lane LIMIT 1)
+    (SELECT target_broker, shard FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker, shard LIMIT 1)
     UNION ALL
-    SELECT next.target_broker, next.lane
+    SELECT next.target_broker, next.shard
       FROM head
-     CROSS JOIN LATERAL (SELECT m.target_broker, m.lane
+     CROSS JOIN LATERAL (SELECT m.target_broker, m.shard
                            FROM {{table}} AS m
-                          WHERE m.finished_at IS NULL AND NOT m.parked AND (m.target_broker, m.lane) > (head.target_broker, head.lane)
-                          ORDER BY m.target_broker, m.lane
+                          WHERE m.finished_at IS NULL AND NOT m.deferred AND (m.target_broker, m.shard) > (head.target_broker, head.shard)
+                          ORDER BY m.target_broker, m.shard
                           LIMIT 1) AS next
 ), aside AS (
-    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND parked ORDER BY target_broker LIMIT 1)
+    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND deferred ORDER BY target_broker LIMIT 1)
     UNION ALL
     SELECT next.target_broker
       FROM aside
      CROSS JOIN LATERAL (SELECT m.target_broker
                            FROM {{table}} AS m
-                          WHERE m.finished_at IS NULL AND m.parked AND m.target_broker > aside.target_broker
+                          WHERE m.finished_at IS NULL AND m.deferred AND m.target_broker > aside.target_broker
                           ORDER BY m.target_broker
                           LIMIT 1) AS next
 ), waiting AS (
@@ -28,7 +28,7 @@ WITH RECURSIVE head AS (
       LEFT JOIN LATERAL (SELECT greatest(first.created_at, first.available_at, first.locked_until) AS since
                            FROM (SELECT m.created_at, m.available_at, m.locked_until
                                    FROM {{table}} AS m
-                                  WHERE m.target_broker = head.target_broker AND m.lane = head.lane AND m.finished_at IS NULL AND NOT m.parked
+                                  WHERE m.target_broker = head.target_broker AND m.shard = head.shard AND m.finished_at IS NULL AND NOT m.deferred
                                   ORDER BY m.id
                                   LIMIT 1000) AS first
                           WHERE (first.locked_until IS NULL OR first.locked_until <= statement_timestamp())
@@ -36,11 +36,11 @@ WITH RECURSIVE head AS (
                           LIMIT 1) AS ready ON true
      UNION ALL
     SELECT aside.target_broker, due.wake_at
-      FROM (SELECT target_broker, generate_series(0, 11) AS lane FROM aside) AS aside
+      FROM (SELECT target_broker, generate_series(0, 11) AS shard FROM aside) AS aside
       LEFT JOIN LATERAL (SELECT w.wake_at
-                           FROM {{table}}_waiting AS w
-                          WHERE w.target_broker = aside.target_broker AND w.lane = aside.lane AND w.wake_at <= statement_timestamp()
-                          ORDER BY w.target_broker, w.lane, w.wake_at
+                           FROM {{table}}_key_blocks AS w
+                          WHERE w.target_broker = aside.target_broker AND w.shard = aside.shard AND w.wake_at <= statement_timestamp()
+                          ORDER BY w.target_broker, w.shard, w.wake_at
                           LIMIT 1) AS due ON true
 )
 SELECT target_broker

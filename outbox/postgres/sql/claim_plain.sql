@@ -1,17 +1,17 @@
--- Claim the head of a lane where it is plain: each row of the window is ready, none has been in the hands of somebody who died,
--- no key of the broker waits behind a gate and the lane's sibling of low priority is empty. Then the rows can be taken as they
+-- Claim the head of a shard where it is plain: each row of the window is ready, none has been in the hands of somebody who died,
+-- no key of the broker waits behind a block and the shard's sibling of low priority is empty. Then the rows can be taken as they
 -- come, and claim_ordered.sql would take the same ones. Where the window is not plain, nothing is taken, and the claim is made
 -- with that statement: for a few rows, what is spent on making such a large plan ready is more than what it does.
 -- What was claimed is read by fetch.sql, after the commit.
--- $1 broker, $2 lane (not of low priority), $3 window and limit, $4 worker, $5 token, $6 lease in microseconds,
--- $7 id below which nothing is open in the lane, $8 the same of its sibling, $9 as of which count of reopenings,
+-- $1 broker, $2 shard (not of low priority), $3 window and limit, $4 worker, $5 token, $6 lease in microseconds,
+-- $7 id below which nothing is open in the shard, $8 the same of its sibling, $9 as of which count of reopenings,
 -- $10 whether others of the process have rows in hand, $11 bytes of payload
 -- Plan: one range scan of {{name}}_open for the window, one TID scan for the update.
 WITH known AS MATERIALIZED (
     SELECT now.reopened
          , CASE WHEN now.reopened = $9 THEN $7 ELSE -9223372036854775808 END AS floor
          , CASE WHEN now.reopened = $9 THEN $8 ELSE -9223372036854775808 END AS sibling_floor
-      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_lanes WHERE target_broker = $1 AND lane = $2 % 4), 0) AS reopened) AS now
+      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS reopened) AS now
 ), win AS MATERIALIZED (
     SELECT ctid AS tid, id
          , octet_length(payload) AS bytes
@@ -19,8 +19,8 @@ WITH known AS MATERIALIZED (
            AND (locked_until IS NULL OR locked_until <= statement_timestamp())
            AND (available_at IS NULL OR available_at <= statement_timestamp()) AS plain
       FROM {{table}}
-     WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
-       AND current_setting('fanout.lane') = 'held'
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
+       AND current_setting('fanout.shard') = 'held'
      ORDER BY id
      LIMIT $3
 ), summary AS MATERIALIZED (
@@ -28,9 +28,9 @@ WITH known AS MATERIALIZED (
          , min(id) AS first
          , max(id) AS last
          , coalesce(bool_and(plain), true) AND coalesce(sum(bytes), 0) <= $11::bigint
-           AND NOT EXISTS (SELECT FROM (SELECT FROM {{table}}_waiting WHERE target_broker = $1 ORDER BY lane LIMIT 1) AS gate)
+           AND NOT EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block)
            AND ($2 > 3 OR NOT EXISTS (SELECT FROM (SELECT FROM {{table}}
-                                                    WHERE target_broker = $1 AND lane = $2 + 4 AND finished_at IS NULL AND NOT parked
+                                                    WHERE target_broker = $1 AND shard = $2 + 4 AND finished_at IS NULL AND NOT deferred
                                                       AND id >= (SELECT sibling_floor FROM known)
                                                     ORDER BY id
                                                     LIMIT 1) AS sibling)) AS plain
@@ -47,7 +47,7 @@ WITH known AS MATERIALIZED (
        AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())
     RETURNING m.id
 )
-SELECT current_setting('fanout.lane') = 'busy'
+SELECT current_setting('fanout.shard') = 'busy'
      , seen
      , false
      , 0

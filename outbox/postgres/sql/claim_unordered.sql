@@ -1,7 +1,7 @@
--- Claim the head of a lane where order is off: locked rows are passed over and nothing waits for anything. What was
+-- Claim the head of a shard where order is off: locked rows are passed over and nothing waits for anything. What was
 -- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see try_lock.sql.
--- $1 broker, $2 lane, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
--- $8 id below which nothing is open in the lane, $9 as of which count of reopenings, $10 whether to look for the first open row,
+-- $1 broker, $2 shard, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
+-- $8 id below which nothing is open in the shard, $9 as of which count of reopenings, $10 whether to look for the first open row,
 -- $11 whether others of the process have rows in hand, $12 bytes of payload
 -- Plan: one range scan of {{name}}_open, one TID scan for the update.
 WITH known AS MATERIALIZED (
@@ -9,13 +9,13 @@ WITH known AS MATERIALIZED (
     -- transaction has brought back itself, the lowest id is known.
     SELECT now.reopened, now.own, now.lowest
          , CASE WHEN now.reopened = $9 + now.own THEN least($8, now.lowest) ELSE -9223372036854775808 END AS floor
-      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_lanes WHERE target_broker = $1 AND lane = $2 % 4), 0) AS reopened
+      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS reopened
                  , coalesce(nullif(current_setting('fanout.own', true), '')::bigint, 0) AS own
                  , nullif(current_setting('fanout.from', true), '')::bigint AS lowest) AS now
 ), free AS MATERIALIZED (
     SELECT ctid AS tid, id, crashes + (status = 'processing')::int AS suspicion, octet_length(payload) AS bytes
       FROM {{table}}
-     WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
        AND (locked_until IS NULL OR locked_until <= statement_timestamp())
        AND (available_at IS NULL OR available_at <= statement_timestamp())
      ORDER BY id
@@ -63,17 +63,17 @@ SELECT false
             THEN (SELECT count(*)
                     FROM (SELECT status, locked_until, available_at
                             FROM {{table}}
-                           WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
+                           WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
                            ORDER BY id
                            LIMIT 20000) AS head
                    WHERE status <> 'processing' AND greatest(locked_until, available_at) > statement_timestamp())
             ELSE 0 END
-     , EXISTS (SELECT FROM (SELECT FROM {{table}}_waiting WHERE target_broker = $1 ORDER BY lane LIMIT 1) AS gate)
+     , EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block)
      , false
      , CASE WHEN $10::boolean
             THEN (SELECT id
                     FROM {{table}}
-                   WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked AND id >= (SELECT floor FROM known)
+                   WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
                    ORDER BY id
                    LIMIT 1)
             END

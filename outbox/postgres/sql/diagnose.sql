@@ -23,7 +23,7 @@ SELECT current_setting('server_version')
               ORDER BY n)
        -- Tables whose rows a policy may hide from this role.
      , ARRAY(SELECT name FROM tables WHERE row_security_active(oid) ORDER BY n)
-       -- Rights that a relay needs and this role has not: on the messages, those that wait, the lanes, the pauses, the
+       -- Rights that a relay needs and this role has not: on the messages, those that wait, the shards, the pauses, the
        -- instances, and the record of operators.
      , ARRAY(SELECT wanted || ' ON ' || name
                FROM tables

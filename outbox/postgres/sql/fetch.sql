@@ -1,12 +1,12 @@
 -- Read what the claim before this statement took. It runs after the claim's commit: a claimer that is stopped, or cut
--- off, while it receives a batch would otherwise keep the lane's lock for as long as the database waits for it to read.
--- $1 broker, $2 lane, $3 token
+-- off, while it receives a batch would otherwise keep the shard's lock for as long as the database waits for it to read.
+-- $1 broker, $2 shard, $3 token
 -- Plan: one range scan of {{name}}_open.
 SELECT id, message_id, stream, type, coalesce(ordering_key, ''), priority, content_type, payload, coalesce(headers, '')
      , coalesce(correlation_id, ''), attempts, crashes
      , CASE WHEN isfinite(created_at) THEN created_at ELSE statement_timestamp() END, coalesce(expires_at <= statement_timestamp(), false)
   FROM {{table}}
- WHERE target_broker = $1 AND lane = $2 AND finished_at IS NULL AND NOT parked
+ WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
    AND id BETWEEN current_setting('fanout.first')::bigint AND current_setting('fanout.last')::bigint
    AND lock_token = $3
  ORDER BY id

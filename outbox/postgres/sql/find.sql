@@ -3,15 +3,15 @@
 -- $1 broker or '', $2 statuses, $3 type or '', $4 beginning of the type or '', $5 ordering key or '',
 -- $6 message ids, none = any, $7 error class or '', $8 since or NULL, $9 until or NULL,
 -- $10 whether pending rows count only when they wait for a time, $12 error class of rows that are left out, or ''
--- Plan: one scan for each index that the statuses need ({{name}}_open and {{name}}_parked, {{name}}_published,
+-- Plan: one scan for each index that the statuses need ({{name}}_open and {{name}}_deferred_key, {{name}}_published,
 -- {{name}}_abandoned), within the broker where one is named; by primary key where message ids are. It is planned for its
 -- arguments each time, so that what is not asked for costs nothing. Payloads and headers are not read: an operator need not have the right to.
 SELECT m.message_id, m.target_broker
   FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
-           FROM {{table}} WHERE finished_at IS NULL AND NOT parked AND $2::text[] && '{pending,processing,failed}'
+           FROM {{table}} WHERE finished_at IS NULL AND NOT deferred AND $2::text[] && '{pending,processing,failed}'
          UNION ALL
         SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
-           FROM {{table}} WHERE finished_at IS NULL AND parked AND $2::text[] && '{pending,processing,failed}'
+           FROM {{table}} WHERE finished_at IS NULL AND deferred AND $2::text[] && '{pending,processing,failed}'
          UNION ALL
         SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
            FROM {{table}} WHERE published_at IS NOT NULL AND 'published' = ANY ($2::text[])

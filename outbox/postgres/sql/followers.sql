@@ -1,26 +1,26 @@
--- How many rows wait behind the rows that hold back keys? Those that are parked are counted up to a cap; the others are found among the first
--- rows of the lanes. The last column tells whether there may be more.
--- $1 broker, $2 keys, $3 the ids of the rows that hold them back, $4 cap of each key, $5 rows of each lane to look at, $6 parked rows of all keys together
--- Plan, with browse_settings.sql: for each key one range scan of {{name}}_parked, by the index alone where vacuum has passed; for each
--- lane the first rows of {{name}}_open; one sort of these by key. Keys and rows are put into one list instead of joined, so that no wrong
+-- How many rows wait behind the rows that hold back keys? Those that are deferred are counted up to a cap; the others are found among the first
+-- rows of the shards. The last column tells whether there may be more.
+-- $1 broker, $2 keys, $3 the ids of the rows that hold them back, $4 cap of each key, $5 rows of each shard to look at, $6 deferred rows of all keys together
+-- Plan, with browse_settings.sql: for each key one range scan of {{name}}_deferred_key, by the index alone where vacuum has passed; for each
+-- shard the first rows of {{name}}_open; one sort of these by key. Keys and rows are put into one list instead of joined, so that no wrong
 -- estimate can make it quadratic.
 WITH held AS MATERIALIZED (
-    SELECT n, ordering_key, id, get_byte(sha256(decode(replace(ordering_key, chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3 AS lane
+    SELECT n, ordering_key, id, get_byte(sha256(decode(replace(ordering_key, chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3 AS shard
       FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS given (ordering_key, id, n)
-), parked AS MATERIALIZED (
+), deferred AS MATERIALIZED (
     SELECT held.n
       FROM held
      CROSS JOIN LATERAL (SELECT FROM {{table}} AS m
-                          WHERE m.target_broker = $1 AND m.ordering_key = held.ordering_key AND m.parked AND m.finished_at IS NULL AND m.id > held.id
+                          WHERE m.target_broker = $1 AND m.ordering_key = held.ordering_key AND m.deferred AND m.finished_at IS NULL AND m.id > held.id
                           ORDER BY m.id
                           LIMIT $4::bigint + 1) AS follower
      LIMIT $6::bigint
 ), heads AS MATERIALIZED (
-    SELECT n.lane, head.ordering_key, head.id, head.place
-      FROM generate_series(0, 7) AS n (lane)
+    SELECT n.shard, head.ordering_key, head.id, head.place
+      FROM generate_series(0, 7) AS n (shard)
      CROSS JOIN LATERAL (SELECT m.ordering_key, m.id, row_number() OVER (ORDER BY m.id) AS place
                            FROM {{table}} AS m
-                          WHERE m.target_broker = $1 AND m.lane = n.lane AND m.finished_at IS NULL AND NOT m.parked
+                          WHERE m.target_broker = $1 AND m.shard = n.shard AND m.finished_at IS NULL AND NOT m.deferred
                           ORDER BY m.id
                           LIMIT $5::bigint) AS head
 ), listed AS (
@@ -31,11 +31,11 @@ WITH held AS MATERIALIZED (
     WINDOW same_key AS (PARTITION BY ordering_key)
 )
 SELECT n, sum(followers)::bigint
-     , coalesce(bool_or(lane = ANY (ARRAY(SELECT heads.lane % 4 FROM heads WHERE place = $5))), false)
-       OR coalesce(n >= (SELECT CASE WHEN count(*) = $6 THEN max(parked.n) END FROM parked), false)
-  FROM (SELECT n, 0 AS followers, lane FROM held
+     , coalesce(bool_or(shard = ANY (ARRAY(SELECT heads.shard % 4 FROM heads WHERE place = $5))), false)
+       OR coalesce(n >= (SELECT CASE WHEN count(*) = $6 THEN max(deferred.n) END FROM deferred), false)
+  FROM (SELECT n, 0 AS followers, shard FROM held
          UNION ALL
-        SELECT n, count(*), NULL FROM parked GROUP BY n
+        SELECT n, count(*), NULL FROM deferred GROUP BY n
          UNION ALL
         SELECT n, count(*), NULL FROM listed WHERE id > holder GROUP BY n) AS counted
  GROUP BY n

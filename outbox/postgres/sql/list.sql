@@ -2,7 +2,7 @@
 -- row that may be looked at and the one behind it are returned whether they match or not, so that the caller knows where the next page begins.
 -- $1 broker, $2 status, $3 rows to look at, $4 rows to return, $5 type or '', $6 beginning of the type or '', $7 ordering key or '',
 -- $8 error class or '', $9 since or NULL, $10 until or NULL, $11 ids below this one; $12 is that of the rows to look at
--- The rows to look at, and their order, are filled in: list_lane.sql with list_deferred.sql,
+-- The rows to look at, and their order, are filled in: list_shard.sql with list_deferred.sql,
 -- list_key.sql, list_failed.sql or list_finished.sql.
 -- Plan, with browse_settings.sql: that of the rows to look at, which stops where the page is full.
 SELECT page.*

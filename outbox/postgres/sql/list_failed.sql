@@ -1,4 +1,4 @@
--- Rows that may have failed, parked or not, to be filled into list.sql.
+-- Rows that may have failed, deferred or not, to be filled into list.sql.
 -- Plan: one range scan of {{name}}_failing, backwards.
 SELECT {{columns}}
   FROM {{table}} AS m

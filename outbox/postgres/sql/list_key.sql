@@ -1,16 +1,16 @@
--- Open rows of one ordering key, to be filled into list.sql: those that are parked, and the lanes that the key's rows have.
--- Plan: range scans of {{name}}_parked and twice of {{name}}_open, backwards, merged.
+-- Open rows of one ordering key, to be filled into list.sql: those that are deferred, and the shards that the key's rows have.
+-- Plan: range scans of {{name}}_deferred_key and twice of {{name}}_open, backwards, merged.
 (SELECT {{columns}}
   FROM {{table}} AS m
- WHERE m.target_broker = $1 AND m.ordering_key = $7 AND m.parked AND m.finished_at IS NULL AND m.id < $11
+ WHERE m.target_broker = $1 AND m.ordering_key = $7 AND m.deferred AND m.finished_at IS NULL AND m.id < $11
  ORDER BY m.id DESC)
  UNION ALL
 (SELECT {{columns}}
   FROM {{table}} AS m
- WHERE m.target_broker = $1 AND m.lane = get_byte(sha256(decode(replace($7, chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3 AND m.finished_at IS NULL AND NOT m.parked AND m.id < $11
+ WHERE m.target_broker = $1 AND m.shard = get_byte(sha256(decode(replace($7, chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3 AND m.finished_at IS NULL AND NOT m.deferred AND m.id < $11
  ORDER BY m.id DESC)
  UNION ALL
 (SELECT {{columns}}
   FROM {{table}} AS m
- WHERE m.target_broker = $1 AND m.lane = (get_byte(sha256(decode(replace($7, chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3) + 4 AND m.finished_at IS NULL AND NOT m.parked AND m.id < $11
+ WHERE m.target_broker = $1 AND m.shard = (get_byte(sha256(decode(replace($7, chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3) + 4 AND m.finished_at IS NULL AND NOT m.deferred AND m.id < $11
  ORDER BY m.id DESC)

@@ -1,5 +1,5 @@
--- Take the lane's claim lock, waiting for it. A statement of its own: what follows must see what was committed before
--- the lock was granted. $1 lane of a broker, as a hash
+-- Take the shard's claim lock, waiting for it. A statement of its own: what follows must see what was committed before
+-- the lock was granted. $1 shard of a broker, as a hash
 -- A plan that was made while a table was empty may be kept for long, so none of them reads a table from end to end.
 -- Neither this lock nor a row that somebody has locked by hand is waited for without end: an error is seen, a wait is not.
 -- Nor does somebody keep the lock who was stopped between two statements: an operator's command that was suspended, say.

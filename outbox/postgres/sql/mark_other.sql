@@ -1,9 +1,9 @@
--- Retry, abandon or release rows, if they are still ours. Runs under the lane's lock: the place of a failed head and of
+-- Retry, abandon or release rows, if they are still ours. Runs under the shard's lock: the place of a failed head and of
 -- its released followers must change in one step for the next claim.
--- $1 broker, $2 lane, $3 token, $4 first id, $5 last id,
+-- $1 broker, $2 shard, $3 token, $4 first id, $5 last id,
 -- $6 ids, $7 new status, $8 attempt spent (0 or 1), $9 delay in microseconds, $10 error or '',
--- $11 those of the ids whose keys park until an operator acts, where they are abandoned
--- Plan: one range scan of {{name}}_open; where keys park, one scan of {{name}}_parked for what stands before them.
+-- $11 those of the ids whose keys defer until an operator acts, where they are abandoned
+-- Plan: one range scan of {{name}}_open; where keys defer, one scan of {{name}}_deferred_key for what stands before them.
 WITH marked AS (
 UPDATE {{table}} AS m
    SET status       = o.status
@@ -16,37 +16,37 @@ UPDATE {{table}} AS m
      , locked_until = CASE WHEN o.delay > 0 THEN statement_timestamp() + o.delay * interval '1 microsecond' END
      , last_error   = coalesce(nullif(o.error, ''), m.last_error)
   FROM unnest($6::bigint[], $7::text[], $8::int[], $9::bigint[], $10::text[]) AS o (id, status, spent, delay, error)
- WHERE m.target_broker = $1 AND m.lane = $2 AND m.finished_at IS NULL AND NOT m.parked
+ WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred
    AND m.id BETWEEN $4 AND $5 AND m.id = o.id
    AND m.lock_token = $3 AND m.status = 'processing'
-RETURNING m.lane, m.ordering_key, m.id, m.message_id, m.status
+RETURNING m.shard, m.ordering_key, m.id, m.message_id, m.status
 ), stopped AS MATERIALIZED (
-    -- The first abandoned row of a key is its gate. No index holds a longer key, which a CHECK refuses: where that is gone, such a
+    -- The first abandoned row of a key is its block. No index holds a longer key, which a CHECK refuses: where that is gone, such a
     -- key goes on, rather than that nothing of the batch can be written.
-    SELECT DISTINCT ON (ordering_key) lane, ordering_key, id, message_id
+    SELECT DISTINCT ON (ordering_key) shard, ordering_key, id, message_id
       FROM marked
      WHERE id = ANY ($11::bigint[]) AND status = 'abandoned' AND octet_length(ordering_key) <= 512
      ORDER BY ordering_key, id
-), gates AS (
-    INSERT INTO {{table}}_waiting AS w (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
-    SELECT $1, lane, ordering_key, id, message_id, 'infinity', 'abandoned'
+), blocks AS (
+    INSERT INTO {{table}}_key_blocks AS w (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
+    SELECT $1, shard, ordering_key, id, message_id, 'infinity', 'abandoned'
       FROM stopped
         ON CONFLICT (target_broker, ordering_key) WHERE ordering_key IS NOT NULL
-        DO UPDATE SET lane = excluded.lane, gate_id = excluded.gate_id, gate_message_id = excluded.gate_message_id
+        DO UPDATE SET shard = excluded.shard, block_id = excluded.block_id, block_message_id = excluded.block_message_id
                     , wake_at = excluded.wake_at, reason = excluded.reason, since = excluded.since
 ), back AS (
-    -- A gate of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its key,
-    -- which somebody else took over, is parked. What is parked before the new gate has nothing to wait for but its own time.
+    -- A block of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its key,
+    -- which somebody else took over, is deferred. What is deferred before the new block has nothing to wait for but its own time.
     UPDATE {{table}} AS m
-       SET parked = false
-     WHERE m.target_broker = $1 AND m.parked AND m.finished_at IS NULL
+       SET deferred = false
+     WHERE m.target_broker = $1 AND m.deferred AND m.finished_at IS NULL
        AND m.ordering_key = ANY (ARRAY(SELECT ordering_key FROM stopped))
        AND m.id < (SELECT max(id) FROM stopped)
        AND m.id < (SELECT id FROM stopped WHERE stopped.ordering_key = m.ordering_key)
     RETURNING m.id
 ), reopened AS (
-    INSERT INTO {{table}}_lanes AS l (target_broker, lane, reopened)
+    INSERT INTO {{table}}_shards AS l (target_broker, shard, reopened)
     SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM back)
-        ON CONFLICT (target_broker, lane) DO UPDATE SET reopened = l.reopened + 1
+        ON CONFLICT (target_broker, shard) DO UPDATE SET reopened = l.reopened + 1
 )
 SELECT count(*) FROM marked

@@ -1,22 +1,22 @@
 -- Where does each broker stand? Of each kind of rows a bounded number is counted; what that may have missed, the caller concludes from
--- how many it was. Which open rows are pending is not looked at: they are what is neither in hand nor has failed. Only the head of a lane can
--- be in somebody's hands. The oldest row is that of the heads and of as many parked ones.
--- $1 rows of each kind to look at, $2 finished ones to count, $3 rows of each lane's head to look at, $4 the same where much is in hand
--- Plan, with browse_settings.sql: hops from one broker to the next in {{name}}_open, {{name}}_parked, {{name}}_published and
+-- how many it was. Which open rows are pending is not looked at: they are what is neither in hand nor has failed. Only the head of a shard can
+-- be in somebody's hands. The oldest row is that of the heads and of as many deferred ones.
+-- $1 rows of each kind to look at, $2 finished ones to count, $3 rows of each shard's head to look at, $4 the same where much is in hand
+-- Plan, with browse_settings.sql: hops from one broker to the next in {{name}}_open, {{name}}_deferred_key, {{name}}_published and
 -- {{name}}_abandoned; for each broker bounded range scans of these and of {{name}}_failing, by the index alone, where vacuum has passed
--- since, but for the heads, the failing ones and as many parked ones.
-WITH RECURSIVE unparked AS (
-    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT parked ORDER BY target_broker LIMIT 1)
+-- since, but for the heads, the failing ones and as many deferred ones.
+WITH RECURSIVE undeferred AS (
+    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker LIMIT 1)
     UNION ALL
     SELECT (SELECT m.target_broker FROM {{table}} AS m
-             WHERE m.finished_at IS NULL AND NOT m.parked AND m.target_broker > unparked.target_broker
+             WHERE m.finished_at IS NULL AND NOT m.deferred AND m.target_broker > undeferred.target_broker
              ORDER BY m.target_broker LIMIT 1)
-      FROM unparked WHERE unparked.target_broker IS NOT NULL
+      FROM undeferred WHERE undeferred.target_broker IS NOT NULL
 ), aside AS (
-    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND parked ORDER BY target_broker LIMIT 1)
+    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND deferred ORDER BY target_broker LIMIT 1)
     UNION ALL
     SELECT (SELECT m.target_broker FROM {{table}} AS m
-             WHERE m.finished_at IS NULL AND m.parked AND m.target_broker > aside.target_broker
+             WHERE m.finished_at IS NULL AND m.deferred AND m.target_broker > aside.target_broker
              ORDER BY m.target_broker LIMIT 1)
       FROM aside WHERE aside.target_broker IS NOT NULL
 ), published AS (
@@ -34,7 +34,7 @@ WITH RECURSIVE unparked AS (
              ORDER BY m.target_broker LIMIT 1)
       FROM abandoned WHERE abandoned.target_broker IS NOT NULL
 ), known AS (
-    SELECT target_broker FROM unparked WHERE target_broker IS NOT NULL
+    SELECT target_broker FROM undeferred WHERE target_broker IS NOT NULL
      UNION
     SELECT target_broker FROM aside WHERE target_broker IS NOT NULL
      UNION
@@ -43,18 +43,18 @@ WITH RECURSIVE unparked AS (
     SELECT target_broker FROM abandoned WHERE target_broker IS NOT NULL
 )
 SELECT known.target_broker
-     , opened.n, parked.n, newest.pending
+     , opened.n, deferred.n, newest.pending
      , hand.processing, hand.cut
      , failing.failed, failing.looked
      , gone.published, gone.abandoned
-     , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - least(hand.oldest, parked.oldest)) * 1000000)::bigint, 0))
+     , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - least(hand.oldest, deferred.oldest)) * 1000000)::bigint, 0))
      , gone.last_published
      , latest.last_error
   FROM known
  CROSS JOIN LATERAL (SELECT sum(coalesce(deep.processing, head.processing))::bigint AS processing
                           , bool_or(coalesce(deep.cut, false)) AS cut
                           , min(head.oldest) AS oldest
-                       FROM generate_series(0, 11) AS n (lane)
+                       FROM generate_series(0, 11) AS n (shard)
                       CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'processing') AS processing
                                                  -- Claims go past what waits: more may be in hand further down unless most of the last
                                                  -- quarter could be claimed, and none of it is in hand.
@@ -64,16 +64,16 @@ SELECT known.target_broker
                                                , min(created_at) FILTER (WHERE isfinite(created_at)) AS oldest
                                             FROM (SELECT m.status, m.created_at, m.locked_until, m.available_at, row_number() OVER (ORDER BY m.id) AS place
                                                     FROM {{table}} AS m
-                                                   WHERE m.target_broker = known.target_broker AND m.lane = n.lane
-                                                     AND m.finished_at IS NULL AND NOT m.parked
+                                                   WHERE m.target_broker = known.target_broker AND m.shard = n.shard
+                                                     AND m.finished_at IS NULL AND NOT m.deferred
                                                    ORDER BY m.id
                                                    LIMIT $3) AS first) AS head
                       CROSS JOIN LATERAL (SELECT CASE WHEN head.cut THEN count(*) FILTER (WHERE status = 'processing') END AS processing
                                                , count(*) = $4::bigint AND max(place) FILTER (WHERE status = 'processing') > $4 * 3 / 4 AS cut
                                             FROM (SELECT m.status, row_number() OVER (ORDER BY m.id) AS place
                                                     FROM {{table}} AS m
-                                                   WHERE m.target_broker = known.target_broker AND m.lane = n.lane
-                                                     AND m.finished_at IS NULL AND NOT m.parked AND head.cut
+                                                   WHERE m.target_broker = known.target_broker AND m.shard = n.shard
+                                                     AND m.finished_at IS NULL AND NOT m.deferred AND head.cut
                                                    ORDER BY m.id
                                                    LIMIT $4) AS first) AS deep) AS hand
  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'failed') AS failed, count(*) AS looked
@@ -84,26 +84,26 @@ SELECT known.target_broker
                               LIMIT $1::bigint) AS last) AS failing
  CROSS JOIN LATERAL (SELECT count(*) AS n
                        FROM (SELECT FROM {{table}} AS m
-                              WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND NOT m.parked
-                              ORDER BY m.lane, m.id
+                              WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND NOT m.deferred
+                              ORDER BY m.shard, m.id
                               LIMIT $1 + hand.processing + failing.failed) AS first) AS opened
  CROSS JOIN LATERAL (SELECT (SELECT count(*) FROM (SELECT FROM {{table}} AS m
-                                                    WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.parked
+                                                    WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.deferred
                                                     ORDER BY m.ordering_key, m.id
                                                     LIMIT $1) AS first) AS n
                           , (SELECT min(created_at) FILTER (WHERE isfinite(created_at))
                                FROM (SELECT m.created_at
                                        FROM {{table}} AS m
-                                      WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.parked
+                                      WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.deferred
                                       ORDER BY m.ordering_key, m.id
-                                      LIMIT $3) AS first) AS oldest) AS parked
+                                      LIMIT $3) AS first) AS oldest) AS deferred
        -- With too many failed rows to count, those that are pending cannot be told by what is left: they are looked at.
  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'pending') AS pending
                        FROM (SELECT m.status
                                FROM {{table}} AS m
-                              WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND NOT m.parked
+                              WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND NOT m.deferred
                                 AND failing.looked >= $1
-                              ORDER BY m.lane DESC, m.id DESC
+                              ORDER BY m.shard DESC, m.id DESC
                               LIMIT $1) AS last) AS newest
   LEFT JOIN LATERAL (SELECT last_error
                        FROM ((SELECT m.last_error, m.id

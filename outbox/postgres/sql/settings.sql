@@ -1,5 +1,5 @@
--- Settings of a settlement's transaction. Its rows are joined by hash: with stale statistics the planner expects one open
--- row, and a nested loop over two lists of thousands would keep the lane's lock for seconds. For lock_timeout see lock.sql, for
+-- Settings of a completion's transaction. Its rows are joined by hash: with stale statistics the planner expects one open
+-- row, and a nested loop over two lists of thousands would keep the shard's lock for seconds. For lock_timeout see lock.sql, for
 -- enable_seqscan and the plan plan_settings.sql.
 SELECT set_config('enable_nestloop', 'off', true)
      , set_config('lock_timeout', '10s', true)

@@ -1,5 +1,5 @@
 -- Half a million open rows: 380,000 that can be claimed, some of them after a failure; 100,000 that are scheduled for
--- later and parked, half of them with a key of their own, of which 2,000 are due; 20,000 that stand behind a thousand gates of which 800 are done.
+-- later and deferred, half of them with a key of their own, of which 2,000 are due; 20,000 that stand behind a thousand blocks of which 800 are done.
 INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, priority, payload, status, attempts, last_error)
 SELECT lpad(to_hex(500000 + i), 32, '0')::uuid, CASE WHEN i % 5 = 0 THEN 'a' ELSE 'b' END, 's', 't', 'key-' || i % 1000
      , CASE WHEN i % 100 = 2 THEN -1 ELSE 0 END, ''
@@ -8,25 +8,25 @@ SELECT lpad(to_hex(500000 + i), 32, '0')::uuid, CASE WHEN i % 5 = 0 THEN 'a' ELS
      , CASE WHEN i % 1000 = 3 THEN '{"class":"retryable","at":"2026-01-02T03:04:05Z"}' END
   FROM generate_series(1, 380000) AS i;
 WITH scheduled AS (
-    INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, payload, parked, available_at)
+    INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, payload, deferred, available_at)
     SELECT lpad(to_hex(880000 + i), 32, '0')::uuid, 'b', 's', 't', CASE WHEN i % 2 = 1 THEN 'later-' || i END, '', true
          , CASE WHEN i % 50 = 0 THEN now() - interval '1 minute' ELSE now() + i * interval '1 second' END
       FROM generate_series(1, 100000) AS i
-    RETURNING target_broker, lane, ordering_key, id, message_id, available_at
+    RETURNING target_broker, shard, ordering_key, id, message_id, available_at
 )
-INSERT INTO plans_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
-SELECT target_broker, lane, ordering_key, id, message_id, available_at, 'scheduled' FROM scheduled;
+INSERT INTO plans_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
+SELECT target_broker, shard, ordering_key, id, message_id, available_at, 'scheduled' FROM scheduled;
 WITH followers AS (
-    INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, payload, parked)
-    SELECT lpad(to_hex(980000 + i), 32, '0')::uuid, 'b', 's', 't', 'gate-' || i % 1000, '', true FROM generate_series(1, 20000) AS i
-    RETURNING target_broker, lane, ordering_key
+    INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, payload, deferred)
+    SELECT lpad(to_hex(980000 + i), 32, '0')::uuid, 'b', 's', 't', 'block-' || i % 1000, '', true FROM generate_series(1, 20000) AS i
+    RETURNING target_broker, shard, ordering_key
 ), keys AS (
-    SELECT DISTINCT target_broker, lane, ordering_key FROM followers
+    SELECT DISTINCT target_broker, shard, ordering_key FROM followers
 )
-INSERT INTO plans_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
-SELECT target_broker, lane, ordering_key, n, lpad(to_hex(n), 32, '0')::uuid
+INSERT INTO plans_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
+SELECT target_broker, shard, ordering_key, n, lpad(to_hex(n), 32, '0')::uuid
      , CASE WHEN n % 5 > 0 THEN NULL ELSE now() + n * interval '1 second' END
      , 'retry'
   FROM keys
  CROSS JOIN LATERAL (SELECT substr(ordering_key, 6)::int * 5 + 1 AS g) AS numbered
- CROSS JOIN LATERAL (SELECT g + CASE WHEN g % 25 = 1 THEN 4 ELSE 0 END AS n) AS gate;
+ CROSS JOIN LATERAL (SELECT g + CASE WHEN g % 25 = 1 THEN 4 ELSE 0 END AS n) AS block;

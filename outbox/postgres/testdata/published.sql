@@ -1,8 +1,8 @@
 -- Half a million finished rows of two brokers, one in a hundred abandoned. No log: the table lives for one test.
 ALTER TABLE plans SET UNLOGGED;
-ALTER TABLE plans_waiting SET UNLOGGED;
+ALTER TABLE plans_key_blocks SET UNLOGGED;
 ALTER TABLE plans SET (autovacuum_enabled = false);
-ALTER TABLE plans_waiting SET (autovacuum_enabled = false);
+ALTER TABLE plans_key_blocks SET (autovacuum_enabled = false);
 INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, payload, status, published_at, finished_at, last_error)
 SELECT lpad(to_hex(i), 32, '0')::uuid, CASE WHEN i % 5 = 0 THEN 'a' ELSE 'b' END, 's', 't', 'key-' || i % 1000, ''
      , CASE WHEN i % 100 = 1 THEN 'abandoned' ELSE 'published' END

@@ -12,10 +12,10 @@ CREATE TABLE {{table}} (
     attempts          INTEGER NOT NULL DEFAULT 0,    -- attempts spent
     crashes           INTEGER NOT NULL DEFAULT 0,    -- leases that ran out
     priority          INTEGER NOT NULL DEFAULT 0,
-    -- There is one writer, so one lane for each class of priority: 0 normal, 1 backfill, 2 urgent rows without a key.
-    lane              INTEGER NOT NULL GENERATED ALWAYS AS
+    -- There is one writer, so one shard for each class of priority: 0 normal, 1 backfill, 2 urgent rows without a key.
+    shard              INTEGER NOT NULL GENERATED ALWAYS AS
                           (CASE WHEN priority < 0 THEN 1 WHEN priority > 0 AND ordering_key IS NULL THEN 2 ELSE 0 END) VIRTUAL,
-    parked            INTEGER NOT NULL DEFAULT 0,    -- taken out of the claim's way: see {{table}}_waiting
+    deferred            INTEGER NOT NULL DEFAULT 0,    -- taken out of the claim's way: see {{table}}_key_blocks
     isolated          INTEGER NOT NULL DEFAULT 0,    -- claimed alone: a crash is its own
     message_id        TEXT    NOT NULL COLLATE NOCASE, -- a UUID in its text form of 36 characters
     status            TEXT    NOT NULL DEFAULT 'pending',
@@ -40,7 +40,7 @@ CREATE TABLE {{table}} (
     CONSTRAINT {{name}}_numbers CHECK (typeof(priority) = 'integer' AND typeof(attempts) = 'integer' AND typeof(crashes) = 'integer'
         AND typeof(created_at) = 'integer' AND typeof(coalesce(available_at, 0)) = 'integer'
         AND typeof(coalesce(expires_at, 0)) = 'integer' AND typeof(coalesce(locked_until, 0)) = 'integer'),
-    CONSTRAINT {{name}}_parked CHECK (parked IN (0, 1)),
+    CONSTRAINT {{name}}_is_deferred CHECK (deferred IN (0, 1)),
     CONSTRAINT {{name}}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned')),
     CONSTRAINT {{name}}_finished CHECK ((status IN ('published', 'abandoned')) = (finished_at IS NOT NULL)),
     CONSTRAINT {{name}}_published CHECK ((status = 'published') = (published_at IS NOT NULL)),
@@ -55,29 +55,29 @@ CREATE TABLE {{table}} (
 );
 
 -- Claims, retries, lease recovery and renewals.
-CREATE INDEX {{name}}_open ON {{name}} (target_broker, lane, id) WHERE finished_at IS NULL AND parked = 0;
+CREATE INDEX {{name}}_open ON {{name}} (target_broker, shard, id) WHERE finished_at IS NULL AND deferred = 0;
 
--- The rows of a key that stand behind its gate, and whether a key has an earlier row of low priority. Few rows are in them.
-CREATE INDEX {{name}}_parked ON {{name}} (target_broker, ordering_key, id) WHERE parked = 1 AND finished_at IS NULL;
+-- The rows of a key that stand behind its block, and whether a key has an earlier row of low priority. Few rows are in them.
+CREATE INDEX {{name}}_deferred_key ON {{name}} (target_broker, ordering_key, id) WHERE deferred = 1 AND finished_at IS NULL;
 CREATE INDEX {{name}}_backfill ON {{name}} (target_broker, ordering_key, id) WHERE priority < 0 AND finished_at IS NULL;
 
 -- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
-CREATE INDEX {{name}}_deferred ON {{name}} (target_broker, id) WHERE parked = 1 AND finished_at IS NULL;
+CREATE INDEX {{name}}_deferred ON {{name}} (target_broker, id) WHERE deferred = 1 AND finished_at IS NULL;
 
--- What waits for long, and so is taken out of the claim's way. A row here is a gate: the message that waits, and with a key
--- also what holds back every later row of that key, parked or not, until it is finished.
-CREATE TABLE {{table}}_waiting (
-    gate_id         INTEGER NOT NULL PRIMARY KEY,
-    gate_message_id TEXT    NOT NULL COLLATE NOCASE,
+-- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
+-- also what holds back every later row of that key, deferred or not, until it is finished.
+CREATE TABLE {{table}}_key_blocks (
+    block_id         INTEGER NOT NULL PRIMARY KEY,
+    block_message_id TEXT    NOT NULL COLLATE NOCASE,
     target_broker   TEXT    NOT NULL,
-    lane            INTEGER NOT NULL,                -- of the gate
+    shard            INTEGER NOT NULL,                -- of the block
     ordering_key    TEXT,                            -- NULL: the row waits alone
-    wake_at         INTEGER,                         -- NULL: the gate is back in the claim's way; 2^63-1: an operator must act
+    wake_at         INTEGER,                         -- NULL: the block is back in the claim's way; 2^63-1: an operator must act
     reason          TEXT    NOT NULL,                -- retry, scheduled, abandoned
     since           INTEGER NOT NULL
 );
-CREATE UNIQUE INDEX {{name}}_waiting_key ON {{name}}_waiting (target_broker, ordering_key); -- NULLs differ from each other
-CREATE INDEX {{name}}_waiting_wake ON {{name}}_waiting (target_broker, lane, wake_at);
+CREATE UNIQUE INDEX {{name}}_key_blocks_key ON {{name}}_key_blocks (target_broker, ordering_key); -- NULLs differ from each other
+CREATE INDEX {{name}}_key_blocks_wake ON {{name}}_key_blocks (target_broker, shard, wake_at);
 
 -- Purge and the history of a broker.
 CREATE INDEX {{name}}_finished ON {{name}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
@@ -102,7 +102,7 @@ CREATE TABLE {{table}}_instances (
     version     TEXT    NOT NULL,
     started_at  INTEGER NOT NULL,
     seen_at     INTEGER NOT NULL,
-    work        TEXT    NOT NULL DEFAULT '[]'        -- JSON list of {worker, broker, lane, rows, since}
+    work        TEXT    NOT NULL DEFAULT '[]'        -- JSON list of {worker, broker, shard, rows, since}
 );
 
 -- What operators have done. Nothing removes these rows.

@@ -1,39 +1,39 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
--- Parked rows count from the time on at which they are due; those that merely wait only put their broker on the list.
+-- Deferred rows count from the time on at which they are due; those that merely wait only put their broker on the list.
 -- Named parameter: now.
--- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its lanes; hops from
--- one broker to the next in {{name}}_parked, and reads the first entry of each of its lanes in {{name}}_waiting_wake.
+-- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its shards; hops from
+-- one broker to the next in {{name}}_deferred_key, and reads the first entry of each of its shards in {{name}}_key_blocks_wake.
 WITH RECURSIVE hop (broker) AS (
-    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_open WHERE finished_at IS NULL AND parked = 0
+    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_open WHERE finished_at IS NULL AND deferred = 0
     UNION ALL
     SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_open
-             WHERE m.finished_at IS NULL AND m.parked = 0 AND m.target_broker > hop.broker)
+             WHERE m.finished_at IS NULL AND m.deferred = 0 AND m.target_broker > hop.broker)
       FROM hop WHERE hop.broker IS NOT NULL
 ), aside (broker) AS (
-    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_parked WHERE finished_at IS NULL AND parked = 1
+    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_deferred_key WHERE finished_at IS NULL AND deferred = 1
     UNION ALL
-    SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_parked
-             WHERE m.finished_at IS NULL AND m.parked = 1 AND m.target_broker > aside.broker)
+    SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_deferred_key
+             WHERE m.finished_at IS NULL AND m.deferred = 1 AND m.target_broker > aside.broker)
       FROM aside WHERE aside.broker IS NOT NULL
 ), head AS (
     SELECT hop.broker
          , (SELECT max(created_at, coalesce(available_at, 0), coalesce(locked_until, 0))
               FROM (SELECT m.created_at, m.available_at, m.locked_until
                       FROM {{table}} AS m INDEXED BY {{name}}_open
-                     WHERE m.target_broker = hop.broker AND m.lane = lane.value AND m.finished_at IS NULL AND m.parked = 0
+                     WHERE m.target_broker = hop.broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0
                      ORDER BY m.id
                      LIMIT 1000)
              WHERE coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now
              LIMIT 1) AS since
       FROM hop
-     CROSS JOIN json_each('[0, 1, 2]') AS lane
+     CROSS JOIN json_each('[0, 1, 2]') AS shard
      WHERE hop.broker IS NOT NULL
      UNION ALL
     SELECT aside.broker
-         , (SELECT min(w.wake_at) FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_wake
-             WHERE w.target_broker = aside.broker AND w.lane = lane.value AND w.wake_at <= :now)
+         , (SELECT min(w.wake_at) FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_wake
+             WHERE w.target_broker = aside.broker AND w.shard = shard.value AND w.wake_at <= :now)
       FROM aside
-     CROSS JOIN json_each('[0, 1, 2]') AS lane
+     CROSS JOIN json_each('[0, 1, 2]') AS shard
      WHERE aside.broker IS NOT NULL
 )
 SELECT broker, max(0, coalesce(:now - min(since), 0)) FROM head GROUP BY broker ORDER BY broker

@@ -1,16 +1,16 @@
 -- The brokers that have rows, whatever their status, by name: by hopping from one to the next in each index.
--- Plan: a probe of {{name}}_open, {{name}}_parked and {{name}}_finished for each broker.
+-- Plan: a probe of {{name}}_open, {{name}}_deferred_key and {{name}}_finished for each broker.
 WITH RECURSIVE open (broker) AS (
-    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_open WHERE finished_at IS NULL AND parked = 0
+    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_open WHERE finished_at IS NULL AND deferred = 0
     UNION ALL
     SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_open
-             WHERE m.finished_at IS NULL AND m.parked = 0 AND m.target_broker > open.broker)
+             WHERE m.finished_at IS NULL AND m.deferred = 0 AND m.target_broker > open.broker)
       FROM open WHERE open.broker IS NOT NULL
 ), aside (broker) AS (
-    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_parked WHERE finished_at IS NULL AND parked = 1
+    SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_deferred_key WHERE finished_at IS NULL AND deferred = 1
     UNION ALL
-    SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_parked
-             WHERE m.finished_at IS NULL AND m.parked = 1 AND m.target_broker > aside.broker)
+    SELECT (SELECT min(m.target_broker) FROM {{table}} AS m INDEXED BY {{name}}_deferred_key
+             WHERE m.finished_at IS NULL AND m.deferred = 1 AND m.target_broker > aside.broker)
       FROM aside WHERE aside.broker IS NOT NULL
 ), done (broker) AS (
     SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_finished WHERE finished_at IS NOT NULL

@@ -1,5 +1,5 @@
--- Claim the first rows of a lane, up to one of them, all of which head.sql has found free.
--- Named parameters: broker, lane, last, worker, token, now, lease in microseconds, isolated (one row comes alone).
+-- Claim the first rows of a shard, up to one of them, all of which head.sql has found free.
+-- Named parameters: broker, shard, last, worker, token, now, lease in microseconds, isolated (one row comes alone).
 -- Plan: one range scan of {{name}}_open, in one pass.
 UPDATE {{table}} INDEXED BY {{name}}_open
    SET status       = 'processing'
@@ -7,5 +7,5 @@ UPDATE {{table}} INDEXED BY {{name}}_open
      , lock_token   = :token
      , locked_until = :now + :lease
      , isolated     = :isolated
- WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0 AND id <= :last
+ WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0 AND id <= :last
    AND status IN ('pending', 'failed') AND coalesce(locked_until, 0) <= :now

@@ -3,11 +3,11 @@
 -- Plan: one range scan of each index; of {{name}}_finished one for each status.
         SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM {{table}} INDEXED BY {{name}}_open
-         WHERE {{broker}} finished_at IS NULL AND parked = 0 AND :open
+         WHERE {{broker}} finished_at IS NULL AND deferred = 0 AND :open
          UNION ALL
         SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
-          FROM {{table}} INDEXED BY {{name}}_parked
-         WHERE {{broker}} finished_at IS NULL AND parked = 1 AND :open
+          FROM {{table}} INDEXED BY {{name}}_deferred_key
+         WHERE {{broker}} finished_at IS NULL AND deferred = 1 AND :open
          UNION ALL
         SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM {{table}} INDEXED BY {{name}}_finished

@@ -1,5 +1,5 @@
 -- One branch of a list: rows as people look at them, without payload and headers, and whether each is one that is asked for. Where it looks
--- is in list_lane.sql and the others beside it; branches are merged, newest first, and reading stops where the page is full.
+-- is in list_shard.sql and the others beside it; branches are merged, newest first, and reading stops where the page is full.
 -- Named parameters: status, type or '', prefix of the type or '', key or '', class or '', since and until or NULL.
 SELECT m.status = :status
        AND (:type = '' OR m.type = :type)

@@ -1,11 +1,11 @@
--- What would a claim see at the head of a lane? Named parameters: broker, lane, window, now. Where a row looks ready the claim takes
+-- What would a claim see at the head of a shard? Named parameters: broker, shard, window, now. Where a row looks ready the claim takes
 -- the lock anyway, and nothing is counted.
 -- Plan: one range scan of {{name}}_open that stops at the first ready row, and one more when there is none.
 WITH found AS MATERIALIZED (
     SELECT EXISTS (SELECT 1
                      FROM (SELECT locked_until, available_at
                              FROM {{table}} INDEXED BY {{name}}_open
-                            WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
+                            WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0
                             ORDER BY id
                             LIMIT :window)
                     WHERE coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now) AS ready
@@ -13,6 +13,6 @@ WITH found AS MATERIALIZED (
 SELECT count(*), coalesce(sum(status <> 'processing'), 0), (SELECT ready FROM found)
   FROM (SELECT status
           FROM {{table}} INDEXED BY {{name}}_open
-         WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
+         WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0
          ORDER BY id
          LIMIT CASE WHEN (SELECT ready FROM found) THEN 0 ELSE :window END)

@@ -1,24 +1,24 @@
--- Where one broker stands. No more rows than so many are looked at in each lane, among the parked rows, among those that are failing, and of
+-- Where one broker stands. No more rows than so many are looked at in each shard, among the deferred rows, among those that are failing, and of
 -- each status that is final. Named parameters: broker, rows.
--- Answers with the pending and the processing rows of the lanes, and the most that a lane had; the pending ones of the parked rows, and all
+-- Answers with the pending and the processing rows of the shards, and the most that a shard had; the pending ones of the deferred rows, and all
 -- of these; the failed ones of those that are failing, and all of these; the published, the abandoned; when the oldest open row was created;
 -- when a row was published last; the last error. The time of an error stands in its JSON; texts that are no such JSON come last.
--- Plan: range scans of {{name}}_open, {{name}}_parked, {{name}}_failing and {{name}}_finished that stop after so many rows.
+-- Plan: range scans of {{name}}_open, {{name}}_deferred_key, {{name}}_failing and {{name}}_finished that stop after so many rows.
 WITH open AS MATERIALIZED (
-    SELECT lane, status, created_at
-      FROM (SELECT lane, status, created_at FROM {{table}} INDEXED BY {{name}}_open
-             WHERE target_broker = :broker AND lane = 0 AND finished_at IS NULL AND parked = 0 ORDER BY id LIMIT :rows)
+    SELECT shard, status, created_at
+      FROM (SELECT shard, status, created_at FROM {{table}} INDEXED BY {{name}}_open
+             WHERE target_broker = :broker AND shard = 0 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT :rows)
      UNION ALL
-    SELECT lane, status, created_at
-      FROM (SELECT lane, status, created_at FROM {{table}} INDEXED BY {{name}}_open
-             WHERE target_broker = :broker AND lane = 1 AND finished_at IS NULL AND parked = 0 ORDER BY id LIMIT :rows)
+    SELECT shard, status, created_at
+      FROM (SELECT shard, status, created_at FROM {{table}} INDEXED BY {{name}}_open
+             WHERE target_broker = :broker AND shard = 1 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT :rows)
      UNION ALL
-    SELECT lane, status, created_at
-      FROM (SELECT lane, status, created_at FROM {{table}} INDEXED BY {{name}}_open
-             WHERE target_broker = :broker AND lane = 2 AND finished_at IS NULL AND parked = 0 ORDER BY id LIMIT :rows)
+    SELECT shard, status, created_at
+      FROM (SELECT shard, status, created_at FROM {{table}} INDEXED BY {{name}}_open
+             WHERE target_broker = :broker AND shard = 2 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT :rows)
 ), aside AS MATERIALIZED (
-    SELECT status, created_at FROM {{table}} INDEXED BY {{name}}_parked
-     WHERE target_broker = :broker AND parked = 1 AND finished_at IS NULL
+    SELECT status, created_at FROM {{table}} INDEXED BY {{name}}_deferred_key
+     WHERE target_broker = :broker AND deferred = 1 AND finished_at IS NULL
      LIMIT :rows
 ), failing AS MATERIALIZED (
     SELECT id, status FROM {{table}} INDEXED BY {{name}}_failing
@@ -39,7 +39,7 @@ WITH open AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM open WHERE status = 'pending')
      , (SELECT count(*) FROM open WHERE status = 'processing')
-     , (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM open GROUP BY lane))
+     , (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM open GROUP BY shard))
      , (SELECT count(*) FROM aside WHERE status = 'pending')
      , (SELECT count(*) FROM aside)
      , (SELECT count(*) FROM failing WHERE status = 'failed')

@@ -1,8 +1,8 @@
--- Read the first rows of a lane, up to one of them, all of which head.sql has found free; claim_head.sql then claims them. Together
+-- Read the first rows of a shard, up to one of them, all of which head.sql has found free; claim_head.sql then claims them. Together
 -- they cost less than one UPDATE with RETURNING, which visits each row twice.
--- Named parameters: broker, lane, last, now. Plan: one range scan of {{name}}_open.
+-- Named parameters: broker, shard, last, now. Plan: one range scan of {{name}}_open.
 SELECT id, message_id, stream, type, coalesce(ordering_key, ''), priority, content_type, payload, coalesce(headers, '')
      , coalesce(correlation_id, ''), attempts, crashes, created_at, coalesce(expires_at <= :now, 0)
   FROM {{table}} INDEXED BY {{name}}_open
- WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0 AND id <= :last
+ WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0 AND id <= :last
  ORDER BY id

@@ -1,36 +1,36 @@
--- Which lanes have work? Lane -1 alone says that the broker is paused. Named parameters: broker, now.
--- Plan: per lane, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_waiting_wake.
+-- Which shards have work? Shard -1 alone says that the broker is paused. Named parameters: broker, now.
+-- Plan: per shard, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_key_blocks_wake.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = :broker) AS paused
 )
 SELECT -1 AS value FROM broker WHERE paused
  UNION ALL
 SELECT value
-  FROM json_each('[0, 1, 2]') AS lane
+  FROM json_each('[0, 1, 2]') AS shard
  WHERE NOT (SELECT paused FROM broker)
    AND (EXISTS (SELECT 1
                  FROM (SELECT locked_until, available_at
                          FROM {{table}} AS m INDEXED BY {{name}}_open
-                        WHERE m.target_broker = :broker AND m.lane = lane.value AND m.finished_at IS NULL AND m.parked = 0
+                        WHERE m.target_broker = :broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0
                         ORDER BY m.id
                         LIMIT 20000)
                 WHERE coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now)
-       -- A head that holds nothing but waiting rows hides what is behind it: they have to be parked.
+       -- A head that holds nothing but waiting rows hides what is behind it: they have to be deferred.
     OR (SELECT count(*)
           FROM (SELECT 1
                   FROM {{table}} AS m INDEXED BY {{name}}_open
-                 WHERE m.target_broker = :broker AND m.lane = lane.value AND m.finished_at IS NULL AND m.parked = 0
+                 WHERE m.target_broker = :broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0
                  LIMIT 20000)) = 20000
     OR EXISTS (SELECT 1
-                 FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_wake
-                WHERE w.target_broker = :broker AND w.lane = lane.value AND w.wake_at <= :now)
-       -- A gate that is back in the claim's way and done lets its followers through.
+                 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_wake
+                WHERE w.target_broker = :broker AND w.shard = shard.value AND w.wake_at <= :now)
+       -- A block that is back in the claim's way and done lets its followers through.
     OR EXISTS (SELECT 1
-                 FROM (SELECT gate_id
-                         FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_wake
-                        WHERE w.target_broker = :broker AND w.lane = lane.value AND w.wake_at IS NULL
-                        ORDER BY gate_id
-                        LIMIT 500) AS gate
-                 LEFT JOIN {{table}} AS m ON m.id = gate.gate_id
+                 FROM (SELECT block_id
+                         FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_wake
+                        WHERE w.target_broker = :broker AND w.shard = shard.value AND w.wake_at IS NULL
+                        ORDER BY block_id
+                        LIMIT 500) AS block
+                 LEFT JOIN {{table}} AS m ON m.id = block.block_id
                 WHERE m.id IS NULL OR m.finished_at IS NOT NULL))
  ORDER BY value

@@ -1,10 +1,10 @@
--- Bring back gates whose time has come. Named parameters: broker, lane, now, limit. Their rows follow with set_parked.sql.
--- Plan: one range scan of {{name}}_waiting_wake, the gates by primary key.
-UPDATE {{table}}_waiting
+-- Bring back blocks whose time has come. Named parameters: broker, shard, now, limit. Their rows follow with set_deferred.sql.
+-- Plan: one range scan of {{name}}_key_blocks_wake, the blocks by primary key.
+UPDATE {{table}}_key_blocks
    SET wake_at = NULL
- WHERE gate_id IN (SELECT gate_id
-                     FROM {{table}}_waiting INDEXED BY {{name}}_waiting_wake
-                    WHERE target_broker = :broker AND lane = :lane AND wake_at <= :now
+ WHERE block_id IN (SELECT block_id
+                     FROM {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_wake
+                    WHERE target_broker = :broker AND shard = :shard AND wake_at <= :now
                     ORDER BY wake_at
                     LIMIT :limit)
-RETURNING gate_id
+RETURNING block_id

@@ -1,31 +1,31 @@
--- Choose what to claim from the head of the lane, keeping the order of each key. Runs inside BEGIN IMMEDIATE, which is
--- the lane's lock. Named parameters: broker, lane, window, limit, bytes (of payload), now.
+-- Choose what to claim from the head of the shard, keeping the order of each key. Runs inside BEGIN IMMEDIATE, which is
+-- the shard's lock. Named parameters: broker, shard, window, limit, bytes (of payload), now.
 -- Plan: one range scan of {{name}}_open; INDEXED BY, for "ORDER BY id" alone would tempt the planner to walk the table. Where
--- there are gates or rows of low priority, a probe for each row of the window that has a key.
-WITH lane AS MATERIALIZED (
-    -- Does any key of the broker wait behind a gate? Has the normal lane (0) a sibling of low priority (1) with work, or, for
-    -- that one, from which row on has the normal lane?
-    SELECT EXISTS (SELECT 1 FROM {{table}}_waiting INDEXED BY {{name}}_waiting_key WHERE target_broker = :broker) AS gated
-         , :lane = 0 AND EXISTS (SELECT 1 FROM {{table}} INDEXED BY {{name}}_open
-                                  WHERE target_broker = :broker AND lane = 1 AND finished_at IS NULL AND parked = 0) AS mixed
-         , CASE WHEN :lane = 1
+-- there are blocks or rows of low priority, a probe for each row of the window that has a key.
+WITH shard AS MATERIALIZED (
+    -- Does any key of the broker wait behind a block? Has the normal shard (0) a sibling of low priority (1) with work, or, for
+    -- that one, from which row on has the normal shard?
+    SELECT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_key WHERE target_broker = :broker) AS blocked
+         , :shard = 0 AND EXISTS (SELECT 1 FROM {{table}} INDEXED BY {{name}}_open
+                                  WHERE target_broker = :broker AND shard = 1 AND finished_at IS NULL AND deferred = 0) AS mixed
+         , CASE WHEN :shard = 1
                 THEN (SELECT id FROM {{table}} INDEXED BY {{name}}_open
-                       WHERE target_broker = :broker AND lane = 0 AND finished_at IS NULL AND parked = 0
+                       WHERE target_broker = :broker AND shard = 0 AND finished_at IS NULL AND deferred = 0
                        ORDER BY id
                        LIMIT 1)
                 END AS ahead
 ), win AS MATERIALIZED (
-    -- The first open rows in order, held ones included: of each key it sees, it sees every earlier open row of the lane.
+    -- The first open rows in order, held ones included: of each key it sees, it sees every earlier open row of the shard.
     SELECT id, ordering_key
-           -- An earlier row of the key stands outside of the window: behind a gate, or in the lane of another priority.
-         , CASE WHEN ordering_key IS NOT NULL AND (SELECT gated FROM lane)
-                THEN EXISTS (SELECT 1 FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_key
-                              WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
+           -- An earlier row of the key stands outside of the window: behind a block, or in the shard of another priority.
+         , CASE WHEN ordering_key IS NOT NULL AND (SELECT blocked FROM shard)
+                THEN EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_key
+                              WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.block_id < m.id)
                 ELSE 0 END AS behind
            -- 2 where the first such row of another priority waits for a time.
          , CASE WHEN ordering_key IS NULL THEN 0
-                WHEN id > (SELECT ahead FROM lane) THEN 1
-                WHEN (SELECT mixed FROM lane)
+                WHEN id > (SELECT ahead FROM shard) THEN 1
+                WHEN (SELECT mixed FROM shard)
                 THEN coalesce((SELECT 1 + (low.status <> 'processing' AND max(coalesce(low.locked_until, 0), coalesce(low.available_at, 0)) > :now)
                                  FROM {{table}} AS low INDEXED BY {{name}}_backfill
                                 WHERE low.target_broker = :broker AND low.ordering_key = m.ordering_key AND low.id < m.id
@@ -39,7 +39,7 @@ WITH lane AS MATERIALIZED (
          , coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now AS ready
          , length(payload) AS bytes -- see head.sql
       FROM {{table}} AS m INDEXED BY {{name}}_open
-     WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
+     WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0
      ORDER BY id
      LIMIT :window
 ), judged AS MATERIALIZED (
@@ -76,11 +76,11 @@ WITH lane AS MATERIALIZED (
 SELECT (SELECT count(*) FROM win)
      , (SELECT count(*) FROM fit) > (SELECT count(*) FROM chosen)
      , (SELECT count(*) FROM judged WHERE waits)
-     , (SELECT gated FROM lane)
-       -- Does the row ahead wait for a time, behind a gate, or for an earlier row of low priority that waits for a time?
+     , (SELECT blocked FROM shard)
+       -- Does the row ahead wait for a time, behind a block, or for an earlier row of low priority that waits for a time?
      , coalesce((SELECT m.status <> 'processing' AND max(coalesce(m.locked_until, 0), coalesce(m.available_at, 0)) > :now
-                        OR EXISTS (SELECT 1 FROM {{table}}_waiting AS w INDEXED BY {{name}}_waiting_key
-                                    WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.gate_id < m.id)
+                        OR EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_key
+                                    WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.block_id < m.id)
                         OR coalesce((SELECT low.status <> 'processing' AND max(coalesce(low.locked_until, 0), coalesce(low.available_at, 0)) > :now
                                        FROM {{table}} AS low INDEXED BY {{name}}_backfill
                                       WHERE low.target_broker = :broker AND low.ordering_key = m.ordering_key AND low.id < m.id
@@ -88,6 +88,6 @@ SELECT (SELECT count(*) FROM win)
                                       ORDER BY low.id
                                       LIMIT 1), 0)
                    FROM {{table}} AS m
-                  WHERE m.id = (SELECT ahead FROM lane)), 0)
+                  WHERE m.id = (SELECT ahead FROM shard)), 0)
        OR EXISTS (SELECT 1 FROM win WHERE outranked = 2)
      , coalesce((SELECT json_group_array(id) FROM chosen), '[]')

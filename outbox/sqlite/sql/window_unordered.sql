@@ -1,9 +1,9 @@
--- Choose what to claim from the head of the lane where order is off.
--- Named parameters: broker, lane, window, limit, bytes (of payload), now. Plan: one range scan of {{name}}_open.
+-- Choose what to claim from the head of the shard where order is off.
+-- Named parameters: broker, shard, window, limit, bytes (of payload), now. Plan: one range scan of {{name}}_open.
 WITH free AS MATERIALIZED (
     SELECT id, crashes + (status = 'processing') AS suspicion, length(payload) AS bytes -- see head.sql
       FROM {{table}} INDEXED BY {{name}}_open
-     WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
+     WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0
        AND coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now
      ORDER BY id
      LIMIT min(:window, :limit)
@@ -29,11 +29,11 @@ SELECT (SELECT count(*) FROM free)
             THEN (SELECT count(*)
                     FROM (SELECT status, locked_until, available_at
                             FROM {{table}} INDEXED BY {{name}}_open
-                           WHERE target_broker = :broker AND lane = :lane AND finished_at IS NULL AND parked = 0
+                           WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0
                            ORDER BY id
                            LIMIT 20000)
                    WHERE status <> 'processing' AND max(coalesce(locked_until, 0), coalesce(available_at, 0)) > :now)
             ELSE 0 END
-     , EXISTS (SELECT 1 FROM {{table}}_waiting INDEXED BY {{name}}_waiting_key WHERE target_broker = :broker)
+     , EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_key WHERE target_broker = :broker)
      , 0
      , coalesce((SELECT json_group_array(id) FROM chosen), '[]')

@@ -1,6 +1,6 @@
 -- The outbox: one row per message and target broker. SQL Server 2016 or later, database compatibility level 130 or higher.
 --
--- lane is a computed column in an index, and the indexes below are filtered: this script and everybody who writes to the
+-- shard is a computed column in an index, and the indexes below are filtered: this script and everybody who writes to the
 -- table needs the session options that follow. go-mssqldb, ODBC, JDBC and ADO.NET set them by themselves; sqlcmd wants
 -- its option -I. Without them an INSERT fails with error 1934.
 SET ANSI_NULLS ON;
@@ -25,13 +25,13 @@ CREATE TABLE {{table}} (
     attempts          int              NOT NULL CONSTRAINT {{name}}_default_attempts DEFAULT 0, -- attempts spent
     crashes           int              NOT NULL CONSTRAINT {{name}}_default_crashes DEFAULT 0,  -- leases that ran out
     priority          int              NOT NULL CONSTRAINT {{name}}_default_priority DEFAULT 0,
-    -- Lanes 0 to 3: a quarter of the keys each; rows without a key are spread by their message id. Rows of low priority have
-    -- the lanes 4 to 7, urgent rows without a key the lanes 8 to 11. Both branches of COALESCE are nvarchar, so that a key's
-    -- lane depends on its own bytes alone; every part is deterministic and precise, as an index demands.
-    lane              AS ((CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 3)
+    -- Shards 0 to 3: a quarter of the keys each; rows without a key are spread by their message id. Rows of low priority have
+    -- the shards 4 to 7, urgent rows without a key the shards 8 to 11. Both branches of COALESCE are nvarchar, so that a key's
+    -- shard depends on its own bytes alone; every part is deterministic and precise, as an index demands.
+    shard              AS ((CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 3)
                           + CASE WHEN priority < 0 THEN 4 WHEN priority > 0 AND ordering_key IS NULL THEN 8 ELSE 0 END)
                           PERSISTED NOT NULL,
-    parked            bit              NOT NULL CONSTRAINT {{name}}_default_parked DEFAULT 0,   -- out of the claim's way: see {{table}}_waiting
+    deferred            bit              NOT NULL CONSTRAINT {{name}}_default_deferred DEFAULT 0,   -- out of the claim's way: see {{table}}_key_blocks
     isolated          bit              NOT NULL CONSTRAINT {{name}}_default_isolated DEFAULT 0, -- claimed alone: a crash is its own
     message_id        uniqueidentifier NOT NULL,
     status            nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT {{name}}_default_status DEFAULT N'pending',
@@ -77,18 +77,18 @@ ALTER TABLE {{table}} SET (LOCK_ESCALATION = DISABLE);
 -- Claims and probes read this index and no other; the included columns are all that the choice looks at. Its key
 -- and its predicate do not change when a row is claimed, so an entry never moves: a scan in order meets each row once.
 -- The ordering key is included, not a key column: see key_hash.
-CREATE INDEX {{name}}_open ON {{table}} (target_broker, lane, id)
+CREATE INDEX {{name}}_open ON {{table}} (target_broker, shard, id)
     INCLUDE (status, locked_until, available_at, ordering_key, crashes)
-    WHERE finished_at IS NULL AND parked = 0;
+    WHERE finished_at IS NULL AND deferred = 0;
 
--- The rows of a key that stand behind its gate, and the open rows of a key that have low priority.
-CREATE INDEX {{name}}_parked ON {{table}} (target_broker, key_hash, id)
-    INCLUDE (message_id, lane)
-    WHERE parked = 1 AND finished_at IS NULL;
+-- The rows of a key that stand behind its block, and the open rows of a key that have low priority.
+CREATE INDEX {{name}}_deferred_key ON {{table}} (target_broker, key_hash, id)
+    INCLUDE (message_id, shard)
+    WHERE deferred = 1 AND finished_at IS NULL;
 CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, key_hash, id) WHERE priority < 0 AND finished_at IS NULL;
 
 -- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
-CREATE INDEX {{name}}_deferred ON {{table}} (target_broker, id) WHERE parked = 1 AND finished_at IS NULL;
+CREATE INDEX {{name}}_deferred ON {{table}} (target_broker, id) WHERE deferred = 1 AND finished_at IS NULL;
 
 -- Purge and the history of a broker.
 CREATE INDEX {{name}}_finished ON {{table}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;
@@ -97,23 +97,23 @@ CREATE INDEX {{name}}_finished ON {{table}} (target_broker, status, finished_at)
 -- filter, and a row that is published without a failure is never in it.
 CREATE INDEX {{name}}_failing ON {{table}} (target_broker, id) WHERE last_error IS NOT NULL AND finished_at IS NULL;
 
--- What waits for long, and so is taken out of the claim's way. A row here is a gate: the message that waits, and with a key
--- also what holds back every later row of that key, parked or not, until it is finished.
-CREATE TABLE {{table}}_waiting (
+-- What waits for long, and so is taken out of the claim's way. A row here is a block: the message that waits, and with a key
+-- also what holds back every later row of that key, deferred or not, until it is finished.
+CREATE TABLE {{table}}_key_blocks (
     target_broker   nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
-    lane            int              NOT NULL, -- of the gate
+    shard            int              NOT NULL, -- of the block
     ordering_key    nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL, -- NULL: the row waits alone
-    gate_id         bigint           NOT NULL,
-    gate_message_id uniqueidentifier NOT NULL,
-    wake_at         datetime2(6)     NULL, -- NULL: the gate is back in the claim's way; in the year 9999: an operator must act
+    block_id         bigint           NOT NULL,
+    block_message_id uniqueidentifier NOT NULL,
+    wake_at         datetime2(6)     NULL, -- NULL: the block is back in the claim's way; in the year 9999: an operator must act
     reason          nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL, -- retry, scheduled, abandoned
-    since           datetime2(6)     NOT NULL CONSTRAINT {{name}}_waiting_default_since DEFAULT SYSUTCDATETIME(),
+    since           datetime2(6)     NOT NULL CONSTRAINT {{name}}_key_blocks_default_since DEFAULT SYSUTCDATETIME(),
     key_hash        AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
-    CONSTRAINT {{name}}_waiting_pkey PRIMARY KEY CLUSTERED (gate_id)
+    CONSTRAINT {{name}}_key_blocks_pkey PRIMARY KEY CLUSTERED (block_id)
 );
-ALTER TABLE {{table}}_waiting SET (LOCK_ESCALATION = DISABLE);
-CREATE UNIQUE INDEX {{name}}_waiting_key ON {{table}}_waiting (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
-CREATE INDEX {{name}}_waiting_wake ON {{table}}_waiting (target_broker, lane, wake_at);
+ALTER TABLE {{table}}_key_blocks SET (LOCK_ESCALATION = DISABLE);
+CREATE UNIQUE INDEX {{name}}_key_blocks_key ON {{table}}_key_blocks (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
+CREATE INDEX {{name}}_key_blocks_wake ON {{table}}_key_blocks (target_broker, shard, wake_at);
 
 -- Brokers to which nothing is delivered until somebody takes the row away.
 CREATE TABLE {{table}}_pauses (
@@ -133,7 +133,7 @@ CREATE TABLE {{table}}_instances (
     version     nvarchar(max)    NOT NULL,
     started_at  datetime2(6)     NOT NULL CONSTRAINT {{name}}_instances_default_started_at DEFAULT SYSUTCDATETIME(),
     seen_at     datetime2(6)     NOT NULL CONSTRAINT {{name}}_instances_default_seen_at DEFAULT SYSUTCDATETIME(),
-    work        nvarchar(max)    NOT NULL CONSTRAINT {{name}}_instances_default_work DEFAULT N'[]', -- JSON list of {worker, broker, lane, rows, since}
+    work        nvarchar(max)    NOT NULL CONSTRAINT {{name}}_instances_default_work DEFAULT N'[]', -- JSON list of {worker, broker, shard, rows, since}
     CONSTRAINT {{name}}_instances_pkey PRIMARY KEY CLUSTERED (instance_id)
 );
 

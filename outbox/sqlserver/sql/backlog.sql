@@ -1,8 +1,8 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
--- Parked rows count from the time on at which they are due; those that merely wait only put their broker on the list.
+-- Deferred rows count from the time on at which they are due; those that merely wait only put their broker on the list.
 -- It waits for nobody: rows that somebody is writing are passed over.
--- Plan: hops from one broker to the next in {{name}}_open and {{name}}_parked, reads a bounded number of rows of each of its
--- lanes, and the first entry of each lane in {{name}}_waiting_wake.
+-- Plan: hops from one broker to the next in {{name}}_open and {{name}}_deferred_key, reads a bounded number of rows of each of its
+-- shards, and the first entry of each shard in {{name}}_key_blocks_wake.
 DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
 DECLARE @name nvarchar(128) = N'';
 SET @now = SYSUTCDATETIME();
@@ -11,26 +11,26 @@ BEGIN
     SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
                            FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                          WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name
+                          WHERE finished_at IS NULL AND deferred = 0 AND target_broker > @name
                           UNION ALL
                          SELECT MIN(target_broker)
-                           FROM {{table}} WITH (INDEX({{name}}_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                          WHERE finished_at IS NULL AND parked = 1 AND target_broker > @name) AS later);
+                           FROM {{table}} WITH (INDEX({{name}}_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                          WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name) AS later);
     IF @name IS NOT NULL
         INSERT INTO @behind (name, since)
         SELECT @name, MIN(waiting.since)
-          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
          OUTER APPLY (SELECT TOP (1) (SELECT MAX(times.at) FROM (VALUES (head.created_at), (head.available_at), (head.locked_until)) AS times (at)) AS since
                         FROM (SELECT TOP (1000) m.id, m.created_at, m.available_at, m.locked_until
                                 FROM {{table}} AS m WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                               WHERE m.target_broker = @name AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                               WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                                ORDER BY m.id) AS head
                        WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
                          AND (head.available_at IS NULL OR head.available_at <= @now)
                        ORDER BY head.id) AS claimable
          OUTER APPLY (SELECT TOP (1) w.wake_at
-                        FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                       WHERE w.target_broker = @name AND w.lane = lanes.lane AND w.wake_at <= @now
+                        FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                       WHERE w.target_broker = @name AND w.shard = shards.shard AND w.wake_at <= @now
                        ORDER BY w.wake_at) AS due
          CROSS APPLY (VALUES (claimable.since), (due.wake_at)) AS waiting (since);
 END;

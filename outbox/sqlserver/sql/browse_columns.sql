@@ -6,9 +6,9 @@
      , m.stream
      , m.type
      , m.ordering_key
-     , m.lane
+     , m.shard
      , m.priority
-     , m.parked
+     , m.deferred
      , m.content_type
      , m.aggregate_type
      , m.aggregate_id

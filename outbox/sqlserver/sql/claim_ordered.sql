@@ -1,27 +1,27 @@
--- Claim the head of a lane, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
--- @broker, @lane, @claim_lock the lane's lock, @window, @limit, @bytes of payload, @worker, @token, @lease_seconds, @lease_micros, @shared
+-- Claim the head of a shard, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
+-- @broker, @shard, @claim_lock the shard's lock, @window, @limit, @bytes of payload, @worker, @token, @lease_seconds, @lease_micros, @shared
 --
 -- The claim must see of each key every earlier open row, and no single read of SQL Server promises that. READ COMMITTED
 -- reads row by row: a transaction that writes two rows of a key while the scan stands between them shows the second
 -- without the first, and so does READPAST while a commit lets go of its locks one by one. Waiting for every row that
--- somebody is writing would stop the lane for as long as the slowest business transaction. READ_COMMITTED_SNAPSHOT would
--- do, but is not ours to switch on. So the lane is read twice, which holds with that option and without:
+-- somebody is writing would stop the shard for as long as the slowest business transaction. READ_COMMITTED_SNAPSHOT would
+-- do, but is not ours to switch on. So the shard is read twice, which holds with that option and without:
 --   1. which rows are ready: committed, locked by nobody, due;
 --   2. afterwards, by a dirty read, which rows there are at all. A row that is there and not known as ready, because its
 --      transaction is under way or ended after the first read, is held and holds the followers of its key.
 -- Whatever is written before a row of the first read was committed is there for the second: nothing is passed over. Dirty
 -- data decides only that something waits. That the entries of {{name}}_open never move keeps the dirty read complete.
--- What it cannot see is an open row that somebody has finished or parked by hand, in a transaction that is rolled back.
+-- What it cannot see is an open row that somebody has finished or deferred by hand, in a transaction that is rolled back.
 --
--- Of a key's earlier rows some stand outside of the window. Behind a gate: gates of the lane's keys change only under its
--- lock, so reads that wait for nobody else's are exact. In the lane of another priority: that is read dirty, too, and like
--- the window after the first read. A lane of low priority lets keys wait for the first open row of the normal lane.
+-- Of a key's earlier rows some stand outside of the window. Behind a block: blocks of the shard's keys change only under its
+-- lock, so reads that wait for nobody else's are exact. In the shard of another priority: that is read dirty, too, and like
+-- the window after the first read. A shard of low priority lets keys wait for the first open row of the normal shard.
 --
 -- Plan: two range scans of {{name}}_open, covered; one sort of the window by key; one seek of {{name}}_pkey per claimed
--- row; one seek each of {{name}}_waiting_key and {{name}}_backfill per row of the window, only where there are gates and
+-- row; one seek each of {{name}}_key_blocks_key and {{name}}_backfill per row of the window, only where there are blocks and
 -- low priorities. The indexes are named, as statistics of a queue are always stale: the planner would follow {{name}}_pkey
 -- through all published rows because of ORDER BY id. Literals, not parameters, match the filters of the indexes.
-DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @gated bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
+DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @blocked bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
 DECLARE @ahead_hash binary(32);
 DECLARE @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut bit = 0;
 DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -45,7 +45,7 @@ BEGIN TRY
     SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'{{table}}'), N':', @claim_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 0;
     IF @granted < -1
-        THROW 50122, N'the lock of a lane of {{table}} was not granted', 1;
+        THROW 50122, N'the lock of a shard of {{table}} was not granted', 1;
     IF @granted = -1
         SET @busy = 1;
     ELSE
@@ -57,32 +57,32 @@ BEGIN TRY
         SELECT id
           FROM (SELECT TOP (@window) id, locked_until, available_at
                   FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                 WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+                 WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
                  ORDER BY id) AS head
          WHERE (locked_until IS NULL OR locked_until <= @now)
            AND (available_at IS NULL OR available_at <= @now);
 
-        SET @gated = CASE WHEN EXISTS (SELECT 1
-                                         FROM {{table}}_waiting WITH (INDEX({{name}}_waiting_wake), NOLOCK)
+        SET @blocked = CASE WHEN EXISTS (SELECT 1
+                                         FROM {{table}}_key_blocks WITH (INDEX({{name}}_key_blocks_wake), NOLOCK)
                                         WHERE target_broker = @broker) THEN 1 ELSE 0 END;
-        IF @lane < 4 AND EXISTS (SELECT 1
+        IF @shard < 4 AND EXISTS (SELECT 1
                                    FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
-                                  WHERE target_broker = @broker AND lane = @lane + 4 AND finished_at IS NULL AND parked = 0)
+                                  WHERE target_broker = @broker AND shard = @shard + 4 AND finished_at IS NULL AND deferred = 0)
             SET @mixed = 1;
-        IF @lane BETWEEN 4 AND 7
+        IF @shard BETWEEN 4 AND 7
             SELECT TOP (1) @ahead = id
                          , @ahead_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key))
                          , @ahead_waits = CASE WHEN status <> N'processing' AND (locked_until > @now OR available_at > @now)
                                                THEN 1 ELSE 0 END
               FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
-             WHERE target_broker = @broker AND lane = @lane - 4 AND finished_at IS NULL AND parked = 0
+             WHERE target_broker = @broker AND shard = @shard - 4 AND finished_at IS NULL AND deferred = 0
              ORDER BY id;
 
-        -- It waits also behind a gate, or for an earlier row of low priority that waits for a time.
+        -- It waits also behind a block, or for an earlier row of low priority that waits for a time.
         IF EXISTS (SELECT 1
-                     FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_key), FORCESEEK)
+                     FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_key), FORCESEEK)
                     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                      AND w.key_hash = @ahead_hash AND w.gate_id < @ahead)
+                      AND w.key_hash = @ahead_hash AND w.block_id < @ahead)
             SET @ahead_waits = 1;
         IF EXISTS (SELECT 1
                      FROM (SELECT TOP (1) low.status, low.locked_until, low.available_at
@@ -99,7 +99,7 @@ BEGIN TRY
              , m.ordering_key
              -- = ignores trailing spaces, the length does not; and a row without a key is a key of its own.
              , CASE WHEN m.ordering_key IS NULL THEN m.id ELSE DATALENGTH(m.ordering_key) END
-             , CASE WHEN @gated = 1 OR @mixed = 1 THEN CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) END
+             , CASE WHEN @blocked = 1 OR @mixed = 1 THEN CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) END
              , CASE WHEN r.id IS NULL OR (m.ordering_key IS NOT NULL AND m.id > @ahead) THEN 0 ELSE 1 END
              , CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END
              , 0
@@ -107,18 +107,18 @@ BEGIN TRY
              , m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
           FROM {{table}} AS m WITH (INDEX({{name}}_open), NOLOCK)
           LEFT JOIN @ready AS r ON r.id = m.id
-         WHERE m.target_broker = @broker AND m.lane = @lane AND m.finished_at IS NULL AND m.parked = 0
+         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0
          ORDER BY m.id;
         SET @seen = @@ROWCOUNT;
 
-        IF @gated = 1
+        IF @blocked = 1
             UPDATE win
                SET clear = 0, rests = 1
               FROM @win AS win
              WHERE EXISTS (SELECT 1
-                             FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_key), FORCESEEK)
+                             FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_key), FORCESEEK)
                             WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                              AND w.key_hash = win.key_hash AND w.gate_id < win.id);
+                              AND w.key_hash = win.key_hash AND w.block_id < win.id);
         IF @mixed = 1
         BEGIN
             -- The first such row of low priority decides whether this one waits for a time, too.
@@ -192,9 +192,9 @@ BEGIN TRY
             OUTPUT inserted.id INTO @claimed
               FROM @chosen AS c
              INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
-             WHERE m.status IN (N'pending', N'failed', N'processing') AND m.parked = 0
+             WHERE m.status IN (N'pending', N'failed', N'processing') AND m.deferred = 0
                AND (m.locked_until IS NULL OR m.locked_until <= @now);
-            -- A row that somebody changed meanwhile without the lane's lock was passed over, and the rows behind it must not
+            -- A row that somebody changed meanwhile without the shard's lock was passed over, and the rows behind it must not
             -- go out before it: break the claim off, to be made anew.
             IF (SELECT COUNT(*) FROM @claimed) <> @chosen_rows
                 THROW 50123, N'a row of {{table}} was changed while it was being claimed', 1;
@@ -213,5 +213,5 @@ SELECT @busy AS fanout_busy
      , @seen AS seen
      , @cut AS cut
      , @waiting AS waiting
-     , @gated AS gated
+     , @blocked AS blocked
      , @ahead_waits AS ahead_waits;

@@ -1,10 +1,10 @@
--- Claim the head of a lane where order is off: locked rows are passed over and nothing waits for anything. What was
+-- Claim the head of a shard where order is off: locked rows are passed over and nothing waits for anything. What was
 -- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see claim_ordered.sql.
--- @broker, @lane, @window, @limit, @bytes of payload, @worker, @token, @lease_seconds, @lease_micros, @shared; to bring parked rows back @claim_lock
+-- @broker, @shard, @window, @limit, @bytes of payload, @worker, @token, @lease_seconds, @lease_micros, @shared; to bring deferred rows back @claim_lock
 -- Plan: one range scan of {{name}}_open, covered; one seek of {{name}}_pkey per claimed row. UPDLOCK keeps other claims off
 -- the chosen rows; READCOMMITTEDLOCK, because READPAST passes over nothing where READ_COMMITTED_SNAPSHOT reads versions. It
 -- stands at the update, too: who changes a column that the index has not locks the row elsewhere.
-DECLARE @seen int = 0, @waiting int = 0, @gated bit, @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut bit = 0;
+DECLARE @seen int = 0, @waiting int = 0, @blocked bit, @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut bit = 0;
 DECLARE @free TABLE (id bigint NOT NULL PRIMARY KEY, suspicion int NOT NULL);
 DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @claimed TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -17,7 +17,7 @@ BEGIN TRY
     SELECT TOP (@take) id
          , crashes + CASE WHEN status = N'processing' THEN 1 ELSE 0 END
       FROM {{table}} WITH (INDEX({{name}}_open), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-     WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+     WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
        AND (locked_until IS NULL OR locked_until <= @now)
        AND (available_at IS NULL OR available_at <= @now)
      ORDER BY id;
@@ -26,11 +26,11 @@ BEGIN TRY
         SET @waiting = (SELECT COUNT(*)
                           FROM (SELECT TOP (20000) status, locked_until, available_at
                                   FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
-                                 WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+                                 WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
                                  ORDER BY id) AS head
                          WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now));
-    SET @gated = CASE WHEN EXISTS (SELECT 1
-                                     FROM {{table}}_waiting WITH (INDEX({{name}}_waiting_wake), NOLOCK)
+    SET @blocked = CASE WHEN EXISTS (SELECT 1
+                                     FROM {{table}}_key_blocks WITH (INDEX({{name}}_key_blocks_wake), NOLOCK)
                                     WHERE target_broker = @broker) THEN 1 ELSE 0 END;
 
     -- As in claim_ordered.sql: suspects are claimed apart, and fewer at a time after each crash.
@@ -61,7 +61,7 @@ BEGIN TRY
         OUTPUT inserted.id INTO @claimed
           FROM @chosen AS c
          INNER JOIN {{table}} AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = c.id
-         WHERE m.status IN (N'pending', N'failed', N'processing') AND m.parked = 0
+         WHERE m.status IN (N'pending', N'failed', N'processing') AND m.deferred = 0
            AND (m.locked_until IS NULL OR m.locked_until <= @now);
     END;
     COMMIT TRANSACTION WITH (DELAYED_DURABILITY = ON);
@@ -75,5 +75,5 @@ SELECT CONVERT(bit, 0) AS fanout_busy
      , @seen AS seen
      , @cut AS cut
      , @waiting AS waiting
-     , @gated AS gated
+     , @blocked AS blocked
      , CONVERT(bit, 0) AS ahead_waits;

@@ -1,6 +1,6 @@
 -- On how many of these rows do two expressions of a computed column differ? One stands in the migrations, the other in the
 -- catalog, where the server has put it in words of its own; both come in place of the names in braces. The rows have the
--- columns from which ours are computed: keys and none, for all lanes, with every kind of priority.
+-- columns from which ours are computed: keys and none, for all shards, with every kind of priority.
 SELECT COUNT(*) AS fanout_different
   FROM (VALUES (CONVERT(nvarchar(1024), NULL)), (N'order-1'), (N'order-2'), (N'order-3'), (N'order-4'), (N'order-5'), (N'order-6'), (N'order-7')
              , (N'order-8'), (N'Order-1'), (N'order-1 '), (N''), (N'Größe'), (N'注文')) AS k (ordering_key)

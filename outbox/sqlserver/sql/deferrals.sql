@@ -1,6 +1,6 @@
 -- Why rows are deferred: what blocks their keys, or makes them wait alone. @ids a JSON list
--- Rows and gates that somebody is writing are passed over.
--- Plan: the rows by {{name}}_pkey; for each row one seek of {{name}}_waiting_key and one of {{name}}_waiting_pkey.
+-- Rows and blocks that somebody is writing are passed over.
+-- Plan: the rows by {{name}}_pkey; for each row one seek of {{name}}_key_blocks_key and one of {{name}}_key_blocks_pkey.
 DECLARE @asked TABLE (
     id            bigint        NOT NULL PRIMARY KEY,
     target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -10,13 +10,13 @@ INSERT INTO @asked (id, target_broker, key_hash)
 SELECT m.id, m.target_broker, m.key_hash
   FROM (SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$')) AS l
  INNER JOIN {{table}} AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = l.id;
-SELECT a.id AS fanout_deferral, CONVERT(bit, 1) AS by_key, w.reason, LOWER(CONVERT(char(36), w.gate_message_id)) AS message_id
+SELECT a.id AS fanout_deferral, CONVERT(bit, 1) AS by_key, w.reason, LOWER(CONVERT(char(36), w.block_message_id)) AS message_id
      , NULLIF(w.wake_at, '9999-12-31') AS until_at
   FROM @asked AS a
- INNER JOIN {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+ INNER JOIN {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
     ON w.target_broker = a.target_broker AND w.key_hash = a.key_hash AND w.ordering_key IS NOT NULL
  UNION ALL
-SELECT a.id, CONVERT(bit, 0), w.reason, LOWER(CONVERT(char(36), w.gate_message_id)), NULLIF(w.wake_at, '9999-12-31')
+SELECT a.id, CONVERT(bit, 0), w.reason, LOWER(CONVERT(char(36), w.block_message_id)), NULLIF(w.wake_at, '9999-12-31')
   FROM @asked AS a
- INNER JOIN {{table}}_waiting AS w WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON w.gate_id = a.id
+ INNER JOIN {{table}}_key_blocks AS w WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON w.block_id = a.id
  WHERE w.ordering_key IS NULL;

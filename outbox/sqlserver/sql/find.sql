@@ -1,9 +1,9 @@
--- The rows that an operator's filter selects, without those that a worker has in hand, the first of them by id. It runs before any lane is locked; the rows are tested
+-- The rows that an operator's filter selects, without those that a worker has in hand, the first of them by id. It runs before any shard is locked; the rows are tested
 -- again under the locks. Rows that somebody is writing at this moment are passed over.
 -- @limit, @broker or '', @statuses a JSON list, @type or '', @type_prefix or '', @key or '', @message_ids a JSON list or '',
 -- @error_class or '', @refused (class of rows that are left out) or '', @since or '' and @until or '' as ISO 8601 in UTC, @waiting: pending rows count only when they wait for
 -- a time
--- Plan: one scan for each index that the statuses need ({{name}}_open and {{name}}_parked, {{name}}_finished), within the
+-- Plan: one scan for each index that the statuses need ({{name}}_open and {{name}}_deferred_key, {{name}}_finished), within the
 -- broker where one is named, and a lookup per row; seeks of {{name}}_once where message ids are. It is planned for its
 -- arguments each time (RECOMPILE), so that what is not asked for costs nothing.
 DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
@@ -29,11 +29,11 @@ INSERT INTO @found (id, target_broker)
 SELECT TOP (@limit) m.id, m.target_broker
   FROM (SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE @open = 1 AND finished_at IS NULL AND parked = 0 AND (@broker = N'' OR target_broker = @broker)
+         WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
         SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
-          FROM {{table}} WITH (INDEX({{name}}_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE @open = 1 AND finished_at IS NULL AND parked = 1 AND (@broker = N'' OR target_broker = @broker)
+          FROM {{table}} WITH (INDEX({{name}}_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
         SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM {{table}} WITH (INDEX({{name}}_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)

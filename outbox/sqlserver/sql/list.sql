@@ -3,8 +3,8 @@
 -- @after or '' (the same) and @after_id where the page before ended, @limit rows at most of @scan that are looked at
 -- It waits for nobody: rows that somebody is writing are passed over.
 -- Plan: one range scan, backwards, that ends after @scan entries: of {{name}}_finished (two: any number of rows can have finished at the
--- instant where the page before ended, and its entries end with the id, by which the table is clustered), of {{name}}_failing, or of each lane of
--- {{name}}_open and of {{name}}_deferred, or where a key is asked for of its rows in {{name}}_parked. Then one seek of {{name}}_pkey per row that may do, in order, until there are
+-- instant where the page before ended, and its entries end with the id, by which the table is clustered), of {{name}}_failing, or of each shard of
+-- {{name}}_open and of {{name}}_deferred, or where a key is asked for of its rows in {{name}}_deferred_key. Then one seek of {{name}}_pkey per row that may do, in order, until there are
 -- @limit. No statistics decide on that: the indexes are named, and the list is numbered in the order in which it is read.
 DECLARE @seen TABLE (
     place  bigint       NOT NULL PRIMARY KEY,
@@ -44,11 +44,11 @@ ELSE
     SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
       FROM (SELECT TOP (@scan) entry.id, entry.status
               FROM (SELECT head.id, head.status
-                      FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+                      FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
                      CROSS APPLY (SELECT TOP (@scan) m.id, m.status
                                     FROM {{table}} AS m WITH (INDEX({{name}}_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                                   WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.id < @after_id
-                                     AND m.finished_at IS NULL AND m.parked = 0
+                                   WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.id < @after_id
+                                     AND m.finished_at IS NULL AND m.deferred = 0
                                    ORDER BY m.id DESC) AS head
                      UNION ALL
                        -- What is in hand is not deferred.
@@ -56,14 +56,14 @@ ELSE
                       FROM (SELECT TOP (@scan) m.id
                               FROM {{table}} AS m WITH (INDEX({{name}}_deferred), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                              WHERE @key = N'' AND @status = N'pending' AND m.target_broker = @broker AND m.id < @after_id
-                               AND m.parked = 1 AND m.finished_at IS NULL
+                               AND m.deferred = 1 AND m.finished_at IS NULL
                              ORDER BY m.id DESC) AS deferred
                      UNION ALL
                     SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
                       FROM (SELECT TOP (@scan) m.id
-                              FROM {{table}} AS m WITH (INDEX({{name}}_parked), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                              FROM {{table}} AS m WITH (INDEX({{name}}_deferred_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                              WHERE @key <> N'' AND m.target_broker = @broker AND m.key_hash = @key_hash AND m.id < @after_id
-                               AND m.parked = 1 AND m.finished_at IS NULL
+                               AND m.deferred = 1 AND m.finished_at IS NULL
                              ORDER BY m.id DESC) AS aside) AS entry
              ORDER BY entry.id DESC) AS o;
 SET @looked = (SELECT COUNT_BIG(*) FROM @seen);

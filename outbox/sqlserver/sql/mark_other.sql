@@ -1,9 +1,9 @@
--- Retry, abandon or release rows, if they are still ours. Runs under the lane's lock, waiting for it: the place of a
+-- Retry, abandon or release rows, if they are still ours. Runs under the shard's lock, waiting for it: the place of a
 -- failed head and of its released followers must change in one step for the next claim.
--- @settled_token, @settled_lock the lane's lock, @park_abandoned: the key of an abandoned row waits until an operator acts,
+-- @completed_token, @completed_lock the shard's lock, @block_abandoned: the key of an abandoned row waits until an operator acts,
 -- @other [{"i": id, "s": new status, "a": attempts spent, "d": delay in seconds, "u": and microseconds, "e": error, "g": 1 where the key
 -- of an abandoned row goes on all the same}]
--- Plan: as in mark_published.sql; one seek of {{name}}_waiting_key and one range scan of {{name}}_parked per row that parks its key.
+-- Plan: as in mark_published.sql; one seek of {{name}}_key_blocks_key and one range scan of {{name}}_deferred_key per row that defers its key.
 DECLARE @outcomes TABLE (
     id            bigint        NOT NULL,
     status        nvarchar(16)  COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -13,7 +13,7 @@ DECLARE @outcomes TABLE (
     error         nvarchar(max) NULL,
     goes_on       int           NULL
 );
-DECLARE @parking TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @deferring TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @back TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
 INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error, goes_on)
@@ -23,18 +23,18 @@ SELECT id, status, spent, delay_seconds, delay_micros, error, goes_on
              error nvarchar(max) '$.e', goes_on int '$.g');
 BEGIN TRY
     BEGIN TRANSACTION;
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'{{table}}'), N':', @settled_lock);
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'{{table}}'), N':', @completed_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
     IF @granted < 0
-        THROW 50122, N'the lock of a lane of {{table}} was not granted in time', 1;
+        THROW 50122, N'the lock of a shard of {{table}} was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
-    IF @park_abandoned = 1 -- the first of each key becomes its gate
-        INSERT INTO @parking (id)
+    IF @block_abandoned = 1 -- the first of each key becomes its block
+        INSERT INTO @deferring (id)
         SELECT MIN(m.id)
           FROM @outcomes AS o
          INNER JOIN {{table}} AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
          WHERE o.status = N'abandoned' AND o.goes_on IS NULL AND m.ordering_key IS NOT NULL
-           AND m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing'
+           AND m.lock_token = CONVERT(uniqueidentifier, @completed_token) AND m.status = N'processing'
          GROUP BY m.target_broker, m.key_hash;
     UPDATE m
        SET status       = o.status
@@ -49,42 +49,42 @@ BEGIN TRY
          , last_error   = COALESCE(o.error, m.last_error)
       FROM @outcomes AS o
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = o.id
-     WHERE m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing';
+     WHERE m.lock_token = CONVERT(uniqueidentifier, @completed_token) AND m.status = N'processing';
     SET @other_rows = @@ROWCOUNT;
-    IF @park_abandoned = 1
+    IF @block_abandoned = 1
     BEGIN
-        -- In place of the gate that the key may have.
+        -- In place of the block that the key may have.
         UPDATE w
-           SET lane            = m.lane
-             , gate_id         = m.id
-             , gate_message_id = m.message_id
+           SET shard            = m.shard
+             , block_id         = m.id
+             , block_message_id = m.message_id
              , wake_at         = '9999-12-31'
              , reason          = N'abandoned'
              , since           = @now
-          FROM @parking AS p
+          FROM @deferring AS p
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
-         INNER JOIN {{table}}_waiting AS w WITH (ROWLOCK, INDEX({{name}}_waiting_key), FORCESEEK)
+         INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_key_blocks_key), FORCESEEK)
             ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
-        INSERT INTO {{table}}_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason, since)
-        SELECT m.target_broker, m.lane, m.ordering_key, m.id, m.message_id, '9999-12-31', N'abandoned', @now
-          FROM @parking AS p
+        INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since)
+        SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'abandoned', @now
+          FROM @deferring AS p
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
-         WHERE NOT EXISTS (SELECT 1 FROM {{table}}_waiting AS w WITH (FORCESEEK) WHERE w.gate_id = m.id);
-        -- A gate of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its
-        -- key, which somebody else took over, is parked. What is parked before the new gate has nothing to wait for but its
+         WHERE NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = m.id);
+        -- A block of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its
+        -- key, which somebody else took over, is deferred. What is deferred before the new block has nothing to wait for but its
         -- own time.
         INSERT INTO @back (id)
         SELECT earlier.id
-          FROM @parking AS p
+          FROM @deferring AS p
          INNER JOIN {{table}} AS g WITH (FORCESEEK) ON g.id = p.id
-         INNER JOIN {{table}} AS earlier WITH (INDEX({{name}}_parked), FORCESEEK)
+         INNER JOIN {{table}} AS earlier WITH (INDEX({{name}}_deferred_key), FORCESEEK)
             ON earlier.target_broker = g.target_broker AND earlier.key_hash = g.key_hash AND earlier.id < g.id
-         WHERE earlier.parked = 1 AND earlier.finished_at IS NULL;
+         WHERE earlier.deferred = 1 AND earlier.finished_at IS NULL;
         UPDATE m
-           SET parked = 0
+           SET deferred = 0
           FROM @back AS b
          INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = b.id
-         WHERE m.parked = 1;
+         WHERE m.deferred = 1;
     END;
     COMMIT TRANSACTION;
 END TRY

@@ -1,6 +1,6 @@
--- Mark what the broker has confirmed, if the rows are still ours. It needs no lane lock: a row that leaves only makes way
+-- Mark what the broker has confirmed, if the rows are still ours. It needs no shard lock: a row that leaves only makes way
 -- for its key. A transaction of its own, so that it stands whatever becomes of the rest of the batch.
--- @settled_token, @published [{"i": id, "b": the broker's id}]
+-- @completed_token, @published [{"i": id, "b": the broker's id}]
 -- Plan: the list into a table variable, one seek of {{name}}_pkey per row. FORCESEEK, because on a small table the planner
 -- would scan, and wait for the rows of every transaction that is writing.
 DECLARE @delivered TABLE (id bigint NOT NULL, broker_message_id nvarchar(max) NULL);
@@ -22,7 +22,7 @@ BEGIN TRY
          , broker_message_id = d.broker_message_id
       FROM @delivered AS d
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = d.id
-     WHERE m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing';
+     WHERE m.lock_token = CONVERT(uniqueidentifier, @completed_token) AND m.status = N'processing';
     SET @published_rows = @@ROWCOUNT;
     COMMIT TRANSACTION;
 END TRY

@@ -1,11 +1,11 @@
 -- Where each broker stands. @limit: no count goes beyond it
 -- A dirty read, like counts.sql: it counts what is being written, and waits for nobody. Only texts of errors are read as committed, and
 -- rows that somebody is writing passed over.
--- Plan: hops from one broker to the next in {{name}}_open, {{name}}_parked and {{name}}_finished. For each broker a bounded range scan of each lane of
--- {{name}}_open, covered, of {{name}}_parked and {{name}}_failing, with a seek of {{name}}_pkey per entry, and two of {{name}}_finished.
+-- Plan: hops from one broker to the next in {{name}}_open, {{name}}_deferred_key and {{name}}_finished. For each broker a bounded range scan of each shard of
+-- {{name}}_open, covered, of {{name}}_deferred_key and {{name}}_failing, with a seek of {{name}}_pkey per entry, and two of {{name}}_finished.
 DECLARE @brokers TABLE (
     name   nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY,
-    parked bigint        NOT NULL,
+    deferred bigint        NOT NULL,
     oldest datetime2(6)  NULL,
     latest datetime2(6)  NULL
 );
@@ -15,22 +15,22 @@ DECLARE @counted TABLE (
     row_count bigint        NOT NULL,
     more      bit           NOT NULL -- rows of this status may be among what was not looked at
 );
-DECLARE @heads TABLE (lane int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
+DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
 DECLARE @aside TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
 DECLARE @failing TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @name nvarchar(128) = N'', @look bigint = CASE WHEN @limit < 20000 THEN 20000 ELSE @limit + 1 END;
-DECLARE @parked_rows bigint, @failing_rows bigint, @cut bit;
+DECLARE @deferred_rows bigint, @failing_rows bigint, @cut bit;
 SET @now = SYSUTCDATETIME();
 WHILE @name IS NOT NULL
 BEGIN
     SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
                            FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
-                          WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name
+                          WHERE finished_at IS NULL AND deferred = 0 AND target_broker > @name
                           UNION ALL
                          SELECT MIN(target_broker)
-                           FROM {{table}} WITH (INDEX({{name}}_parked), NOLOCK)
-                          WHERE finished_at IS NULL AND parked = 1 AND target_broker > @name
+                           FROM {{table}} WITH (INDEX({{name}}_deferred_key), NOLOCK)
+                          WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name
                           UNION ALL
                          SELECT MIN(target_broker)
                            FROM {{table}} WITH (INDEX({{name}}_finished), NOLOCK)
@@ -40,22 +40,22 @@ BEGIN
         DELETE FROM @heads;
         DELETE FROM @aside;
         DELETE FROM @failing;
-        INSERT INTO @heads (lane, status, row_count)
-        SELECT lanes.lane, head.status, COUNT_BIG(*)
-          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+        INSERT INTO @heads (shard, status, row_count)
+        SELECT shards.shard, head.status, COUNT_BIG(*)
+          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
          CROSS APPLY (SELECT TOP (@look) m.status
                         FROM {{table}} AS m WITH (INDEX({{name}}_open), FORCESEEK, NOLOCK)
-                       WHERE m.target_broker = @name AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                       WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                        ORDER BY m.id) AS head
-         GROUP BY lanes.lane, head.status;
+         GROUP BY shards.shard, head.status;
         INSERT INTO @aside (status, created_at)
         SELECT m.status, m.created_at
           FROM (SELECT TOP (@limit + 1) p.id
-                  FROM {{table}} AS p WITH (INDEX({{name}}_parked), FORCESEEK, NOLOCK)
-                 WHERE p.target_broker = @name AND p.parked = 1 AND p.finished_at IS NULL) AS parked
-         INNER JOIN {{table}} AS m WITH (FORCESEEK, NOLOCK) ON m.id = parked.id;
-        SET @parked_rows = @@ROWCOUNT;
-        SET @cut = CASE WHEN @parked_rows > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY lane HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
+                  FROM {{table}} AS p WITH (INDEX({{name}}_deferred_key), FORCESEEK, NOLOCK)
+                 WHERE p.target_broker = @name AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred
+         INNER JOIN {{table}} AS m WITH (FORCESEEK, NOLOCK) ON m.id = deferred.id;
+        SET @deferred_rows = @@ROWCOUNT;
+        SET @cut = CASE WHEN @deferred_rows > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY shard HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
         INSERT INTO @counted (name, status, row_count, more)
         SELECT @name, statuses.status
              , (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = statuses.status COLLATE Latin1_General_100_BIN2)
@@ -86,14 +86,14 @@ BEGIN
                         FROM (SELECT TOP (@limit + 1) m.id
                                 FROM {{table}} AS m WITH (INDEX({{name}}_finished), FORCESEEK, NOLOCK)
                                WHERE m.target_broker = @name AND m.status = statuses.status COLLATE Latin1_General_100_BIN2 AND m.finished_at IS NOT NULL) AS some_rows) AS finished;
-        INSERT INTO @brokers (name, parked, oldest, latest)
-        SELECT @name, @parked_rows
+        INSERT INTO @brokers (name, deferred, oldest, latest)
+        SELECT @name, @deferred_rows
              , (SELECT MIN(o.created_at)
                   FROM (SELECT first_rows.created_at
-                          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+                          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
                          CROSS APPLY (SELECT TOP (100) m.created_at
                                         FROM {{table}} AS m WITH (INDEX({{name}}_open), FORCESEEK, NOLOCK)
-                                       WHERE m.target_broker = @name AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                                       WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                                        ORDER BY m.id) AS first_rows
                          UNION ALL
                         SELECT created_at FROM @aside) AS o)
@@ -104,7 +104,7 @@ BEGIN
     END;
 END;
 SELECT name AS fanout_overview
-     , parked
+     , deferred
      , CASE WHEN oldest < @now THEN DATEDIFF_BIG(MICROSECOND, oldest, @now) ELSE 0 END AS age
      , latest
   FROM @brokers

@@ -1,5 +1,5 @@
 -- Lock the rows that an operator is about to change, if they still are what was looked for and no worker has them in hand. A part of a transaction, under
--- the lanes' locks. @ids and @statuses JSON lists, @waiting: pending rows count only when they wait for a time
+-- the shards' locks. @ids and @statuses JSON lists, @waiting: pending rows count only when they wait for a time
 -- Plan: the list into a table variable, one seek of {{name}}_pkey per row.
 DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
@@ -19,5 +19,5 @@ SELECT m.id
 -- Whoever waits alone does so no more.
 DELETE w
   FROM @picked AS p
- INNER JOIN {{table}}_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id
+ INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id
  WHERE w.ordering_key IS NULL;

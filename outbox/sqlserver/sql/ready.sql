@@ -1,33 +1,33 @@
--- Which lanes have work? Lane -1 alone says that the broker is paused. @broker
--- It waits for nobody: rows that somebody is writing are passed over, and gates are read dirty. The next look finds them.
--- Plan: per lane, one range scan of {{name}}_open that stops at the first ready row; a few seeks of {{name}}_waiting_wake.
+-- Which shards have work? Shard -1 alone says that the broker is paused. @broker
+-- It waits for nobody: rows that somebody is writing are passed over, and blocks are read dirty. The next look finds them.
+-- Plan: per shard, one range scan of {{name}}_open that stops at the first ready row; a few seeks of {{name}}_key_blocks_wake.
 SET @now = SYSUTCDATETIME();
 IF EXISTS (SELECT 1 FROM {{table}}_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE target_broker = @broker)
-    SELECT -1 AS fanout_lane;
+    SELECT -1 AS fanout_shard;
 ELSE
-SELECT lanes.lane AS fanout_lane
-  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+SELECT shards.shard AS fanout_shard
+  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
  WHERE EXISTS (SELECT 1
                  FROM (SELECT TOP (20000) m.locked_until, m.available_at
                          FROM {{table}} AS m WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                        WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                        WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                         ORDER BY m.id) AS head
                 WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
                   AND (head.available_at IS NULL OR head.available_at <= @now))
-       -- A head that holds nothing but waiting rows hides what is behind it: they have to be parked.
+       -- A head that holds nothing but waiting rows hides what is behind it: they have to be deferred.
     OR (SELECT COUNT(*)
           FROM (SELECT TOP (20000) m.id
                   FROM {{table}} AS m WITH (INDEX({{name}}_open), NOLOCK)
-                 WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0) AS head) = 20000
+                 WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0) AS head) = 20000
     OR EXISTS (SELECT 1
-                 FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_wake), NOLOCK)
-                WHERE w.target_broker = @broker AND w.lane = lanes.lane AND w.wake_at <= @now)
-       -- A gate that is back in the claim's way and done lets its followers through.
+                 FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_wake), NOLOCK)
+                WHERE w.target_broker = @broker AND w.shard = shards.shard AND w.wake_at <= @now)
+       -- A block that is back in the claim's way and done lets its followers through.
     OR EXISTS (SELECT 1
-                 FROM (SELECT TOP (500) w.gate_id
-                         FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_wake), NOLOCK)
-                        WHERE w.target_broker = @broker AND w.lane = lanes.lane AND w.wake_at IS NULL
-                        ORDER BY w.gate_id) AS gate
-                 LEFT JOIN {{table}} AS m WITH (NOLOCK, FORCESEEK) ON m.id = gate.gate_id
+                 FROM (SELECT TOP (500) w.block_id
+                         FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_wake), NOLOCK)
+                        WHERE w.target_broker = @broker AND w.shard = shards.shard AND w.wake_at IS NULL
+                        ORDER BY w.block_id) AS block
+                 LEFT JOIN {{table}} AS m WITH (NOLOCK, FORCESEEK) ON m.id = block.block_id
                 WHERE m.id IS NULL OR m.finished_at IS NOT NULL)
- ORDER BY lanes.lane;
+ ORDER BY shards.shard;

@@ -1,5 +1,5 @@
--- Extend a lease that is still ours. Runs under the lane's lock, so that no claim sees half of it.
--- @broker, @lane, @claim_lock the lane's lock, @token, @first, @last, @lease_seconds, @lease_micros
+-- Extend a lease that is still ours. Runs under the shard's lock, so that no claim sees half of it.
+-- @broker, @shard, @claim_lock the shard's lock, @token, @first, @last, @lease_seconds, @lease_micros
 -- The rows are found by a dirty read, which waits for nobody who is writing among them, and tested again by the update.
 -- Plan: one range scan of {{name}}_open with lookups, one seek of {{name}}_pkey per row.
 DECLARE @leased TABLE (id bigint NOT NULL);
@@ -9,12 +9,12 @@ BEGIN TRY
     SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'{{table}}'), N':', @claim_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
     IF @granted < 0
-        THROW 50122, N'the lock of a lane of {{table}} was not granted in time', 1;
+        THROW 50122, N'the lock of a shard of {{table}} was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
     INSERT INTO @leased (id)
     SELECT id
       FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
-     WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+     WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
        AND id BETWEEN @first AND @last
        AND lock_token = CONVERT(uniqueidentifier, @token) AND status = N'processing';
     UPDATE m

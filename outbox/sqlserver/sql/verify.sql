@@ -1,17 +1,17 @@
 -- Which of the rows that were inserted as claimed are still ours, and which of them may be published? It runs after their commit.
--- @broker, @lane, @claim_lock the lane's lock, @token, @messages ids as JSON, @backlog how many other open rows may stand before
+-- @broker, @shard, @claim_lock the shard's lock, @token, @messages ids as JSON, @backlog how many other open rows may stand before
 -- them, @unordered whether order is off
 --
--- No read of SQL Server shows one moment of the table, see claim_ordered.sql. Under the lane's lock nobody claims, releases,
--- abandons, parks or brings back rows of its keys, so that a dirty read of them is exact, but for two things: new rows, which may
+-- No read of SQL Server shows one moment of the table, see claim_ordered.sql. Under the shard's lock nobody claims, releases,
+-- abandons, defers or brings back rows of its keys, so that a dirty read of them is exact, but for two things: new rows, which may
 -- be rolled back and then have made us wait for nothing; and rows that are being marked as published, which have been delivered
 -- whatever becomes of the mark. Ours are read as committed: what was rolled back is not there.
 -- Plan: one seek of {{name}}_once and one of {{name}}_pkey per row; one range scan of {{name}}_open, covered, that ends after so many others;
--- one seek each of {{name}}_waiting_key and {{name}}_backfill per row with a key.
+-- one seek each of {{name}}_key_blocks_key and {{name}}_backfill per row with a key.
 DECLARE @mine TABLE (
     id           bigint           NOT NULL PRIMARY KEY,
     message_id   uniqueidentifier NOT NULL,
-    lane         int              NOT NULL,
+    shard         int              NOT NULL,
     ordering_key nvarchar(512)   COLLATE Latin1_General_100_BIN2 NULL,
     key_hash     binary(32)       NULL,
     attempts     int              NOT NULL,
@@ -28,13 +28,13 @@ BEGIN TRY
     SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'{{table}}'), N':', @claim_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
     IF @granted < 0
-        THROW 50122, N'the lock of a lane of {{table}} was not granted in time', 1;
+        THROW 50122, N'the lock of a shard of {{table}} was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
-    INSERT INTO @mine (id, message_id, lane, ordering_key, key_hash, attempts, crashes, created_at, expired, leased, clear)
-    SELECT m.id, m.message_id, m.lane, m.ordering_key, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)), m.attempts, m.crashes, m.created_at
+    INSERT INTO @mine (id, message_id, shard, ordering_key, key_hash, attempts, crashes, created_at, expired, leased, clear)
+    SELECT m.id, m.message_id, m.shard, m.ordering_key, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)), m.attempts, m.crashes, m.created_at
          , CASE WHEN m.expires_at <= @now THEN 1 ELSE 0 END
          , CASE WHEN m.locked_until > @now THEN 1 ELSE 0 END
-         , CASE WHEN m.locked_until > @now AND m.lane = @lane THEN 1 ELSE 0 END
+         , CASE WHEN m.locked_until > @now AND m.shard = @shard THEN 1 ELSE 0 END
       FROM (SELECT DISTINCT CONVERT(uniqueidentifier, message_id) AS message_id
               FROM OPENJSON(@messages) WITH (message_id nvarchar(36) '$')) AS asked
      INNER JOIN {{table}} AS m WITH (READCOMMITTEDLOCK, ROWLOCK, FORCESEEK) ON m.message_id = asked.message_id AND m.target_broker = @broker
@@ -49,11 +49,11 @@ BEGIN TRY
         INSERT INTO @others (id, key_hash)
         SELECT TOP (@backlog + 1) m.id, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))
           FROM {{table}} AS m WITH (INDEX({{name}}_open), NOLOCK)
-         WHERE m.target_broker = @broker AND m.lane = @lane AND m.finished_at IS NULL AND m.parked = 0 AND m.id < @last
+         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0 AND m.id < @last
            AND NOT EXISTS (SELECT 1 FROM @mine AS own WHERE own.id = m.id AND own.leased = 1)
          ORDER BY m.id;
         SET @others_rows = @@ROWCOUNT;
-        -- In the lane, behind a gate, or in the lane of low priority.
+        -- In the shard, behind a block, or in the shard of low priority.
         UPDATE mine
            SET clear = 0
           FROM @mine AS mine
@@ -61,9 +61,9 @@ BEGIN TRY
            AND (@others_rows > @backlog
                 OR EXISTS (SELECT 1 FROM @others AS o WHERE o.key_hash = mine.key_hash AND o.id < mine.id)
                 OR EXISTS (SELECT 1
-                             FROM {{table}}_waiting AS w WITH (INDEX({{name}}_waiting_key), FORCESEEK)
+                             FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_key), FORCESEEK)
                             WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                              AND w.key_hash = mine.key_hash AND w.gate_id < mine.id)
+                              AND w.key_hash = mine.key_hash AND w.block_id < mine.id)
                 OR EXISTS (SELECT 1
                              FROM {{table}} AS low WITH (INDEX({{name}}_backfill), FORCESEEK, NOLOCK)
                             WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
@@ -78,7 +78,7 @@ BEGIN CATCH
 END CATCH;
 SELECT id AS fanout_handed
      , LOWER(CONVERT(char(36), message_id)) AS message_id
-     , lane
+     , shard
      , attempts
      , crashes
      , created_at

@@ -4,7 +4,7 @@ SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @seen int = 0, @waiting int = 0, @gated bit, @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut bit = 0;
+DECLARE @seen int = 0, @waiting int = 0, @blocked bit, @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut bit = 0;
 DECLARE @free TABLE (id bigint NOT NULL PRIMARY KEY, suspicion int NOT NULL);
 DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @claimed TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -16,7 +16,7 @@ BEGIN TRY
     SELECT TOP (@take) id
          , crashes + CASE WHEN status = N'processing' THEN 1 ELSE 0 END
       FROM app.outbox WITH (INDEX(outbox_open), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-     WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+     WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
        AND (locked_until IS NULL OR locked_until <= @now)
        AND (available_at IS NULL OR available_at <= @now)
      ORDER BY id;
@@ -25,11 +25,11 @@ BEGIN TRY
         SET @waiting = (SELECT COUNT(*)
                           FROM (SELECT TOP (20000) status, locked_until, available_at
                                   FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
-                                 WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+                                 WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
                                  ORDER BY id) AS head
                          WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now));
-    SET @gated = CASE WHEN EXISTS (SELECT 1
-                                     FROM app.outbox_waiting WITH (INDEX(outbox_waiting_wake), NOLOCK)
+    SET @blocked = CASE WHEN EXISTS (SELECT 1
+                                     FROM app.outbox_key_blocks WITH (INDEX(outbox_key_blocks_wake), NOLOCK)
                                     WHERE target_broker = @broker) THEN 1 ELSE 0 END;
     SET @suspicion = (SELECT TOP (1) suspicion FROM @free ORDER BY id);
     IF @suspicion IS NOT NULL
@@ -72,7 +72,7 @@ BEGIN TRY
         OUTPUT inserted.id INTO @claimed
           FROM @chosen AS c
          INNER JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = c.id
-         WHERE m.status IN (N'pending', N'failed', N'processing') AND m.parked = 0
+         WHERE m.status IN (N'pending', N'failed', N'processing') AND m.deferred = 0
            AND (m.locked_until IS NULL OR m.locked_until <= @now);
     END;
     COMMIT TRANSACTION WITH (DELAYED_DURABILITY = ON);
@@ -86,7 +86,7 @@ SELECT CONVERT(bit, 0) AS fanout_busy
      , @seen AS seen
      , @cut AS cut
      , @waiting AS waiting
-     , @gated AS gated
+     , @blocked AS blocked
      , CONVERT(bit, 0) AS ahead_waits;
 SELECT m.id AS fanout_id
      , LOWER(CONVERT(char(36), m.message_id)) AS message_id
@@ -132,7 +132,7 @@ BEGIN TRY
          , broker_message_id = d.broker_message_id
       FROM @delivered AS d
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = d.id
-     WHERE m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing';
+     WHERE m.lock_token = CONVERT(uniqueidentifier, @completed_token) AND m.status = N'processing';
     SET @published_rows = @@ROWCOUNT;
     COMMIT TRANSACTION;
 END TRY
@@ -151,7 +151,7 @@ DECLARE @outcomes TABLE (
     error         nvarchar(max) NULL,
     goes_on       int           NULL
 );
-DECLARE @parking TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @deferring TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @back TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
 INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error, goes_on)
@@ -161,18 +161,18 @@ SELECT id, status, spent, delay_seconds, delay_micros, error, goes_on
              error nvarchar(max) '$.e', goes_on int '$.g');
 BEGIN TRY
     BEGIN TRANSACTION;
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @settled_lock);
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @completed_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
     IF @granted < 0
-        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
-    IF @park_abandoned = 1
-        INSERT INTO @parking (id)
+    IF @block_abandoned = 1
+        INSERT INTO @deferring (id)
         SELECT MIN(m.id)
           FROM @outcomes AS o
          INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
          WHERE o.status = N'abandoned' AND o.goes_on IS NULL AND m.ordering_key IS NOT NULL
-           AND m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing'
+           AND m.lock_token = CONVERT(uniqueidentifier, @completed_token) AND m.status = N'processing'
          GROUP BY m.target_broker, m.key_hash;
     UPDATE m
        SET status       = o.status
@@ -187,38 +187,38 @@ BEGIN TRY
          , last_error   = COALESCE(o.error, m.last_error)
       FROM @outcomes AS o
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = o.id
-     WHERE m.lock_token = CONVERT(uniqueidentifier, @settled_token) AND m.status = N'processing';
+     WHERE m.lock_token = CONVERT(uniqueidentifier, @completed_token) AND m.status = N'processing';
     SET @other_rows = @@ROWCOUNT;
-    IF @park_abandoned = 1
+    IF @block_abandoned = 1
     BEGIN
         UPDATE w
-           SET lane            = m.lane
-             , gate_id         = m.id
-             , gate_message_id = m.message_id
+           SET shard            = m.shard
+             , block_id         = m.id
+             , block_message_id = m.message_id
              , wake_at         = '9999-12-31'
              , reason          = N'abandoned'
              , since           = @now
-          FROM @parking AS p
+          FROM @deferring AS p
          INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
-         INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, INDEX(outbox_waiting_key), FORCESEEK)
+         INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
             ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
-        INSERT INTO app.outbox_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason, since)
-        SELECT m.target_broker, m.lane, m.ordering_key, m.id, m.message_id, '9999-12-31', N'abandoned', @now
-          FROM @parking AS p
+        INSERT INTO app.outbox_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since)
+        SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'abandoned', @now
+          FROM @deferring AS p
          INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
-         WHERE NOT EXISTS (SELECT 1 FROM app.outbox_waiting AS w WITH (FORCESEEK) WHERE w.gate_id = m.id);
+         WHERE NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = m.id);
         INSERT INTO @back (id)
         SELECT earlier.id
-          FROM @parking AS p
+          FROM @deferring AS p
          INNER JOIN app.outbox AS g WITH (FORCESEEK) ON g.id = p.id
-         INNER JOIN app.outbox AS earlier WITH (INDEX(outbox_parked), FORCESEEK)
+         INNER JOIN app.outbox AS earlier WITH (INDEX(outbox_deferred_key), FORCESEEK)
             ON earlier.target_broker = g.target_broker AND earlier.key_hash = g.key_hash AND earlier.id < g.id
-         WHERE earlier.parked = 1 AND earlier.finished_at IS NULL;
+         WHERE earlier.deferred = 1 AND earlier.finished_at IS NULL;
         UPDATE m
-           SET parked = 0
+           SET deferred = 0
           FROM @back AS b
          INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = b.id
-         WHERE m.parked = 1;
+         WHERE m.deferred = 1;
     END;
     COMMIT TRANSACTION;
 END TRY
@@ -228,7 +228,7 @@ BEGIN CATCH
     THROW;
 END CATCH;
 SELECT @other_rows AS fanout_other;
-DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @gated bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
+DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @blocked bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
 DECLARE @ahead_hash binary(32);
 DECLARE @suspicion int, @take bigint, @chosen_rows int = 0, @alone bit = 0, @cut bit = 0;
 DECLARE @ready TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -251,37 +251,37 @@ BEGIN TRY
     SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @claim_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 0;
     IF @granted < -1
-        THROW 50122, N'the lock of a lane of app.outbox was not granted', 1;
+        THROW 50122, N'the lock of a shard of app.outbox was not granted', 1;
     IF @granted = -1
         SET @busy = 1;
     ELSE
     BEGIN
         SET @now = SYSUTCDATETIME();
-DECLARE @due TABLE (gate_id bigint NOT NULL PRIMARY KEY, alone bit NOT NULL);
-INSERT INTO @due (gate_id, alone)
-SELECT TOP (500) gate_id, CASE WHEN ordering_key IS NULL THEN 1 ELSE 0 END
-  FROM app.outbox_waiting WITH (INDEX(outbox_waiting_wake))
- WHERE target_broker = @broker AND lane = @lane AND wake_at <= @now
+DECLARE @due TABLE (block_id bigint NOT NULL PRIMARY KEY, alone bit NOT NULL);
+INSERT INTO @due (block_id, alone)
+SELECT TOP (500) block_id, CASE WHEN ordering_key IS NULL THEN 1 ELSE 0 END
+  FROM app.outbox_key_blocks WITH (INDEX(outbox_key_blocks_wake))
+ WHERE target_broker = @broker AND shard = @shard AND wake_at <= @now
  ORDER BY wake_at;
 IF @@ROWCOUNT > 0
 BEGIN
     UPDATE m
-       SET parked = 0
+       SET deferred = 0
       FROM @due AS d
-     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = d.gate_id
-     WHERE m.parked = 1;
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = d.block_id
+     WHERE m.deferred = 1;
     UPDATE w
        SET wake_at = NULL
       FROM @due AS d
-     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = d.gate_id
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = d.block_id
      WHERE d.alone = 0;
     DELETE w
       FROM @due AS d
-     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = d.gate_id
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = d.block_id
      WHERE d.alone = 1;
 END;
-DECLARE @gates TABLE (
-    gate_id     bigint       NOT NULL PRIMARY KEY,
+DECLARE @blocks TABLE (
+    block_id     bigint       NOT NULL PRIMARY KEY,
     key_hash    binary(32)   NULL,
     found       bit          NOT NULL,
     done        bit          NOT NULL,
@@ -289,17 +289,17 @@ DECLARE @gates TABLE (
 );
 DECLARE @through TABLE (
     id         bigint           NOT NULL PRIMARY KEY,
-    gate_id    bigint           NOT NULL,
+    block_id    bigint           NOT NULL,
     message_id uniqueidentifier NOT NULL,
-    lane       int              NOT NULL,
+    shard       int              NOT NULL,
     place      int              NOT NULL
 );
 DECLARE @resting TABLE (id bigint NOT NULL PRIMARY KEY);
-INSERT INTO @gates (gate_id, key_hash, found, done)
-SELECT TOP (500) gate_id, key_hash, 0, 0
-  FROM app.outbox_waiting WITH (INDEX(outbox_waiting_wake))
- WHERE target_broker = @broker AND lane = @lane AND wake_at IS NULL
- ORDER BY gate_id;
+INSERT INTO @blocks (block_id, key_hash, found, done)
+SELECT TOP (500) block_id, key_hash, 0, 0
+  FROM app.outbox_key_blocks WITH (INDEX(outbox_key_blocks_wake))
+ WHERE target_broker = @broker AND shard = @shard AND wake_at IS NULL
+ ORDER BY block_id;
 IF @@ROWCOUNT > 0
 BEGIN
     UPDATE g
@@ -308,89 +308,89 @@ BEGIN
          , rests_until = CASE WHEN m.status NOT IN (N'pending', N'failed') THEN NULL
                               WHEN m.available_at IS NULL OR m.locked_until >= m.available_at THEN m.locked_until
                               ELSE m.available_at END
-      FROM @gates AS g
-     INNER JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = g.gate_id;
+      FROM @blocks AS g
+     INNER JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = g.block_id;
     UPDATE g
        SET found = 1
-      FROM @gates AS g
-     INNER JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = g.gate_id
+      FROM @blocks AS g
+     INNER JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = g.block_id
      WHERE g.found = 0;
     UPDATE g
        SET done = 1
-      FROM @gates AS g
+      FROM @blocks AS g
      WHERE g.found = 0
-       AND NOT EXISTS (SELECT 1 FROM app.outbox AS m WITH (READCOMMITTEDLOCK, FORCESEEK) WHERE m.id = g.gate_id);
-    INSERT INTO @through (id, gate_id, message_id, lane, place)
-    SELECT follower.id, done.gate_id, follower.message_id, follower.lane
-         , ROW_NUMBER() OVER (PARTITION BY done.gate_id ORDER BY follower.id)
-      FROM (SELECT TOP (10) gate_id, key_hash FROM @gates WHERE done = 1 ORDER BY gate_id) AS done
+       AND NOT EXISTS (SELECT 1 FROM app.outbox AS m WITH (READCOMMITTEDLOCK, FORCESEEK) WHERE m.id = g.block_id);
+    INSERT INTO @through (id, block_id, message_id, shard, place)
+    SELECT follower.id, done.block_id, follower.message_id, follower.shard
+         , ROW_NUMBER() OVER (PARTITION BY done.block_id ORDER BY follower.id)
+      FROM (SELECT TOP (10) block_id, key_hash FROM @blocks WHERE done = 1 ORDER BY block_id) AS done
      CROSS APPLY (SELECT COUNT(*) AS followers
                     FROM (SELECT TOP (400) m.id
-                            FROM app.outbox AS m WITH (INDEX(outbox_parked))
-                           WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.parked = 1 AND m.finished_at IS NULL
-                             AND m.id > done.gate_id
+                            FROM app.outbox AS m WITH (INDEX(outbox_deferred_key))
+                           WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.deferred = 1 AND m.finished_at IS NULL
+                             AND m.id > done.block_id
                            ORDER BY m.id) AS next_ones) AS behind
-     CROSS APPLY (SELECT TOP (400) m.id, m.message_id, m.lane
-                    FROM app.outbox AS m WITH (INDEX(outbox_parked))
-                   WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.parked = 1 AND m.finished_at IS NULL
-                     AND m.id > CASE WHEN behind.followers = 400 THEN done.gate_id ELSE 0 END
+     CROSS APPLY (SELECT TOP (400) m.id, m.message_id, m.shard
+                    FROM app.outbox AS m WITH (INDEX(outbox_deferred_key))
+                   WHERE m.target_broker = @broker AND m.key_hash = done.key_hash AND m.deferred = 1 AND m.finished_at IS NULL
+                     AND m.id > CASE WHEN behind.followers = 400 THEN done.block_id ELSE 0 END
                    ORDER BY m.id) AS follower;
     UPDATE m
-       SET parked = 0
+       SET deferred = 0
       FROM @through AS t
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = t.id
-     WHERE m.parked = 1;
+     WHERE m.deferred = 1;
     DELETE w
       FROM @through AS t
-     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = t.id
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = t.id
      WHERE w.ordering_key IS NULL;
     UPDATE w
-       SET gate_id = t.id, gate_message_id = t.message_id, lane = t.lane
+       SET block_id = t.id, block_message_id = t.message_id, shard = t.shard
       FROM @through AS t
-     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = t.gate_id
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = t.block_id
      WHERE t.place = 400;
     DELETE w
-      FROM (SELECT TOP (10) gate_id FROM @gates WHERE done = 1 ORDER BY gate_id) AS done
-     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = done.gate_id;
+      FROM (SELECT TOP (10) block_id FROM @blocks WHERE done = 1 ORDER BY block_id) AS done
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = done.block_id;
     UPDATE m
-       SET parked = 1
+       SET deferred = 1
     OUTPUT inserted.id INTO @resting
-      FROM @gates AS g
-     INNER JOIN app.outbox AS m WITH (ROWLOCK, READCOMMITTEDLOCK, READPAST, FORCESEEK) ON m.id = g.gate_id
+      FROM @blocks AS g
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, READCOMMITTEDLOCK, READPAST, FORCESEEK) ON m.id = g.block_id
      WHERE g.rests_until > @now AND m.status IN (N'pending', N'failed');
     UPDATE w
        SET wake_at = g.rests_until
       FROM @resting AS r
-     INNER JOIN @gates AS g ON g.gate_id = r.id
-     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = r.id;
+     INNER JOIN @blocks AS g ON g.block_id = r.id
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = r.id;
 END;
         INSERT INTO @ready (id)
         SELECT id
           FROM (SELECT TOP (@window) id, locked_until, available_at
                   FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                 WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+                 WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
                  ORDER BY id) AS head
          WHERE (locked_until IS NULL OR locked_until <= @now)
            AND (available_at IS NULL OR available_at <= @now);
-        SET @gated = CASE WHEN EXISTS (SELECT 1
-                                         FROM app.outbox_waiting WITH (INDEX(outbox_waiting_wake), NOLOCK)
+        SET @blocked = CASE WHEN EXISTS (SELECT 1
+                                         FROM app.outbox_key_blocks WITH (INDEX(outbox_key_blocks_wake), NOLOCK)
                                         WHERE target_broker = @broker) THEN 1 ELSE 0 END;
-        IF @lane < 4 AND EXISTS (SELECT 1
+        IF @shard < 4 AND EXISTS (SELECT 1
                                    FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
-                                  WHERE target_broker = @broker AND lane = @lane + 4 AND finished_at IS NULL AND parked = 0)
+                                  WHERE target_broker = @broker AND shard = @shard + 4 AND finished_at IS NULL AND deferred = 0)
             SET @mixed = 1;
-        IF @lane BETWEEN 4 AND 7
+        IF @shard BETWEEN 4 AND 7
             SELECT TOP (1) @ahead = id
                          , @ahead_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key))
                          , @ahead_waits = CASE WHEN status <> N'processing' AND (locked_until > @now OR available_at > @now)
                                                THEN 1 ELSE 0 END
               FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
-             WHERE target_broker = @broker AND lane = @lane - 4 AND finished_at IS NULL AND parked = 0
+             WHERE target_broker = @broker AND shard = @shard - 4 AND finished_at IS NULL AND deferred = 0
              ORDER BY id;
         IF EXISTS (SELECT 1
-                     FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+                     FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK)
                     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                      AND w.key_hash = @ahead_hash AND w.gate_id < @ahead)
+                      AND w.key_hash = @ahead_hash AND w.block_id < @ahead)
             SET @ahead_waits = 1;
         IF EXISTS (SELECT 1
                      FROM (SELECT TOP (1) low.status, low.locked_until, low.available_at
@@ -404,7 +404,7 @@ END;
         SELECT TOP (@window) m.id
              , m.ordering_key
              , CASE WHEN m.ordering_key IS NULL THEN m.id ELSE DATALENGTH(m.ordering_key) END
-             , CASE WHEN @gated = 1 OR @mixed = 1 THEN CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) END
+             , CASE WHEN @blocked = 1 OR @mixed = 1 THEN CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) END
              , CASE WHEN r.id IS NULL OR (m.ordering_key IS NOT NULL AND m.id > @ahead) THEN 0 ELSE 1 END
              , CASE WHEN m.status <> N'processing' AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END
              , 0
@@ -412,17 +412,17 @@ END;
              , m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
           FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
           LEFT JOIN @ready AS r ON r.id = m.id
-         WHERE m.target_broker = @broker AND m.lane = @lane AND m.finished_at IS NULL AND m.parked = 0
+         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0
          ORDER BY m.id;
         SET @seen = @@ROWCOUNT;
-        IF @gated = 1
+        IF @blocked = 1
             UPDATE win
                SET clear = 0, rests = 1
               FROM @win AS win
              WHERE EXISTS (SELECT 1
-                             FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+                             FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK)
                             WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                              AND w.key_hash = win.key_hash AND w.gate_id < win.id);
+                              AND w.key_hash = win.key_hash AND w.block_id < win.id);
         IF @mixed = 1
         BEGIN
             UPDATE win
@@ -502,7 +502,7 @@ END;
             OUTPUT inserted.id INTO @claimed
               FROM @chosen AS c
              INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
-             WHERE m.status IN (N'pending', N'failed', N'processing') AND m.parked = 0
+             WHERE m.status IN (N'pending', N'failed', N'processing') AND m.deferred = 0
                AND (m.locked_until IS NULL OR m.locked_until <= @now);
             IF (SELECT COUNT(*) FROM @claimed) <> @chosen_rows
                 THROW 50123, N'a row of app.outbox was changed while it was being claimed', 1;
@@ -519,7 +519,7 @@ SELECT @busy AS fanout_busy
      , @seen AS seen
      , @cut AS cut
      , @waiting AS waiting
-     , @gated AS gated
+     , @blocked AS blocked
      , @ahead_waits AS ahead_waits;
 SELECT m.id AS fanout_id
      , LOWER(CONVERT(char(36), m.message_id)) AS message_id

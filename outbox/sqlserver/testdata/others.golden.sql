@@ -70,26 +70,26 @@ BEGIN
     SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
                            FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                          WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name
+                          WHERE finished_at IS NULL AND deferred = 0 AND target_broker > @name
                           UNION ALL
                          SELECT MIN(target_broker)
-                           FROM app.outbox WITH (INDEX(outbox_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                          WHERE finished_at IS NULL AND parked = 1 AND target_broker > @name) AS later);
+                           FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                          WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name) AS later);
     IF @name IS NOT NULL
         INSERT INTO @behind (name, since)
         SELECT @name, MIN(waiting.since)
-          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
          OUTER APPLY (SELECT TOP (1) (SELECT MAX(times.at) FROM (VALUES (head.created_at), (head.available_at), (head.locked_until)) AS times (at)) AS since
                         FROM (SELECT TOP (1000) m.id, m.created_at, m.available_at, m.locked_until
                                 FROM app.outbox AS m WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                               WHERE m.target_broker = @name AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                               WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                                ORDER BY m.id) AS head
                        WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
                          AND (head.available_at IS NULL OR head.available_at <= @now)
                        ORDER BY head.id) AS claimable
          OUTER APPLY (SELECT TOP (1) w.wake_at
-                        FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                       WHERE w.target_broker = @name AND w.lane = lanes.lane AND w.wake_at <= @now
+                        FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                       WHERE w.target_broker = @name AND w.shard = shards.shard AND w.wake_at <= @now
                        ORDER BY w.wake_at) AS due
          CROSS APPLY (VALUES (claimable.since), (due.wake_at)) AS waiting (since);
 END;
@@ -105,7 +105,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 DECLARE @found TABLE (
     id           bigint         NOT NULL PRIMARY KEY,
-    lane         int            NOT NULL,
+    shard         int            NOT NULL,
     ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NOT NULL,
     key_hash     binary(32)     NOT NULL,
     message_id   uniqueidentifier NOT NULL,
@@ -115,22 +115,22 @@ DECLARE @found TABLE (
     until_at     datetime2(6)   NULL
 );
 SET @now = SYSUTCDATETIME();
-INSERT INTO @found (id, lane, ordering_key, key_hash, message_id, status, reason, since, until_at)
-SELECT w.gate_id, w.lane, w.ordering_key, w.key_hash, w.gate_message_id, COALESCE(m.status, N'abandoned'), w.reason, w.since
+INSERT INTO @found (id, shard, ordering_key, key_hash, message_id, status, reason, since, until_at)
+SELECT w.block_id, w.shard, w.ordering_key, w.key_hash, w.block_message_id, COALESCE(m.status, N'abandoned'), w.reason, w.since
      , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END
-  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
- CROSS APPLY (SELECT TOP (2000) g.gate_id, g.lane, g.ordering_key, g.key_hash, g.gate_message_id, g.wake_at, g.reason, g.since
-                FROM app.outbox_waiting AS g WITH (INDEX(outbox_waiting_wake), FORCESEEK, NOLOCK)
-               WHERE g.target_broker = @broker AND g.lane = lanes.lane AND g.wake_at IS NOT NULL
+  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
+ CROSS APPLY (SELECT TOP (2000) g.block_id, g.shard, g.ordering_key, g.key_hash, g.block_message_id, g.wake_at, g.reason, g.since
+                FROM app.outbox_key_blocks AS g WITH (INDEX(outbox_key_blocks_wake), FORCESEEK, NOLOCK)
+               WHERE g.target_broker = @broker AND g.shard = shards.shard AND g.wake_at IS NOT NULL
                ORDER BY g.wake_at DESC) AS w
-  LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.gate_id
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.block_id
  WHERE w.ordering_key IS NOT NULL
    AND (w.wake_at = '9999-12-31' OR (m.id IS NOT NULL AND m.finished_at IS NULL));
-INSERT INTO @found (id, lane, ordering_key, key_hash, message_id, status, reason, since, until_at)
-SELECT f.id, f.lane, f.ordering_key, f.key_hash, f.message_id, f.status, N'retry'
+INSERT INTO @found (id, shard, ordering_key, key_hash, message_id, status, reason, since, until_at)
+SELECT f.id, f.shard, f.ordering_key, f.key_hash, f.message_id, f.status, N'retry'
      , COALESCE(TRY_CONVERT(datetime2(6), REPLACE(LEFT(f.happened, 26), N'Z', N''), 126), f.created_at)
      , COALESCE(f.locked_until, @now)
-  FROM (SELECT m.id, m.lane, m.ordering_key, m.key_hash, m.message_id, m.status, m.created_at, m.locked_until
+  FROM (SELECT m.id, m.shard, m.ordering_key, m.key_hash, m.message_id, m.status, m.created_at, m.locked_until
              , CASE WHEN ISJSON(m.last_error) = 1 THEN JSON_VALUE(m.last_error, '$.at') END AS happened
              , ROW_NUMBER() OVER (PARTITION BY m.key_hash ORDER BY m.id) AS place
           FROM (SELECT TOP (2000) i.id
@@ -138,7 +138,7 @@ SELECT f.id, f.lane, f.ordering_key, f.key_hash, f.message_id, f.status, N'retry
                  WHERE i.target_broker = @broker AND i.last_error IS NOT NULL AND i.finished_at IS NULL
                  ORDER BY i.id) AS failing
          INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = failing.id
-         WHERE m.status = N'failed' AND m.parked = 0 AND m.ordering_key IS NOT NULL) AS f
+         WHERE m.status = N'failed' AND m.deferred = 0 AND m.ordering_key IS NOT NULL) AS f
  WHERE f.place = 1
    AND NOT EXISTS (SELECT 1 FROM @found AS known WHERE known.id = f.id OR known.key_hash = f.key_hash);
 DELETE FROM @found
@@ -157,18 +157,18 @@ SELECT f.ordering_key AS fanout_blocked
   FROM @found AS f
  CROSS APPLY (SELECT COUNT_BIG(*) AS followers
                 FROM (SELECT TOP (@max_count + 1) p.id
-                        FROM app.outbox AS p WITH (INDEX(outbox_parked), FORCESEEK, NOLOCK)
-                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.id > f.id AND p.parked = 1 AND p.finished_at IS NULL) AS rows_aside) AS aside
+                        FROM app.outbox AS p WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
+                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.id > f.id AND p.deferred = 1 AND p.finished_at IS NULL) AS rows_aside) AS aside
  CROSS APPLY (SELECT COUNT_BIG(*) AS followers
                 FROM (SELECT TOP (@max_count + 1) b.id
                         FROM app.outbox AS b WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
                        WHERE b.target_broker = @broker AND b.key_hash = f.key_hash AND b.id > f.id AND b.priority < 0 AND b.finished_at IS NULL
-                         AND b.parked = 0) AS rows_low) AS low
+                         AND b.deferred = 0) AS rows_low) AS low
  CROSS APPLY (SELECT COALESCE(SUM(CASE WHEN o.ordering_key = f.ordering_key AND DATALENGTH(o.ordering_key) = DATALENGTH(f.ordering_key) THEN 1 ELSE 0 END), 0) AS followers
                    , COUNT_BIG(*) AS looked
                 FROM (SELECT TOP (5000) n.ordering_key
                         FROM app.outbox AS n WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
-                       WHERE n.target_broker = @broker AND n.lane = f.lane % 4 AND n.id > f.id AND n.finished_at IS NULL AND n.parked = 0
+                       WHERE n.target_broker = @broker AND n.shard = f.shard % 4 AND n.id > f.id AND n.finished_at IS NULL AND n.deferred = 0
                        ORDER BY n.id) AS o) AS behind
  OUTER APPLY (SELECT m.last_error
                 FROM app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
@@ -189,18 +189,18 @@ DECLARE @first TABLE (
 DECLARE @operated_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
-DECLARE @lanes TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @lane_lock nvarchar(255);
-INSERT INTO @lanes (lock)
+DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @shard_lock nvarchar(255);
+INSERT INTO @shards (lock)
 SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
-SET @lane_lock = (SELECT MIN(lock) FROM @lanes);
-WHILE @lane_lock IS NOT NULL
+SET @shard_lock = (SELECT MIN(lock) FROM @shards);
+WHILE @shard_lock IS NOT NULL
 BEGIN
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lane_lock);
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
     IF @granted < 0
-        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
-    SET @lane_lock = (SELECT MIN(lock) FROM @lanes WHERE lock > @lane_lock);
+        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
+    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
 END;
 DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
@@ -219,7 +219,7 @@ SELECT m.id
    AND (m.status <> N'processing' OR m.locked_until <= @now);
 DELETE w
   FROM @picked AS p
- INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id
  WHERE w.ordering_key IS NULL;
     INSERT INTO @first (id, target_broker, key_hash)
     SELECT MIN(m.id), m.target_broker, m.key_hash
@@ -228,18 +228,18 @@ DELETE w
      WHERE m.ordering_key IS NOT NULL
      GROUP BY m.target_broker, m.key_hash;
     UPDATE w
-       SET gate_id         = m.id
-         , gate_message_id = m.message_id
-         , lane            = m.lane
+       SET block_id         = m.id
+         , block_message_id = m.message_id
+         , shard            = m.shard
          , wake_at         = NULL
          , reason          = N'retry'
       FROM @first AS f
      INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = f.id
-     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, INDEX(outbox_waiting_key), FORCESEEK)
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
         ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.ordering_key IS NOT NULL
-     WHERE f.id <= w.gate_id
+     WHERE f.id <= w.block_id
        AND (w.reason <> N'abandoned' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
-            OR EXISTS (SELECT 1 FROM @picked AS p WHERE p.id = w.gate_id));
+            OR EXISTS (SELECT 1 FROM @picked AS p WHERE p.id = w.block_id));
     UPDATE m
        SET status       = N'pending'
          , published_at = NULL
@@ -254,10 +254,10 @@ DELETE w
          , attempts     = 0
          , crashes      = 0
          , isolated     = 0
-         , parked       = CASE WHEN EXISTS (SELECT 1
-                                              FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+         , deferred       = CASE WHEN EXISTS (SELECT 1
+                                              FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK)
                                              WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
-                                               AND w.ordering_key IS NOT NULL AND w.gate_id < m.id) THEN 1 ELSE 0 END
+                                               AND w.ordering_key IS NOT NULL AND w.block_id < m.id) THEN 1 ELSE 0 END
       FROM @picked AS p
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
     SET @operated_rows = @@ROWCOUNT;
@@ -308,6 +308,96 @@ SELECT target_broker AS fanout_counted
  GROUP BY target_broker, status
  ORDER BY target_broker, status;
 
+-- defer
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @head TABLE (
+    id           bigint         NOT NULL PRIMARY KEY,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
+    apart        bigint         NOT NULL,
+    leased       bit            NOT NULL,
+    until        datetime2(6)   NULL,
+    scheduled    bit            NOT NULL,
+    block_id      bigint         NULL
+);
+DECLARE @blocks TABLE (
+    id           bigint         NOT NULL PRIMARY KEY,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
+    until        datetime2(6)   NOT NULL,
+    reason       nvarchar(16)   NOT NULL
+);
+DECLARE @behind TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @deferred_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @claim_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
+    SET @now = SYSUTCDATETIME();
+    INSERT INTO @head (id, ordering_key, apart, leased, until, scheduled)
+    SELECT TOP (@window) id
+         , CASE WHEN @unordered = 0 THEN ordering_key END
+         , CASE WHEN @unordered = 1 OR ordering_key IS NULL THEN id ELSE DATALENGTH(ordering_key) END
+         , CASE WHEN status = N'processing' THEN 1 ELSE 0 END
+         , CASE WHEN status = N'processing' THEN NULL
+                WHEN locked_until > @now AND (available_at IS NULL OR available_at <= locked_until) THEN locked_until
+                WHEN available_at > @now THEN available_at END
+         , CASE WHEN available_at > @now THEN 1 ELSE 0 END
+      FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
+     ORDER BY id;
+    IF @unordered = 0 AND EXISTS (SELECT 1
+                                    FROM app.outbox_key_blocks WITH (INDEX(outbox_key_blocks_wake), NOLOCK)
+                                   WHERE target_broker = @broker)
+        UPDATE h
+           SET block_id = w.block_id
+          FROM @head AS h
+         INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK)
+            ON w.target_broker = @broker AND w.ordering_key IS NOT NULL
+           AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', h.ordering_key));
+    INSERT INTO @blocks (id, ordering_key, until, reason)
+    SELECT id, ordering_key, until, CASE WHEN scheduled = 1 THEN N'scheduled' ELSE N'retry' END
+      FROM (SELECT id, ordering_key, until, scheduled, ROW_NUMBER() OVER (PARTITION BY ordering_key, apart ORDER BY id) AS place
+              FROM @head
+             WHERE until IS NOT NULL AND (block_id IS NULL OR block_id = id)) AS resting
+     WHERE place = 1;
+    UPDATE w
+       SET wake_at = g.until, reason = g.reason, ordering_key = COALESCE(w.ordering_key, g.ordering_key)
+      FROM @blocks AS g
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = g.id;
+    INSERT INTO app.outbox_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
+    SELECT @broker, @shard, g.ordering_key, g.id, COALESCE(m.message_id, CONVERT(uniqueidentifier, N'00000000-0000-0000-0000-000000000000')), g.until, g.reason
+      FROM @blocks AS g
+      LEFT JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = g.id
+     WHERE NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = g.id);
+    INSERT INTO @behind (id)
+    SELECT id
+      FROM (SELECT h.id
+                 , h.leased
+                 , h.block_id
+                 , MIN(COALESCE(g.id, CONVERT(bigint, 9223372036854775807))) OVER (PARTITION BY h.ordering_key, h.apart) AS new_block_id
+              FROM @head AS h
+              LEFT JOIN @blocks AS g ON g.id = h.id) AS placed
+     WHERE leased = 0 AND (id > block_id OR id >= new_block_id);
+    UPDATE m
+       SET deferred = 1
+      FROM @behind AS b
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, READCOMMITTEDLOCK, READPAST, FORCESEEK) ON m.id = b.id
+     WHERE m.status IN (N'pending', N'failed') AND m.deferred = 0;
+    SET @deferred_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @deferred_rows AS fanout_deferred;
+
 -- deferrals
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -323,16 +413,30 @@ INSERT INTO @asked (id, target_broker, key_hash)
 SELECT m.id, m.target_broker, m.key_hash
   FROM (SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$')) AS l
  INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = l.id;
-SELECT a.id AS fanout_deferral, CONVERT(bit, 1) AS by_key, w.reason, LOWER(CONVERT(char(36), w.gate_message_id)) AS message_id
+SELECT a.id AS fanout_deferral, CONVERT(bit, 1) AS by_key, w.reason, LOWER(CONVERT(char(36), w.block_message_id)) AS message_id
      , NULLIF(w.wake_at, '9999-12-31') AS until_at
   FROM @asked AS a
- INNER JOIN app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+ INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
     ON w.target_broker = a.target_broker AND w.key_hash = a.key_hash AND w.ordering_key IS NOT NULL
  UNION ALL
-SELECT a.id, CONVERT(bit, 0), w.reason, LOWER(CONVERT(char(36), w.gate_message_id)), NULLIF(w.wake_at, '9999-12-31')
+SELECT a.id, CONVERT(bit, 0), w.reason, LOWER(CONVERT(char(36), w.block_message_id)), NULLIF(w.wake_at, '9999-12-31')
   FROM @asked AS a
- INNER JOIN app.outbox_waiting AS w WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON w.gate_id = a.id
+ INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON w.block_id = a.id
  WHERE w.ordering_key IS NULL;
+
+-- deferred keys
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT TOP (@limit) target_broker AS fanout_blocked_key
+     , ordering_key
+     , LOWER(CONVERT(char(36), block_message_id)) AS block_message_id
+     , since
+  FROM app.outbox_key_blocks WITH (NOLOCK)
+ WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'abandoned' AND wake_at = '9999-12-31'
+ ORDER BY since, block_id;
 
 -- diagnose
 SET NOCOUNT ON;
@@ -444,11 +548,11 @@ INSERT INTO @found (id, target_broker)
 SELECT TOP (@limit) m.id, m.target_broker
   FROM (SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE @open = 1 AND finished_at IS NULL AND parked = 0 AND (@broker = N'' OR target_broker = @broker)
+         WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
         SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
-          FROM app.outbox WITH (INDEX(outbox_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE @open = 1 AND finished_at IS NULL AND parked = 1 AND (@broker = N'' OR target_broker = @broker)
+          FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
         SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
@@ -506,18 +610,18 @@ DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 DECLARE @operated_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
-DECLARE @lanes TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @lane_lock nvarchar(255);
-INSERT INTO @lanes (lock)
+DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @shard_lock nvarchar(255);
+INSERT INTO @shards (lock)
 SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
-SET @lane_lock = (SELECT MIN(lock) FROM @lanes);
-WHILE @lane_lock IS NOT NULL
+SET @shard_lock = (SELECT MIN(lock) FROM @shards);
+WHILE @shard_lock IS NOT NULL
 BEGIN
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lane_lock);
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
     IF @granted < 0
-        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
-    SET @lane_lock = (SELECT MIN(lock) FROM @lanes WHERE lock > @lane_lock);
+        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
+    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
 END;
 DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
@@ -536,13 +640,13 @@ SELECT m.id
    AND (m.status <> N'processing' OR m.locked_until <= @now);
 DELETE w
   FROM @picked AS p
- INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id
  WHERE w.ordering_key IS NULL;
     UPDATE w
        SET wake_at = NULL
          , reason  = N'retry'
       FROM @picked AS p
-     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = p.id;
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id;
     SET @error = CONCAT(@error, N'"', REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z","attempt":');
     UPDATE m
        SET status       = N'abandoned'
@@ -551,7 +655,7 @@ DELETE w
          , locked_by    = NULL
          , lock_token   = NULL
          , isolated     = 0
-         , parked       = 0
+         , deferred       = 0
          , last_error   = CONCAT(@error, m.attempts, N'}')
       FROM @picked AS p
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
@@ -670,25 +774,25 @@ ELSE
     SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
       FROM (SELECT TOP (@scan) entry.id, entry.status
               FROM (SELECT head.id, head.status
-                      FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+                      FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
                      CROSS APPLY (SELECT TOP (@scan) m.id, m.status
                                     FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                                   WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.id < @after_id
-                                     AND m.finished_at IS NULL AND m.parked = 0
+                                   WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.id < @after_id
+                                     AND m.finished_at IS NULL AND m.deferred = 0
                                    ORDER BY m.id DESC) AS head
                      UNION ALL
                     SELECT deferred.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
                       FROM (SELECT TOP (@scan) m.id
                               FROM app.outbox AS m WITH (INDEX(outbox_deferred), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                              WHERE @key = N'' AND @status = N'pending' AND m.target_broker = @broker AND m.id < @after_id
-                               AND m.parked = 1 AND m.finished_at IS NULL
+                               AND m.deferred = 1 AND m.finished_at IS NULL
                              ORDER BY m.id DESC) AS deferred
                      UNION ALL
                     SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
                       FROM (SELECT TOP (@scan) m.id
-                              FROM app.outbox AS m WITH (INDEX(outbox_parked), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                              FROM app.outbox AS m WITH (INDEX(outbox_deferred_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                              WHERE @key <> N'' AND m.target_broker = @broker AND m.key_hash = @key_hash AND m.id < @after_id
-                               AND m.parked = 1 AND m.finished_at IS NULL
+                               AND m.deferred = 1 AND m.finished_at IS NULL
                              ORDER BY m.id DESC) AS aside) AS entry
              ORDER BY entry.id DESC) AS o;
 SET @looked = (SELECT COUNT_BIG(*) FROM @seen);
@@ -700,9 +804,9 @@ SELECT TOP (@limit) s.place AS fanout_listed
      , m.stream
      , m.type
      , m.ordering_key
-     , m.lane
+     , m.shard
      , m.priority
-     , m.parked
+     , m.deferred
      , m.content_type
      , m.aggregate_type
      , m.aggregate_id
@@ -765,11 +869,11 @@ INSERT INTO @found (id, target_broker)
 SELECT TOP (@limit) m.id, m.target_broker
   FROM (SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE @open = 1 AND finished_at IS NULL AND parked = 0 AND (@broker = N'' OR target_broker = @broker)
+         WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
         SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
-          FROM app.outbox WITH (INDEX(outbox_parked), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE @open = 1 AND finished_at IS NULL AND parked = 1 AND (@broker = N'' OR target_broker = @broker)
+          FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
         SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
@@ -816,9 +920,9 @@ SELECT m.payload AS fanout_payload
      , m.stream
      , m.type
      , m.ordering_key
-     , m.lane
+     , m.shard
      , m.priority
-     , m.parked
+     , m.deferred
      , m.content_type
      , m.aggregate_type
      , m.aggregate_id
@@ -865,7 +969,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 DECLARE @brokers TABLE (
     name   nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY,
-    parked bigint        NOT NULL,
+    deferred bigint        NOT NULL,
     oldest datetime2(6)  NULL,
     latest datetime2(6)  NULL
 );
@@ -875,22 +979,22 @@ DECLARE @counted TABLE (
     row_count bigint        NOT NULL,
     more      bit           NOT NULL
 );
-DECLARE @heads TABLE (lane int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
+DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
 DECLARE @aside TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
 DECLARE @failing TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @name nvarchar(128) = N'', @look bigint = CASE WHEN @limit < 20000 THEN 20000 ELSE @limit + 1 END;
-DECLARE @parked_rows bigint, @failing_rows bigint, @cut bit;
+DECLARE @deferred_rows bigint, @failing_rows bigint, @cut bit;
 SET @now = SYSUTCDATETIME();
 WHILE @name IS NOT NULL
 BEGIN
     SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
                            FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
-                          WHERE finished_at IS NULL AND parked = 0 AND target_broker > @name
+                          WHERE finished_at IS NULL AND deferred = 0 AND target_broker > @name
                           UNION ALL
                          SELECT MIN(target_broker)
-                           FROM app.outbox WITH (INDEX(outbox_parked), NOLOCK)
-                          WHERE finished_at IS NULL AND parked = 1 AND target_broker > @name
+                           FROM app.outbox WITH (INDEX(outbox_deferred_key), NOLOCK)
+                          WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name
                           UNION ALL
                          SELECT MIN(target_broker)
                            FROM app.outbox WITH (INDEX(outbox_finished), NOLOCK)
@@ -900,22 +1004,22 @@ BEGIN
         DELETE FROM @heads;
         DELETE FROM @aside;
         DELETE FROM @failing;
-        INSERT INTO @heads (lane, status, row_count)
-        SELECT lanes.lane, head.status, COUNT_BIG(*)
-          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+        INSERT INTO @heads (shard, status, row_count)
+        SELECT shards.shard, head.status, COUNT_BIG(*)
+          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
          CROSS APPLY (SELECT TOP (@look) m.status
                         FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
-                       WHERE m.target_broker = @name AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                       WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                        ORDER BY m.id) AS head
-         GROUP BY lanes.lane, head.status;
+         GROUP BY shards.shard, head.status;
         INSERT INTO @aside (status, created_at)
         SELECT m.status, m.created_at
           FROM (SELECT TOP (@limit + 1) p.id
-                  FROM app.outbox AS p WITH (INDEX(outbox_parked), FORCESEEK, NOLOCK)
-                 WHERE p.target_broker = @name AND p.parked = 1 AND p.finished_at IS NULL) AS parked
-         INNER JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = parked.id;
-        SET @parked_rows = @@ROWCOUNT;
-        SET @cut = CASE WHEN @parked_rows > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY lane HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
+                  FROM app.outbox AS p WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
+                 WHERE p.target_broker = @name AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred
+         INNER JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = deferred.id;
+        SET @deferred_rows = @@ROWCOUNT;
+        SET @cut = CASE WHEN @deferred_rows > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY shard HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
         INSERT INTO @counted (name, status, row_count, more)
         SELECT @name, statuses.status
              , (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = statuses.status COLLATE Latin1_General_100_BIN2)
@@ -945,14 +1049,14 @@ BEGIN
                         FROM (SELECT TOP (@limit + 1) m.id
                                 FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, NOLOCK)
                                WHERE m.target_broker = @name AND m.status = statuses.status COLLATE Latin1_General_100_BIN2 AND m.finished_at IS NOT NULL) AS some_rows) AS finished;
-        INSERT INTO @brokers (name, parked, oldest, latest)
-        SELECT @name, @parked_rows
+        INSERT INTO @brokers (name, deferred, oldest, latest)
+        SELECT @name, @deferred_rows
              , (SELECT MIN(o.created_at)
                   FROM (SELECT first_rows.created_at
-                          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+                          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
                          CROSS APPLY (SELECT TOP (100) m.created_at
                                         FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
-                                       WHERE m.target_broker = @name AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                                       WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                                        ORDER BY m.id) AS first_rows
                          UNION ALL
                         SELECT created_at FROM @aside) AS o)
@@ -963,7 +1067,7 @@ BEGIN
     END;
 END;
 SELECT name AS fanout_overview
-     , parked
+     , deferred
      , CASE WHEN oldest < @now THEN DATEDIFF_BIG(MICROSECOND, oldest, @now) ELSE 0 END AS age
      , latest
   FROM @brokers
@@ -985,110 +1089,6 @@ SELECT b.name AS fanout_error, latest.last_error
                                ORDER BY m.finished_at DESC, m.id DESC) AS a
                        WHERE a.last_error IS NOT NULL) AS e
                ORDER BY CASE WHEN ISJSON(e.last_error) = 1 THEN JSON_VALUE(e.last_error, '$.at') COLLATE Latin1_General_100_BIN2 END DESC, e.id DESC) AS latest;
-
--- park
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @head TABLE (
-    id           bigint         NOT NULL PRIMARY KEY,
-    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
-    apart        bigint         NOT NULL,
-    leased       bit            NOT NULL,
-    until        datetime2(6)   NULL,
-    scheduled    bit            NOT NULL,
-    gate_id      bigint         NULL
-);
-DECLARE @gates TABLE (
-    id           bigint         NOT NULL PRIMARY KEY,
-    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
-    until        datetime2(6)   NOT NULL,
-    reason       nvarchar(16)   NOT NULL
-);
-DECLARE @behind TABLE (id bigint NOT NULL PRIMARY KEY);
-DECLARE @parked_rows int;
-BEGIN TRY
-    BEGIN TRANSACTION;
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @claim_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
-    SET @now = SYSUTCDATETIME();
-    INSERT INTO @head (id, ordering_key, apart, leased, until, scheduled)
-    SELECT TOP (@window) id
-         , CASE WHEN @unordered = 0 THEN ordering_key END
-         , CASE WHEN @unordered = 1 OR ordering_key IS NULL THEN id ELSE DATALENGTH(ordering_key) END
-         , CASE WHEN status = N'processing' THEN 1 ELSE 0 END
-         , CASE WHEN status = N'processing' THEN NULL
-                WHEN locked_until > @now AND (available_at IS NULL OR available_at <= locked_until) THEN locked_until
-                WHEN available_at > @now THEN available_at END
-         , CASE WHEN available_at > @now THEN 1 ELSE 0 END
-      FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-     WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
-     ORDER BY id;
-    IF @unordered = 0 AND EXISTS (SELECT 1
-                                    FROM app.outbox_waiting WITH (INDEX(outbox_waiting_wake), NOLOCK)
-                                   WHERE target_broker = @broker)
-        UPDATE h
-           SET gate_id = w.gate_id
-          FROM @head AS h
-         INNER JOIN app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
-            ON w.target_broker = @broker AND w.ordering_key IS NOT NULL
-           AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', h.ordering_key));
-    INSERT INTO @gates (id, ordering_key, until, reason)
-    SELECT id, ordering_key, until, CASE WHEN scheduled = 1 THEN N'scheduled' ELSE N'retry' END
-      FROM (SELECT id, ordering_key, until, scheduled, ROW_NUMBER() OVER (PARTITION BY ordering_key, apart ORDER BY id) AS place
-              FROM @head
-             WHERE until IS NOT NULL AND (gate_id IS NULL OR gate_id = id)) AS resting
-     WHERE place = 1;
-    UPDATE w
-       SET wake_at = g.until, reason = g.reason, ordering_key = COALESCE(w.ordering_key, g.ordering_key)
-      FROM @gates AS g
-     INNER JOIN app.outbox_waiting AS w WITH (ROWLOCK, FORCESEEK) ON w.gate_id = g.id;
-    INSERT INTO app.outbox_waiting (target_broker, lane, ordering_key, gate_id, gate_message_id, wake_at, reason)
-    SELECT @broker, @lane, g.ordering_key, g.id, COALESCE(m.message_id, CONVERT(uniqueidentifier, N'00000000-0000-0000-0000-000000000000')), g.until, g.reason
-      FROM @gates AS g
-      LEFT JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = g.id
-     WHERE NOT EXISTS (SELECT 1 FROM app.outbox_waiting AS w WITH (FORCESEEK) WHERE w.gate_id = g.id);
-    INSERT INTO @behind (id)
-    SELECT id
-      FROM (SELECT h.id
-                 , h.leased
-                 , h.gate_id
-                 , MIN(COALESCE(g.id, CONVERT(bigint, 9223372036854775807))) OVER (PARTITION BY h.ordering_key, h.apart) AS new_gate_id
-              FROM @head AS h
-              LEFT JOIN @gates AS g ON g.id = h.id) AS placed
-     WHERE leased = 0 AND (id > gate_id OR id >= new_gate_id);
-    UPDATE m
-       SET parked = 1
-      FROM @behind AS b
-     INNER JOIN app.outbox AS m WITH (ROWLOCK, READCOMMITTEDLOCK, READPAST, FORCESEEK) ON m.id = b.id
-     WHERE m.status IN (N'pending', N'failed') AND m.parked = 0;
-    SET @parked_rows = @@ROWCOUNT;
-    COMMIT TRANSACTION;
-END TRY
-BEGIN CATCH
-    IF @@TRANCOUNT > 0
-        ROLLBACK TRANSACTION;
-    THROW;
-END CATCH;
-SELECT @parked_rows AS fanout_parked;
-
--- parked keys
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-SELECT TOP (@limit) target_broker AS fanout_parked_key
-     , ordering_key
-     , LOWER(CONVERT(char(36), gate_message_id)) AS gate_message_id
-     , since
-  FROM app.outbox_waiting WITH (NOLOCK)
- WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'abandoned' AND wake_at = '9999-12-31'
- ORDER BY since, gate_id;
 
 -- pause
 SET NOCOUNT ON;
@@ -1125,8 +1125,8 @@ WITH victims AS (
       FROM app.outbox AS m WITH (INDEX(outbox_finished), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
      WHERE target_broker = @broker AND status = N'abandoned' AND finished_at IS NOT NULL AND finished_at <= @before
        AND (N'abandoned' <> N'abandoned'
-            OR NOT EXISTS (SELECT 1 FROM app.outbox_waiting AS w WITH (FORCESEEK)
-                            WHERE w.gate_id = m.id AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31'))
+            OR NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK)
+                            WHERE w.block_id = m.id AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31'))
      ORDER BY finished_at
 )
 DELETE FROM victims
@@ -1147,8 +1147,8 @@ WITH victims AS (
       FROM app.outbox AS m WITH (INDEX(outbox_finished), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
      WHERE target_broker = @broker AND status = N'published' AND finished_at IS NOT NULL AND finished_at <= @before
        AND (N'published' <> N'abandoned'
-            OR NOT EXISTS (SELECT 1 FROM app.outbox_waiting AS w WITH (FORCESEEK)
-                            WHERE w.gate_id = m.id AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31'))
+            OR NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK)
+                            WHERE w.block_id = m.id AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31'))
      ORDER BY finished_at
 )
 DELETE FROM victims
@@ -1163,32 +1163,32 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 SET @now = SYSUTCDATETIME();
 IF EXISTS (SELECT 1 FROM app.outbox_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE target_broker = @broker)
-    SELECT -1 AS fanout_lane;
+    SELECT -1 AS fanout_shard;
 ELSE
-SELECT lanes.lane AS fanout_lane
-  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS lanes (lane)
+SELECT shards.shard AS fanout_shard
+  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
  WHERE EXISTS (SELECT 1
                  FROM (SELECT TOP (20000) m.locked_until, m.available_at
                          FROM app.outbox AS m WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                        WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0
+                        WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
                         ORDER BY m.id) AS head
                 WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
                   AND (head.available_at IS NULL OR head.available_at <= @now))
     OR (SELECT COUNT(*)
           FROM (SELECT TOP (20000) m.id
                   FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
-                 WHERE m.target_broker = @broker AND m.lane = lanes.lane AND m.finished_at IS NULL AND m.parked = 0) AS head) = 20000
+                 WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0) AS head) = 20000
     OR EXISTS (SELECT 1
-                 FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_wake), NOLOCK)
-                WHERE w.target_broker = @broker AND w.lane = lanes.lane AND w.wake_at <= @now)
+                 FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_wake), NOLOCK)
+                WHERE w.target_broker = @broker AND w.shard = shards.shard AND w.wake_at <= @now)
     OR EXISTS (SELECT 1
-                 FROM (SELECT TOP (500) w.gate_id
-                         FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_wake), NOLOCK)
-                        WHERE w.target_broker = @broker AND w.lane = lanes.lane AND w.wake_at IS NULL
-                        ORDER BY w.gate_id) AS gate
-                 LEFT JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = gate.gate_id
+                 FROM (SELECT TOP (500) w.block_id
+                         FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_wake), NOLOCK)
+                        WHERE w.target_broker = @broker AND w.shard = shards.shard AND w.wake_at IS NULL
+                        ORDER BY w.block_id) AS block
+                 LEFT JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = block.block_id
                 WHERE m.id IS NULL OR m.finished_at IS NOT NULL)
- ORDER BY lanes.lane;
+ ORDER BY shards.shard;
 
 -- record
 SET NOCOUNT ON;
@@ -1217,23 +1217,23 @@ DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 DECLARE @released_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
-DECLARE @lanes TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @lane_lock nvarchar(255);
-INSERT INTO @lanes (lock)
+DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @shard_lock nvarchar(255);
+INSERT INTO @shards (lock)
 SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
-SET @lane_lock = (SELECT MIN(lock) FROM @lanes);
-WHILE @lane_lock IS NOT NULL
+SET @shard_lock = (SELECT MIN(lock) FROM @shards);
+WHILE @shard_lock IS NOT NULL
 BEGIN
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lane_lock);
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
     IF @granted < 0
-        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
-    SET @lane_lock = (SELECT MIN(lock) FROM @lanes WHERE lock > @lane_lock);
+        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
+    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
 END;
     UPDATE w
        SET wake_at = NULL
          , reason  = N'retry'
-      FROM app.outbox_waiting AS w WITH (ROWLOCK, INDEX(outbox_waiting_key), FORCESEEK)
+      FROM app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
      WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
        AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
        AND DATALENGTH(w.ordering_key) = DATALENGTH(@key)
@@ -1261,12 +1261,12 @@ BEGIN TRY
     SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @claim_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
     IF @granted < 0
-        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
     INSERT INTO @leased (id)
     SELECT id
       FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
-     WHERE target_broker = @broker AND lane = @lane AND finished_at IS NULL AND parked = 0
+     WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
        AND id BETWEEN @first AND @last
        AND lock_token = CONVERT(uniqueidentifier, @token) AND status = N'processing';
     UPDATE m
@@ -1332,7 +1332,7 @@ DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 DECLARE @mine TABLE (
     id           bigint           NOT NULL PRIMARY KEY,
     message_id   uniqueidentifier NOT NULL,
-    lane         int              NOT NULL,
+    shard         int              NOT NULL,
     ordering_key nvarchar(512)   COLLATE Latin1_General_100_BIN2 NULL,
     key_hash     binary(32)       NULL,
     attempts     int              NOT NULL,
@@ -1349,13 +1349,13 @@ BEGIN TRY
     SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @claim_lock);
     EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
     IF @granted < 0
-        THROW 50122, N'the lock of a lane of app.outbox was not granted in time', 1;
+        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
-    INSERT INTO @mine (id, message_id, lane, ordering_key, key_hash, attempts, crashes, created_at, expired, leased, clear)
-    SELECT m.id, m.message_id, m.lane, m.ordering_key, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)), m.attempts, m.crashes, m.created_at
+    INSERT INTO @mine (id, message_id, shard, ordering_key, key_hash, attempts, crashes, created_at, expired, leased, clear)
+    SELECT m.id, m.message_id, m.shard, m.ordering_key, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)), m.attempts, m.crashes, m.created_at
          , CASE WHEN m.expires_at <= @now THEN 1 ELSE 0 END
          , CASE WHEN m.locked_until > @now THEN 1 ELSE 0 END
-         , CASE WHEN m.locked_until > @now AND m.lane = @lane THEN 1 ELSE 0 END
+         , CASE WHEN m.locked_until > @now AND m.shard = @shard THEN 1 ELSE 0 END
       FROM (SELECT DISTINCT CONVERT(uniqueidentifier, message_id) AS message_id
               FROM OPENJSON(@messages) WITH (message_id nvarchar(36) '$')) AS asked
      INNER JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, ROWLOCK, FORCESEEK) ON m.message_id = asked.message_id AND m.target_broker = @broker
@@ -1368,7 +1368,7 @@ BEGIN TRY
         INSERT INTO @others (id, key_hash)
         SELECT TOP (@backlog + 1) m.id, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))
           FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
-         WHERE m.target_broker = @broker AND m.lane = @lane AND m.finished_at IS NULL AND m.parked = 0 AND m.id < @last
+         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0 AND m.id < @last
            AND NOT EXISTS (SELECT 1 FROM @mine AS own WHERE own.id = m.id AND own.leased = 1)
          ORDER BY m.id;
         SET @others_rows = @@ROWCOUNT;
@@ -1379,9 +1379,9 @@ BEGIN TRY
            AND (@others_rows > @backlog
                 OR EXISTS (SELECT 1 FROM @others AS o WHERE o.key_hash = mine.key_hash AND o.id < mine.id)
                 OR EXISTS (SELECT 1
-                             FROM app.outbox_waiting AS w WITH (INDEX(outbox_waiting_key), FORCESEEK)
+                             FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK)
                             WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                              AND w.key_hash = mine.key_hash AND w.gate_id < mine.id)
+                              AND w.key_hash = mine.key_hash AND w.block_id < mine.id)
                 OR EXISTS (SELECT 1
                              FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
                             WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
@@ -1396,7 +1396,7 @@ BEGIN CATCH
 END CATCH;
 SELECT id AS fanout_handed
      , LOWER(CONVERT(char(36), message_id)) AS message_id
-     , lane
+     , shard
      , attempts
      , crashes
      , created_at

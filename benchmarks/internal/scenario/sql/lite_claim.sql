@@ -4,7 +4,7 @@ UPDATE {{table}}
    SET status = 'processing', locked_by = 'hand', lock_token = ?, locked_until = ?
  WHERE id IN (SELECT id
                 FROM {{table}} INDEXED BY {{name}}_open
-               WHERE target_broker = ? AND lane = 0 AND finished_at IS NULL AND parked = 0 AND coalesce(locked_until, 0) <= ?
+               WHERE target_broker = ? AND shard = 0 AND finished_at IS NULL AND deferred = 0 AND coalesce(locked_until, 0) <= ?
                ORDER BY id
                LIMIT ?)
 RETURNING id, message_id, type, headers, payload

@@ -1,4 +1,4 @@
--- Claim rows of the minimal table. $1 broker, $2 lane, which it does not have, $3 limit
+-- Claim rows of the minimal table. $1 broker, $2 shard, which it does not have, $3 limit
 -- Plan: one range scan of the claim's index, one TID scan for the update.
 UPDATE {{table}}_minimal
    SET status = 1, locked_until = now() + interval '5 minutes'

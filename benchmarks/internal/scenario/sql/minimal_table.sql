@@ -1,4 +1,4 @@
--- The leanest outbox that one could make by hand: no lanes, no fence, no ordering, nothing but a primary key and the claim's index,
+-- The leanest outbox that one could make by hand: no shards, no fence, no ordering, nothing but a primary key and the claim's index,
 -- which a claim does not change. Columns that change come first, with a fixed width; the fill factor leaves room for HOT updates.
 -- status: 0 pending, 1 processing, 2 published
 CREATE TABLE {{table}}_minimal (

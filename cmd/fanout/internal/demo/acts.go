@@ -16,7 +16,7 @@ type moment struct {
 	trading bool
 	counts  []outbox.BrokerCounts
 
-	settled     bool      // the consumers have confirmed everything, and nothing more comes
+	completed   bool      // the consumers have confirmed everything, and nothing more comes
 	unconfirmed int       // while they have not
 	since       time.Time // when that number was another one
 }
@@ -74,7 +74,7 @@ type outage struct {
 func (o *outage) step(ctx context.Context, r *run, now *moment) (over bool, err error) {
 	switch {
 	case o.began.IsZero():
-		if r.due(o.from, now) && (!o.working || r.projector.working() || now.settled) {
+		if r.due(o.from, now) && (!o.working || r.projector.working() || now.completed) {
 			o.down(r.servers)
 			o.began = time.Now()
 			r.view.sayf("%s", o.gone)
@@ -98,7 +98,7 @@ type kill struct {
 }
 
 func (k *kill) step(ctx context.Context, r *run, now *moment) (over bool, err error) {
-	if !r.due(k.from, now) || !r.projector.working() && !now.settled {
+	if !r.due(k.from, now) || !r.projector.working() && !now.completed {
 		return false, nil
 	}
 	return true, r.kill(ctx)

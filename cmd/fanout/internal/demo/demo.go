@@ -226,11 +226,11 @@ func (r *run) watch(ctx context.Context, placed <-chan error) error {
 				return err
 			}
 			if over {
-				rest, now.settled = rest[1:], false
+				rest, now.completed = rest[1:], false
 			}
 			continue
 		}
-		if now.settled {
+		if now.completed {
 			r.view.done(now, r.projector)
 			return nil
 		}
@@ -245,15 +245,15 @@ func (r *run) look(ctx context.Context, now *moment) (err error) {
 	if err := r.projector.ended(); err != nil {
 		return err
 	}
-	now.settled = false
+	now.completed = false
 	if now.trading || open(now.counts) > 0 {
 		return nil
 	}
 	n, err := r.servers.unconfirmed(ctx)
-	now.settled = n == 0
+	now.completed = n == 0
 	if n != now.unconfirmed || now.since.IsZero() {
 		now.unconfirmed, now.since = n, time.Now()
-	} else if !now.settled && time.Since(now.since) >= stuckTime {
+	} else if !now.completed && time.Since(now.since) >= stuckTime {
 		r.servers.deadlinesPass()
 		now.since = time.Time{}
 	}

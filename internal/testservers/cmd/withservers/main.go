@@ -31,8 +31,8 @@ const (
 	exitUsage     = 2
 	exitCannotRun = 127 // as the shell says it
 
-	stopPatience = 15 * time.Second // for the command to end after the first signal; then it is killed
-	orphanCheck  = time.Second
+	stopPatience      = 15 * time.Second // for the command to end after the first signal; then it is killed
+	unconfiguredCheck = time.Second
 )
 
 func main() {
@@ -115,7 +115,7 @@ func caughtSignals() []os.Signal {
 
 // endWhenOrphaned signals ourselves when the parent has died: go run passes neither SIGTERM nor its own death on.
 func endWhenOrphaned(ctx context.Context, parent int) {
-	ticker := time.NewTicker(orphanCheck)
+	ticker := time.NewTicker(unconfiguredCheck)
 	defer ticker.Stop()
 	for os.Getppid() == parent {
 		select {

@@ -1,0 +1,120 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// heartbeatEvery is how often a process says that it is still there.
+	heartbeatEvery = 30 * time.Second
+	// heartbeatTime bounds one word to the registry. A stop waits no longer than that for the last one.
+	heartbeatTime = 5 * time.Second
+)
+
+// heartbeat enters this process, and what its workers have in hand, in the registry of one database. Nothing depends on it:
+// when the registry fails, delivery goes on.
+type heartbeat struct {
+	registry   Registry
+	processors []*Processor // of the same database
+	instance   Instance
+	log        *slog.Logger
+	failing    bool
+}
+
+// newHeartbeat names the process: by its host where the configuration gives no name.
+func newHeartbeat(registry Registry, database string, cfg EngineConfig, id uuid.UUID) *heartbeat {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	log := cfg.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	return &heartbeat{
+		registry: registry, log: log.With("database", database),
+		instance: Instance{ID: id, Name: cmp.Or(cfg.Name, host), Host: host, PID: os.Getpid(), Version: cfg.Version},
+	}
+}
+
+// run sends heartbeats until ctx ends, and then takes the entry away.
+func (p *heartbeat) run(ctx context.Context) {
+	ticker := time.NewTicker(heartbeatEvery)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		p.beat(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeatTime)
+	defer cancel()
+	if err := p.registry.Leave(ctx, p.instance.ID); err != nil && !p.failing {
+		p.log.WarnContext(ctx, "cannot take this process out of the list of instances: it will show as silent for a day", "error", err)
+	}
+}
+
+func (p *heartbeat) beat(ctx context.Context) {
+	p.instance.Work = nil
+	for _, processor := range p.processors {
+		p.instance.Work = append(p.instance.Work, processor.inHand.list()...)
+	}
+	bounded, cancel := context.WithTimeout(ctx, heartbeatTime)
+	defer cancel()
+	err := p.registry.Heartbeat(bounded, p.instance)
+	switch {
+	case ctx.Err() != nil: // cut short by the stop
+	case err != nil && !p.failing:
+		p.log.WarnContext(ctx, "cannot enter this process in the list of instances; delivery goes on, trying again", "error", err)
+		p.failing = true
+	case err == nil && p.failing:
+		p.log.InfoContext(ctx, "this process is in the list of instances again")
+		p.failing = false
+	}
+}
+
+// inHand is what the workers of one processor have in hand, by worker.
+type inHand struct {
+	mu   sync.Mutex
+	work map[string]Work
+}
+
+// hold notes that a worker has claimed a batch; an empty one leaves it with nothing.
+func (h *inHand) hold(worker, broker string, batch *Batch, since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(batch.Messages) == 0 {
+		delete(h.work, worker)
+		return
+	}
+	if h.work == nil {
+		h.work = map[string]Work{}
+	}
+	h.work[worker] = Work{Worker: worker, Broker: broker, Shard: batch.Lease.Shard, Rows: len(batch.Messages), Since: since.UTC()}
+}
+
+func (h *inHand) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.work)
+}
+
+func (h *inHand) list() []Work {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]Work, 0, len(h.work))
+	for _, work := range h.work {
+		list = append(list, work)
+	}
+	slices.SortFunc(list, func(a, b Work) int { return cmp.Compare(a.Worker, b.Worker) })
+	return list
+}

@@ -1,7 +1,0 @@
--- The keys that wait for an operator, oldest first. $1 broker or '', $2 limit
--- Plan: reads the gates of the broker.
-SELECT target_broker, ordering_key, gate_message_id::text, since
-  FROM {{table}}_waiting
- WHERE ($1::text = '' OR target_broker = $1) AND reason = 'abandoned' AND wake_at = 'infinity'
- ORDER BY since, gate_id
- LIMIT $2
