@@ -47,7 +47,7 @@ func (b *actionRequest) action(database string) (Action, error) {
 			Broker: b.Broker, Statuses: b.Status, Type: b.Type, Key: b.Key, MessageIDs: b.MessageIDs, ErrorClass: b.ErrorClass, Since: since, Until: until,
 		},
 	}
-	if b.Action == VerbRelease {
+	if b.Action == VerbUnblock {
 		action.Key, action.Filter.Key = b.Key, ""
 	}
 	for _, age := range []struct {

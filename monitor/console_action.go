@@ -18,7 +18,7 @@ const (
 	VerbRequeue = "requeue" // failed and abandoned rows are delivered again, at once
 	VerbAbandon = "abandon" // pending and failed rows, and those of workers that have died, are given up
 	VerbReplay  = "replay"  // published rows are delivered again
-	VerbRelease = "release" // an ordering key goes on without the abandoned row for which it waits
+	VerbUnblock = "unblock" // an ordering key goes on without the abandoned row for which it waits
 	VerbPurge   = "purge"   // published and abandoned rows are removed
 	VerbPause   = "pause"   // nothing is delivered to a broker
 	VerbResume  = "resume"  // a broker that was paused goes on
@@ -26,7 +26,7 @@ const (
 
 // Verbs lists what an action can be.
 func Verbs() []string {
-	return []string{VerbRequeue, VerbAbandon, VerbReplay, VerbRelease, VerbPurge, VerbPause, VerbResume}
+	return []string{VerbRequeue, VerbAbandon, VerbReplay, VerbUnblock, VerbPurge, VerbPause, VerbResume}
 }
 
 // actionChunk is how many rows are changed at a time.
@@ -45,13 +45,13 @@ type Action struct {
 	// Database to work on; empty = all.
 	Database string
 	// Filter selects the rows of a requeue, an abandon and a replay, and Filter.Broker the broker of everything else; a pause, a resume and a
-	// release need one. A requeue whose filter names no status is for failed and abandoned rows: pending rows that wait for a time, and
+	// unblock need one. A requeue whose filter names no status is for failed and abandoned rows: pending rows that wait for a time, and
 	// processing ones whose lease is over, come back only when the status is named, or the messages are. Abandon and replay need at least one condition beside the statuses,
 	// and so does a requeue over HTTP.
 	Filter outbox.Filter
 	// Fingerprint limits a requeue or an abandon to the rows whose last error has it: see [Fingerprint].
 	Fingerprint string
-	// Key is the ordering key to release.
+	// Key is the ordering key to unblock.
 	Key string
 	// Reason is for the audit, and for those who read a pause or the error of an abandoned row.
 	Reason string
@@ -86,7 +86,7 @@ type Result struct {
 	// Refused is how many rows a requeue has left out since they are malformed, and would be abandoned again at once: they have to be
 	// corrected in the table, and then requeued by a filter that names the error class malformed.
 	Refused int64
-	// Changed rows; 1 for a pause, a resume and a release that changed something.
+	// Changed rows; 1 for a pause, a resume and an unblock that changed something.
 	Changed int64
 	// AuditID is the entry in the audit table; 0 for a dry run.
 	AuditID int64
@@ -154,12 +154,12 @@ func (c *Console) check(actor Actor, a *Action) error {
 func (c *Console) checkBroker(a *Action) error {
 	broker := a.Filter.Broker
 	switch {
-	case slices.Contains([]string{VerbRelease, VerbPause, VerbResume}, a.Verb) && broker == "":
+	case slices.Contains([]string{VerbUnblock, VerbPause, VerbResume}, a.Verb) && broker == "":
 		return refusef("%s: name the broker", a.Verb)
-	case a.Verb == VerbRelease && a.Key == "":
-		return refusef("release: name the ordering key")
-	case a.Verb != VerbRelease && a.Key != "":
-		return refusef("%s: the key of an action is the one to release: rows are selected by the key of the filter", a.Verb)
+	case a.Verb == VerbUnblock && a.Key == "":
+		return refusef("unblock: name the ordering key")
+	case a.Verb != VerbUnblock && a.Key != "":
+		return refusef("%s: the key of an action is the one to unblock: rows are selected by the key of the filter", a.Verb)
 	case a.Verb == VerbPause && len(c.brokers) > 0 && !slices.Contains(c.brokers, broker):
 		return refusef("pause: the configuration uses no broker %q: it has %q", broker, c.brokers)
 	}

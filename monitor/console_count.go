@@ -32,11 +32,11 @@ func (r *run) count(ctx context.Context) (err error) {
 	return err
 }
 
-// countOne tells whether a pause, a resume or a release would change something.
+// countOne tells whether a pause, a resume or an unblock would change something.
 func (r *run) countOne(ctx context.Context) (outbox.Count, error) {
 	broker := r.action.Filter.Broker
 	var would bool
-	if r.action.Verb == VerbRelease {
+	if r.action.Verb == VerbUnblock {
 		const most = 10_000
 		keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.BlockedKey, error) {
 			return store.BlockedKeys(ctx, broker, most)

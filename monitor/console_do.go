@@ -80,7 +80,7 @@ func (r *run) change(ctx context.Context) error {
 		return r.single(r.store.Pause(ctx, outbox.Pause{Broker: broker, By: r.actor.Name, Reason: r.action.Reason}))
 	case VerbResume:
 		return r.single(r.store.Resume(ctx, broker))
-	case VerbRelease:
+	case VerbUnblock:
 		return r.single(r.store.UnblockKey(ctx, broker, r.action.Key))
 	case VerbPurge:
 		return r.purge(ctx)

@@ -154,7 +154,7 @@ func TestOtherActions(t *testing.T) {
 	broker := outbox.Filter{Broker: "default"}
 
 	for _, a := range []Action{
-		{Verb: VerbPause, Filter: broker, Reason: "maintenance"}, {Verb: VerbResume, Filter: broker}, {Verb: VerbRelease, Filter: broker, Key: "k"},
+		{Verb: VerbPause, Filter: broker, Reason: "maintenance"}, {Verb: VerbResume, Filter: broker}, {Verb: VerbUnblock, Filter: broker, Key: "k"},
 	} {
 		dry := a
 		dry.DryRun = true
@@ -210,7 +210,7 @@ func TestRefusedActions(t *testing.T) {
 		"pause whom":      {Action{Verb: VerbPause}, "name the broker"},
 		"pause a stray":   {Action{Verb: VerbPause, Filter: outbox.Filter{Broker: "x"}}, `no broker "x"`},
 		"pause more":      {Action{Verb: VerbPause, Filter: outbox.Filter{Broker: "default", Type: "T"}}, "takes no other condition"},
-		"key":             {Action{Verb: VerbRelease, Filter: outbox.Filter{Broker: "default"}}, "ordering key"},
+		"key":             {Action{Verb: VerbUnblock, Filter: outbox.Filter{Broker: "default"}}, "ordering key"},
 		"purge":           {Action{Verb: VerbPurge}, "how long ago"},
 		"age":             {Action{Verb: VerbRequeue, PublishedBefore: time.Hour}, "is for purge"},
 		"limit":           {Action{Verb: VerbRequeue, Limit: -1}, "positive"},

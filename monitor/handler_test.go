@@ -426,7 +426,7 @@ func FuzzQuery(f *testing.F) {
 func FuzzAction(f *testing.F) {
 	f.Add(`{"action": "requeue", "broker": "default", "status": ["failed"], "limit": 3, "dry_run": true}`)
 	f.Add(`{"action": "purge", "published_before_seconds": 0.5, "since": "2026-01-02T03:04:05Z"}`)
-	f.Add(`{"action": "release", "broker": "default", "key": "k", "message_ids": ["x"], "fingerprint": "0123456789ab"}`)
+	f.Add(`{"action": "unblock", "broker": "default", "key": "k", "message_ids": ["x"], "fingerprint": "0123456789ab"}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		store := (&fake{}).add(2, failed("retryable", "x"))
 		w := call(newHandler(t, store), "POST", actions, body, as(operatorToken))

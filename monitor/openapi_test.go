@@ -161,7 +161,7 @@ func full(id string) *fake {
 	now := time.Now()
 	f := (&fake{
 		pauses:    []outbox.Pause{{Broker: "default", Since: start, By: "ann", Reason: "why"}},
-		blocked:   []outbox.KeyBlock{{Broker: "default", Key: "k", MessageID: id, Status: "failed", Reason: "retry", Since: start, Until: start, Followers: outbox.Count{N: 3}, LastError: last}},
+		blocked:   []outbox.KeyBlock{{Broker: "default", Key: "k", MessageID: id, Status: "failed", Reason: "backoff", Since: start, Until: start, Followers: outbox.Count{N: 3}, LastError: last}},
 		instances: []outbox.Instance{{ID: uuid.New(), Name: "a", SeenAt: now, StartedAt: start, Work: []outbox.Work{{Worker: "w", Broker: "default", Rows: 2, Since: start}}, Unreadable: "column pid is no whole number"}},
 		audit:     []outbox.AuditEntry{{ID: 1, Actor: "ann", Via: "cli", Action: "requeue", Filter: `{"type": "T"}`, StartedAt: start, EndedAt: start, Failure: "no"}},
 		overview: func(o *outbox.BrokerOverview) {
@@ -170,7 +170,7 @@ func full(id string) *fake {
 		},
 	}).add(2, func(i int, r *outbox.Record) {
 		*r = outbox.Record{
-			ID: r.ID, MessageID: id, Broker: []string{"default", "partner"}[i], Status: outbox.StatusAbandoned, Stream: "s", Type: "T", OrderingKey: "k", Shard: 1, Priority: 1, Deferred: true, Deferral: &outbox.Deferral{Reason: "retry", MessageID: id, Until: start},
+			ID: r.ID, MessageID: id, Broker: []string{"default", "partner"}[i], Status: outbox.StatusAbandoned, Stream: "s", Type: "T", OrderingKey: "k", Shard: 1, Priority: 1, Deferred: true, Deferral: &outbox.Deferral{Reason: "backoff", MessageID: id, Until: start},
 			ContentType: "c", AggregateType: "a", AggregateID: "1", CorrelationID: "c", CausationID: "d", TenantID: "t", Attempts: 1, Crashes: 1,
 			CreatedAt: start, AvailableAt: start, ExpiresAt: start, LockedUntil: start, PublishedAt: start, FinishedAt: start, LockedBy: "w", BrokerMessageID: "m",
 			LastError: last, PayloadBytes: 2, Payload: [][]byte{[]byte("{}"), {0xff}}[i], Headers: []string{`{"a": "b"}`, "broken"}[i],

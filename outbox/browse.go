@@ -73,7 +73,7 @@ type Record struct {
 
 // A Deferral is why a row is deferred, out of the way of claims, and until when.
 type Deferral struct {
-	// Reason is retry, scheduled or abandoned. An abandoned message blocks its key until an operator acts.
+	// Reason is backoff, scheduled or operator: an abandoned message blocks its key.
 	Reason string
 	// MessageID of the row that waits itself: this one, or an earlier one of its key, which has to be done first.
 	MessageID string
@@ -115,7 +115,7 @@ type List struct {
 // A KeyBlock is an ordering key whose rows wait for one of them.
 type KeyBlock struct {
 	Broker, Key string
-	// MessageID of the row for which the others wait, and its Status. Reason is retry, scheduled or abandoned.
+	// MessageID of the row for which the others wait, and its Status. Reason is backoff, scheduled or operator.
 	MessageID string
 	Status    Status
 	Reason    string

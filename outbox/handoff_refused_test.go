@@ -64,7 +64,7 @@ func TestHandOffBehindAnEarlierRow(t *testing.T) {
 				h.query(earlier)
 				if name == "a block" {
 					h.query(`INSERT INTO outbox_messages_key_blocks (block_id, block_message_id, target_broker, shard, ordering_key, reason, since, wake_at)
-						SELECT id, message_id, 'b', 0, 'k', 'retry', 0, 9223372036854775807 FROM outbox_messages RETURNING 1`)
+						SELECT id, message_id, 'b', 0, 'k', 'backoff', 0, 9223372036854775807 FROM outbox_messages RETURNING 1`)
 				}
 				require.True(t, h.commit(handed("k", "2"), handed("j", "3")))
 				synctest.Wait()

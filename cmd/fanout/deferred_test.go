@@ -72,7 +72,7 @@ func TestListDeferredRows(t *testing.T) {
 			require.True(t, r.Deferred)
 			require.NotNil(t, r.Deferral)
 			require.Equal(t, messageID(deferredHead), r.Deferral.MessageID)
-			require.Equal(t, "retry", r.Deferral.Reason)
+			require.Equal(t, "backoff", r.Deferral.Reason)
 			require.NotNil(t, r.Deferral.Until)
 			require.WithinDuration(t, time.Now().Add(time.Hour), *r.Deferral.Until, 5*time.Minute)
 		}
@@ -107,10 +107,10 @@ func TestListDeferredRows(t *testing.T) {
 
 		table := s.does("messages", "list", "--status", "pending", "--limit", "3")
 		assert.Contains(t, table, "pending (deferred)")
-		assert.Contains(t, table, "retry of "+messageID(deferredHead)+" in ")
+		assert.Contains(t, table, "backoff of "+messageID(deferredHead)+" in ")
 		shown := s.does("messages", "show", messageID(7))
 		assert.Contains(t, shown, "pending (deferred)")
-		assert.Contains(t, shown, "retry of "+messageID(deferredHead))
+		assert.Contains(t, shown, "backoff of "+messageID(deferredHead))
 	})
 }
 
@@ -151,6 +151,6 @@ func TestActOnDeferredRows(t *testing.T) {
 		if assert.NotNil(t, waiting.Deferral) {
 			assert.Nil(t, waiting.Deferral.Until, "the message that it waits for can go at once")
 		}
-		assert.Contains(t, s.does("messages", "list", "--status", "pending", "--limit", "2"), "retry of "+messageID(deferredHead)+" now")
+		assert.Contains(t, s.does("messages", "list", "--status", "pending", "--limit", "2"), "backoff of "+messageID(deferredHead)+" now")
 	})
 }

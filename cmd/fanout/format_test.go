@@ -102,7 +102,7 @@ func TestGoldenJSON(t *testing.T) {
 	for _, args := range []string{
 		"status --json", "messages list --json --broker partner --status failed", "messages list --json --broker default --limit 1", "messages show " + messageID(1) + " --json --payload --by ada",
 		"messages failures --json", "messages blocked --json", "messages requeue --error-class permanent --dry-run --json",
-		"messages requeue --error-class permanent --json --by ada --reason fixed", "messages release order-1 --broker partner --json --by ada", "audit --json", "workers --json",
+		"messages requeue --error-class permanent --json --by ada --reason fixed", "messages unblock order-1 --broker partner --json --by ada", "audit --json", "workers --json",
 	} {
 		all.WriteString("$ fanout " + args + "\n" + s.does(strings.Fields(args)...))
 	}

@@ -33,7 +33,7 @@ func blockedCommand() *cobra.Command {
 		Short: "List the ordering keys that wait for one of their messages, and until when",
 		Long: "List the ordering keys that wait for one of their messages: those that wait for an operator first (on_abandon: block), then the oldest.\n" +
 			"A key goes on by itself at the time shown; one that waits for you after \"fanout messages requeue --id\" of the message, or without\n" +
-			"that message after \"fanout messages release\".",
+			"that message after \"fanout messages unblock\".",
 		Args: noArgs,
 	}
 	target := targetFlags(cmd)
@@ -91,11 +91,11 @@ func goesOn(until, now time.Time) cell {
 	}
 }
 
-func releaseCommand() *cobra.Command {
+func unblockCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "release KEY",
+		Use:     "unblock KEY",
 		Short:   "Let an ordering key go on without the abandoned message for which it waits",
-		Example: "  fanout messages blocked\n  fanout messages release order-42 --broker partner --reason \"sent by hand\"",
+		Example: "  fanout messages blocked\n  fanout messages unblock order-42 --broker partner --reason \"sent by hand\"",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return usageError{fmt.Errorf("%q takes one ordering key: see \"%s --help\"", cmd.CommandPath(), cmd.CommandPath())}
@@ -121,7 +121,7 @@ func releaseCommand() *cobra.Command {
 		}
 		defer session.Close()
 		return one(cmd, session, actor(), monitor.Action{
-			Verb: monitor.VerbRelease, Filter: outbox.Filter{Broker: *broker}, Key: args[0], Reason: *reason, DryRun: *dryRun,
+			Verb: monitor.VerbUnblock, Filter: outbox.Filter{Broker: *broker}, Key: args[0], Reason: *reason, DryRun: *dryRun,
 		}, *asJSON, func(changed bool) string {
 			switch {
 			case changed && *dryRun:

@@ -174,7 +174,7 @@ func waitsFor(r *outbox.Record, now time.Time) string {
 		what += " of " + d.MessageID
 	}
 	switch {
-	case d.Reason == "abandoned":
+	case d.Reason == "operator":
 		return "an operator: " + d.MessageID + " is abandoned"
 	case d.Until.After(now):
 		return what + " in " + age(d.Until.Sub(now))

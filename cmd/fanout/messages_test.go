@@ -144,8 +144,8 @@ func TestAbandon(t *testing.T) {
 	})
 }
 
-// A key that waits for an operator is listed first, and goes on when it is released.
-func TestBlockedAndRelease(t *testing.T) {
+// A key that waits for an operator is listed first, and goes on when it is unblocked.
+func TestBlockedAndUnblock(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		s.badNight()
@@ -156,18 +156,18 @@ func TestBlockedAndRelease(t *testing.T) {
 			byKey[k.Key] = k
 		}
 		first := byKey["order-1"]
-		assert.Equal(t, "abandoned", first.Reason)
+		assert.Equal(t, "operator", first.Reason)
 		assert.Nil(t, first.Until)
 		assert.EqualValues(t, 1, first.Followers)
 		assert.Equal(t, messageID(1), first.MessageID)
 		table := s.does("messages", "blocked")
 		assert.Contains(t, table, "when you act")
 
-		_, _, stderr := s.run("messages", "release", "order-1")
+		_, _, stderr := s.run("messages", "unblock", "order-1")
 		assert.Contains(t, stderr, "name the --broker")
-		assert.Equal(t, "main: key order-1 of broker partner waits for an operator\n", s.does("messages", "release", "order-1", "--broker", "partner", "--dry-run"))
-		assert.Equal(t, "main: key order-1 of broker partner goes on\n", s.does("messages", "release", "order-1", "--broker", "partner"))
-		assert.JSONEq(t, `{"database":"main","changed":false,"audit_id":2}`, s.does("messages", "release", "order-1", "--broker", "partner", "--json"))
+		assert.Equal(t, "main: key order-1 of broker partner waits for an operator\n", s.does("messages", "unblock", "order-1", "--broker", "partner", "--dry-run"))
+		assert.Equal(t, "main: key order-1 of broker partner goes on\n", s.does("messages", "unblock", "order-1", "--broker", "partner"))
+		assert.JSONEq(t, `{"database":"main","changed":false,"audit_id":2}`, s.does("messages", "unblock", "order-1", "--broker", "partner", "--json"))
 		assert.NotContains(t, s.does("messages", "blocked"), "order-1 ")
 	})
 }

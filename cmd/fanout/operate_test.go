@@ -51,7 +51,7 @@ func TestPurge(t *testing.T) {
 		assert.Zero(t, s.count("status = 'published'"))
 		assert.Equal(t, 3, s.count("status = 'abandoned'"))
 		assert.Equal(t, "main: 0 rows removed\n", s.does("purge", "--abandoned-before", "1us", "--broker", "partner"), "their keys wait for an operator")
-		s.releaseAll()
+		s.unblockAll()
 		assert.Equal(t, "main: 2 rows removed\n", s.does("purge", "--abandoned-before", "1us", "--broker", "partner", "--limit", "2"))
 		assert.Equal(t, 1, s.count("status = 'abandoned'"))
 		audited := lines[wireAudit](t, s.does("audit", "--json"))
@@ -96,7 +96,7 @@ func TestWrongUsage(t *testing.T) {
 		`--published-before is "-1h": use an age such as 24h or 30d`:                                 {"purge", "--published-before", "-1h"},
 		`--limit is 0 and --before is 0`:                                                             {"audit", "--limit", "0"},
 		`the configuration has no database "x": it has ["main"]`:                                     {"status", "--database", "x"},
-		`"fanout messages release" takes one ordering key: see "fanout messages release --help"`:     {"messages", "release"},
+		`"fanout messages unblock" takes one ordering key: see "fanout messages unblock --help"`:     {"messages", "unblock"},
 		`unknown argument "x" for "fanout messages list": see "fanout messages list --help"`:         {"messages", "list", "x"},
 		`"fanout messages show" takes the id of one message: see "fanout messages show --help"`:      {"messages", "show"},
 		`unknown flag: --nonsense`:                                                                   {"workers", "--nonsense"},
@@ -116,7 +116,7 @@ func TestPurgeByTheConfiguration(t *testing.T) {
 		s.badNight()
 		s.write(30, "T", "", "old")
 		s.complete("old", func(*outbox.Message) *outbox.LastError { return nil })
-		s.releaseAll()
+		s.unblockAll()
 		source, err := os.ReadFile(s.config)
 		require.NoError(t, err)
 		changed := strings.Replace(string(source), `_PROJECT}"`, `_PROJECT}", retention: {abandoned: 1us}`, 1) + "cleanup: {published_retention: 2us}\n"

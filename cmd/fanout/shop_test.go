@@ -138,11 +138,11 @@ func (s *shop) badNight() {
 	})
 }
 
-// releaseAll lets the keys go on that wait for an operator after a badNight.
-func (s *shop) releaseAll() {
+// unblockAll lets the keys go on that wait for an operator after a badNight.
+func (s *shop) unblockAll() {
 	s.Helper()
 	for _, key := range []string{"order-1", "order-2", "order-3"} {
-		s.does("messages", "release", key, "--broker", "partner")
+		s.does("messages", "unblock", key, "--broker", "partner")
 	}
 }
 

@@ -116,7 +116,7 @@ func b2i(b bool) int {
 // readFailed reads a failed row that is not deferred. It waits since it failed, which its error tells.
 func readFailed(row pgx.CollectableRow, broker string) (blocker, error) {
 	var (
-		h              = blocker{KeyBlock: outbox.KeyBlock{Broker: broker, Reason: "retry"}}
+		h              = blocker{KeyBlock: outbox.KeyBlock{Broker: broker, Reason: "backoff"}}
 		created, until pgtype.Timestamptz
 		lastError      string
 	)

@@ -183,7 +183,7 @@ func TestFollowersBeforeTheirBlock(t *testing.T) {
 	d.exec("UPDATE tide SET deferred = true WHERE id = 2")
 	d.exec("UPDATE tide SET status = 'published', published_at = now(), finished_at = now() WHERE id = 3")
 	d.exec(`INSERT INTO tide_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, reason)
-		SELECT target_broker, shard, ordering_key, id, message_id, 'retry' FROM tide WHERE id = 3`)
+		SELECT target_broker, shard, ordering_key, id, message_id, 'backoff' FROM tide WHERE id = 3`)
 	require.Equal(t, []int64{2}, d.deliver(false))
 	var blocks int
 	require.NoError(t, d.store.pool.QueryRow(t.Context(), "SELECT count(*) FROM tide_key_blocks").Scan(&blocks))

@@ -52,7 +52,7 @@ func TestPlainClaims(t *testing.T) {
 			exec(t, conn, plainRow(rt, shard))
 		}
 		if rapid.IntRange(0, 9).Draw(rt, "block") == 0 {
-			exec(t, conn, "INSERT INTO plain_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, reason) VALUES ('b', 1, 'a', 0, gen_random_uuid(), 'retry')")
+			exec(t, conn, "INSERT INTO plain_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, reason) VALUES ('b', 1, 'a', 0, gen_random_uuid(), 'backoff')")
 		}
 		limit := rapid.SampledFrom([]int{3, 8}).Draw(rt, "limit")
 		bytes, shared := rapid.SampledFrom([]int{25, 1000}).Draw(rt, "bytes"), rapid.Bool().Draw(rt, "shared")

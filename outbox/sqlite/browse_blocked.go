@@ -105,7 +105,7 @@ func readHolder(rows *sql.Rows, broker string) (holder, error) {
 	} else {
 		h.Until = time.UnixMicro(until).UTC()
 	}
-	if h.Reason == "retry" && h.LastError != nil && h.LastError.At.After(h.Since) {
+	if h.Reason == "backoff" && h.LastError != nil && h.LastError.At.After(h.Since) {
 		h.Since = h.LastError.At.UTC() // a failed row that is not deferred waits since it failed
 	}
 	return h, err

@@ -73,7 +73,7 @@ func TestHead(t *testing.T) {
 		"schedule":         {"UPDATE outbox_messages SET available_at = 9e18 WHERE id = 2", false, false},
 		"low priority":     {"UPDATE outbox_messages SET priority = -1 WHERE id = 1", false, true},
 		"block": {`INSERT INTO outbox_messages_key_blocks (block_id, block_message_id, target_broker, shard, ordering_key, reason, since)
-			VALUES (1, 'x', 'b', 0, 'k', 'retry', 0)`, false, false},
+			VALUES (1, 'x', 'b', 0, 'k', 'backoff', 0)`, false, false},
 	} {
 		for _, unordered := range []bool{false, true} {
 			store, claim := newStore(t)

@@ -99,13 +99,13 @@ func TestMessage(t *testing.T) {
 	t.Parallel()
 	rows := set{columns: recordColumns("fanout_payload", "headers"), rows: [][]driver.Value{recordRow(5, []byte("{}"), `{"a":"b"}`)}}
 	rows.rows[0][len(rows.rows[0])-2] = "by hand"
-	deferral := deferrals([]driver.Value{int64(5), true, "retry", otherID, created.Add(time.Hour)}, []driver.Value{int64(5), false, "scheduled", messageID, nil})
+	deferral := deferrals([]driver.Value{int64(5), true, "backoff", otherID, created.Add(time.Hour)}, []driver.Value{int64(5), false, "scheduled", messageID, nil})
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{rows}, err: serverError(1222)}, reply{sets: []set{rows}}, reply{sets: []set{deferral}}, reply{}, reply{err: errors.New("boom")}))
 	got, err := store.Message(t.Context(), strings.ToUpper(messageID))
 	require.NoError(t, err)
 	want := recordOf(5)
 	want.Payload, want.Headers, want.LastError = []byte("{}"), `{"a":"b"}`, nil
-	want.Deferral = &outbox.Deferral{Reason: "retry", MessageID: otherID, Until: created.Add(time.Hour)}
+	want.Deferral = &outbox.Deferral{Reason: "backoff", MessageID: otherID, Until: created.Add(time.Hour)}
 	assert.Equal(t, []outbox.Record{want}, got)
 	assert.Equal(t, map[string]any{"message_id": messageID}, server.requests[1].args)
 	assert.Equal(t, store.sql.deferrals, server.requests[2].text)
@@ -175,13 +175,13 @@ func TestListAsks(t *testing.T) {
 	t.Parallel()
 	first := listed(outbox.StatusFailed, 1, 1)
 	first.err = serverError(1205)
-	behind := deferrals([]driver.Value{int64(999), true, "abandoned", otherID, nil}, []driver.Value{int64(7), true, "retry", messageID, created})
+	behind := deferrals([]driver.Value{int64(999), true, "operator", otherID, nil}, []driver.Value{int64(7), true, "backoff", messageID, created})
 	again := reply{sets: []set{behind}, err: serverError(601)}
 	store, server := newFake(t, "outbox_messages", inTurn(first, listed(outbox.StatusFailed, 1, 1), again, reply{sets: []set{behind}}, listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
 	got, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusFailed, Type: "Ordering.*", Key: "k ", Limit: 2, Scan: 5})
 	require.NoError(t, err)
 	deferred := recordOf(999)
-	deferred.Deferral = &outbox.Deferral{Reason: "abandoned", MessageID: otherID}
+	deferred.Deferral = &outbox.Deferral{Reason: "operator", MessageID: otherID}
 	assert.Equal(t, outbox.List{Records: []outbox.Record{deferred}, Scanned: 1}, got, "once, although it was read twice")
 	assert.Equal(t, []string{store.sql.list, store.sql.list, store.sql.deferrals, store.sql.deferrals}, server.texts())
 	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[999]")}, server.requests[3].args)
@@ -223,8 +223,8 @@ func TestBlocked(t *testing.T) {
 	keys := set{
 		columns: []string{"fanout_blocked", "message_id", "status", "reason", "since", "until_at", "followers", "cut", "last_error"},
 		rows: [][]driver.Value{
-			{"k", messageID, "abandoned", "abandoned", created, nil, int64(5), int64(0), failure},
-			{"l", messageID, "failed", "retry", created, created.Add(time.Hour), int64(4), int64(0), nil},
+			{"k", messageID, "abandoned", "operator", created, nil, int64(5), int64(0), failure},
+			{"l", messageID, "failed", "backoff", created, created.Add(time.Hour), int64(4), int64(0), nil},
 			{"m", messageID, "pending", "scheduled", created, created.Add(time.Hour), int64(2), int64(1), nil},
 		},
 	}
@@ -232,8 +232,8 @@ func TestBlocked(t *testing.T) {
 	got, err := store.Blocked(t.Context(), "b", 3, 4)
 	require.NoError(t, err)
 	assert.Equal(t, []outbox.KeyBlock{
-		{Broker: "b", Key: "k", MessageID: messageID, Status: outbox.StatusAbandoned, Reason: "abandoned", Since: created, Followers: outbox.Count{N: 4, More: true}, LastError: &failed},
-		{Broker: "b", Key: "l", MessageID: messageID, Status: outbox.StatusFailed, Reason: "retry", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 4}},
+		{Broker: "b", Key: "k", MessageID: messageID, Status: outbox.StatusAbandoned, Reason: "operator", Since: created, Followers: outbox.Count{N: 4, More: true}, LastError: &failed},
+		{Broker: "b", Key: "l", MessageID: messageID, Status: outbox.StatusFailed, Reason: "backoff", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 4}},
 		{Broker: "b", Key: "m", MessageID: messageID, Status: outbox.StatusPending, Reason: "scheduled", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 2, More: true}},
 	}, got)
 	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3), "max_count": int64(4)}, server.requests[1].args)

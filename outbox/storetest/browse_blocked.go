@@ -59,9 +59,9 @@ func testKeyBlocks(t *table) {
 		since time.Duration
 		until time.Time
 	}{
-		{outbox.KeyBlock{Key: k[2], Status: outbox.StatusAbandoned, Reason: "abandoned", Followers: outbox.Count{N: 1}}, waits[0], 0, time.Time{}},
+		{outbox.KeyBlock{Key: k[2], Status: outbox.StatusAbandoned, Reason: "operator", Followers: outbox.Count{N: 1}}, waits[0], 0, time.Time{}},
 		{outbox.KeyBlock{Key: k[1], Status: outbox.StatusPending, Reason: "scheduled", Followers: outbox.Count{N: 1}}, scheduled[0], 2 * time.Hour, later.AvailableAt},
-		{outbox.KeyBlock{Key: k[0], Status: outbox.StatusFailed, Reason: "retry", Followers: outbox.Count{N: 3}}, retried[0], time.Hour, time.Now().Add(time.Minute)},
+		{outbox.KeyBlock{Key: k[0], Status: outbox.StatusFailed, Reason: "backoff", Followers: outbox.Count{N: 3}}, retried[0], time.Hour, time.Now().Add(time.Minute)},
 	} {
 		got := keys[i]
 		assert.WithinDuration(t, time.Now().Add(-want.since), got.Since, time.Minute, want.Key)
@@ -110,7 +110,7 @@ func testBlockedHeads(t *table) {
 	}
 	got.Since, got.Until, got.LastError = time.Time{}, time.Time{}, nil
 	assert.Equal(t, outbox.KeyBlock{
-		Broker: broker, Key: k[0], MessageID: t.messageID(ids[1]), Status: outbox.StatusFailed, Reason: "retry", Followers: outbox.Count{N: 1},
+		Broker: broker, Key: k[0], MessageID: t.messageID(ids[1]), Status: outbox.StatusFailed, Reason: "backoff", Followers: outbox.Count{N: 1},
 	}, got, "the row before it does not wait for it")
 	assert.Equal(t, 1, t.requeue(t.these(ids[1])))
 	assert.Empty(t, t.blocked(10, 10), "it can be claimed again, though its error is still there")
@@ -168,7 +168,7 @@ func testKeyBlockGone(t *table) {
 	require.Len(t, keys, 1)
 	assert.Equal(t, k, keys[0].Key)
 	assert.Equal(t, id, keys[0].MessageID)
-	assert.Equal(t, "abandoned", keys[0].Reason)
+	assert.Equal(t, "operator", keys[0].Reason)
 	assert.Zero(t, keys[0].Until)
 	assert.Nil(t, keys[0].LastError)
 	assert.Equal(t, outbox.Count{N: 1}, keys[0].Followers)

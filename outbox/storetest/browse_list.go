@@ -149,7 +149,7 @@ func testListDeferred(t *table) {
 		t.Helper()
 		deferral := records[len(records)-1].Deferral
 		require.NotNil(t, deferral)
-		assert.Equal(t, "retry", deferral.Reason)
+		assert.Equal(t, "backoff", deferral.Reason)
 		assert.Equal(t, t.messageID(ids[0]), deferral.MessageID)
 		assert.WithinDuration(t, time.Now().Add(lease), deferral.Until, lease)
 		assert.True(t, deferral.Until.After(time.Now().Add(-lease)))
@@ -191,7 +191,7 @@ func testListDeferredForever(t *table) {
 	records := t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
 	require.Equal(t, []int64{ids[2], ids[1]}, recordIDs(records))
 	for i := range records {
-		assert.Equal(t, &outbox.Deferral{Reason: "abandoned", MessageID: t.messageID(ids[0])}, records[i].Deferral)
+		assert.Equal(t, &outbox.Deferral{Reason: "operator", MessageID: t.messageID(ids[0])}, records[i].Deferral)
 	}
 	records = t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusAbandoned, Limit: 10, Scan: 10}, nil)
 	require.Equal(t, ids[:1], recordIDs(records))

@@ -54,7 +54,7 @@ func testBlockDeferredAgain(t *table) {
 	require.Equal(t, 1, t.deferRows(), "by itself, before a claim moves it")
 	assert.Equal(t, 2, t.deferred())
 	assert.Equal(t, 1, t.blocks())
-	assert.EqualValues(t, 1, reason("retry"), "for what it waits now")
+	assert.EqualValues(t, 1, reason("backoff"), "for what it waits now")
 	assert.Empty(t, t.ready())
 	assert.Empty(t, t.claim(wake).Messages)
 	t.pass()

@@ -13,7 +13,7 @@ func (run *modelRun) compare(t modelT) {
 		", CASE WHEN finished_at IS NULL AND ("+run.sql.fromNow("locked_until")+" > 0 OR "+run.sql.fromNow("available_at")+" > 0) THEN 1 ELSE 0 END"+
 		", CASE WHEN deferred <> "+run.sql.no+" THEN 1 ELSE 0 END FROM {t} ORDER BY id", 7))
 	require.Equal(t, run.wantBlocks(), run.lines("SELECT block_id, shard, coalesce(ordering_key, '')"+
-		", CASE WHEN wake_at IS NULL THEN 'back' WHEN reason = 'abandoned' THEN 'operator' WHEN "+run.sql.fromNow("wake_at")+" > 0 THEN 'rests' ELSE 'due' END"+
+		", CASE WHEN wake_at IS NULL THEN 'back' WHEN reason = 'operator' THEN 'operator' WHEN "+run.sql.fromNow("wake_at")+" > 0 THEN 'rests' ELSE 'due' END"+
 		" FROM {t}_key_blocks ORDER BY block_id", 4))
 	var shards []int
 	for _, class := range run.state.Ready() {

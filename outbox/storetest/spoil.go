@@ -62,7 +62,7 @@ var spoils = map[outbox.Dialect][]spoil{
 			statements: []string{
 				"DROP INDEX {t}_key_blocks_wake",
 				`INSERT INTO {t}_key_blocks (target_broker, shard, block_id, block_message_id, wake_at, reason)
-				 SELECT 'b', 1, n, gen_random_uuid(), 'infinity', 'retry' FROM generate_series(1, 2) AS n`,
+				 SELECT 'b', 1, n, gen_random_uuid(), 'infinity', 'backoff' FROM generate_series(1, 2) AS n`,
 				"CREATE UNIQUE INDEX CONCURRENTLY {t}_key_blocks_wake ON {t}_key_blocks (target_broker, shard, wake_at)",
 			},
 			fails: true,

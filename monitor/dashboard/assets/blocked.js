@@ -7,9 +7,9 @@ import { actionButton, databasePicker, empty, field, heading, messageLink, mono,
 import { count } from "./words.js";
 
 const reasons = {
-  retry: ["warn", "its first message failed and is tried again"],
+  backoff: ["warn", "its first message failed and is tried again"],
   scheduled: ["wait", "its first message is not due yet"],
-  abandoned: ["bad", "its first message was abandoned: it waits for you"],
+  operator: ["bad", "its first message was abandoned: it waits for you"],
 };
 
 export default async function blocked({ root, where, signal, reload }) {
@@ -39,8 +39,8 @@ function list(database, keys, act) {
     { head: "Since", cell: (k) => when(k.since), class: "time" },
     { head: "Until", cell: (k) => (k.until ? when(k.until) : "you act"), class: "time" },
     { head: "Waits for", cell: (k) => [k.message_id ? messageLink(database, k.message_id) : mono("–"), k.last_error ? h("small", { class: "block clip", title: k.last_error.message }, k.last_error.message) : null] },
-    { head: "Action", cell: (k) => h("div", { class: "buttons" }, k.reason === "abandoned" ? [
-      actionButton("Release", { onclick: () => act({ action: "release", broker: k.broker, key: k.key }, k.key), "aria-label": `Release ${k.key}` }),
+    { head: "Action", cell: (k) => h("div", { class: "buttons" }, k.reason === "operator" ? [
+      actionButton("Unblock", { onclick: () => act({ action: "unblock", broker: k.broker, key: k.key }, k.key), "aria-label": `Unblock ${k.key}` }),
       actionButton("Requeue", { class: "primary", onclick: () => act({ action: "requeue", broker: k.broker, message_ids: [k.message_id] }, "the message it waits for"), "aria-label": `Requeue the message ${k.key} waits for` }),
     ] : k.message_id ? actionButton("Try now", { onclick: () => act({ action: "requeue", broker: k.broker, message_ids: [k.message_id] }, "the message it waits for"), "aria-label": `Try the message ${k.key} waits for now` }) : null) },
   ], keys);

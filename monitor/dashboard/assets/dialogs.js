@@ -35,7 +35,7 @@ const verbs = {
   requeue: { title: "Requeue", done: "requeued", what: "They become due at once, with a fresh budget of attempts, and take their old place in the order of their keys." },
   replay: { title: "Replay", done: "made pending again", what: "They are delivered once more under the same message id. Consumers that deduplicate will drop them." },
   abandon: { title: "Abandon", done: "abandoned", what: "They will not be delivered. Their keys go on with the next message. A requeue brings them back." , danger: true },
-  release: { title: "Release", done: "released", what: "The key goes on with the next message, without the one it waits for. That one stays abandoned." },
+  unblock: { title: "Unblock", done: "unblocked", what: "The key goes on with the next message, without the one it waits for. That one stays abandoned." },
 };
 
 // actionDialog asks before an action, with the number of rows that it would change, and shows the progress. It resolves to the result, or to
@@ -55,7 +55,7 @@ export function actionDialog(database, action, subject) {
     fill(body, say, h("p", { class: "advice" }, verb.what), h("dl", { class: "filter" }, describe(database, action)),
       field(verb.danger ? "Reason (is stored with the rows and in the audit log)" : "Reason, for the audit log (may be empty)", reason), spot, buttons(cancel, go));
 
-    const counted = action.action === "release" ? Promise.resolve(null) : dryRun(database, action);
+    const counted = action.action === "unblock" ? Promise.resolve(null) : dryRun(database, action);
     counted.then((dry) => {
       if (!dry) return void (fill(say, "The rows behind this key go on."), go.disabled = false);
       const n = rows(dry.matched, dry.more);
@@ -76,11 +76,11 @@ export function actionDialog(database, action, subject) {
           if (p.matched && !p.more) { bar.max = p.matched; bar.value = p.done; }
           fill(how, `${count(p.done)} of ${count(p.matched, p.more)} done`);
         }, stop.signal);
-        const text = action.action === "release" ? "The key goes on." : `${rows(result.changed ?? 0)} ${verb.done}.`;
+        const text = action.action === "unblock" ? "The key goes on." : `${rows(result.changed ?? 0)} ${verb.done}.`;
         announce(text);
         const left = (result.matched ?? 0) - (result.changed ?? 0);
         fill(body, h("p", { class: "matched" }, h("strong", null, text)),
-          left > 0 && action.action !== "release" ? h("p", { class: "advice" }, `${rows(left)} had changed meanwhile or are in a worker's hands, and were left alone.`) : null,
+          left > 0 && action.action !== "unblock" ? h("p", { class: "advice" }, `${rows(left)} had changed meanwhile or are in a worker's hands, and were left alone.`) : null,
           result.refused > 0 ? h("p", { class: "advice" }, `${rows(result.refused)} malformed, and left out, as a relay would abandon them again: correct them in the table, then requeue them with the error class malformed.`) : null,
           result.audit_id ? h("p", { class: "advice" }, "Recorded as entry ", h("a", { href: "#/audit", onclick: () => close(result) }, String(result.audit_id)), " of the audit log.") : null,
           buttons(h("button", { type: "button", class: "primary", onclick: () => close(result) }, "Done")));

@@ -65,7 +65,7 @@ function deferred(database, m) {
   const d = m.deferral;
   return h("small", { class: "block", title: waitsFor(m) }, "deferred",
     d && d.message_id !== m.message_id ? [" behind ", messageLink(database, d.message_id)] : null,
-    d?.until ? [", ", when(d.until)] : d?.reason === "abandoned" ? ", until you act" : null);
+    d?.until ? [", ", when(d.until)] : d?.reason === "operator" ? ", until you act" : null);
 }
 
 function findForm(database, names) {

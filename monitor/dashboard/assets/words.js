@@ -84,7 +84,7 @@ export function waiting(broker) {
 export function waitsFor(m) {
   const d = m.deferral;
   if (!d) return "It waits for a time, or for an earlier message of its key.";
-  if (d.reason === "abandoned") return `Message ${d.message_id} of its key was abandoned: the key waits until that message is requeued, or the key released.`;
+  if (d.reason === "operator") return `Message ${d.message_id} of its key was abandoned: the key waits until that message is requeued, or the key released.`;
   const why = d.reason === "scheduled" ? "is not due yet" : "failed, and is tried again";
   return d.message_id === m.message_id ? `It ${why}.` : `Message ${d.message_id}, an earlier one of its key, ${why}.`;
 }

@@ -77,7 +77,7 @@ CREATE TABLE {{table}}_key_blocks (
     block_id         bigint      NOT NULL,
     block_message_id uuid        NOT NULL,
     wake_at         timestamptz,                          -- NULL: the block is back in the claim's way; infinity: an operator must act
-    reason          text        NOT NULL,                 -- retry, scheduled, abandoned
+    reason          text        NOT NULL,                 -- backoff, scheduled, operator
     since           timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT {{name}}_key_blocks_pkey PRIMARY KEY (block_message_id, target_broker)
 );

@@ -35,7 +35,7 @@ WITH known AS MATERIALIZED (
      ORDER BY key, loner, id
 ), blocks AS (
     INSERT INTO {{table}}_key_blocks AS w (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
-    SELECT $1, $2, key, id, message_id, until, CASE WHEN scheduled THEN 'scheduled' ELSE 'retry' END FROM resting
+    SELECT $1, $2, key, id, message_id, until, CASE WHEN scheduled THEN 'scheduled' ELSE 'backoff' END FROM resting
         ON CONFLICT (block_message_id, target_broker)
         DO UPDATE SET wake_at = excluded.wake_at, reason = excluded.reason, ordering_key = coalesce(excluded.ordering_key, w.ordering_key)
 ), behind AS (

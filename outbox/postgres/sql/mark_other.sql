@@ -29,7 +29,7 @@ RETURNING m.shard, m.ordering_key, m.id, m.message_id, m.status
      ORDER BY ordering_key, id
 ), blocks AS (
     INSERT INTO {{table}}_key_blocks AS w (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
-    SELECT $1, shard, ordering_key, id, message_id, 'infinity', 'abandoned'
+    SELECT $1, shard, ordering_key, id, message_id, 'infinity', 'operator'
       FROM stopped
         ON CONFLICT (target_broker, ordering_key) WHERE ordering_key IS NOT NULL
         DO UPDATE SET shard = excluded.shard, block_id = excluded.block_id, block_message_id = excluded.block_message_id

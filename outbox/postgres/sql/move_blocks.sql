@@ -15,7 +15,7 @@ UPDATE {{table}}_key_blocks AS w
      , block_message_id = first.message_id
      , shard            = first.shard
      , wake_at         = NULL
-     , reason          = 'retry'
+     , reason          = 'backoff'
   FROM first
  WHERE w.ordering_key = ANY (ARRAY(SELECT ordering_key FROM first))
    AND w.ordering_key = first.ordering_key AND w.target_broker || '' = first.target_broker AND first.id <= w.block_id

@@ -10,7 +10,7 @@ WITH victims AS MATERIALIZED (
        AND {{end}} < statement_timestamp() - $2::bigint * interval '1 microsecond'
        AND ('{{status}}' <> 'abandoned' -- a value, not EXISTS, of which the planner would make a join that reads all blocks
             OR (SELECT w.block_id FROM {{table}}_key_blocks AS w
-                 WHERE w.block_message_id = m.message_id AND w.target_broker = m.target_broker AND w.reason = 'abandoned' AND w.wake_at = 'infinity') IS NULL)
+                 WHERE w.block_message_id = m.message_id AND w.target_broker = m.target_broker AND w.reason = 'operator' AND w.wake_at = 'infinity') IS NULL)
      ORDER BY {{end}}
      LIMIT $3
        FOR UPDATE SKIP LOCKED

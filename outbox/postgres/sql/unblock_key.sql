@@ -3,5 +3,5 @@
 -- Plan: the block by {{name}}_key_blocks_key.
 UPDATE {{table}}_key_blocks
    SET wake_at = NULL
-     , reason  = 'retry'
- WHERE ordering_key = $2 AND target_broker || '' = $1 AND reason = 'abandoned' AND wake_at = 'infinity'
+     , reason  = 'backoff'
+ WHERE ordering_key = $2 AND target_broker || '' = $1 AND reason = 'operator' AND wake_at = 'infinity'

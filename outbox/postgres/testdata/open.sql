@@ -26,7 +26,7 @@ WITH followers AS (
 INSERT INTO plans_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
 SELECT target_broker, shard, ordering_key, n, lpad(to_hex(n), 32, '0')::uuid
      , CASE WHEN n % 5 > 0 THEN NULL ELSE now() + n * interval '1 second' END
-     , 'retry'
+     , 'backoff'
   FROM keys
  CROSS JOIN LATERAL (SELECT substr(ordering_key, 6)::int * 5 + 1 AS g) AS numbered
  CROSS JOIN LATERAL (SELECT g + CASE WHEN g % 25 = 1 THEN 4 ELSE 0 END AS n) AS block;

@@ -73,7 +73,7 @@ CREATE TABLE {{table}}_key_blocks (
     shard            INTEGER NOT NULL,                -- of the block
     ordering_key    TEXT,                            -- NULL: the row waits alone
     wake_at         INTEGER,                         -- NULL: the block is back in the claim's way; 2^63-1: an operator must act
-    reason          TEXT    NOT NULL,                -- retry, scheduled, abandoned
+    reason          TEXT    NOT NULL,                -- backoff, scheduled, operator
     since           INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX {{name}}_key_blocks_key ON {{name}}_key_blocks (target_broker, ordering_key); -- NULLs differ from each other

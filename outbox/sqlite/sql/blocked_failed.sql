@@ -3,7 +3,7 @@
 SELECT ordering_key
      , id
      , message_id
-     , 'retry'
+     , 'backoff'
      , created_at
      , coalesce(locked_until, created_at)
      , status

@@ -4,7 +4,7 @@ INSERT INTO {{table}}_key_blocks (block_id, block_message_id, target_broker, sha
 SELECT id, message_id, target_broker, shard
      , CASE WHEN NOT :unordered THEN ordering_key END
      , max(coalesce(locked_until, 0), coalesce(available_at, 0))
-     , CASE WHEN coalesce(available_at, 0) > :now THEN 'scheduled' ELSE 'retry' END
+     , CASE WHEN coalesce(available_at, 0) > :now THEN 'scheduled' ELSE 'backoff' END
      , :now
   FROM {{table}}
  WHERE id IN (SELECT value FROM json_each(:ids))

@@ -7,7 +7,7 @@ UPDATE {{table}}_key_blocks AS w
      , block_message_id = first.message_id
      , shard            = first.shard
      , wake_at         = NULL
-     , reason          = 'retry'
+     , reason          = 'backoff'
   FROM (SELECT min(id) AS id, message_id, target_broker, shard, ordering_key -- the row of min(id)
           FROM {{table}}
          WHERE id IN (SELECT value FROM json_each(:ids)) AND ordering_key IS NOT NULL

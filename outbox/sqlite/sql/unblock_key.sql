@@ -2,5 +2,5 @@
 -- Plan: the block by {{name}}_key_blocks_key.
 UPDATE {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_key
    SET wake_at = NULL
-     , reason  = 'retry'
- WHERE target_broker = :broker AND ordering_key = :key AND reason = 'abandoned' AND wake_at = 9223372036854775807
+     , reason  = 'backoff'
+ WHERE target_broker = :broker AND ordering_key = :key AND reason = 'operator' AND wake_at = 9223372036854775807

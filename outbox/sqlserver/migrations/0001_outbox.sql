@@ -106,7 +106,7 @@ CREATE TABLE {{table}}_key_blocks (
     block_id         bigint           NOT NULL,
     block_message_id uniqueidentifier NOT NULL,
     wake_at         datetime2(6)     NULL, -- NULL: the block is back in the claim's way; in the year 9999: an operator must act
-    reason          nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL, -- retry, scheduled, abandoned
+    reason          nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL, -- backoff, scheduled, operator
     since           datetime2(6)     NOT NULL CONSTRAINT {{name}}_key_blocks_default_since DEFAULT SYSUTCDATETIME(),
     key_hash        AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
     CONSTRAINT {{name}}_key_blocks_pkey PRIMARY KEY CLUSTERED (block_id)

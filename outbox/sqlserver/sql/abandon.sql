@@ -9,7 +9,7 @@ BEGIN TRY
     -- Blocks of which the row is abandoned have nothing to wait for: the next claim moves them on.
     UPDATE w
        SET wake_at = NULL
-         , reason  = N'retry'
+         , reason  = N'backoff'
       FROM @picked AS p
      INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id;
     SET @error = CONCAT(@error, N'"', REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z","attempt":');

@@ -30,7 +30,7 @@ SELECT w.block_id, w.shard, w.ordering_key, w.key_hash, w.block_message_id, COAL
    AND (w.wake_at = '9999-12-31' OR (m.id IS NOT NULL AND m.finished_at IS NULL));
 -- The first row of a key that has failed and is not deferred, where no block holds it. The worker's clock said when.
 INSERT INTO @found (id, shard, ordering_key, key_hash, message_id, status, reason, since, until_at)
-SELECT f.id, f.shard, f.ordering_key, f.key_hash, f.message_id, f.status, N'retry'
+SELECT f.id, f.shard, f.ordering_key, f.key_hash, f.message_id, f.status, N'backoff'
      , COALESCE(TRY_CONVERT(datetime2(6), REPLACE(LEFT(f.happened, 26), N'Z', N''), 126), f.created_at)
      , COALESCE(f.locked_until, @now)
   FROM (SELECT m.id, m.shard, m.ordering_key, m.key_hash, m.message_id, m.status, m.created_at, m.locked_until

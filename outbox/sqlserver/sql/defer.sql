@@ -57,7 +57,7 @@ BEGIN TRY
 
     -- The first row of each key that must wait becomes its block, unless it has one.
     INSERT INTO @blocks (id, ordering_key, until, reason)
-    SELECT id, ordering_key, until, CASE WHEN scheduled = 1 THEN N'scheduled' ELSE N'retry' END
+    SELECT id, ordering_key, until, CASE WHEN scheduled = 1 THEN N'scheduled' ELSE N'backoff' END
       FROM (SELECT id, ordering_key, until, scheduled, ROW_NUMBER() OVER (PARTITION BY ordering_key, apart ORDER BY id) AS place
               FROM @head
              WHERE until IS NOT NULL AND (block_id IS NULL OR block_id = id)) AS resting

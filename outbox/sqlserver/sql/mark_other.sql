@@ -59,14 +59,14 @@ BEGIN TRY
              , block_id         = m.id
              , block_message_id = m.message_id
              , wake_at         = '9999-12-31'
-             , reason          = N'abandoned'
+             , reason          = N'operator'
              , since           = @now
           FROM @deferring AS p
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
          INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_key_blocks_key), FORCESEEK)
             ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
         INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since)
-        SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'abandoned', @now
+        SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'operator', @now
           FROM @deferring AS p
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
          WHERE NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = m.id);

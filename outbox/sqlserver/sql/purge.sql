@@ -11,7 +11,7 @@ WITH victims AS (
      WHERE target_broker = @broker AND status = N'{{status}}' AND finished_at IS NOT NULL AND finished_at <= @before
        AND (N'{{status}}' <> N'abandoned'
             OR NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w WITH (FORCESEEK)
-                            WHERE w.block_id = m.id AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31'))
+                            WHERE w.block_id = m.id AND w.reason = N'operator' AND w.wake_at = '9999-12-31'))
      ORDER BY finished_at
 )
 DELETE FROM victims

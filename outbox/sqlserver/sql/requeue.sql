@@ -26,7 +26,7 @@ BEGIN TRY
          , block_message_id = m.message_id
          , shard            = m.shard
          , wake_at         = NULL
-         , reason          = N'retry'
+         , reason          = N'backoff'
       FROM @first AS f
      INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = f.id
      INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_key_blocks_key), FORCESEEK)

@@ -7,12 +7,12 @@ BEGIN TRY
 {{locked}}
     UPDATE w
        SET wake_at = NULL
-         , reason  = N'retry'
+         , reason  = N'backoff'
       FROM {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_key_blocks_key), FORCESEEK)
      WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
        AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
        AND DATALENGTH(w.ordering_key) = DATALENGTH(@key)
-       AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31';
+       AND w.reason = N'operator' AND w.wake_at = '9999-12-31';
     SET @released_rows = @@ROWCOUNT;
     COMMIT TRANSACTION;
 END TRY

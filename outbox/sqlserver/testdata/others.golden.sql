@@ -127,7 +127,7 @@ SELECT w.block_id, w.shard, w.ordering_key, w.key_hash, w.block_message_id, COAL
  WHERE w.ordering_key IS NOT NULL
    AND (w.wake_at = '9999-12-31' OR (m.id IS NOT NULL AND m.finished_at IS NULL));
 INSERT INTO @found (id, shard, ordering_key, key_hash, message_id, status, reason, since, until_at)
-SELECT f.id, f.shard, f.ordering_key, f.key_hash, f.message_id, f.status, N'retry'
+SELECT f.id, f.shard, f.ordering_key, f.key_hash, f.message_id, f.status, N'backoff'
      , COALESCE(TRY_CONVERT(datetime2(6), REPLACE(LEFT(f.happened, 26), N'Z', N''), 126), f.created_at)
      , COALESCE(f.locked_until, @now)
   FROM (SELECT m.id, m.shard, m.ordering_key, m.key_hash, m.message_id, m.status, m.created_at, m.locked_until
@@ -232,7 +232,7 @@ DELETE w
          , block_message_id = m.message_id
          , shard            = m.shard
          , wake_at         = NULL
-         , reason          = N'retry'
+         , reason          = N'backoff'
       FROM @first AS f
      INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = f.id
      INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
@@ -360,7 +360,7 @@ BEGIN TRY
             ON w.target_broker = @broker AND w.ordering_key IS NOT NULL
            AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', h.ordering_key));
     INSERT INTO @blocks (id, ordering_key, until, reason)
-    SELECT id, ordering_key, until, CASE WHEN scheduled = 1 THEN N'scheduled' ELSE N'retry' END
+    SELECT id, ordering_key, until, CASE WHEN scheduled = 1 THEN N'scheduled' ELSE N'backoff' END
       FROM (SELECT id, ordering_key, until, scheduled, ROW_NUMBER() OVER (PARTITION BY ordering_key, apart ORDER BY id) AS place
               FROM @head
              WHERE until IS NOT NULL AND (block_id IS NULL OR block_id = id)) AS resting
@@ -435,7 +435,7 @@ SELECT TOP (@limit) target_broker AS fanout_blocked_key
      , LOWER(CONVERT(char(36), block_message_id)) AS block_message_id
      , since
   FROM app.outbox_key_blocks WITH (NOLOCK)
- WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'abandoned' AND wake_at = '9999-12-31'
+ WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'operator' AND wake_at = '9999-12-31'
  ORDER BY since, block_id;
 
 -- diagnose
@@ -644,7 +644,7 @@ DELETE w
  WHERE w.ordering_key IS NULL;
     UPDATE w
        SET wake_at = NULL
-         , reason  = N'retry'
+         , reason  = N'backoff'
       FROM @picked AS p
      INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id;
     SET @error = CONCAT(@error, N'"', REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z","attempt":');
@@ -1126,7 +1126,7 @@ WITH victims AS (
      WHERE target_broker = @broker AND status = N'abandoned' AND finished_at IS NOT NULL AND finished_at <= @before
        AND (N'abandoned' <> N'abandoned'
             OR NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK)
-                            WHERE w.block_id = m.id AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31'))
+                            WHERE w.block_id = m.id AND w.reason = N'operator' AND w.wake_at = '9999-12-31'))
      ORDER BY finished_at
 )
 DELETE FROM victims
@@ -1148,7 +1148,7 @@ WITH victims AS (
      WHERE target_broker = @broker AND status = N'published' AND finished_at IS NOT NULL AND finished_at <= @before
        AND (N'published' <> N'abandoned'
             OR NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK)
-                            WHERE w.block_id = m.id AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31'))
+                            WHERE w.block_id = m.id AND w.reason = N'operator' AND w.wake_at = '9999-12-31'))
      ORDER BY finished_at
 )
 DELETE FROM victims
@@ -1232,12 +1232,12 @@ BEGIN
 END;
     UPDATE w
        SET wake_at = NULL
-         , reason  = N'retry'
+         , reason  = N'backoff'
       FROM app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
      WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
        AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
        AND DATALENGTH(w.ordering_key) = DATALENGTH(@key)
-       AND w.reason = N'abandoned' AND w.wake_at = '9999-12-31';
+       AND w.reason = N'operator' AND w.wake_at = '9999-12-31';
     SET @released_rows = @@ROWCOUNT;
     COMMIT TRANSACTION;
 END TRY
