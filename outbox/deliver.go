@@ -42,7 +42,7 @@ func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt t
 		out, outcome, ok := w.decide.BeforeSend(m, time.Now())
 		switch {
 		case ok:
-		case d.completion.Defers(&outcome) && d.holds(m): // its key defers behind an earlier row, and it with the key
+		case d.completion.Blocks(&outcome) && d.holds(m): // its key is blocked behind an earlier row, and it with the key
 			d.release(m, 0)
 			continue
 		default:

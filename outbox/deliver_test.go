@@ -50,8 +50,8 @@ func abandonedIDs(s *Completion) (ids []int64) {
 	return ids
 }
 
-// A key that defers does so behind its first abandoned row: what comes after that keeps its turn.
-func TestDeliverAbandonsOneRowOfAKeyThatDefers(t *testing.T) {
+// A key is blocked behind its first abandoned row: what comes after that keeps its turn.
+func TestDeliverAbandonsOneRowOfAKeyThatBlocks(t *testing.T) {
 	t.Parallel()
 	s := deliverBatch(t, Policy{BlockAbandoned: true}, "malformed", "malformed", "ok")
 	require.Len(t, s.Other, 3)
@@ -69,10 +69,10 @@ func TestDeliverAbandonsAllRowsThatHaveExpired(t *testing.T) {
 	s := deliverBatch(t, Policy{BlockAbandoned: true}, "expired", "expired", "ok")
 	assert.Equal(t, []int64{1, 2}, abandonedIDs(s))
 	for i := range s.Other {
-		assert.False(t, s.Defers(&s.Other[i]))
+		assert.False(t, s.Blocks(&s.Other[i]))
 	}
 	s = deliverBatch(t, Policy{BlockAbandoned: true}, "malformed", "expired", "malformed")
 	assert.Equal(t, []int64{1, 2}, abandonedIDs(s))
-	assert.True(t, s.Defers(&s.Other[0]))
-	assert.False(t, s.Defers(&s.Other[1]))
+	assert.True(t, s.Blocks(&s.Other[0]))
+	assert.False(t, s.Blocks(&s.Other[1]))
 }

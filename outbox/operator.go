@@ -42,19 +42,19 @@ type Operator interface {
 	// for no time of its own, and is left as it is: requeue the row that it waits for ([Record.Deferral]). last_error stays until the next failure. A time to
 	// live that has passed is taken off, and one that has not stays, unless [WithTTL] gives all rows a new one. Rows that are
 	// malformed by their last_error are left out, as they would be abandoned again, unless the filter names that class
-	// ([ClassMalformed]), for those that were corrected in the table. A key that deferred behind an abandoned row goes
-	// on when that row is requeued and done; one that deferred behind another row stays deferred.
+	// ([ClassMalformed]), for those that were corrected in the table. A key that is blocked behind an abandoned row goes
+	// on when that row is requeued and done; one that is blocked behind another row stays blocked.
 	Requeue(ctx context.Context, filter Filter, limit int, opts ...RequeueOption) (int, error)
 	// Replay makes published rows pending again, with a fresh budget of attempts. They are delivered under the same message id.
 	// broker_message_id stays until the next delivery. A time to live that has passed is taken off.
 	Replay(ctx context.Context, filter Filter, limit int) (int, error)
 	// Abandon gives up pending and failed rows, and processing ones whose lease is over. reason goes into last_error, with the class "operator". Their keys go on, also
-	// where an abandoned row would defer them.
+	// where an abandoned row would block them.
 	Abandon(ctx context.Context, filter Filter, reason string, limit int) (int, error)
 	// Matches counts the rows that a filter selects, of any status where it names none, up to limit. Rows that a worker has in hand do not
 	// count; deferred rows do. An action changes no more than those: Requeue leaves out pending rows that wait for no time of their own.
 	Matches(ctx context.Context, filter Filter, limit int) (int, error)
-	// UnblockKey lets a key go on that deferred behind an abandoned row, without that row. ok is false when it did not defer.
+	// UnblockKey lets a key go on that is blocked behind an abandoned row, without that row. ok is false when it is not blocked.
 	UnblockKey(ctx context.Context, broker, key string) (ok bool, err error)
 	// BlockedKeys lists the keys that wait for an operator, oldest first, up to limit; of all brokers where broker is empty.
 	BlockedKeys(ctx context.Context, broker string, limit int) ([]BlockedKey, error)

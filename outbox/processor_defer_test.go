@@ -167,7 +167,7 @@ func TestProcessorDefersTheKeyOfAnAbandonedMessage(t *testing.T) {
 }
 
 // Nor do the rows of that key hold up the backfill of others, although it waits for what is before it in the normal shard.
-func TestProcessorBackfillPassesAKeyThatDefers(t *testing.T) {
+func TestProcessorBackfillPassesAKeyThatBlocks(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
 			if m.ID == "a-0" {

@@ -140,8 +140,8 @@ type Completed struct {
 	Lost int
 }
 
-// Defers reports whether the key of an abandoned row is to wait until an operator acts.
-func (s *Completion) Defers(o *Outcome) bool {
+// Blocks reports whether the key of an abandoned row is to wait until an operator acts.
+func (s *Completion) Blocks(o *Outcome) bool {
 	return s.BlockAbandoned && o.Status == StatusAbandoned && !o.KeyGoesOn
 }
 

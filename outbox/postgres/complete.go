@@ -99,7 +99,7 @@ func (x *exchange) markOther() {
 		if outcome.Spent {
 			spent[i] = 1
 		}
-		if x.completion.Defers(&outcome) {
+		if x.completion.Blocks(&outcome) {
 			deferring = append(deferring, outcome.ID)
 		}
 	}

@@ -250,7 +250,7 @@ func (s *Store) UnblockKey(ctx context.Context, broker, key string) (bool, error
 
 // BlockedKeys implements outbox.Operator.
 func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]outbox.BlockedKey, error) {
-	if _, err := (outbox.Filter{Broker: broker}).For("deferred keys", limit); err != nil {
+	if _, err := (outbox.Filter{Broker: broker}).For("blocked keys", limit); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
 	var keys []outbox.BlockedKey
@@ -263,7 +263,7 @@ func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]ou
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("postgres: list deferred keys in %s: %w", s.table, err)
+		return nil, fmt.Errorf("postgres: list blocked keys in %s: %w", s.table, err)
 	}
 	return keys, nil
 }

@@ -45,7 +45,7 @@ func (s *Store) complete(ctx context.Context, conn *sql.Conn, completion *outbox
 // deferring are those of the rows whose keys are to wait.
 func deferring(completion *outbox.Completion, marked []int64) (ids []int64) {
 	for i := range completion.Other {
-		if o := &completion.Other[i]; completion.Defers(o) && slices.Contains(marked, o.ID) {
+		if o := &completion.Other[i]; completion.Blocks(o) && slices.Contains(marked, o.ID) {
 			ids = append(ids, o.ID)
 		}
 	}

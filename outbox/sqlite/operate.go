@@ -228,7 +228,7 @@ func (s *Store) UnblockKey(ctx context.Context, broker, key string) (bool, error
 
 // BlockedKeys implements outbox.Operator.
 func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]outbox.BlockedKey, error) {
-	if _, err := (outbox.Filter{Broker: broker}).For("deferred keys", limit); err != nil {
+	if _, err := (outbox.Filter{Broker: broker}).For("blocked keys", limit); err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)
 	}
 	var keys []outbox.BlockedKey
@@ -243,7 +243,7 @@ func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]ou
 		return err
 	}, s.sql.blockedKeys, sql.Named("broker", broker), sql.Named("limit", limit))
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: list deferred keys in %s: %w", s.table, err)
+		return nil, fmt.Errorf("sqlite: list blocked keys in %s: %w", s.table, err)
 	}
 	return keys, nil
 }

@@ -233,7 +233,7 @@ func (s *Store) UnblockKey(ctx context.Context, broker, key string) (bool, error
 
 // BlockedKeys implements outbox.Operator.
 func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]outbox.BlockedKey, error) {
-	if _, err := (outbox.Filter{Broker: broker}).For("deferred keys", limit); err != nil {
+	if _, err := (outbox.Filter{Broker: broker}).For("blocked keys", limit); err != nil {
 		return nil, fmt.Errorf("sqlserver: %w", err)
 	}
 	var keys []outbox.BlockedKey
@@ -249,7 +249,7 @@ func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]ou
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("sqlserver: list deferred keys in %s: %w", s.table, explain(err))
+		return nil, fmt.Errorf("sqlserver: list blocked keys in %s: %w", s.table, explain(err))
 	}
 	return keys, nil
 }

@@ -31,7 +31,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"applied": store.sql.applied, "facts": store.sql.facts, "diagnose": store.sql.diagnose, "clock": store.sql.clock, "rights": store.sql.rights,
 		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
 		"find":    store.sql.find, "matches": store.sql.matches, "bring back": store.sql.requeue, "give up": store.sql.abandon,
-		"release key": store.sql.unblockKey, "deferred keys": store.sql.blockedKeys,
+		"unblock key": store.sql.unblockKey, "blocked keys": store.sql.blockedKeys,
 		"heartbeat": store.sql.heartbeat, "leave": store.sql.leave, "instances": store.sql.instances,
 		"pause": store.sql.pause, "resume": store.sql.resume, "pauses": store.sql.pauses, "verify": store.sql.verify,
 		"overview": store.sql.overview, "list": store.sql.list, "message": store.sql.message, "blocked": store.sql.blocked,
@@ -49,7 +49,7 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"ready": {"broker"}, "purge published": purge, "purge abandoned": purge, "take": {"lock"}, "release": {"lock"},
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
 		"find": find, "matches": find, "bring back": append(change[:4:4], "ttl_seconds", "ttl_micros"), "give up": append(change[:4:4], "error"),
-		"release key": {"locks", "broker", "key"}, "deferred keys": {"broker", "limit"},
+		"unblock key": {"locks", "broker", "key"}, "blocked keys": {"broker", "limit"},
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"},
 		"verify":   {"broker", "shard", "claim_lock", "token", "messages", "backlog", "unordered"},
@@ -271,7 +271,7 @@ func TestFollowersText(t *testing.T) {
 	assert.Contains(t, text, "WHERE t.place = 400")
 }
 
-// A row that defers its key becomes the block in place of any other, and what is deferred before it comes back, in one transaction.
+// A row that blocks its key becomes the block in place of any other, and what is deferred before it comes back, in one transaction.
 func TestBlockAbandonedTexts(t *testing.T) {
 	t.Parallel()
 	for p, text := range exchangeTexts("outbox_messages") {
@@ -279,7 +279,7 @@ func TestBlockAbandonedTexts(t *testing.T) {
 			assert.NotContains(t, text, "@back")
 			continue
 		}
-		_, text, _ = strings.Cut(text, "INSERT INTO @deferring")
+		_, text, _ = strings.Cut(text, "INSERT INTO @blocking")
 		text, _, found := strings.Cut(text, "COMMIT TRANSACTION;")
 		require.True(t, found)
 		for _, part := range []string{

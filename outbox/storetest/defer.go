@@ -250,7 +250,7 @@ func testBlockOnAbandon(t *table) {
 		{ID: ids[2], Status: outbox.StatusPending},
 	}}
 	require.Zero(t, t.complete(s).Lost)
-	assert.Equal(t, 1, t.blocks(), "a row without a key defers nothing")
+	assert.Equal(t, 1, t.blocks(), "a row without a key blocks nothing")
 	batch = t.claim(wake)
 	assert.Equal(t, ids[2:], taken(batch))
 	t.publish(batch)

@@ -33,7 +33,7 @@ func (t *table) release(key string) bool {
 	return ok
 }
 
-// A key that deferred goes on, in order, when the row that it waits behind is requeued and done.
+// A blocked key goes on, in order, when the row that it waits behind is requeued and done.
 func testDeferredRequeue(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k, k)
@@ -60,7 +60,7 @@ func testDeferredRequeue(t *table) {
 	t.clean()
 }
 
-// Another row of a key that deferred comes back: in front of the row that defers it, at once; behind, not before the key goes on.
+// Another row of a blocked key comes back: in front of the row that blocks it, at once; behind, not before the key goes on.
 func testDeferredRequeueOthers(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k, k, k)

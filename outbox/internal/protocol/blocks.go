@@ -117,9 +117,9 @@ func (p *Protocol) letThrough(t *Table, g Block) {
 	}
 }
 
-// deferBehind makes the keys of abandoned rows wait for an operator (mark_other.sql). The first abandoned row of a key is
+// blockBehind makes the keys of abandoned rows wait for an operator (mark_other.sql). The first abandoned row of a key is
 // its block, in place of one that it may have had.
-func (p *Protocol) deferBehind(t *Table, abandoned []*Row) {
+func (p *Protocol) blockBehind(t *Table, abandoned []*Row) {
 	slices.SortFunc(abandoned, func(a, b *Row) int { return a.ID - b.ID })
 	for i, r := range abandoned {
 		sameKey := func(other *Row) bool { return other.Key == r.Key }

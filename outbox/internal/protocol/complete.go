@@ -33,7 +33,7 @@ func (p *Protocol) complete(t *Table, token int, outcomes []Outcome, blocks bool
 		}
 	}
 	if blocks {
-		p.deferBehind(t, abandoned)
+		p.blockBehind(t, abandoned)
 	}
 	return lost
 }

@@ -139,7 +139,7 @@ func (p *Protocol) chunk(w *Worker, limit int) (chunk []*Held) {
 		case h.Dead || h.Attempts >= p.MaxAttempts && !p.is(neverGivesUp):
 			o := Outcome{ID: h.ID, Status: Abandoned}
 			if p.BlockAbandoned && p.holds(w, h) {
-				o = h.release() // its key defers behind the first one
+				o = h.release() // its key is blocked behind the first one
 			}
 			h.Decided, h.Outcome = true, o
 		default:

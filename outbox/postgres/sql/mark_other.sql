@@ -2,8 +2,8 @@
 -- its released followers must change in one step for the next claim.
 -- $1 broker, $2 shard, $3 token, $4 first id, $5 last id,
 -- $6 ids, $7 new status, $8 attempt spent (0 or 1), $9 delay in microseconds, $10 error or '',
--- $11 those of the ids whose keys defer until an operator acts, where they are abandoned
--- Plan: one range scan of {{name}}_open; where keys defer, one scan of {{name}}_deferred_key for what stands before them.
+-- $11 those of the ids whose keys are blocked until an operator acts, where they are abandoned
+-- Plan: one range scan of {{name}}_open; where keys are blocked, one scan of {{name}}_deferred_key for what stands before them.
 WITH marked AS (
 UPDATE {{table}} AS m
    SET status       = o.status

@@ -3,7 +3,7 @@
 -- @completed_token, @completed_lock the shard's lock, @block_abandoned: the key of an abandoned row waits until an operator acts,
 -- @other [{"i": id, "s": new status, "a": attempts spent, "d": delay in seconds, "u": and microseconds, "e": error, "g": 1 where the key
 -- of an abandoned row goes on all the same}]
--- Plan: as in mark_published.sql; one seek of {{name}}_key_blocks_key and one range scan of {{name}}_deferred_key per row that defers its key.
+-- Plan: as in mark_published.sql; one seek of {{name}}_key_blocks_key and one range scan of {{name}}_deferred_key per row that blocks its key.
 DECLARE @outcomes TABLE (
     id            bigint        NOT NULL,
     status        nvarchar(16)  COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -13,7 +13,7 @@ DECLARE @outcomes TABLE (
     error         nvarchar(max) NULL,
     goes_on       int           NULL
 );
-DECLARE @deferring TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @blocking TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @back TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
 INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error, goes_on)
@@ -29,7 +29,7 @@ BEGIN TRY
         THROW 50122, N'the lock of a shard of {{table}} was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
     IF @block_abandoned = 1 -- the first of each key becomes its block
-        INSERT INTO @deferring (id)
+        INSERT INTO @blocking (id)
         SELECT MIN(m.id)
           FROM @outcomes AS o
          INNER JOIN {{table}} AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
@@ -61,13 +61,13 @@ BEGIN TRY
              , wake_at         = '9999-12-31'
              , reason          = N'operator'
              , since           = @now
-          FROM @deferring AS p
+          FROM @blocking AS p
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
          INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_key_blocks_key), FORCESEEK)
             ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
         INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since)
         SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'operator', @now
-          FROM @deferring AS p
+          FROM @blocking AS p
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
          WHERE NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = m.id);
         -- A block of before gives way to the new one: an owner that was stopped can abandon a row while an earlier one of its
@@ -75,7 +75,7 @@ BEGIN TRY
         -- own time.
         INSERT INTO @back (id)
         SELECT earlier.id
-          FROM @deferring AS p
+          FROM @blocking AS p
          INNER JOIN {{table}} AS g WITH (FORCESEEK) ON g.id = p.id
          INNER JOIN {{table}} AS earlier WITH (INDEX({{name}}_deferred_key), FORCESEEK)
             ON earlier.target_broker = g.target_broker AND earlier.key_hash = g.key_hash AND earlier.id < g.id

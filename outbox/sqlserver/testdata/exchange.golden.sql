@@ -151,7 +151,7 @@ DECLARE @outcomes TABLE (
     error         nvarchar(max) NULL,
     goes_on       int           NULL
 );
-DECLARE @deferring TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @blocking TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @back TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @other_rows int;
 INSERT INTO @outcomes (id, status, spent, delay_seconds, delay_micros, error, goes_on)
@@ -167,7 +167,7 @@ BEGIN TRY
         THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
     SET @now = SYSUTCDATETIME();
     IF @block_abandoned = 1
-        INSERT INTO @deferring (id)
+        INSERT INTO @blocking (id)
         SELECT MIN(m.id)
           FROM @outcomes AS o
          INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = o.id
@@ -198,18 +198,18 @@ BEGIN TRY
              , wake_at         = '9999-12-31'
              , reason          = N'operator'
              , since           = @now
-          FROM @deferring AS p
+          FROM @blocking AS p
          INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
          INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
             ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
         INSERT INTO app.outbox_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since)
         SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'operator', @now
-          FROM @deferring AS p
+          FROM @blocking AS p
          INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
          WHERE NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = m.id);
         INSERT INTO @back (id)
         SELECT earlier.id
-          FROM @deferring AS p
+          FROM @blocking AS p
          INNER JOIN app.outbox AS g WITH (FORCESEEK) ON g.id = p.id
          INNER JOIN app.outbox AS earlier WITH (INDEX(outbox_deferred_key), FORCESEEK)
             ON earlier.target_broker = g.target_broker AND earlier.key_hash = g.key_hash AND earlier.id < g.id

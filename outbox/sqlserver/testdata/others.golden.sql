@@ -175,6 +175,20 @@ SELECT f.ordering_key AS fanout_blocked
                WHERE m.id = f.id) AS error
  ORDER BY CASE WHEN f.until_at IS NULL THEN 0 ELSE 1 END, f.since, f.id;
 
+-- blocked keys
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT TOP (@limit) target_broker AS fanout_blocked_key
+     , ordering_key
+     , LOWER(CONVERT(char(36), block_message_id)) AS block_message_id
+     , since
+  FROM app.outbox_key_blocks WITH (NOLOCK)
+ WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'operator' AND wake_at = '9999-12-31'
+ ORDER BY since, block_id;
+
 -- bring back
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -423,20 +437,6 @@ SELECT a.id, CONVERT(bit, 0), w.reason, LOWER(CONVERT(char(36), w.block_message_
   FROM @asked AS a
  INNER JOIN app.outbox_key_blocks AS w WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON w.block_id = a.id
  WHERE w.ordering_key IS NULL;
-
--- deferred keys
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-SELECT TOP (@limit) target_broker AS fanout_blocked_key
-     , ordering_key
-     , LOWER(CONVERT(char(36), block_message_id)) AS block_message_id
-     , since
-  FROM app.outbox_key_blocks WITH (NOLOCK)
- WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'operator' AND wake_at = '9999-12-31'
- ORDER BY since, block_id;
 
 -- diagnose
 SET NOCOUNT ON;
@@ -1208,46 +1208,6 @@ SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
 EXEC @granted = sp_releaseapplock @Resource = @resource, @LockOwner = 'Session';
 SELECT @granted AS fanout_granted;
 
--- release key
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @released_rows int;
-BEGIN TRY
-    BEGIN TRANSACTION;
-DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @shard_lock nvarchar(255);
-INSERT INTO @shards (lock)
-SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
-SET @shard_lock = (SELECT MIN(lock) FROM @shards);
-WHILE @shard_lock IS NOT NULL
-BEGIN
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
-    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
-END;
-    UPDATE w
-       SET wake_at = NULL
-         , reason  = N'backoff'
-      FROM app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
-     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-       AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
-       AND DATALENGTH(w.ordering_key) = DATALENGTH(@key)
-       AND w.reason = N'operator' AND w.wake_at = '9999-12-31';
-    SET @released_rows = @@ROWCOUNT;
-    COMMIT TRANSACTION;
-END TRY
-BEGIN CATCH
-    IF @@TRANCOUNT > 0
-        ROLLBACK TRANSACTION;
-    THROW;
-END CATCH;
-SELECT @released_rows AS fanout_released;
-
 -- renew
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -1322,6 +1282,46 @@ DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
 EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 0;
 SELECT @granted AS fanout_granted;
+
+-- unblock key
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @released_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @shard_lock nvarchar(255);
+INSERT INTO @shards (lock)
+SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
+SET @shard_lock = (SELECT MIN(lock) FROM @shards);
+WHILE @shard_lock IS NOT NULL
+BEGIN
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
+    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
+END;
+    UPDATE w
+       SET wake_at = NULL
+         , reason  = N'backoff'
+      FROM app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
+     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+       AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
+       AND DATALENGTH(w.ordering_key) = DATALENGTH(@key)
+       AND w.reason = N'operator' AND w.wake_at = '9999-12-31';
+    SET @released_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @released_rows AS fanout_released;
 
 -- verify
 SET NOCOUNT ON;
