@@ -27,12 +27,12 @@ func Defects() []Defect {
 			edits: []edit{
 				{
 					"outbox/postgres/sql/mark_published.sql",
-					" AND m.finished_at IS NULL AND NOT m.parked\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
+					" AND m.finished_at IS NULL AND NOT m.deferred\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
 					"\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id AND $3::uuid IS NOT NULL",
 				},
 				{
 					"outbox/postgres/sql/mark_other.sql",
-					" AND m.finished_at IS NULL AND NOT m.parked\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
+					" AND m.finished_at IS NULL AND NOT m.deferred\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
 					"\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id AND $3::uuid IS NOT NULL",
 				},
 				{"outbox/postgres/sql/mark_other.sql", "   SET status       = o.status\n", "   SET status       = o.status, published_at = NULL\n"},
@@ -74,7 +74,7 @@ func Defects() []Defect {
 		{
 			Name: "overtaking", What: "a claim takes later rows of a key while an earlier one waits or is in another's hands", Crimes: []Crime{OutOfOrder},
 			edits: []edit{
-				{"outbox/postgres/sql/claim_ordered.sql", "bool_and(ready AND NOT parkable AND outranked = 0) OVER so_far AS clear", "ready AS clear"},
+				{"outbox/postgres/sql/claim_ordered.sql", "bool_and(ready AND NOT to_defer AND outranked = 0) OVER so_far AS clear", "ready AS clear"},
 				{"outbox/postgres/sql/claim_ordered.sql", "bool_or(leased AND NOT ready) OVER whole AS in_hand", "false AS in_hand"},
 				// Rows in hand are also told apart from others as suspects.
 				{"outbox/postgres/sql/claim_ordered.sql", "min(suspicion) OVER so_far AS lowest", "suspicion AS lowest"},
