@@ -34,10 +34,10 @@ func TestFindPlans(t *testing.T) {
 		args string
 		want []string
 	}{
-		"requeue":     {"'b', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_open", "searched_deferred"}},
-		"requeue all": {"'', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_open", "searched_deferred"}},
+		"requeue":     {"'b', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_deferred_key", "searched_open"}},
+		"requeue all": {"'', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_deferred_key", "searched_open"}},
 		"abandoned":   {"'b', '{abandoned}', 't', '', 'key-1', '{}', 'permanent', '2026-01-01', '2026-02-01', true, 100, 'malformed'", []string{"searched_abandoned"}},
-		"failed":      {"'b', '{failed}', '', 't', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_open", "searched_deferred"}},
+		"failed":      {"'b', '{failed}', '', 't', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_deferred_key", "searched_open"}},
 		"ids": {
 			"'', '{published}', '', '', '', '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}', '', NULL, null, false, 100, ''", []string{"searched_pkey"},
 		},
@@ -59,7 +59,7 @@ func TestFindPlans(t *testing.T) {
 }
 
 // indexes finds the names of indexes in a plan.
-var indexes = regexp.MustCompile(`searched_(open|deferred|backfill|published|abandoned|pkey)`)
+var indexes = regexp.MustCompile(`searched_(open|deferred_key|deferred|backfill|published|abandoned|pkey)`)
 
 func explainOnly(t *testing.T, conn *pgx.Conn, text, args string) string {
 	t.Helper()

@@ -50,10 +50,10 @@ func TestBrowsePlans(t *testing.T) {
 			"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=?)", "_failing (target_broker=?)", "COVERING INDEX outbox_messages_finished (target_broker=? AND status=?",
 		}},
 		"message":        {store.sql.message, []string{"(message_id=?)"}},
-		"key_blocks":     {store.sql.keyBlocks, []string{"_key_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_key_blocks_wake (target_broker=? AND shard=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
+		"key_blocks":     {store.sql.keyBlocks, []string{"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
 		"blocked_failed": {store.sql.blockedFailed, []string{"_failing (target_broker=?)"}},
 		"followers":      {store.sql.followers, []string{"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=? AND ordering_key=? AND id>?)"}},
-		"deferrals":      {store.sql.deferrals, []string{"_key_blocks_key (target_broker=? AND ordering_key=?)", "w USING INTEGER PRIMARY KEY (rowid=?)"}},
+		"deferrals":      {store.sql.deferrals, []string{"_blocks_key (target_broker=? AND ordering_key=?)", "w USING INTEGER PRIMARY KEY (rowid=?)"}},
 		"audit":          {store.sql.audit, []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
 		"audit_end":      {store.sql.auditEnd, []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
 	} {

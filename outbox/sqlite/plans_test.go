@@ -14,17 +14,17 @@ import (
 
 // planned are the statements that run while messages flow, and the indexes that each of them must use.
 var planned = map[string][]string{
-	"look": {"_open"}, "look_unordered": {"_open"}, "look_blocks": {"_key_blocks_key", "_key_blocks_wake", "m USING INTEGER PRIMARY KEY"},
-	"window": {"_open", "_key_blocks_key", "_backfill"}, "window_unordered": {"_open", "_key_blocks_key"}, "head": {"_open", "_key_blocks_key"}, "read_head": {"_open"}, "claim_head": {"_open"}, "claim": {"INTEGER PRIMARY KEY"},
-	"wake": {"_key_blocks_wake", "INTEGER PRIMARY KEY"}, "set_deferred": {"INTEGER PRIMARY KEY"}, "drop_loners": {"INTEGER PRIMARY KEY"},
-	"blocks": {"_key_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "rest_blocks": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
+	"look": {"_open"}, "look_unordered": {"_open"}, "look_blocks": {"_blocks_key", "_blocks_wake", "m USING INTEGER PRIMARY KEY"},
+	"window": {"_open", "_blocks_key", "_backfill"}, "window_unordered": {"_open", "_blocks_key"}, "head": {"_open", "_blocks_key"}, "read_head": {"_open"}, "claim_head": {"_open"}, "claim": {"INTEGER PRIMARY KEY"},
+	"wake": {"_blocks_wake", "INTEGER PRIMARY KEY"}, "set_deferred": {"INTEGER PRIMARY KEY"}, "drop_loners": {"INTEGER PRIMARY KEY"},
+	"blocks": {"_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "rest_blocks": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
 	"let_through": {"_deferred_key", "INTEGER PRIMARY KEY"}, "move_block": {"w USING INTEGER PRIMARY KEY", "m USING INTEGER PRIMARY KEY"},
-	"drop_block": {"INTEGER PRIMARY KEY"}, "defer": {"_open", "_key_blocks_key"}, "defer_blocks": {"INTEGER PRIMARY KEY"},
+	"drop_block": {"INTEGER PRIMARY KEY"}, "defer": {"_open", "_blocks_key"}, "defer_blocks": {"INTEGER PRIMARY KEY"},
 	"block_abandoned": {"INTEGER PRIMARY KEY"}, "undefer_before": {"w USING INTEGER PRIMARY KEY", "_deferred_key"},
 	"mark_published": {"INTEGER PRIMARY KEY"}, "mark_other": {"INTEGER PRIMARY KEY"}, "renew": {"_open"},
-	"ready": {"_open", "_key_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "purge": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open"},
-	"pick": {"INTEGER PRIMARY KEY"}, "turn_back_blocks": {"INTEGER PRIMARY KEY", "_key_blocks_key"}, "requeue": {"INTEGER PRIMARY KEY", "_key_blocks_key"},
-	"lift_blocks": {"INTEGER PRIMARY KEY"}, "abandon": {"INTEGER PRIMARY KEY"}, "unblock_key": {"_key_blocks_key"},
+	"ready": {"_open", "_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "purge": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open"},
+	"pick": {"INTEGER PRIMARY KEY"}, "turn_back_blocks": {"INTEGER PRIMARY KEY", "_blocks_key"}, "requeue": {"INTEGER PRIMARY KEY", "_blocks_key"},
+	"lift_blocks": {"INTEGER PRIMARY KEY"}, "abandon": {"INTEGER PRIMARY KEY"}, "unblock_key": {"_blocks_key"},
 }
 
 // TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs. No statement walks a table or an

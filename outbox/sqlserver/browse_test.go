@@ -278,10 +278,10 @@ func TestBrowseTexts(t *testing.T) {
 			index("finished", passing), index("finished", passing), index("failing", passing), index("open", passing), index("deferred", passing),
 			index("deferred_key", passing), "FORCESEEK, " + passing,
 		},
-		store.sql.deferrals: {"FORCESEEK, " + passing, index("key_blocks_key", passing), "FORCESEEK, " + passing},
+		store.sql.deferrals: {"FORCESEEK, " + passing, index("blocks_key", passing), "FORCESEEK, " + passing},
 		store.sql.message:   {index("once", "ROWLOCK")},
 		store.sql.blocked: {
-			index("key_blocks_wake", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", passing), "FORCESEEK, " + passing,
+			index("blocks_wake", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", passing), "FORCESEEK, " + passing,
 			index("deferred_key", "NOLOCK"), index("backfill", "NOLOCK"), index("open", "NOLOCK"), "FORCESEEK, " + passing,
 		},
 		store.sql.overview: {

@@ -170,7 +170,7 @@ func TestCheckFacts(t *testing.T) {
 			want: "index outbox_open: predicate is ([finished_at] IS NULL), want finished_at IS NULL AND deferred = 0",
 		},
 		{name: "predicate in other words", object: "index outbox_open", property: "predicate", value: "([finished_at] IS NULL AND [deferred]=(0))"},
-		{name: "uniqueness", object: "index outbox_key_blocks_key", property: "unique", value: "no", want: "index outbox_key_blocks_key: unique is no, want yes"},
+		{name: "uniqueness", object: "index outbox_blocks_key", property: "unique", value: "no", want: "index outbox_blocks_key: unique is no, want yes"},
 		{name: "a view", object: "table app.outbox", property: "kind", value: "VIEW", want: "table app.outbox: kind is VIEW, want table"},
 		{name: "escalation", object: "table app.outbox", property: "lock escalation", value: "TABLE", want: "table app.outbox: lock escalation is TABLE, want DISABLE"},
 		{name: "more", object: "column note", property: "type", value: "int"},

@@ -79,13 +79,13 @@ CREATE TABLE {{table}}_key_blocks (
     wake_at         timestamptz,                          -- NULL: the block is back in the claim's way; infinity: an operator must act
     reason          text        NOT NULL,                 -- backoff, scheduled, operator
     since           timestamptz NOT NULL DEFAULT clock_timestamp(),
-    CONSTRAINT {{name}}_key_blocks_pkey PRIMARY KEY (block_message_id, target_broker)
+    CONSTRAINT {{name}}_blocks_pkey PRIMARY KEY (block_message_id, target_broker)
 );
 -- The key comes first: a broker can have 100,000 blocks, a key has one for each broker. Whoever looks for a block by its key or its
 -- message compares the broker in a way that no index serves (target_broker || '' = ...): while statistics say that there are no
 -- blocks, all indexes cost the same, and the planner may read all blocks of the broker by the other one, for each row of a claim.
-CREATE UNIQUE INDEX {{name}}_key_blocks_key ON {{table}}_key_blocks (ordering_key, target_broker) WHERE ordering_key IS NOT NULL;
-CREATE INDEX {{name}}_key_blocks_wake ON {{table}}_key_blocks (target_broker, shard, wake_at);
+CREATE UNIQUE INDEX {{name}}_blocks_key ON {{table}}_key_blocks (ordering_key, target_broker) WHERE ordering_key IS NOT NULL;
+CREATE INDEX {{name}}_blocks_wake ON {{table}}_key_blocks (target_broker, shard, wake_at);
 
 -- How often rows of a shard, of whatever class, have become open again: a block was woken, followers were let through, an
 -- operator brought rows back. Relays remember below which id a shard holds nothing open; this tells them that they are wrong.

@@ -1,7 +1,7 @@
 -- Move on the blocks that are back in the claim's way. One whose message is finished lets a bounded number of followers
 -- through, the last of which is the next block; when none is left behind, the key is free. One that must wait again leaves.
 -- Runs under the shard's lock, before a claim. $1 broker, $2 shard, $3 blocks, $4 followers of each
--- Plan: one range scan of {{name}}_key_blocks_wake, the blocks' rows by primary key, per block two range scans of {{name}}_deferred_key.
+-- Plan: one range scan of {{name}}_blocks_wake, the blocks' rows by primary key, per block two range scans of {{name}}_deferred_key.
 WITH back AS MATERIALIZED (
     -- The order is that of the index: without it the planner may read all blocks of the broker by another one.
     SELECT ctid AS tid, target_broker, ordering_key, block_id, block_message_id

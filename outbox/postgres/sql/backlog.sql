@@ -1,7 +1,7 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
 -- Deferred rows count from the time on at which they are due; those that merely wait only put their broker on the list.
 -- Plan: hops from one pair of broker and shard to the next in {{name}}_open, and reads a bounded number of rows of each; hops from
--- one broker to the next in {{name}}_deferred_key, and reads the first entry of each shard in {{name}}_key_blocks_wake.
+-- one broker to the next in {{name}}_deferred_key, and reads the first entry of each shard in {{name}}_blocks_wake.
 WITH RECURSIVE head AS (
     (SELECT target_broker, shard FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker, shard LIMIT 1)
     UNION ALL

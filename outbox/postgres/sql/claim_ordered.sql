@@ -4,7 +4,7 @@
 -- $11 whether others of the process have rows in hand, $12 bytes of payload
 -- Plan: one range scan of {{name}}_open for the window, one TID scan for the update. Only where something in the window must
 -- wait or may have killed a process, one sort of the window by key; where keys wait, the block of each row's key by
--- {{name}}_key_blocks_key.
+-- {{name}}_blocks_key.
 -- Only where the window has more bytes than that, a running sum of those that fit. octet_length reads no payload that is kept
 -- out of line, nor unpacks one: its length stands in the row.
 -- There is no join, so that no wrong estimate can make the choice quadratic.

@@ -2,7 +2,7 @@
 -- behind them in their key. Rows in somebody's hands stay: they are soon done. Runs under the shard's lock.
 -- $1 broker, $2 shard, $3 how many open rows to look at, $4 unordered: every row waits alone,
 -- $5 id below which nothing is open in the shard, $6 as of which count of reopenings
--- Plan: one range scan of {{name}}_open, blocks by {{name}}_key_blocks_key, one sort by key, one TID scan for the update.
+-- Plan: one range scan of {{name}}_open, blocks by {{name}}_blocks_key, one sort by key, one TID scan for the update.
 WITH known AS MATERIALIZED (
     -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned.
     SELECT now.reopened

@@ -1,6 +1,6 @@
 -- Why rows are deferred: what blocks their keys, or makes them wait alone. Rows are told by their place in the lists.
 -- $1 brokers, $2 message ids, $3 ordering keys, '' = none
--- Plan, with browse_settings.sql: for each row one probe of {{name}}_key_blocks_key and one of {{name}}_key_blocks_pkey.
+-- Plan, with browse_settings.sql: for each row one probe of {{name}}_blocks_key and one of {{name}}_blocks_pkey.
 SELECT asked.place, found.by_key, found.reason, found.block_message_id::text, found.wake_at
   FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS asked (broker, message_id, ordering_key, place)
  CROSS JOIN LATERAL (SELECT true AS by_key, w.reason, w.block_message_id, w.wake_at

@@ -1,7 +1,7 @@
 -- The blocks behind which keys of a broker wait: first those that need an operator, then the oldest. A block that is back in the claim's way
 -- is none. Of each shard the blocks that wake first are looked at.
 -- $1 broker, $2 limit, $3 blocks of each shard to look at
--- Plan, with browse_settings.sql: for each shard two range scans of {{name}}_key_blocks_wake; a sort of what they found; the rows of the
+-- Plan, with browse_settings.sql: for each shard two range scans of {{name}}_blocks_wake; a sort of what they found; the rows of the
 -- blocks by {{name}}_pkey, which no comparison of the broker like this one keeps the planner from.
 SELECT block.ordering_key, block.block_id, block.block_message_id::text, block.wake_at = 'infinity', block.reason, block.since, block.wake_at
      , coalesce(m.status, 'abandoned'), coalesce(m.last_error, '')

@@ -2,7 +2,7 @@
 -- the block and is let into the claim's way; so what comes later waits for it, and can be deferred while it waits. A key that
 -- waits for an operator stays as it is, unless the row that it waits behind is among those that come back.
 -- Runs under the shards' locks. $1 message ids, $2 their brokers
--- Plan: the rows by primary key, the blocks by {{name}}_key_blocks_key.
+-- Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
 WITH first AS MATERIALIZED (
     SELECT DISTINCT ON (m.target_broker, m.ordering_key) m.target_broker, m.ordering_key, m.id, m.message_id, m.shard
       FROM unnest($1::text[]::uuid[], $2::text[]) AS picked (message_id, target_broker)

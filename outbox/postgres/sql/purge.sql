@@ -2,7 +2,7 @@
 -- holds its end, published_at or finished_at, are filled in. The status is tested again on the outer statement: a row that
 -- was requeued meanwhile stays. So does one for which a key waits until an operator acts.
 -- Plan, with purge_settings.sql: one range scan of {{name}}_published or {{name}}_abandoned, for abandoned rows
--- a look into {{name}}_key_blocks_pkey each, one TID scan for the removal.
+-- a look into {{name}}_blocks_pkey each, one TID scan for the removal.
 WITH victims AS MATERIALIZED (
     SELECT ctid AS tid
       FROM {{table}} AS m

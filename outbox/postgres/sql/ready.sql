@@ -1,6 +1,6 @@
 -- Which shards have work? Shard -1 alone says that the broker is paused.
 -- $1 broker, $2 per shard: id below which nothing is open, $3 as of which count of reopenings
--- Plan: one row of {{name}}_pauses by primary key; per shard, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_key_blocks_wake.
+-- Plan: one row of {{name}}_pauses by primary key; per shard, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_blocks_wake.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM {{table}}_pauses WHERE target_broker = $1) AS paused
 )

@@ -1,7 +1,7 @@
 -- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the block of their key. last_error
 -- and broker_message_id stay, and so does a time to live that has not passed. Runs under the shards' locks, when the blocks are in their places.
 -- $1 message ids, $2 their brokers, $3 statuses, $4 new time to live in microseconds, or 0
--- Plan: the rows by primary key, the blocks by {{name}}_key_blocks_key.
+-- Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
 WITH back AS (
 UPDATE {{table}} AS m
    SET status       = 'pending'

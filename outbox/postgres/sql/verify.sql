@@ -3,7 +3,7 @@
 -- $1 broker, $2 shard, $3 token, $4 message ids, $5 id below which nothing is open in the shard, $6 as of which count of reopenings,
 -- $7 how many other open rows may stand before them, $8 whether order is off
 -- Plan: one probe of {{name}}_pkey per row; one range scan of {{name}}_open that ends after so many others; per row with a key one probe
--- each of {{name}}_key_blocks_key and {{name}}_backfill.
+-- each of {{name}}_blocks_key and {{name}}_backfill.
 WITH known AS MATERIALIZED (
     -- As in claim_ordered.sql.
     SELECT CASE WHEN coalesce((SELECT reopened FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) = $6

@@ -1,5 +1,5 @@
 -- Bring back blocks whose time has come. Runs under the shard's lock, before a claim. $1 broker, $2 shard, $3 limit
--- Plan: one range scan of {{name}}_key_blocks_wake, the rows by primary key.
+-- Plan: one range scan of {{name}}_blocks_wake, the rows by primary key.
 WITH due AS MATERIALIZED (
     SELECT ctid AS tid, block_message_id, ordering_key
       FROM {{table}}_key_blocks

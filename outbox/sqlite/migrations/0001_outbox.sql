@@ -76,8 +76,8 @@ CREATE TABLE {{table}}_key_blocks (
     reason          TEXT    NOT NULL,                -- backoff, scheduled, operator
     since           INTEGER NOT NULL
 );
-CREATE UNIQUE INDEX {{name}}_key_blocks_key ON {{name}}_key_blocks (target_broker, ordering_key); -- NULLs differ from each other
-CREATE INDEX {{name}}_key_blocks_wake ON {{name}}_key_blocks (target_broker, shard, wake_at);
+CREATE UNIQUE INDEX {{name}}_blocks_key ON {{name}}_key_blocks (target_broker, ordering_key); -- NULLs differ from each other
+CREATE INDEX {{name}}_blocks_wake ON {{name}}_key_blocks (target_broker, shard, wake_at);
 
 -- Purge and the history of a broker.
 CREATE INDEX {{name}}_finished ON {{name}} (target_broker, status, finished_at) WHERE finished_at IS NOT NULL;

@@ -2,7 +2,7 @@
 -- Deferred rows count from the time on at which they are due; those that merely wait only put their broker on the list.
 -- Named parameter: now.
 -- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its shards; hops from
--- one broker to the next in {{name}}_deferred_key, and reads the first entry of each of its shards in {{name}}_key_blocks_wake.
+-- one broker to the next in {{name}}_deferred_key, and reads the first entry of each of its shards in {{name}}_blocks_wake.
 WITH RECURSIVE hop (broker) AS (
     SELECT min(target_broker) FROM {{table}} INDEXED BY {{name}}_open WHERE finished_at IS NULL AND deferred = 0
     UNION ALL
@@ -30,7 +30,7 @@ WITH RECURSIVE hop (broker) AS (
      WHERE hop.broker IS NOT NULL
      UNION ALL
     SELECT aside.broker
-         , (SELECT min(w.wake_at) FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_wake
+         , (SELECT min(w.wake_at) FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_wake
              WHERE w.target_broker = aside.broker AND w.shard = shard.value AND w.wake_at <= :now)
       FROM aside
      CROSS JOIN json_each('[0, 1, 2]') AS shard

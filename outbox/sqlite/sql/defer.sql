@@ -1,9 +1,9 @@
 -- Choose what to take out of the claim's way at the head of a shard: rows in backoff or scheduled for later, and whatever
 -- stands behind them in their key. Rows in somebody's hands stay: they are soon done.
 -- Named parameters: broker, shard, window, unordered (every row waits alone), now.
--- Plan: one range scan of {{name}}_open, a probe of {{name}}_key_blocks_key for each row with a key where there are blocks.
+-- Plan: one range scan of {{name}}_open, a probe of {{name}}_blocks_key for each row with a key where there are blocks.
 WITH shard AS MATERIALIZED (
-    SELECT NOT :unordered AND EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_key WHERE target_broker = :broker) AS blocked
+    SELECT NOT :unordered AND EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_key WHERE target_broker = :broker) AS blocked
 ), win AS MATERIALIZED (
     SELECT id
          , CASE WHEN NOT :unordered THEN ordering_key END AS key
@@ -12,7 +12,7 @@ WITH shard AS MATERIALIZED (
          , max(coalesce(locked_until, 0), coalesce(available_at, 0)) > :now AS later
            -- The key's block, where it has one.
          , CASE WHEN ordering_key IS NOT NULL AND (SELECT blocked FROM shard)
-                THEN (SELECT w.block_id FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_key
+                THEN (SELECT w.block_id FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_key
                        WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key)
                 END AS block_id
       FROM {{table}} AS m INDEXED BY {{name}}_open

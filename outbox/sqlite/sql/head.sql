@@ -7,7 +7,7 @@
 -- Plan: one range scan of {{name}}_open, and one more of its entries alone where the window is larger than what is taken.
 SELECT count(*)
      , coalesce(min(simple), 1)
-       AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_key WHERE target_broker = :broker)
+       AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_key WHERE target_broker = :broker)
        AND (:unordered OR :shard = 2
             OR NOT EXISTS (SELECT 1 FROM {{table}} INDEXED BY {{name}}_open
                             WHERE target_broker = :broker AND shard = 1 - :shard AND finished_at IS NULL AND deferred = 0))

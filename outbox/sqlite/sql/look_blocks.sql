@@ -1,11 +1,11 @@
 -- Has the broker blocks, and would stirring those of the shard change anything? Named parameters: broker, shard, now.
--- Plan: a probe of {{name}}_key_blocks_key; the head of the shard in {{name}}_key_blocks_wake, the blocks' rows by primary key.
-SELECT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_key WHERE target_broker = :broker)
-     , EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_wake
+-- Plan: a probe of {{name}}_blocks_key; the head of the shard in {{name}}_blocks_wake, the blocks' rows by primary key.
+SELECT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_key WHERE target_broker = :broker)
+     , EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_wake
                 WHERE target_broker = :broker AND shard = :shard AND wake_at <= :now)
        OR EXISTS (SELECT 1
                     FROM (SELECT block_id
-                            FROM {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_wake
+                            FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_wake
                            WHERE target_broker = :broker AND shard = :shard AND wake_at IS NULL
                            ORDER BY block_id
                            LIMIT 500) AS block

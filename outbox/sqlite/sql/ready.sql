@@ -1,5 +1,5 @@
 -- Which shards have work? Shard -1 alone says that the broker is paused. Named parameters: broker, now.
--- Plan: per shard, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_key_blocks_wake.
+-- Plan: per shard, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_blocks_wake.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = :broker) AS paused
 )
@@ -22,12 +22,12 @@ SELECT value
                  WHERE m.target_broker = :broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0
                  LIMIT 20000)) = 20000
     OR EXISTS (SELECT 1
-                 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_wake
+                 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_wake
                 WHERE w.target_broker = :broker AND w.shard = shard.value AND w.wake_at <= :now)
        -- A block that is back in the claim's way and done lets its followers through.
     OR EXISTS (SELECT 1
                  FROM (SELECT block_id
-                         FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_wake
+                         FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_wake
                         WHERE w.target_broker = :broker AND w.shard = shard.value AND w.wake_at IS NULL
                         ORDER BY block_id
                         LIMIT 500) AS block

@@ -1,7 +1,7 @@
 -- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the block of their key. last_error
 -- and broker_message_id stay, and so does a time to live that has not passed. Runs when the blocks are in their places.
 -- Named parameters: ids (JSON), now, expires (the end of a new time to live, or NULL).
--- Plan: the rows by primary key, the blocks by {{name}}_key_blocks_key.
+-- Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
 UPDATE {{table}} AS m
    SET status       = 'pending'
      , published_at = NULL
@@ -14,6 +14,6 @@ UPDATE {{table}} AS m
      , attempts     = 0
      , crashes      = 0
      , isolated     = 0
-     , deferred       = EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_key
+     , deferred       = EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_key
                                WHERE w.target_broker = m.target_broker AND w.ordering_key = m.ordering_key AND w.block_id < m.id)
  WHERE m.id IN (SELECT value FROM json_each(:ids))

@@ -1,7 +1,7 @@
 -- Rows of keys that have a block are about to come back. The first of them, where it stands at the block or before it, becomes
 -- the block and is let into the claim's way; so what comes later waits for it, and can be deferred while it waits. A key that
 -- waits for an operator stays as it is, unless the row that it waits behind is among those that come back.
--- Named parameter: ids (JSON). Plan: the rows by primary key, the blocks by {{name}}_key_blocks_key.
+-- Named parameter: ids (JSON). Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
 UPDATE {{table}}_key_blocks AS w
    SET block_id         = first.id
      , block_message_id = first.message_id

@@ -2,7 +2,7 @@
 -- takes no lock. Named parameters: broker, shard, token, messages (JSON list of ids), backlog (how many other open rows may stand
 -- before them), unordered, now.
 -- Plan: one probe of {{name}}_once per row; one range scan of {{name}}_open that ends after so many others; per row with a key one probe each
--- of {{name}}_key_blocks_key and {{name}}_backfill.
+-- of {{name}}_blocks_key and {{name}}_backfill.
 WITH mine AS MATERIALIZED (
     SELECT id, message_id, shard, attempts, crashes, created_at, expires_at, locked_until, ordering_key
       FROM {{table}}
@@ -24,7 +24,7 @@ SELECT id, lower(message_id), shard, attempts, crashes, created_at, coalesce(exp
                 WHEN (SELECT count(*) FROM others) > :backlog THEN 0
                 -- In the shard, behind a block, or in the shard of low priority.
                 ELSE NOT EXISTS (SELECT 1 FROM others WHERE others.ordering_key = mine.ordering_key AND others.id < mine.id)
-                     AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_key
+                     AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_key
                                       WHERE w.target_broker = :broker AND w.ordering_key = mine.ordering_key AND w.block_id < mine.id)
                      AND NOT EXISTS (SELECT 1 FROM {{table}} AS low INDEXED BY {{name}}_backfill
                                       WHERE low.target_broker = :broker AND low.ordering_key = mine.ordering_key AND low.id < mine.id

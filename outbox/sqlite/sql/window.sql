@@ -5,7 +5,7 @@
 WITH shard AS MATERIALIZED (
     -- Does any key of the broker wait behind a block? Has the normal shard (0) a sibling of low priority (1) with work, or, for
     -- that one, from which row on has the normal shard?
-    SELECT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_key WHERE target_broker = :broker) AS blocked
+    SELECT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_key WHERE target_broker = :broker) AS blocked
          , :shard = 0 AND EXISTS (SELECT 1 FROM {{table}} INDEXED BY {{name}}_open
                                   WHERE target_broker = :broker AND shard = 1 AND finished_at IS NULL AND deferred = 0) AS mixed
          , CASE WHEN :shard = 1
@@ -19,7 +19,7 @@ WITH shard AS MATERIALIZED (
     SELECT id, ordering_key
            -- An earlier row of the key stands outside of the window: behind a block, or in the shard of another priority.
          , CASE WHEN ordering_key IS NOT NULL AND (SELECT blocked FROM shard)
-                THEN EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_key
+                THEN EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_key
                               WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.block_id < m.id)
                 ELSE 0 END AS behind
            -- 2 where the first such row of another priority waits for a time.
@@ -79,7 +79,7 @@ SELECT (SELECT count(*) FROM win)
      , (SELECT blocked FROM shard)
        -- Does the row ahead wait for a time, behind a block, or for an earlier row of low priority that waits for a time?
      , coalesce((SELECT m.status <> 'processing' AND max(coalesce(m.locked_until, 0), coalesce(m.available_at, 0)) > :now
-                        OR EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_key_blocks_key
+                        OR EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_key
                                     WHERE w.target_broker = :broker AND w.ordering_key = m.ordering_key AND w.block_id < m.id)
                         OR coalesce((SELECT low.status <> 'processing' AND max(coalesce(low.locked_until, 0), coalesce(low.available_at, 0)) > :now
                                        FROM {{table}} AS low INDEXED BY {{name}}_backfill

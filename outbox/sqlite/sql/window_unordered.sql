@@ -34,6 +34,6 @@ SELECT (SELECT count(*) FROM free)
                            LIMIT 20000)
                    WHERE status <> 'processing' AND max(coalesce(locked_until, 0), coalesce(available_at, 0)) > :now)
             ELSE 0 END
-     , EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_key_blocks_key WHERE target_broker = :broker)
+     , EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_key WHERE target_broker = :broker)
      , 0
      , coalesce((SELECT json_group_array(id) FROM chosen), '[]')

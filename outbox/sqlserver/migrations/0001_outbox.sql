@@ -107,13 +107,13 @@ CREATE TABLE {{table}}_key_blocks (
     block_message_id uniqueidentifier NOT NULL,
     wake_at         datetime2(6)     NULL, -- NULL: the block is back in the claim's way; in the year 9999: an operator must act
     reason          nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL, -- backoff, scheduled, operator
-    since           datetime2(6)     NOT NULL CONSTRAINT {{name}}_key_blocks_default_since DEFAULT SYSUTCDATETIME(),
+    since           datetime2(6)     NOT NULL CONSTRAINT {{name}}_blocks_default_since DEFAULT SYSUTCDATETIME(),
     key_hash        AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
-    CONSTRAINT {{name}}_key_blocks_pkey PRIMARY KEY CLUSTERED (block_id)
+    CONSTRAINT {{name}}_blocks_pkey PRIMARY KEY CLUSTERED (block_id)
 );
 ALTER TABLE {{table}}_key_blocks SET (LOCK_ESCALATION = DISABLE);
-CREATE UNIQUE INDEX {{name}}_key_blocks_key ON {{table}}_key_blocks (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
-CREATE INDEX {{name}}_key_blocks_wake ON {{table}}_key_blocks (target_broker, shard, wake_at);
+CREATE UNIQUE INDEX {{name}}_blocks_key ON {{table}}_key_blocks (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
+CREATE INDEX {{name}}_blocks_wake ON {{table}}_key_blocks (target_broker, shard, wake_at);
 
 -- Brokers to which nothing is delivered until somebody takes the row away.
 CREATE TABLE {{table}}_pauses (

@@ -1,7 +1,7 @@
 -- Abandon rows in the name of an operator. Runs under the shards' locks.
 -- @locks, @ids, @statuses, @waiting: see lock_shards.sql and pick.sql; @error is what last_error becomes, up to the time and
 -- the number of attempts, which stand last
--- Plan: the rows by {{name}}_pkey, the blocks by {{name}}_key_blocks_pkey.
+-- Plan: the rows by {{name}}_pkey, the blocks by {{name}}_blocks_pkey.
 DECLARE @operated_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;

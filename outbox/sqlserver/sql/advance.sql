@@ -7,7 +7,7 @@
 -- time. But a message that is not there at all may be one whose removal is not committed; there is no way but to wait for
 -- that, as for a follower that somebody has locked: passing over it would let the ones behind it overtake.
 --
--- Plan: one range scan of {{name}}_key_blocks_wake, the blocks' rows by {{name}}_pkey, per block two range scans of
+-- Plan: one range scan of {{name}}_blocks_wake, the blocks' rows by {{name}}_pkey, per block two range scans of
 -- {{name}}_deferred_key, covered.
 DECLARE @blocks TABLE (
     block_id     bigint       NOT NULL PRIMARY KEY,
@@ -26,7 +26,7 @@ DECLARE @through TABLE (
 DECLARE @resting TABLE (id bigint NOT NULL PRIMARY KEY);
 INSERT INTO @blocks (block_id, key_hash, found, done)
 SELECT TOP (500) block_id, key_hash, 0, 0
-  FROM {{table}}_key_blocks WITH (INDEX({{name}}_key_blocks_wake))
+  FROM {{table}}_key_blocks WITH (INDEX({{name}}_blocks_wake))
  WHERE target_broker = @broker AND shard = @shard AND wake_at IS NULL
  ORDER BY block_id;
 IF @@ROWCOUNT > 0

@@ -2,7 +2,7 @@
 -- Deferred rows count from the time on at which they are due; those that merely wait only put their broker on the list.
 -- It waits for nobody: rows that somebody is writing are passed over.
 -- Plan: hops from one broker to the next in {{name}}_open and {{name}}_deferred_key, reads a bounded number of rows of each of its
--- shards, and the first entry of each shard in {{name}}_key_blocks_wake.
+-- shards, and the first entry of each shard in {{name}}_blocks_wake.
 DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
 DECLARE @name nvarchar(128) = N'';
 SET @now = SYSUTCDATETIME();
@@ -29,7 +29,7 @@ BEGIN
                          AND (head.available_at IS NULL OR head.available_at <= @now)
                        ORDER BY head.id) AS claimable
          OUTER APPLY (SELECT TOP (1) w.wake_at
-                        FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                        FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                        WHERE w.target_broker = @name AND w.shard = shards.shard AND w.wake_at <= @now
                        ORDER BY w.wake_at) AS due
          CROSS APPLY (VALUES (claimable.since), (due.wake_at)) AS waiting (since);

@@ -1,7 +1,7 @@
 -- The ordering keys of a broker that wait, those that wait for an operator first, then the oldest. @broker, @limit keys at most,
 -- @max_count followers at most are counted for each
 -- A dirty read, like that of blocks in ready.sql: it waits for nobody. Only texts of errors are read as committed.
--- Plan: the blocks of each shard by {{name}}_key_blocks_wake, those that wait longest first, and the oldest rows that have failed by {{name}}_failing, a bounded
+-- Plan: the blocks of each shard by {{name}}_blocks_wake, those that wait longest first, and the oldest rows that have failed by {{name}}_failing, a bounded
 -- number of both, with a seek of {{name}}_pkey each. For each key that is left a seek of {{name}}_deferred_key, one of {{name}}_backfill and a bounded range scan of
 -- its shard in {{name}}_open, covered.
 DECLARE @found TABLE (
@@ -22,7 +22,7 @@ SELECT w.block_id, w.shard, w.ordering_key, w.key_hash, w.block_message_id, COAL
      , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
  CROSS APPLY (SELECT TOP (2000) g.block_id, g.shard, g.ordering_key, g.key_hash, g.block_message_id, g.wake_at, g.reason, g.since
-                FROM {{table}}_key_blocks AS g WITH (INDEX({{name}}_key_blocks_wake), FORCESEEK, NOLOCK)
+                FROM {{table}}_key_blocks AS g WITH (INDEX({{name}}_blocks_wake), FORCESEEK, NOLOCK)
                WHERE g.target_broker = @broker AND g.shard = shards.shard AND g.wake_at IS NOT NULL
                ORDER BY g.wake_at DESC) AS w
   LEFT JOIN {{table}} AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.block_id

@@ -18,7 +18,7 @@
 -- the window after the first read. A shard of low priority lets keys wait for the first open row of the normal shard.
 --
 -- Plan: two range scans of {{name}}_open, covered; one sort of the window by key; one seek of {{name}}_pkey per claimed
--- row; one seek each of {{name}}_key_blocks_key and {{name}}_backfill per row of the window, only where there are blocks and
+-- row; one seek each of {{name}}_blocks_key and {{name}}_backfill per row of the window, only where there are blocks and
 -- low priorities. The indexes are named, as statistics of a queue are always stale: the planner would follow {{name}}_pkey
 -- through all published rows because of ORDER BY id. Literals, not parameters, match the filters of the indexes.
 DECLARE @busy bit = 0, @seen int = 0, @waiting int = 0, @blocked bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
@@ -63,7 +63,7 @@ BEGIN TRY
            AND (available_at IS NULL OR available_at <= @now);
 
         SET @blocked = CASE WHEN EXISTS (SELECT 1
-                                         FROM {{table}}_key_blocks WITH (INDEX({{name}}_key_blocks_wake), NOLOCK)
+                                         FROM {{table}}_key_blocks WITH (INDEX({{name}}_blocks_wake), NOLOCK)
                                         WHERE target_broker = @broker) THEN 1 ELSE 0 END;
         IF @shard < 4 AND EXISTS (SELECT 1
                                    FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
@@ -80,7 +80,7 @@ BEGIN TRY
 
         -- It waits also behind a block, or for an earlier row of low priority that waits for a time.
         IF EXISTS (SELECT 1
-                     FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_key), FORCESEEK)
+                     FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_key), FORCESEEK)
                     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
                       AND w.key_hash = @ahead_hash AND w.block_id < @ahead)
             SET @ahead_waits = 1;
@@ -116,7 +116,7 @@ BEGIN TRY
                SET clear = 0, rests = 1
               FROM @win AS win
              WHERE EXISTS (SELECT 1
-                             FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_key), FORCESEEK)
+                             FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_key), FORCESEEK)
                             WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
                               AND w.key_hash = win.key_hash AND w.block_id < win.id);
         IF @mixed = 1

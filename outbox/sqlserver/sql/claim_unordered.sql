@@ -30,7 +30,7 @@ BEGIN TRY
                                  ORDER BY id) AS head
                          WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now));
     SET @blocked = CASE WHEN EXISTS (SELECT 1
-                                     FROM {{table}}_key_blocks WITH (INDEX({{name}}_key_blocks_wake), NOLOCK)
+                                     FROM {{table}}_key_blocks WITH (INDEX({{name}}_blocks_wake), NOLOCK)
                                     WHERE target_broker = @broker) THEN 1 ELSE 0 END;
 
     -- As in claim_ordered.sql: suspects are claimed apart, and fewer at a time after each crash.

@@ -46,12 +46,12 @@ BEGIN TRY
 
     -- The key's block, where it has one.
     IF @unordered = 0 AND EXISTS (SELECT 1
-                                    FROM {{table}}_key_blocks WITH (INDEX({{name}}_key_blocks_wake), NOLOCK)
+                                    FROM {{table}}_key_blocks WITH (INDEX({{name}}_blocks_wake), NOLOCK)
                                    WHERE target_broker = @broker)
         UPDATE h
            SET block_id = w.block_id
           FROM @head AS h
-         INNER JOIN {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_key), FORCESEEK)
+         INNER JOIN {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_key), FORCESEEK)
             ON w.target_broker = @broker AND w.ordering_key IS NOT NULL
            AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', h.ordering_key));
 

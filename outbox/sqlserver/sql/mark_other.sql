@@ -3,7 +3,7 @@
 -- @completed_token, @completed_lock the shard's lock, @block_abandoned: the key of an abandoned row waits until an operator acts,
 -- @other [{"i": id, "s": new status, "a": attempts spent, "d": delay in seconds, "u": and microseconds, "e": error, "g": 1 where the key
 -- of an abandoned row goes on all the same}]
--- Plan: as in mark_published.sql; one seek of {{name}}_key_blocks_key and one range scan of {{name}}_deferred_key per row that blocks its key.
+-- Plan: as in mark_published.sql; one seek of {{name}}_blocks_key and one range scan of {{name}}_deferred_key per row that blocks its key.
 DECLARE @outcomes TABLE (
     id            bigint        NOT NULL,
     status        nvarchar(16)  COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -63,7 +63,7 @@ BEGIN TRY
              , since           = @now
           FROM @blocking AS p
          INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = p.id
-         INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_key_blocks_key), FORCESEEK)
+         INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_blocks_key), FORCESEEK)
             ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
         INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since)
         SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'operator', @now

@@ -1,6 +1,6 @@
 -- Which shards have work? Shard -1 alone says that the broker is paused. @broker
 -- It waits for nobody: rows that somebody is writing are passed over, and blocks are read dirty. The next look finds them.
--- Plan: per shard, one range scan of {{name}}_open that stops at the first ready row; a few seeks of {{name}}_key_blocks_wake.
+-- Plan: per shard, one range scan of {{name}}_open that stops at the first ready row; a few seeks of {{name}}_blocks_wake.
 SET @now = SYSUTCDATETIME();
 IF EXISTS (SELECT 1 FROM {{table}}_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE target_broker = @broker)
     SELECT -1 AS fanout_shard;
@@ -20,12 +20,12 @@ SELECT shards.shard AS fanout_shard
                   FROM {{table}} AS m WITH (INDEX({{name}}_open), NOLOCK)
                  WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0) AS head) = 20000
     OR EXISTS (SELECT 1
-                 FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_wake), NOLOCK)
+                 FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_wake), NOLOCK)
                 WHERE w.target_broker = @broker AND w.shard = shards.shard AND w.wake_at <= @now)
        -- A block that is back in the claim's way and done lets its followers through.
     OR EXISTS (SELECT 1
                  FROM (SELECT TOP (500) w.block_id
-                         FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_wake), NOLOCK)
+                         FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_wake), NOLOCK)
                         WHERE w.target_broker = @broker AND w.shard = shards.shard AND w.wake_at IS NULL
                         ORDER BY w.block_id) AS block
                  LEFT JOIN {{table}} AS m WITH (NOLOCK, FORCESEEK) ON m.id = block.block_id

@@ -2,7 +2,7 @@
 -- and broker_message_id stay, and so does a time to live that has not passed. Runs under the shards' locks.
 -- @ttl_seconds and @ttl_micros: a new time to live, or 0
 -- @locks, @ids, @statuses, @waiting: see lock_shards.sql and pick.sql
--- Plan: the rows by {{name}}_pkey, the blocks by {{name}}_key_blocks_key.
+-- Plan: the rows by {{name}}_pkey, the blocks by {{name}}_blocks_key.
 DECLARE @first TABLE (
     id            bigint           NOT NULL PRIMARY KEY,
     target_broker nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -29,7 +29,7 @@ BEGIN TRY
          , reason          = N'backoff'
       FROM @first AS f
      INNER JOIN {{table}} AS m WITH (FORCESEEK) ON m.id = f.id
-     INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_key_blocks_key), FORCESEEK)
+     INNER JOIN {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_blocks_key), FORCESEEK)
         ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.ordering_key IS NOT NULL
      WHERE f.id <= w.block_id
        AND (w.reason <> N'abandoned' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
@@ -49,7 +49,7 @@ BEGIN TRY
          , crashes      = 0
          , isolated     = 0
          , deferred       = CASE WHEN EXISTS (SELECT 1
-                                              FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_key), FORCESEEK)
+                                              FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_key), FORCESEEK)
                                              WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
                                                AND w.ordering_key IS NOT NULL AND w.block_id < m.id) THEN 1 ELSE 0 END
       FROM @picked AS p

@@ -1,6 +1,6 @@
 -- Let a key go on that waits for an operator: the next claim moves its block on. Runs under the shards' locks.
 -- @locks see lock_shards.sql, @broker, @key
--- Plan: the block by {{name}}_key_blocks_key.
+-- Plan: the block by {{name}}_blocks_key.
 DECLARE @released_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
@@ -8,7 +8,7 @@ BEGIN TRY
     UPDATE w
        SET wake_at = NULL
          , reason  = N'backoff'
-      FROM {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_key_blocks_key), FORCESEEK)
+      FROM {{table}}_key_blocks AS w WITH (ROWLOCK, INDEX({{name}}_blocks_key), FORCESEEK)
      WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
        AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
        AND DATALENGTH(w.ordering_key) = DATALENGTH(@key)

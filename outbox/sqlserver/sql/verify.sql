@@ -7,7 +7,7 @@
 -- be rolled back and then have made us wait for nothing; and rows that are being marked as published, which have been delivered
 -- whatever becomes of the mark. Ours are read as committed: what was rolled back is not there.
 -- Plan: one seek of {{name}}_once and one of {{name}}_pkey per row; one range scan of {{name}}_open, covered, that ends after so many others;
--- one seek each of {{name}}_key_blocks_key and {{name}}_backfill per row with a key.
+-- one seek each of {{name}}_blocks_key and {{name}}_backfill per row with a key.
 DECLARE @mine TABLE (
     id           bigint           NOT NULL PRIMARY KEY,
     message_id   uniqueidentifier NOT NULL,
@@ -61,7 +61,7 @@ BEGIN TRY
            AND (@others_rows > @backlog
                 OR EXISTS (SELECT 1 FROM @others AS o WHERE o.key_hash = mine.key_hash AND o.id < mine.id)
                 OR EXISTS (SELECT 1
-                             FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_key_blocks_key), FORCESEEK)
+                             FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_key), FORCESEEK)
                             WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
                               AND w.key_hash = mine.key_hash AND w.block_id < mine.id)
                 OR EXISTS (SELECT 1

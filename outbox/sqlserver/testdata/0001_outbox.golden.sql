@@ -107,13 +107,13 @@ CREATE TABLE app.outbox_key_blocks (
     block_message_id uniqueidentifier NOT NULL,
     wake_at         datetime2(6)     NULL, -- NULL: the block is back in the claim's way; in the year 9999: an operator must act
     reason          nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL, -- backoff, scheduled, operator
-    since           datetime2(6)     NOT NULL CONSTRAINT outbox_key_blocks_default_since DEFAULT SYSUTCDATETIME(),
+    since           datetime2(6)     NOT NULL CONSTRAINT outbox_blocks_default_since DEFAULT SYSUTCDATETIME(),
     key_hash        AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
-    CONSTRAINT outbox_key_blocks_pkey PRIMARY KEY CLUSTERED (block_id)
+    CONSTRAINT outbox_blocks_pkey PRIMARY KEY CLUSTERED (block_id)
 );
 ALTER TABLE app.outbox_key_blocks SET (LOCK_ESCALATION = DISABLE);
-CREATE UNIQUE INDEX outbox_key_blocks_key ON app.outbox_key_blocks (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
-CREATE INDEX outbox_key_blocks_wake ON app.outbox_key_blocks (target_broker, shard, wake_at);
+CREATE UNIQUE INDEX outbox_blocks_key ON app.outbox_key_blocks (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
+CREATE INDEX outbox_blocks_wake ON app.outbox_key_blocks (target_broker, shard, wake_at);
 
 -- Brokers to which nothing is delivered until somebody takes the row away.
 CREATE TABLE app.outbox_pauses (

@@ -29,7 +29,7 @@ BEGIN TRY
                                  ORDER BY id) AS head
                          WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now));
     SET @blocked = CASE WHEN EXISTS (SELECT 1
-                                     FROM app.outbox_key_blocks WITH (INDEX(outbox_key_blocks_wake), NOLOCK)
+                                     FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), NOLOCK)
                                     WHERE target_broker = @broker) THEN 1 ELSE 0 END;
     SET @suspicion = (SELECT TOP (1) suspicion FROM @free ORDER BY id);
     IF @suspicion IS NOT NULL
@@ -200,7 +200,7 @@ BEGIN TRY
              , since           = @now
           FROM @blocking AS p
          INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
-         INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
+         INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_blocks_key), FORCESEEK)
             ON w.target_broker = m.target_broker AND w.key_hash = m.key_hash AND w.ordering_key IS NOT NULL;
         INSERT INTO app.outbox_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason, since)
         SELECT m.target_broker, m.shard, m.ordering_key, m.id, m.message_id, '9999-12-31', N'operator', @now
@@ -260,7 +260,7 @@ BEGIN TRY
 DECLARE @due TABLE (block_id bigint NOT NULL PRIMARY KEY, alone bit NOT NULL);
 INSERT INTO @due (block_id, alone)
 SELECT TOP (500) block_id, CASE WHEN ordering_key IS NULL THEN 1 ELSE 0 END
-  FROM app.outbox_key_blocks WITH (INDEX(outbox_key_blocks_wake))
+  FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake))
  WHERE target_broker = @broker AND shard = @shard AND wake_at <= @now
  ORDER BY wake_at;
 IF @@ROWCOUNT > 0
@@ -297,7 +297,7 @@ DECLARE @through TABLE (
 DECLARE @resting TABLE (id bigint NOT NULL PRIMARY KEY);
 INSERT INTO @blocks (block_id, key_hash, found, done)
 SELECT TOP (500) block_id, key_hash, 0, 0
-  FROM app.outbox_key_blocks WITH (INDEX(outbox_key_blocks_wake))
+  FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake))
  WHERE target_broker = @broker AND shard = @shard AND wake_at IS NULL
  ORDER BY block_id;
 IF @@ROWCOUNT > 0
@@ -373,7 +373,7 @@ END;
          WHERE (locked_until IS NULL OR locked_until <= @now)
            AND (available_at IS NULL OR available_at <= @now);
         SET @blocked = CASE WHEN EXISTS (SELECT 1
-                                         FROM app.outbox_key_blocks WITH (INDEX(outbox_key_blocks_wake), NOLOCK)
+                                         FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), NOLOCK)
                                         WHERE target_broker = @broker) THEN 1 ELSE 0 END;
         IF @shard < 4 AND EXISTS (SELECT 1
                                    FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
@@ -388,7 +388,7 @@ END;
              WHERE target_broker = @broker AND shard = @shard - 4 AND finished_at IS NULL AND deferred = 0
              ORDER BY id;
         IF EXISTS (SELECT 1
-                     FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK)
+                     FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
                     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
                       AND w.key_hash = @ahead_hash AND w.block_id < @ahead)
             SET @ahead_waits = 1;
@@ -420,7 +420,7 @@ END;
                SET clear = 0, rests = 1
               FROM @win AS win
              WHERE EXISTS (SELECT 1
-                             FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK)
+                             FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
                             WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
                               AND w.key_hash = win.key_hash AND w.block_id < win.id);
         IF @mixed = 1

@@ -88,7 +88,7 @@ BEGIN
                          AND (head.available_at IS NULL OR head.available_at <= @now)
                        ORDER BY head.id) AS claimable
          OUTER APPLY (SELECT TOP (1) w.wake_at
-                        FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                        FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                        WHERE w.target_broker = @name AND w.shard = shards.shard AND w.wake_at <= @now
                        ORDER BY w.wake_at) AS due
          CROSS APPLY (VALUES (claimable.since), (due.wake_at)) AS waiting (since);
@@ -120,7 +120,7 @@ SELECT w.block_id, w.shard, w.ordering_key, w.key_hash, w.block_message_id, COAL
      , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END
   FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
  CROSS APPLY (SELECT TOP (2000) g.block_id, g.shard, g.ordering_key, g.key_hash, g.block_message_id, g.wake_at, g.reason, g.since
-                FROM app.outbox_key_blocks AS g WITH (INDEX(outbox_key_blocks_wake), FORCESEEK, NOLOCK)
+                FROM app.outbox_key_blocks AS g WITH (INDEX(outbox_blocks_wake), FORCESEEK, NOLOCK)
                WHERE g.target_broker = @broker AND g.shard = shards.shard AND g.wake_at IS NOT NULL
                ORDER BY g.wake_at DESC) AS w
   LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.block_id
@@ -249,7 +249,7 @@ DELETE w
          , reason          = N'backoff'
       FROM @first AS f
      INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = f.id
-     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_blocks_key), FORCESEEK)
         ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.ordering_key IS NOT NULL
      WHERE f.id <= w.block_id
        AND (w.reason <> N'abandoned' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
@@ -269,7 +269,7 @@ DELETE w
          , crashes      = 0
          , isolated     = 0
          , deferred       = CASE WHEN EXISTS (SELECT 1
-                                              FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK)
+                                              FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
                                              WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
                                                AND w.ordering_key IS NOT NULL AND w.block_id < m.id) THEN 1 ELSE 0 END
       FROM @picked AS p
@@ -365,12 +365,12 @@ BEGIN TRY
      WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
      ORDER BY id;
     IF @unordered = 0 AND EXISTS (SELECT 1
-                                    FROM app.outbox_key_blocks WITH (INDEX(outbox_key_blocks_wake), NOLOCK)
+                                    FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), NOLOCK)
                                    WHERE target_broker = @broker)
         UPDATE h
            SET block_id = w.block_id
           FROM @head AS h
-         INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK)
+         INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
             ON w.target_broker = @broker AND w.ordering_key IS NOT NULL
            AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', h.ordering_key));
     INSERT INTO @blocks (id, ordering_key, until, reason)
@@ -430,7 +430,7 @@ SELECT m.id, m.target_broker, m.key_hash
 SELECT a.id AS fanout_deferral, CONVERT(bit, 1) AS by_key, w.reason, LOWER(CONVERT(char(36), w.block_message_id)) AS message_id
      , NULLIF(w.wake_at, '9999-12-31') AS until_at
   FROM @asked AS a
- INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+ INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
     ON w.target_broker = a.target_broker AND w.key_hash = a.key_hash AND w.ordering_key IS NOT NULL
  UNION ALL
 SELECT a.id, CONVERT(bit, 0), w.reason, LOWER(CONVERT(char(36), w.block_message_id)), NULLIF(w.wake_at, '9999-12-31')
@@ -1179,11 +1179,11 @@ SELECT shards.shard AS fanout_shard
                   FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
                  WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0) AS head) = 20000
     OR EXISTS (SELECT 1
-                 FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_wake), NOLOCK)
+                 FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_wake), NOLOCK)
                 WHERE w.target_broker = @broker AND w.shard = shards.shard AND w.wake_at <= @now)
     OR EXISTS (SELECT 1
                  FROM (SELECT TOP (500) w.block_id
-                         FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_wake), NOLOCK)
+                         FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_wake), NOLOCK)
                         WHERE w.target_broker = @broker AND w.shard = shards.shard AND w.wake_at IS NULL
                         ORDER BY w.block_id) AS block
                  LEFT JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = block.block_id
@@ -1308,7 +1308,7 @@ END;
     UPDATE w
        SET wake_at = NULL
          , reason  = N'backoff'
-      FROM app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_key_blocks_key), FORCESEEK)
+      FROM app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_blocks_key), FORCESEEK)
      WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
        AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)))
        AND DATALENGTH(w.ordering_key) = DATALENGTH(@key)
@@ -1379,7 +1379,7 @@ BEGIN TRY
            AND (@others_rows > @backlog
                 OR EXISTS (SELECT 1 FROM @others AS o WHERE o.key_hash = mine.key_hash AND o.id < mine.id)
                 OR EXISTS (SELECT 1
-                             FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_key_blocks_key), FORCESEEK)
+                             FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
                             WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
                               AND w.key_hash = mine.key_hash AND w.block_id < mine.id)
                 OR EXISTS (SELECT 1
