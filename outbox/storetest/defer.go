@@ -41,7 +41,7 @@ func (t *table) pass() {
 	for _, column := range []string{"locked_until", "available_at"} {
 		t.exec("UPDATE {t} SET " + column + " = " + t.sql.minus(column, 2*lease) + " WHERE " + column + " IS NOT NULL AND finished_at IS NULL AND status <> 'processing'")
 	}
-	t.exec("UPDATE {t}_key_blocks SET wake_at = " + t.sql.minus("wake_at", 2*lease) + " WHERE reason <> 'abandoned'")
+	t.exec("UPDATE {t}_key_blocks SET wake_at = " + t.sql.minus("wake_at", 2*lease) + " WHERE reason <> 'operator'")
 }
 
 func (t *table) deferred() int {

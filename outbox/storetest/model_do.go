@@ -220,5 +220,5 @@ func (run *modelRun) passRow(id int) {
 	for _, column := range []string{"locked_until", "available_at"} {
 		run.exec("UPDATE {t} SET "+column+" = "+run.sql.minus(column, 2*lease)+" WHERE "+column+" IS NOT NULL AND id = ?", id)
 	}
-	run.exec("UPDATE {t}_key_blocks SET wake_at = "+run.sql.minus("wake_at", 2*lease)+" WHERE wake_at IS NOT NULL AND reason <> 'abandoned' AND block_id = ?", id)
+	run.exec("UPDATE {t}_key_blocks SET wake_at = "+run.sql.minus("wake_at", 2*lease)+" WHERE wake_at IS NOT NULL AND reason <> 'operator' AND block_id = ?", id)
 }

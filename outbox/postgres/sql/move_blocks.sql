@@ -19,6 +19,6 @@ UPDATE {{table}}_key_blocks AS w
   FROM first
  WHERE w.ordering_key = ANY (ARRAY(SELECT ordering_key FROM first))
    AND w.ordering_key = first.ordering_key AND w.target_broker || '' = first.target_broker AND first.id <= w.block_id
-   AND (w.reason <> 'abandoned' OR w.wake_at IS DISTINCT FROM 'infinity'
+   AND (w.reason <> 'operator' OR w.wake_at IS DISTINCT FROM 'infinity'
         OR EXISTS (SELECT FROM unnest($1::text[]::uuid[], $2::text[]) AS picked (message_id, target_broker)
                     WHERE picked.message_id = w.block_message_id AND picked.target_broker = w.target_broker))

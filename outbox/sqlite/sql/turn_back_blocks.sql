@@ -13,4 +13,4 @@ UPDATE {{table}}_key_blocks AS w
          WHERE id IN (SELECT value FROM json_each(:ids)) AND ordering_key IS NOT NULL
          GROUP BY target_broker, ordering_key) AS first
  WHERE w.target_broker = first.target_broker AND w.ordering_key = first.ordering_key AND first.id <= w.block_id
-   AND (w.reason <> 'abandoned' OR w.wake_at IS NOT 9223372036854775807 OR w.block_id IN (SELECT value FROM json_each(:ids)))
+   AND (w.reason <> 'operator' OR w.wake_at IS NOT 9223372036854775807 OR w.block_id IN (SELECT value FROM json_each(:ids)))

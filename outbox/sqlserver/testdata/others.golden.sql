@@ -252,7 +252,7 @@ DELETE w
      INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_blocks_key), FORCESEEK)
         ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.ordering_key IS NOT NULL
      WHERE f.id <= w.block_id
-       AND (w.reason <> N'abandoned' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
+       AND (w.reason <> N'operator' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
             OR EXISTS (SELECT 1 FROM @picked AS p WHERE p.id = w.block_id));
     UPDATE m
        SET status       = N'pending'
