@@ -17,7 +17,7 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/redisstreams"
+	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 )
 
 // Sales is the consumer's own table.
@@ -61,7 +61,7 @@ func Example_consumer() {
 		return tx.Exec("INSERT INTO sales (customer, orders) VALUES (?, 1) ON CONFLICT DO UPDATE SET orders = orders + 1", e.Customer).Error
 	})
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	consumer, err := redisstreams.NewConsumer(client, "sales", []string{"ordering::order"}, handlers, redisstreams.WithLogger(slog.New(slog.DiscardHandler)))
+	consumer, err := redisconsumer.NewConsumer(client, "sales", []string{"ordering::order"}, handlers, redisconsumer.WithLogger(slog.New(slog.DiscardHandler)))
 	check(err)
 	done := make(chan error)
 	go func() { done <- relay.Run(ctx) }()

@@ -124,14 +124,14 @@ func TestAlerts(t *testing.T) {
 			{"does not", `fanout_outbox_database_up{database="d",instance="1"} 0x60`, 2 * time.Minute},
 			{"one relay gets answers", `fanout_outbox_database_up{database="d",instance="1"} 0x60` + "\n" + `fanout_outbox_database_up{database="d",instance="2"} 1x60`, 0},
 		},
-		"FanoutInboxParked": {
-			{"none", handled(`outcome="deferred"`, "0x60"), 0},
-			{"one", handled(`outcome="deferred"`, "0 0 0 0 0 1x15 1x40"), 5 * time.Minute},
+		"FanoutInboxDeadLetters": {
+			{"none", handled(`outcome="dead_lettered"`, "0x60"), 0},
+			{"one", handled(`outcome="dead_lettered"`, "0 0 0 0 0 1x15 1x40"), 5 * time.Minute},
 			{"handled", handled(`outcome="handled"`, "0+5x60"), 0},
 		},
-		"FanoutInboxDeadLettered": {
-			{"none", "fanout_inbox_messages_dead_lettered_total" + consumer + "7x60", 0},
-			{"one", "fanout_inbox_messages_dead_lettered_total" + consumer + "0 0 0 1x57", 3 * time.Minute},
+		"FanoutInboxForwarded": {
+			{"none", "fanout_inbox_messages_forwarded_total" + consumer + "7x60", 0},
+			{"one", "fanout_inbox_messages_forwarded_total" + consumer + "0 0 0 1x57", 3 * time.Minute},
 		},
 		"FanoutInboxLate": {
 			{"at the threshold", "fanout_inbox_pending_age_seconds" + consumer + "600x60", 0},

@@ -77,10 +77,10 @@ func useConsumer(t *testing.T, provider metric.MeterProvider) {
 	require.NoError(t, err)
 	m := &inbox.Message{Consumer: "c", Source: "s", Envelope: &envelope.Message{}}
 	m.Envelope.Metadata.Headers.Time = time.Now()
-	for _, outcome := range []inbox.Outcome{inbox.Handled, inbox.Parked} {
+	for _, outcome := range []inbox.Outcome{inbox.Handled, inbox.DeadLettered} {
 		consumer.End(consumer.Begin(t.Context(), m), &inbox.Attempt{Message: m, Outcome: outcome})
 	}
-	consumer.DeadLettered(t.Context(), m, nil)
+	consumer.Forwarded(t.Context(), m, nil)
 }
 
 // browser says of one broker that nothing waits.

@@ -14,8 +14,8 @@ import (
 // DefaultTimeout bounds one attempt of a handler.
 const DefaultTimeout = 30 * time.Second
 
-// A Runner is what consumers have in common: it makes single attempts at messages, and says what is to become of them. Its fields are set
-// before it is used; then it is safe for concurrent use.
+// A Runner is what consumers have in common: it makes single attempts at messages, and says what is
+// to become of them. Its fields are set before it is used; then it is safe for concurrent use.
 type Runner struct {
 	// Handler is required.
 	Handler Handler
@@ -25,10 +25,11 @@ type Runner struct {
 	Timeout time.Duration
 	// Observer is told of each attempt; nil for none.
 	Observer Observer
-	// Overdue, if set, is told when a handler goes on although its context has ended, with true, and with false when it has returned after all.
-	// The handler keeps what it has until then.
+	// Overdue, if set, is told when a handler goes on although its context has ended, with true,
+	// and with false when it has returned after all. The handler keeps what it has until then.
 	Overdue func(goesOn bool)
-	// Log gets a line for each attempt that failed, and an error for each message that is parked or given up. Default: slog.Default().
+	// Log gets a line for each attempt that failed, and an error for each message that becomes a
+	// dead letter or is abandoned. Default: slog.Default().
 	Log *slog.Logger
 }
 
@@ -46,46 +47,53 @@ type Attempt struct {
 	// Outcome is set where Err is nil.
 	Outcome Outcome
 	Err     error
-	// Why is the reason of a message that was parked in this attempt by [Handle] or [Park].
+	// Why is the reason of a message that became a dead letter in this attempt by [Handle] or
+	// [Reject].
 	Why  error
 	Took time.Duration
 	// Past includes this attempt; it is what the next one is to be told.
 	Past
 	// Retry is the pause before the next attempt, set where there is to be one.
 	Retry time.Duration
-	// GiveUp says that the message is to go to the dead letters: its attempts are used up, or its error is permanent.
-	GiveUp bool
+	// Abandon says that the message will not be tried again, and goes to the dead letters of the
+	// broker: its attempts are used up, or its error is permanent.
+	Abandon bool
 }
 
 // Done reports whether the message can be confirmed at the broker.
 func (a *Attempt) Done() bool { return a.Err == nil }
 
-// An Observer is told what consumers do. Its methods must return quickly; they are called from many goroutines.
+// An Observer is told what consumers do. Its methods must return quickly; they are called from many
+// goroutines.
 type Observer interface {
-	// Begin is told of a message before its handler runs. The context that it returns is the handler's: a tracer puts its span there.
+	// Begin is told of a message before its handler runs. The context that it returns is the
+	// handler's: a tracer puts its span there.
 	Begin(ctx context.Context, m *Message) context.Context
 	// End is told how the attempt ended, with the context that Begin returned.
 	End(ctx context.Context, a *Attempt)
-	// DeadLettered is told that a message was put among the dead letters. Envelope is nil where it could not be read.
-	DeadLettered(ctx context.Context, m *Message, why error)
+	// Forwarded is told that a message was forwarded to the dead letters of the broker, a stream or
+	// topic of their own. Envelope is nil where it could not be read.
+	Forwarded(ctx context.Context, m *Message, why error)
 }
 
-// An OverdueObserver is an [Observer] that is also told, once for each attempt, of a handler that goes on although its context has ended.
+// An OverdueObserver is an [Observer] that is also told, once for each attempt, of a handler that
+// goes on although its context has ended.
 type OverdueObserver interface {
 	// Overdue is told how long the handler has run. The context is that of Begin.
 	Overdue(ctx context.Context, m *Message, after time.Duration)
 }
 
-// Handlers that heed their context have overdueGrace to return, or as long again as their timeout where that is less. Of one that does not, the
-// log says so again after each overdueAgain.
+// Handlers that heed their context have overdueGrace to return, or as long again as their timeout
+// where that is less. Of one that does not, the log says so again after each overdueAgain.
 const (
 	overdueGrace = time.Second
 	overdueAgain = time.Minute
 )
 
-// Attempt runs the handler once; past is that of the attempt before, zero at first. An attempt counts against the message unless its
-// error is unavailable, a lost race between transactions (see [uow.IsConflict]), or that of ctx itself having ended: then there is nothing
-// wrong with the message. Where the handler itself counts, as [Handle] does, so does the pause.
+// Attempt runs the handler once; past is that of the attempt before, zero at first. An attempt
+// counts against the message unless its error is unavailable, a lost race between transactions (see
+// [uow.IsConflict]), or that of ctx itself having ended: then there is nothing wrong with the
+// message. Where the handler itself counts, as [Handle] does, so does the pause.
 func (r *Runner) Attempt(ctx context.Context, m *Message, past Past) *Attempt {
 	began := time.Now()
 	a := &Attempt{Message: m, Past: past}
@@ -113,10 +121,10 @@ func (r *Runner) timeout() time.Duration {
 	return DefaultTimeout
 }
 
-// whyKey finds where a handler's inbox says why it has parked a message.
+// whyKey finds where a handler's inbox says why it has made a message a dead letter.
 type whyKey struct{}
 
-// tellWhy says why a message is parked to the attempt under way, where there is one.
+// tellWhy says why a message becomes a dead letter to the attempt under way, where there is one.
 func tellWhy(ctx context.Context, why error) {
 	if told, ok := ctx.Value(whyKey{}).(*error); ok {
 		*told = why
@@ -126,8 +134,8 @@ func tellWhy(ctx context.Context, why error) {
 // errGone is a handler that did not return.
 var errGone = errors.New("inbox: the handler has ended its goroutine (runtime.Goexit, or FailNow of a test) instead of returning")
 
-// run makes an error of a panic, and of the end of the goroutine, which would take the consumer's worker with it: so the handler has one
-// of its own.
+// run makes an error of a panic, and of the end of the goroutine, which would take the consumer's
+// worker with it: so the handler has one of its own.
 func (r *Runner) run(ctx context.Context, m *Message, began time.Time) (outcome Outcome, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -150,7 +158,8 @@ func (r *Runner) run(ctx context.Context, m *Message, began time.Time) (outcome 
 	return outcome, err
 }
 
-// overdue waits for a handler that goes on although its context has ended, and says so: nobody else can see why a worker does nothing.
+// overdue waits for a handler that goes on although its context has ended, and says so: nobody else
+// can see why a worker does nothing.
 func (r *Runner) overdue(ctx context.Context, m *Message, began time.Time, done <-chan struct{}) {
 	log := r.logOf(m)
 	if observer, ok := r.Observer.(OverdueObserver); ok {
@@ -163,10 +172,10 @@ func (r *Runner) overdue(ctx context.Context, m *Message, began time.Time, done 
 	again := time.NewTicker(overdueAgain)
 	defer again.Stop()
 	for {
-		log.WarnContext(ctx, "handler goes on although its context has ended", slog.Duration("after", time.Since(began)), slog.Duration("timeout", r.timeout()))
+		log.WarnContext(ctx, "handler overdue", slog.Duration("after", time.Since(began)), slog.Duration("timeout", r.timeout()))
 		select {
 		case <-done:
-			log.InfoContext(ctx, "handler has returned after its context had ended", slog.Duration("after", time.Since(began)))
+			log.InfoContext(ctx, "overdue handler returned", slog.Duration("after", time.Since(began)))
 			return
 		case <-again.C:
 		}
@@ -196,7 +205,7 @@ func (r *Runner) judge(ctx context.Context, a *Attempt) {
 		a.Retry = retry.Delay(1)
 		return
 	case IsPermanent(a.Err):
-		a.Failures, a.GiveUp = a.Failures+1, true
+		a.Failures, a.Abandon = a.Failures+1, true
 		return
 	}
 	a.Failures, a.Setbacks = a.Failures+1, 0
@@ -206,7 +215,7 @@ func (r *Runner) judge(ctx context.Context, a *Attempt) {
 		a.Retry = retry.Delay(a.Failures)
 	}
 	if a.Failures >= retry.MaxAttempts {
-		a.GiveUp, a.Retry = true, 0
+		a.Abandon, a.Retry = true, 0
 	}
 }
 
@@ -215,15 +224,15 @@ func (r *Runner) report(ctx context.Context, a *Attempt) {
 	if r.Observer != nil {
 		r.Observer.End(ctx, a)
 	}
-	if a.Err == nil && a.Outcome != Parked {
+	if a.Err == nil && a.Outcome != DeadLettered {
 		return
 	}
 	log := r.logOf(a.Message)
 	switch {
 	case a.Err == nil:
-		log.ErrorContext(ctx, "message parked", slog.Any("error", a.Why))
-	case a.GiveUp:
-		log.ErrorContext(ctx, "message given up", slog.Int("attempts", a.Failures), slog.Any("error", a.Err))
+		log.ErrorContext(ctx, "message dead-lettered", slog.Any("error", a.Why))
+	case a.Abandon:
+		log.ErrorContext(ctx, "message abandoned", slog.Int("attempts", a.Failures), slog.Any("error", a.Err))
 	default:
 		log.WarnContext(ctx, "message failed", slog.Int("attempts", a.Failures), slog.Duration("retry_in", a.Retry), slog.Any("error", a.Err))
 	}

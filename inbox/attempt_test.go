@@ -44,13 +44,13 @@ func TestAttempts(t *testing.T) {
 			want: Attempt{Err: failure, Past: Past{Failures: 1}, Retry: time.Second},
 		},
 		"a failure ends setbacks":   {past: Past{Failures: 1, Setbacks: 7}, err: failure, want: Attempt{Err: failure, Past: Past{Failures: 2}, Retry: 2 * time.Second}},
-		"last failure":              {past: Past{Failures: 9}, err: failure, want: Attempt{Err: failure, Past: Past{Failures: 10}, GiveUp: true}},
-		"permanent":                 {err: Permanent(failure), want: Attempt{Err: Permanent(failure), Past: Past{Failures: 1}, GiveUp: true}},
+		"last failure":              {past: Past{Failures: 9}, err: failure, want: Attempt{Err: failure, Past: Past{Failures: 10}, Abandon: true}},
+		"permanent":                 {err: Permanent(failure), want: Attempt{Err: Permanent(failure), Past: Past{Failures: 1}, Abandon: true}},
 		"the handler's own counter": {err: &FailedError{Attempts: 4, Max: 5, Err: failure}, want: Attempt{Err: &FailedError{4, 5, failure}, Past: Past{Failures: 1}, Retry: 8 * time.Second}},
 		"unavailable":               {past: Past{Failures: 9, Setbacks: 2}, err: Unavailable(failure), want: Attempt{Err: Unavailable(failure), Past: Past{Failures: 9, Setbacks: 3}, Retry: 4 * time.Second}},
 		"lost a race":               {past: Past{Failures: 9}, err: fmt.Errorf("save: %w", conflict{}), want: Attempt{Err: fmt.Errorf("save: %w", conflict{}), Past: Past{Failures: 9, Setbacks: 1}, Retry: time.Second}},
 		"the consumer stops":        {ctx: stopped, past: Past{Failures: 9}, err: context.Canceled, want: Attempt{Err: context.Canceled, Past: Past{Failures: 9, Setbacks: 1}, Retry: time.Second}},
-		"permanent beats stopping":  {err: errors.Join(driver.ErrBadConn, Permanent(failure)), want: Attempt{Err: errors.Join(driver.ErrBadConn, Permanent(failure)), Past: Past{Failures: 1}, GiveUp: true}},
+		"permanent beats stopping":  {err: errors.Join(driver.ErrBadConn, Permanent(failure)), want: Attempt{Err: errors.Join(driver.ErrBadConn, Permanent(failure)), Past: Past{Failures: 1}, Abandon: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +100,8 @@ func TestGoexitIsAFailure(t *testing.T) {
 	assert.Empty(t, a.Outcome)
 }
 
-// A handler that hangs is told that its time is over, and that counts; the end of the consumer does not.
+// A handler that hangs is told that its time is over, and that counts; the end of the consumer does
+// not.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,12 +139,12 @@ func (o *told) Begin(ctx context.Context, m *Message) context.Context {
 func (o *told) End(ctx context.Context, a *Attempt) {
 	o.handler, o.ended = ctx, append(o.ended, a)
 }
-func (o *told) DeadLettered(context.Context, *Message, error) {}
+func (o *told) Forwarded(context.Context, *Message, error) {}
 
 func TestObserverAndLog(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
-	o, outcome := &told{}, Parked
+	o, outcome := &told{}, DeadLettered
 	var failure error
 	r := &Runner{
 		Handler: HandlerFunc(func(ctx context.Context, m *Message) (Outcome, error) {
@@ -166,9 +167,9 @@ func TestObserverAndLog(t *testing.T) {
 	failure, outcome = nil, Handled
 	r.Attempt(t.Context(), m, Past{})
 	about := "consumer=billing source=ordering::order message_id=7 type=Ordering.OrderPlaced.v1"
-	assert.Equal(t, "level=ERROR msg=\"message parked\" "+about+" error=<nil>\n"+
+	assert.Equal(t, "level=ERROR msg=\"message dead-lettered\" "+about+" error=<nil>\n"+
 		"level=WARN msg=\"message failed\" "+about+" attempts=1 retry_in=1s error=\"no stock\"\n"+
-		"level=ERROR msg=\"message given up\" "+about+" attempts=2 error=\"no stock\"\n", text.String())
+		"level=ERROR msg=\"message abandoned\" "+about+" attempts=2 error=\"no stock\"\n", text.String())
 	assert.Len(t, o.ended, 4)
 	assert.Equal(t, "7", o.handler.Value(toldKey{}))
 }
@@ -193,14 +194,14 @@ type overdueNotes struct{ after []time.Duration }
 
 func (*overdueNotes) Begin(ctx context.Context, _ *Message) context.Context { return ctx }
 func (*overdueNotes) End(context.Context, *Attempt)                         {}
-func (*overdueNotes) DeadLettered(context.Context, *Message, error)         {}
+func (*overdueNotes) Forwarded(context.Context, *Message, error)            {}
 
 func (o *overdueNotes) Overdue(_ context.Context, _ *Message, after time.Duration) {
 	o.after = append(o.after, after)
 }
 
-// A handler that goes on although its context has ended is named in the log, at once and then every minute, and the consumer and the observer are
-// told.
+// A handler that goes on although its context has ended is named in the log, at once and then every
+// minute, and the consumer and the observer are told.
 func TestOverdueHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,8 +219,8 @@ func TestOverdueHandler(t *testing.T) {
 		require.True(t, a.Done())
 		assert.Equal(t, []bool{true, false}, told)
 		assert.Equal(t, []time.Duration{11 * time.Second}, notes.after)
-		assert.Equal(t, 3, strings.Count(text.String(), "handler goes on although its context has ended"))
+		assert.Equal(t, 3, strings.Count(text.String(), "handler overdue"))
 		assert.Contains(t, text.String(), "message_id=7 type=T.v1 after=11s timeout=10s")
-		assert.Contains(t, text.String(), "level=INFO msg=\"handler has returned after its context had ended\" consumer=billing")
+		assert.Contains(t, text.String(), "level=INFO msg=\"overdue handler returned\" consumer=billing")
 	})
 }

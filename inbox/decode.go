@@ -15,17 +15,20 @@ import (
 // foreign is the namespace of keys that are made of a source and an id; any constant would do.
 var foreign = uuid.MustParse("5d0a3c0e-8f0b-4d5c-9a3e-6f1b6f0f6a11")
 
-// FieldOrderingKey is the flat field, or attribute, in which the ordering key travels; a contract with producers.
+// FieldOrderingKey is the flat field, or attribute, in which the ordering key travels; a contract
+// with producers.
 const FieldOrderingKey = "ordering_key"
 
-// keyVersion is that of UUIDs which are made as their maker likes; version 5 is made by SHA-1, which FIPS 140 forbids.
+// keyVersion is that of UUIDs which are made as their maker likes; version 5 is made by SHA-1,
+// which FIPS 140 forbids.
 const keyVersion = 8
 
 // uuidLength is that of a UUID as it is usually written: the 32 digits of an MD5, say, are none.
 const uuidLength = 36
 
-// KeyOf is the key of an event whose id is unique only together with its source, as CloudEvents are: the id itself where it is a UUID with
-// its hyphens, else a UUID of version 8 (RFC 9562) that is made of the SHA-256 of both.
+// KeyOf is the key of an event whose id is unique only together with its source, as CloudEvents
+// are: the id itself where it is a UUID with its hyphens, else a UUID of version 8 (RFC 9562) that
+// is made of the SHA-256 of both.
 func KeyOf(source, id string) uuid.UUID {
 	if key, err := uuid.Parse(id); err == nil && key != uuid.Nil && len(id) == uuidLength {
 		return key
@@ -33,11 +36,12 @@ func KeyOf(source, id string) uuid.UUID {
 	return uuid.NewHash(sha256.New(), foreign, []byte(source+"\x00"+id), keyVersion)
 }
 
-// Decode reads a delivery: the payload in the internal form, the external form or as a CloudEvent in structured JSON; or the data of a
-// CloudEvent in binary mode, whose attributes are prefixed with "ce-" as in the Pub/Sub binding. The ordering key is the attribute
-// [FieldOrderingKey], without it the partitionkey of a CloudEvent, without either there is none. Consumer, source, position and deliveries
-// are the transport's to set. The error is a *[envelope.DecodeError]; such a message can never be handled. The result keeps both
-// arguments.
+// Decode reads a delivery: the payload in the internal form, the external form or as a CloudEvent
+// in structured JSON; or the data of a CloudEvent in binary mode, whose attributes are prefixed
+// with "ce-" as in the Pub/Sub binding. The ordering key is the attribute [FieldOrderingKey],
+// without it the partitionkey of a CloudEvent, without either there is none. Consumer, source,
+// position and deliveries are the transport's to set. The error is a *[envelope.DecodeError]; such
+// a message can never be handled. The result keeps both arguments.
 func Decode(payload []byte, attributes map[string]string) (*Message, error) {
 	if attributes["ce-specversion"] != "" && attributes["ce-id"] != "" {
 		return decodeBinary(payload, attributes)
@@ -80,8 +84,9 @@ func fromCloudEvent(event *envelope.CloudEvent, decoded *envelope.Message, paylo
 	return m
 }
 
-// decodeBinary reads an event in binary mode by writing it in structured mode, so that one place knows the attributes.
-// Source: https://github.com/googleapis/google-cloudevents/blob/main/docs/spec/pubsub.md
+// decodeBinary reads an event in binary mode by writing it in structured mode, so that one place
+// knows the attributes. Source:
+// https://github.com/googleapis/google-cloudevents/blob/main/docs/spec/pubsub.md
 func decodeBinary(payload []byte, attributes map[string]string) (*Message, error) {
 	structured := map[string]any{}
 	for name, value := range attributes {
@@ -112,7 +117,8 @@ func decodeBinary(payload []byte, attributes map[string]string) (*Message, error
 	return fromCloudEvent(event, decoded, payload, attributes), nil
 }
 
-// Age is how long ago the message's event was raised, by the two clocks involved; 0 where it does not say.
+// Age is how long ago the message's event was raised, by the two clocks involved; 0 where it does
+// not say.
 func (m *Message) Age(now time.Time) time.Duration {
 	if at := m.Envelope.Metadata.Headers.Time; !at.IsZero() {
 		return max(now.Sub(at), 0)

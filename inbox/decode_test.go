@@ -111,7 +111,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// The span of whoever raised the event is the remote parent of what it causes, unless the consumer has one of its own.
+// The span of whoever raised the event is the remote parent of what it causes, unless the consumer
+// has one of its own.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

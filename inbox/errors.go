@@ -16,8 +16,8 @@ type (
 func (e permanentError) Unwrap() error   { return e.error }
 func (e unavailableError) Unwrap() error { return e.error }
 
-// Permanent marks an error that no repetition would mend: the message is parked, or put among the dead letters, at once. Permanent(nil) is
-// nil.
+// Permanent marks an error that no repetition would mend: the message becomes a dead letter of the
+// inbox, or is forwarded to those of the broker, at once. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -25,8 +25,8 @@ func Permanent(err error) error {
 	return permanentError{err}
 }
 
-// Unavailable marks an error that is not the message's fault: what its handler needs is out. It is tried again for as long as it takes, and
-// no attempt is counted. Unavailable(nil) is nil.
+// Unavailable marks an error that is not the message's fault: what its handler needs is out. It is
+// tried again for as long as it takes, and no attempt is counted. Unavailable(nil) is nil.
 func Unavailable(err error) error {
 	if err == nil {
 		return nil
@@ -46,7 +46,8 @@ func IsUnavailable(err error) bool {
 	return errors.As(err, &marked)
 }
 
-// A FailedError is the answer of [Handle] to an attempt that failed, was rolled back and was counted. The message comes again.
+// A FailedError is the answer of [Handle] to an attempt that failed, was rolled back and was
+// counted. The message comes again.
 type FailedError struct {
 	// Attempts that have failed so far, this one included, of at most Max.
 	Attempts, Max int
@@ -61,9 +62,10 @@ func (e *FailedError) Error() string {
 // Unwrap gives the cause to errors.Is and errors.As.
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// A RefusedError is the answer to a message that comes under the id of another one: its source has used the id with another type, or, with
-// [ByToken], the token of the id waits for another source. Nothing is recorded, and the other message keeps its id. It is permanent: consumers put
-// the message among the dead letters.
+// A RefusedError is the answer to a message that comes under the id of another one: its source has
+// used the id with another type, or, with [ByToken], the token of the id waits for another source.
+// Nothing is recorded, and the other message keeps its id. It is permanent: consumers put the
+// message among the dead letters.
 type RefusedError struct {
 	Key                          uuid.UUID
 	Source, Type                 string

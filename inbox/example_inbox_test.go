@@ -99,7 +99,8 @@ func ExampleHandle() {
 	// revenue: 40
 }
 
-// A message that fails is parked after some attempts. When the cause is mended it is released, and handed out from its stored payload.
+// A message that fails becomes a dead letter after some attempts. When the cause is mended it is
+// redriven, and handed out from its stored payload.
 func ExampleRedeliver() {
 	ctx := context.Background()
 	db, remove := openExample()
@@ -116,26 +117,27 @@ func ExampleRedeliver() {
 	for range 2 {
 		fmt.Println(handler.Handle(ctx, delivery(placed)))
 	}
-	parked, err := inbox.ParkedMessages(ctx, db, inbox.ParkedFilter{Consumer: "accounting"})
+	dead, err := inbox.DeadLetters(ctx, db, inbox.DeadLetterFilter{Consumer: "accounting"})
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(parked[0].Type, parked[0].Attempts, parked[0].LastError.Message)
+	fmt.Println(dead[0].Type, dead[0].Attempts, dead[0].LastError.Message)
 
 	mended = true
-	if _, err := inbox.Release(ctx, db, "accounting", []uuid.UUID{parked[0].Key}); err != nil {
+	if _, err := inbox.Redrive(ctx, db, "accounting", []uuid.UUID{dead[0].Key}); err != nil {
 		panic(err)
 	}
 	fmt.Println(inbox.Redeliver(ctx, db, "accounting", handler))
 	// Output:
 	//  inbox: attempt 1 of 2: no rate for this currency
-	// parked <nil>
+	// dead_lettered <nil>
 	// Shop.OrderPlaced.v1 2 no rate for this currency
 	// 1 <nil>
 }
 
-// With tokens, producer and consumer share a database: the producer creates a token for each message that it is about to send, in
-// its own transaction, once at its end. The plugin tells their ids.
+// With tokens, producer and consumer share a database: the producer creates a token for each
+// message that it is about to send, in its own transaction, once at its end. The plugin tells their
+// ids.
 func ExampleExpect() {
 	ctx := context.Background()
 	db, remove := openExample()

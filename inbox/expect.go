@@ -15,20 +15,26 @@ import (
 // expectBatch is how many tokens one statement creates.
 const expectBatch = 1000
 
-// Expect creates a token for each of the keys: the consumer will handle a message of that key and source once, and take the token away as
-// it does; see [ByToken]. The source is what the consumer has in Message.Source: the stream or subscription that it reads, or what its
-// WithSource says. No message of another source can take the token. A key that the table knows already keeps what it has.
+// Expect creates a token for each of the keys: the consumer will handle a message of that key and
+// source once, and take the token away as it does; see [ByToken]. The source is what the consumer
+// has in Message.Source: the stream or subscription that it reads, or what its WithSource says. No
+// message of another source can take the token. A key that the table knows already keeps what it
+// has.
 //
-// Call it in the transaction that produces the messages, so that tokens exist before anything is sent, and exist exactly if it commits. The
-// producer must so share a database with the consumer, and know who consumes what. Its message ids are known before the commit:
-// gormplugin.Preview tells those of the events that the transaction is about to write, by the time it is called: call it last. An event that
-// is raised, or whose aggregate is saved, after it has no token, and is never handled.
+// Call it in the transaction that produces the messages, so that tokens exist before anything is
+// sent, and exist exactly if it commits. The producer must so share a database with the consumer,
+// and know who consumes what. Its message ids are known before the commit: gormplugin.Preview tells
+// those of the events that the transaction is about to write, by the time it is called: call it
+// last. An event that is raised, or whose aggregate is saved, after it has no token, and is never
+// handled.
 //
-// A token is used up by the first copy that is handled, and later copies find none. One that is never used, since the message went
-// somewhere else or the consumer was switched off, is removed by the [Purger] after PurgeConfig.Expected; its message would be a
-// [Duplicate] from then on, so that must be longer than any message may be on its way.
+// A token is used up by the first copy that is handled, and later copies find none. One that is
+// never used, since the message went somewhere else or the consumer was switched off, is removed by
+// the [Purger] after PurgeConfig.Expected; its message would be a [Duplicate] from then on, so that
+// must be longer than any message may be on its way.
 //
-// Many keys go in few statements. Outside a transaction the error wraps [uow.ErrNoTransaction]. Of the options it uses [Table].
+// Many keys go in few statements. Outside a transaction the error wraps [uow.ErrNoTransaction]. Of
+// the options it uses [Table].
 func Expect(tx *gorm.DB, consumer, source string, keys []uuid.UUID, options ...Option) error {
 	s, statements, err := prepare(tx, options)
 	if err == nil {

@@ -53,7 +53,7 @@ func TestByToken(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, inbox.Duplicate, outcome)
 		}
-		require.NoError(t, inbox.Park(t.Context(), p.db, m, errBoom, p.at(), inbox.ByToken()))
+		require.NoError(t, inbox.Reject(t.Context(), p.db, m, errBoom, p.at(), inbox.ByToken()))
 		require.Zero(t, p.rows(), "it is handled")
 		require.Equal(t, 1, p.done(m))
 
@@ -62,10 +62,10 @@ func TestByToken(t *testing.T) {
 		for range 2 {
 			outcome, err = p.handleWith(func(*gorm.DB) error { return inbox.Permanent(errBoom) }, poison, inbox.ByToken())
 			require.NoError(t, err)
-			require.Equal(t, inbox.Parked, outcome)
+			require.Equal(t, inbox.DeadLettered, outcome)
 		}
 		require.Equal(t, poison.Payload, p.row(poison).Payload)
-		n, err := inbox.Release(t.Context(), p.db, consumer, []uuid.UUID{poison.Key}, p.at())
+		n, err := inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{poison.Key}, p.at())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		outcome, err = p.handle(poison, inbox.ByToken())
@@ -115,8 +115,8 @@ func TestExpectRefuses(t *testing.T) {
 	require.Equal(t, 2500, p.rows(), "tokens exist exactly if the producer commits")
 }
 
-// Deduplication data lives exactly as long as it is needed: when all is handled nothing is left, although every message came several times,
-// and at once.
+// Deduplication data lives exactly as long as it is needed: when all is handled nothing is left,
+// although every message came several times, and at once.
 func TestTokensLeaveNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {

@@ -5,7 +5,7 @@ func StatementsOf(dialect, table string) map[string]string {
 	s := newStatements(dialect, table)
 	texts := map[string]string{
 		"claim": s.claim, "claim_token": s.claimToken, "look": s.look, "count": s.count, "count_token": s.countToken,
-		"parked": s.parked, "released": s.released, "release": s.release, "release_all": s.releaseAll, "finish": s.finish, "finish_token": s.finishToken,
+		"dead_letter": s.deadLetters, "redriven": s.redriven, "redrive": s.redrive, "redrive_all": s.redriveAll, "finish": s.finish, "finish_token": s.finishToken,
 		"expect": s.expect, "migrate": s.migrate, "versions": s.versions, "record": s.record, "lock": s.lock,
 	}
 	for status, text := range s.purge {

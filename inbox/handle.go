@@ -15,50 +15,62 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// countTimeout bounds what happens after an attempt that has failed, for which its own context is of no use.
+// countTimeout bounds what happens after an attempt that has failed, for which its own context is
+// of no use.
 const countTimeout = 5 * time.Second
 
-// Handle runs f for a message in a GORM transaction of the consumer's own database, and notes the message in the same transaction: its
-// effect happens once, however often the message comes, from whom, and how many copies at a time. Events that f raises go to the
-// outbox of that database with the same commit, with the message as their cause; see [Message.Context]. All that f does must go through
-// tx. The table is made by [Migrate].
+// Handle runs f for a message in a GORM transaction of the consumer's own database, and notes the
+// message in the same transaction: its effect happens once, however often the message comes, from
+// whom, and how many copies at a time. Events that f raises go to the outbox of that database with
+// the same commit, with the message as their cause; see [Message.Context]. All that f does must go
+// through tx. The table is made by [Migrate].
 //
-// f returns the errors of its statements, and leaves the end of the transaction to Handle. An error that is swallowed makes the commit
-// fail on PostgreSQL, which counts as a failure. SQLite rolls back at some errors (an interrupt, a full disk, RAISE(ROLLBACK)), SQL Server at others (a
-// deadlock), and what f does after such a one stands alone, and happens again with the next attempt. To try a statement that may fail, use a
-// savepoint: tx.Transaction.
+// f returns the errors of its statements, and leaves the end of the transaction to Handle. An error
+// that is swallowed makes the commit fail on PostgreSQL, which counts as a failure. SQLite rolls
+// back at some errors (an interrupt, a full disk, RAISE(ROLLBACK)), SQL Server at others (a
+// deadlock), and what f does after such a one stands alone, and happens again with the next
+// attempt. To try a statement that may fail, use a savepoint: tx.Transaction.
 //
-// The transaction begins with one statement that wins the message or loses it. A concurrent copy waits there until the first one
-// commits, and is a [Duplicate] then, or rolls back, and has its own try then. So the outcome without an error is
+// The transaction begins with one statement that wins the message or loses it. A concurrent copy
+// waits there until the first one commits, and is a [Duplicate] then, or rolls back, and has its
+// own try then. So the outcome without an error is
 //
 //   - [Handled]: f has run, and the transaction is committed;
 //   - [Duplicate]: it had been handled before, f has not run;
-//   - [Parked]: it has failed [MaxAttempts] times, or for good, now or before; see [ParkedMessages] and [Release]. It may be confirmed at the broker:
-//     the table has its payload and its last error.
+//   - [DeadLettered]: it has failed [MaxAttempts] times, or for good, now or before; see
+//     [DeadLetters] and [Redrive]. It may be confirmed at the broker: the table has its payload and
+//     its last error.
 //
-// Messages are told apart by consumer, source and key, so that whoever writes to one stream or subscription cannot pass a message off as a
-// copy of another one's. A message under an id that its source has used with another type is no copy either: the answer is a permanent
-// [*RefusedError], nothing is recorded, and consumers put it among the dead letters of the broker.
+// Messages are told apart by consumer, source and key, so that whoever writes to one stream or
+// subscription cannot pass a message off as a copy of another one's. A message under an id that its
+// source has used with another type is no copy either: the answer is a permanent [*RefusedError],
+// nothing is recorded, and consumers put it among the dead letters of the broker.
 //
-// When f returns an error or panics, the transaction is rolled back, and the attempt is counted in a statement of its own. Then the error
-// is a [*FailedError], which wraps f's, or a [*PanicError]; at the last attempt, or when the error is [Permanent], the message is
-// parked. The following are not counted, and the message is tried again for as long as it takes:
+// When f returns an error or panics, the transaction is rolled back, and the attempt is counted in
+// a statement of its own. Then the error is a [*FailedError], which wraps f's, or a [*PanicError];
+// at the last attempt, or when the error is [Permanent], the message becomes a dead letter. The
+// following are not counted, and the message is tried again for as long as it takes:
 //
-//   - an error marked by [Unavailable], by f or here: when the transaction cannot begin, or the message cannot be noted, or the failure not
-//     be counted;
-//   - a lost race between transactions, see [uow.IsConflict], which under REPEATABLE READ and SERIALIZABLE concurrent copies end in, too;
-//   - ctx was cancelled: the consumer stops. A ctx whose deadline has passed is different: f took too long, which counts.
+//   - an error marked by [Unavailable], by f or here: when the transaction cannot begin, or the
+//     message cannot be noted, or the failure not be counted;
+//   - a lost race between transactions, see [uow.IsConflict], which under REPEATABLE READ and
+//     SERIALIZABLE concurrent copies end in, too;
+//   - ctx was cancelled: the consumer stops. A ctx whose deadline has passed is different: f took
+//     too long, which counts.
 //
-// A commit whose outcome is unknown, because the connection broke, comes out right: counting a failure waits for the transaction to end,
-// and changes nothing about a message that turns out to be handled, which is a [Duplicate] then.
+// A commit whose outcome is unknown, because the connection broke, comes out right: counting a
+// failure waits for the transaction to end, and changes nothing about a message that turns out to
+// be handled, which is a [Duplicate] then.
 //
-// Where db is in a transaction already, Handle joins it by a savepoint, and commits nothing: the message is handled when the caller
-// commits. Copies wait until then. A failed attempt goes back to the savepoint, and is counted in the caller's transaction, too, since any other
-// connection might wait for it for ever: the count stands if the caller commits in spite of the error, and is lost with the rest if it rolls back.
-// In the latter case only the consumer's own limit ends the attempts, as [Retry].MaxAttempts does.
+// Where db is in a transaction already, Handle joins it by a savepoint, and commits nothing: the
+// message is handled when the caller commits. Copies wait until then. A failed attempt goes back to
+// the savepoint, and is counted in the caller's transaction, too, since any other connection might
+// wait for it for ever: the count stands if the caller commits in spite of the error, and is lost
+// with the rest if it rolls back. In the latter case only the consumer's own limit ends the
+// attempts, as [Retry].MaxAttempts does.
 //
-// Handle is safe for concurrent use. It works with and without the capture plugin, with prepared statements and with resolvers, where
-// the transaction goes to the primary.
+// Handle is safe for concurrent use. It works with and without the capture plugin, with prepared
+// statements and with resolvers, where the transaction goes to the primary.
 func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) error, options ...Option) (Outcome, error) {
 	s, statements, err := prepare(db, options)
 	if err != nil {
@@ -126,7 +138,7 @@ func (e beforeError) Unwrap() error { return e.error }
 
 // own runs f in a transaction of its own.
 func (h *handling) own(ctx context.Context, f func(*gorm.DB) error) (outcome Outcome, err error) {
-	committed := false // as far as it is in our hands
+	committed := false // as far as we know
 	handle, release, err := h.reserve(ctx)
 	if err != nil {
 		return "", beforeError{fmt.Errorf("inbox: begin a transaction: %w", err)}
@@ -155,7 +167,8 @@ func (h *handling) own(ctx context.Context, f func(*gorm.DB) error) (outcome Out
 	return Handled, nil
 }
 
-// savepoints have a name each: after one of the same name was set, no rollback would find the first.
+// savepoints have a name each: after one of the same name was set, no rollback would find the
+// first.
 var savepoints atomic.Uint64
 
 // join runs f in the transaction that the handle is in.
@@ -202,7 +215,8 @@ func call(f func(*gorm.DB) error, tx *gorm.DB) (err error) {
 	return f(tx)
 }
 
-// conn is what statements are sent on: a pool or a transaction. GORM's own processing of raw SQL is not needed for them.
+// conn is what statements are sent on: a pool or a transaction. GORM's own processing of raw SQL is
+// not needed for them.
 type conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -253,9 +267,9 @@ func (h *handling) lost(ctx context.Context, on conn, text string, args []any) (
 	switch {
 	case !found && h.byToken, status == statusHandled:
 		return Duplicate, nil
-	case status == statusParked:
-		return Parked, nil
-	default: // it was removed, or released, a moment ago: whoever said that it is handled would lose it
+	case status == statusDeadLetter:
+		return DeadLettered, nil
+	default: // it was removed, or redriven, a moment ago: whoever said that it is handled would lose it
 		return "", fmt.Errorf("the message has become %q meanwhile: the next attempt tells", status)
 	}
 }

@@ -20,7 +20,8 @@ func onFile(t *testing.T, parameters string) *place {
 	return newPlace(t, func() gorm.Dialector { return sqlite.Open(path + parameters) })
 }
 
-// kinds of handles on a place whose pool has one connection, so that whatever is left open on it is seen by what follows.
+// kinds of handles on a place whose pool has one connection, so that whatever is left open on it is
+// seen by what follows.
 func (p *place) kinds(t *testing.T, test func(t *testing.T, db *gorm.DB)) {
 	t.Helper()
 	for name, config := range map[string]*gorm.Config{"plain": {}, "prepared": {PrepareStmt: true}} {
@@ -41,7 +42,8 @@ func (p *place) kinds(t *testing.T, test func(t *testing.T, db *gorm.DB)) {
 	})
 }
 
-// SQLite leaves a transaction open whose commit a deferred foreign key refuses. It must not be taken for one that has committed.
+// SQLite leaves a transaction open whose commit a deferred foreign key refuses. It must not be
+// taken for one that has committed.
 func TestCommitRefused(t *testing.T) { //nolint:tparallel // the subtests share a file
 	t.Parallel()
 	p := onFile(t, "?_pragma=foreign_keys(1)&_pragma=journal_mode(WAL)")
@@ -66,7 +68,8 @@ func TestCommitRefused(t *testing.T) { //nolint:tparallel // the subtests share 
 	require.Zero(t, p.count("SELECT count(*) FROM children"))
 }
 
-// Without WAL a commit waits for readers, and gives up while the transaction stays open. It is a lost race, and blocks nobody.
+// Without WAL a commit waits for readers, and gives up while the transaction stays open. It is a
+// lost race, and blocks nobody.
 func TestCommitBusy(t *testing.T) { //nolint:tparallel // the subtests share a file
 	t.Parallel()
 	p := onFile(t, "?_pragma=busy_timeout(1)")

@@ -64,7 +64,7 @@ func (h *handling) failed(ctx context.Context, err error) (Outcome, error) {
 		return "", Unavailable(errors.Join(err, fmt.Errorf("inbox: count the failed attempt in %s: %w", h.table, problem)))
 	case outcome == "":
 		return "", &FailedError{Attempts: attempts, Max: h.maxAttempts, Err: err}
-	case outcome == Parked:
+	case outcome == DeadLettered:
 		tellWhy(ctx, err)
 	}
 	return outcome, nil
@@ -73,8 +73,9 @@ func (h *handling) failed(ctx context.Context, err error) (Outcome, error) {
 // outside is where what follows a failed attempt is sent.
 func (h *handling) outside() conn { return outside(h.handle) }
 
-// outside is the pool of a handle, or the transaction that it is in. Prepared statements are not used on the way: their cache can make a
-// small pool wait for itself (https://github.com/go-gorm/gorm/issues/7465).
+// outside is the pool of a handle, or the transaction that it is in. Prepared statements are not
+// used on the way: their cache can make a small pool wait for itself
+// (https://github.com/go-gorm/gorm/issues/7465).
 func outside(db *gorm.DB) conn {
 	switch c := db.Statement.ConnPool.(type) {
 	case *gorm.PreparedStmtDB:
@@ -86,7 +87,8 @@ func outside(db *gorm.DB) conn {
 	}
 }
 
-// count adds charge to the failed attempts of a message, and parks it where that makes limit. Without an outcome it is to be tried again.
+// count adds charge to the failed attempts of a message, and rejects it where that makes limit.
+// Without an outcome it is to be tried again.
 func (h *handling) count(ctx context.Context, on conn, why string, charge, limit int) (outcome Outcome, attempts int, err error) {
 	text := h.sql.count
 	if h.byToken {
@@ -104,12 +106,13 @@ func (h *handling) count(ctx context.Context, on conn, why string, charge, limit
 	switch {
 	case err != nil:
 		return "", 0, err
-	case status == statusParked:
-		return Parked, attempts, nil
+	case status == statusDeadLetter:
+		return DeadLettered, attempts, nil
 	case found:
 		return "", attempts, nil
 	}
-	// A copy has been handled meanwhile, or parked; or the row is gone, as a token goes with its message.
+	// A copy has been handled meanwhile, or has become a dead letter; or the row is gone, as a
+	// token goes with its message.
 	outcome, err = h.lost(ctx, on, h.sql.look, []any{m.Consumer, h.key, h.source})
 	return outcome, 0, err
 }

@@ -42,7 +42,7 @@ func TestStatementBudget(t *testing.T) {
 		for range 2 {
 			require.Equal(t, []string{"BEGIN", text["claim"], "ROLLBACK", text["count"]}, handle(poison, failing))
 		}
-		require.Equal(t, lost, handle(poison, failing), "it is parked")
+		require.Equal(t, lost, handle(poison, failing), "it is a dead letter")
 		require.Equal(t, []string{"BEGIN", text["claim"], "ROLLBACK"}, handle(p.message(), func(*gorm.DB) error { return inbox.Unavailable(errBoom) }))
 
 		token := p.message()
@@ -140,7 +140,8 @@ func TestCountFails(t *testing.T) {
 	require.ErrorContains(t, err, "inbox: begin a transaction: ")
 }
 
-// A connection that breaks in the middle rolls back, and the next attempt is the first to have an effect.
+// A connection that breaks in the middle rolls back, and the next attempt is the first to have an
+// effect.
 func TestKilledConnection(t *testing.T) {
 	t.Parallel()
 	p := on(t, "postgres")
@@ -244,8 +245,9 @@ func TestFailureAfterSuccess(t *testing.T) {
 	})
 }
 
-// A copy that fails while another one is parked, and released at once, is neither handled nor parked: it must come again.
-func TestFailureBeforeRelease(t *testing.T) {
+// A copy that fails while another one becomes a dead letter and is redriven at once is neither
+// handled nor a dead letter: it must come again.
+func TestFailureBeforeRedrive(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
 		text := inbox.StatementsOf(p.db.Name(), p.table)
@@ -255,17 +257,17 @@ func TestFailureBeforeRelease(t *testing.T) {
 			db, spy := p.spied(t)
 			options = append(options, p.at())
 			spy.before = map[string]func(){
-				text[count]: func() { require.NoError(t, inbox.Park(t.Context(), p.db, m, errBoom, options...)) },
+				text[count]: func() { require.NoError(t, inbox.Reject(t.Context(), p.db, m, errBoom, options...)) },
 				text["look"]: func() {
-					released, err := inbox.ReleaseAll(t.Context(), p.db, consumer, "", p.at())
+					redriven, err := inbox.RedriveAll(t.Context(), p.db, consumer, "", p.at())
 					require.NoError(t, err)
-					require.EqualValues(t, 1, released)
+					require.EqualValues(t, 1, redriven)
 				},
 			}
 			outcome, err := inbox.Handle(t.Context(), db, m, func(*gorm.DB) error { return errBoom }, options...)
 			require.True(t, inbox.IsUnavailable(err), "%s %v", outcome, err)
 			require.ErrorIs(t, err, errBoom)
-			require.ErrorContains(t, err, `has become "released" meanwhile`)
+			require.ErrorContains(t, err, `has become "redriven" meanwhile`)
 			outcome, err = inbox.Handle(t.Context(), db, m, p.effect(m), options...)
 			require.NoError(t, err)
 			require.Equal(t, inbox.Handled, outcome)
@@ -274,7 +276,8 @@ func TestFailureBeforeRelease(t *testing.T) {
 	})
 }
 
-// nilError is an error that cannot say what it is when it is a nil pointer, as happens to who returns one as an error.
+// nilError is an error that cannot say what it is when it is a nil pointer, as happens to who
+// returns one as an error.
 type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
@@ -284,7 +287,7 @@ func TestErrorsThatPanic(t *testing.T) {
 	t.Parallel()
 	p := on(t, "sqlite")
 	m := p.message()
-	for _, want := range []inbox.Outcome{"", inbox.Parked} {
+	for _, want := range []inbox.Outcome{"", inbox.DeadLettered} {
 		outcome, err := p.handleWith(func(*gorm.DB) error { var missing *nilError; return missing }, m, inbox.MaxAttempts(2))
 		require.Equal(t, want, outcome)
 		require.Equal(t, want == "", err != nil)

@@ -93,7 +93,8 @@ func (p *place) raised() []outboxRow {
 	return rows
 }
 
-// Events that the handler raises go to the outbox with the same commit, caused by the message; those of a failed attempt do not.
+// Events that the handler raises go to the outbox with the same commit, caused by the message;
+// those of a failed attempt do not.
 func TestHandleCaptures(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
@@ -131,7 +132,8 @@ func TestHandleCaptures(t *testing.T) {
 	})
 }
 
-// A life is what a message goes through on a handle: it fails, is handled, comes again; another one is parked.
+// A life is what a message goes through on a handle: it fails, is handled, comes again; another one
+// becomes a dead letter.
 func (p *place) life(t *testing.T, db *gorm.DB) {
 	t.Helper()
 	ctx := t.Context()
@@ -152,13 +154,13 @@ func (p *place) life(t *testing.T, db *gorm.DB) {
 	for range 2 {
 		outcome, err := inbox.Handle(ctx, db, poison, failing, options...)
 		require.NoError(t, err)
-		require.Equal(t, inbox.Parked, outcome)
+		require.Equal(t, inbox.DeadLettered, outcome)
 	}
 	require.Equal(t, 1, p.done(m))
-	page, err := inbox.ParkedMessages(ctx, db, inbox.ParkedFilter{Limit: 1}, p.at())
+	page, err := inbox.DeadLetters(ctx, db, inbox.DeadLetterFilter{Limit: 1}, p.at())
 	require.NoError(t, err)
 	require.Len(t, page, 1)
-	n, err := inbox.ReleaseAll(ctx, db, consumer, "", p.at())
+	n, err := inbox.RedriveAll(ctx, db, consumer, "", p.at())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	done, err := inbox.Redeliver(ctx, db, consumer, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
@@ -209,7 +211,8 @@ func TestKindsOfHandles(t *testing.T) {
 	})
 }
 
-// With a resolver the transaction, and what is looked up beside it, goes to the primary: this replica knows nothing.
+// With a resolver the transaction, and what is looked up beside it, goes to the primary: this
+// replica knows nothing.
 func TestResolver(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"sqlite", "postgres"} {
@@ -233,7 +236,8 @@ func TestResolver(t *testing.T) {
 	}
 }
 
-// In a transaction of the caller's, Handle joins it: all or nothing, and a failed attempt takes back only itself.
+// In a transaction of the caller's, Handle joins it: all or nothing, and a failed attempt takes
+// back only itself.
 func TestHandleJoins(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {

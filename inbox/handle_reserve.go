@@ -9,12 +9,14 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// reserve returns the handle to begin on, and what to call when the transaction has ended, with whether its commit has failed.
+// reserve returns the handle to begin on, and what to call when the transaction has ended, with
+// whether its commit has failed.
 //
-// On SQLite a commit that fails, as where a reader holds the file (without WAL) or a deferred foreign key is violated, leaves the
-// transaction open, while database/sql takes it for ended and gives the connection to somebody else: who looks there sees the message
-// handled, though nothing is committed. So there Handle has a connection of its own, and rolls that back before anybody gets it.
-// Other databases end a transaction whose commit fails.
+// On SQLite a commit that fails, as where a reader holds the file (without WAL) or a deferred
+// foreign key is violated, leaves the transaction open, while database/sql takes it for ended and
+// gives the connection to somebody else: who looks there sees the message handled, though nothing
+// is committed. So there Handle has a connection of its own, and rolls that back before anybody
+// gets it. Other databases end a transaction whose commit fails.
 func (h *handling) reserve(ctx context.Context) (*gorm.DB, func(failed bool), error) {
 	if h.sql.dialect != sqlite {
 		return h.handle, func(bool) {}, nil
@@ -38,7 +40,8 @@ func (h *handling) reserve(ctx context.Context) (*gorm.DB, func(failed bool), er
 	}, nil
 }
 
-// mend ends what a commit that has failed may have left open. Where it has not, the database's complaint is of no interest.
+// mend ends what a commit that has failed may have left open. Where it has not, the database's
+// complaint is of no interest.
 func mend(ctx context.Context, on conn, failed bool) {
 	if !failed {
 		return

@@ -45,7 +45,8 @@ func TestHandle(t *testing.T) {
 	})
 }
 
-// Failures roll back, are counted and stay retryable; the last one parks the message with all that it takes to handle it later.
+// Failures roll back, are counted and stay retryable; the last one rejects the message with all
+// that it takes to handle it later.
 func TestHandleFails(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
@@ -67,10 +68,10 @@ func TestHandleFails(t *testing.T) {
 		for range 2 {
 			outcome, err := p.handleWith(failing, m, inbox.MaxAttempts(3))
 			require.NoError(t, err)
-			require.Equal(t, inbox.Parked, outcome)
+			require.Equal(t, inbox.DeadLettered, outcome)
 			require.Zero(t, p.done(m))
 			require.Equal(t, &row{
-				Status: "parked", Attempts: 3, Type: "Test.Happened.v1", Source: "orders", LastError: `{"class":"error","message":"boom"}`,
+				Status: "dead_letter", Attempts: 3, Type: "Test.Happened.v1", Source: "orders", LastError: `{"class":"error","message":"boom"}`,
 				Attributes: `{"tenant":"t1"}`, Payload: m.Payload,
 			}, p.row(m))
 		}
@@ -103,8 +104,8 @@ func TestHandleJudges(t *testing.T) {
 			m := p.message()
 			outcome, err := p.handleWith(func(*gorm.DB) error { return fmt.Errorf("no: %w", inbox.Permanent(errBoom)) }, m)
 			require.NoError(t, err)
-			require.Equal(t, inbox.Parked, outcome)
-			require.Equal(t, "parked", p.row(m).Status)
+			require.Equal(t, inbox.DeadLettered, outcome)
+			require.Equal(t, "dead_letter", p.row(m).Status)
 			require.JSONEq(t, `{"class":"permanent","message":"no: boom"}`, p.row(m).LastError)
 		})
 		t.Run("panic", func(t *testing.T) {
@@ -164,7 +165,8 @@ func TestHandleJudges(t *testing.T) {
 	})
 }
 
-// A copy waits for the first one: it is a duplicate when that commits, and has its own try when that rolls back.
+// A copy waits for the first one: it is a duplicate when that commits, and has its own try when
+// that rolls back.
 func TestCopiesWait(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
@@ -220,7 +222,8 @@ func TestCopiesWait(t *testing.T) {
 	})
 }
 
-// waits returns when somebody waits for a lock, where the database tells, and otherwise when there was time for it.
+// waits returns when somebody waits for a lock, where the database tells, and otherwise when there
+// was time for it.
 func (p *place) waits() {
 	p.t.Helper()
 	if p.db.Name() != "postgres" {

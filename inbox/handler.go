@@ -14,19 +14,20 @@ const (
 	Handled Outcome = "handled"
 	// Duplicate means that it had been handled before, so nothing has happened now.
 	Duplicate Outcome = "duplicate"
-	// Parked means that it will not be tried again by itself: it waits in the inbox, with its payload and its last error, for somebody to
-	// release it (see [Release]).
-	Parked Outcome = "parked"
+	// DeadLettered means that it failed for good: it waits as a dead letter in the inbox table,
+	// with its payload and its last error, until somebody redrives it; see [Redrive]. A message
+	// that a consumer forwards to the dead letters of its broker has no outcome, since its handler
+	// never succeeded; see [Observer].
+	DeadLettered Outcome = "dead_lettered"
 	// Skipped means that nobody handles its type; see [Handlers].
 	Skipped Outcome = "skipped"
-	// DeadLettered means that a consumer has put it away among the dead letters of its broker.
-	DeadLettered Outcome = "dead_lettered"
 )
 
-// A Handler does what a message asks for. Consumers call it from several goroutines, with messages of one ordering key one after the other.
+// A Handler does what a message asks for. Consumers call it from several goroutines, with messages
+// of one ordering key one after the other.
 //
-// Without an error the message is confirmed. With one it is not: it comes again after a pause. What the error says of itself decides how
-// often: see [Permanent] and [Unavailable].
+// Without an error the message is confirmed. With one it is not: it comes again after a pause. What
+// the error says of itself decides how often: see [Permanent] and [Unavailable].
 type Handler interface {
 	Handle(ctx context.Context, m *Message) (Outcome, error)
 }
@@ -37,8 +38,8 @@ type HandlerFunc func(ctx context.Context, m *Message) (Outcome, error)
 // Handle implements Handler.
 func (f HandlerFunc) Handle(ctx context.Context, m *Message) (Outcome, error) { return f(ctx, m) }
 
-// Check reports what a handler says is wrong with itself, by a method Err, as [Handlers] have one. Consumers ask at their start. A handler
-// without that method is fine.
+// Check reports what a handler says is wrong with itself, by a method Err, as [Handlers] have one.
+// Consumers ask at their start. A handler without that method is fine.
 func Check(h Handler) error {
 	if h, ok := h.(interface{ Err() error }); ok {
 		return h.Err()
@@ -53,12 +54,13 @@ const UnknownLag = -1
 type Lag struct {
 	// Source is the stream or subscription.
 	Source string
-	// Waiting is the number of messages that nobody of the consumer's has got yet, [UnknownLag] or any negative number where the broker does
-	// not say.
+	// Waiting is the number of messages that nobody of the consumer's has got yet, [UnknownLag] or
+	// any negative number where the broker does not say.
 	Waiting int64
-	// Pending is the number of messages that were handed out and are not confirmed yet; unknown as above.
+	// Pending is the number of messages that were handed out and are not confirmed yet; unknown as
+	// above.
 	Pending int64
-	// Oldest is how long ago the oldest of the pending ones was added to its source, so the time that it had to wait counts too; 0 where there
-	// is none, negative where it is not known.
+	// Oldest is how long ago the oldest of the pending ones was added to its source, so the time
+	// that it had to wait counts too; 0 where there is none, negative where it is not known.
 	Oldest time.Duration
 }

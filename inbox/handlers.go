@@ -13,24 +13,28 @@ import (
 	"gorm.io/gorm"
 )
 
-// Handlers are the functions of one consumer by the type of events they take, added with [On] and [Upcast]. As a [Handler] it decodes the
-// event and runs its function in a transaction of the consumer's database, by [Handle].
+// Handlers are the functions of one consumer by the type of events they take, added with [On] and
+// [Upcast]. As a [Handler] it decodes the event and runs its function in a transaction of the
+// consumer's database, by [Handle].
 //
 // What it cannot hand on is reported, and never dropped in silence:
 //
-//   - A type that nobody handles is skipped: confirmed, counted ([Handlers.Unknown]), and logged as a warning at its first message. Say
-//     [Handlers.Ignore] for those that are meant to be, or [ParkUnknown].
-//   - A version that is not handled, of a type of which another version is, is parked: its producer is ahead of this consumer. It can be
-//     released (see [Release]) once the consumer knows it.
-//   - An event whose data does not fit its Go type, or that its upcast refuses, is parked.
+//   - A type that nobody handles is skipped: confirmed, counted ([Handlers.Unknown]), and logged as
+//     a warning at its first message. Say [Handlers.Ignore] for those that are meant to be, or
+//     [RejectUnknown].
+//   - A version that is not handled, of a type of which another version is, becomes a dead letter:
+//     its producer is ahead of this consumer. It can be redriven (see [Redrive]) once the consumer
+//     knows it.
+//   - An event whose data does not fit its Go type, or that its upcast refuses, becomes a dead
+//     letter.
 //
 // All methods are safe for concurrent use.
 type Handlers struct {
-	db          *gorm.DB
-	options     []Option
-	parkUnknown bool
-	checksums   bool
-	log         *slog.Logger
+	db            *gorm.DB
+	options       []Option
+	rejectUnknown bool
+	checksums     bool
+	log           *slog.Logger
 
 	mu       sync.RWMutex
 	handled  map[string]*handled
@@ -47,23 +51,26 @@ var _ Handler = (*Handlers)(nil)
 // A HandlersOption refines Handlers.
 type HandlersOption func(*Handlers)
 
-// With gives options to each [Handle]: its table, the attempts until a message is parked.
+// With gives options to each [Handle]: its table, the attempts until a message becomes a dead
+// letter.
 func With(options ...Option) HandlersOption {
 	return func(h *Handlers) { h.options = append(h.options, options...) }
 }
 
-// ParkUnknown parks messages of types that nobody handles, instead of skipping them. Types that are ignored are skipped all the same.
-func ParkUnknown() HandlersOption { return func(h *Handlers) { h.parkUnknown = true } }
+// RejectUnknown makes dead letters of messages of types that nobody handles, instead of skipping
+// them. Types that are ignored are skipped all the same.
+func RejectUnknown() HandlersOption { return func(h *Handlers) { h.rejectUnknown = true } }
 
-// VerifyChecksums compares the data of each message in the internal form with its checksum, and parks those that differ. It costs the
-// canonical form of the data, so it is off by default.
+// VerifyChecksums compares the data of each message in the internal form with its checksum, and
+// makes dead letters of those that differ. It costs the canonical form of the data, so it is off by
+// default.
 func VerifyChecksums() HandlersOption { return func(h *Handlers) { h.checksums = true } }
 
 // WithLogger sets where unknown types are reported. Default: slog.Default().
 func WithLogger(log *slog.Logger) HandlersOption { return func(h *Handlers) { h.log = log } }
 
-// NewHandlers returns the empty handlers of a consumer whose state is in db. With the plugin of package gormplugin on that handle, what the
-// handlers raise goes to the consumer's own outbox.
+// NewHandlers returns the empty handlers of a consumer whose state is in db. With the plugin of
+// package gormplugin on that handle, what the handlers raise goes to the consumer's own outbox.
 func NewHandlers(db *gorm.DB, options ...HandlersOption) *Handlers {
 	h := &Handlers{
 		db: db, handled: map[string]*handled{}, upcasts: map[string]*upcast{}, ignored: map[string]struct{}{}, unknown: map[string]int64{},
@@ -82,7 +89,8 @@ func NewHandlers(db *gorm.DB, options ...HandlersOption) *Handlers {
 	return h
 }
 
-// Ignore declares types that this consumer has no use for, as they stand on the wire: they are skipped without a word.
+// Ignore declares types that this consumer has no use for, as they stand on the wire: they are
+// skipped without a word.
 func (h *Handlers) Ignore(wireTypes ...string) {
 	h.change(func() {
 		for _, t := range wireTypes {
@@ -97,28 +105,31 @@ func (h *Handlers) Types() []string {
 	return slices.Sorted(maps.Keys(routes))
 }
 
-// Producers decide how many types there are, so only so many are told apart; the rest is counted together.
+// Producers decide how many types there are, so only so many are told apart; the rest is counted
+// together.
 const (
 	maxUnknown = 1000
 	otherTypes = "(others)"
 )
 
-// Unknown counts the messages of types, or versions, that nobody handles, by wire type, since this process has started. Ignored ones are
-// not among them. Beyond a thousand types, further ones are counted together as "(others)".
+// Unknown counts the messages of types, or versions, that nobody handles, by wire type, since this
+// process has started. Ignored ones are not among them. Beyond a thousand types, further ones are
+// counted together as "(others)".
 func (h *Handlers) Unknown() map[string]int64 {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return maps.Clone(h.unknown)
 }
 
-// Err reports all problems of the handlers, joined: types that are handled twice, upcasts that lead nowhere, options that make no sense.
-// Call it at start-up; consumers do, too.
+// Err reports all problems of the handlers, joined: types that are handled twice, upcasts that lead
+// nowhere, options that make no sense. Call it at start-up; consumers do, too.
 func (h *Handlers) Err() error {
 	_, err := h.routes()
 	return err
 }
 
-// Handle implements [Handler]. With problems in the handlers every message is answered by them, as unavailable.
+// Handle implements [Handler]. With problems in the handlers every message is answered by them, as
+// unavailable.
 func (h *Handlers) Handle(ctx context.Context, m *Message) (Outcome, error) {
 	routes, err := h.routes()
 	if err != nil {
@@ -130,12 +141,12 @@ func (h *Handlers) Handle(ctx context.Context, m *Message) (Outcome, error) {
 	}
 	if h.checksums && m.Envelope.Metadata.Envelope.Checksum != "" {
 		if err := m.Envelope.VerifyChecksum(); err != nil {
-			return h.park(ctx, m, err)
+			return h.reject(ctx, m, err)
 		}
 	}
 	event, err := route.event(m.Envelope.Data)
 	if err != nil {
-		return h.park(ctx, m, err)
+		return h.reject(ctx, m, err)
 	}
 	return Handle(ctx, h.db, m, func(tx *gorm.DB) error { return route.run(tx, event, m) }, h.options...)
 }
@@ -158,13 +169,13 @@ func (h *Handlers) notHandled(ctx context.Context, m *Message, routes map[string
 	}
 	known := otherVersions(m.Type, routes)
 	if len(known) > 0 {
-		return h.park(ctx, m, fmt.Errorf("inbox: version %s is not handled, only %s: add a handler or an upcast, then release it", m.Type, strings.Join(known, ", ")))
+		return h.reject(ctx, m, fmt.Errorf("inbox: version %s is not handled, only %s: add a handler or an upcast, then redrive it", m.Type, strings.Join(known, ", ")))
 	}
-	if h.parkUnknown {
-		return h.park(ctx, m, fmt.Errorf("inbox: type %s is not handled: add a handler and release it, or ignore the type", m.Type))
+	if h.rejectUnknown {
+		return h.reject(ctx, m, fmt.Errorf("inbox: type %s is not handled: add a handler and redrive it, or ignore the type", m.Type))
 	}
 	if first {
-		h.log.WarnContext(ctx, "message type is not handled: its messages are skipped", slog.String("consumer", m.Consumer), slog.String("source", m.Source),
+		h.log.WarnContext(ctx, "message type without handler", slog.String("consumer", m.Consumer), slog.String("source", m.Source),
 			slog.String("type", m.Type), slog.String("message_id", m.ID))
 	}
 	return Skipped, nil
@@ -185,7 +196,8 @@ func otherVersions(t string, routes map[string]*route) []string {
 	return others
 }
 
-// unversioned cuts the version from a wire type: "Ordering.OrderPlaced" of "Ordering.OrderPlaced.v1".
+// unversioned cuts the version from a wire type: "Ordering.OrderPlaced" of
+// "Ordering.OrderPlaced.v1".
 func unversioned(t string) (name string, ok bool) {
 	dot := strings.LastIndex(t, ".v")
 	if dot < 0 || dot+2 == len(t) || strings.Trim(t[dot+2:], "0123456789") != "" {
@@ -194,13 +206,13 @@ func unversioned(t string) (name string, ok bool) {
 	return t[:dot], true
 }
 
-func (h *Handlers) park(ctx context.Context, m *Message, why error) (Outcome, error) {
-	if err := Park(ctx, h.db, m, why, h.options...); refused(err) {
+func (h *Handlers) reject(ctx context.Context, m *Message, why error) (Outcome, error) {
+	if err := Reject(ctx, h.db, m, why, h.options...); refused(err) {
 		return "", err
 	} else if err != nil {
 		return "", Unavailable(errors.Join(err, why))
 	}
-	return Parked, nil
+	return DeadLettered, nil
 }
 
 // change makes a change under the lock.

@@ -115,28 +115,28 @@ func TestUnhandled(t *testing.T) {
 	assert.Empty(t, text.String())
 	assert.Equal(t, Skipped, handle(arriving("Ordering.Unheard.v1", "{}")))
 	assert.Equal(t, Skipped, handle(arriving("Ordering.Unheard.v1", "{}")))
-	assert.Equal(t, 1, strings.Count(text.String(), "message type is not handled"), text.String())
+	assert.Equal(t, 1, strings.Count(text.String(), "message type without handler"), text.String())
 	assert.Contains(t, text.String(), "type=Ordering.Unheard.v1")
 	newer := arriving("Ordering.OrderPlaced.v2", "{}")
-	assert.Equal(t, Parked, handle(newer))
+	assert.Equal(t, DeadLettered, handle(newer))
 	assert.Equal(t, map[string]int64{"Ordering.Unheard.v1": 2, "Ordering.OrderPlaced.v2": 1}, h.Unknown())
-	assert.Equal(t, Parked, handle(arriving("Ordering.OrderPlaced.v1", `{}`)), "its checksum is wrong")
+	assert.Equal(t, DeadLettered, handle(arriving("Ordering.OrderPlaced.v1", `{}`)), "its checksum is wrong")
 
-	h = NewHandlers(db, ParkUnknown(), With(MaxAttempts(3)))
+	h = NewHandlers(db, RejectUnknown(), With(MaxAttempts(3)))
 	On(h, "Ordering.OrderPlaced.v1", func(*gorm.DB, orderV1, *Message) error { return nil })
 	Upcast(h, "Ordering.OrderPlaced.v0", "Ordering.OrderPlaced.v1", func(orderV1) (orderV1, error) { panic("never") })
-	assert.Equal(t, Parked, handle(arriving("Ordering.Unheard.v1", "{}")))
-	assert.Equal(t, Parked, handle(arriving("Ordering.OrderPlaced.v1", `{"Customer":7}`)))
-	assert.Equal(t, Parked, handle(arriving("Ordering.OrderPlaced.v0", `{}`)))
+	assert.Equal(t, DeadLettered, handle(arriving("Ordering.Unheard.v1", "{}")))
+	assert.Equal(t, DeadLettered, handle(arriving("Ordering.OrderPlaced.v1", `{"Customer":7}`)))
+	assert.Equal(t, DeadLettered, handle(arriving("Ordering.OrderPlaced.v0", `{}`)))
 
-	// Once the consumer knows the version, what was parked is released and handled.
+	// Once the consumer knows the version, what became a dead letter is redriven and handled.
 	handled := 0
 	On(h, "Ordering.OrderPlaced.v2", func(_ *gorm.DB, _ orderV2, m *Message) error {
 		assert.Equal(t, newer.Key, m.Key)
 		handled++
 		return nil
 	})
-	n, err := Release(t.Context(), db, "billing", []uuid.UUID{newer.Key})
+	n, err := Redrive(t.Context(), db, "billing", []uuid.UUID{newer.Key})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, n)
 	done, err := Redeliver(t.Context(), db, "billing", h)
@@ -145,8 +145,8 @@ func TestUnhandled(t *testing.T) {
 	assert.Equal(t, 1, handled)
 }
 
-// Whoever runs a handler is told why a message was parked.
-func TestWhyParked(t *testing.T) {
+// Whoever runs a handler is told why a message became a dead letter.
+func TestWhyDeadLettered(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	h := NewHandlers(consumerDB(t), With(MaxAttempts(1)))
@@ -155,13 +155,13 @@ func TestWhyParked(t *testing.T) {
 	failing := arriving("Ordering.OrderPlaced.v1", "{}")
 	for m, why := range map[*Message]string{failing: "no such customer", arriving("Ordering.OrderPlaced.v2", "{}"): "version Ordering.OrderPlaced.v2 is not handled"} {
 		a := r.Attempt(t.Context(), m, Past{})
-		require.Equal(t, Parked, a.Outcome)
+		require.Equal(t, DeadLettered, a.Outcome)
 		require.ErrorContains(t, a.Why, why)
 		assert.Contains(t, text.String(), why)
 	}
 	a := r.Attempt(t.Context(), failing, Past{})
-	assert.Equal(t, Parked, a.Outcome)
-	assert.NoError(t, a.Why, "it had been parked before")
+	assert.Equal(t, DeadLettered, a.Outcome)
+	assert.NoError(t, a.Why, "it was a dead letter before")
 }
 
 // A producer that makes up types fills no memory.

@@ -23,20 +23,20 @@ func from(m *inbox.Message, source, wireType string) *inbox.Message {
 func TestSourcesShareNoIDs(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
-		handled, parked, failed := p.message(), p.message(), p.message()
+		handled, rejected, failed := p.message(), p.message(), p.message()
 		long := strings.Repeat("ü", 300)
 		for _, source := range []string{"partner", "", long + "a", long + "b", "x\x00y", "space "} {
 			outcome, err := p.handle(from(handled, source, handled.Type))
 			require.NoError(t, err)
 			require.Equal(t, inbox.Handled, outcome, source)
-			require.NoError(t, inbox.Park(t.Context(), p.db, from(parked, source, "T.v2"), errBoom, p.at()))
+			require.NoError(t, inbox.Reject(t.Context(), p.db, from(rejected, source, "T.v2"), errBoom, p.at()))
 			_, err = p.handleWith(func(*gorm.DB) error { return errBoom }, from(failed, source, failed.Type), inbox.MaxAttempts(2))
 			require.Error(t, err)
 			outcome, err = p.handle(from(handled, source, handled.Type))
 			require.NoError(t, err)
 			require.Equal(t, inbox.Duplicate, outcome, source)
 		}
-		for _, m := range []*inbox.Message{handled, parked, failed} {
+		for _, m := range []*inbox.Message{handled, rejected, failed} {
 			done := p.done(m)
 			for _, want := range []inbox.Outcome{inbox.Handled, inbox.Duplicate} {
 				outcome, err := p.handle(m, inbox.MaxAttempts(2))
@@ -45,19 +45,19 @@ func TestSourcesShareNoIDs(t *testing.T) {
 			}
 			require.Equal(t, done+1, p.done(m))
 		}
-		n, err := inbox.Release(t.Context(), p.db, consumer, []uuid.UUID{parked.Key}, p.at(), inbox.FromSource("partner"))
+		n, err := inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{rejected.Key}, p.at(), inbox.FromSource("partner"))
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		var seen int
-		filter := inbox.ParkedFilter{Limit: 1}
-		for page, err := inbox.ParkedMessages(t.Context(), p.db, filter, p.at()); len(page) > 0; page, err = inbox.ParkedMessages(t.Context(), p.db, filter, p.at()) {
+		filter := inbox.DeadLetterFilter{Limit: 1}
+		for page, err := inbox.DeadLetters(t.Context(), p.db, filter, p.at()); len(page) > 0; page, err = inbox.DeadLetters(t.Context(), p.db, filter, p.at()) {
 			require.NoError(t, err)
-			require.Equal(t, parked.Key, page[0].Key)
+			require.Equal(t, rejected.Key, page[0].Key)
 			filter.After = &page[0]
 			seen++
 		}
 		require.Equal(t, 5, seen, "the other five sources")
-		n, err = inbox.Release(t.Context(), p.db, consumer, []uuid.UUID{parked.Key}, p.at())
+		n, err = inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{rejected.Key}, p.at())
 		require.NoError(t, err)
 		require.EqualValues(t, 5, n)
 		done, err := inbox.Redeliver(t.Context(), p.db, consumer, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
@@ -68,7 +68,8 @@ func TestSourcesShareNoIDs(t *testing.T) {
 	})
 }
 
-// An id that its source has used with another type is no copy: it is refused, and what is recorded stays.
+// An id that its source has used with another type is no copy: it is refused, and what is recorded
+// stays.
 func TestOtherTypesAreRefused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
@@ -81,8 +82,8 @@ func TestOtherTypesAreRefused(t *testing.T) {
 				_, err := p.handleWith(func(*gorm.DB) error { return errBoom }, m, options...)
 				require.Error(t, err)
 			},
-			"parked": func(m *inbox.Message, options ...inbox.Option) {
-				require.NoError(t, inbox.Park(t.Context(), p.db, m, errBoom, append(options, p.at())...))
+			"dead_letter": func(m *inbox.Message, options ...inbox.Option) {
+				require.NoError(t, inbox.Reject(t.Context(), p.db, m, errBoom, append(options, p.at())...))
 			},
 		} {
 			for _, options := range [][]inbox.Option{nil, {inbox.ByToken()}} {
@@ -101,7 +102,7 @@ func TestOtherTypesAreRefused(t *testing.T) {
 				require.ErrorAs(t, err, &refusal, name)
 				require.True(t, inbox.IsPermanent(err))
 				require.Equal(t, m.Type, refusal.RecordedType)
-				err = inbox.Park(t.Context(), p.db, other, errBoom, append(options, p.at())...)
+				err = inbox.Reject(t.Context(), p.db, other, errBoom, append(options, p.at())...)
 				require.ErrorAs(t, err, &refusal, name)
 				require.True(t, inbox.IsPermanent(err))
 				require.Equal(t, row, p.row(m), name)

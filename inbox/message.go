@@ -12,11 +12,12 @@ import (
 
 // A Message is one delivery of a message to a consumer. Handlers only read it.
 type Message struct {
-	// Consumer is whose effect happens once: messages are told apart by consumer, source and key. Consumers set the name of their group or
-	// subscription, unless they are told another one.
+	// Consumer is whose effect happens once: messages are told apart by consumer, source and key.
+	// Consumers set the name of their group or subscription, unless they are told another one.
 	Consumer string
-	// Key is what all copies of a message have in common: the message id, where that is a UUID, as in all messages of Fanout. An event of
-	// another producer whose id is none gets a UUID of version 8 that is made of its source and its id.
+	// Key is what all copies of a message have in common: the message id, where that is a UUID, as
+	// in all messages of Fanout. An event of another producer whose id is none gets a UUID of
+	// version 8 that is made of its source and its id.
 	Key uuid.UUID
 	// ID is the message id as it stands on the wire.
 	ID string
@@ -24,30 +25,37 @@ type Message struct {
 	Type string
 	// Form is the shape that the message had on the wire.
 	Form envelope.Form
-	// OrderingKey groups messages that are handled one after the other, in order: the producer's ordering key as it is on the wire, which is
-	// the flat field ordering_key, the broker's own ordering key, or the partitionkey of a CloudEvent. Empty means that the message has no
-	// order: it waits for no other, and no other waits for it.
+	// OrderingKey groups messages that are handled one after the other, in order: the producer's
+	// ordering key as it is on the wire, which is the flat field ordering_key, the broker's own
+	// ordering key, or the partitionkey of a CloudEvent. Empty means that the message has no order:
+	// it waits for no other, and no other waits for it.
 	OrderingKey string
-	// Envelope is the message as [envelope.Decode] reads it. Of an event of another producer its headers hold Key, type and time.
+	// Envelope is the message as [envelope.Decode] reads it. Of an event of another producer its
+	// headers hold Key, type and time.
 	Envelope *envelope.Message
 	// CloudEvent is set where Form is CloudEvents.
 	CloudEvent *envelope.CloudEvent
-	// Payload and Attributes are what arrived: the envelope's bytes and the flat fields beside them.
+	// Payload and Attributes are what arrived: the envelope's bytes and the flat fields beside
+	// them.
 	Payload    []byte
 	Attributes map[string]string
-	// Source is where the message came from as the consumer knows it, whatever the message says: the stream or subscription, unless the consumer was
-	// told another name. Ids of different sources are different, so that nobody who writes to one of them can use up the id of another one's message.
+	// Source is where the message came from as the consumer knows it, whatever the message says:
+	// the stream or subscription, unless the consumer was told another name. Ids of different
+	// sources are different, so that nobody who writes to one of them can use up the id of another
+	// one's message.
 	Source string
 	// Position is its place there: an entry id, a message id of the broker.
 	Position string
-	// Deliveries is how often the broker has handed the message to somebody, this time included; 0 where it does not say.
+	// Deliveries is how often the broker has handed the message to somebody, this time included; 0
+	// where it does not say.
 	Deliveries int
 	// Published is when the broker got the message; zero where it does not say.
 	Published time.Time
 }
 
-// Identity is what a message is known by besides its consumer, as one UUID: made of source, type and key (version 5). Of a message that says no
-// source it is the key. Stores that can hold but one key use it, so that neither another source nor another type can use up an id.
+// Identity is what a message is known by besides its consumer, as one UUID: made of source, type
+// and key (version 5). Of a message that says no source it is the key. Stores that can hold but one
+// key use it, so that neither another source nor another type can use up an id.
 func (m *Message) Identity() uuid.UUID {
 	if m.Source == "" {
 		return m.Key
@@ -55,9 +63,10 @@ func (m *Message) Identity() uuid.UUID {
 	return uuid.NewSHA1(foreign, []byte(m.Source+"\x00"+m.Type+"\x00"+m.Key.String()))
 }
 
-// Context returns ctx for what the message causes: events that are raised under it carry the message's id as their causation, its
-// correlation id (its own id where it has none), tenant, actor and origin stream; see [envelope.WithCause]. Where ctx has no span, the span
-// that the message was raised in becomes the remote parent. A handler's transaction has this context.
+// Context returns ctx for what the message causes: events that are raised under it carry the
+// message's id as their causation, its correlation id (its own id where it has none), tenant, actor
+// and origin stream; see [envelope.WithCause]. Where ctx has no span, the span that the message was
+// raised in becomes the remote parent. A handler's transaction has this context.
 func (m *Message) Context(ctx context.Context) context.Context {
 	ctx = envelope.WithCause(ctx, m.Envelope)
 	if trace.SpanContextFromContext(ctx).IsValid() {
@@ -69,8 +78,9 @@ func (m *Message) Context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// SpanContext is the span that the message was raised in, by the attributes traceparent and tracestate (W3C Trace Context) or, without
-// them, by the envelope. It is invalid where there is none.
+// SpanContext is the span that the message was raised in, by the attributes traceparent and
+// tracestate (W3C Trace Context) or, without them, by the envelope. It is invalid where there is
+// none.
 func (m *Message) SpanContext() trace.SpanContext {
 	parent, ok := envelope.ParseTraceParent(m.Attributes["traceparent"])
 	if !ok {

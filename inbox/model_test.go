@@ -49,7 +49,7 @@ func (m *model) any() *known { return rapid.SampledFrom(m.messages).Draw(m.t, "m
 // free says whether a copy that comes now runs the handler.
 func (m *model) free(k *known) bool {
 	switch k.status {
-	case "failed", "released", "expected":
+	case "failed", "redriven", "expected":
 		return true
 	case "":
 		return !m.tokens
@@ -72,16 +72,16 @@ func (m *model) failed(k *known, permanent bool) {
 	k.attempts++
 	switch {
 	case permanent || k.attempts >= m.max:
-		k.status = "parked"
-	case k.status != "released":
+		k.status = "dead_letter"
+	case k.status != "redriven":
 		k.status = "failed"
 	}
 }
 
 // lost is the outcome of a copy that does not run the handler.
 func (m *model) lost(k *known) inbox.Outcome {
-	if k.status == "parked" {
-		return inbox.Parked
+	if k.status == "dead_letter" {
+		return inbox.DeadLettered
 	}
 	return inbox.Duplicate
 }
@@ -135,9 +135,9 @@ func (m *model) Fail(*rapid.T) {
 		return
 	}
 	m.failed(k, kind == "permanent")
-	if k.status == "parked" {
+	if k.status == "dead_letter" {
 		require.NoError(m.t, err)
-		require.Equal(m.t, inbox.Parked, outcome)
+		require.Equal(m.t, inbox.DeadLettered, outcome)
 		return
 	}
 	var failed *inbox.FailedError
@@ -183,51 +183,52 @@ func (m *model) Copies(*rapid.T) {
 		require.Equal(m.t, map[inbox.Outcome]int{m.lost(k): 4}, outcomes)
 		return
 	}
-	// How many of those that fail came before the one that is handled is left to chance; the row says it.
+	// How many of those that fail came before the one that is handled is left to chance; the row
+	// says it.
 	require.LessOrEqual(m.t, failures, failing)
 	require.LessOrEqual(m.t, outcomes[inbox.Handled], 1)
 	if outcomes[inbox.Handled] == 1 {
-		require.Zero(m.t, outcomes[inbox.Parked])
+		require.Zero(m.t, outcomes[inbox.DeadLettered])
 		k.attempts += failures
 		m.won(k)
 		return
 	}
-	require.Positive(m.t, outcomes[inbox.Parked], "otherwise one of those that do not fail is handled")
-	k.attempts, k.status = max(m.max, k.attempts), "parked"
+	require.Positive(m.t, outcomes[inbox.DeadLettered], "otherwise one of those that do not fail is handled")
+	k.attempts, k.status = max(m.max, k.attempts), "dead_letter"
 }
 
-// Park parks by hand.
-func (m *model) Park(*rapid.T) {
+// Reject rejects by hand.
+func (m *model) Reject(*rapid.T) {
 	k := m.any()
-	require.NoError(m.t, inbox.Park(m.ctx, m.p.db, k.message, errBoom, m.options()...))
+	require.NoError(m.t, inbox.Reject(m.ctx, m.p.db, k.message, errBoom, m.options()...))
 	if m.free(k) {
-		k.status = "parked"
+		k.status = "dead_letter"
 	}
 }
 
-// Release releases one, or all.
-func (m *model) Release(*rapid.T) {
+// Redrive redrives one, or all.
+func (m *model) Redrive(*rapid.T) {
 	chosen := m.messages
 	var n int64
 	var err error
 	if rapid.Bool().Draw(m.t, "all") {
-		n, err = inbox.ReleaseAll(m.ctx, m.p.db, m.consumer, "", m.p.at())
+		n, err = inbox.RedriveAll(m.ctx, m.p.db, m.consumer, "", m.p.at())
 	} else {
 		chosen = []*known{m.any()}
-		n, err = inbox.Release(m.ctx, m.p.db, m.consumer, []uuid.UUID{chosen[0].message.Key}, m.p.at())
+		n, err = inbox.Redrive(m.ctx, m.p.db, m.consumer, []uuid.UUID{chosen[0].message.Key}, m.p.at())
 	}
 	require.NoError(m.t, err)
 	want := 0
 	for _, k := range chosen {
-		if k.status == "parked" {
-			k.status, k.attempts = "released", 0
+		if k.status == "dead_letter" {
+			k.status, k.attempts = "redriven", 0
 			want++
 		}
 	}
 	require.EqualValues(m.t, want, n)
 }
 
-// Redeliver hands out what was released.
+// Redeliver hands out what was redriven.
 func (m *model) Redeliver(*rapid.T) {
 	fails := rapid.Bool().Draw(m.t, "fails")
 	done, err := inbox.Redeliver(m.ctx, m.p.db, m.consumer, inbox.HandlerFunc(func(ctx context.Context, message *inbox.Message) (inbox.Outcome, error) {
@@ -241,10 +242,10 @@ func (m *model) Redeliver(*rapid.T) {
 	want, still := 0, false
 	for _, k := range m.messages {
 		switch {
-		case k.status != "released":
+		case k.status != "redriven":
 		case fails:
 			m.failed(k, false)
-			still = still || k.status == "released"
+			still = still || k.status == "redriven"
 		default:
 			m.won(k)
 			want++
@@ -271,7 +272,7 @@ func (m *model) Expect(*rapid.T) {
 
 // Purge removes all rows of one status.
 func (m *model) Purge(*rapid.T) {
-	status := rapid.SampledFrom([]string{"handled", "failed", "parked", "released", "expected"}).Draw(m.t, "status")
+	status := rapid.SampledFrom([]string{"handled", "failed", "dead_letter", "redriven", "expected"}).Draw(m.t, "status")
 	m.p.age(status, 1000*time.Hour)
 	report, err := m.p.purger(inbox.PurgeConfig{}).Purge(m.ctx)
 	require.NoError(m.t, err)
@@ -315,7 +316,7 @@ func (m *model) Check(*rapid.T) {
 		require.Equal(m.t, k.status != "", ok, "message %d", i)
 		require.Equal(m.t, k.status, row.Status, "message %d", i)
 		require.Equal(m.t, k.attempts, row.Attempts, "message %d", i)
-		require.Equal(m.t, k.status == "parked" || k.status == "released", row.Payload != nil, "message %d", i)
+		require.Equal(m.t, k.status == "dead_letter" || k.status == "redriven", row.Payload != nil, "message %d", i)
 	}
 }
 
@@ -333,7 +334,7 @@ func TestModel(t *testing.T) {
 				m.messages = append(m.messages, &known{message: message})
 			}
 			t.Repeat(map[string]func(*rapid.T){
-				"handle": m.Handle, "fail": m.Fail, "copies": m.Copies, "park": m.Park, "release": m.Release, "redeliver": m.Redeliver, "expect": m.Expect,
+				"handle": m.Handle, "fail": m.Fail, "copies": m.Copies, "reject": m.Reject, "redrive": m.Redrive, "redeliver": m.Redeliver, "expect": m.Expect,
 				"purge": m.Purge, "": m.Check,
 			})
 		})

@@ -35,12 +35,13 @@ type route struct {
 	run    func(tx *gorm.DB, event any, m *Message) error
 }
 
-// On handles events of a wire type, such as "Ordering.OrderPlaced.v2", with f. The event's data is decoded into an E, any Go type with the
-// same JSON: consumers and producers need not share types.
+// On handles events of a wire type, such as "Ordering.OrderPlaced.v2", with f. The event's data is
+// decoded into an E, any Go type with the same JSON: consumers and producers need not share types.
 //
-// f runs in a transaction, tx, whose context carries what the message causes ([Message.Context]): use tx for everything that belongs to the
-// effect. When f returns nil, effect and message are committed together; an error, or a panic, rolls both back, and the message comes
-// again. So f may run more than once, but only one run lasts.
+// f runs in a transaction, tx, whose context carries what the message causes ([Message.Context]):
+// use tx for everything that belongs to the effect. When f returns nil, effect and message are
+// committed together; an error, or a panic, rolls both back, and the message comes again. So f may
+// run more than once, but only one run lasts.
 //
 // Problems do not panic: they wait for [Handlers.Err].
 func On[E any](h *Handlers, wireType string, f func(tx *gorm.DB, event E, m *Message) error) {
@@ -65,8 +66,9 @@ func On[E any](h *Handlers, wireType string, f func(tx *gorm.DB, event E, m *Mes
 	})
 }
 
-// Upcast turns events of an old version into those of a newer one, which is handled by a function added with [On], or is itself upcast to a
-// still newer one. An error of convert parks the message. Convert must be a pure function: it may run several times.
+// Upcast turns events of an old version into those of a newer one, which is handled by a function
+// added with [On], or is itself upcast to a still newer one. An error of convert rejects the
+// message. Convert must be a pure function: it may run several times.
 func Upcast[From, To any](h *Handlers, from, to string, convert func(From) (To, error)) {
 	h.change(func() {
 		switch {
@@ -114,8 +116,8 @@ func (h *Handlers) resolve() {
 			problems = append(problems, fmt.Errorf("inbox: %s is both handled and ignored: remove one of them", wireType))
 		}
 	}
-	if len(h.handled) == 0 && len(h.ignored) == 0 && !h.parkUnknown {
-		problems = append(problems, errors.New("inbox: there is no handler, so every message would be skipped and confirmed: add inbox.On, or say ParkUnknown or Ignore"))
+	if len(h.handled) == 0 && len(h.ignored) == 0 && !h.rejectUnknown {
+		problems = append(problems, errors.New("inbox: there is no handler, so every message would be skipped and confirmed: add inbox.On, or say RejectUnknown or Ignore"))
 	}
 	h.err = errors.Join(problems...)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// plan explains one of the statements with values in place of its parameters, as a prepared statement that is planned for any values.
+// plan explains one of the statements with values in place of its parameters, as a prepared
+// statement that is planned for any values.
 func (p *place) plan(name string, args ...string) string {
 	p.t.Helper()
 	text := inbox.StatementsOf("postgres", p.table)[name]
@@ -45,7 +46,7 @@ func TestPlans(t *testing.T) {
 	p := on(t, "postgres")
 	p.exec("INSERT INTO " + p.table + " (message_id, consumer, status, updated_at) SELECT gen_random_uuid(), 'c' || n % 10, 'handled', now() - n * interval '1 second' " +
 		"FROM generate_series(1, 50000) AS n")
-	p.exec("INSERT INTO " + p.table + " (message_id, consumer, status, updated_at) SELECT gen_random_uuid(), 'c' || n % 10, 'parked', now() - n * interval '1 second' " +
+	p.exec("INSERT INTO " + p.table + " (message_id, consumer, status, updated_at) SELECT gen_random_uuid(), 'c' || n % 10, 'dead_letter', now() - n * interval '1 second' " +
 		"FROM generate_series(1, 100) AS n")
 	p.exec("VACUUM ANALYZE " + p.table)
 	id := "'" + uuid.NewString() + "'"
@@ -53,19 +54,19 @@ func TestPlans(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"claim":          {[]string{"'c1'", id, "'t'", "'s'"}, []string{"Conflict Arbiter Indexes: " + p.table + "_pkey"}},
-		"claim_token":    {[]string{"'c1'", id, "'t'", "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},
-		"count_token":    {[]string{"'c1'", id, "'t'", "'s'", "'e'", "'a'", "'p'", "1", "5"}, []string{"Index Scan using " + p.table + "_pkey"}},
-		"finish_token":   {[]string{"'c1'", id, "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},
-		"look":           {[]string{"'c1'", id, "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},
-		"count":          {[]string{"'c1'", id, "'t'", "'s'", "'e'", "'a'", "'p'", "1", "5"}, []string{"Conflict Arbiter Indexes: " + p.table + "_pkey"}},
-		"finish":         {[]string{"'c1'", id, "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},
-		"release":        {[]string{"'c1'", `'["` + uuid.NewString() + `"]'`, "''"}, []string{p.table + "_pkey"}},
-		"release_all":    {[]string{"'c1'", "''", "100"}, []string{p.table + "_age", "Tid Scan"}},
-		"parked":         {[]string{"''", "''", "''", id, "100", "''"}, []string{p.table + "_age"}},
-		"purge_handled":  {[]string{"3600000000", "5000"}, []string{"Index Scan using " + p.table + "_age", "Tid Scan"}},
-		"purge_parked":   {[]string{"3600000000", "5000"}, []string{p.table + "_age", "Tid Scan"}},
-		"purge_expected": {[]string{"3600000000", "5000"}, []string{p.table + "_age", "Tid Scan"}},
+		"claim":             {[]string{"'c1'", id, "'t'", "'s'"}, []string{"Conflict Arbiter Indexes: " + p.table + "_pkey"}},
+		"claim_token":       {[]string{"'c1'", id, "'t'", "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},
+		"count_token":       {[]string{"'c1'", id, "'t'", "'s'", "'e'", "'a'", "'p'", "1", "5"}, []string{"Index Scan using " + p.table + "_pkey"}},
+		"finish_token":      {[]string{"'c1'", id, "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},
+		"look":              {[]string{"'c1'", id, "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},
+		"count":             {[]string{"'c1'", id, "'t'", "'s'", "'e'", "'a'", "'p'", "1", "5"}, []string{"Conflict Arbiter Indexes: " + p.table + "_pkey"}},
+		"finish":            {[]string{"'c1'", id, "'s'"}, []string{"Index Scan using " + p.table + "_pkey"}},
+		"redrive":           {[]string{"'c1'", `'["` + uuid.NewString() + `"]'`, "''"}, []string{p.table + "_pkey"}},
+		"redrive_all":       {[]string{"'c1'", "''", "100"}, []string{p.table + "_age", "Tid Scan"}},
+		"dead_letter":       {[]string{"''", "''", "''", id, "100", "''"}, []string{p.table + "_age"}},
+		"purge_handled":     {[]string{"3600000000", "5000"}, []string{"Index Scan using " + p.table + "_age", "Tid Scan"}},
+		"purge_dead_letter": {[]string{"3600000000", "5000"}, []string{p.table + "_age", "Tid Scan"}},
+		"purge_expected":    {[]string{"3600000000", "5000"}, []string{p.table + "_age", "Tid Scan"}},
 	} {
 		plan := p.plan(name, test.args...)
 		for _, want := range test.want {

@@ -12,45 +12,52 @@ import (
 
 // The defaults of a purge.
 const (
-	DefaultPurgeInterval     = time.Hour
-	DefaultHandledRetention  = 7 * 24 * time.Hour
-	DefaultParkedRetention   = 30 * 24 * time.Hour
-	DefaultExpectedRetention = 30 * 24 * time.Hour
-	DefaultPurgeBatch        = 2000
+	DefaultPurgeInterval       = time.Hour
+	DefaultHandledRetention    = 7 * 24 * time.Hour
+	DefaultDeadLetterRetention = 30 * 24 * time.Hour
+	DefaultExpectedRetention   = 30 * 24 * time.Hour
+	DefaultPurgeBatch          = 2000
 )
 
-// PurgeConfig says how long rows stay, counted by the database's clock from when they got their status. Zero values take the defaults.
+// PurgeConfig says how long rows stay, counted by the database's clock from when they got their
+// status. Zero values take the defaults.
 type PurgeConfig struct {
-	// Handled is how long copies of a handled message are recognised, default 168 h. A copy that comes later is handled again! It must so be
-	// longer than the longest time after which one may come: the retention of the broker and of its dead letters, the longest
-	// outage of a relay or a consumer, and how far back anybody would ever replay. Consumers with [ByToken] have no such rows, and no such limit.
+	// Handled is how long copies of a handled message are recognised, default 168 h. A copy that
+	// comes later is handled again! It must so be longer than the longest time after which one may
+	// come: the retention of the broker and of its dead letters, the longest outage of a relay or a
+	// consumer, and how far back anybody would ever replay. Consumers with [ByToken] have no such
+	// rows, and no such limit.
 	Handled time.Duration
-	// Parked is for what is parked, and for what has failed, or was released, and nobody has come back for. Default 720 h. Its payload
-	// goes with it: look at parked messages before that.
-	Parked time.Duration
-	// Expected is for tokens that were never used. Default 720 h. Their messages are duplicates then; see [Expect].
+	// DeadLetters is for dead letters, and for what has failed, or was redriven, and nobody has
+	// come back for. Default 720 h. Its payload goes with it: see to the dead letters before that.
+	DeadLetters time.Duration
+	// Expected is for tokens that were never used. Default 720 h. Their messages are duplicates
+	// then; see [Expect].
 	Expected time.Duration
-	// Interval between two runs, default 1 h. The first one comes a minute after the start, or an interval if that is shorter.
+	// Interval between two runs, default 1 h. The first one comes a minute after the start, or an
+	// interval if that is shorter.
 	Interval time.Duration
 	// BatchSize is the most rows that one statement removes. Default 2,000, which is
 	// below the number of locks at which SQL Server would take the whole table.
 	BatchSize int
 	// Log gets one line per run. Default: slog.Default().
 	Log *slog.Logger
-	// OnReport is told what a run has removed, also where it failed on the way. It should return at once. Default: nobody is told.
+	// OnReport is told what a run has removed, also where it failed on the way. It should return at
+	// once. Default: nobody is told.
 	OnReport func(ctx context.Context, report Purged)
 }
 
 // Purged is what one run has removed.
 type Purged struct {
-	Handled, Failed, Parked, Released, Expected int64
+	Handled, Failed, DeadLetters, Redriven, Expected int64
 }
 
 // Total is the number of rows.
-func (p Purged) Total() int64 { return p.Handled + p.Failed + p.Parked + p.Released + p.Expected }
+func (p Purged) Total() int64 { return p.Handled + p.Failed + p.DeadLetters + p.Redriven + p.Expected }
 
-// A Purger removes old rows from an inbox table. One for each database is enough; several, in as many processes, do not disturb each other: what one
-// is at is passed over by the others. It is safe for concurrent use.
+// A Purger removes old rows from an inbox table. One for each database is enough; several, in as
+// many processes, do not disturb each other: what one is at is passed over by the others. It is
+// safe for concurrent use.
 type Purger struct {
 	cfg   PurgeConfig
 	table string
@@ -58,7 +65,8 @@ type Purger struct {
 	db    *gorm.DB
 }
 
-// NewPurger checks the configuration; all problems are reported in one error. Of the options it uses [Table].
+// NewPurger checks the configuration; all problems are reported in one error. Of the options it
+// uses [Table].
 func NewPurger(db *gorm.DB, cfg PurgeConfig, options ...Option) (*Purger, error) {
 	s, statements, err := prepare(db, options)
 	problems := []error{err}
@@ -68,7 +76,7 @@ func NewPurger(db *gorm.DB, cfg PurgeConfig, options ...Option) (*Purger, error)
 		fallback time.Duration
 	}{
 		{"Handled", &cfg.Handled, DefaultHandledRetention},
-		{"Parked", &cfg.Parked, DefaultParkedRetention},
+		{"DeadLetters", &cfg.DeadLetters, DefaultDeadLetterRetention},
 		{"Expected", &cfg.Expected, DefaultExpectedRetention},
 		{"Interval", &cfg.Interval, DefaultPurgeInterval},
 	} {
@@ -116,10 +124,10 @@ func (p *Purger) Purge(ctx context.Context) (Purged, error) {
 	err := p.purge(ctx, &report)
 	switch {
 	case err == nil:
-		p.cfg.Log.InfoContext(ctx, "inbox purged", "table", p.table, "handled", report.Handled, "failed", report.Failed, "parked", report.Parked,
-			"released", report.Released, "expected", report.Expected, "took", time.Since(started).Round(time.Microsecond).String())
+		p.cfg.Log.InfoContext(ctx, "inbox purged", "table", p.table, "handled", report.Handled, "failed", report.Failed, "dead_letters", report.DeadLetters,
+			"redriven", report.Redriven, "expected", report.Expected, "took", time.Since(started).Round(time.Microsecond).String())
 	case ctx.Err() == nil:
-		p.cfg.Log.ErrorContext(ctx, "purge of the inbox failed; what it removed so far stays removed", "table", p.table, "error", err)
+		p.cfg.Log.ErrorContext(ctx, "inbox purge failed", "table", p.table, "error", err)
 	}
 	if p.cfg.OnReport != nil {
 		p.cfg.OnReport(ctx, report)
@@ -134,9 +142,9 @@ func (p *Purger) purge(ctx context.Context, report *Purged) error {
 		removed   *int64
 	}{
 		{statusHandled, p.cfg.Handled, &report.Handled},
-		{statusFailed, p.cfg.Parked, &report.Failed},
-		{statusParked, p.cfg.Parked, &report.Parked},
-		{statusReleased, p.cfg.Parked, &report.Released},
+		{statusFailed, p.cfg.DeadLetters, &report.Failed},
+		{statusDeadLetter, p.cfg.DeadLetters, &report.DeadLetters},
+		{statusRedriven, p.cfg.DeadLetters, &report.Redriven},
 		{statusExpected, p.cfg.Expected, &report.Expected},
 	} {
 		for {

@@ -35,10 +35,10 @@ func (p *place) oneOfEach() {
 	require.NoError(p.t, err)
 	_, err = p.handleWith(func(*gorm.DB) error { return errBoom }, p.message())
 	require.Error(p.t, err)
-	p.park()
-	_, err = inbox.ReleaseAll(p.t.Context(), p.db, consumer, "", p.at())
+	p.reject()
+	_, err = inbox.RedriveAll(p.t.Context(), p.db, consumer, "", p.at())
 	require.NoError(p.t, err)
-	p.park()
+	p.reject()
 	p.expect(p.message())
 }
 
@@ -59,12 +59,12 @@ func TestPurge(t *testing.T) {
 		p.oneOfEach()
 		purge := func(want inbox.Purged) {
 			t.Helper()
-			got, err := p.purger(inbox.PurgeConfig{Handled: time.Hour, Parked: 2 * time.Hour, Expected: 3 * time.Hour}).Purge(t.Context())
+			got, err := p.purger(inbox.PurgeConfig{Handled: time.Hour, DeadLetters: 2 * time.Hour, Expected: 3 * time.Hour}).Purge(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		}
 		purge(inbox.Purged{})
-		all := []string{"handled", "failed", "parked", "released", "expected"}
+		all := []string{"handled", "failed", "dead_letter", "redriven", "expected"}
 		older := func(by time.Duration) {
 			for _, status := range all {
 				p.age(status, by)
@@ -73,7 +73,7 @@ func TestPurge(t *testing.T) {
 		older(61 * time.Minute)
 		purge(inbox.Purged{Handled: 1})
 		older(time.Hour)
-		purge(inbox.Purged{Failed: 1, Parked: 1, Released: 1})
+		purge(inbox.Purged{Failed: 1, DeadLetters: 1, Redriven: 1})
 		older(time.Hour)
 		purge(inbox.Purged{Expected: 1})
 		require.Zero(t, p.rows())
@@ -117,19 +117,19 @@ func TestPurgeBatches(t *testing.T) {
 	})
 }
 
-// What somebody is about to release is passed over, and stays once it is released.
+// What somebody is about to redrive is passed over, and stays once it is redriven.
 func TestPurgePassesOverWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	p := on(t, "postgres")
-	held, other := p.park(), p.park()
-	p.age("parked", 1000*time.Hour)
+	held, other := p.reject(), p.reject()
+	p.age("dead_letter", 1000*time.Hour)
 	tx := p.db.Begin()
 	defer tx.Rollback()
 	var keys []string
 	require.NoError(t, tx.Table(p.table).Clauses(clause.Locking{Strength: "UPDATE"}).Where("message_id = ?", held.Key).Pluck("status", &keys).Error)
 	report, err := p.purger(inbox.PurgeConfig{}).Purge(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, inbox.Purged{Parked: 1}, report)
+	require.Equal(t, inbox.Purged{DeadLetters: 1}, report)
 	require.NotNil(t, p.row(held))
 	require.Nil(t, p.row(other))
 }
@@ -144,7 +144,8 @@ func TestNewPurgerRefuses(t *testing.T) {
 	require.ErrorContains(t, err, `table name "a b"`)
 }
 
-// The first run comes after a minute, the next ones after the interval, whatever becomes of them; and Run ends with its context.
+// The first run comes after a minute, the next ones after the interval, whatever becomes of them;
+// and Run ends with its context.
 func TestPurgerRun(t *testing.T) {
 	t.Parallel()
 	p := on(t, "sqlite")

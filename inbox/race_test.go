@@ -15,8 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// Fifty copies of each of a hundred messages, in eight goroutines, with failures and panics at random, before the effect, after it and
-// instead of it: each has its effect once.
+// Fifty copies of each of a hundred messages, in eight goroutines, with failures and panics at
+// random, before the effect, after it and instead of it: each has its effect once.
 func TestManyCopies(t *testing.T) {
 	t.Parallel()
 	const messages, copies, workers = 100, 50, 8

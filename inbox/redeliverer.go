@@ -10,23 +10,25 @@ import (
 	"gorm.io/gorm"
 )
 
-// DefaultRedeliverInterval is how often a [Redeliverer] looks for messages that were released.
+// DefaultRedeliverInterval is how often a [Redeliverer] polls for messages that were redriven.
 const DefaultRedeliverInterval = 10 * time.Second
 
-// RedeliverConfig says how released messages are handed out. Zero values take the defaults.
+// RedeliverConfig says how redriven messages are handed out. Zero values take the defaults.
 type RedeliverConfig struct {
-	// Interval between two looks, default 10 s. A look at nothing is one statement.
+	// Interval between two polls, default 10 s. A poll that finds nothing is one statement.
 	Interval time.Duration
 	// Timeout bounds one attempt of the handler, default [DefaultTimeout].
 	Timeout time.Duration
 	// Observer is told of each attempt; nil for none.
 	Observer Observer
-	// Log gets a line for each attempt that failed, and one for each look that did. Default: slog.Default().
+	// Log gets a line for each attempt that failed, and one for each poll that did. Default:
+	// slog.Default().
 	Log *slog.Logger
 }
 
-// A Redeliverer hands out what operators have released, by [Release], by "fanout inbox release" or by plain SQL, as long as it runs; see
-// [Redeliver]. Run one in each service that consumes: several do not disturb each other where the handler uses [Handle].
+// A Redeliverer hands out what operators have redriven, by [Redrive], by "fanout inbox redrive" or
+// by plain SQL, as long as it runs; see [Redeliver]. Run one in each service that consumes: several
+// do not disturb each other where the handler uses [Handle].
 type Redeliverer struct {
 	db       *gorm.DB
 	consumer string
@@ -35,7 +37,8 @@ type Redeliverer struct {
 	handler  Handler
 }
 
-// NewRedeliverer checks what it is given; all problems are reported in one error. The options are those that the consumer's [Handle] has.
+// NewRedeliverer checks what it is given; all problems are reported in one error. The options are
+// those that the consumer's [Handle] has.
 func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg RedeliverConfig, options ...Option) (*Redeliverer, error) {
 	_, _, err := prepare(db, options)
 	problems := []error{err, CheckConsumer(consumer)}
@@ -63,8 +66,8 @@ func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg Redeliver
 	})}, nil
 }
 
-// Run looks for released messages until ctx ends, and then returns nil. A handler that is under way is told by its context. Errors are
-// logged; the next look tries again.
+// Run polls for redriven messages until ctx ends, and then returns nil. A handler that is under way
+// is told by its context. Errors are logged; the next poll tries again.
 func (r *Redeliverer) Run(ctx context.Context) error {
 	ticker := time.NewTicker(r.cfg.Interval)
 	defer ticker.Stop()
@@ -76,10 +79,10 @@ func (r *Redeliverer) Run(ctx context.Context) error {
 		}
 		n, err := Redeliver(ctx, r.db, r.consumer, r.handler, r.options...)
 		if n > 0 {
-			r.cfg.Log.InfoContext(ctx, "released messages handled", "consumer", r.consumer, "messages", n)
+			r.cfg.Log.InfoContext(ctx, "redriven messages handled", "consumer", r.consumer, "messages", n)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.cfg.Log.WarnContext(ctx, "released messages could not all be handled", "consumer", r.consumer, "error", err)
+			r.cfg.Log.WarnContext(ctx, "redriven messages failed", "consumer", r.consumer, "error", err)
 		}
 	}
 }

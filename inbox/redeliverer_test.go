@@ -43,7 +43,8 @@ func (p *place) happened() (n int64) {
 	return n
 }
 
-// What is released while it runs is handled, once, and what fails again is tried again until it is parked again.
+// What is redriven while it runs is handled, once, and what fails again is tried again until it
+// becomes a dead letter again.
 func TestRedeliverer(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
@@ -57,7 +58,7 @@ func TestRedeliverer(t *testing.T) {
 				return p.effect(m)(tx)
 			}, p.at(), inbox.MaxAttempts(2))
 		})
-		m := p.park()
+		m := p.reject()
 		log := &lockedBuffer{}
 		r, err := inbox.NewRedeliverer(p.db, consumer, handler, inbox.RedeliverConfig{Interval: 5 * time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))},
 			p.at(), inbox.MaxAttempts(2))
@@ -69,22 +70,22 @@ func TestRedeliverer(t *testing.T) {
 			stop()
 			assert.NoError(t, <-done)
 		}()
-		release := func() {
-			n, err := inbox.Release(t.Context(), p.db, consumer, []uuid.UUID{m.Key}, p.at())
+		redrive := func() {
+			n, err := inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{m.Key}, p.at())
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n)
 		}
-		release()
-		parked := func() bool {
-			page, err := inbox.ParkedMessages(t.Context(), p.db, inbox.ParkedFilter{}, p.at())
+		redrive()
+		dead := func() bool {
+			page, err := inbox.DeadLetters(t.Context(), p.db, inbox.DeadLetterFilter{}, p.at())
 			return err == nil && len(page) == 1 && page[0].Attempts == 2
 		}
-		require.Eventually(t, parked, 30*time.Second, 5*time.Millisecond, "it failed twice, and is parked again: %s", log)
+		require.Eventually(t, dead, 30*time.Second, 5*time.Millisecond, "it failed twice, and is a dead letter again: %s", log)
 		broken.Store(false)
-		release()
+		redrive()
 		require.Eventually(t, func() bool { return p.happened() == 1 }, 30*time.Second, 5*time.Millisecond)
-		assert.Eventually(t, func() bool { return strings.Contains(log.String(), "released messages handled") }, 30*time.Second, 5*time.Millisecond)
-		for _, text := range []string{"message failed", "message parked", "the bug", "released messages could not all be handled"} {
+		assert.Eventually(t, func() bool { return strings.Contains(log.String(), "redriven messages handled") }, 30*time.Second, 5*time.Millisecond)
+		for _, text := range []string{"message failed", "message dead-lettered", "the bug", "redriven messages failed"} {
 			assert.Contains(t, log.String(), text)
 		}
 	})

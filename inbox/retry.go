@@ -20,15 +20,16 @@ const (
 
 // Retry says how a consumer repeats what has failed. Zero fields have the defaults.
 type Retry struct {
-	// MaxAttempts after which a message goes to the dead letters; default 10. It counts the attempts that have failed in this process and
-	// the processes that have died with the message in hand. A handler that parks poison by itself, as [Handle] does after 5, is sooner.
+	// MaxAttempts after which a message goes to the dead letters; default 10. It counts the
+	// attempts that have failed in this process and the processes that have died while they had it.
+	// A handler that makes a dead letter of it by itself, as [Handle] does after 5, is sooner.
 	MaxAttempts int
-	// BaseDelay is the pause after the first failure, default 1 s; Multiplier is the factor to the next one, default 2, at least 1; MaxDelay
-	// is the longest pause, default 1 min.
+	// BaseDelay is the pause after the first failure, default 1 s; Multiplier is the factor to the
+	// next one, default 2, at least 1; MaxDelay is the longest pause, default 1 min.
 	BaseDelay, MaxDelay time.Duration
 	Multiplier          float64
-	// Jitter is how far each pause is off, at random, as a fraction of it: 0.25 means up to a quarter shorter or longer, never beyond
-	// MaxDelay. Default 0.25; a negative one means none.
+	// Jitter is how far each pause is off, at random, as a fraction of it: 0.25 means up to a
+	// quarter shorter or longer, never beyond MaxDelay. Default 0.25; a negative one means none.
 	Jitter float64
 }
 
@@ -70,7 +71,8 @@ func (r Retry) Check() error {
 	return nil
 }
 
-// Delay is the pause after the n-th failure, n from 1: BaseDelay times Multiplier to the power of n-1, at most MaxDelay, off by Jitter.
+// Delay is the pause after the n-th failure, n from 1: BaseDelay times Multiplier to the power of
+// n-1, at most MaxDelay, off by Jitter.
 func (r Retry) Delay(n int) time.Duration { return r.delay(n, rand.Float64()) }
 
 // delay is Delay with what chance says, from 0 to 1.

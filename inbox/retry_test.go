@@ -21,7 +21,8 @@ func TestDelays(t *testing.T) {
 	assert.Equal(t, 3*time.Second, Retry{Jitter: -1, BaseDelay: time.Second, Multiplier: 3}.delay(2, 1))
 }
 
-// Whatever the settings, a pause is never negative, never above the longest, and no shorter for more failures but for the jitter.
+// Whatever the settings, a pause is never negative, never above the longest, and no shorter for
+// more failures but for the jitter.
 func TestDelayBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,12 +16,14 @@ import (
 //go:embed migrations
 var migrationFiles embed.FS
 
-// A Migration is one step of the table's schema: its Version counts from 1, its Name is e.g. "inbox", and its SQL may hold several
-// statements. Its String is e.g. "0001_inbox". Steps are recorded in "<table>_migrations".
+// A Migration is one step of the table's schema: its Version counts from 1, its Name is e.g.
+// "inbox", and its SQL may hold several statements. Its String is e.g. "0001_inbox". Steps are
+// recorded in "<table>_migrations".
 type Migration = dbtable.Migration
 
-// Migrations returns the steps of the schema for a table, to be printed or given to another migration tool. The dialect is "postgres",
-// "sqlserver" or "sqlite". On SQL Server a step is one batch: it holds no GO.
+// Migrations returns the steps of the schema for a table, to be printed or given to another
+// migration tool. The dialect is "postgres", "sqlserver" or "sqlite". On SQL Server a step is one
+// batch: it holds no GO.
 func Migrations(dialect, table string) ([]Migration, error) {
 	if err := checkTable(dialect, table); err != nil {
 		return nil, err
@@ -42,10 +44,11 @@ func explain(err error) error {
 	return dbtable.Explain(err, `make the table with inbox.Migrate or "fanout inbox migrate", or name the one that there is (inbox.Table, --table)`)
 }
 
-// Migrate makes the inbox table, or brings it up to date, and returns the names of the steps that it has applied, none if there was
-// nothing to do. Of several processes that call it at the same time one does it, and the others wait. All steps are applied in one transaction, on a
-// connection of its own even where db is in a transaction. The table's schema, where one is named, must exist. Of the options it
-// uses [Table].
+// Migrate makes the inbox table, or brings it up to date, and returns the names of the steps that
+// it has applied, none if there was nothing to do. Of several processes that call it at the same
+// time one does it, and the others wait. All steps are applied in one transaction, on a connection
+// of its own even where db is in a transaction. The table's schema, where one is named, must exist.
+// Of the options it uses [Table].
 func Migrate(ctx context.Context, db *gorm.DB, options ...Option) ([]string, error) {
 	s, statements, err := prepare(db, options)
 	if err != nil {
@@ -70,8 +73,8 @@ func Migrate(ctx context.Context, db *gorm.DB, options ...Option) ([]string, err
 	return applied, nil
 }
 
-// migrating runs f in a transaction on a connection of its own. On SQLite it begins as a writer: one that turns into a writer later
-// would fail where another process has written meanwhile.
+// migrating runs f in a transaction on a connection of its own. On SQLite it begins as a writer:
+// one that turns into a writer later would fail where another process has written meanwhile.
 func migrating(ctx context.Context, pool *sql.DB, statements *statements, f func(conn) error) (err error) {
 	connection, err := pool.Conn(ctx)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// fake answers statements as SQL Server would, and notes what was sent. There is no server to be had for most runs.
+// fake answers statements as SQL Server would, and notes what was sent. There is no server to be
+// had for most runs.
 type fake struct {
 	sent   []string
 	args   [][]driver.NamedValue
@@ -112,14 +113,14 @@ func TestSQLServerWithoutAServer(t *testing.T) {
 		"won": {
 			answers: map[string][]driver.Value{"claim": {"won", "", "orders"}}, outcome: inbox.Handled, sent: []string{"BEGIN", text["claim"], "UPDATE effects", "COMMIT"},
 		},
-		"duplicate": {answers: map[string][]driver.Value{"claim": {"handled", "", "orders"}}, outcome: inbox.Duplicate, sent: []string{"BEGIN", text["claim"], "ROLLBACK"}},
-		"parked":    {answers: map[string][]driver.Value{"claim": {"parked", "", "orders"}}, outcome: inbox.Parked, sent: []string{"BEGIN", text["claim"], "ROLLBACK"}},
+		"duplicate":   {answers: map[string][]driver.Value{"claim": {"handled", "", "orders"}}, outcome: inbox.Duplicate, sent: []string{"BEGIN", text["claim"], "ROLLBACK"}},
+		"dead_letter": {answers: map[string][]driver.Value{"claim": {"dead_letter", "", "orders"}}, outcome: inbox.DeadLettered, sent: []string{"BEGIN", text["claim"], "ROLLBACK"}},
 		"failed": {
 			answers: map[string][]driver.Value{"claim": {"won", "", "orders"}, "count": {"failed", int64(2)}}, fails: errBoom, failed: 2,
 			sent: []string{"BEGIN", text["claim"], "UPDATE effects", "ROLLBACK", text["count"]},
 		},
 		"failed for the last time": {
-			answers: map[string][]driver.Value{"claim": {"won", "", "orders"}, "count": {"parked", int64(5)}}, fails: errBoom, outcome: inbox.Parked,
+			answers: map[string][]driver.Value{"claim": {"won", "", "orders"}, "count": {"dead_letter", int64(5)}}, fails: errBoom, outcome: inbox.DeadLettered,
 			sent: []string{"BEGIN", text["claim"], "UPDATE effects", "ROLLBACK", text["count"]},
 		},
 		"handled meanwhile": {
@@ -171,14 +172,14 @@ func TestSQLServerStatementsWithoutAServer(t *testing.T) {
 	text := inbox.StatementsOf("sqlserver", inbox.DefaultTable)
 	db, f := faked(t, nil)
 	key := uuid.New()
-	_, err := inbox.Release(t.Context(), db, consumer, []uuid.UUID{key}, inbox.Table(inbox.DefaultTable))
+	_, err := inbox.Redrive(t.Context(), db, consumer, []uuid.UUID{key}, inbox.Table(inbox.DefaultTable))
 	require.NoError(t, err)
-	require.Equal(t, []string{text["release"]}, f.sent)
+	require.Equal(t, []string{text["redrive"]}, f.sent)
 	require.Equal(t, `["`+key.String()+`"]`, f.args[0][1].Value)
 	f.sent = nil
-	_, err = inbox.ReleaseAll(t.Context(), db, consumer, "T.V.v1")
+	_, err = inbox.RedriveAll(t.Context(), db, consumer, "T.V.v1")
 	require.NoError(t, err)
-	_, err = inbox.ParkedMessages(t.Context(), db, inbox.ParkedFilter{})
+	_, err = inbox.DeadLetters(t.Context(), db, inbox.DeadLetterFilter{})
 	require.NoError(t, err)
 	require.NoError(t, db.Transaction(func(tx *gorm.DB) error { return inbox.Expect(tx, consumer, "orders", []uuid.UUID{key}) }))
 	purger, err := inbox.NewPurger(db, inbox.PurgeConfig{})
@@ -186,7 +187,7 @@ func TestSQLServerStatementsWithoutAServer(t *testing.T) {
 	_, err = purger.Purge(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		text["release_all"], text["parked"], "BEGIN", text["expect"], "COMMIT",
-		text["purge_handled"], text["purge_failed"], text["purge_parked"], text["purge_released"], text["purge_expected"],
+		text["redrive_all"], text["dead_letter"], "BEGIN", text["expect"], "COMMIT",
+		text["purge_handled"], text["purge_failed"], text["purge_dead_letter"], text["purge_redriven"], text["purge_expected"],
 	}, f.sent)
 }

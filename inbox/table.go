@@ -21,20 +21,23 @@ import (
 // DefaultTable is the name of the inbox table unless [Table] gives another one.
 const DefaultTable = "inbox_messages"
 
-// DefaultMaxAttempts is after how many failed attempts [Handle] parks a message.
+// DefaultMaxAttempts is after how many failed attempts [Handle] makes a dead letter of a message.
 const DefaultMaxAttempts = 5
 
-// MaxConsumerLength is the most characters that the name of a consumer may have, those beyond the basic plane (emoji) counted twice, as
-// SQL Server does: it is part of the key, and SQL Server's keys are short.
+// MaxConsumerLength is the most characters that the name of a consumer may have, those beyond the
+// basic plane (emoji) counted twice, as SQL Server does: it is part of the key, and SQL Server's
+// keys are short.
 const MaxConsumerLength = 200
 
-// MaxSourceLength is the most characters of a source, counted in the same way and for the same reason.
+// MaxSourceLength is the most characters of a source, counted in the same way and for the same
+// reason.
 const MaxSourceLength = 200
 
 // maxText cuts the type of a message.
 const maxText = 512
 
-// An Option refines what works on an inbox table. All that work on one table for one consumer must be given the same ones.
+// An Option refines what works on an inbox table. All that work on one table for one consumer must
+// be given the same ones.
 type Option func(*settings)
 
 // settings of one call.
@@ -42,25 +45,30 @@ type settings struct {
 	table       string
 	maxAttempts int
 	byToken     bool
-	source      string // what Release is confined to
+	source      string // what Redrive is confined to
 }
 
-// Table names the inbox table, optionally with its schema: letters, digits and underscores, at most 48. Default: [DefaultTable].
+// Table names the inbox table, optionally with its schema: letters, digits and underscores, at most
+// 48. Default: [DefaultTable].
 func Table(name string) Option { return func(s *settings) { s.table = name } }
 
-// MaxAttempts is the number of failed attempts after which [Handle] parks a message, at least 1. Default: [DefaultMaxAttempts].
+// MaxAttempts is the number of failed attempts after which [Handle] makes a dead letter of a
+// message, at least 1. Default: [DefaultMaxAttempts].
 func MaxAttempts(n int) Option { return func(s *settings) { s.maxAttempts = n } }
 
-// ByToken makes the deduplication data of a consumer live exactly as long as it is needed. The producer creates a token for each message
-// and consumer in its own transaction, before the message can be sent; see [Expect]. [Handle] takes the token away in the transaction
-// that handles the message, and a message without a token is a [Duplicate]. Nothing is left of a handled message, and copies are
-// recognised for ever, without a retention.
+// ByToken makes the deduplication data of a consumer live exactly as long as it is needed. The
+// producer creates a token for each message and consumer in its own transaction, before the message
+// can be sent; see [Expect]. [Handle] takes the token away in the transaction that handles the
+// message, and a message without a token is a [Duplicate]. Nothing is left of a handled message,
+// and copies are recognised for ever, without a retention.
 //
-// It needs one database for producer and consumer, and it needs every message to have its token: turn it on at the producer first, and at
-// the consumer when it has handled everything that was sent before. A message that was sent without a token is taken for a duplicate.
+// It needs one database for producer and consumer, and it needs every message to have its token:
+// turn it on at the producer first, and at the consumer when it has handled everything that was
+// sent before. A message that was sent without a token is taken for a duplicate.
 func ByToken() Option { return func(s *settings) { s.byToken = true } }
 
-// FromSource confines [Release] to messages of one source, as [ParkedMessage] has it. Default: all of them.
+// FromSource confines [Redrive] to messages of one source, as [DeadLetter] has it. Default: all of
+// them.
 func FromSource(source string) Option { return func(s *settings) { s.source = storedSource(source) } }
 
 // newSettings applies options and checks them.
@@ -97,25 +105,27 @@ const (
 
 // The values of the column status.
 const (
-	statusHandled  = "handled"
-	statusFailed   = "failed"
-	statusParked   = "parked"
-	statusReleased = "released"
-	statusExpected = "expected"
+	statusHandled    = "handled"
+	statusFailed     = "failed"
+	statusDeadLetter = "dead_letter"
+	statusRedriven   = "redriven"
+	statusExpected   = "expected"
 )
 
 //go:embed sql
 var sqlFiles embed.FS
 
-// statements are the texts for one table in one kind of database. All of them take their parameters by position.
+// statements are the texts for one table in one kind of database. All of them take their parameters
+// by position.
 type statements struct {
 	dialect, table string
-	// counts says whether the number of affected rows tells who won, and look tells the loser why. Otherwise claims select the answer.
+	// counts says whether the number of affected rows tells who won, and look tells the loser why.
+	// Otherwise claims select the answer.
 	counts                    bool
 	claim, claimToken, look   string
 	count, countToken         string
-	parked, released          string // lists
-	release, releaseAll       string
+	deadLetters, redriven     string // lists
+	redrive, redriveAll       string
 	finish, finishToken       string
 	expect                    string
 	purge                     map[string]string // by status
@@ -161,12 +171,12 @@ func newStatements(dialect, table string) *statements {
 	s := &statements{
 		dialect: dialect, table: table, counts: dialect != sqlServer,
 		claim: read("claim"), claimToken: read("claim_token"), count: read("count"), countToken: read("count_token"),
-		look: read("look"), parked: withStatus(read("list"), statusParked), released: withStatus(read("list"), statusReleased),
-		release: read("release"), releaseAll: read("release_all"), finish: read("finish"), finishToken: read("finish_token"),
+		look: read("look"), deadLetters: withStatus(read("list"), statusDeadLetter), redriven: withStatus(read("list"), statusRedriven),
+		redrive: read("redrive"), redriveAll: read("redrive_all"), finish: read("finish"), finishToken: read("finish_token"),
 		expect: read("expect"), purge: map[string]string{},
 		migrate: read("migrate"), versions: read("versions"), record: read("record"),
 	}
-	for _, status := range []string{statusHandled, statusFailed, statusParked, statusReleased, statusExpected} {
+	for _, status := range []string{statusHandled, statusFailed, statusDeadLetter, statusRedriven, statusExpected} {
 		s.purge[status] = withStatus(read("purge"), status)
 	}
 	if dialect != sqlite {
@@ -178,7 +188,8 @@ func newStatements(dialect, table string) *statements {
 // withStatus fills in a status.
 func withStatus(text, status string) string { return strings.ReplaceAll(text, "{{status}}", status) }
 
-// render reads a statement. Its leading comment is for readers of the file, and is not sent with each call.
+// render reads a statement. Its leading comment is for readers of the file, and is not sent with
+// each call.
 func render(dialect, name, table string) string {
 	text, err := fs.ReadFile(sqlFiles, "sql/"+dialect+"/"+name+".sql")
 	if err != nil {
@@ -191,7 +202,8 @@ func render(dialect, name, table string) string {
 	return dbtable.Render(strings.TrimSpace(body), table)
 }
 
-// CheckConsumer refuses a name that could not be, or not be found again, in the table. Consumers ask at their start.
+// CheckConsumer refuses a name that could not be, or not be found again, in the table. Consumers
+// ask at their start.
 func CheckConsumer(consumer string) error {
 	switch {
 	case consumer == "":
@@ -204,7 +216,8 @@ func CheckConsumer(consumer string) error {
 	return nil
 }
 
-// CheckSource refuses a name of a source that could not be in the table as it is. Consumers ask at their start about one that they were given.
+// CheckSource refuses a name of a source that could not be in the table as it is. Consumers ask at
+// their start about one that they were given.
 func CheckSource(source string) error {
 	switch {
 	case source == "":
@@ -215,7 +228,8 @@ func CheckSource(source string) error {
 	return nil
 }
 
-// storedSource is a source as the table has it: itself where it can, else its beginning with a digest of the whole.
+// storedSource is a source as the table has it: itself where it can, else its beginning with a
+// digest of the whole.
 func storedSource(source string) string {
 	if characters(source) <= MaxSourceLength && utf8.ValidString(source) && !strings.ContainsRune(source, 0) && strings.TrimSpace(source) == source {
 		return source
@@ -247,7 +261,8 @@ func checkMessage(m *Message) error {
 	return nil
 }
 
-// plain makes a text that every database takes: valid, without NUL, not too long; nil where there is none.
+// plain makes a text that every database takes: valid, without NUL, not too long; nil where there
+// is none.
 func plain(s string) any {
 	if s == "" {
 		return nil

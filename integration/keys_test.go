@@ -22,7 +22,7 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/redisstreams"
+	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -91,9 +91,9 @@ func background(t *testing.T, f func(context.Context) error) {
 // consume runs a consumer of streams until the test ends.
 func (p *pipeline) consume(t *testing.T, handler inbox.HandlerFunc, streams ...string) {
 	t.Helper()
-	c, err := redisstreams.NewConsumer(p.client, "sales", streams, handler, redisstreams.WithWorkers(8),
-		redisstreams.WithBlock(50*time.Millisecond), redisstreams.WithLogger(slog.New(slog.DiscardHandler)),
-		redisstreams.WithRetry(inbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour}))
+	c, err := redisconsumer.NewConsumer(p.client, "sales", streams, handler, redisconsumer.WithWorkers(8),
+		redisconsumer.WithBlock(50*time.Millisecond), redisconsumer.WithLogger(slog.New(slog.DiscardHandler)),
+		redisconsumer.WithRetry(inbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour}))
 	require.NoError(t, err)
 	background(t, c.Run)
 }

@@ -119,7 +119,7 @@ func WithReplicas(n int, timeout time.Duration) Option {
 func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
 
 // WithBackfill sends messages with a priority lower than below to a stream of their own, the destination with ":backfill" at
-// its end, so that consumers can read it when there is nothing better to do, as inbox/redisstreams does by itself. Off by default; meant
+// its end, so that consumers can read it when there is nothing better to do, as inbox/redisconsumer does by itself. Off by default; meant
 // for internal brokers.
 //
 // A key keeps its order within each of the two streams, and a message is not sent before an earlier one of its key has been

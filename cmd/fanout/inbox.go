@@ -26,13 +26,13 @@ import (
 func inboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inbox",
-		Short: "Look for messages that a consumer has parked, and let them be tried again",
-		Long: "Look for messages that a consumer has parked, and let them be tried again. These commands work on the databases of consumers\n" +
-			"that use the inbox; docs/consuming.md says what parks a message.",
+		Short: "List dead letters of consumers, and redrive them",
+		Long: "List dead letters of consumers, and redrive them: let them be tried again. These commands work on databases of consumers\n" +
+			"that use the inbox; docs/consuming.md says what becomes a dead letter.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(inboxMigrateCommand(), parkedCommand(), inboxReleaseCommand())
+	cmd.AddCommand(inboxMigrateCommand(), deadLettersCommand(), inboxRedriveCommand())
 	return cmd
 }
 
@@ -82,8 +82,8 @@ type inboxAt struct {
 // auditedIDs is how many message ids stand in an audit entry.
 const auditedIDs = 50
 
-// record does something that leaves an entry in the audit of the database, whose table is one of the outbox. Where a consumer's database
-// has no outbox there is no audit, which is said.
+// record does something that leaves an entry in the audit of the database, whose table is one of
+// the outbox. Where a consumer's database has no outbox there is no audit, which is said.
 func (a *inboxAt) record(ctx context.Context, actor monitor.Actor, action string, filter map[string]any, do func() (int64, error)) error {
 	for name, value := range filter {
 		if ids, ok := value.([]uuid.UUID); value == "" || ok && len(ids) == 0 {
@@ -147,25 +147,25 @@ func inboxMigrateCommand() *cobra.Command {
 	return cmd
 }
 
-// wireParked is a message that a consumer has parked.
-type wireParked struct {
-	Database   string            `json:"database"`
-	Consumer   string            `json:"consumer"`
-	MessageID  uuid.UUID         `json:"message_id"`
-	Type       string            `json:"type"`
-	Source     string            `json:"source"`
-	Attempts   int               `json:"attempts"`
-	ParkedAt   time.Time         `json:"parked_at"`
-	LastError  inbox.LastError   `json:"last_error"`
-	Payload    json.RawMessage   `json:"payload,omitempty"`
-	Attributes map[string]string `json:"attributes,omitempty"`
+// wireDeadLetter is a dead letter as it is printed.
+type wireDeadLetter struct {
+	Database       string            `json:"database"`
+	Consumer       string            `json:"consumer"`
+	MessageID      uuid.UUID         `json:"message_id"`
+	Type           string            `json:"type"`
+	Source         string            `json:"source"`
+	Attempts       int               `json:"attempts"`
+	DeadLetteredAt time.Time         `json:"dead_lettered_at"`
+	LastError      inbox.LastError   `json:"last_error"`
+	Payload        json.RawMessage   `json:"payload,omitempty"`
+	Attributes     map[string]string `json:"attributes,omitempty"`
 }
 
-func parkedCommand() *cobra.Command {
+func deadLettersCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "parked",
-		Short:   "List the messages that consumers have parked, and why",
-		Example: "  fanout inbox parked --consumer billing\n  fanout inbox parked --type Ordering.OrderPlaced.v2 --json --payload",
+		Use:     "dead-letters",
+		Short:   "List the dead letters of consumers, and why they failed",
+		Example: "  fanout inbox dead-letters --consumer billing\n  fanout inbox dead-letters --type Ordering.OrderPlaced.v2 --json --payload",
 		Args:    noArgs,
 	}
 	target := inboxFlags(cmd)
@@ -182,11 +182,11 @@ func parkedCommand() *cobra.Command {
 		if *payload && !*asJSON {
 			return usageError{errors.New("--payload is for --json")}
 		}
-		table, found, now := newTable(cmd.OutOrStdout(), "DATABASE", "CONSUMER", "MESSAGE", "TYPE", "SOURCE", "ATTEMPTS", "PARKED", "LAST ERROR"), 0, time.Now()
+		table, found, now := newTable(cmd.OutOrStdout(), "DATABASE", "CONSUMER", "MESSAGE", "TYPE", "SOURCE", "ATTEMPTS", "SINCE", "LAST ERROR"), 0, time.Now()
 		err := target.each(cmd, func(ctx context.Context, at inboxAt, db *gorm.DB, of inbox.Option) (err error) {
-			var page []inbox.ParkedMessage
+			var page []inbox.DeadLetter
 			look := func() (int64, error) {
-				page, err = inbox.ParkedMessages(ctx, db, inbox.ParkedFilter{Consumer: *consumer, Type: *messageType, Limit: *limit}, of)
+				page, err = inbox.DeadLetters(ctx, db, inbox.DeadLetterFilter{Consumer: *consumer, Type: *messageType, Limit: *limit}, of)
 				return int64(len(page)), err
 			}
 			if *payload {
@@ -203,7 +203,7 @@ func parkedCommand() *cobra.Command {
 				if !*asJSON {
 					table.add(text(at.database), text(m.Consumer), text(m.Key.String()), text(m.Type), text(m.Source), textf("%d", m.Attempts), text(since(m.At, now)),
 						text(shorten(m.LastError.Message)))
-				} else if err := printLine(cmd, toParked(at.database, m, *payload)); err != nil {
+				} else if err := printLine(cmd, toDeadLetter(at.database, m, *payload)); err != nil {
 					return err
 				}
 			}
@@ -213,16 +213,16 @@ func parkedCommand() *cobra.Command {
 		case !*asJSON && found > 0:
 			err = errors.Join(err, table.print(cmd.OutOrStdout()))
 		case !*asJSON && err == nil:
-			cmd.PrintErrln("no message is parked")
+			cmd.PrintErrln("there are no dead letters")
 		}
 		return err
 	}
 	return cmd
 }
 
-func toParked(database string, m *inbox.ParkedMessage, payload bool) wireParked {
-	line := wireParked{
-		Database: database, Consumer: m.Consumer, MessageID: m.Key, Type: m.Type, Source: m.Source, Attempts: m.Attempts, ParkedAt: m.At, LastError: m.LastError,
+func toDeadLetter(database string, m *inbox.DeadLetter, payload bool) wireDeadLetter {
+	line := wireDeadLetter{
+		Database: database, Consumer: m.Consumer, MessageID: m.Key, Type: m.Type, Source: m.Source, Attempts: m.Attempts, DeadLetteredAt: m.At, LastError: m.LastError,
 	}
 	if payload {
 		line.Attributes, line.Payload = m.Attributes, m.Payload
@@ -233,17 +233,17 @@ func toParked(database string, m *inbox.ParkedMessage, payload bool) wireParked 
 	return line
 }
 
-func inboxReleaseCommand() *cobra.Command {
+func inboxRedriveCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "release [MESSAGE-ID...]",
-		Short: "Let parked messages of a consumer be tried again, with a new budget of attempts",
-		Long: "Let parked messages of a consumer be tried again, with a new budget of attempts: the next copy that comes is handled, and a service\n" +
-			"that runs an inbox.Redeliverer handles the payload that was parked.",
-		Example: "  fanout inbox release --consumer billing 01a1fd9d-d6b8-7eca-9afc-000000000001\n  fanout inbox release --consumer billing --all --type Ordering.OrderPlaced.v2",
+		Use:   "redrive [MESSAGE-ID...]",
+		Short: "Let dead letters of a consumer be tried again, with a new budget of attempts",
+		Long: "Let dead letters of a consumer be tried again, with a new budget of attempts: the next copy that comes is handled, and a service\n" +
+			"that runs an inbox.Redeliverer handles the stored payload.",
+		Example: "  fanout inbox redrive --consumer billing 01a1fd9d-d6b8-7eca-9afc-000000000001\n  fanout inbox redrive --consumer billing --all --type Ordering.OrderPlaced.v2",
 	}
 	target := inboxFlags(cmd)
 	consumer := cmd.Flags().String("consumer", "", "whose messages; required")
-	all := cmd.Flags().Bool("all", false, "all that are parked")
+	all := cmd.Flags().Bool("all", false, "all dead letters")
 	messageType := cmd.Flags().String("type", "", "with --all, only those of this type")
 	source := cmd.Flags().String("source", "", "with message ids, only those of this source: two sources can have one id")
 	actor := actorFlag(cmd)
@@ -258,7 +258,7 @@ func inboxReleaseCommand() *cobra.Command {
 		}
 		switch {
 		case *consumer == "":
-			return usageError{errors.New("name the --consumer: \"fanout inbox parked\" shows it")}
+			return usageError{errors.New("name the --consumer: \"fanout inbox dead-letters\" shows it")}
 		case *all == (len(keys) > 0), *messageType != "" && !*all:
 			return usageError{errors.New("give message ids, or --all, and --type only with that")}
 		case *all && *source != "":
@@ -269,14 +269,14 @@ func inboxReleaseCommand() *cobra.Command {
 			if more := len(keys) - auditedIDs; more > 0 {
 				filter["more_message_ids"] = more
 			}
-			return at.record(ctx, actor(), "inbox release", filter, func() (n int64, err error) {
+			return at.record(ctx, actor(), "inbox redrive", filter, func() (n int64, err error) {
 				if *all {
-					n, err = inbox.ReleaseAll(ctx, db, *consumer, *messageType, table)
+					n, err = inbox.RedriveAll(ctx, db, *consumer, *messageType, table)
 				} else {
-					n, err = inbox.Release(ctx, db, *consumer, keys, table, inbox.FromSource(*source))
+					n, err = inbox.Redrive(ctx, db, *consumer, keys, table, inbox.FromSource(*source))
 				}
 				if err == nil {
-					cmd.Printf("%s: %s messages released\n", at.database, thousands(n))
+					cmd.Printf("%s: %s messages redriven\n", at.database, thousands(n))
 				}
 				return n, err
 			})

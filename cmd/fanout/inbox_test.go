@@ -13,8 +13,9 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// parks gives up the nth message of a consumer, as a handler that has failed for good does.
-func (s *shop) parks(db *gorm.DB, n int, consumer, payload string, why error) {
+// rejects makes a dead letter of the nth message of a consumer, as a handler that has failed for
+// good does.
+func (s *shop) rejects(db *gorm.DB, n int, consumer, payload string, why error) {
 	s.Helper()
 	m, err := inbox.Decode(fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"/orders","type":"Ordering.OrderPlaced.v%d","data":{}}`, messageID(n), n), nil)
 	require.NoError(s, err)
@@ -22,7 +23,7 @@ func (s *shop) parks(db *gorm.DB, n int, consumer, payload string, why error) {
 	if payload != "" {
 		m.Payload = []byte(payload)
 	}
-	require.NoError(s, inbox.Park(s.Context(), db, m, why))
+	require.NoError(s, inbox.Reject(s.Context(), db, m, why))
 }
 
 func TestInbox(t *testing.T) {
@@ -38,27 +39,27 @@ func TestInbox(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, pool.Close()) })
 		for n := 1; n <= 3; n++ {
-			s.parks(db, n, "billing", "", errors.New("no such \x1b customer"))
+			s.rejects(db, n, "billing", "", errors.New("no such \x1b customer"))
 		}
-		s.parks(db, 4, "sales", "not JSON \xff", errors.New("cannot be read"))
+		s.rejects(db, 4, "sales", "not JSON \xff", errors.New("cannot be read"))
 
-		table := s.does("inbox", "parked")
+		table := s.does("inbox", "dead-letters")
 		assert.Regexp(t, `main +billing +`+messageID(1)+` +Ordering\.OrderPlaced\.v1 +ordering::order +0 +\S+ ago +no such \\u001b customer`, table)
 		assert.NotContains(t, table, "\x1b")
-		listed := lines[wireParked](t, s.does("inbox", "parked", "--json", "--consumer", "sales", "--payload"))
+		listed := lines[wireDeadLetter](t, s.does("inbox", "dead-letters", "--json", "--consumer", "sales", "--payload"))
 		require.Len(t, listed, 1)
 		assert.Equal(t, messageID(4), listed[0].MessageID.String())
 		assert.Equal(t, "cannot be read", listed[0].LastError.Message)
 		assert.Equal(t, "\"not JSON \uFFFD\"", string(listed[0].Payload))
-		assert.NotContains(t, s.does("inbox", "parked", "--json"), "payload")
-		assert.Len(t, lines[wireParked](t, s.does("inbox", "parked", "--json", "--type", "Ordering.OrderPlaced.v2")), 1)
-		assert.Len(t, lines[wireParked](t, s.does("inbox", "parked", "--json", "--limit", "2")), 2)
+		assert.NotContains(t, s.does("inbox", "dead-letters", "--json"), "payload")
+		assert.Len(t, lines[wireDeadLetter](t, s.does("inbox", "dead-letters", "--json", "--type", "Ordering.OrderPlaced.v2")), 1)
+		assert.Len(t, lines[wireDeadLetter](t, s.does("inbox", "dead-letters", "--json", "--limit", "2")), 2)
 
-		assert.Equal(t, "main: 1 messages released\n", s.does("inbox", "release", "--consumer", "billing", messageID(1), messageID(4)))
-		assert.Equal(t, "main: 0 messages released\n", s.does("inbox", "release", "--consumer", "billing", messageID(1)))
-		assert.Equal(t, "main: 1 messages released\n", s.does("inbox", "release", "--consumer", "billing", "--all", "--type", "Ordering.OrderPlaced.v2"))
-		assert.Equal(t, "main: 1 messages released\n", s.does("inbox", "release", "--consumer", "billing", "--all"))
-		assert.Len(t, lines[wireParked](t, s.does("inbox", "parked", "--json")), 1)
+		assert.Equal(t, "main: 1 messages redriven\n", s.does("inbox", "redrive", "--consumer", "billing", messageID(1), messageID(4)))
+		assert.Equal(t, "main: 0 messages redriven\n", s.does("inbox", "redrive", "--consumer", "billing", messageID(1)))
+		assert.Equal(t, "main: 1 messages redriven\n", s.does("inbox", "redrive", "--consumer", "billing", "--all", "--type", "Ordering.OrderPlaced.v2"))
+		assert.Equal(t, "main: 1 messages redriven\n", s.does("inbox", "redrive", "--consumer", "billing", "--all"))
+		assert.Len(t, lines[wireDeadLetter](t, s.does("inbox", "dead-letters", "--json")), 1)
 
 		var trace []string
 		for _, e := range lines[wireAudit](t, s.does("audit", "--json")) {
@@ -68,10 +69,10 @@ func TestInbox(t *testing.T) {
 			trace = append(trace, fmt.Sprintf("%s %d %s", e.Action, e.Rows, e.Filter))
 		}
 		assert.Equal(t, []string{
-			`inbox release 1 {"consumer":"billing","table":"inbox_messages"}`,
-			`inbox release 1 {"consumer":"billing","table":"inbox_messages","type":"Ordering.OrderPlaced.v2"}`,
-			`inbox release 0 {"consumer":"billing","message_ids":["` + messageID(1) + `"],"table":"inbox_messages"}`,
-			`inbox release 1 {"consumer":"billing","message_ids":["` + messageID(1) + `","` + messageID(4) + `"],"table":"inbox_messages"}`,
+			`inbox redrive 1 {"consumer":"billing","table":"inbox_messages"}`,
+			`inbox redrive 1 {"consumer":"billing","table":"inbox_messages","type":"Ordering.OrderPlaced.v2"}`,
+			`inbox redrive 0 {"consumer":"billing","message_ids":["` + messageID(1) + `"],"table":"inbox_messages"}`,
+			`inbox redrive 1 {"consumer":"billing","message_ids":["` + messageID(1) + `","` + messageID(4) + `"],"table":"inbox_messages"}`,
 			`inbox reveal 1 {"consumer":"sales","limit":100,"table":"inbox_messages"}`,
 		}, trace)
 	})
@@ -81,18 +82,18 @@ func TestInboxWrongUsage(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, "sqlite", t.TempDir()+"/none.db")
 	for want, args := range map[string][]string{
-		"--limit is 0: use 1 to":            {"parked", "--limit", "0"},
-		"--payload is for --json":           {"parked", "--payload"},
-		`"17" is no message id: use a UUID`: {"release", "--consumer", "billing", "17"},
-		"name the --consumer":               {"release", "--all"},
-		"give message ids, or --all":        {"release", "--consumer", "billing"},
-		"and --type only with that":         {"release", "--consumer", "billing", "--type", "T", messageID(1)},
+		"--limit is 0: use 1 to":            {"dead-letters", "--limit", "0"},
+		"--payload is for --json":           {"dead-letters", "--payload"},
+		`"17" is no message id: use a UUID`: {"redrive", "--consumer", "billing", "17"},
+		"name the --consumer":               {"redrive", "--all"},
+		"give message ids, or --all":        {"redrive", "--consumer", "billing"},
+		"and --type only with that":         {"redrive", "--consumer", "billing", "--type", "T", messageID(1)},
 	} {
 		code, _, stderr := s.run(append([]string{"inbox"}, args...)...)
 		assert.Equal(t, exitUsage, code)
 		assert.Contains(t, stderr, want)
 	}
-	code, _, stderr := s.run("inbox", "parked")
+	code, _, stderr := s.run("inbox", "dead-letters")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, stderr, `database "main": inbox: list parked messages of inbox_messages`)
+	assert.Contains(t, stderr, `database "main": inbox: list dead letters of inbox_messages`)
 }

@@ -17,7 +17,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/redisstreams"
+	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 )
 
 // OrderPlaced is what this service knows of the event: a type of its own, with the same JSON.
@@ -49,11 +49,11 @@ func main() {
 	check(err)
 	client := redis.NewClient(options)
 	defer client.Close()
-	consumer, err := redisstreams.NewConsumer(client, "billing", []string{"ordering::order"}, handlers)
+	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"ordering::order"}, handlers)
 	check(err)
 	purger, err := inbox.NewPurger(db, inbox.PurgeConfig{}) // copies are recognised for a week
 	check(err)
-	redeliverer, err := inbox.NewRedeliverer(db, "billing", handlers, inbox.RedeliverConfig{}) // what "fanout inbox release" lets go
+	redeliverer, err := inbox.NewRedeliverer(db, "billing", handlers, inbox.RedeliverConfig{}) // what "fanout inbox redrive" lets go
 	check(err)
 
 	all, running := errgroup.WithContext(ctx)

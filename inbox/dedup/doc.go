@@ -39,7 +39,7 @@
 //	ready     save that they were created, if the entity is still the one that was saved
 //	dispatch  with these tokens
 //	remember  by removing the token of the incoming message
-//	sweep     remove the tokens that were drawn and given up on the way
+//	sweep     remove the tokens that were drawn and abandoned on the way
 //	clear
 //
 // A copy that finds tokens drawn by somebody else cannot know whether they are being created right now, or were, and used up by their

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// errNoTokens is met where a configuration is changed while messages are in hand.
+// errNoTokens is met where a configuration is changed while messages are claimed.
 var errNoTokens = errors.New("the outbox of the entity has tokens, and Config.Tokens is missing: give it back until all that is pending is finished")
 
 // issue creates the tokens of the outgoing messages, and has it saved that they were created.

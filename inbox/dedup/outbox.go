@@ -12,7 +12,7 @@ type Outbox struct {
 	Pending []Pending `json:"pending,omitempty"`
 }
 
-// Empty reports whether nothing is in hand: only then may an entity be deleted.
+// Empty reports whether nothing is claimed: only then may an entity be deleted.
 func (o *Outbox) Empty() bool { return len(o.Pending) == 0 }
 
 // Pending is a message whose effect is in the state of its entity, and that is not finished with.

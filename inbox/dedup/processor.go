@@ -101,7 +101,7 @@ func (c *Config[S]) byToken() bool { return c.Store == nil }
 // inbox.Duplicate.
 //
 // Errors of Config.EntityID, TokenOf and Handle are returned as they are. All others, conflicts included, are marked as
-// inbox.Unavailable, so that no attempt is counted, except for those marked as inbox.Permanent. A message that is given up after its
+// inbox.Unavailable, so that no attempt is counted, except for those marked as inbox.Permanent. A message that is abandoned after its
 // state was saved has taken effect, but its outgoing messages wait in the outbox of its entity: see Resume.
 func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
 	r := &run[S]{p: p, c: &p.config, m: m, consumer: m.Consumer, key: m.Identity()}
@@ -129,7 +129,7 @@ func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outc
 	return r.run(ctx)
 }
 
-// Resume finishes what is pending in the outbox of an entity: messages that were given up after their state was saved, such as those
+// Resume finishes what is pending in the outbox of an entity: messages that were abandoned after their state was saved, such as those
 // whose outgoing messages a broker refused for good. It returns how many it has finished. It runs no handler, and is safe beside all
 // deliveries. Errors are those of Handle; the messages after the failing one wait on. A message that a processor with the other kind of memory
 // has taken in, by token or without, is such an error: it is that one's to finish.

@@ -9,7 +9,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/redisstreams"
+	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	"github.com/gorm-fanout/fanout/inbox/telemetry"
 )
 
@@ -37,7 +37,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	consumer, err := redisstreams.NewConsumer(client, "billing", []string{"orders"}, handler, redisstreams.WithObserver(observer))
+	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"orders"}, handler, redisconsumer.WithObserver(observer))
 	if err != nil {
 		panic(err)
 	}

@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// askEvery is the least time between two questions, however often and by whom metrics are collected.
+	// askEvery is the least time between two questions, however often and by whom metrics are
+	// collected.
 	askEvery = 10 * time.Second
-	// askTime bounds one question, so that a broker that hangs does not make the other figures late.
+	// askTime bounds one question, so that a broker that hangs does not make the other figures
+	// late.
 	askTime = 3 * time.Second
 	// sourceLimit bounds the series of one consumer.
 	sourceLimit = 100
@@ -51,12 +53,14 @@ func (g *gauges) create(meter metric.Meter) error {
 	return errors.Join(append(problems, err)...)
 }
 
-// WatchLag lets the gauges of a consumer follow what ask says, until stop is called. Call it once for each consumer. When somebody collects,
-// ask is called, at most once in ten seconds and never by two at a time; its context ends after three seconds. While it fails, the gauges
-// are absent and fanout.inbox.broker.up is 0. Of more than 100 sources the first are observed. Without a meter provider nothing is asked.
+// WatchLag lets the gauges of a consumer follow what ask says, until stop is called. Call it once
+// for each consumer. When somebody collects, ask is called, at most once in ten seconds and never
+// by two at a time; its context ends after three seconds. While it fails, the gauges are absent and
+// fanout.inbox.broker.up is 0. Of more than 100 sources the first are observed. Without a meter
+// provider nothing is asked.
 //
-// For inbox/redisstreams ask is the method Lag of its consumer: see the example of the package. How far a subscription of
-// Pub/Sub is behind is a metric of Google Cloud.
+// For inbox/redisconsumer ask is the method Lag of its consumer: see the example of the package.
+// How far a subscription of Pub/Sub is behind is a metric of Google Cloud.
 func (t *Telemetry) WatchLag(consumer string, ask func(context.Context) ([]Lag, error)) (stop func() error, err error) {
 	switch {
 	case ask == nil:

@@ -9,8 +9,9 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// zero lets all counters of a place be seen from the beginning: a series that appears only with its first event hides that event from
-// increase(). What a handler may say of its own is no series until it does.
+// zero lets all counters of a place be seen from the beginning: a series that appears only with its
+// first event hides that event from increase(). What a handler may say of its own is no series
+// until it does.
 func (t *Telemetry) zero(ctx context.Context, p *place) {
 	if t.meter == nil {
 		return
@@ -23,8 +24,8 @@ func (t *Telemetry) zero(ctx context.Context, p *place) {
 	}
 	t.failed.Add(ctx, 0, p.add...)
 	t.retried.Add(ctx, 0, p.add...)
-	t.givenUp.Add(ctx, 0, p.add...)
-	t.deadLettered.Add(ctx, 0, p.add...)
+	t.abandoned.Add(ctx, 0, p.add...)
+	t.forwarded.Add(ctx, 0, p.add...)
 	t.overdue.Add(ctx, 0, p.add...)
 }
 
@@ -46,10 +47,10 @@ func (t *Telemetry) End(ctx context.Context, a *inbox.Attempt) {
 	}
 }
 
-// DeadLettered implements inbox.Observer.
-func (t *Telemetry) DeadLettered(ctx context.Context, m *inbox.Message, _ error) {
+// Forwarded implements inbox.Observer.
+func (t *Telemetry) Forwarded(ctx context.Context, m *inbox.Message, _ error) {
 	if t.meter != nil {
-		t.deadLettered.Add(ctx, 1, t.at(ctx, m).add...)
+		t.forwarded.Add(ctx, 1, t.at(ctx, m).add...)
 	}
 }
 
@@ -77,8 +78,8 @@ func (t *Telemetry) measure(ctx context.Context, a *inbox.Attempt) {
 			t.age.Record(ctx, m.Age(time.Now()).Seconds(), p.record...)
 		}
 		return
-	case a.GiveUp:
-		t.givenUp.Add(ctx, 1, p.add...)
+	case a.Abandon:
+		t.abandoned.Add(ctx, 1, p.add...)
 		t.attempts.Record(ctx, int64(a.Failures), p.record...)
 	case counted(a):
 		t.retried.Add(ctx, 1, p.add...)
@@ -86,5 +87,6 @@ func (t *Telemetry) measure(ctx context.Context, a *inbox.Attempt) {
 	t.failed.Add(ctx, 1, p.add...)
 }
 
-// counted reports whether an attempt that failed counts against its message: the next one starts with no setbacks.
-func counted(a *inbox.Attempt) bool { return a.GiveUp || a.Setbacks == 0 }
+// counted reports whether an attempt that failed counts against its message: the next one starts
+// with no setbacks.
+func counted(a *inbox.Attempt) bool { return a.Abandon || a.Setbacks == 0 }

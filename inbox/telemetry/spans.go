@@ -28,9 +28,11 @@ func startOptions(at where) []trace.SpanStartOption {
 	}
 }
 
-// begin draws the span of one attempt. Its parent is the span that the event was raised under, so that one trace shows the way of a message
-// while somebody may look at it; the trace of a message that has waited for long is closed by then, and the span is a root that is linked
-// with it. A span that the consumer is in already is linked too, and is the parent where the event was raised under none.
+// begin draws the span of one attempt. Its parent is the span that the event was raised under, so
+// that one trace shows the way of a message while somebody may look at it; the trace of a message
+// that has waited for long is closed by then, and the span is a root that is linked with it. A span
+// that the consumer is in already is linked too, and is the parent where the event was raised under
+// none.
 func (t *Telemetry) begin(ctx context.Context, m *inbox.Message) context.Context {
 	p := t.at(ctx, m)
 	options := append(make([]trace.SpanStartOption, 0, len(p.start)+3), p.start...)
@@ -60,8 +62,9 @@ func (t *Telemetry) begin(ctx context.Context, m *inbox.Message) context.Context
 	return context.WithValue(ctx, spanKey{}, span)       //nolint:spancheck // End ends it
 }
 
-// young reports whether the trace of a message's producer may still be looked at. Of a message that does not say when it was raised the
-// broker's time counts; where that says nothing either, it is not young.
+// young reports whether the trace of a message's producer may still be looked at. Of a message that
+// does not say when it was raised the broker's time counts; where that says nothing either, it is
+// not young.
 func (t *Telemetry) young(m *inbox.Message, now time.Time) bool {
 	at := m.Envelope.Metadata.Headers.Time
 	if at.IsZero() {
@@ -85,8 +88,8 @@ func end(span trace.Span, a *inbox.Attempt) {
 		attempt++
 	}
 	span.SetAttributes(attribute.Int("fanout.attempt", attempt), attribute.String("error.type", errorType(a.Err)))
-	if a.GiveUp {
-		span.SetAttributes(attribute.Bool("fanout.given_up", true))
+	if a.Abandon {
+		span.SetAttributes(attribute.Bool("fanout.abandoned", true))
 	}
 	var (
 		panicked *inbox.PanicError

@@ -187,7 +187,7 @@ func TestErrorsAreRecorded(t *testing.T) {
 			assert.NotContains(t, attributesOf(&span), "fanout.outcome")
 			require.Len(t, span.Events, 1)
 			assert.Equal(t, "exception", span.Events[0].Name)
-			assert.Equal(t, want == "permanent", attributesOf(&span)["fanout.given_up"] == true)
+			assert.Equal(t, want == "permanent", attributesOf(&span)["fanout.abandoned"] == true)
 			if want == "panic" {
 				assert.Contains(t, span.Status.Description, "the handler panicked: broken")
 				var stack string

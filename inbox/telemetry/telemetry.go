@@ -1,8 +1,9 @@
-// Package telemetry measures what consumers do and draws spans of it, with OpenTelemetry's API only: where figures and spans go is up to
-// the providers.
+// Package telemetry measures what consumers do and draws spans of it, with OpenTelemetry's API
+// only: where figures and spans go is up to the providers.
 //
-// A [Telemetry] is an [inbox.Observer], to be given to the consumers of inbox/redisstreams and inbox/gcppubsub. Every instrument carries the
-// attributes consumer and source, the stream or subscription, and nothing that grows with the messages. docs/metrics.md lists them.
+// A [Telemetry] is an [inbox.Observer], to be given to the consumers of inbox/redisconsumer and
+// inbox/pubsubconsumer. Every instrument carries the attributes consumer and source, the stream or
+// subscription, and nothing that grows with the messages. docs/metrics.md lists them.
 package telemetry
 
 import (
@@ -23,19 +24,21 @@ import (
 // Scope is the name of the instrumentation scope.
 const Scope = "github.com/gorm-fanout/fanout/inbox/telemetry"
 
-// DefaultLinkAfter is the age from which on a message's span is linked with its producer's instead of below it.
+// DefaultLinkAfter is the age from which on a message's span is linked with its producer's instead
+// of below it.
 const DefaultLinkAfter = 5 * time.Second
 
 // The attributes of the instruments, which are labels in Prometheus.
 const (
 	AttributeConsumer = attribute.Key("consumer")
 	AttributeSource   = attribute.Key("source")
-	// AttributeOutcome is one of [inbox.Handled], [inbox.Duplicate], [inbox.Parked] and [inbox.Skipped]; "other" for what else a handler may
-	// have said.
+	// AttributeOutcome is one of [inbox.Handled], [inbox.Duplicate], [inbox.DeadLettered] and
+	// [inbox.Skipped]; "other" for what else a handler may have said.
 	AttributeOutcome = attribute.Key("outcome")
 )
 
-// otherOutcome stands for all outcomes that this package does not know, of which there may be any number.
+// otherOutcome stands for all outcomes that this package does not know, of which there may be any
+// number.
 const otherOutcome inbox.Outcome = "other"
 
 // What the semantic conventions require of instruments that are named after them; the same for all.
@@ -49,12 +52,13 @@ type Config struct {
 	MeterProvider metric.MeterProvider
 	// TracerProvider gets the spans; nil for none.
 	TracerProvider trace.TracerProvider
-	// LinkAfter is how long after its event was raised the span of a message is no child of its producer's any more. Default 5 s; negative:
-	// it never is a child.
+	// LinkAfter is how long after its event was raised the span of a message is no child of its
+	// producer's any more. Default 5 s; negative: it never is a child.
 	LinkAfter time.Duration
 }
 
-// Telemetry is the instruments and the tracer of one process; make it once. It is safe for concurrent use.
+// Telemetry is the instruments and the tracer of one process; make it once. It is safe for
+// concurrent use.
 type Telemetry struct {
 	linkAfter time.Duration
 	tracer    trace.Tracer // nil for no spans
@@ -73,9 +77,9 @@ var (
 
 // instruments are written to whenever something happens.
 type instruments struct {
-	consumed, done, failed, retried, givenUp, deadLettered, overdue metric.Int64Counter
-	process, age                                                    metric.Float64Histogram
-	attempts                                                        metric.Int64Histogram
+	consumed, done, failed, retried, abandoned, forwarded, overdue metric.Int64Counter
+	process, age                                                   metric.Float64Histogram
+	attempts                                                       metric.Int64Histogram
 }
 
 // Buckets of the histograms.
@@ -85,7 +89,8 @@ var (
 	attempts = []float64{1, 2, 3, 4, 5, 10, 20}
 )
 
-// New makes the instruments. The error says which of them the provider refuses, or that there is no provider at all.
+// New makes the instruments. The error says which of them the provider refuses, or that there is no
+// provider at all.
 func New(cfg Config) (*Telemetry, error) {
 	if cfg.MeterProvider == nil && cfg.TracerProvider == nil {
 		return nil, errors.New("telemetry: there is neither a meter provider nor a tracer provider: give those of your OpenTelemetry set-up, or leave the observer out")
@@ -124,20 +129,22 @@ func (i *instruments) create(meter metric.Meter) error {
 	i.done = messages("fanout.inbox.messages.done", "Messages that the consumer is done with, by outcome.")
 	i.failed = messages("fanout.inbox.messages.failed", "Attempts at messages that ended with an error, for whatever reason.")
 	i.retried = messages("fanout.inbox.messages.retried", "Attempts that count against their message, and are followed by another.")
-	i.givenUp = messages("fanout.inbox.messages.given_up", "Messages whose attempts are used up, or whose error is permanent.")
-	i.deadLettered = messages("fanout.inbox.messages.dead_lettered", "Messages that were put among the dead letters.")
+	i.abandoned = messages("fanout.inbox.messages.abandoned", "Messages whose attempts are used up, or whose error is permanent.")
+	i.forwarded = messages("fanout.inbox.messages.forwarded", "Messages that were forwarded to the dead letters of the broker.")
 	i.overdue = messages("fanout.inbox.messages.overdue", "Attempts whose handler went on although its context had ended.")
 	i.age = seconds("fanout.inbox.message.age", "From the raising of an event to the end of its handling, by the two clocks involved.", forLong)
 	made, err := meter.Int64Histogram("fanout.inbox.message.attempts", metric.WithUnit("{attempt}"),
-		metric.WithDescription("Attempts that a message took until it was done or given up."), metric.WithExplicitBucketBoundaries(attempts...))
+		metric.WithDescription("Attempts that a message took until it was done or abandoned."), metric.WithExplicitBucketBoundaries(attempts...))
 	i.attempts = made
 	return errors.Join(append(problems, err)...)
 }
 
-// where a message comes from: a consumer and its source. There are as many as somebody has configured.
+// where a message comes from: a consumer and its source. There are as many as somebody has
+// configured.
 type where struct{ consumer, source string }
 
-// place has what each figure and each span of one consumer and source has in common, made once: no message costs an allocation.
+// place has what each figure and each span of one consumer and source has in common, made once: no
+// message costs an allocation.
 type place struct {
 	add, addConsumed      []metric.AddOption
 	record, recordProcess []metric.RecordOption
@@ -176,7 +183,7 @@ func newPlace(at where) *place {
 		record: []metric.RecordOption{here}, recordProcess: []metric.RecordOption{there},
 		outcomes: map[inbox.Outcome][]metric.AddOption{}, span: "process " + at.source, start: startOptions(at),
 	}
-	for _, outcome := range []inbox.Outcome{inbox.Handled, inbox.Duplicate, inbox.Parked, inbox.Skipped, otherOutcome} {
+	for _, outcome := range []inbox.Outcome{inbox.Handled, inbox.Duplicate, inbox.DeadLettered, inbox.Skipped, otherOutcome} {
 		p.outcomes[outcome] = []metric.AddOption{with(AttributeOutcome.String(string(outcome)))}
 	}
 	return p

@@ -57,14 +57,14 @@ func answers(all ...any) inbox.HandlerFunc {
 	}
 }
 
-// attempts runs a message through a runner until it is done or given up.
+// attempts runs a message through a runner until it is done or abandoned.
 func attempts(t *testing.T, o inbox.Observer, m *inbox.Message, handler inbox.Handler) {
 	t.Helper()
 	runner := &inbox.Runner{Handler: handler, Observer: o, Retry: inbox.Retry{MaxAttempts: 3}, Log: slog.New(slog.DiscardHandler)}
 	var past inbox.Past
 	for {
 		a := runner.Attempt(t.Context(), m, past)
-		if a.Done() || a.GiveUp {
+		if a.Done() || a.Abandon {
 			return
 		}
 		past = a.Past
@@ -109,18 +109,18 @@ func TestEveryInstrument(t *testing.T) {
 		broken, out := errors.New("broken"), inbox.Unavailable(errors.New("out"))
 		attempts(t, o, raised(time.Minute), slow)                                               // 1 attempt, done in 1
 		attempts(t, o, raised(time.Minute), answers(broken, out, out, inbox.Handled))           // 4 attempts, done in 2: what is out does not count
-		attempts(t, o, raised(time.Minute), answers(broken, "panic", broken))                   // 3 attempts, given up after 3
-		attempts(t, o, raised(time.Minute), answers(inbox.Permanent(broken)))                   // 1 attempt, given up after 1
+		attempts(t, o, raised(time.Minute), answers(broken, "panic", broken))                   // 3 attempts, abandoned after 3
+		attempts(t, o, raised(time.Minute), answers(inbox.Permanent(broken)))                   // 1 attempt, abandoned after 1
 		attempts(t, o, raised(time.Minute), answers(inbox.Duplicate))                           // 1, 1
 		attempts(t, o, raised(time.Minute), answers(inbox.Skipped))                             // 1, 1
-		attempts(t, o, raised(time.Minute), answers(broken, broken, inbox.Parked))              // 3, 3
+		attempts(t, o, raised(time.Minute), answers(broken, broken, inbox.DeadLettered))        // 3, 3
 		attempts(t, o, raised(time.Minute), answers(inbox.Outcome("mine "+uuid.NewString())))   // 1, 1
 		attempts(t, o, raised(time.Minute), answers(inbox.Outcome("another"+uuid.NewString()))) // 1, 1
 		timeless := raised(0)
 		timeless.Envelope.Metadata.Headers.Time = time.Time{}
 		attempts(t, o, timeless, answers(inbox.Handled)) // 1, 1, and no age
-		o.DeadLettered(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, broken)
-		o.DeadLettered(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, broken)
+		o.Forwarded(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, broken)
+		o.Forwarded(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, broken)
 		o.Overdue(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, time.Minute)
 		stop, err := o.WatchLag("billing", func(context.Context) ([]telemetry.Lag, error) {
 			return []telemetry.Lag{{Source: "orders", Waiting: 7, Pending: 3, Oldest: 1500 * time.Millisecond}}, nil
@@ -129,27 +129,27 @@ func TestEveryInstrument(t *testing.T) {
 
 		values, all := collect(t, reader)
 		assert.Equal(t, map[string]float64{
-			"messaging.client.consumed.messages billing orders":   17,
-			"messaging.process.duration billing orders":           17,
-			"messaging.process.duration billing orders sum":       2,
-			"fanout.inbox.messages.done billing handled orders":   3,
-			"fanout.inbox.messages.done billing duplicate orders": 1,
-			"fanout.inbox.messages.done billing skipped orders":   1,
-			"fanout.inbox.messages.done billing parked orders":    1,
-			"fanout.inbox.messages.done billing other orders":     2,
-			"fanout.inbox.messages.failed billing orders":         9,
-			"fanout.inbox.messages.retried billing orders":        5,
-			"fanout.inbox.messages.overdue billing orders":        1,
-			"fanout.inbox.messages.given_up billing orders":       2,
-			"fanout.inbox.messages.dead_lettered billing orders":  2,
-			"fanout.inbox.message.age billing orders":             2,
-			"fanout.inbox.message.age billing orders sum":         122,
-			"fanout.inbox.message.attempts billing orders":        10,
-			"fanout.inbox.message.attempts billing orders sum":    15,
-			"fanout.inbox.lag billing orders":                     7,
-			"fanout.inbox.pending billing orders":                 3,
-			"fanout.inbox.pending.age billing orders":             1.5,
-			"fanout.inbox.broker.up billing":                      1,
+			"messaging.client.consumed.messages billing orders":       17,
+			"messaging.process.duration billing orders":               17,
+			"messaging.process.duration billing orders sum":           2,
+			"fanout.inbox.messages.done billing handled orders":       3,
+			"fanout.inbox.messages.done billing duplicate orders":     1,
+			"fanout.inbox.messages.done billing skipped orders":       1,
+			"fanout.inbox.messages.done billing dead_lettered orders": 1,
+			"fanout.inbox.messages.done billing other orders":         2,
+			"fanout.inbox.messages.failed billing orders":             9,
+			"fanout.inbox.messages.retried billing orders":            5,
+			"fanout.inbox.messages.overdue billing orders":            1,
+			"fanout.inbox.messages.abandoned billing orders":          2,
+			"fanout.inbox.messages.forwarded billing orders":          2,
+			"fanout.inbox.message.age billing orders":                 2,
+			"fanout.inbox.message.age billing orders sum":             122,
+			"fanout.inbox.message.attempts billing orders":            10,
+			"fanout.inbox.message.attempts billing orders sum":        15,
+			"fanout.inbox.lag billing orders":                         7,
+			"fanout.inbox.pending billing orders":                     3,
+			"fanout.inbox.pending.age billing orders":                 1.5,
+			"fanout.inbox.broker.up billing":                          1,
 		}, values)
 		documented(t, all)
 
@@ -159,7 +159,8 @@ func TestEveryInstrument(t *testing.T) {
 	})
 }
 
-// documented checks that docs/metrics.md has each instrument of consumers, with its unit and kind, and none that there is not.
+// documented checks that docs/metrics.md has each instrument of consumers, with its unit and kind,
+// and none that there is not.
 func documented(t *testing.T, all map[string]metricdata.Metrics) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/metrics.md")
@@ -196,8 +197,8 @@ func TestCountersBeginAtZero(t *testing.T) {
 	attempts(t, o, other, answers(inbox.Duplicate))
 	values, _ := collect(t, reader)
 	for _, name := range []string{
-		"messages.done %s parked orders", "messages.done %s skipped orders", "messages.failed %s orders", "messages.retried %s orders",
-		"messages.given_up %s orders", "messages.dead_lettered %s orders", "messages.overdue %s orders",
+		"messages.done %s dead_lettered orders", "messages.done %s skipped orders", "messages.failed %s orders", "messages.retried %s orders",
+		"messages.abandoned %s orders", "messages.forwarded %s orders", "messages.overdue %s orders",
 	} {
 		for _, consumer := range []string{"billing", "shipping"} {
 			value, ok := values["fanout.inbox."+fmt.Sprintf(name, consumer)]
@@ -233,12 +234,12 @@ func TestAllocationsOfAMessage(t *testing.T) { // not parallel, as other tests w
 		{Message: m, Outcome: inbox.Handled, Took: time.Millisecond},
 		{Message: m, Outcome: inbox.Duplicate, Took: time.Millisecond},
 		{Message: m, Err: errors.New("broken"), Past: inbox.Past{Failures: 1}},
-		{Message: m, Err: errors.New("broken"), Past: inbox.Past{Failures: 3}, GiveUp: true},
+		{Message: m, Err: errors.New("broken"), Past: inbox.Past{Failures: 3}, Abandon: true},
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		for _, a := range all {
 			o.End(o.Begin(t.Context(), m), a)
 		}
-		o.DeadLettered(t.Context(), m, nil)
+		o.Forwarded(t.Context(), m, nil)
 	}))
 }

@@ -8,34 +8,34 @@ VALUES (?1, ?2, 'handled', CAST((julianday('now') - 2440587.5) * 86400000000 AS 
      , last_error = NULL
      , attributes = NULL
      , payload = NULL
- WHERE m.status IN ('failed', 'released', 'expected') AND (m.type IS NULL OR m.type = excluded.type)
+ WHERE m.status IN ('failed', 'redriven', 'expected') AND (m.type IS NULL OR m.type = excluded.type)
 
 -- claim_token
 DELETE FROM app.inbox_messages
  WHERE consumer = ?1 AND message_id = ?2 AND source = ?4
    AND (type IS NULL OR type = ?3)
-   AND status IN ('expected', 'failed', 'released')
+   AND status IN ('expected', 'failed', 'redriven')
 
 -- count
 INSERT INTO app.inbox_messages AS m (consumer, message_id, status, attempts, updated_at, type, source, last_error, attributes, payload)
-VALUES (?1, ?2, CASE WHEN ?8 >= ?9 THEN 'parked' ELSE 'failed' END, ?8
+VALUES (?1, ?2, CASE WHEN ?8 >= ?9 THEN 'dead_letter' ELSE 'failed' END, ?8
      , CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), ?3, ?4, ?5
      , CASE WHEN ?8 >= ?9 THEN ?6 END
      , CASE WHEN ?8 >= ?9 THEN ?7 END)
     ON CONFLICT (consumer, message_id, source) DO UPDATE
-   SET status = CASE WHEN m.attempts + ?8 >= ?9 THEN 'parked' WHEN m.status = 'released' THEN 'released' ELSE 'failed' END
+   SET status = CASE WHEN m.attempts + ?8 >= ?9 THEN 'dead_letter' WHEN m.status = 'redriven' THEN 'redriven' ELSE 'failed' END
      , attempts = m.attempts + ?8
      , updated_at = excluded.updated_at
      , type = excluded.type
      , last_error = excluded.last_error
      , attributes = CASE WHEN m.attempts + ?8 >= ?9 THEN ?6 ELSE m.attributes END
      , payload = CASE WHEN m.attempts + ?8 >= ?9 THEN ?7 ELSE m.payload END
- WHERE m.status IN ('failed', 'released', 'expected') AND (m.type IS NULL OR m.type = excluded.type)
+ WHERE m.status IN ('failed', 'redriven', 'expected') AND (m.type IS NULL OR m.type = excluded.type)
 RETURNING status, attempts
 
 -- count_token
 UPDATE app.inbox_messages
-   SET status = CASE WHEN attempts + ?8 >= ?9 THEN 'parked' WHEN status = 'released' THEN 'released' ELSE 'failed' END
+   SET status = CASE WHEN attempts + ?8 >= ?9 THEN 'dead_letter' WHEN status = 'redriven' THEN 'redriven' ELSE 'failed' END
      , attempts = attempts + ?8
      , updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
      , type = ?3
@@ -44,8 +44,19 @@ UPDATE app.inbox_messages
      , payload = CASE WHEN attempts + ?8 >= ?9 THEN ?7 ELSE payload END
  WHERE consumer = ?1 AND message_id = ?2 AND source = ?4
    AND (type IS NULL OR type = ?3)
-   AND status IN ('expected', 'failed', 'released')
+   AND status IN ('expected', 'failed', 'redriven')
 RETURNING status, attempts
+
+-- dead_letter
+SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
+     , coalesce(attributes, ''), payload
+  FROM app.inbox_messages
+ WHERE status = 'dead_letter'
+   AND (?1 = '' OR consumer = ?1)
+   AND (?2 = '' OR type = ?2)
+   AND (consumer, message_id, source) > (?3, ?4, ?6)
+ ORDER BY consumer, message_id, source
+ LIMIT ?5
 
 -- expect
 INSERT INTO app.inbox_messages (consumer, message_id, source, status, updated_at)
@@ -58,12 +69,12 @@ SELECT ?1, value, ?3, 'expected', CAST((julianday('now') - 2440587.5) * 86400000
 UPDATE app.inbox_messages
    SET status = 'handled', updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), last_error = NULL, attributes = NULL, payload = NULL
  WHERE consumer = ?1 AND message_id = ?2 AND source = ?3
-   AND status = 'released'
+   AND status = 'redriven'
 
 -- finish_token
 DELETE FROM app.inbox_messages
  WHERE consumer = ?1 AND message_id = ?2 AND source = ?3
-   AND status = 'released'
+   AND status = 'redriven'
 
 -- lock
 
@@ -82,16 +93,16 @@ CREATE TABLE IF NOT EXISTS app.inbox_messages_migrations (
     applied_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER))
 )
 
--- parked
-SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
-     , coalesce(attributes, ''), payload
-  FROM app.inbox_messages
- WHERE status = 'parked'
-   AND (?1 = '' OR consumer = ?1)
-   AND (?2 = '' OR type = ?2)
-   AND (consumer, message_id, source) > (?3, ?4, ?6)
- ORDER BY consumer, message_id, source
- LIMIT ?5
+-- purge_dead_letter
+DELETE FROM app.inbox_messages
+ WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
+                                            FROM app.inbox_messages INDEXED BY inbox_messages_age
+                                           WHERE status = 'dead_letter'
+                                             AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
+                                           ORDER BY updated_at
+                                           LIMIT ?2)
+   AND status = 'dead_letter'
+   AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
 
 -- purge_expected
 DELETE FROM app.inbox_messages
@@ -126,53 +137,42 @@ DELETE FROM app.inbox_messages
    AND status = 'handled'
    AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
 
--- purge_parked
+-- purge_redriven
 DELETE FROM app.inbox_messages
  WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
                                             FROM app.inbox_messages INDEXED BY inbox_messages_age
-                                           WHERE status = 'parked'
+                                           WHERE status = 'redriven'
                                              AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
                                            ORDER BY updated_at
                                            LIMIT ?2)
-   AND status = 'parked'
-   AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
-
--- purge_released
-DELETE FROM app.inbox_messages
- WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
-                                            FROM app.inbox_messages INDEXED BY inbox_messages_age
-                                           WHERE status = 'released'
-                                             AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
-                                           ORDER BY updated_at
-                                           LIMIT ?2)
-   AND status = 'released'
+   AND status = 'redriven'
    AND updated_at < CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) - ?1
 
 -- record
 INSERT INTO app.inbox_messages_migrations (version, name) VALUES (?1, ?2)
 
--- release
+-- redrive
 UPDATE app.inbox_messages
-   SET status = 'released', attempts = 0, updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+   SET status = 'redriven', attempts = 0, updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
  WHERE consumer = ?1
    AND message_id IN (SELECT value FROM json_each(?2))
    AND (?3 = '' OR source = ?3)
-   AND status = 'parked'
+   AND status = 'dead_letter'
 
--- release_all
+-- redrive_all
 UPDATE app.inbox_messages
-   SET status = 'released', attempts = 0, updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+   SET status = 'redriven', attempts = 0, updated_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
  WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
                                             FROM app.inbox_messages INDEXED BY inbox_messages_age
-                                           WHERE status = 'parked' AND consumer = ?1 AND (?2 = '' OR type = ?2)
+                                           WHERE status = 'dead_letter' AND consumer = ?1 AND (?2 = '' OR type = ?2)
                                            LIMIT ?3)
-   AND status = 'parked'
+   AND status = 'dead_letter'
 
--- released
+-- redriven
 SELECT consumer, message_id, coalesce(type, ''), coalesce(source, ''), attempts, updated_at, coalesce(last_error, '')
      , coalesce(attributes, ''), payload
   FROM app.inbox_messages
- WHERE status = 'released'
+ WHERE status = 'redriven'
    AND (?1 = '' OR consumer = ?1)
    AND (?2 = '' OR type = ?2)
    AND (consumer, message_id, source) > (?3, ?4, ?6)

@@ -4,7 +4,7 @@ DECLARE @status nvarchar(16), @type nvarchar(512), @won bit = 0;
 SELECT @status = status, @type = type
   FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
-IF @status IS NULL OR (@status IN (N'failed', N'released', N'expected') AND (@type IS NULL OR @type = @p3))
+IF @status IS NULL OR (@status IN (N'failed', N'redriven', N'expected') AND (@type IS NULL OR @type = @p3))
     SET @won = 1;
 IF @status IS NULL
     INSERT INTO app.inbox_messages (consumer, message_id, status, updated_at, type, source)
@@ -26,7 +26,7 @@ DECLARE @status nvarchar(16), @type nvarchar(512), @source nvarchar(200) = @p4, 
 SELECT @status = status, @type = type
   FROM app.inbox_messages WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
-IF @status IN (N'expected', N'failed', N'released') AND (@type IS NULL OR @type = @p3)
+IF @status IN (N'expected', N'failed', N'redriven') AND (@type IS NULL OR @type = @p3)
 BEGIN
     SET @won = 1;
     DELETE FROM app.inbox_messages WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
@@ -48,15 +48,15 @@ SELECT @status = status, @type = type, @attempts = attempts
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 DECLARE @before nvarchar(16) = @status;
 SET @attempts = COALESCE(@attempts, 0) + @p8;
-IF @before IS NULL OR (@before IN (N'failed', N'released', N'expected') AND (@type IS NULL OR @type = @p3))
+IF @before IS NULL OR (@before IN (N'failed', N'redriven', N'expected') AND (@type IS NULL OR @type = @p3))
     SET @free = 1;
 IF @free = 1
-    SET @status = CASE WHEN @attempts >= @p9 THEN N'parked' WHEN @before = N'released' THEN N'released' ELSE N'failed' END;
+    SET @status = CASE WHEN @attempts >= @p9 THEN N'dead_letter' WHEN @before = N'redriven' THEN N'redriven' ELSE N'failed' END;
 IF @before IS NULL
     INSERT INTO app.inbox_messages (consumer, message_id, status, attempts, updated_at, type, source, last_error, attributes, payload)
     VALUES (@p1, @p2, @status, @attempts, SYSUTCDATETIME(), @p3, @p4, @p5
-         , CASE WHEN @status = N'parked' THEN @p6 END
-         , CASE WHEN @status = N'parked' THEN @p7 END);
+         , CASE WHEN @status = N'dead_letter' THEN @p6 END
+         , CASE WHEN @status = N'dead_letter' THEN @p7 END);
 ELSE IF @free = 1
     UPDATE app.inbox_messages
        SET status = @status
@@ -64,8 +64,8 @@ ELSE IF @free = 1
          , updated_at = SYSUTCDATETIME()
          , type = @p3
          , last_error = @p5
-         , attributes = CASE WHEN @status = N'parked' THEN @p6 ELSE attributes END
-         , payload = CASE WHEN @status = N'parked' THEN @p7 ELSE payload END
+         , attributes = CASE WHEN @status = N'dead_letter' THEN @p6 ELSE attributes END
+         , payload = CASE WHEN @status = N'dead_letter' THEN @p7 ELSE payload END
      WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 IF @own = 1
     COMMIT TRANSACTION;
@@ -76,7 +76,7 @@ SELECT @status AS fanout_status, @attempts AS fanout_attempts
 SET NOCOUNT ON;
 DECLARE @counted TABLE (status nvarchar(16) NOT NULL, attempts int NOT NULL);
 UPDATE app.inbox_messages
-   SET status = CASE WHEN attempts + @p8 >= @p9 THEN N'parked' WHEN status = N'released' THEN N'released' ELSE N'failed' END
+   SET status = CASE WHEN attempts + @p8 >= @p9 THEN N'dead_letter' WHEN status = N'redriven' THEN N'redriven' ELSE N'failed' END
      , attempts = attempts + @p8
      , updated_at = SYSUTCDATETIME()
      , type = @p3
@@ -86,8 +86,19 @@ UPDATE app.inbox_messages
 OUTPUT inserted.status, inserted.attempts INTO @counted (status, attempts)
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4
    AND (type IS NULL OR type = @p3)
-   AND status IN (N'expected', N'failed', N'released');
+   AND status IN (N'expected', N'failed', N'redriven');
 SELECT status AS fanout_status, attempts AS fanout_attempts FROM @counted;
+
+-- dead_letter
+SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), COALESCE(source, N''), attempts, updated_at
+     , COALESCE(last_error, N''), COALESCE(attributes, N''), payload
+  FROM app.inbox_messages
+ WHERE status = N'dead_letter'
+   AND (@p1 = N'' OR consumer = @p1)
+   AND (@p2 = N'' OR type = @p2)
+   AND (consumer > @p3 OR (consumer = @p3 AND (message_id > CONVERT(uniqueidentifier, @p4)
+        OR (message_id = CONVERT(uniqueidentifier, @p4) AND source > @p6))))
+ ORDER BY consumer, message_id, source;
 
 -- expect
 INSERT INTO app.inbox_messages (consumer, message_id, source, status, updated_at)
@@ -101,12 +112,12 @@ SELECT @p1, sent.message_id, @p3, N'expected', SYSUTCDATETIME()
 UPDATE app.inbox_messages
    SET status = N'handled', updated_at = SYSUTCDATETIME(), last_error = NULL, attributes = NULL, payload = NULL
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p3
-   AND status = N'released'
+   AND status = N'redriven'
 
 -- finish_token
 DELETE FROM app.inbox_messages
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p3
-   AND status = N'released'
+   AND status = N'redriven'
 
 -- lock
 DECLARE @granted int;
@@ -128,16 +139,17 @@ IF OBJECT_ID(N'app.inbox_messages_migrations') IS NULL
         applied_at datetime2(6)  NOT NULL CONSTRAINT inbox_messages_migrations_default_applied_at DEFAULT SYSUTCDATETIME()
     );
 
--- parked
-SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), COALESCE(source, N''), attempts, updated_at
-     , COALESCE(last_error, N''), COALESCE(attributes, N''), payload
-  FROM app.inbox_messages
- WHERE status = N'parked'
-   AND (@p1 = N'' OR consumer = @p1)
-   AND (@p2 = N'' OR type = @p2)
-   AND (consumer > @p3 OR (consumer = @p3 AND (message_id > CONVERT(uniqueidentifier, @p4)
-        OR (message_id = CONVERT(uniqueidentifier, @p4) AND source > @p6))))
- ORDER BY consumer, message_id, source;
+-- purge_dead_letter
+DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
+WITH victims AS (
+    SELECT TOP (@p2) status, updated_at
+      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+     WHERE status = N'dead_letter'
+       AND updated_at < @before
+     ORDER BY updated_at
+)
+DELETE FROM victims
+ WHERE status = N'dead_letter' AND updated_at < @before;
 
 -- purge_expected
 DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
@@ -175,51 +187,39 @@ WITH victims AS (
 DELETE FROM victims
  WHERE status = N'handled' AND updated_at < @before;
 
--- purge_parked
+-- purge_redriven
 DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
 WITH victims AS (
     SELECT TOP (@p2) status, updated_at
       FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-     WHERE status = N'parked'
+     WHERE status = N'redriven'
        AND updated_at < @before
      ORDER BY updated_at
 )
 DELETE FROM victims
- WHERE status = N'parked' AND updated_at < @before;
-
--- purge_released
-DECLARE @before datetime2(6) = DATEADD(MICROSECOND, CONVERT(int, -(@p1 % 1000000)), DATEADD(SECOND, CONVERT(int, -(@p1 / 1000000)), SYSUTCDATETIME()));
-WITH victims AS (
-    SELECT TOP (@p2) status, updated_at
-      FROM app.inbox_messages WITH (INDEX(inbox_messages_age), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-     WHERE status = N'released'
-       AND updated_at < @before
-     ORDER BY updated_at
-)
-DELETE FROM victims
- WHERE status = N'released' AND updated_at < @before;
+ WHERE status = N'redriven' AND updated_at < @before;
 
 -- record
 INSERT INTO app.inbox_messages_migrations (version, name) VALUES (@p1, @p2)
 
--- release
+-- redrive
 UPDATE app.inbox_messages
-   SET status = N'released', attempts = 0, updated_at = SYSUTCDATETIME()
+   SET status = N'redriven', attempts = 0, updated_at = SYSUTCDATETIME()
  WHERE consumer = @p1
    AND message_id IN (SELECT CONVERT(uniqueidentifier, value) FROM OPENJSON(@p2))
    AND (@p3 = N'' OR source = @p3)
-   AND status = N'parked';
+   AND status = N'dead_letter';
 
--- release_all
+-- redrive_all
 UPDATE TOP (@p3) app.inbox_messages WITH (ROWLOCK, READPAST)
-   SET status = N'released', attempts = 0, updated_at = SYSUTCDATETIME()
- WHERE status = N'parked' AND consumer = @p1 AND (@p2 = N'' OR type = @p2);
+   SET status = N'redriven', attempts = 0, updated_at = SYSUTCDATETIME()
+ WHERE status = N'dead_letter' AND consumer = @p1 AND (@p2 = N'' OR type = @p2);
 
--- released
+-- redriven
 SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), COALESCE(source, N''), attempts, updated_at
      , COALESCE(last_error, N''), COALESCE(attributes, N''), payload
   FROM app.inbox_messages
- WHERE status = N'released'
+ WHERE status = N'redriven'
    AND (@p1 = N'' OR consumer = @p1)
    AND (@p2 = N'' OR type = @p2)
    AND (consumer > @p3 OR (consumer = @p3 AND (message_id > CONVERT(uniqueidentifier, @p4)

@@ -86,13 +86,13 @@ func Defects() []Defect {
 		},
 		{
 			Name: "handles-twice", What: "the inbox lets a message be handled that was handled before", Crimes: []Crime{Projection},
-			edits:   []edit{{"inbox/sql/postgres/claim.sql", " WHERE m.status IN ('failed', 'released', 'expected')", " WHERE m.status IS NOT NULL"}},
+			edits:   []edit{{"inbox/sql/postgres/claim.sql", " WHERE m.status IN ('failed', 'redriven', 'expected')", " WHERE m.status IS NOT NULL"}},
 			options: func(o *Options) { o.Only, o.Every = []Kind{Kill, Stop, CutAnswers}, 400*time.Millisecond },
 		},
 		{
 			Name: "confirms-first", What: "a consumer confirms a message at the broker before it is handled", Crimes: []Crime{Projection},
 			edits: []edit{{
-				"inbox/redisstreams/session.go", "\ta := runner.Attempt(ctx, it.message, it.past)\n",
+				"inbox/redisconsumer/session.go", "\ta := runner.Attempt(ctx, it.message, it.past)\n",
 				"\ts.client.XAck(ctx, it.shard.stream, s.group, it.position)\n\ta := runner.Attempt(ctx, it.message, it.past)\n",
 			}},
 			options: func(o *Options) { // databases that are far away, or gone, when the consumer is killed

@@ -23,13 +23,13 @@ type sums struct{ events, total int64 }
 
 // ConsumerVerdict is what became of a broker's events in the projection that is kept with the inbox.
 type ConsumerVerdict struct {
-	Broker   string `json:"broker"`
-	Expected int64  `json:"expected"` // committed events that are for it
-	Handled  int64  `json:"handled"`  // as the sums say
-	Sums     int    `json:"sums"`     // of accounts
-	Right    int    `json:"right"`    // of them
-	Dropped  int    `json:"dropped"`  // copies that had been handled before
-	Parked   int64  `json:"parked"`
+	Broker      string `json:"broker"`
+	Expected    int64  `json:"expected"` // committed events that are for it
+	Handled     int64  `json:"handled"`  // as the sums say
+	Sums        int    `json:"sums"`     // of accounts
+	Right       int    `json:"right"`    // of them
+	Dropped     int    `json:"dropped"`  // copies that had been handled before
+	DeadLetters int64  `json:"dead_letters"`
 }
 
 // makeInbox makes the table of the consumers.
@@ -82,8 +82,8 @@ func (e *evidence) judgeConsumers(d *docket) {
 			d.accusef(Projection, v.Broker, "%q has %d events with a sum of %d, not %d with %d", account, is[account].events, is[account].total,
 				due[account].events, due[account].total)
 		}
-		if v.Parked > 0 {
-			d.accusef(Parked, v.Broker, "%d messages", v.Parked)
+		if v.DeadLetters > 0 {
+			d.accusef(DeadLetters, v.Broker, "%d messages", v.DeadLetters)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (s *stage) readProjections(ctx context.Context, e *evidence) error {
 		var (
 			consumer, account string
 			is                sums
-			parked            int64
+			deadLetters       int64
 		)
 		rows, err := conn.Query(ctx, "SELECT consumer, account, events, total FROM projections")
 		if err != nil {
@@ -128,10 +128,11 @@ func (s *stage) readProjections(ctx context.Context, e *evidence) error {
 			return fmt.Errorf("chaos: read the projections: %w", err)
 		}
 		for i := range e.consumers {
-			if err := conn.QueryRow(ctx, "SELECT count(*) FROM inbox_messages WHERE consumer = $1 AND status = 'parked'", e.consumers[i].Broker).Scan(&parked); err != nil {
+			row := conn.QueryRow(ctx, "SELECT count(*) FROM inbox_messages WHERE consumer = $1 AND status = 'dead_letter'", e.consumers[i].Broker)
+			if err := row.Scan(&deadLetters); err != nil {
 				return fmt.Errorf("chaos: read the inbox: %w", err)
 			}
-			e.consumers[i].Parked = parked
+			e.consumers[i].DeadLetters = deadLetters
 		}
 		return nil
 	})

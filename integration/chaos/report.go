@@ -91,8 +91,8 @@ func (r *Report) Print(w io.Writer) {
 		}
 	}
 	for _, c := range r.Consumers {
-		fmt.Fprintf(w, "projection of %s: %d of %d events, %d copies dropped, %d parked, %d of %d sums right\n", c.Broker, c.Handled, c.Expected, c.Dropped,
-			c.Parked, c.Right, c.Sums)
+		fmt.Fprintf(w, "projection of %s: %d of %d events, %d copies dropped, %d dead letters, %d of %d sums right\n", c.Broker, c.Handled, c.Expected, c.Dropped,
+			c.DeadLetters, c.Right, c.Sums)
 	}
 	fmt.Fprintf(w, "late marks that the fence refused: %d rows\n\n", r.LeaseLost)
 

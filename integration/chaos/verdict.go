@@ -34,7 +34,7 @@ const (
 	Goroutines  Crime = "goroutines"        // left in a process that ended in good order
 	Crash       Crime = "crash"             // a process ended by itself in a way that it must not
 	Projection  Crime = "projection"        // an event was not counted exactly once by a consumer with an inbox
-	Parked      Crime = "parked"            // given up by a consumer, though no message was at fault
+	DeadLetters Crime = "dead-letters"      // made by a consumer, though no message was at fault
 	Clock       Crime = "clock"             // the rig's own: a clock did not show what it was to show
 )
 

@@ -103,7 +103,7 @@ func TestCrimes(t *testing.T) {
 		"not counted":    {func(e *evidence) { delete(e.summed[scene.Partner], "account-1") }, []Crime{Projection}},
 		"another's sum":  {func(e *evidence) { e.summed[scene.Partner]["account-9"] = sums{1, 1} }, []Crime{Projection}},
 		"wrong contents": {func(e *evidence) { e.summed[scene.Internal]["account-1"] = sums{3, 7} }, []Crime{Projection}},
-		"parked":         {func(e *evidence) { e.consumers[2].Parked = 1 }, []Crime{Parked}},
+		"dead letters":   {func(e *evidence) { e.consumers[2].DeadLetters = 1 }, []Crime{DeadLetters}},
 		"fence":          {func(e *evidence) { e.watch = []string{"held by another"} }, []Crime{Fence}},
 		"sessions":       {func(e *evidence) { e.sessions = 1 }, []Crime{Sessions}},
 		"goroutines":     {func(e *evidence) { e.leaked = []string{"relay-0"} }, []Crime{Goroutines}},

@@ -49,7 +49,7 @@ func TestInboxSendsItsOwnTextsAlone(t *testing.T) {
 	calls, reports, err := sqlcheck.Check(os.DirFS("../../inbox"), sqlcheck.Trusted{
 		Functions: []string{"read", "withStatus"}, // of embedded files, with the table's checked name and a status filled in
 		Fields: []string{
-			"claim", "claimToken", "look", "count", "countToken", "deferred", "released", "release", "releaseAll", "finish", "finishToken", "expect", "purge", "lock",
+			"claim", "claimToken", "look", "count", "countToken", "deadLetters", "redriven", "redrive", "redriveAll", "finish", "finishToken", "expect", "purge", "lock",
 			"migrate", "versions", "record", "SQL",
 		},
 	})

@@ -23,7 +23,7 @@
 //
 // [Check] asks the servers how they are set, and says what each setting means. Call it when the program starts.
 //
-// A client that repeats commands by itself (redis.Options.MaxRetries, 3 by default) may have a write done much later that was given up on
+// A client that repeats commands by itself (redis.Options.MaxRetries, 3 by default) may have a write done much later that was abandoned on
 // before. What is added to a Store, and what is removed, may come as late as it likes. Tokens are created without such repetition: an error
 // goes to the processor, which draws others, so that of those that are made late nothing is left but keys that go by age. Who creates tokens
 // without a processor has to do the same, and must not send a message with a token whose creation was answered with an error.

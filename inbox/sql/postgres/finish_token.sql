@@ -1,5 +1,6 @@
--- Take the token of a released message that is handled, by a handler that has not taken it itself. $1 consumer, $2 message id, $3 source.
--- Plan: one look into {{name}}_pkey. The status is put in words that no index answers.
+-- Take the token of a redriven message that is handled, by a handler that has not taken it itself.
+-- $1 consumer, $2 message id, $3 source.
+-- Plan: one lookup in {{name}}_pkey. The status is put in words that no index answers.
 DELETE FROM {{table}}
  WHERE consumer = $1 AND message_id = $2 AND source = $3
-   AND status IS NOT DISTINCT FROM 'released'
+   AND status IS NOT DISTINCT FROM 'redriven'

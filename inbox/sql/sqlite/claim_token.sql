@@ -1,7 +1,8 @@
--- Win a message by taking its token, or lose it: one row is ours to handle, none is handled (there is no token) or parked, or recorded with another
--- type. ?1 consumer, ?2 message id, ?3 type, ?4 source. A concurrent copy waits here until the transaction of the first one ends.
--- Plan: one look into the primary key.
+-- Win a message by taking its token, or lose it: one row is ours to handle, none is handled (there
+-- is no token) or a dead letter, or recorded with another type. ?1 consumer, ?2 message id, ?3
+-- type, ?4 source. A concurrent copy waits here until the transaction of the first one ends.
+-- Plan: one lookup in the primary key.
 DELETE FROM {{table}}
  WHERE consumer = ?1 AND message_id = ?2 AND source = ?4
    AND (type IS NULL OR type = ?3)
-   AND status IN ('expected', 'failed', 'released')
+   AND status IN ('expected', 'failed', 'redriven')

@@ -1,5 +1,6 @@
--- Why a message was lost: what is recorded of its id, under its own source before others. ?1 consumer, ?2 message id, ?3 source.
--- Plan: one look into the primary key.
+-- Why a message was lost: what is recorded of its id, under its own source before others. ?1
+-- consumer, ?2 message id, ?3 source.
+-- Plan: one lookup in the primary key.
 SELECT status, coalesce(type, ''), source
   FROM {{table}}
  WHERE consumer = ?1 AND message_id = ?2

@@ -1,5 +1,6 @@
--- Remove one batch of rows of one status, which is filled in. ?1 retention in microseconds, ?2 limit.
--- Plan: one range scan of {{name}}_age, one look into the primary key for each row.
+-- Remove one batch of rows of one status, which is filled in. ?1 retention in microseconds, ?2
+-- limit.
+-- Plan: one range scan of {{name}}_age, one lookup in the primary key for each row.
 DELETE FROM {{table}}
  WHERE (consumer, message_id, source) IN (SELECT consumer, message_id, source
                                             FROM {{table}} INDEXED BY {{name}}_age

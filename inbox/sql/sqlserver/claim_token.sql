@@ -1,13 +1,15 @@
--- Win a message by taking its token, or lose it: the answer is 'won', the status of a row that is not ours to handle, or 'handled' where
--- there is no token, and the type that it was recorded with and its source, which is another one where only that has a token. @p1
--- consumer, @p2 message id, @p3 type, @p4 source. A concurrent copy waits at the SELECT until the transaction of the first one ends.
+-- Win a message by taking its token, or lose it: the answer is 'won', the status of a row that is
+-- not ours to handle, or 'handled' where there is no token, and the type that it was recorded with
+-- and its source, which is another one where only that has a token. @p1 consumer, @p2 message id,
+-- @p3 type, @p4 source. A concurrent copy waits at the SELECT until the transaction of the first
+-- one ends.
 -- Plan: seeks of {{name}}_pkey.
 SET NOCOUNT ON;
 DECLARE @status nvarchar(16), @type nvarchar(512), @source nvarchar(200) = @p4, @won bit = 0;
 SELECT @status = status, @type = type
   FROM {{table}} WITH (UPDLOCK, HOLDLOCK, ROWLOCK)
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
-IF @status IN (N'expected', N'failed', N'released') AND (@type IS NULL OR @type = @p3)
+IF @status IN (N'expected', N'failed', N'redriven') AND (@type IS NULL OR @type = @p3)
 BEGIN
     SET @won = 1;
     DELETE FROM {{table}} WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;

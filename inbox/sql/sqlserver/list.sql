@@ -1,6 +1,8 @@
--- One page of what is parked, or released; the status is filled in. @p1 consumer, or '' for all; @p2 type, or '' for all; @p3, @p4 and @p6
--- consumer, message id and source of the last row of the page before, '' for the first page; @p5 limit. SQL Server has an order of its own for message ids.
--- Plan: a range scan of {{name}}_age, which is sorted: what is parked are few.
+-- One page of dead letters, or of redriven messages; the status is filled in. @p1 consumer, or ''
+-- for all; @p2 type, or '' for all; @p3, @p4 and @p6 consumer, message id and source of the last
+-- row of the page before, '' for the first page; @p5 limit. SQL Server has an order of its own for
+-- message ids.
+-- Plan: a range scan of {{name}}_age, which is sorted: dead letters are few.
 SELECT TOP (@p5) consumer, CONVERT(char(36), message_id), COALESCE(type, N''), COALESCE(source, N''), attempts, updated_at
      , COALESCE(last_error, N''), COALESCE(attributes, N''), payload
   FROM {{table}}

@@ -1,5 +1,5 @@
--- Why a failed attempt was not counted: what is recorded of its id, under its own source before others. @p1 consumer, @p2 message id, @p3
--- source.
+-- Why a failed attempt was not counted: what is recorded of its id, under its own source before
+-- others. @p1 consumer, @p2 message id, @p3 source.
 -- Plan: a seek of {{name}}_pkey.
 SELECT TOP (1) status, COALESCE(type, N''), source
   FROM {{table}}

@@ -19,8 +19,8 @@ import (
 	brokerpubsub "github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/gcppubsub"
-	"github.com/gorm-fanout/fanout/inbox/redisstreams"
+	"github.com/gorm-fanout/fanout/inbox/pubsubconsumer"
+	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	"github.com/gorm-fanout/fanout/integration/chaos/scene"
 )
 
@@ -121,14 +121,14 @@ func projectionConsumers(streams *redis.Client, topics *pubsub.Client, handlers 
 	retry := inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: 1000}
 	consumers, problems := []runner{}, []error{}
 	for consumer, names := range map[string][]string{scene.Internal: scene.Streams(), scene.Partner: scene.PartnerStreams()} {
-		made, err := redisstreams.NewConsumer(streams, scene.ProjectionGroup, names, handlers, redisstreams.WithConsumer(consumer),
-			redisstreams.WithRetry(retry), redisstreams.WithTimeout(handlerPatience), redisstreams.WithClaimAfter(claimAfter),
-			redisstreams.WithWorkers(3), redisstreams.WithShutdownTimeout(projectorsShutdown))
+		made, err := redisconsumer.NewConsumer(streams, scene.ProjectionGroup, names, handlers, redisconsumer.WithConsumer(consumer),
+			redisconsumer.WithRetry(retry), redisconsumer.WithTimeout(handlerPatience), redisconsumer.WithClaimAfter(claimAfter),
+			redisconsumer.WithWorkers(3), redisconsumer.WithShutdownTimeout(projectorsShutdown))
 		consumers, problems = append(consumers, made), append(problems, err)
 	}
 	for _, stream := range scene.Streams() {
-		made, err := gcppubsub.NewConsumer(topics, scene.ProjectionSubscription(stream), handlers, gcppubsub.WithConsumer(scene.PubSub),
-			gcppubsub.WithRetry(retry), gcppubsub.WithTimeout(handlerPatience), gcppubsub.WithWorkers(3), gcppubsub.WithShutdownTimeout(projectorsShutdown))
+		made, err := pubsubconsumer.NewConsumer(topics, scene.ProjectionSubscription(stream), handlers, pubsubconsumer.WithConsumer(scene.PubSub),
+			pubsubconsumer.WithRetry(retry), pubsubconsumer.WithTimeout(handlerPatience), pubsubconsumer.WithWorkers(3), pubsubconsumer.WithShutdownTimeout(projectorsShutdown))
 		consumers, problems = append(consumers, made), append(problems, err)
 	}
 	return consumers, errors.Join(problems...)

@@ -21,8 +21,8 @@ import (
 
 	brokerpubsub "github.com/gorm-fanout/fanout/brokers/gcppubsub"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/gcppubsub"
-	"github.com/gorm-fanout/fanout/inbox/redisstreams"
+	"github.com/gorm-fanout/fanout/inbox/pubsubconsumer"
+	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 )
 
 // consumerVariable makes this program the demo's other process; it holds what that one has to know.
@@ -92,9 +92,9 @@ func consume(ctx context.Context, cfg consumerConfig, observer inbox.Observer) e
 
 	internal := redis.NewClient(&redis.Options{Addr: cfg.Redis})
 	defer internal.Close()
-	inside, err := redisstreams.NewConsumer(internal, warehouse, []string{internalStream}, handlers, redisstreams.WithName("projector"),
-		redisstreams.WithWorkers(consumerWorkers), redisstreams.WithRetry(retry), redisstreams.WithShutdownTimeout(consumerShutdown),
-		redisstreams.WithBlock(100*time.Millisecond), redisstreams.WithObserver(observer))
+	inside, err := redisconsumer.NewConsumer(internal, warehouse, []string{internalStream}, handlers, redisconsumer.WithName("projector"),
+		redisconsumer.WithWorkers(consumerWorkers), redisconsumer.WithRetry(retry), redisconsumer.WithShutdownTimeout(consumerShutdown),
+		redisconsumer.WithBlock(100*time.Millisecond), redisconsumer.WithObserver(observer))
 	if err != nil {
 		return err
 	}
@@ -104,9 +104,9 @@ func consume(ctx context.Context, cfg consumerConfig, observer inbox.Observer) e
 		return err
 	}
 	defer external.Close()
-	outside, err := gcppubsub.NewConsumer(external, partnerSubscription, handlers, gcppubsub.WithConsumer(partner),
-		gcppubsub.WithWorkers(consumerWorkers), gcppubsub.WithRetry(retry), gcppubsub.WithShutdownTimeout(consumerShutdown),
-		gcppubsub.WithObserver(observer))
+	outside, err := pubsubconsumer.NewConsumer(external, partnerSubscription, handlers, pubsubconsumer.WithConsumer(partner),
+		pubsubconsumer.WithWorkers(consumerWorkers), pubsubconsumer.WithRetry(retry), pubsubconsumer.WithShutdownTimeout(consumerShutdown),
+		pubsubconsumer.WithObserver(observer))
 	if err != nil {
 		return err
 	}
@@ -149,5 +149,5 @@ func (r *reporter) End(_ context.Context, a *inbox.Attempt) {
 	}
 }
 
-// DeadLettered implements inbox.Observer. A message that is lost to the projections shows in them.
-func (r *reporter) DeadLettered(context.Context, *inbox.Message, error) {}
+// Forwarded implements inbox.Observer. A message that is lost to the projections shows in them.
+func (r *reporter) Forwarded(context.Context, *inbox.Message, error) {}

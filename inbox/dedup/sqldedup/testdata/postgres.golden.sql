@@ -15,7 +15,7 @@ CREATE INDEX inbox_deduplication_age ON app.inbox_deduplication (kind, created_a
 -- === contains
 -- Whether there is an entry. Parameters: kind, consumer, token. The comment stands first so that no plugin takes this for a query that a replica
 -- may answer: an answer that is late would be wrong.
--- Plan: one look into the primary key.
+-- Plan: one lookup in the primary key.
 SELECT count(*)
   FROM app.inbox_deduplication
  WHERE kind = $1 AND consumer = $2 AND token = $3

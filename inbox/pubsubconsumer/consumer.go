@@ -1,0 +1,149 @@
+package pubsubconsumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// A Consumer hands the messages of one subscription to a handler. Make one with [NewConsumer]. Its
+// methods are safe for concurrent use.
+type Consumer struct {
+	client       *pubsub.Client
+	subscription string // in full
+	options      options
+	runner       inbox.Runner
+	log          *slog.Logger
+	pace         pace
+	counts       counts
+	session      atomic.Pointer[session] // of the Run that is under way
+}
+
+// pace is how often things that are not settings happen; tests have another one.
+type pace struct {
+	tick  time.Duration // between looks at what has waited too long
+	probe time.Duration // between looks at the subscription, where nothing arrives
+	gap   time.Duration // how long what was given back is waited for; what is on its way meanwhile takes no longer
+	grace time.Duration // for what has to end after the shutdown timeout
+	again inbox.Retry   // pauses between attempts to receive
+}
+
+func usual() pace {
+	return pace{
+		tick: time.Second, probe: 15 * time.Second, gap: 2 * time.Second, grace: 10 * time.Second,
+		again: inbox.Retry{BaseDelay: 250 * time.Millisecond, MaxDelay: 15 * time.Second},
+	}
+}
+
+// NewConsumer returns a consumer of a subscription, given by its id or in full
+// ("projects/P/subscriptions/S"). The client stays the caller's, who closes it after [Consumer.Run]
+// has ended. Its error names all that is wrong; nothing is sent yet.
+func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handler, opts ...Option) (*Consumer, error) {
+	o := defaults()
+	for _, opt := range opts {
+		opt(&o)
+	}
+	var wrong []error
+	if client == nil {
+		wrong = append(wrong, errors.New("pubsubconsumer: the client is nil: make one with pubsub.NewClient"))
+	} else {
+		subscription = fullName(client.Project(), "subscriptions", subscription)
+		if o.deadLettered {
+			o.deadLetters = fullName(client.Project(), "topics", o.deadLetters)
+		}
+		if !legalSubscription.MatchString(subscription) {
+			wrong = append(wrong, fmt.Errorf("pubsubconsumer: %q is no subscription: give its id, such as orders-billing, or "+
+				"projects/PROJECT/subscriptions/ID", subscription))
+		}
+		wrong = append(wrong, o.check())
+	}
+	if handler == nil {
+		wrong = append(wrong, errors.New("pubsubconsumer: the handler is nil"))
+	} else {
+		wrong = append(wrong, inbox.Check(handler))
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return nil, err
+	}
+	if o.consumer == "" {
+		o.consumer = client.Subscriber(subscription).ID()
+	}
+	if err := inbox.CheckConsumer(o.consumer); err != nil {
+		return nil, fmt.Errorf("pubsubconsumer: WithConsumer: %w", err)
+	}
+	if o.source == "" {
+		o.source = subscription // a long one is bounded by itself
+	} else if err := inbox.CheckSource(o.source); err != nil {
+		return nil, fmt.Errorf("pubsubconsumer: WithSource: %w", err)
+	}
+	log := o.log
+	if log == nil {
+		log = slog.Default()
+	}
+	own := log.With("subscription", subscription, "consumer", o.consumer)
+	return &Consumer{
+		client: client, subscription: subscription, options: o, log: own, pace: usual(),
+		runner: inbox.Runner{Handler: handler, Retry: o.retry, Timeout: o.timeout, Observer: o.observer, Log: log},
+	}, nil
+}
+
+// Run receives and handles messages until ctx ends; then it stops gracefully and returns nil. It
+// returns an error as soon as it cannot go on: the subscription does not exist, the credentials may
+// not consume it, or the client was closed. Outages are waited for. A consumer runs once at a time.
+func (c *Consumer) Run(ctx context.Context) error {
+	handling, abort := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abort(nil)
+	s := newSession(handling, c)
+	if !c.session.CompareAndSwap(nil, s) {
+		return fmt.Errorf("pubsubconsumer: consume %s: this consumer runs already", c.subscription)
+	}
+	defer c.session.Store(nil)
+
+	c.log.InfoContext(ctx, "consumer started", "workers", c.options.workers)
+	receiving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	var background sync.WaitGroup
+	background.Go(func() { s.keepTime(receiving) })
+	background.Go(func() { s.watch(receiving, cancel) })
+	received := make(chan error, 1)
+	go func() { received <- s.receive(receiving) }()
+
+	var err error
+	ended := false
+	select {
+	case <-ctx.Done():
+	case <-receiving.Done(): // its cause says why
+	case err = <-received:
+		ended = true
+	}
+	s.stop(abort, func() { cancel(nil) })
+	background.Wait()
+	if !ended {
+		err = s.drained(ctx, received)
+	}
+	s.results.Wait()
+	c.log.InfoContext(ctx, "consumer stopped")
+	return err
+}
+
+// drained waits for Google's client to send the last confirmations. It would go on for minutes
+// where the server is out.
+func (s *session) drained(ctx context.Context, received <-chan error) error {
+	timer := time.NewTimer(s.pace.grace)
+	defer timer.Stop()
+	select {
+	case err := <-received:
+		return err
+	case <-timer.C:
+		s.log.WarnContext(ctx, "last confirmations not answered", "waited", s.pace.grace)
+		return nil
+	}
+}

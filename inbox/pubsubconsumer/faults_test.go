@@ -1,0 +1,333 @@
+package pubsubconsumer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/toxic"
+)
+
+// journal is a log that can be looked at.
+type journal struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.all.Write(p)
+}
+
+func (j *journal) count(text string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.all.String(), text)
+}
+
+func (j *journal) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// hurried makes a consumer look at the subscription more often.
+func hurried(t testing.TB, client *pubsub.Client, handler inbox.Handler, opts ...Option) *Consumer {
+	t.Helper()
+	c, err := NewConsumer(client, name, handler, append([]Option{WithRetry(quick), WithLogger(silent())}, opts...)...)
+	require.NoError(t, err)
+	c.pace.probe, c.pace.tick, c.pace.gap = 20*time.Millisecond, 5*time.Millisecond, 100*time.Millisecond
+	c.pace.again = inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}
+	return c
+}
+
+// deliveries that the server has tried.
+func (s *server) deliveries() (n int) {
+	for _, m := range s.all() {
+		n += m.Deliveries
+	}
+	return n
+}
+
+// Connections break in all ways while messages are handled, some of which fail: all are done in
+// order, none is lost.
+func TestConnectionsBreak(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	proxy := toxic.Start(t, s.Addr)
+	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, time int) (inbox.Outcome, error) {
+		if it.n%5 == 2 && time == 1 {
+			return "", errors.New("no")
+		}
+		return inbox.Handled, nil
+	})
+	var j journal
+	p := run(t, hurried(t, newClient(t, proxy.Addr()), l, WithLogger(j.logger())))
+	published := 0
+	for _, fault := range []func(){
+		func() { proxy.Reset(t) }, func() { proxy.CutAnswers(t, 300) }, func() { proxy.CutRequests(t, 300) },
+	} {
+		told, tried := j.count("Pub/Sub unavailable"), s.deliveries()
+		fault()
+		for k := range 4 {
+			for n := published; n < published+10; n++ {
+				s.one(fmt.Sprint("k", k), n)
+			}
+		}
+		published += 10
+		eventually(t, func() bool { return j.count("Pub/Sub unavailable") > told || s.deliveries() > tried+4 }, "it is felt")
+		proxy.Heal(t)
+		polls := 0
+		eventually(t, func() bool {
+			if polls++; polls%100 == 0 { // not so fast that the fake delivers again what it is still sending
+				s.pass(DefaultLease + time.Second)
+			}
+			return len(s.unacked()) == 0
+		}, "all are confirmed")
+		eventually(t, func() bool { return j.count("Pub/Sub available again") == j.count("Pub/Sub unavailable") }, "and its end")
+	}
+	assert.Positive(t, j.count("Pub/Sub unavailable"))
+	require.NoError(t, p.stop())
+	l.inOrder(t)
+	firsts := map[seen]bool{}
+	for _, it := range l.finished() {
+		firsts[it] = true
+	}
+	assert.Len(t, firsts, 120)
+}
+
+// A stop while the server has gone silent ends soon.
+func TestStopWhileTheServerHangs(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	proxy := toxic.Start(t, s.Addr)
+	s.one("a", 0)
+	let := make(chan struct{})
+	l := newLedger(t, func(context.Context, *inbox.Message, seen, int) (inbox.Outcome, error) {
+		<-let
+		return inbox.Handled, nil
+	})
+	var j journal
+	c := hurried(t, newClient(t, proxy.Addr()), l, WithLogger(j.logger()))
+	c.pace.grace = 50 * time.Millisecond
+	p := run(t, c)
+	eventually(t, func() bool { return p.Stats().Running == 1 }, "it has begun")
+	proxy.BlackHole(t)
+	close(let)
+	eventually(t, func() bool { return p.Stats().Handled == 1 }, "it is done")
+	began := time.Now()
+	require.NoError(t, p.stop())
+	assert.Less(t, time.Since(began), 5*time.Second)
+	assert.Equal(t, 1, j.count("last confirmations not answered"))
+	proxy.Heal(t)
+}
+
+// A handler that does not care for its context does not hold up a stop; its message comes to
+// another.
+func TestStopWhileAHandlerHangs(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.publish("a", 2)
+	let, begun := make(chan struct{}), make(chan struct{})
+	var j journal
+	client := newClient(t, s.Addr)
+	c := hurried(t, client, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+		close(begun)
+		<-let
+		return inbox.Handled, nil
+	}), WithLogger(j.logger()), WithShutdownTimeout(0))
+	c.pace.grace = 50 * time.Millisecond
+	p := run(t, c)
+	<-begun
+	require.NoError(t, p.stop())
+	assert.Equal(t, 1, j.count("overdue handlers left behind"))
+	assert.Len(t, s.unacked(), 2)
+	l := newLedger(t, nil)
+	start(t, client, l)
+	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed")
+	assert.Equal(t, []seen{{"a", 0}, {"a", 1}}, l.finished())
+	close(let)
+}
+
+// What ends Run says what to do about it.
+func TestFinalErrors(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	client := newClient(t, s.Addr)
+	c, err := NewConsumer(client, "nobody", newLedger(t, nil), WithLogger(silent()))
+	require.NoError(t, err)
+	err = c.Run(t.Context())
+	require.ErrorContains(t, err, "projects/acme/subscriptions/nobody")
+	require.ErrorContains(t, err, "create the subscription")
+	assert.Equal(t, codes.NotFound, status.Code(err))
+
+	// It is deleted meanwhile; a message that is under way is finished.
+	s.publish("a", 1)
+	done := make(chan struct{})
+	c = hurried(t, client, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
+		_, err := s.GServer.DeleteSubscription(t.Context(), &pubsubpb.DeleteSubscriptionRequest{Subscription: name})
+		close(done)
+		return inbox.Handled, err
+	}))
+	require.ErrorContains(t, c.Run(t.Context()), "create the subscription")
+	<-done
+	assert.Equal(t, int64(1), c.Stats().Handled)
+
+	_, err = s.GServer.CreateSubscription(t.Context(), &pubsubpb.Subscription{Name: name, Topic: topic})
+	require.NoError(t, err)
+	other, err := pubsub.NewClient(t.Context(), project, clientOptions(s.Addr)...)
+	require.NoError(t, err)
+	s.publish("b", 1)
+	c = hurried(t, other, newLedger(t, nil))
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(t.Context()) }()
+	eventually(t, func() bool { return c.Stats().Handled == 1 }, "it runs")
+	require.NoError(t, other.Close())
+	require.ErrorContains(t, <-ended, "close it after Run has returned")
+
+	for code, remedy := range remedies {
+		final := c.final(status.Error(code, "no"))
+		require.ErrorContains(t, final, remedy)
+		assert.Equal(t, code, status.Code(final))
+	}
+	for _, code := range []codes.Code{codes.Unavailable, codes.Unauthenticated, codes.ResourceExhausted, codes.Unknown, codes.Canceled} {
+		require.NoError(t, c.final(status.Error(code, "no")))
+	}
+}
+
+// refusing refuses calls as long as it is told to.
+type refusing struct {
+	err atomic.Pointer[error]
+}
+
+// React implements [pstest.Reactor].
+func (r *refusing) React(any) (handled bool, response any, err error) {
+	if refused := r.err.Load(); refused != nil {
+		return true, nil, *refused
+	}
+	return false, nil, nil
+}
+
+func (r *refusing) with(err error) { r.err.Store(&err) }
+
+// Confirmations of a subscription with exactly-once delivery are looked at: what fails is counted
+// and logged, and is no error of the message.
+func TestConfirmationsFail(t *testing.T) {
+	t.Parallel()
+	var refused refusing
+	s := newServerWith(t, []pstest.ServerReactorOption{{FuncName: "Acknowledge", Reactor: &refused}}, func(sub *pubsubpb.Subscription) {
+		sub.EnableExactlyOnceDelivery = true
+	})
+	s.publish("a", 1)
+	refused.with(status.Error(codes.PermissionDenied, "no"))
+	l := newLedger(t, nil)
+	var j journal
+	p := start(t, newClient(t, s.Addr), l, WithLogger(j.logger()))
+	eventually(t, func() bool { return p.Stats().AckFailures == 1 }, "the failure is counted")
+	assert.Equal(t, 1, j.count("confirmation failed"))
+	refused.err.Store(nil)
+	s.pass(2 * DefaultLease)
+	eventually(t, func() bool { return len(s.unacked()) == 0 }, "it comes again and is confirmed")
+	require.NoError(t, p.stop())
+	assert.Equal(t, int64(1), p.Stats().AckFailures)
+	assert.Zero(t, p.Stats().Failed)
+}
+
+// A topic of dead letters that is out blocks the message, without running its handler again, until
+// it is there.
+func TestDeadLettersCannotBePublished(t *testing.T) {
+	t.Parallel()
+	var refused refusing
+	s := newServerWith(t, []pstest.ServerReactorOption{{FuncName: "Publish", Reactor: &refused}})
+	s.publish("a", 2)
+	refused.with(status.Error(codes.PermissionDenied, "no"))
+	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, _ int) (inbox.Outcome, error) {
+		if it.n == 0 {
+			return "", inbox.Permanent(errors.New("never"))
+		}
+		return inbox.Handled, nil
+	})
+	var j journal
+	p := start(t, newClient(t, s.Addr), l, WithDeadLetters(dead), WithLogger(j.logger()))
+	eventually(t, func() bool { return j.count("dead letter not published") > 3 }, "it is tried again")
+	assert.Empty(t, l.finished())
+	refused.err.Store(nil)
+	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed")
+	require.NoError(t, p.stop())
+	assert.Len(t, s.letters(), 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	assert.Equal(t, map[seen]int{{"a", 0}: 1, {"a", 1}: 1}, l.times)
+}
+
+// Without message ordering a warning says so, and a key that fills the room does not keep others
+// out.
+func TestHotKey(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(sub *pubsubpb.Subscription) { sub.EnableMessageOrdering = false })
+	var mended atomic.Bool
+	l := newLedger(t, func(_ context.Context, _ *inbox.Message, it seen, _ int) (inbox.Outcome, error) {
+		if it.key == "hot" && !mended.Load() {
+			return "", inbox.Unavailable(errors.New("out"))
+		}
+		return inbox.Handled, nil
+	})
+	var j journal
+	s.publish("hot", 60)
+	c := hurried(t, newClient(t, s.Addr), l, WithMaxOutstanding(20, 1<<20), WithLogger(j.logger()), WithWorkers(2),
+		WithRetry(inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: 100 * time.Millisecond}))
+	p := run(t, c)
+	eventually(t, func() bool { return p.Stats().Claimed == 20 }, "there is no room left")
+	s.publish("cold", 5)
+	eventually(t, func() bool { return p.Stats().Handled == 5 }, "the other key gets in")
+	mended.Store(true)
+	eventually(t, func() bool { return len(s.unacked()) == 0 }, "all are confirmed")
+	require.NoError(t, p.stop())
+	assert.Equal(t, 1, j.count("message ordering not enabled"))
+	assert.Positive(t, p.Stats().Nacked)
+}
+
+// A handler that goes on although its context has ended is named, and another takes its worker's
+// place; its key waits.
+func TestHandlerIgnoresItsContext(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	let := make(chan struct{})
+	var j journal
+	var done atomic.Int64
+	handler := inbox.HandlerFunc(func(_ context.Context, m *inbox.Message) (inbox.Outcome, error) {
+		if m.OrderingKey == "stuck" || m.OrderingKey == "stuck too" {
+			<-let
+		}
+		done.Add(1)
+		return inbox.Handled, nil
+	})
+	s.publish("stuck", 2)
+	c := hurried(t, newClient(t, s.Addr), handler, WithLogger(j.logger()), WithWorkers(1), WithTimeout(20*time.Millisecond), WithShutdownTimeout(0))
+	c.pace.grace = 50 * time.Millisecond
+	p := run(t, c)
+	eventually(t, func() bool { return j.count("handler overdue") >= 1 }, "the log names it")
+	s.publish("other", 3)
+	eventually(t, func() bool { return done.Load() == 3 }, "others are handled")
+	s.publish("stuck too", 1)
+	eventually(t, func() bool { return j.count("all workers blocked") == 1 }, "the log says that nobody is left")
+	require.NoError(t, p.stop())
+	assert.EqualValues(t, 3, done.Load(), "the key of a handler that goes on waits for it")
+	close(let)
+	eventually(t, func() bool { return done.Load() == 5 }, "they have returned")
+}

@@ -1,0 +1,146 @@
+package pubsubconsumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/googleapis/gax-go/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// receive runs Google's client until ctx ends or there is no going on. The cause of ctx is an error
+// that ends it.
+func (s *session) receive(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		subscriber := s.client.Subscriber(s.subscription)
+		settings := &subscriber.ReceiveSettings
+		settings.MaxExtension = s.options.maxExtension
+		settings.MinDurationPerAckExtension, settings.MaxDurationPerAckExtension = s.options.lease, s.options.lease
+		settings.MaxOutstandingMessages, settings.MaxOutstandingBytes = s.options.maxMessages, s.options.maxBytes
+		before := s.arrived.Load()
+		err := subscriber.Receive(ctx, s.arrive)
+		if ctx.Err() != nil {
+			return ended(ctx)
+		}
+		if final := s.final(err); final != nil {
+			return final
+		}
+		if s.arrived.Load() > before {
+			failures = 1
+		}
+		delay := s.pace.again.Delay(failures)
+		s.log.WarnContext(ctx, "receiving interrupted", "retry_in", delay, "error", err)
+		if !pause(ctx, delay) {
+			return ended(ctx)
+		}
+	}
+}
+
+// ended is the error of a context that ended: nil where it was told to.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// pause waits for d, and reports false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// remedies by code, for errors that waiting does not cure.
+var remedies = map[codes.Code]string{
+	codes.NotFound:           "create the subscription, or check its name and the project",
+	codes.PermissionDenied:   "the credentials need pubsub.subscriptions.consume on the subscription (roles/pubsub.subscriber)",
+	codes.InvalidArgument:    "check the name of the subscription and the options",
+	codes.FailedPrecondition: "check the subscription: one that pushes, or that was detached from its topic, cannot be pulled from",
+	codes.Unimplemented:      "this is not Pub/Sub; check the endpoint",
+}
+
+// final is the error that Run ends with; nil for one that is waited for.
+func (c *Consumer) final(err error) error {
+	code := status.Code(err)
+	remedy, found := remedies[code]
+	if code == codes.Canceled && strings.Contains(err.Error(), "the client connection is closing") {
+		remedy, found = "the client was closed before the consumer had stopped; close it after Run has returned", true
+	}
+	if !found {
+		return nil
+	}
+	return fmt.Errorf("pubsubconsumer: consume %s: %w: %s", c.subscription, err, remedy)
+}
+
+// watch looks at the subscription at the start, and whenever nothing arrives for a while: Google's
+// client does not say that the server is out. No permission is needed; with that to look
+// (pubsub.subscriptions.get) it also knows the settings.
+func (s *session) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+	var (
+		out   time.Time
+		known bool
+	)
+	for before := int64(0); ; before = s.arrived.Load() {
+		if before == s.arrived.Load() {
+			found, err := s.inspect(ctx)
+			switch code := status.Code(err); {
+			case ctx.Err() != nil:
+				return
+			case code == codes.NotFound:
+				cancel(s.final(err))
+				return
+			case err != nil && code != codes.PermissionDenied:
+				if out.IsZero() {
+					out = time.Now()
+					s.log.WarnContext(ctx, "Pub/Sub unavailable", "error", err)
+				}
+			default:
+				if !out.IsZero() {
+					s.log.InfoContext(ctx, "Pub/Sub available again", "after", time.Since(out))
+					out = time.Time{}
+				}
+				if !known {
+					known = true
+					s.remark(ctx, found, err)
+				}
+			}
+		}
+		if !pause(ctx, s.pace.probe) {
+			return
+		}
+	}
+}
+
+// inspect gets the subscription.
+func (s *session) inspect(ctx context.Context) (*pubsubpb.Subscription, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.pace.probe)
+	defer cancel()
+	return s.client.SubscriptionAdminClient.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{Subscription: s.subscription},
+		gax.WithRetry(func() gax.Retryer { return nil }))
+}
+
+// remark says what is worth knowing of the settings of a subscription.
+func (s *session) remark(ctx context.Context, found *pubsubpb.Subscription, err error) {
+	if err != nil {
+		s.log.DebugContext(ctx, "settings of the subscription unknown", "error", err)
+		return
+	}
+	if !found.GetEnableMessageOrdering() {
+		s.unordered.Store(true)
+		s.log.WarnContext(ctx, "message ordering not enabled")
+	}
+	if !s.options.deadLettered && found.GetDeadLetterPolicy() == nil {
+		s.log.InfoContext(ctx, "no place for dead letters")
+	}
+}

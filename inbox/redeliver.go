@@ -1,0 +1,142 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// redeliverPage is how many payloads are in memory at a time; maxProblems how many errors an answer
+// holds.
+const (
+	redeliverPage = 50
+	maxProblems   = 10
+)
+
+// Redeliver hands each message of a consumer that was redriven to a handler, once, from the payload
+// of the dead letter, and returns how many are done with, that is handled now or before. It is what
+// follows a [Redrive] where the broker does not have the messages any more.
+//
+// A message that fails stays redriven, for the next Redeliver or the next copy, until it has failed
+// [MaxAttempts] times since its redrive, or for good: then it becomes a dead letter again. A
+// payload that cannot be decoded becomes a dead letter again at once. The errors are joined, the
+// first ten of them. One that is marked by [Unavailable], and the end of ctx, end the run.
+//
+// Several processes may redeliver at once, and copies may come from the broker: where the handler
+// uses [Handle], with the same options, each message is handled once. Redeliver itself counts the
+// failures and notes the success of other handlers, but it cannot keep two processes from running
+// one at the same time: such a handler must bear repetition, or be run from one place.
+func Redeliver(ctx context.Context, db *gorm.DB, consumer string, handler Handler, options ...Option) (int, error) {
+	s, statements, err := prepare(db, options)
+	if err == nil {
+		err = CheckConsumer(consumer)
+	}
+	if err != nil {
+		return 0, err
+	}
+	r := &redelivery{settings: s, sql: statements, db: db, handler: handler}
+	filter := DeadLetterFilter{Consumer: consumer, Limit: redeliverPage}
+	for {
+		page, err := list(ctx, outside(db), statements.redriven, filter)
+		if err != nil {
+			return r.done, errors.Join(append(r.problems, fmt.Errorf("inbox: list redriven messages of %s: %w", s.table, explain(err)))...)
+		}
+		for i := range page {
+			if ctx.Err() != nil {
+				return r.done, errors.Join(append(r.problems, context.Cause(ctx))...)
+			}
+			if err := r.hand(ctx, &page[i]); err != nil {
+				return r.done, errors.Join(append(r.problems, err)...)
+			}
+		}
+		if len(page) < redeliverPage {
+			return r.done, errors.Join(r.problems...)
+		}
+		filter.After = &page[len(page)-1]
+	}
+}
+
+// redelivery is one call of Redeliver.
+type redelivery struct {
+	settings
+
+	sql      *statements
+	db       *gorm.DB
+	handler  Handler
+	done     int
+	problems []error
+}
+
+// hand deals with one message. Its error ends the run.
+func (r *redelivery) hand(ctx context.Context, letter *DeadLetter) error {
+	m, err := Decode(letter.Payload, letter.Attributes)
+	if err != nil {
+		m = &Message{Type: letter.Type, Payload: letter.Payload, Attributes: letter.Attributes}
+	}
+	m.Consumer, m.Key, m.Source = letter.Consumer, letter.Key, letter.Source // it is found again by what the row has
+	if err != nil {
+		r.problem(m, err)
+		return Reject(ctx, r.db, m, err, r.options()...)
+	}
+	outcome, err := r.run(ctx, m)
+	var counted *FailedError
+	switch {
+	case err == nil && outcome == Skipped, err == nil && outcome == DeadLettered:
+		return nil
+	case err == nil:
+		r.done++
+		return r.finish(ctx, m)
+	case ctx.Err() != nil:
+		return errors.Join(context.Cause(ctx), err)
+	case IsUnavailable(err):
+		return fmt.Errorf("inbox: redeliver message %s: %w", m.Key, err)
+	}
+	r.problem(m, err)
+	if errors.As(err, &counted) || uow.IsConflict(err) {
+		return nil
+	}
+	h := newHandling(r.settings, r.sql, m, r.db)
+	if _, err = h.failed(ctx, err); IsUnavailable(err) {
+		return err
+	}
+	return nil
+}
+
+func (r *redelivery) options() []Option {
+	return []Option{func(s *settings) { *s = r.settings }}
+}
+
+func (r *redelivery) problem(m *Message, err error) {
+	if len(r.problems) < maxProblems {
+		r.problems = append(r.problems, fmt.Errorf("inbox: redeliver message %s: %w", m.Key, err))
+	}
+}
+
+// run makes an error of a panic.
+func (r *redelivery) run(ctx context.Context, m *Message) (outcome Outcome, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return r.handler.Handle(ctx, m)
+}
+
+// finish notes a message as handled where its handler has not.
+func (r *redelivery) finish(ctx context.Context, m *Message) error {
+	text := r.sql.finish
+	if r.byToken {
+		text = r.sql.finishToken
+	}
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	if _, err := exec(ctx, outside(r.db), text, m.Consumer, m.Key.String(), m.Source); err != nil {
+		return Unavailable(fmt.Errorf("inbox: note that message %s is handled: %w", m.Key, err))
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package redisconsumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The fields that a dead letter has beside those of the message.
+const (
+	deadPrefix = "dead_"
+	// FieldReason is the error that the message was abandoned for.
+	FieldReason = deadPrefix + "reason"
+	// FieldGroup and FieldConsumer are who has abandoned it.
+	FieldGroup    = deadPrefix + "group"
+	FieldConsumer = deadPrefix + "consumer"
+	// FieldAttempts is how many attempts have failed; 0 where the message could not be read.
+	FieldAttempts = deadPrefix + "attempts"
+	// FieldDeliveries is how often Redis has handed it out.
+	FieldDeliveries = deadPrefix + "deliveries"
+	// FieldStream and FieldEntry are where it was.
+	FieldStream = deadPrefix + "stream"
+	FieldEntry  = deadPrefix + "entry"
+	// FieldTime is when it was abandoned, by the consumer's clock, in RFC 3339.
+	FieldTime = deadPrefix + "time"
+)
+
+// longestReason bounds the reason in a dead letter, in bytes.
+const longestReason = 4000
+
+// forward puts an item among the dead letters. When that fails it stays pending and comes again.
+func (s *session) forward(ctx context.Context, it *item) {
+	st := it.stream
+	begun := time.Now()
+	err := s.writeDeadLetter(context.WithoutCancel(ctx), it)
+	if err == nil {
+		s.outages.end(ctx, st, "write the dead letter of", begun)
+		st.counters.forwarded.Add(1)
+		s.log.ErrorContext(ctx, "message forwarded to the dead letters", "stream", st.name, "group", s.group, "entry", it.position, "dead_letters", st.dead,
+			"message_id", it.message.ID, "type", it.message.Type, "attempts", it.past.Failures, "error", it.abandoned)
+		if s.observer != nil {
+			s.observer.Forwarded(ctx, it.message, it.abandoned)
+		}
+		s.mu.Lock()
+		s.forget(it)
+		s.mu.Unlock()
+		return
+	}
+	if !errors.Is(err, errLost) && !isNoGroup(err) {
+		s.outages.begin(ctx, st, "write the dead letter of", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(err, errLost) || it.state == lost {
+		if it.state != lost {
+			st.counters.lost.Add(1)
+		}
+		s.forget(it)
+		return
+	}
+	it.forwards++
+	if it.queue != nil {
+		it.state = waiting
+		s.queues.again(it, time.Now().Add(pauseAfter(it.forwards)))
+	}
+}
+
+// writeDeadLetter writes the dead letter and acknowledges the message: in one step where both
+// streams are on one server, else one after the other.
+func (s *session) writeDeadLetter(ctx context.Context, it *item) error {
+	st := it.stream
+	s.mu.Lock()
+	gone, count := it.gone, it.count
+	s.mu.Unlock()
+	extra := s.deadFields(it, count)
+	if !gone && (!s.sharded || together(st.name, st.dead)) {
+		answer, err := deadScript.run(ctx, s.client, []string{st.name, st.dead}, append([]any{s.group, s.name, it.position, count}, extra...)...)
+		switch {
+		case err != nil:
+			return err
+		case answer == int64(1):
+			return nil
+		case answer == int64(0):
+			return errLost
+		}
+	}
+	if err := s.own(ctx, st, []*item{it}, 0, 0); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	taken := it.state == lost
+	s.mu.Unlock()
+	if taken {
+		return errLost
+	}
+	fields := []any{dataField, it.message.Payload}
+	if errors.Is(it.abandoned, errNoData) {
+		fields = nil
+	}
+	for name, value := range it.message.Attributes {
+		fields = append(fields, name, value)
+	}
+	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: st.dead, Values: append(fields, extra...)}).Err(); err != nil {
+		return err
+	}
+	_, err := ackScript.numbers(ctx, s.client, 1, st.name, s.group, s.name, it.position, count)
+	return err
+}
+
+// deadFields are the fields that are added to a dead letter.
+func (s *session) deadFields(it *item, count int64) []any {
+	reason := strings.ToValidUTF8(it.abandoned.Error(), "\uFFFD")
+	return []any{
+		FieldReason, strings.ToValidUTF8(reason[:min(len(reason), longestReason)], ""), FieldGroup, s.group, FieldConsumer, s.name,
+		FieldAttempts, strconv.Itoa(it.past.Failures), FieldDeliveries, strconv.FormatInt(count, 10), FieldStream, it.stream.name, FieldEntry, it.position,
+		FieldTime, time.Now().UTC().Format(time.RFC3339Nano),
+	}
+}
+
+// together reports whether two keys are on one server for certain, because they have one hash tag.
+func together(a, b string) bool { return hashTag(a) == hashTag(b) }
+
+// hashTag is the part of a key that decides where it is.
+// Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags
+func hashTag(key string) string {
+	if _, rest, open := strings.Cut(key, "{"); open {
+		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+// Redrive puts up to n of the dead letters that there are back on the stream that they came from,
+// oldest first, without what was added to them, and says how many it were. Where to is not nil it
+// names another stream instead. A dead letter that does not say where it came from is an error,
+// unless to says it; so is one that cannot be moved: those before it are moved then.
+//
+// All groups of the stream get the message again, not only the one that has abandoned it: they
+// deduplicate. Where the two streams cannot be changed in one step (a cluster, and no common hash
+// tag), a crash in between leaves the dead letter where it is, and the message is delivered once
+// more with the next Redrive. It is safe to call at the same time as everything else.
+func Redrive(ctx context.Context, client redis.UniversalClient, dead string, to func(stream string) string, n int) (moved int, err error) {
+	sharded := false
+	switch client.(type) {
+	case *redis.ClusterClient, *redis.Ring:
+		sharded = true
+	}
+	newest, err := client.XRevRangeN(ctx, dead, "+", "-", 1).Result()
+	if err != nil || len(newest) == 0 {
+		return 0, explainedOrNil("redrive", dead, err)
+	}
+	for moved < n { // what comes back meanwhile is not moved again
+		letters, err := client.XRangeN(ctx, dead, "-", newest[0].ID, int64(min(n-moved, page))).Result()
+		if err != nil {
+			return moved, explained("redrive", dead, err)
+		}
+		if len(letters) == 0 {
+			return moved, nil
+		}
+		for _, letter := range letters {
+			stream, _ := letter.Values[FieldStream].(string)
+			if to != nil {
+				stream = to(stream)
+			}
+			if stream == "" || stream == dead {
+				return moved, fmt.Errorf("redisconsumer: redrive %q: the dead letter %s has no stream to go to: name one", dead, letter.ID)
+			}
+			done, err := redrive(ctx, client, dead, stream, letter, !sharded || together(dead, stream))
+			if err != nil {
+				return moved, explained("redrive", dead, err)
+			}
+			if done {
+				moved++
+			}
+		}
+	}
+	return moved, nil
+}
+
+func explainedOrNil(what, stream string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return explained(what, stream, err)
+}
+
+// redrive moves one dead letter. It reports whether it was there.
+func redrive(ctx context.Context, client redis.UniversalClient, dead, stream string, letter redis.XMessage, inOneStep bool) (bool, error) {
+	if inOneStep {
+		answer, err := redriveScript.run(ctx, client, []string{dead, stream}, letter.ID, deadPrefix)
+		if err != nil || answer != int64(2) {
+			return answer == int64(1), err
+		}
+	}
+	var fields []any
+	for name, value := range letter.Values {
+		if !strings.HasPrefix(name, deadPrefix) {
+			fields = append(fields, name, value)
+		}
+	}
+	if err := client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: fields}).Err(); err != nil {
+		return false, err
+	}
+	n, err := client.XDel(ctx, dead, letter.ID).Result()
+	return n > 0, err
+}

@@ -1,0 +1,77 @@
+// Package redisconsumer consumes what brokers/redisstreams publishes: it is one member of a
+// consumer group of Redis Streams.
+//
+//	consumer, err := redisconsumer.NewConsumer(client, "billing", []string{"ordering::order"}, handler)
+//	...
+//	err = consumer.Run(ctx)
+//
+// Messages are delivered at least once. An entry is acknowledged after its handler has returned
+// without an error, never before; what makes of that processing exactly once is the handler, such
+// as inbox.Handle.
+//
+// # Order
+//
+// Within one consumer, messages of one ordering key are handled one after the other, in the order
+// of their stream, also when one of them fails: its key waits for it, and only its key. A message
+// that becomes a dead letter, or is forwarded to the dead letters, lets its key go on.
+//
+// Redis itself knows no order among the consumers of a group: it gives each entry to whoever asks
+// next. Where the order of keys matters, let one consumer at a time read a stream, and spread the
+// load over several streams. Where several read one, the handler has to cope with that, by the
+// sequence of the aggregate for one. And what a dead consumer had claimed comes after what others
+// have read meanwhile. A message that three processes had claimed when they died (see Crash
+// isolation) is out of the queue of its key: later ones do not wait for it.
+//
+// # Backfill
+//
+// Producers may put messages of low priority into a stream of their own, "<stream>:backfill". A
+// consumer of the stream reads it, too, as soon as it exists, but only while the stream has nothing
+// new, and starts its messages only when no other is ready; those under way are finished. It takes
+// no more of it than twice the number of workers. A stream that never runs dry so leaves its
+// backfill waiting. Each of the two keeps the order of its keys, and of a key that is in both one
+// message is handled at a time; between the two there is no order: later messages of the stream
+// overtake the key's backfill. The two are one source, and have their dead letters together. See
+// [WithoutBackfill].
+//
+// # What is claimed
+//
+// A consumer holds up to [WithPrefetch] entries of each stream, and sets aside, without their
+// payloads, followers of failing messages that would fill its prefetch, so that one key starves no
+// other. It renews them while it lives, so a handler may take as long as its timeout lets it. When
+// it stops it gives them back. When it dies, others take them over after [WithClaimAfter]. When it
+// is cut off, or frozen, for so long, others do, too: then the contexts of its handlers end, and it
+// neither acknowledges nor abandons what is not its own any more. Everything that is done to an
+// entry is done by a script that first checks that the entry is still ours: by the consumer's name
+// and by the number of its delivery.
+//
+// # Dead letters and crash isolation
+//
+// A message whose handler fails is tried again, after a pause, up to the attempts of [WithRetry];
+// then it goes to the dead letters, a stream of their own, as does one that cannot be read.
+// [Redrive] redrives them.
+//
+// A message whose handler kills the process cannot be counted there. What three processes had
+// claimed when they died is therefore handled alone: nothing else is claimed meanwhile, everything
+// else lets it be taken by others. If it kills again, it alone is charged, and ends among the dead
+// letters when it has been handed out as often as it may be tried (at least four times). Nothing
+// that merely was near it does.
+//
+// # Errors of the server
+//
+// Outages are waited out, with one line in the log at their beginning and one at their end. A
+// stream or group that was deleted (DEL, FLUSHALL, XGROUP DESTROY) is created again, loudly; it
+// starts where it started at first, and duplicates are for the handler to recognise. What is
+// pending but was trimmed from its stream is reported, counted, and let go.
+//
+//	the server says                                at the start   later
+//	NOAUTH, WRONGPASS, ERR AUTH, ERR DB index      ends Run       waited out
+//	NOPERM, ERR The user executing the script      ends Run       waited out
+//	WRONGTYPE, CROSSSLOT, ERR unknown command      ends Run       waited out
+//	NOGROUP, UNBLOCKED                             -              the group is created again
+//	anything else, or nothing at all               waited out     waited out
+//
+// Redis 6.2 or later, or what speaks its protocol and runs scripts. An ACL user needs XREADGROUP,
+// XGROUP, XACK, XCLAIM, XPENDING, XRANGE, XINFO, EXISTS, TIME, EVALSHA and EVAL on the streams and
+// their backfills, and XADD on the streams of the dead letters. Never let the server evict streams
+// (maxmemory-policy noeviction): what it evicts is gone.
+package redisconsumer

@@ -1,0 +1,206 @@
+package redisconsumer
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/inbox"
+)
+
+// The defaults of a consumer.
+const (
+	DefaultWorkers         = 8
+	DefaultPrefetch        = 256
+	DefaultClaimAfter      = time.Minute
+	DefaultBlock           = time.Second
+	DefaultShutdownTimeout = 10 * time.Second
+)
+
+const (
+	leastClaimAfter = 100 * time.Millisecond
+	leastBlock      = time.Millisecond
+	mostBlock       = time.Minute
+	// renewals within the time after which an entry may be taken over: one may fail.
+	renewals = 3
+)
+
+// settings of a consumer, changed by [Option].
+type settings struct {
+	consumer   string
+	source     func(stream string) string
+	name       string
+	named      bool // by the caller: an earlier process may have had it
+	workers    int
+	prefetch   int
+	retry      inbox.Retry
+	timeout    time.Duration
+	observer   inbox.Observer
+	log        *slog.Logger
+	claimAfter time.Duration
+	block      time.Duration
+	shutdown   time.Duration
+	dead       func(stream string) string
+	fromNow    bool
+	noBackfill bool
+}
+
+func defaults() settings {
+	return settings{
+		workers: DefaultWorkers, prefetch: DefaultPrefetch, timeout: inbox.DefaultTimeout, log: slog.Default(), claimAfter: DefaultClaimAfter,
+		block: DefaultBlock, shutdown: DefaultShutdownTimeout, source: func(stream string) string { return stream },
+	}
+}
+
+// An Option changes a consumer. What makes no sense is reported by [NewConsumer].
+type Option func(*settings)
+
+// WithConsumer sets whose effect happens once: [inbox.Message.Consumer], by which inboxes tell
+// messages apart. Default: the name of the group.
+func WithConsumer(name string) Option { return func(s *settings) { s.consumer = name } }
+
+// WithSource gives the streams names of their own as sources of messages, [inbox.Message.Source],
+// by which inboxes tell messages apart: those of different sources are never copies of each other.
+// Default: the name of the stream. Streams that can hold copies of the same messages, as where one
+// is replaced by another, need the same source; one that somebody else may write to, as a partner,
+// needs a source of its own.
+func WithSource(name func(stream string) string) Option {
+	return func(s *settings) { s.source = name }
+}
+
+// WithName names this consumer within its group. No two that run may have the same name: they would
+// take each other's messages. Default: host name, process id and a random part.
+//
+// A process that comes back under its old name gets at once what it had claimed when it died,
+// instead of after [WithClaimAfter].
+func WithName(name string) Option {
+	return func(s *settings) { s.name, s.named = name, true }
+}
+
+// WithWorkers sets how many messages are handled at once, over all streams. Default 8.
+func WithWorkers(n int) Option { return func(s *settings) { s.workers = n } }
+
+// WithPrefetch bounds the entries that are claimed, for each stream: being handled, waiting for
+// their turn or their next attempt, not yet acknowledged. It bounds the memory. Default 256, at
+// least 1.
+//
+// Messages that wait behind a failing one of their key count, too. Where they fill the prefetch
+// while workers are idle, they are set aside: they stay pending for this consumer, and keep their
+// order, but their payloads are dropped and fetched again when it is their turn. So other keys are
+// read on. 64 times as many as are claimed can be set aside, at about 300 bytes each; then the
+// stream is not read on, with a warning. What is held is what a process that dies leaves to the
+// others.
+func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
+
+// WithRetry says how failures are repeated and after how many a message goes to the dead letters.
+// Default: that of [inbox.Retry].
+func WithRetry(r inbox.Retry) Option { return func(s *settings) { s.retry = r } }
+
+// WithTimeout bounds one attempt of a handler: its context ends then. Default 30 s.
+func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+
+// WithObserver has somebody told of each attempt.
+func WithObserver(o inbox.Observer) Option { return func(s *settings) { s.observer = o } }
+
+// WithLogger sets where the consumer logs to. Default: slog.Default().
+func WithLogger(log *slog.Logger) Option {
+	return func(s *settings) {
+		if log != nil {
+			s.log = log
+		}
+	}
+}
+
+// WithClaimAfter sets after how long without a sign of life an entry is taken over from the
+// consumer that has it. Consumers renew what they have claimed three times as often, also while a
+// handler runs, so it does not bound handlers. All consumers of a group should have the same.
+// Default 1 min, at least 100 ms.
+func WithClaimAfter(d time.Duration) Option { return func(s *settings) { s.claimAfter = d } }
+
+// WithBlock sets how long a read waits for new entries. A stop waits for it, too, and each stream
+// takes a connection of the client's pool for it. Default 1 s, from 1 ms to 1 min.
+func WithBlock(d time.Duration) Option { return func(s *settings) { s.block = d } }
+
+// WithShutdownTimeout sets how long a stop waits for handlers under way before it cancels their
+// contexts. Default 10 s; 0 cancels them at once.
+func WithShutdownTimeout(d time.Duration) Option { return func(s *settings) { s.shutdown = d } }
+
+// WithDeadLetters names the stream that gets the dead letters of a stream. Default: [DeadStream],
+// one for each group. On a cluster, streams with a hash tag, such as "{orders}" and
+// "{orders}:dead:billing", let a message be moved in one step.
+func WithDeadLetters(name func(stream string) string) Option {
+	return func(s *settings) { s.dead = name }
+}
+
+// FromNow has a group that does not exist yet begin with what is added after it was created.
+// Default: with the first entry of the stream. It changes nothing for a group that exists.
+func FromNow() Option { return func(s *settings) { s.fromNow = true } }
+
+// WithoutBackfill leaves the backfill streams alone. Default: beside each stream the consumer reads
+// "<stream>:backfill", where producers put messages of low priority, once there is such a stream,
+// and only while the stream itself has nothing new.
+func WithoutBackfill() Option { return func(s *settings) { s.noBackfill = true } }
+
+// check reports everything that is wrong.
+func (s *settings) check(group string, streams []string) error {
+	var wrong []error
+	complain := func(when bool, format string, args ...any) {
+		if when {
+			wrong = append(wrong, fmt.Errorf("redisconsumer: consumer: "+format, args...))
+		}
+	}
+	complain(group == "", "the group has no name")
+	complain(len(streams) == 0, "there is no stream to read: name at least one")
+	seen := map[string]bool{}
+	for _, stream := range streams {
+		complain(stream == "", "a stream has no name")
+		complain(seen[stream], "the stream %q is named twice", stream)
+		seen[stream] = true
+	}
+	complain(s.name == "", "the consumer has no name within its group: leave WithName out for a random one")
+	complain(s.consumer == "", "the consumer has no name: leave WithConsumer out for that of the group")
+	complain(s.workers < 1, "WithWorkers is %d: give at least 1", s.workers)
+	complain(s.prefetch < 1, "WithPrefetch is %d: give at least 1", s.prefetch)
+	complain(s.timeout <= 0, "WithTimeout is %s: it must be positive", s.timeout)
+	complain(s.claimAfter < leastClaimAfter, "WithClaimAfter is %s: give at least %s", s.claimAfter, leastClaimAfter)
+	complain(s.block < leastBlock || s.block > mostBlock, "WithBlock is %s: give from %s to %s", s.block, leastBlock, mostBlock)
+	complain(s.shutdown < 0, "WithShutdownTimeout is %s: it must not be negative", s.shutdown)
+	complain(s.source == nil, "WithSource has no function: leave it out for the names of the streams")
+	complain(s.dead == nil, "WithDeadLetters has no function: leave it out for that of DeadStream")
+	if s.dead != nil {
+		for _, stream := range streams {
+			dead := s.dead(stream)
+			complain(dead == "", "the stream %q has no name for its dead letters", stream)
+			complain(dead != "" && seen[dead], "the dead letters of %q would go to %q, which is read itself", stream, dead)
+		}
+	}
+	if s.source != nil {
+		for _, stream := range streams {
+			if source := s.source(stream); source != stream { // a long name of a stream is bounded by itself
+				wrong = append(wrong, inbox.CheckSource(source))
+			}
+		}
+	}
+	if s.consumer != "" {
+		wrong = append(wrong, inbox.CheckConsumer(s.consumer))
+	}
+	return errors.Join(append(wrong, s.retry.Check())...)
+}
+
+// DeadStream is where the dead letters of a stream go unless [WithDeadLetters] says otherwise: its
+// name, ":dead:" and the group's, since what one group has abandoned is no business of the others'.
+func DeadStream(stream, group string) string { return stream + ":dead:" + group }
+
+// uniqueName is a name that no other consumer has.
+func uniqueName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "consumer"
+	}
+	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(rand.Text()[:8])
+}

@@ -1,0 +1,66 @@
+package redisconsumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
+)
+
+// lendings loses the answer to the first script that lends what is claimed: it was done, and the
+// consumer does not know.
+type lendings struct{ lost *atomic.Bool }
+
+func (lendings) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (lendings) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h lendings) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if args := cmd.Args(); err == nil && len(args) > 8 && fmt.Sprint(args[0])[:4] == "eval" && fmt.Sprint(args[7]) == "-1" && h.lost.CompareAndSwap(false, true) {
+			err = errors.New("the answer is lost")
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+// What was lent without our knowing is pending for us under another delivery. It is not another's:
+// it is claimed again before anything that is younger.
+func TestLentWithoutKnowing(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s *site) {
+		s.add(t, "isolated", 0)
+		s.readDead(t, 1)
+		s.add(t, "key", 1)
+		var out, lost atomic.Bool
+		out.Store(true)
+		through := redis.NewClient(s.Options())
+		t.Cleanup(func() { assert.NoError(t, through.Close()) })
+		through.AddHook(lendings{&lost})
+		l := newLedger()
+		r := start(t, through, s.stream, l.handler(func(_ context.Context, _ *inbox.Message, n int) error {
+			if n == 1 && out.Load() {
+				return inbox.Unavailable(errors.New("not now"))
+			}
+			return nil
+		}), redisconsumer.WithClaimAfter(2*time.Second))
+		soon(t, "the other one is claimed", func() bool { return r.stats(t).Claimed == 1 })
+		s.claimDead(t, s.rows(t)[0].ID, 3)
+		soon(t, "it does not know what it has lent", lost.Load)
+		out.Store(false)
+		s.add(t, "key", 2)
+		soon(t, "all handled", func() bool { return l.len() == 3 })
+		l.check(t, 3)
+	})
+}
