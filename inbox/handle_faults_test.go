@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/postgres"
@@ -273,6 +274,36 @@ func TestFailureBeforeRedrive(t *testing.T) {
 			require.Equal(t, inbox.Handled, outcome)
 			require.Equal(t, 1, p.done(m))
 		}
+	})
+}
+
+// A copy that fails after another one was handled, and whose row the purge removes before anybody
+// reads it, is no duplicate: nothing says any more that it was handled, so it must come again.
+func TestFailureBeforePurge(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		text := inbox.StatementsOf(p.db.Name(), p.table)
+		m := p.message()
+		db, spy := p.spied(t)
+		spy.before = map[string]func(){
+			text["count"]: func() {
+				outcome, err := p.handle(m)
+				require.NoError(t, err)
+				require.Equal(t, inbox.Handled, outcome)
+			},
+			text["look"]: func() {
+				p.age("handled", 2*time.Hour)
+				report, err := p.purger(inbox.PurgeConfig{Handled: time.Hour}).Purge(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, inbox.Purged{Handled: 1}, report)
+			},
+		}
+		outcome, err := inbox.Handle(t.Context(), db, m, func(*gorm.DB) error { return errBoom }, p.at())
+		require.Empty(t, outcome, "whoever confirmed it would lose it")
+		require.True(t, inbox.IsUnavailable(err), "%v", err)
+		require.ErrorIs(t, err, errBoom)
+		require.ErrorContains(t, err, `has become "" meanwhile`)
+		require.Nil(t, p.row(m))
 	})
 }
 

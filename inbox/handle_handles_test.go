@@ -287,6 +287,26 @@ func TestHandleJoins(t *testing.T) {
 	})
 }
 
+// A joined attempt whose message cannot be noted leaves the caller's transaction fit for use: PostgreSQL
+// would refuse everything else in it.
+func TestJoinedAndNotNoted(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, p *place) {
+		before, after := p.message(), p.message()
+		require.NoError(t, p.db.Transaction(func(tx *gorm.DB) error {
+			require.NoError(t, p.effect(before)(tx))
+			outcome, err := inbox.Handle(t.Context(), tx, p.message(), func(*gorm.DB) error { return nil }, inbox.Table("missing"))
+			require.Empty(t, outcome)
+			require.True(t, inbox.IsUnavailable(err), "%v", err)
+			require.ErrorContains(t, err, "note the message in missing")
+			require.NotContains(t, err.Error(), "savepoint")
+			return p.effect(after)(tx)
+		}))
+		require.Equal(t, 1, p.done(before))
+		require.Equal(t, 1, p.done(after))
+	})
+}
+
 // A joined attempt that was cancelled is taken back, too, whatever the caller does then.
 func TestJoinedAndCancelled(t *testing.T) {
 	t.Parallel()

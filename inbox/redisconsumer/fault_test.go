@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -252,6 +253,32 @@ func TestDeadLetterCannotBeWritten(t *testing.T) {
 	})
 }
 
+// A message that another consumer has taken over while its handler failed is that one's business: no
+// dead letter is written, whether it would be written in one step or in two.
+func TestNoDeadLetterOfALostMessage(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s *site) {
+		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"only": s.Options().Addr}, DB: s.Options().DB, PoolSize: 20, HeartbeatFrequency: time.Hour})
+		t.Cleanup(func() { require.NoError(t, ring.Close()) })
+		for name, client := range map[string]redis.UniversalClient{"one step": s, "two steps": ring} {
+			place := *s
+			place.stream += ":" + name
+			place.add(t, "a", 0)
+			r := start(t, client, place.stream, inbox.HandlerFunc(func(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
+				taken := place.Do(ctx, "XCLAIM", place.stream, group, "other", 0, m.Position, "IDLE", 0, "RETRYCOUNT", 2, "JUSTID").Err()
+				return "", inbox.Permanent(errors.Join(errors.New("never"), taken))
+			}), redisconsumer.WithClaimAfter(time.Hour)) // nothing is renewed meanwhile: only the dead letter finds out
+			soon(t, name+": it lets go of it", func() bool { return r.stats(t).Lost == 1 && r.stats(t).Claimed == 0 })
+			assert.Empty(t, place.dead(t), name)
+			assert.Zero(t, r.stats(t).Forwarded, name)
+			rows := place.rows(t)
+			if assert.Len(t, rows, 1, name) {
+				assert.Equal(t, "other", rows[0].Consumer, name)
+			}
+		}
+	})
+}
+
 func TestEverythingWrongAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := redisconsumer.NewConsumer(nil, "billing", []string{"a"}, inbox.NewHandlers(nil))
@@ -372,5 +399,34 @@ func TestStreamIsDeletedUnderway(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		assert.Empty(t, l.flaws)
+	})
+}
+
+// A message that was taken over, and is delivered anew under a handler because its group was deleted,
+// is acknowledged under the new delivery: its count begins again.
+func TestNewDeliveryIsAdopted(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, s *site) {
+		id := s.add(t, "a", 0)
+		s.readDead(t, 1)
+		s.claimDead(t, id, 1)
+		begun, release := make(chan int, 1), make(chan struct{})
+		l := newLedger()
+		r := start(t, s, s.stream, l.handler(func(ctx context.Context, m *inbox.Message, _ int) error {
+			begun <- m.Deliveries
+			<-release
+			return context.Cause(ctx)
+		}), redisconsumer.WithClaimAfter(30*time.Minute)) // nothing is renewed meanwhile
+		assert.Equal(t, 2, <-begun)
+		require.NoError(t, s.XGroupDestroy(t.Context(), s.stream, group).Err())
+		soon(t, "it is delivered again", func() bool {
+			return s.pending(t) == 1 && s.rows(t)[0].RetryCount == 1
+		})
+		s.add(t, "b", 1) // what is read after it says that it was admitted
+		soon(t, "so is a younger one", func() bool { return r.stats(t).Claimed == 2 && len(begun) == 1 })
+		close(release)
+		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 && r.stats(t).Claimed == 0 })
+		assert.Zero(t, r.stats(t).Lost, "it was ours under the new delivery")
+		l.check(t, 2)
 	})
 }
