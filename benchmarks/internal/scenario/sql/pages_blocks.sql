@@ -11,9 +11,9 @@ WITH blocks AS (
     RETURNING target_broker, block_message_id, reason
 )
 UPDATE {{table}} AS m
-   SET status      = CASE WHEN reason = 'operator' THEN 'operator' ELSE 'failed' END
+   SET status      = CASE WHEN reason = 'operator' THEN 'abandoned' ELSE 'failed' END
      , finished_at = CASE WHEN reason = 'operator' THEN now() END
-     , deferred      = reason <> 'abandoned'
+     , deferred    = reason <> 'operator'
      , last_error  = '{"class":"retryable","message":"no route to host","at":"2026-02-03T04:05:06Z","attempt":3}'
   FROM blocks
  WHERE m.message_id = block_message_id AND m.target_broker = blocks.target_broker
