@@ -16,7 +16,7 @@ UPDATE {{table}} AS m
      , attempts     = 0
      , crashes      = 0
      , isolated     = false
-     , deferred       = EXISTS (SELECT FROM {{table}}_key_blocks AS w
+     , deferred     = EXISTS (SELECT FROM {{table}}_key_blocks AS w
                                WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = m.target_broker AND w.block_id < m.id)
   FROM unnest($1::text[]::uuid[], $2::text[]) AS picked (message_id, target_broker)
  WHERE m.message_id = ANY ($1::text[]::uuid[]) AND m.message_id = picked.message_id AND m.target_broker = picked.target_broker AND m.status = ANY ($3::text[])

@@ -6,7 +6,7 @@ UPDATE {{table}}
      , locked_by    = NULL
      , lock_token   = NULL
      , isolated     = 0
-     , deferred       = 0
+     , deferred     = 0
      , last_error   = o.error
   FROM (SELECT value ->> 'id' AS id, value ->> 'error' AS error FROM json_each(:rows)) AS o
  WHERE {{name}}.id = o.id

@@ -20,7 +20,7 @@ BEGIN TRY
          , locked_by    = NULL
          , lock_token   = NULL
          , isolated     = 0
-         , deferred       = 0
+         , deferred     = 0
          , last_error   = CONCAT(@error, m.attempts, N'}')
       FROM @picked AS p
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;

@@ -48,7 +48,7 @@ BEGIN TRY
          , attempts     = 0
          , crashes      = 0
          , isolated     = 0
-         , deferred       = CASE WHEN EXISTS (SELECT 1
+         , deferred     = CASE WHEN EXISTS (SELECT 1
                                               FROM {{table}}_key_blocks AS w WITH (INDEX({{name}}_blocks_key), FORCESEEK)
                                              WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
                                                AND w.ordering_key IS NOT NULL AND w.block_id < m.id) THEN 1 ELSE 0 END

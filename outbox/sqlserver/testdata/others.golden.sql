@@ -268,7 +268,7 @@ DELETE w
          , attempts     = 0
          , crashes      = 0
          , isolated     = 0
-         , deferred       = CASE WHEN EXISTS (SELECT 1
+         , deferred     = CASE WHEN EXISTS (SELECT 1
                                               FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
                                              WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
                                                AND w.ordering_key IS NOT NULL AND w.block_id < m.id) THEN 1 ELSE 0 END
@@ -655,7 +655,7 @@ DELETE w
          , locked_by    = NULL
          , lock_token   = NULL
          , isolated     = 0
-         , deferred       = 0
+         , deferred     = 0
          , last_error   = CONCAT(@error, m.attempts, N'}')
       FROM @picked AS p
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
