@@ -10,18 +10,19 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// deferralAnswer tells for which message a row waits.
-type deferralAnswer struct {
+// Deferral tells for which message a row waits, in the form of the HTTP interface, which the command's JSON shares.
+type Deferral struct {
 	Reason    string     `json:"reason"`
 	MessageID string     `json:"message_id"`
 	Until     *time.Time `json:"until,omitempty"`
 }
 
-func newDeferralAnswer(d *outbox.Deferral) *deferralAnswer {
+// NewDeferral returns nil where there is none.
+func NewDeferral(d *outbox.Deferral) *Deferral {
 	if d == nil {
 		return nil
 	}
-	return &deferralAnswer{Reason: d.Reason, MessageID: d.MessageID, Until: some(d.Until)}
+	return &Deferral{Reason: d.Reason, MessageID: d.MessageID, Until: some(d.Until)}
 }
 
 // messageAnswer is one row. What is empty is left out.
@@ -36,7 +37,7 @@ type messageAnswer struct {
 	Shard           int               `json:"shard"`
 	Priority        int               `json:"priority"`
 	Deferred        bool              `json:"deferred,omitempty"`
-	Deferral        *deferralAnswer   `json:"deferral,omitempty"`
+	Deferral        *Deferral         `json:"deferral,omitempty"`
 	ContentType     string            `json:"content_type,omitempty"`
 	AggregateType   string            `json:"aggregate_type,omitempty"`
 	AggregateID     string            `json:"aggregate_id,omitempty"`
@@ -65,7 +66,7 @@ type messageAnswer struct {
 func newMessageAnswer(r *outbox.Record) messageAnswer {
 	return messageAnswer{
 		ID: r.ID, MessageID: r.MessageID, Broker: r.Broker, Status: r.Status, Stream: r.Stream, Type: r.Type, Key: r.OrderingKey,
-		Shard: r.Shard, Priority: r.Priority, Deferred: r.Deferred, Deferral: newDeferralAnswer(r.Deferral), ContentType: r.ContentType, AggregateType: r.AggregateType,
+		Shard: r.Shard, Priority: r.Priority, Deferred: r.Deferred, Deferral: NewDeferral(r.Deferral), ContentType: r.ContentType, AggregateType: r.AggregateType,
 		AggregateID: r.AggregateID, CorrelationID: r.CorrelationID, CausationID: r.CausationID, TenantID: r.TenantID,
 		Attempts: r.Attempts, Crashes: r.Crashes, CreatedAt: r.CreatedAt.UTC(), AvailableAt: some(r.AvailableAt), ExpiresAt: some(r.ExpiresAt),
 		LockedUntil: some(r.LockedUntil), PublishedAt: some(r.PublishedAt), FinishedAt: some(r.FinishedAt), LockedBy: r.LockedBy,

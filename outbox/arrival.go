@@ -24,7 +24,7 @@ type Arrival struct {
 // processor that is woken by it looks for them in the database first, which costs a round trip.
 type ShardSet uint32
 
-// UnknownShards makes a processor look for work itself.
+// UnknownShards makes a processor poll.
 const UnknownShards ShardSet = 0
 
 // shardSetBits is how many shards a ShardSet can hold.

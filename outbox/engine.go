@@ -129,7 +129,7 @@ func (e *Engine) listen(database string, cfg EngineConfig) (*ears, error) {
 	return hears, nil
 }
 
-// Run runs all processors until ctx ends and each has finished or released what it had in hand. Run an engine once.
+// Run runs all processors until ctx ends and each has finished or released what it had claimed. Run an engine once.
 func (e *Engine) Run(ctx context.Context) error {
 	here, leave := context.WithCancel(context.WithoutCancel(ctx)) // as long as there is something in hand
 	defer leave()

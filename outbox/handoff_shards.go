@@ -35,13 +35,13 @@ func (b *shardBoard) arrive(shard, rows int, back bool) {
 	defer b.mu.Unlock()
 	b.handed[shard] -= rows
 	if back {
-		b.soil(shard)
+		b.markDirty(shard)
 	}
 	if b.handed[shard] == 0 {
 		for class := range Classes {
 			if other := class*b.shards + shard; b.behind[other] {
 				b.behind[other] = false
-				b.soil(other)
+				b.markDirty(other)
 			}
 		}
 	}

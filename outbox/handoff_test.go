@@ -94,7 +94,7 @@ func TestHandOffOverflow(t *testing.T) {
 		assert.EqualValues(t, 1, h.stats().Full)
 		synctest.Wait()
 		assert.Positive(t, h.watched.claims.Load())
-		assert.Equal(t, "pending 0", h.status("3"), "the key is in hand")
+		assert.Equal(t, "pending 0", h.status("3"), "the key is claimed")
 		close(release)
 		synctest.Wait()
 		assert.Equal(t, []string{"1", "2", "3"}, broker.delivered(), "and follows without a poll")

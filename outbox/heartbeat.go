@@ -19,7 +19,7 @@ const (
 	heartbeatTime = 5 * time.Second
 )
 
-// heartbeat enters this process, and what its workers have in hand, in the registry of one database. Nothing depends on it:
+// heartbeat enters this process, and what its workers have claimed, in the registry of one database. Nothing depends on it:
 // when the registry fails, delivery goes on.
 type heartbeat struct {
 	registry   Registry
@@ -82,7 +82,7 @@ func (p *heartbeat) beat(ctx context.Context) {
 	}
 }
 
-// inHand is what the workers of one processor have in hand, by worker.
+// inHand is what the workers of one processor have claimed, by worker.
 type inHand struct {
 	mu   sync.Mutex
 	work map[string]Work

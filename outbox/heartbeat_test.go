@@ -172,7 +172,7 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// What is in hand shows, also while a stop waits for it.
+// What is claimed shows, also while a stop waits for it.
 func TestHeartbeatWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -26,13 +26,13 @@ type Filter struct {
 }
 
 // An Operator repairs by hand. Each call changes a bounded number of rows, oldest first, in transactions that keep clear of
-// claims, and returns how many; call it again until it returns less than limit. Rows that a worker has in hand are left
+// claims, and returns how many; call it again until it returns less than limit. Rows that a worker has claimed are left
 // alone, until their lease is over: then their worker has died, or may no longer write down what became of them. It may
 // deliver the one that it was sending at that moment, though.
 //
 // What comes back takes its old place: a row that is requeued or replayed holds the later open rows of its ordering key
 // until it is done, and is itself held by the earlier ones. What was delivered meanwhile stays delivered, and what a worker
-// has in hand at that moment may be delivered beside it.
+// has claimed at that moment may be delivered beside it.
 // A store that is a [Listener] tells the relays after each call what can be delivered now, so that they need not find it by polling.
 //
 // An error names what was refused: a limit below 1, a status that the action is not for, a message id that is no UUID.
@@ -51,7 +51,7 @@ type Operator interface {
 	// Abandon gives up pending and failed rows, and processing ones whose lease is over. reason goes into last_error, with the class "operator". Their keys go on, also
 	// where an abandoned row would block them.
 	Abandon(ctx context.Context, filter Filter, reason string, limit int) (int, error)
-	// Matches counts the rows that a filter selects, of any status where it names none, up to limit. Rows that a worker has in hand do not
+	// Matches counts the rows that a filter selects, of any status where it names none, up to limit. Rows that a worker has claimed do not
 	// count; deferred rows do. An action changes no more than those: Requeue leaves out pending rows that wait for no time of their own.
 	Matches(ctx context.Context, filter Filter, limit int) (int, error)
 	// UnblockKey lets a key go on that is blocked behind an abandoned row, without that row. ok is false when it is not blocked.

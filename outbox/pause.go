@@ -19,7 +19,7 @@ type Pause struct {
 
 // A Pauser pauses brokers. The database keeps the pauses, so they hold for all processes and outlive them. A processor learns of
 // a pause when it looks for rows next, which is within poll.max; it then sends nothing more, and
-// what it has in hand is given back with its attempts. Rows go on being written, and time goes on for a TTL.
+// what it has claimed is given back with its attempts. Rows go on being written, and time goes on for a TTL.
 type Pauser interface {
 	// Pause pauses a broker. changed is false when it was paused already: then the first pause stays as it is.
 	Pause(ctx context.Context, pause Pause) (changed bool, err error)
@@ -40,7 +40,7 @@ func (p Pause) Check() error {
 	return nil
 }
 
-// Readiness is what a look for work found.
+// Readiness is what a poll found.
 type Readiness struct {
 	// Shards that have work; none while the broker is paused.
 	Shards []int

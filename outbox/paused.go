@@ -9,7 +9,7 @@ import (
 // pausesTime bounds the look at who has paused a broker: until it is over, a resumption is not noticed.
 const pausesTime = 5 * time.Second
 
-// pause stops the workers, or lets them go on. What they have in hand is given back.
+// pause stops the workers, or lets them go on. What they have claimed is given back.
 func (p *Processor) pause(ctx context.Context, paused bool) {
 	p.shards.stop(paused)
 	switch before := p.paused.Swap(paused); {

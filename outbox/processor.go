@@ -90,7 +90,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	return p, nil
 }
 
-// Run delivers until ctx ends, then finishes or releases what is in hand and returns nil. It survives errors of the
+// Run delivers until ctx ends, then finishes or releases what is claimed and returns nil. It survives errors of the
 // database and of the broker. Run a processor once.
 func (p *Processor) Run(ctx context.Context) error {
 	// Publishes under way may go on for a while after ctx has ended, and their outcomes must be written after that.

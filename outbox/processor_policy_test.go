@@ -153,7 +153,7 @@ func TestProcessorBreakerOfADestination(t *testing.T) {
 	})
 }
 
-// A pause stops the delivery in the middle of a batch, gives back what is in hand, and ends where it began.
+// A pause stops the delivery in the middle of a batch, gives back what is claimed, and ends where it began.
 func TestProcessorPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(context.Context, brokers.Message) error {

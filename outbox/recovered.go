@@ -5,7 +5,7 @@ import "time"
 // recoveredEvery bounds how often a processor tells of rows that others have left: they may be claimed many times until they pass.
 const recoveredEvery = time.Minute
 
-// tellRecovered says that somebody has died, or stood still, with rows in hand. Nobody else can: the dead do not log.
+// tellRecovered says that somebody has died, or stood still, with claimed rows. Nobody else can: the dead do not log.
 func (w *worker) tellRecovered(batch *Batch) {
 	rows, crashes := 0, 0
 	for i := range batch.Messages {

@@ -20,7 +20,7 @@ type Instance struct {
 	Version    string
 	// StartedAt and SeenAt by the database's clock; set by the store.
 	StartedAt, SeenAt time.Time
-	// Work is what its workers had in hand when it was last seen.
+	// Work is what its workers had claimed when it was last seen.
 	Work []Work
 	// Unreadable says what is wrong with a row that somebody has changed by hand: a column and its fault. The fields that cannot be read
 	// are then zero. It is empty for a row that a process wrote; set by the store.

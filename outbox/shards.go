@@ -46,12 +46,12 @@ func (b *shardBoard) mark(shards ...int) {
 	defer b.mu.Unlock()
 	for _, shard := range shards {
 		if shard >= 0 && shard < len(b.dirty) {
-			b.soil(shard)
+			b.markDirty(shard)
 		}
 	}
 	if len(shards) == 0 {
 		for shard := range b.dirty {
-			b.soil(shard)
+			b.markDirty(shard)
 		}
 	}
 	b.broadcast()
@@ -63,14 +63,14 @@ func (b *shardBoard) markSet(shards ShardSet) {
 	defer b.mu.Unlock()
 	for shard := range b.dirty {
 		if shards.Has(shard) {
-			b.soil(shard)
+			b.markDirty(shard)
 		}
 	}
 	b.broadcast()
 }
 
-// soil marks one shard. What waits already keeps its place.
-func (b *shardBoard) soil(shard int) {
+// markDirty notes that one shard has work. What waits already keeps its place.
+func (b *shardBoard) markDirty(shard int) {
 	if b.handed[shard%b.shards] > 0 {
 		b.behind[shard] = true
 	}
@@ -151,7 +151,7 @@ func (b *shardBoard) put(shard int, more bool) {
 	defer b.mu.Unlock()
 	b.taken[shard%b.shards] = false
 	if more {
-		b.soil(shard)
+		b.markDirty(shard)
 	}
 	b.broadcast()
 }

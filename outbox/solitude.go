@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// solitude lets one worker of a process be the only one that has rows in hand. A message that was alone in its claim when its
+// solitude lets one worker of a process be the only one that has claimed rows. A message that was alone in its claim when its
 // process died is tried again like that: if the process dies again, it was this message, and not one that another worker was
 // sending at that moment.
 type solitude struct {
 	mu      sync.Mutex
-	busy    int       // workers that have rows in hand, or are about to
+	busy    int       // workers that have claimed rows, or are about to
 	alone   *company  // who is alone, or waits for it; nobody else may begin
 	rest    time.Time // until then nobody waits to be alone
 	changed chan struct{}
@@ -19,7 +19,7 @@ type solitude struct {
 
 const (
 	// isolationTime bounds how long nobody may begin: while a worker that is to be alone waits for the others to finish what
-	// they have in hand, and while it is alone. A broker that hangs, theirs or its own, must not stop the others for longer;
+	// they have claimed, and while it is alone. A broker that hangs, theirs or its own, must not stop the others for longer;
 	// then they go on beside each other.
 	isolationTime = 2 * time.Second
 	// restShare is how many times as long as it took nobody waits to be alone, once the bound was met: a broker that hangs

@@ -9,7 +9,7 @@ type Stats struct {
 	Claimed, Published, Retried, Abandoned, Released int64
 	// LeaseLost counts rows that belonged to somebody else by the time their outcome was to be written.
 	LeaseLost int64
-	// Leases are the batches that this process has in hand: claimed or handed off, and not completed.
+	// Leases are the batches that this process has claimed: claimed or handed off, and not completed.
 	Leases int
 	// Unavailable is true while the broker counts as unavailable.
 	Unavailable bool

@@ -66,7 +66,7 @@ type Claim struct {
 	// Wake first brings back a bounded number of deferred rows of the shard: those whose time has come, and the followers of
 	// those that are done. It is needed while Batch.Blocked is true.
 	Wake bool
-	// Shared is true while other workers of the process may have rows in hand. Should the process die, a row that came alone
+	// Shared is true while other workers of the process may have claimed rows. Should the process die, a row that came alone
 	// is then not charged an attempt: it may not have been its fault.
 	Shared bool
 }
@@ -217,7 +217,7 @@ type BrokerCounts struct {
 type Backlog struct {
 	Broker string
 	// Lag is how long the first rows of its shards that could be claimed have been waiting, deferred ones since they were due; 0
-	// when all open rows are in hand or must wait.
+	// when all open rows are claimed or must wait.
 	Lag time.Duration
 }
 

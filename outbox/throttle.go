@@ -77,7 +77,7 @@ func (t *throttle) most(n int) int {
 	return min(n, t.limiter.Burst())
 }
 
-// maxTake bounds how long rows in hand wait for the rate: a pause, a shutdown and whoever waits for their keys wait with them.
+// maxTake bounds how long claimed rows wait for the rate: a pause, a shutdown and whoever waits for their keys wait with them.
 const maxTake = time.Second
 
 // take waits until n messages, no more than most, may be sent. It waits only where another worker has been faster. The error

@@ -12,8 +12,8 @@ type worker struct {
 	name    string
 	window  int
 	blocked bool          // the broker has deferred rows, as far as this worker knows
-	pass    pass          // of the claim in hand
-	asked   time.Time     // when the database was asked for the claim in hand
+	pass    pass          // of the current claim
+	asked   time.Time     // when the database was asked for the current claim
 	took    time.Duration // and how long it thought about it
 	// stopping is closed when the processor is to stop.
 	stopping <-chan struct{}
@@ -38,7 +38,7 @@ const (
 	probeLimit = 10
 )
 
-// run works until ctx ends; what is in hand then is published while sending lasts, and completed while completing does.
+// run works until ctx ends; what is claimed then is published while sending lasts, and completed while completing does.
 func (w *worker) run(ctx, sending, completing context.Context) {
 	w.stopping = ctx.Done()
 	for {

@@ -43,8 +43,8 @@ func requeueCommand() *cobra.Command {
 func abandonCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abandon",
-		Short: "Give up pending and failed messages: they are not sent",
-		Long: "Give up pending and failed messages, and those of a worker that has died: they are not sent, and their ordering keys go on.\n" +
+		Short: "Abandon pending and failed messages: they are not sent",
+		Long: "Abandon pending and failed messages, and those of a worker that has died: they are not sent, and their ordering keys go on.\n" +
 			"They stay in the table, and can be requeued, until the purge removes them (cleanup.abandoned_retention). --reason goes into their last error.",
 		Example: "  fanout messages abandon --broker partner --type \"Ordering.Draft*\" --reason \"partner does not want drafts\"",
 	}

@@ -21,7 +21,7 @@ func relayCommand() *cobra.Command {
 		Short: "Deliver the rows of every configured database to every configured broker",
 		Long: "Deliver the rows of every configured database to every configured broker, and purge finished rows.\n" +
 			"Any number of relays may run at once; they share the work. SIGINT or SIGTERM finishes or releases what\n" +
-			"is in hand and exits with 0. Where monitor.listen is set it serves the dashboard and the HTTP interface.\n" +
+			"is claimed and exits with 0. Where monitor.listen is set it serves the dashboard and the HTTP interface.\n" +
 			"It knows the broker types redis, pubsub and memory: for others write a program\n" +
 			"of your own, with fanout.Open.",
 		Args: noArgs,

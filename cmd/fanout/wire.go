@@ -5,6 +5,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -34,62 +35,48 @@ func toTime(at time.Time) *time.Time {
 	return &at
 }
 
-// wireDeferral tells for which message a row waits.
-type wireDeferral struct {
-	Reason    string     `json:"reason"`
-	MessageID string     `json:"message_id"`
-	Until     *time.Time `json:"until,omitempty"`
-}
-
-func toDeferral(d *outbox.Deferral) *wireDeferral {
-	if d == nil {
-		return nil
-	}
-	return &wireDeferral{Reason: d.Reason, MessageID: d.MessageID, Until: toTime(d.Until)}
-}
-
 // wireRecord is one row.
 type wireRecord struct {
-	Database        string          `json:"database"`
-	ID              int64           `json:"id"`
-	MessageID       string          `json:"message_id"`
-	Broker          string          `json:"broker"`
-	Status          outbox.Status   `json:"status"`
-	Stream          string          `json:"stream"`
-	Type            string          `json:"type"`
-	Key             string          `json:"key,omitempty"`
-	Shard           int             `json:"shard"`
-	Priority        int             `json:"priority,omitempty"`
-	Deferred        bool            `json:"deferred,omitempty"`
-	Deferral        *wireDeferral   `json:"deferral,omitempty"`
-	ContentType     string          `json:"content_type,omitempty"`
-	AggregateType   string          `json:"aggregate_type,omitempty"`
-	AggregateID     string          `json:"aggregate_id,omitempty"`
-	CorrelationID   string          `json:"correlation_id,omitempty"`
-	CausationID     string          `json:"causation_id,omitempty"`
-	TenantID        string          `json:"tenant_id,omitempty"`
-	Attempts        int             `json:"attempts"`
-	Crashes         int             `json:"crashes,omitempty"`
-	CreatedAt       *time.Time      `json:"created_at,omitempty"`
-	AvailableAt     *time.Time      `json:"available_at,omitempty"`
-	ExpiresAt       *time.Time      `json:"expires_at,omitempty"`
-	LockedUntil     *time.Time      `json:"locked_until,omitempty"`
-	PublishedAt     *time.Time      `json:"published_at,omitempty"`
-	FinishedAt      *time.Time      `json:"finished_at,omitempty"`
-	LockedBy        string          `json:"locked_by,omitempty"`
-	BrokerMessageID string          `json:"broker_message_id,omitempty"`
-	PayloadBytes    int             `json:"payload_bytes"`
-	LastError       *wireError      `json:"last_error,omitempty"`
-	Payload         []byte          `json:"payload,omitempty"`
-	PayloadText     string          `json:"payload_text,omitempty"`
-	Headers         json.RawMessage `json:"headers,omitempty"`
+	Database        string            `json:"database"`
+	ID              int64             `json:"id"`
+	MessageID       string            `json:"message_id"`
+	Broker          string            `json:"broker"`
+	Status          outbox.Status     `json:"status"`
+	Stream          string            `json:"stream"`
+	Type            string            `json:"type"`
+	Key             string            `json:"key,omitempty"`
+	Shard           int               `json:"shard"`
+	Priority        int               `json:"priority,omitempty"`
+	Deferred        bool              `json:"deferred,omitempty"`
+	Deferral        *monitor.Deferral `json:"deferral,omitempty"`
+	ContentType     string            `json:"content_type,omitempty"`
+	AggregateType   string            `json:"aggregate_type,omitempty"`
+	AggregateID     string            `json:"aggregate_id,omitempty"`
+	CorrelationID   string            `json:"correlation_id,omitempty"`
+	CausationID     string            `json:"causation_id,omitempty"`
+	TenantID        string            `json:"tenant_id,omitempty"`
+	Attempts        int               `json:"attempts"`
+	Crashes         int               `json:"crashes,omitempty"`
+	CreatedAt       *time.Time        `json:"created_at,omitempty"`
+	AvailableAt     *time.Time        `json:"available_at,omitempty"`
+	ExpiresAt       *time.Time        `json:"expires_at,omitempty"`
+	LockedUntil     *time.Time        `json:"locked_until,omitempty"`
+	PublishedAt     *time.Time        `json:"published_at,omitempty"`
+	FinishedAt      *time.Time        `json:"finished_at,omitempty"`
+	LockedBy        string            `json:"locked_by,omitempty"`
+	BrokerMessageID string            `json:"broker_message_id,omitempty"`
+	PayloadBytes    int               `json:"payload_bytes"`
+	LastError       *wireError        `json:"last_error,omitempty"`
+	Payload         []byte            `json:"payload,omitempty"`
+	PayloadText     string            `json:"payload_text,omitempty"`
+	Headers         json.RawMessage   `json:"headers,omitempty"`
 }
 
 // toRecord leaves out the payload and the headers, which may hold what is nobody's business.
 func toRecord(database string, r *outbox.Record) wireRecord {
 	return wireRecord{
 		Database: database, ID: r.ID, MessageID: r.MessageID, Broker: r.Broker, Status: r.Status, Stream: r.Stream, Type: r.Type, Key: r.OrderingKey,
-		Shard: r.Shard, Priority: r.Priority, Deferred: r.Deferred, Deferral: toDeferral(r.Deferral), ContentType: r.ContentType,
+		Shard: r.Shard, Priority: r.Priority, Deferred: r.Deferred, Deferral: monitor.NewDeferral(r.Deferral), ContentType: r.ContentType,
 		AggregateType: r.AggregateType, AggregateID: r.AggregateID, CorrelationID: r.CorrelationID, CausationID: r.CausationID, TenantID: r.TenantID,
 		Attempts: r.Attempts, Crashes: r.Crashes, CreatedAt: toTime(r.CreatedAt), AvailableAt: toTime(r.AvailableAt),
 		ExpiresAt: toTime(r.ExpiresAt), LockedUntil: toTime(r.LockedUntil),

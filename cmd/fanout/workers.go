@@ -33,7 +33,7 @@ type wireInstance struct {
 func workersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workers",
-		Short: "Show the processes that run a relay, and what they had in hand when last seen",
+		Short: "Show the processes that run a relay, and what they had claimed when last seen",
 		Args:  noArgs,
 	}
 	target := targetFlags(cmd)
@@ -87,7 +87,7 @@ func toInstance(database string, p *outbox.Instance, silent bool) wireInstance {
 	}
 }
 
-// inHand is what a process had in hand, or why nobody knows.
+// inHand is what a process had claimed, or why nobody knows.
 func inHand(p *outbox.Instance) cell {
 	if p.Unreadable != "" {
 		return styled("unreadable row "+p.ID.String()+": "+shorten(p.Unreadable), red)
@@ -95,7 +95,7 @@ func inHand(p *outbox.Instance) cell {
 	return text(workText(p.Work))
 }
 
-// workText sums up what is in hand by broker, in the order in which the brokers come.
+// workText sums up what is claimed by broker, in the order in which the brokers come.
 func workText(work []outbox.Work) string {
 	var brokers []string
 	sums := map[string]int{}

@@ -38,12 +38,12 @@ func Defects() []Defect {
 				{"outbox/postgres/sql/mark_other.sql", "   SET status       = o.status\n", "   SET status       = o.status, published_at = NULL\n"},
 				{"outbox/postgres/sql/renew.sql", "\n   AND lock_token = $3 AND status = 'processing'", "\n   AND $3::uuid IS NOT NULL AND status = 'processing'"},
 			},
-			options: func(o *Options) { // relays that are stopped with rows in hand
+			options: func(o *Options) { // relays that are stopped with claimed rows
 				o.Only, o.Every, o.Lease, o.Slow = []Kind{Stop}, 500*time.Millisecond, 2*time.Second, 120*time.Millisecond
 			},
 		},
 		{
-			Name: "claims-in-hand", What: "a claim takes what others have in hand", Crimes: []Crime{Fence},
+			Name: "claims-in-hand", What: "a claim takes what others have claimed", Crimes: []Crime{Fence},
 			edits: []edit{
 				{
 					"outbox/postgres/sql/claim_ordered.sql",
@@ -76,7 +76,7 @@ func Defects() []Defect {
 			edits: []edit{
 				{"outbox/postgres/sql/claim_ordered.sql", "bool_and(ready AND NOT to_defer AND outranked = 0) OVER so_far AS clear", "ready AS clear"},
 				{"outbox/postgres/sql/claim_ordered.sql", "bool_or(leased AND NOT ready) OVER whole AS in_hand", "false AS in_hand"},
-				// Rows in hand are also told apart from others as suspects.
+				// Claimed rows are also told apart from others as suspects.
 				{"outbox/postgres/sql/claim_ordered.sql", "min(suspicion) OVER so_far AS lowest", "suspicion AS lowest"},
 				{"outbox/postgres/sql/claim_ordered.sql", "max(suspicion) OVER so_far AS highest", "suspicion AS highest"},
 			},

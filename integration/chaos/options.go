@@ -27,7 +27,7 @@ type Options struct {
 	Keys int
 	// Lease of the relays. Default 3 seconds.
 	Lease time.Duration
-	// Slow is how far away their brokers are from relays, one way, so that they have rows in hand for long; from every second one half as
+	// Slow is how far away their brokers are from relays, one way, so that they have claimed rows for long; from every second one half as
 	// far. Default: not at all.
 	Slow time.Duration
 	// Only restricts the faults to some kinds. Default: all that the servers allow.

@@ -150,7 +150,7 @@ func TestCauses(t *testing.T) {
 		{301, 303, "server"},
 		{400, 404, "stop"},
 		{405, 406, noCause}, // while it is stopped, others work
-		{405, 411, "stop"},  // it goes on, and sends what it had in hand
+		{405, 411, "stop"},  // it goes on, and sends what it had claimed
 	} {
 		assert.Equal(t, tt.want, e.cause(at(tt.first), at(tt.again)), tt)
 	}

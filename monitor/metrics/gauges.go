@@ -56,7 +56,7 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 	g.oldest = seconds("fanout.outbox.oldest.age", "Age of the oldest row that is not finished; 0 where there is none.")
 	g.lag = seconds("fanout.outbox.lag", "How long the first rows that could be claimed have been waiting.")
 	g.up = gauge("fanout.outbox.database.up", "{database}", "1 when the database last answered how its brokers stand, 0 when it did not.")
-	g.leases = gauge("fanout.outbox.leases.active", "{batch}", "Batches that this process has in hand.")
+	g.leases = gauge("fanout.outbox.leases.active", "{batch}", "Batches that this process has claimed.")
 	g.breaker = gauge("fanout.outbox.breaker.state", "{state}", "0 closed: messages are sent; 1 half-open: a few are, to try; 2 open: none is.")
 	g.destinations = gauge("fanout.outbox.destinations.unavailable", "{destination}", "Streams or topics of a broker that messages wait for.")
 	g.paused = gauge("fanout.outbox.broker.paused", "{broker}", "1 while an operator has paused the broker.")

@@ -184,7 +184,7 @@ func TestEveryInstrument(t *testing.T) {
 		assert.InDelta(t, 0, values["fanout.outbox.database.up orders"], 0)
 		assert.NotContains(t, values, "fanout.outbox.rows.pending events orders")
 
-		// An outage, and what is in hand.
+		// An outage, and what is claimed.
 		down.Store(true)
 		insert("waits")
 		until(t, func() bool { return engine.Stats()[0].Breaker != outbox.BreakerClosed })

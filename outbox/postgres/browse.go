@@ -20,7 +20,7 @@ const (
 	// headRows is how many rows of a shard can be in somebody's hands, and how many of them are looked at: claims look no further, but
 	// for the moment before what fills the head is deferred.
 	headRows = 4000
-	// firstRows of a shard are looked at where few are in hand, and for the rows that wait behind a blocked key.
+	// firstRows of a shard are looked at where few are claimed, and for the rows that wait behind a blocked key.
 	firstRows = 1000
 	// slackRows are looked at beyond a count's limit, so that a count near to it is exact although some rows are in another status.
 	slackRows = 1000
@@ -42,7 +42,7 @@ func (s *Store) look(ctx context.Context, f func(pgx.Tx) error) error {
 }
 
 // Overview implements outbox.Browser. Counts look at no more rows than their limit and a few: a broker with many rows in other
-// statuses can have a count that stops below the limit. Rows in hand are looked for at the head of each shard, the oldest row there
+// statuses can have a count that stops below the limit. Claimed rows are looked for at the head of each shard, the oldest row there
 // and among as many deferred rows, the last error among the newest failed rows. A failed row without an error counts as pending.
 func (s *Store) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverview, error) {
 	if limit < 1 || limit > mostRows {

@@ -84,7 +84,7 @@ func readPart(name, table string) string {
 	return text
 }
 
-// List implements outbox.Browser. Rows in hand are looked for at the head of each shard; those that wait are merged from the shards and from
+// List implements outbox.Browser. Claimed rows are looked for at the head of each shard; those that wait are merged from the shards and from
 // the deferred rows, in the order of ids. Finished rows that ended at the same
 // instant, as those of one batch do, are looked at together, be they more than Scan. A failed row without an error is not found, nor one
 // that finished at an infinite time. A role that may not read payloads gets no sizes.

@@ -244,7 +244,7 @@ func TestBlockedKeys(t *testing.T) {
 	assert.InDelta(t, firstRows, keys[1].Followers.N, 40)
 }
 
-// TestListFindsHands: rows in hand are found at the head of a shard behind which a backlog stands, without reading the backlog.
+// TestListFindsHands: claimed rows are found at the head of a shard behind which a backlog stands, without reading the backlog.
 func TestListFindsHands(t *testing.T) {
 	t.Parallel()
 	store := browsed(t)

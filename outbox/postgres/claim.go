@@ -41,7 +41,7 @@ func (x *exchange) claimRows() error {
 		x.send(nil, x.store.sql.wake, c.Broker, c.Shard, wakeLimit)
 		x.send(nil, x.store.sql.advance, c.Broker, c.Shard, advanceBlocks, advanceRows)
 	}
-	b := x.bearings
+	b := x.baseline
 	lease := c.Lease.Microseconds()
 	x.sighting.told = !c.Unordered || b.list || b.completed
 	switch {

@@ -151,7 +151,7 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 			first := c.insert()
 			batch, ids := c.claim(10)
 			require.Equal(t, []int64{first}, ids)
-			// The key waits already, behind the row in hand, for a time that has come: a claim would lift that block.
+			// The key waits already, behind the claimed row, for a time that has come: a claim would lift that block.
 			scheduled := c.insert()
 			c.exec("UPDATE completion SET available_at = now() + interval '1 hour' WHERE id = $1", scheduled)
 			deferred, err := c.store.Defer(t.Context(), c.request(10, false))

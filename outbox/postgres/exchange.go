@@ -49,19 +49,19 @@ func transient(err error) bool {
 func (s *Store) exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
 	x := exchange{store: s, completion: completion, claim: claim}
 	if claim != nil {
-		x.bearings = s.water.take(claim.Broker, claim.Shard, time.Now())
+		x.baseline = s.water.take(claim.Broker, claim.Shard, time.Now())
 		x.plain = s.plain.likely(claim)
 	}
 	err := x.run(ctx)
 	if err == nil && x.plain && !x.wasPlain && !x.result.Batch.Busy { // then nothing was taken, and the shard is looked at in full
-		again := exchange{store: s, claim: claim, bearings: x.bearings}
+		again := exchange{store: s, claim: claim, baseline: x.baseline}
 		again.result.Completed = x.result.Completed
 		err = again.run(ctx)
 		x, x.wasPlain = again, false
 	}
 	if err == nil && claim != nil {
 		x.sighting.busy = x.result.Batch.Busy
-		s.water.learn(claim.Broker, claim.Shard, x.bearings, x.sighting, time.Now())
+		s.water.learn(claim.Broker, claim.Shard, x.baseline, x.sighting, time.Now())
 		if !x.sighting.busy {
 			s.plain.learn(claim, x.wasPlain)
 		}
@@ -94,7 +94,7 @@ type exchange struct {
 	readers    []func(pgx.BatchResults) error
 	marked     int
 	token      uuid.UUID
-	bearings   bearings
+	baseline   baseline
 	plain      bool // the claim is made with claim_plain.sql
 	wasPlain   bool // the window was
 	sighting   sighting

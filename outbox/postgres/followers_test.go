@@ -65,7 +65,7 @@ func TestMillionFollowers(t *testing.T) {
 	tx, err := store.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer tx.Rollback(t.Context())
-	bearings := store.water.take("b", claim.Shard, time.Now())
+	baseline := store.water.take("b", claim.Shard, time.Now())
 	_, err = tx.Exec(t.Context(), store.sql.tryLock, shardLock("b", claim.Shard))
 	require.NoError(t, err)
 	counted := func() (n [3]int) { // what this session has done and not reported yet
@@ -77,7 +77,7 @@ func TestMillionFollowers(t *testing.T) {
 	}
 	before := counted()
 	_, err = tx.Exec(t.Context(), store.sql.claimOrdered, "b", claim.Shard, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6),
-		bearings.floor, bearings.sibling, bearings.reopened, true, 16<<20)
+		baseline.floor, baseline.sibling, baseline.reopened, true, 16<<20)
 	require.NoError(t, err)
 	after := counted()
 	assert.Equal(t, batch, after[0]-before[0], "rows claimed")

@@ -77,8 +77,8 @@ const (
 	fullLookShare = 50
 )
 
-// bearings are what a claim knows before it is made.
-type bearings struct {
+// baseline are what a claim knows before it is made.
+type baseline struct {
 	era            int64
 	reopened       int64
 	floor, sibling int64
@@ -148,7 +148,7 @@ func (l *waterLine) lower(reopened int64, lowest *int64) {
 }
 
 // take is called before a claim.
-func (w *lowWater) take(broker string, shard int, now time.Time) bearings {
+func (w *lowWater) take(broker string, shard int, now time.Time) baseline {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	line := w.line(broker, shard)
@@ -162,7 +162,7 @@ func (w *lowWater) take(broker string, shard int, now time.Time) bearings {
 	if mark.full.IsZero() {
 		mark.full = now.Add(fullEvery)
 	}
-	b := bearings{
+	b := baseline{
 		era: w.era, reopened: line.reopened, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.deferred,
 		candidate: mark.candidate, completed: mark.candidate != nil && mark.candidate.completed, began: now,
 	}
@@ -181,7 +181,7 @@ func (w *lowWater) take(broker string, shard int, now time.Time) bearings {
 }
 
 // learn is called after a claim.
-func (w *lowWater) learn(broker string, shard int, b bearings, s sighting, now time.Time) {
+func (w *lowWater) learn(broker string, shard int, b baseline, s sighting, now time.Time) {
 	if s.busy {
 		return
 	}
@@ -192,7 +192,7 @@ func (w *lowWater) learn(broker string, shard int, b bearings, s sighting, now t
 	}
 }
 
-func (l *waterLine) learn(shard int, b bearings, s sighting, now time.Time) {
+func (l *waterLine) learn(shard int, b baseline, s sighting, now time.Time) {
 	mark := &l.class[shard/outbox.Shards]
 	mark.last = max(mark.last, s.last)
 	if b.full {
@@ -227,7 +227,7 @@ func (l *waterLine) learn(shard int, b bearings, s sighting, now time.Time) {
 }
 
 // await begins a mark, or looks whether the one in the making waits for anybody still.
-func (m *waterMark) await(b bearings, first int64, writers []string) {
+func (m *waterMark) await(b baseline, first int64, writers []string) {
 	prepared := slices.ContainsFunc(writers, func(name string) bool { return strings.HasPrefix(name, "-1/") })
 	switch c := m.candidate; {
 	case c == nil:

@@ -185,7 +185,7 @@ func TestLowWaterLearnedLate(t *testing.T) {
 				return &outbox.Claim{Broker: "b", Shard: d.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: true}
 			}
 			begin := func(limit int) *exchange {
-				return &exchange{store: d.store, claim: claim(limit), bearings: d.store.water.take("b", d.shard, time.Now())}
+				return &exchange{store: d.store, claim: claim(limit), baseline: d.store.water.take("b", d.shard, time.Now())}
 			}
 			taken := func(batch outbox.Batch) (ids []int64) {
 				for _, m := range batch.Messages {
@@ -212,8 +212,8 @@ func TestLowWaterLearnedLate(t *testing.T) {
 				want = append(want, 4, 5)
 			}
 			require.NoError(t, second.run(t.Context()))
-			d.store.water.learn("b", d.shard, second.bearings, second.sighting, time.Now())
-			d.store.water.learn("b", d.shard, first.bearings, first.sighting, time.Now())
+			d.store.water.learn("b", d.shard, second.baseline, second.sighting, time.Now())
+			d.store.water.learn("b", d.shard, first.baseline, first.sighting, time.Now())
 			got := taken(second.result.Batch)
 			for range want {
 				exchanged, err := d.store.Exchange(t.Context(), nil, claim(1))

@@ -35,7 +35,7 @@ type sea struct {
 // seaClaim is a claim under way. Its steps are those of the real one; steps of several claims may alternate.
 type seaClaim struct {
 	step     int
-	bearings bearings
+	baseline baseline
 	sighting sighting
 }
 
@@ -105,7 +105,7 @@ var seaSteps = []func(s *sea){
 func (s *sea) claim() {
 	n := s.random.IntN(3)
 	if n >= len(s.claims) {
-		s.claims = append(s.claims, &seaClaim{bearings: s.water.take("b", 1, time.Now())})
+		s.claims = append(s.claims, &seaClaim{baseline: s.water.take("b", 1, time.Now())})
 		return
 	}
 	c := s.claims[n]
@@ -113,11 +113,11 @@ func (s *sea) claim() {
 	case 1:
 		s.look(c)
 	case 2:
-		if c.bearings.list {
+		if c.baseline.list {
 			c.sighting.listed, c.sighting.writers = true, slices.Sorted(maps.Keys(s.writers))
 		}
 	default:
-		s.water.learn("b", 1, c.bearings, c.sighting, time.Now())
+		s.water.learn("b", 1, c.baseline, c.sighting, time.Now())
 		s.claims = slices.Delete(s.claims, n, n+1)
 	}
 }
@@ -132,8 +132,8 @@ func (s *sea) look(c *seaClaim) {
 		c.sighting.own, c.sighting.lowest = 1, &id
 	}
 	floor := int64(noFloor)
-	if c.bearings.reopened+c.sighting.own == s.reopened {
-		floor = c.bearings.floor
+	if c.baseline.reopened+c.sighting.own == s.reopened {
+		floor = c.baseline.floor
 		if s.operated > 0 && floor > 0 {
 			s.believed++
 		}

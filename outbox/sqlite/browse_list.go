@@ -159,7 +159,7 @@ func (s *Store) listSQL(status outbox.Status, key string) string {
 			branch(strings.ReplaceAll(rows, "{{shard}}", strconv.Itoa(shard)))
 		}
 		switch {
-		case status != outbox.StatusPending: // what is in hand is not deferred
+		case status != outbox.StatusPending: // what is claimed is not deferred
 		case key != "":
 			branch(s.sql.listKey)
 		default:

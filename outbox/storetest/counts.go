@@ -103,7 +103,7 @@ func testBacklog(t *table) {
 	assert.InDelta(t, 3*time.Hour.Seconds(), t.backlog()[1].Lag.Seconds(), 60)
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
-	assert.Zero(t, t.backlog()[1].Lag, "all are in hand")
+	assert.Zero(t, t.backlog()[1].Lag, "all are claimed")
 	require.Zero(t, t.complete(retryLater(batch, ids...)).Lost)
 	assert.Zero(t, t.backlog()[1].Lag, "all must wait")
 	t.age(ids[0], "locked_until", 11*time.Minute)

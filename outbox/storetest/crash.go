@@ -54,7 +54,7 @@ func testAlone(t *table) {
 	}
 }
 
-// Where others of the process may have rows in hand, one of theirs can be to blame.
+// Where others of the process may have claimed rows, one of theirs can be to blame.
 func testAloneBesideOthers(t *table) {
 	for _, isUnordered := range []bool{false, true} {
 		id := t.add(t.keys(1)...)[0]

@@ -85,7 +85,7 @@ func testVerify(t *table) {
 		assert.True(t, f.Clear)
 		assert.Zero(t, f.Attempts+f.Crashes)
 	}
-	assert.Empty(t, t.claim().Messages, "the key of the later row %d is in hand", later[0])
+	assert.Empty(t, t.claim().Messages, "the key of the later row %d is claimed", later[0])
 	completion := &outbox.Completion{Lease: outbox.Lease{Broker: broker, Shard: t.shard, Token: token, FirstID: ids[0], LastID: ids[2]}}
 	completion.Published = []outbox.Delivered{{ID: ids[0]}, {ID: ids[2]}}
 	completion.Other = []outbox.Outcome{{ID: ids[1], Status: outbox.StatusPending}}

@@ -111,7 +111,7 @@ func testNotEarly(t *table) {
 			"claim of another process":    func() int { return len(t.claimBy(t.another()).Messages) },
 			"claim that brings rows back": func() int { return len(t.claim(wake).Messages) },
 			"claim without order":         func() int { return len(t.claim(unordered).Messages) },
-			"look for work":               func() int { return len(t.ready()) },
+			"poll":                        func() int { return len(t.ready()) },
 		} {
 			assert.Zero(t, t.early(times.column, times.begin, look), "%s, before the end of a %s", way, what)
 			id := times.begin()

@@ -91,7 +91,7 @@ func testDeferredRequeueAll(t *table) {
 	assert.Empty(t, t.blockedKeys())
 	batch := t.claim(limit(1), wake)
 	require.Equal(t, ids[:1], taken(batch))
-	t.nothing("the key is in hand")
+	t.nothing("the key is claimed")
 	t.publish(batch)
 	assert.Equal(t, ids[1:], t.drain())
 	t.clean()
@@ -206,7 +206,7 @@ func testSameMessage(t *table) {
 		t.pass()
 	}
 	assert.Equal(t, ids[2:3], taken(t.claim(another, wake)))
-	assert.Equal(t, 1, t.requeue(outbox.Filter{MessageIDs: []string{head.MessageID.String()}}), "the other one is in hand")
+	assert.Equal(t, 1, t.requeue(outbox.Filter{MessageIDs: []string{head.MessageID.String()}}), "the other one is claimed")
 }
 
 // nextIs claims the given row alone and gives it back.

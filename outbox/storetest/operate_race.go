@@ -71,7 +71,7 @@ func (r *operateRace) done(ctx context.Context) (bool, error) {
 }
 
 func (r *operateRace) deliver(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
-	claim := r.request(limit(1+random.IntN(20)), wake, window(2*r.total)) // so that it sees a row in hand behind one that came back
+	claim := r.request(limit(1+random.IntN(20)), wake, window(2*r.total)) // so that it sees a claimed row behind one that came back
 	result, err := store.Exchange(ctx, nil, claim)
 	if err != nil {
 		return err

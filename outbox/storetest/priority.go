@@ -73,7 +73,7 @@ func testPriorityKeepsOrder(t *table) {
 	assert.Empty(t, t.claim(backfill(t)).Messages)
 	batch = t.claim()
 	assert.Equal(t, b[:1], taken(batch))
-	assert.Empty(t, t.claim(backfill(t)).Messages, "it is in hand, not done")
+	assert.Empty(t, t.claim(backfill(t)).Messages, "it is claimed, not done")
 	t.publish(batch)
 	assert.Equal(t, c, taken(t.claim(backfill(t))))
 }

@@ -65,7 +65,7 @@ func (r *purgeRace) deliver(ctx context.Context, store outbox.FullStore, random 
 	r.abandoned.Add(int64(len(s.Other)))
 	exchanged, err = store.Exchange(ctx, s, nil)
 	if err == nil && exchanged.Completed.Lost > 0 {
-		err = fmt.Errorf("%d rows in hand are gone", exchanged.Completed.Lost)
+		err = fmt.Errorf("%d claimed rows are gone", exchanged.Completed.Lost)
 	}
 	r.published.Add(int64(len(s.Published)))
 	return err

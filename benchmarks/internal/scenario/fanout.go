@@ -108,7 +108,7 @@ func (f Fanout) drains(ctx context.Context, o *Options, database *bed.Database, 
 
 // drain measures one number of brokers.
 func (f Fanout) drain(ctx context.Context, o *Options, database *bed.Database, streams *bed.Streams, brokers int, name string) (c cost, err error) {
-	const connections = outbox.Shards + 1                               // for each broker: its workers and the look for work
+	const connections = outbox.Shards + 1                               // for each broker: its workers and the poll
 	table, err := database.Table(ctx, name, int32(connections*brokers)) //nolint:gosec // a few
 	if err != nil {
 		return c, err

@@ -16,7 +16,7 @@ import (
 )
 
 // Pages asks how long people wait who look at a large table: each method of [outbox.Browser] and [outbox.Auditor], with the sizes that
-// the console uses. Half of the rows are finished; of the open ones some are in hand, have failed, or stand behind blocks.
+// the console uses. Half of the rows are finished; of the open ones some are claimed, have failed, or stand behind blocks.
 type Pages struct {
 	// Rows of the table, of all brokers together; one half is finished.
 	Rows int64
@@ -41,7 +41,7 @@ const (
 	pagesTarget = 200
 	// pagesWarm is how many calls of each kind go before those that are measured.
 	pagesWarm = 20
-	// pagesInHand is how many rows of each broker are in hand.
+	// pagesInHand is how many rows of each broker are claimed.
 	pagesInHand = 2000
 	// pagesChunk is how many rows one transaction writes.
 	pagesChunk = 250_000

@@ -124,7 +124,7 @@ func (d *drain) full(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// finish completes what is in hand.
+// finish completes what is claimed.
 func (d *drain) finish(ctx context.Context) error {
 	for shard, completion := range d.open {
 		if completion == nil {

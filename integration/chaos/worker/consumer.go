@@ -85,7 +85,7 @@ func (r *redisReader) read(ctx context.Context) error {
 }
 
 // readPubSub pulls from all subscriptions and writes down what it sees. It asks by itself instead of leaving that to the library: so what a
-// killed consumer had in hand comes again as soon as the subscription says, and not when the library of the dead one had wished.
+// killed consumer had claimed comes again as soon as the subscription says, and not when the library of the dead one had wished.
 func readPubSub(ctx context.Context, ledger *scene.Ledger) error {
 	client, err := pubsub.NewClient(ctx, scene.Project, append(gcppubsub.ClientOptions(), option.WithEndpoint(os.Getenv(ServerVariable)), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))...)

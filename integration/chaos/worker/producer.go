@@ -123,7 +123,7 @@ func (p *producer) plan() plan {
 	return made
 }
 
-// written is what a transaction has in hand until its outcome is known.
+// written is what a transaction has claimed until its outcome is known.
 type written struct {
 	accounts []*scene.Account
 	facts    []scene.Fact

@@ -29,7 +29,7 @@ const (
 	claimAfter = 3 * time.Second
 	// handlerPatience bounds a handler whose connection is dead.
 	handlerPatience = 4 * time.Second
-	// projectorsShutdown is how long what a consumer has in hand may take when it is asked to end.
+	// projectorsShutdown is how long what a consumer has claimed may take when it is asked to end.
 	projectorsShutdown = 5 * time.Second
 )
 

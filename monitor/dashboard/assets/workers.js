@@ -1,4 +1,4 @@
-// Workers: the processes that deliver, when they were last heard of, and what they have in hand.
+// Workers: the processes that deliver, when they were last heard of, and what they have claimed.
 
 import { h, fill } from "./dom.js";
 import { get, path, query } from "./api.js";
@@ -25,7 +25,7 @@ export default async function workers({ root, where, signal }) {
       { head: "Version", cell: (i) => mono(i.version || "–") },
       { head: "Batches", cell: (i) => count((i.work ?? []).length), class: "number" },
     ], instances, (i) => (i.silent ? "silent" : null)) : empty("No relay works on this database.", "Start one: fanout relay. Rows wait for it, and nothing is lost."),
-    silent ? h("p", { class: "note" }, "A process that is silent was killed or is cut off. What it had in hand is taken over when its lease ends; it leaves this list after a day.") : null,
+    silent ? h("p", { class: "note" }, "A process that is silent was killed or is cut off. What it had claimed is taken over when its lease ends; it leaves this list after a day.") : null,
     h("h2", null, "In hand"),
     h("p", { class: "advice" }, "Batches that workers had claimed when they were last heard of, every 30 seconds."),
     leases.length ? table("Batches in hand", [

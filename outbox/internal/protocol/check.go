@@ -28,7 +28,7 @@ const (
 	// Fence (G5): a completion changes only rows that carry its claim's token.
 	Fence = "G5 only the holder marks"
 	// OneHand (G5): a key is with one worker at a time, of those whose lease stands by their own clock. An operator who
-	// brings back an earlier row of a key that is in hand makes an exception.
+	// brings back an earlier row of a key that is claimed makes an exception.
 	OneHand = "G5 a key is in one hand"
 	// Prefix (G6): a claim takes a key from its first open row on, with no gap.
 	Prefix = "G6 gap-free prefix"

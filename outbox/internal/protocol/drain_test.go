@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A drain lets a world run on from a state without further faults, as relays would: whoever has rows in hand sends and
+// A drain lets a world run on from a state without further faults, as relays would: whoever has claimed rows sends and
 // completes them, leases of the dead run out, shards that are ready are claimed from, and times come. In the end every row
 // must be finished. Every state on the way to a good end is good, and remembered.
 type drain struct {

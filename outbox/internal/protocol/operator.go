@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// What operators and the purge do. Rows that a worker has in hand are left alone until their lease is over.
+// What operators and the purge do. Rows that a worker has claimed are left alone until their lease is over.
 
 // requeue makes a row pending again with a fresh budget of attempts: a failed or abandoned one, one that waits, and, for a
 // replay, a published one. It takes its old place: where its key has a block behind it or is the block itself, it becomes the
@@ -28,7 +28,7 @@ func (p *Protocol) requeue(t *Table, id int, replay bool) error {
 	return nil
 }
 
-// drop abandons a row that nobody has in hand. Its key goes on.
+// drop abandons a row that nobody has claimed. Its key goes on.
 func (p *Protocol) drop(t *Table, id int) error {
 	r := t.Row(id)
 	if r == nil || r.inHand() || !r.open() {

@@ -1,7 +1,7 @@
 -- Claim the head of a shard, keeping the order of each key. What was claimed is read by fetch.sql, after the commit.
 -- $1 broker, $2 shard, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
 -- $8 id below which nothing is open in the shard, $9 the same of its sibling, $10 as of which count of reopenings,
--- $11 whether others of the process have rows in hand, $12 bytes of payload
+-- $11 whether others of the process have claimed rows, $12 bytes of payload
 -- Plan: one range scan of {{name}}_open for the window, one TID scan for the update. Only where something in the window must
 -- wait or may have killed a process, one sort of the window by key; where keys wait, the block of each row's key by
 -- {{name}}_blocks_key.
@@ -107,7 +107,7 @@ WITH known AS MATERIALIZED (
     WINDOW so_far AS (PARTITION BY key, loner ORDER BY id ROWS UNBOUNDED PRECEDING)
          , whole AS (PARTITION BY key, loner)
 ), free AS (
-    -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
+    -- Without the followers of a row that must wait, and without keys that somebody else has claimed.
     SELECT tid, id, bytes, lowest, highest FROM judged WHERE clear AND NOT in_hand
 ), lead AS (
     -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one

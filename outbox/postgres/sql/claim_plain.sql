@@ -5,7 +5,7 @@
 -- What was claimed is read by fetch.sql, after the commit.
 -- $1 broker, $2 shard (not of low priority), $3 window and limit, $4 worker, $5 token, $6 lease in microseconds,
 -- $7 id below which nothing is open in the shard, $8 the same of its sibling, $9 as of which count of reopenings,
--- $10 whether others of the process have rows in hand, $11 bytes of payload
+-- $10 whether others of the process have claimed rows, $11 bytes of payload
 -- Plan: one range scan of {{name}}_open for the window, one TID scan for the update.
 WITH known AS MATERIALIZED (
     SELECT now.reopened

@@ -2,7 +2,7 @@
 -- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see try_lock.sql.
 -- $1 broker, $2 shard, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
 -- $8 id below which nothing is open in the shard, $9 as of which count of reopenings, $10 whether to look for the first open row,
--- $11 whether others of the process have rows in hand, $12 bytes of payload
+-- $11 whether others of the process have claimed rows, $12 bytes of payload
 -- Plan: one range scan of {{name}}_open, one TID scan for the update.
 WITH known AS MATERIALIZED (
     -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned. Of those that this

@@ -1,4 +1,4 @@
--- The rows that an operator's filter selects, without those that a worker has in hand. It runs before any lock is taken; {{name}}'s rows are tested again under the
+-- The rows that an operator's filter selects, without those that a worker has claimed. It runs before any lock is taken; {{name}}'s rows are tested again under the
 -- locks. How many, and in which order, is added where it is used.
 -- $1 broker or '', $2 statuses, $3 type or '', $4 beginning of the type or '', $5 ordering key or '',
 -- $6 message ids, none = any, $7 error class or '', $8 since or NULL, $9 until or NULL,

@@ -1,6 +1,6 @@
--- Rows that are pending or in hand, of one shard, to be filled into list.sql: one text for each shard, joined by UNION ALL. Of a shard only
+-- Rows that are pending or claimed, of one shard, to be filled into list.sql: one text for each shard, joined by UNION ALL. Of a shard only
 -- the head can be in hand. $12 rows of the head
--- Plan: one range scan of {{name}}_open for each shard, backwards, merged; for rows in hand the index down to the end of the head.
+-- Plan: one range scan of {{name}}_open for each shard, backwards, merged; for claimed rows the index down to the end of the head.
 (SELECT {{columns}}
   FROM {{table}} AS m
  WHERE m.target_broker = $1 AND m.shard = {{shard}} AND m.finished_at IS NULL AND NOT m.deferred AND m.id < $11

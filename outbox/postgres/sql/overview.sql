@@ -1,7 +1,7 @@
 -- Where does each broker stand? Of each kind of rows a bounded number is counted; what that may have missed, the caller concludes from
--- how many it was. Which open rows are pending is not looked at: they are what is neither in hand nor has failed. Only the head of a shard can
+-- how many it was. Which open rows are pending is not looked at: they are what is neither claimed nor has failed. Only the head of a shard can
 -- be in somebody's hands. The oldest row is that of the heads and of as many deferred ones.
--- $1 rows of each kind to look at, $2 finished ones to count, $3 rows of each shard's head to look at, $4 the same where much is in hand
+-- $1 rows of each kind to look at, $2 finished ones to count, $3 rows of each shard's head to look at, $4 the same where much is claimed
 -- Plan, with browse_settings.sql: hops from one broker to the next in {{name}}_open, {{name}}_deferred_key, {{name}}_published and
 -- {{name}}_abandoned; for each broker bounded range scans of these and of {{name}}_failing, by the index alone, where vacuum has passed
 -- since, but for the heads, the failing ones and as many deferred ones.
@@ -57,7 +57,7 @@ SELECT known.target_broker
                        FROM generate_series(0, 11) AS n (shard)
                       CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'processing') AS processing
                                                  -- Claims go past what waits: more may be in hand further down unless most of the last
-                                                 -- quarter could be claimed, and none of it is in hand.
+                                                 -- quarter could be claimed, and none of it is claimed.
                                                , count(*) = $3::bigint
                                                  AND (count(*) FILTER (WHERE place > $3 * 3 / 4 AND greatest(locked_until, available_at) > statement_timestamp()) > $3 / 8
                                                       OR max(place) FILTER (WHERE status = 'processing') > $3 * 3 / 4) AS cut

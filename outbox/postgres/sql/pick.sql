@@ -1,4 +1,4 @@
--- Lock the rows that an operator is about to change, if they still are what was looked for and no worker has them in hand. Runs under the shards' locks.
+-- Lock the rows that an operator is about to change, if they still are what was looked for and no worker has claimed them. Runs under the shards' locks.
 -- $1 message ids, $2 their brokers, $3 statuses, $4 whether pending rows count only when they wait for a time
 -- Plan: the rows by primary key.
 SELECT m.message_id::text, m.target_broker, m.attempts, statement_timestamp()

@@ -1,5 +1,5 @@
 -- Claim the chosen rows. Named parameters: ids (JSON), worker, token, now, lease in microseconds, shared
--- (others of the process have rows in hand).
+-- (others of the process have claimed rows).
 UPDATE {{table}}
    SET status       = 'processing'
      , locked_by    = :worker

@@ -1,4 +1,4 @@
--- The rows that an operator's filter selects, without those that a worker has in hand. It runs before any lock is taken; under the lock pick.sql tests them again. How
+-- The rows that an operator's filter selects, without those that a worker has claimed. It runs before any lock is taken; under the lock pick.sql tests them again. How
 -- many, and in which order, is added where it is used. Where it looks is in find_rows.sql or find_ids.sql.
 -- Named parameters: those of these, broker or '', statuses (JSON), type or '', prefix of the type or '', key or '',
 -- class or '', refused (class of rows that are left out) or '', since and until or NULL, waiting (whether pending rows count only when they wait for a time), now.

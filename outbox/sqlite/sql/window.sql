@@ -53,7 +53,7 @@ WITH shard AS MATERIALIZED (
     WINDOW so_far AS (PARTITION BY ordering_key, loner ORDER BY id ROWS UNBOUNDED PRECEDING)
          , whole AS (PARTITION BY ordering_key, loner)
 ), free AS (
-    -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
+    -- Without the followers of a row that must wait, and without keys that somebody else has claimed.
     SELECT id, bytes, lowest, highest FROM judged WHERE clear AND NOT in_hand
 ), lead AS (
     -- Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash, until the one

@@ -146,7 +146,7 @@ BEGIN TRY
         END
         ELSE
         BEGIN
-            -- Without the followers of a row that must wait, and without keys that somebody else has in hand.
+            -- Without the followers of a row that must wait, and without keys that somebody else has claimed.
             INSERT INTO @judged (id, free, waits, lowest, highest)
             SELECT id, CASE WHEN clear = 1 AND in_hand = 0 THEN 1 ELSE 0 END, waits, lowest, highest
               FROM (SELECT id
@@ -175,7 +175,7 @@ BEGIN TRY
             END;
         END;
 {{bytes}}
-        IF @chosen_rows = 1 AND @shared = 0 -- else others of the process have rows in hand
+        IF @chosen_rows = 1 AND @shared = 0 -- else others of the process have claimed rows
             SET @alone = 1;
 
         IF @chosen_rows > 0

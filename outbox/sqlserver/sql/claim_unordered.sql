@@ -47,7 +47,7 @@ BEGIN TRY
          ORDER BY id;
         SET @chosen_rows = @@ROWCOUNT;
 {{bytes}}
-        IF @chosen_rows = 1 AND @shared = 0 -- else others of the process have rows in hand
+        IF @chosen_rows = 1 AND @shared = 0 -- else others of the process have claimed rows
             SET @alone = 1;
 
         UPDATE m

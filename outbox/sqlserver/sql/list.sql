@@ -51,7 +51,7 @@ ELSE
                                      AND m.finished_at IS NULL AND m.deferred = 0
                                    ORDER BY m.id DESC) AS head
                      UNION ALL
-                       -- What is in hand is not deferred.
+                       -- What is claimed is not deferred.
                     SELECT deferred.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
                       FROM (SELECT TOP (@scan) m.id
                               FROM {{table}} AS m WITH (INDEX({{name}}_deferred), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)

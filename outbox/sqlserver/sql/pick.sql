@@ -1,4 +1,4 @@
--- Lock the rows that an operator is about to change, if they still are what was looked for and no worker has them in hand. A part of a transaction, under
+-- Lock the rows that an operator is about to change, if they still are what was looked for and no worker has claimed them. A part of a transaction, under
 -- the shards' locks. @ids and @statuses JSON lists, @waiting: pending rows count only when they wait for a time
 -- Plan: the list into a table variable, one seek of {{name}}_pkey per row.
 DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);

@@ -1,8 +1,8 @@
 -- Write rows that people can look at, dealt out in turn to brokers: finished ones, of which one in a hundred was abandoned, in batches of 500
--- that ended at the same instant; or open ones, of which the first are in hand, one in a thousand has failed, and one in ten stands behind
+-- that ended at the same instant; or open ones, of which the first are claimed, one in a thousand has failed, and one in ten stands behind
 -- one of a thousand blocks.
 -- $1 first number, $2 last number, $3 brokers, $4 ordering keys of each broker, $5 bytes of payload, $6 whether they are finished,
--- $7 how many of each broker's open rows are in hand, $8 number of the first open row of each broker
+-- $7 how many of each broker's open rows are claimed, $8 number of the first open row of each broker
 -- Plan: no table is read.
 INSERT INTO {{table}} (message_id, target_broker, stream, type, ordering_key, headers, payload, attempts, status, published_at, finished_at, last_error,
                        locked_by, lock_token, locked_until, deferred)
