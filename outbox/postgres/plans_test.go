@@ -49,7 +49,7 @@ var planned = []plannedSQL{
 	{text: "counts", settings: "inspect_settings", indexes: []string{"published", "open", "deferred_key", "abandoned"}, rows: 1000000},
 	{text: "last_errors", settings: "inspect_settings", indexes: []string{"abandoned", "failing"}, rows: 380 + 5000},
 	{
-		text: "overview", settings: "browse_settings", args: "11000, 10001, 1000, 4000", indexes: []string{"failing", "open", "deferred_key", "published", "abandoned"},
+		text: "overview", settings: "browse_settings", args: "11000, 10001, 1000, 4000", indexes: []string{"failing", "open", "deferred", "deferred_key", "published", "abandoned"},
 		rows: 2 * (2*11000 + 3*380 + (shards+1)*1000 + 2*10001 + 100 + 1 + 4),
 	},
 	{text: "list shards", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, %page, 1::bigint << 40, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
@@ -201,6 +201,25 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			assert.Equal(t, blocked, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
 			exec(t, conn, "ROLLBACK")
 		}
+	}
+}
+
+// TestIndexesHoldHashesOfKeys: entries of the indexes that rows enter by their key are as small for the longest keys as for short ones.
+func TestIndexesHoldHashesOfKeys(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	_, err := openStore(t, dsn, "hashed").Migrate(t.Context())
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	exec(t, conn, `INSERT INTO hashed (message_id, target_broker, stream, type, ordering_key, payload, deferred, priority)
+		SELECT gen_random_uuid(), 'a', 's', 't', left(repeat(md5(i::text), 16), 512), '', true, -1 FROM generate_series(1, 5000) AS i`)
+	for _, index := range []string{"hashed_deferred_key", "hashed_backfill"} {
+		exec(t, conn, "REINDEX INDEX "+index)
+		var perRow int
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_relation_size($1::text::regclass) / 5000", index).Scan(&perRow))
+		assert.Less(t, perRow, 60, index)
 	}
 }
 

@@ -59,9 +59,10 @@ CREATE TABLE {{table}} (
 -- when a row is claimed. There is deliberately no index on id alone: the planner would walk it through all published rows.
 CREATE INDEX {{name}}_open ON {{table}} (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred;
 
--- The rows of a key that stand behind its block, and whether a key has an earlier row of low priority. Few rows are in them.
-CREATE INDEX {{name}}_deferred_key ON {{table}} (target_broker, ordering_key, id) WHERE deferred AND finished_at IS NULL;
-CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, ordering_key, id) WHERE priority < 0 AND finished_at IS NULL;
+-- The rows of a key that stand behind its block, and whether a key has an earlier row of low priority. Few rows are in them. A hash
+-- of the key keeps the entries small however long keys are. Two keys may share one: statements compare the keys, too.
+CREATE INDEX {{name}}_deferred_key ON {{table}} (target_broker, hashtextextended(ordering_key, 0), id) WHERE deferred AND finished_at IS NULL;
+CREATE INDEX {{name}}_backfill ON {{table}} (target_broker, hashtextextended(ordering_key, 0), id) WHERE priority < 0 AND finished_at IS NULL;
 
 -- Deferred rows of whatever key, for those who page through a broker's rows. A row gets an entry when it is deferred, and none otherwise.
 -- Every row's shard is 0 or above; that the predicate says so keeps the planner from this index wherever a statement does not, such as where

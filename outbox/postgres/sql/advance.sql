@@ -22,7 +22,8 @@ WITH back AS MATERIALIZED (
     -- before, of which the index keeps entries for as long as vacuum is held back. The last search looks at the whole key.
     SELECT tid, ordering_key, block_id
          , CASE WHEN EXISTS (SELECT FROM (SELECT FROM {{table}} AS m
-                                           WHERE m.target_broker = $1 AND m.ordering_key = d.ordering_key AND m.deferred AND m.finished_at IS NULL
+                                           WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(d.ordering_key, 0) AND m.ordering_key = d.ordering_key
+                                             AND m.deferred AND m.finished_at IS NULL
                                              AND m.id > d.block_id
                                            ORDER BY m.id
                                           OFFSET $4 - 1
@@ -35,7 +36,8 @@ WITH back AS MATERIALIZED (
       FROM done
      CROSS JOIN LATERAL (SELECT ctid AS row, id, message_id, shard
                            FROM {{table}} AS m
-                          WHERE m.target_broker = $1 AND m.ordering_key = done.ordering_key AND m.deferred AND m.finished_at IS NULL
+                          WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(done.ordering_key, 0) AND m.ordering_key = done.ordering_key
+                            AND m.deferred AND m.finished_at IS NULL
                             AND m.id > done.after
                           ORDER BY m.id
                           LIMIT $4) AS follower

@@ -37,7 +37,8 @@ WITH known AS MATERIALIZED (
                                             WHERE w.ordering_key = head.ordering_key AND w.target_broker || '' = $1 AND w.block_id < head.id)
                                 OR EXISTS (SELECT FROM (SELECT status, locked_until, available_at
                                                           FROM {{table}} AS low
-                                                         WHERE low.target_broker = $1 AND low.ordering_key = head.ordering_key
+                                                         WHERE low.target_broker = $1 AND hashtextextended(low.ordering_key, 0) = hashtextextended(head.ordering_key, 0)
+                                                           AND low.ordering_key = head.ordering_key
                                                            AND low.id < head.id AND low.priority < 0 AND low.finished_at IS NULL
                                                          ORDER BY low.id
                                                          LIMIT 1) AS first
@@ -67,7 +68,8 @@ WITH known AS MATERIALIZED (
                                             AND greatest(low.locked_until, low.available_at) > statement_timestamp()
                                            THEN 2 ELSE 1 END
                                  FROM {{table}} AS low
-                                WHERE low.target_broker = $1 AND low.ordering_key = m.ordering_key AND low.id < m.id
+                                WHERE low.target_broker = $1 AND hashtextextended(low.ordering_key, 0) = hashtextextended(m.ordering_key, 0)
+                                  AND low.ordering_key = m.ordering_key AND low.id < m.id
                                   AND low.priority < 0 AND low.finished_at IS NULL
                                 ORDER BY low.id
                                 LIMIT 1), 0)

@@ -1,7 +1,7 @@
 -- How many rows wait behind the rows that hold back keys? Those that are deferred are counted up to a cap; the others are found among the first
 -- rows of the shards. The last column tells whether there may be more.
 -- $1 broker, $2 keys, $3 the ids of the rows that hold them back, $4 cap of each key, $5 rows of each shard to look at, $6 deferred rows of all keys together
--- Plan, with browse_settings.sql: for each key one range scan of {{name}}_deferred_key, by the index alone where vacuum has passed; for each
+-- Plan, with browse_settings.sql: for each key one range scan of {{name}}_deferred_key; for each
 -- shard the first rows of {{name}}_open; one sort of these by key. Keys and rows are put into one list instead of joined, so that no wrong
 -- estimate can make it quadratic.
 WITH held AS MATERIALIZED (
@@ -11,7 +11,8 @@ WITH held AS MATERIALIZED (
     SELECT held.n
       FROM held
      CROSS JOIN LATERAL (SELECT FROM {{table}} AS m
-                          WHERE m.target_broker = $1 AND m.ordering_key = held.ordering_key AND m.deferred AND m.finished_at IS NULL AND m.id > held.id
+                          WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended(held.ordering_key, 0) AND m.ordering_key = held.ordering_key
+                            AND m.deferred AND m.finished_at IS NULL AND m.id > held.id
                           ORDER BY m.id
                           LIMIT $4::bigint + 1) AS follower
      LIMIT $6::bigint

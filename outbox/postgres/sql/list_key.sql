@@ -2,7 +2,7 @@
 -- Plan: range scans of {{name}}_deferred_key and twice of {{name}}_open, backwards, merged.
 (SELECT {{columns}}
   FROM {{table}} AS m
- WHERE m.target_broker = $1 AND m.ordering_key = $7 AND m.deferred AND m.finished_at IS NULL AND m.id < $11
+ WHERE m.target_broker = $1 AND hashtextextended(m.ordering_key, 0) = hashtextextended($7, 0) AND m.ordering_key = $7 AND m.deferred AND m.finished_at IS NULL AND m.id < $11
  ORDER BY m.id DESC)
  UNION ALL
 (SELECT {{columns}}

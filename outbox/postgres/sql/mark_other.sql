@@ -40,6 +40,7 @@ RETURNING m.shard, m.ordering_key, m.id, m.message_id, m.status
     UPDATE {{table}} AS m
        SET deferred = false
      WHERE m.target_broker = $1 AND m.deferred AND m.finished_at IS NULL
+       AND hashtextextended(m.ordering_key, 0) = ANY (ARRAY(SELECT hashtextextended(ordering_key, 0) FROM stopped))
        AND m.ordering_key = ANY (ARRAY(SELECT ordering_key FROM stopped))
        AND m.id < (SELECT max(id) FROM stopped)
        AND m.id < (SELECT id FROM stopped WHERE stopped.ordering_key = m.ordering_key)

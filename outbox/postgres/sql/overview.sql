@@ -3,7 +3,7 @@
 -- be in somebody's hands. The oldest row is that of the heads and of as many deferred ones.
 -- $1 rows of each kind to look at, $2 finished ones to count, $3 rows of each shard's head to look at, $4 the same where much is claimed
 -- Plan, with browse_settings.sql: hops from one broker to the next in {{name}}_open, {{name}}_deferred_key, {{name}}_published and
--- {{name}}_abandoned; for each broker bounded range scans of these and of {{name}}_failing, by the index alone, where vacuum has passed
+-- {{name}}_abandoned; for each broker bounded range scans of these, of {{name}}_deferred and of {{name}}_failing, by the index alone, where vacuum has passed
 -- since, but for the heads, the failing ones and as many deferred ones.
 WITH RECURSIVE undeferred AS (
     (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker LIMIT 1)
@@ -88,14 +88,14 @@ SELECT known.target_broker
                               ORDER BY m.shard, m.id
                               LIMIT $1 + hand.processing + failing.failed) AS first) AS opened
  CROSS JOIN LATERAL (SELECT (SELECT count(*) FROM (SELECT FROM {{table}} AS m
-                                                    WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.deferred
-                                                    ORDER BY m.ordering_key, m.id
+                                                    WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.deferred AND m.shard >= 0
+                                                    ORDER BY m.id
                                                     LIMIT $1) AS first) AS n
                           , (SELECT min(created_at) FILTER (WHERE isfinite(created_at))
                                FROM (SELECT m.created_at
                                        FROM {{table}} AS m
-                                      WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.deferred
-                                      ORDER BY m.ordering_key, m.id
+                                      WHERE m.target_broker = known.target_broker AND m.finished_at IS NULL AND m.deferred AND m.shard >= 0
+                                      ORDER BY m.id
                                       LIMIT $3) AS first) AS oldest) AS deferred
        -- With too many failed rows to count, those that are pending cannot be told by what is left: they are looked at.
  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'pending') AS pending

@@ -33,7 +33,8 @@ SELECT id, message_id, shard, attempts, crashes
                      AND NOT EXISTS (SELECT FROM {{table}}_key_blocks AS w
                                       WHERE w.ordering_key = mine.ordering_key AND w.target_broker || '' = $1 AND w.block_id < mine.id)
                      AND NOT EXISTS (SELECT FROM (SELECT FROM {{table}} AS low
-                                                   WHERE low.target_broker = $1 AND low.ordering_key = mine.ordering_key AND low.id < mine.id
+                                                   WHERE low.target_broker = $1 AND hashtextextended(low.ordering_key, 0) = hashtextextended(mine.ordering_key, 0)
+                                                     AND low.ordering_key = mine.ordering_key AND low.id < mine.id
                                                      AND low.priority < 0 AND low.finished_at IS NULL
                                                    ORDER BY low.id
                                                    LIMIT 1) AS first)

@@ -58,6 +58,7 @@ CREATE TABLE {{table}} (
 CREATE INDEX {{name}}_open ON {{name}} (target_broker, shard, id) WHERE finished_at IS NULL AND deferred = 0;
 
 -- The rows of a key that stand behind its block, and whether a key has an earlier row of low priority. Few rows are in them.
+-- They hold the key, which is bounded: SQLite has no function that hashes.
 CREATE INDEX {{name}}_deferred_key ON {{name}} (target_broker, ordering_key, id) WHERE deferred = 1 AND finished_at IS NULL;
 CREATE INDEX {{name}}_backfill ON {{name}} (target_broker, ordering_key, id) WHERE priority < 0 AND finished_at IS NULL;
 
