@@ -419,7 +419,7 @@ func TestDeleteWithAssociations(t *testing.T) {
 			o := &Order{ID: "o", Lines: []Line{{ID: 1}}}
 			b.ok(b.db.Create(o).Error)
 			attempts := 0
-			always := uow.RetryIf(func(error) bool { return true })
+			always := uow.WithRetryIf(func(error) bool { return true })
 			b.ok(uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
 				raising(&o.Lines[0], "removed")
 				b.ok(u.DB.Select("Lines").Delete(o).Error)
@@ -427,7 +427,7 @@ func TestDeleteWithAssociations(t *testing.T) {
 					return errRefused
 				}
 				return nil
-			}, uow.Retry(3), always))
+			}, uow.WithRetry(3), always))
 			b.want("1: removed")
 		},
 		"a delete that fails": func(b *bench) {

@@ -23,7 +23,7 @@ func TestAttempts(t *testing.T) {
 					return conflict("40001")
 				}
 				return nil
-			}, uow.Retry(3)))
+			}, uow.WithRetry(3)))
 			b.want(": audited", ": audited")
 			rows := b.rows()
 			require.NotEqual(b.t, rows[0].MessageID, rows[1].MessageID)
@@ -43,7 +43,7 @@ func TestAttempts(t *testing.T) {
 					return conflict("40001")
 				}
 				return nil
-			}, uow.Retry(3)))
+			}, uow.WithRetry(3)))
 			b.want("StockReserved", "StockReserved>partner", "1: a", "1: b")
 			require.Len(b.t, ids, 2, "the third attempt raises the messages of the first")
 		},
@@ -57,7 +57,7 @@ func TestAttempts(t *testing.T) {
 					b.ok(u.DB.Save(raising(o, "a")).Error)
 					id = idOf(o)
 					return conflict("40001")
-				}, uow.Retry(3))
+				}, uow.WithRetry(3))
 			})
 			b.pending(o)
 			b.ok(b.db.Save(raising(o, "later")).Error)

@@ -64,7 +64,7 @@ func TestCommitsThatSQLiteRefuses(t *testing.T) {
 						endRead()
 					}
 					return u.DB.Save(o).Error
-				}, uow.Retry(3)))
+				}, uow.WithRetry(3)))
 				assert.Equal(b.t, 3, attempts)
 				b.want("1: a")
 				b.pending(o)

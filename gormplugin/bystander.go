@@ -5,7 +5,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/uow"
+	"github.com/gorm-fanout/fanout/internal/journal"
 )
 
 // A bystander is an aggregate that a statement is given and whose row it does not write: what only lends its values to the
@@ -93,7 +93,7 @@ func bystanders(db *gorm.DB) []found {
 
 // without takes aggregates out of a list.
 func without(aggregates, others []found) []found {
-	out := make(map[*uow.Recorder]bool, len(others))
+	out := make(map[*journal.Recorder]bool, len(others))
 	for i := range others {
 		out[others[i].recorder] = true
 	}

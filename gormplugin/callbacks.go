@@ -9,7 +9,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/uow"
+	"github.com/gorm-fanout/fanout/internal/journal"
 )
 
 // register adds the callbacks around GORM's own, in this order:
@@ -257,9 +257,9 @@ func (p *Plugin) kindOf(t reflect.Type) *kind {
 	for slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array}, element.Kind()) {
 		element = element.Elem()
 	}
-	k := &kind{objection: uow.CheckAggregate(element)}
+	k := &kind{objection: journal.CheckAggregate(element)}
 	// The elements of an interface may be anything; the capture looks at each.
-	k.mayHold = k.objection != nil || uow.IsAggregate(element) || element.Kind() == reflect.Interface
+	k.mayHold = k.objection != nil || journal.IsAggregate(element) || element.Kind() == reflect.Interface
 	p.kinds.Store(t, k)
 	return k
 }

@@ -10,13 +10,14 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
 // found is one aggregate in the hands of a statement.
 type found struct {
-	recorder *uow.Recorder
+	recorder *journal.Recorder
 	value    reflect.Value
 	facts    *facts           // nil where they are not asked for
 	expected *int64           // version that it was loaded with
@@ -133,8 +134,8 @@ func (p *Plugin) loaded(db *gorm.DB) {
 
 // loader walks what a query has read.
 type loader struct {
-	journal *uow.Journal // nil outside a transaction
-	whole   bool         // all columns were read
+	journal *journal.Journal // nil outside a transaction
+	whole   bool             // all columns were read
 }
 
 func (l *loader) walk(v reflect.Value) {
@@ -148,14 +149,14 @@ func (l *loader) walk(v reflect.Value) {
 			l.walk(v.Index(i))
 		}
 	case reflect.Struct:
-		if recorder, ok := uow.RecorderOf(v); ok {
+		if recorder, ok := journal.RecorderOf(v); ok {
 			l.add(recorder, v.Type())
 		}
 	default: // maps and the like are no aggregates
 	}
 }
 
-func (l *loader) add(recorder *uow.Recorder, t reflect.Type) {
+func (l *loader) add(recorder *journal.Recorder, t reflect.Type) {
 	if l.journal != nil {
 		l.journal.Loaded(recorder, t.Name())
 	}
@@ -209,7 +210,7 @@ type collector struct {
 	plugin *Plugin
 	db     *gorm.DB // nil where no facts are asked for
 	found  []found
-	seen   map[*uow.Recorder]bool // made for the second aggregate
+	seen   map[*journal.Recorder]bool // made for the second aggregate
 }
 
 func (c *collector) walk(v reflect.Value) error {
@@ -232,9 +233,9 @@ func (c *collector) walk(v reflect.Value) error {
 }
 
 func (c *collector) add(v reflect.Value) error {
-	recorder, ok := uow.RecorderOf(v)
+	recorder, ok := journal.RecorderOf(v)
 	if !ok {
-		if err := uow.CheckAggregate(v.Type()); err != nil {
+		if err := journal.CheckAggregate(v.Type()); err != nil {
 			return fmt.Errorf("gormplugin: %w", err)
 		}
 		return nil
@@ -254,12 +255,12 @@ func (c *collector) add(v reflect.Value) error {
 }
 
 // known reports whether a recorder was there before. Most statements have one aggregate and need no map.
-func (c *collector) known(recorder *uow.Recorder) bool {
+func (c *collector) known(recorder *journal.Recorder) bool {
 	if len(c.found) == 0 {
 		return false
 	}
 	if c.seen == nil {
-		c.seen = map[*uow.Recorder]bool{c.found[0].recorder: true}
+		c.seen = map[*journal.Recorder]bool{c.found[0].recorder: true}
 	}
 	if c.seen[recorder] {
 		return true
@@ -274,7 +275,7 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 	ours, foreign := transactionOf(db.Statement.ConnPool)
 	inherited := p.inherited(db)
 	versions := versionsOf(db, aggregates)
-	var now []uow.Flush
+	var now []journal.Flush
 	for i := range aggregates {
 		a := aggregates[i]
 		a.expected = versions[a.recorder]
@@ -288,14 +289,14 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 		case foreign != nil:
 			for i, event := range a.recorder.Events() {
 				source.Sequence = i + 1
-				now = append(now, uow.Flush{Raised: event, Source: source, Context: inherited})
+				now = append(now, journal.Flush{Raised: event, Source: source, Context: inherited})
 			}
 		default:
 			return uow.ErrNoTransaction
 		}
 	}
 	if len(now) > 0 {
-		uow.InOrder(now) // a batch has its aggregates in an order of its own
+		journal.InOrder(now) // a batch has its aggregates in an order of its own
 		return p.writeNow(db, foreign, now)
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // course is what SQL texts have done to a transaction, beside GORM's own Commit and Rollback. It is
@@ -39,7 +39,7 @@ func (c *course) hasFailed() bool {
 
 // follow notes what a text does that has been executed; err is what came of it. The text may have
 // been executed in part when it has several statements and there is an error, or ctx has ended.
-func (c *course) follow(ctx context.Context, dialect outbox.Dialect, journal *uow.Journal, text string, err error) {
+func (c *course) follow(ctx context.Context, dialect outbox.Dialect, notes *journal.Journal, text string, err error) {
 	controls, statements := readControl(dialect, text)
 	if len(controls) == 0 {
 		return
@@ -56,18 +56,18 @@ func (c *course) follow(ctx context.Context, dialect outbox.Dialect, journal *uo
 		if err != nil && control.kind != transactionEnd {
 			control.kind = controlUnknown
 		}
-		c.apply(journal, control, text)
+		c.apply(notes, control, text)
 	}
 }
 
-func (c *course) apply(journal *uow.Journal, control control, text string) {
+func (c *course) apply(notes *journal.Journal, control control, text string) {
 	switch control.kind {
 	case savepointSet:
-		journal.Savepoint(control.name)
+		notes.Savepoint(control.name)
 	case savepointRollback:
-		journal.RollbackTo(control.name)
+		notes.RollbackTo(control.name)
 	case savepointRelease:
-		journal.Release(control.name)
+		notes.Release(control.name)
 	case nestedBegin:
 		c.nested++
 	case nestedCommit:

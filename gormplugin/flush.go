@@ -9,8 +9,8 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // rowsAtOnce bounds the rows that a flush holds in memory: two full statements. A transaction of 100,000 events encodes and
@@ -20,7 +20,7 @@ const rowsAtOnce = 1000
 // write seals events, routes them and inserts their rows, one per event and broker. Where others are to be told, or a relay in this
 // process wants to know, it returns what will be there for each broker. ours is the transaction whose commit writes, nil where another
 // one is written in: then nobody is told, and nothing is handed off.
-func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []uow.Flush, ours *tx) ([]outbox.Arrival, error) {
+func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []journal.Flush, ours *tx) ([]outbox.Arrival, error) {
 	if len(flush) == 0 {
 		return nil, nil
 	}
@@ -38,7 +38,7 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 	if p.routing.SerializeKeys {
 		atOnce = math.MaxInt
 	}
-	if slices.ContainsFunc(flush, func(f uow.Flush) bool { return f.Unconfirmed() }) {
+	if slices.ContainsFunc(flush, func(f journal.Flush) bool { return f.Unconfirmed() }) {
 		insert = inserter.InsertMissing // some may be there, from a transaction whose outcome is not known
 	}
 	for i := range flush {
@@ -77,7 +77,7 @@ func (p *Plugin) tells(ours *tx) bool {
 }
 
 // appendRows seals one event and routes it.
-func (p *Plugin) appendRows(rows []outbox.Row, f *uow.Flush) ([]outbox.Row, error) {
+func (p *Plugin) appendRows(rows []outbox.Row, f *journal.Flush) ([]outbox.Row, error) {
 	var inherited envelope.Context
 	if f.Context != nil {
 		inherited = *f.Context
@@ -93,7 +93,7 @@ func (p *Plugin) appendRows(rows []outbox.Row, f *uow.Flush) ([]outbox.Row, erro
 }
 
 // writeNow writes rows at the statement, in a transaction that belongs to the caller. The events stay pending.
-func (p *Plugin) writeNow(db *gorm.DB, conn gorm.Tx, flush []uow.Flush) error {
+func (p *Plugin) writeNow(db *gorm.DB, conn gorm.Tx, flush []journal.Flush) error {
 	inserter, err := p.inserterFor(db)
 	if err != nil {
 		return err

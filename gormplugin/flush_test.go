@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
@@ -58,13 +59,13 @@ func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrd
 	t.Helper()
 	inserter, err := p.inserter(dialect)
 	require.NoError(t, err)
-	var journal uow.Journal
+	var notes journal.Journal
 	for i := range orders {
 		orders[i].Raise(flushed{"1"})
-		recorder, _ := uow.RecorderOf(reflect.ValueOf(&orders[i]).Elem())
-		require.NoError(t, journal.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-" + strconv.Itoa(i)}, &inherited))
+		recorder, _ := journal.RecorderOf(reflect.ValueOf(&orders[i]).Elem())
+		require.NoError(t, notes.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-" + strconv.Itoa(i)}, &inherited))
 	}
-	flush := journal.Collect()
+	flush := notes.Collect()
 	require.Len(t, flush, len(orders))
 	arrivals, err := p.write(t.Context(), inserter, database, flush, nil)
 	require.NoError(t, err)
@@ -74,7 +75,7 @@ func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrd
 		require.Len(t, arrivals, 2)
 		require.Equal(t, []string{"default", "partner"}, []string{arrivals[0].Broker, arrivals[1].Broker})
 	}
-	journal.Committed(flush)
+	notes.Committed(flush)
 }
 
 // Every statement keeps within what its database takes, and none is shorter than it must be.
@@ -135,15 +136,15 @@ func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests wou
 	inserter, err := p.inserter(outbox.Postgres)
 	require.NoError(t, err)
 	var (
-		order   flushOrder
-		journal uow.Journal
-		ctx     = t.Context()
+		order flushOrder
+		notes journal.Journal
+		ctx   = t.Context()
 	)
 	order.Raise(flushed{"1"})
-	recorder, _ := uow.RecorderOf(reflect.ValueOf(&order).Elem())
-	require.NoError(t, journal.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{}))
+	recorder, _ := journal.RecorderOf(reflect.ValueOf(&order).Elem())
+	require.NoError(t, notes.Track(recorder, envelope.Source{Aggregate: "Order", ID: "order-1"}, &envelope.Context{}))
 	allocations := testing.AllocsPerRun(1000, func() {
-		if _, err := p.write(ctx, inserter, &inserts{}, journal.Collect(), nil); err != nil {
+		if _, err := p.write(ctx, inserter, &inserts{}, notes.Collect(), nil); err != nil {
 			t.Fatal(err)
 		}
 	})

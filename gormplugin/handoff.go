@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"slices"
 
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // A Receiver delivers rows of transactions in this process without having to claim them; see [Plugin.HandOff].
@@ -51,12 +51,12 @@ func (p *Plugin) changeReceivers(change func([]*receiver) []*receiver) {
 
 // reserve asks for room for all rows of a flush; t is nil where another transaction is written in, which gets none. A flush that takes
 // several rounds gets none, nor one of which some rows may be there already, from a transaction whose outcome is not known.
-func (t *tx) reserve(rows []outbox.Row, flush []uow.Flush, first, last bool) *outbox.Reservation {
+func (t *tx) reserve(rows []outbox.Row, flush []journal.Flush, first, last bool) *outbox.Reservation {
 	if t == nil {
 		return nil
 	}
 	to := t.plugin.receiver.Load()
-	if to == nil || !first || !last || slices.ContainsFunc(flush, func(f uow.Flush) bool { return f.Unconfirmed() }) {
+	if to == nil || !first || !last || slices.ContainsFunc(flush, func(f journal.Flush) bool { return f.Unconfirmed() }) {
 		return nil
 	}
 	if pool, err := t.GetDBConn(); err != nil || pool != to.pool {

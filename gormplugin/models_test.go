@@ -7,6 +7,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -236,6 +237,6 @@ func order(id string, what ...string) *Order { return raising(&Order{ID: id}, wh
 
 // idOf is the message id of an aggregate's first pending event.
 func idOf(root any) string {
-	recorder, _ := uow.RecorderOf(reflect.ValueOf(root).Elem())
+	recorder, _ := journal.RecorderOf(reflect.ValueOf(root).Elem())
 	return recorder.Events()[0].ID.String()
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 const (
@@ -57,12 +57,12 @@ type unseen struct {
 	inserter *outbox.Inserter
 	since    time.Time
 
-	events map[weak.Pointer[uow.Raised]]struct{} // guarded by outcomes.mu
-	looks  int                                   // guarded by outcomes.looking
+	events map[weak.Pointer[journal.Raised]]struct{} // guarded by outcomes.mu
+	looks  int                                       // guarded by outcomes.looking
 }
 
 // watch notes events that were written in a transaction. Those of one transaction may come in several calls.
-func (o *outcomes) watch(flush []uow.Flush, tx *sql.Tx, pool *sql.DB, inserter *outbox.Inserter) {
+func (o *outcomes) watch(flush []journal.Flush, tx *sql.Tx, pool *sql.DB, inserter *outbox.Inserter) {
 	if pool == nil || len(flush) == 0 {
 		return
 	}
@@ -74,7 +74,7 @@ func (o *outcomes) watch(flush []uow.Flush, tx *sql.Tx, pool *sql.DB, inserter *
 	}
 	if i < 0 {
 		i = len(o.unseen)
-		o.unseen = append(o.unseen, &unseen{tx: tx, pool: pool, inserter: inserter, since: time.Now(), events: map[weak.Pointer[uow.Raised]]struct{}{}})
+		o.unseen = append(o.unseen, &unseen{tx: tx, pool: pool, inserter: inserter, since: time.Now(), events: map[weak.Pointer[journal.Raised]]struct{}{}})
 		o.waiting.Add(1)
 	}
 	u := o.unseen[i]
@@ -159,10 +159,10 @@ func (o *outcomes) lookAfter(ctx context.Context, u *unseen) (over bool) {
 }
 
 // pending are the events that are not known to be written yet.
-func (o *outcomes) pending(u *unseen) map[uuid.UUID]*uow.Raised {
+func (o *outcomes) pending(u *unseen) map[uuid.UUID]*journal.Raised {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	pending := make(map[uuid.UUID]*uow.Raised)
+	pending := make(map[uuid.UUID]*journal.Raised)
 	for pointer := range u.events {
 		if event := pointer.Value(); event != nil && !event.Confirmed() {
 			pending[event.ID] = event
@@ -182,7 +182,7 @@ func hasEnded(ctx context.Context, tx *sql.Tx) bool {
 }
 
 // watchForeign notes events that were written in a transaction of the caller's own.
-func (p *Plugin) watchForeign(db *gorm.DB, foreign gorm.Tx, inserter *outbox.Inserter, flush []uow.Flush) {
+func (p *Plugin) watchForeign(db *gorm.DB, foreign gorm.Tx, inserter *outbox.Inserter, flush []journal.Flush) {
 	inside := db.Session(&gorm.Session{NewDB: true, Context: db.Statement.Context})
 	inside.Statement.ConnPool = foreign
 	pool, err := inside.DB() // the one that the transaction was begun on, where it is database/sql's
@@ -195,7 +195,7 @@ func (p *Plugin) watchForeign(db *gorm.DB, foreign gorm.Tx, inserter *outbox.Ins
 
 // watchCommit notes events after a commit that has failed, if it may have succeeded: when the connection was
 // lost, say. A database that says why it refuses has rolled back.
-func (t *tx) watchCommit(flush []uow.Flush, err error) {
+func (t *tx) watchCommit(flush []journal.Flush, err error) {
 	if len(flush) == 0 || refused(err) {
 		return
 	}

@@ -289,7 +289,7 @@ func TestUnknownCommits(t *testing.T) {
 			b.ok(uow.Do(b.t.Context(), db, func(u *uow.Unit) error {
 				b.ok(u.Publish(Happened{"published"}))
 				return u.DB.Save(raising(o, "a")).Error
-			}, uow.Retry(2), uow.RetryIf(func(err error) bool { return errors.Is(err, errLost) })))
+			}, uow.WithRetry(2), uow.WithRetryIf(func(err error) bool { return errors.Is(err, errLost) })))
 			assert.ElementsMatch(b.t, []string{": published", "1: a"}, b.emitted())
 			b.pending(o)
 		}

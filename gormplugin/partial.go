@@ -5,7 +5,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/uow"
+	"github.com/gorm-fanout/fanout/internal/journal"
 )
 
 // elements is the number of elements of the value that a statement was given.
@@ -48,7 +48,7 @@ func (p *Plugin) rowsGiven(db *gorm.DB, creates bool) (rows int, idle []found, e
 			return 0, nil, err
 		}
 		f := found{value: value, facts: facts}
-		recorder, aggregate := uow.RecorderOf(value)
+		recorder, aggregate := journal.RecorderOf(value)
 		f.recorder = recorder
 		key := f.key(db)
 		switch {

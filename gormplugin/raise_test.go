@@ -119,7 +119,7 @@ func TestDataIsThatOfTheRaise(t *testing.T) {
 					return errRefused
 				}
 				return nil
-			}, uow.Retry(2), uow.RetryIf(func(err error) bool { return errors.Is(err, errRefused) })))
+			}, uow.WithRetry(2), uow.WithRetryIf(func(err error) bool { return errors.Is(err, errRefused) })))
 			require.Len(b.t, b.rows(), 1)
 			assert.Equal(b.t, map[string]any{"SKUs": []any{"2"}, "Counts": nil, "First": nil}, b.data(0))
 			assert.Equal(b.t, ids[0], b.rows()[0].MessageID)

@@ -12,8 +12,8 @@ import (
 	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
 
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // What statements on slices read back from the database, by RETURNING or OUTPUT. GORM hands row 1 to element 1, row 2 to
@@ -329,7 +329,7 @@ func (r *readback) rebuild(slice reflect.Value, rows []*readRow) (others []found
 		value := reflect.Indirect(slice.Index(i))
 		if e := row.owner; e != nil {
 			if e.aggregate {
-				uow.Adopt(value, e.found.recorder)
+				journal.Adopt(value, e.found.recorder)
 			}
 			e.value, e.found.value = value, value
 			continue
@@ -343,7 +343,7 @@ func (r *readback) rebuild(slice reflect.Value, rows []*readRow) (others []found
 
 // distinct leaves each aggregate in one list: copies that share their events are one.
 func (o *outcome) distinct() {
-	seen := make(map[*uow.Recorder]bool)
+	seen := make(map[*journal.Recorder]bool)
 	for _, list := range []*[]found{&o.written, &o.unknown, &o.missed} {
 		*list = slices.DeleteFunc(*list, func(f found) bool {
 			known := seen[f.recorder]

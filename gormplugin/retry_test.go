@@ -52,7 +52,7 @@ func TestRetryRaisesTheSameMessages(t *testing.T) {
 					return err
 				}
 				return errors.Join(fail("after its save"), fail("at the end"))
-			}, uow.Retry(3)))
+			}, uow.WithRetry(3)))
 			assert.Equal(b.t, 3, attempts)
 			assert.Empty(b.t, uow.Pending(order))
 			var ids, names []string
@@ -80,14 +80,14 @@ func TestRetryGivesUp(t *testing.T) {
 			attempts++
 			order.Raise(OrderShipped{"1"})
 			return errors.Join(u.DB.Create(order).Error, conflict("40P01"))
-		}, uow.Retry(2))
+		}, uow.WithRetry(2))
 		require.ErrorContains(b.t, err, "given up after 2 attempts")
 		assert.Equal(b.t, 2, attempts)
 		assert.Len(b.t, uow.Pending(order), 1, "one event, although it was raised twice")
 		b.want()
 
 		attempts = 0
-		require.ErrorIs(b.t, uow.Do(b.t.Context(), b.db, func(*uow.Unit) error { attempts++; return errRefused }, uow.Retry(5)), errRefused)
+		require.ErrorIs(b.t, uow.Do(b.t.Context(), b.db, func(*uow.Unit) error { attempts++; return errRefused }, uow.WithRetry(5)), errRefused)
 		assert.Equal(b.t, 1, attempts, "an error of another kind is not repeated")
 
 		require.NoError(b.t, uow.Do(b.t.Context(), b.db, func(*uow.Unit) error {
@@ -95,11 +95,11 @@ func TestRetryGivesUp(t *testing.T) {
 				return errRefused
 			}
 			return nil
-		}, uow.Retry(5), uow.RetryIf(func(err error) bool { return errors.Is(err, errRefused) })))
+		}, uow.WithRetry(5), uow.WithRetryIf(func(err error) bool { return errors.Is(err, errRefused) })))
 		assert.Equal(b.t, 4, attempts)
 
 		ctx, cancel := context.WithCancel(b.t.Context())
-		err = uow.Do(ctx, b.db, func(*uow.Unit) error { cancel(); return conflict("40001") }, uow.Retry(5))
+		err = uow.Do(ctx, b.db, func(*uow.Unit) error { cancel(); return conflict("40001") }, uow.WithRetry(5))
 		require.ErrorIs(b.t, err, context.Canceled)
 		require.ErrorIs(b.t, err, conflict("40001"))
 	})
@@ -117,8 +117,8 @@ func TestOnlyTheOutermostUnitIsRepeated(t *testing.T) {
 					return conflict("40001")
 				}
 				return u.DB.Create(placed("1")).Error
-			}, uow.Retry(3))
-		}, uow.Retry(3)))
+			}, uow.WithRetry(3))
+		}, uow.WithRetry(3)))
 		assert.Equal(b.t, 2, outer)
 		assert.Equal(b.t, 2, inner)
 		b.want("OrderPlaced 1", "OrderPlaced 1>partner")
@@ -149,7 +149,7 @@ func TestRetryAgainstARealConflict(t *testing.T) {
 				return err
 			}
 			return u.DB.Model(&Plain{ID: 1}).Update("name", plains[1].Name).Error
-		}, uow.Retry(3), uow.TxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable})))
+		}, uow.WithRetry(3), uow.WithTxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable})))
 		assert.Equal(b.t, 2, attempts)
 		b.want("OrderPlaced 1", "OrderPlaced 1>partner")
 	})

@@ -10,6 +10,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -41,8 +42,8 @@ func newRunner(s *site) *runner {
 	return r
 }
 
-func recorderOf(root any) *uow.Recorder {
-	recorder, _ := uow.RecorderOf(reflect.ValueOf(root).Elem())
+func recorderOf(root any) *journal.Recorder {
+	recorder, _ := journal.RecorderOf(reflect.ValueOf(root).Elem())
 	return recorder
 }
 

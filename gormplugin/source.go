@@ -15,7 +15,7 @@ import (
 	"gorm.io/gorm/schema"
 
 	"github.com/gorm-fanout/fanout/envelope"
-	"github.com/gorm-fanout/fanout/uow"
+	"github.com/gorm-fanout/fanout/internal/journal"
 )
 
 // facts are what the plugin needs to know of an aggregate's type.
@@ -154,7 +154,7 @@ func (p *Plugin) noteVersions(db *gorm.DB, creates bool) {
 	if err != nil {
 		return // capture reports it
 	}
-	versions := make(map[*uow.Recorder]*int64, len(aggregates))
+	versions := make(map[*journal.Recorder]*int64, len(aggregates))
 	for i := range aggregates {
 		a := &aggregates[i]
 		versions[a.recorder] = a.facts.versionOf(db.Statement.Context, a.value)
@@ -163,11 +163,11 @@ func (p *Plugin) noteVersions(db *gorm.DB, creates bool) {
 }
 
 // versionsOf returns what noteVersions has remembered for the statement that wrote the aggregates.
-func versionsOf(db *gorm.DB, aggregates []found) map[*uow.Recorder]*int64 {
+func versionsOf(db *gorm.DB, aggregates []found) map[*journal.Recorder]*int64 {
 	if !slices.ContainsFunc(aggregates, func(a found) bool { return a.facts != nil && a.facts.version != nil }) {
 		return nil
 	}
 	noted, _ := db.Statement.Settings.LoadAndDelete(keyVersions{db.Statement})
-	versions, _ := noted.(map[*uow.Recorder]*int64)
+	versions, _ := noted.(map[*journal.Recorder]*int64)
 	return versions
 }

@@ -65,7 +65,7 @@ func TestTrackWithASource(t *testing.T) {
 					return conflict("40001")
 				}
 				return u.Track(raising(l, "b"), ledgerSource(0))
-			}, uow.Retry(2)))
+			}, uow.WithRetry(2)))
 			b.want("L-1: a", "L-1: b")
 		},
 		"rolled back": func(b *bench) {

@@ -9,8 +9,8 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/uow"
 )
 
 // tx is a transaction that writes its events when it commits. It has no BeginTx: GORM would take it for a pool.
@@ -21,11 +21,11 @@ type tx struct {
 	plugin    *Plugin
 	inserter  *outbox.Inserter
 	parent    gorm.GetDBConnector
-	journal   uow.Journal
+	journal   journal.Journal
 	announcer *announcer // nil: nobody is to be told
 	reserved  *outbox.Reservation
-	attempt   *uow.Attempt // nil unless a uow.Do may repeat it
-	kept      *keptConn    // on SQLite, where the connection is known
+	attempt   *journal.Attempt // nil unless a uow.Do may repeat it
+	kept      *keptConn        // on SQLite, where the connection is known
 	course    course
 	promised  atomic.Bool // functions are to run after the commit
 	over      atomic.Bool // no sync.Once: what runs after the commit may well try to roll back
@@ -34,7 +34,7 @@ type tx struct {
 var _ gorm.Tx = (*tx)(nil)
 
 func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.Inserter, parent gorm.GetDBConnector) *tx {
-	t := &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: uow.AttemptOf(ctx)}
+	t := &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: journal.AttemptOf(ctx)}
 	if p, ok := parent.(*pool); ok {
 		t.announcer = p.announcer
 	} else {
@@ -95,7 +95,7 @@ func (t *tx) StmtContext(ctx context.Context, statement *sql.Stmt) *sql.Stmt {
 }
 
 // refusal is why these events cannot be written, or nil.
-func (t *tx) refusal(flush []uow.Flush) error {
+func (t *tx) refusal(flush []journal.Flush) error {
 	if err := t.journal.Err(); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (t *tx) commit() error {
 
 // warn tells of events that a commit has left behind, and of those that were sent once although they were raised more than
 // once.
-func (t *tx) warn(flush []uow.Flush, left map[string]int) {
+func (t *tx) warn(flush []journal.Flush, left map[string]int) {
 	for name, n := range left {
 		t.plugin.left.Add(int64(n))
 		t.plugin.log.WarnContext(t.ctx, "events left pending: no statement changed a row of their aggregate", "aggregate", name, "events", n)

@@ -396,7 +396,7 @@ func TestRetryEmitsWhatTheLastAttemptRaised(t *testing.T) {
 						return conflict("40001")
 					}
 					return c.second(b, u.DB, o)
-				}, uow.Retry(3)))
+				}, uow.WithRetry(3)))
 				b.want(c.want...)
 				b.pending(o)
 			})

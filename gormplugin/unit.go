@@ -7,12 +7,13 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
 // Publish implements uow.Plugin.
-func (p *Plugin) Publish(db *gorm.DB, event *uow.Raised) error {
+func (p *Plugin) Publish(db *gorm.DB, event *journal.Raised) error {
 	if _, err := p.events.Lookup(event.Data); err != nil {
 		return &CaptureError{Event: fmt.Sprintf("%T", event.Data), Err: err}
 	}
@@ -24,7 +25,7 @@ func (p *Plugin) Publish(db *gorm.DB, event *uow.Raised) error {
 		t.attempt.Publish(event)
 		return t.journal.Publish(event, p.inherited(db))
 	case foreign != nil: // the caller's own transaction: there will be no commit to wait for
-		return p.writeNow(db, foreign, []uow.Flush{{Raised: event, Context: p.inherited(db)}})
+		return p.writeNow(db, foreign, []journal.Flush{{Raised: event, Context: p.inherited(db)}})
 	default:
 		return uow.ErrNoTransaction
 	}

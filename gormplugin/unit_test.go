@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
@@ -202,7 +203,7 @@ func must[T any](value T, err error) T {
 }
 
 func idsOf(order *Order) []string {
-	recorder, _ := uow.RecorderOf(reflect.ValueOf(order).Elem())
+	recorder, _ := journal.RecorderOf(reflect.ValueOf(order).Elem())
 	var ids []string
 	for _, event := range recorder.Events() {
 		ids = append(ids, event.ID.String())

@@ -14,17 +14,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
 // written raises events on n aggregates, and returns them as a transaction would write them.
-func written(n int) (orders []flushOrder, flush []uow.Flush) {
+func written(n int) (orders []flushOrder, flush []journal.Flush) {
 	orders = make([]flushOrder, n)
 	for i := range orders {
 		orders[i].Raise(flushed{fmt.Sprint(i)})
-		recorder, _ := uow.RecorderOf(reflect.ValueOf(&orders[i]).Elem())
-		flush = append(flush, uow.Flush{Raised: recorder.Events()[0]})
+		recorder, _ := journal.RecorderOf(reflect.ValueOf(&orders[i]).Elem())
+		flush = append(flush, journal.Flush{Raised: recorder.Events()[0]})
 	}
 	return orders, flush
 }

@@ -169,7 +169,7 @@ func TestUnknownCommitOfAnEnqueue(t *testing.T) {
 		order := &Order{ID: "1", Customer: "ada"}
 		order.Raise(OrderPlaced{"1", "ada"})
 		save := func() error {
-			return uow.Do(d.Context(), db, func(u *uow.Unit) error { return u.DB.Save(order).Error }, uow.Retry(3))
+			return uow.Do(d.Context(), db, func(u *uow.Unit) error { return u.DB.Save(order).Error }, uow.WithRetry(3))
 		}
 		err := save()
 		require.Error(d, err)

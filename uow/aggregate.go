@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/journal"
 )
 
 // Aggregate is embedded by domain types that raise events. It adds the method Raise and nothing else: no column in the
@@ -24,7 +25,7 @@ import (
 //
 // Like other fields, an aggregate is not safe for concurrent use.
 type Aggregate struct {
-	recorder *Recorder // the first field: see RecorderOf
+	events journal.Carrier // the only field: by this it is known
 }
 
 // Raise records an event, a plain value whose type is registered in the catalog. It is encoded now, and what its slices,
@@ -42,28 +43,24 @@ func (a *Aggregate) Raise(event any, options ...envelope.Option) {
 	if a == nil {
 		panic("uow: Raise on an aggregate that embeds *uow.Aggregate, which is nil: embed uow.Aggregate by value")
 	}
-	a.recorderOrNew().raise(event, options)
+	a.events.Recorder().Raise(event, options)
 }
 
-func (a *Aggregate) recorderOrNew() *Recorder {
-	if a.recorder == nil {
-		a.recorder = new(Recorder)
-	}
-	return a.recorder
-}
+// AggregateError says that a struct type holds an [Aggregate] whose events would be lost: a second one, or one in a place
+// for which GORM writes no row. Its Fields lead there.
+type AggregateError = journal.AggregateError
 
 // Pending returns the events that an aggregate has raised and that no commit has written yet, oldest first; nil for what
 // is no aggregate. The aggregate is given as a pointer. The events are the values that were given to Raise: what has changed
 // inside one since is seen here and not sent. It is meant for tests and assertions.
 func Pending(aggregate any) []any {
-	recorder, ok := RecorderOf(reflect.ValueOf(aggregate))
+	recorder, ok := journal.RecorderOf(reflect.ValueOf(aggregate))
 	if !ok {
 		return nil
 	}
-	recorder.mu.Lock()
-	defer recorder.mu.Unlock()
-	events := make([]any, len(recorder.events))
-	for i, event := range recorder.events {
+	raised := recorder.Events()
+	events := make([]any, len(raised))
+	for i, event := range raised {
 		events[i] = event.Data
 	}
 	return events
@@ -73,8 +70,8 @@ func Pending(aggregate any) []any {
 // What a commit has written stays written; what is no aggregate is passed over.
 func Discard(aggregates ...any) {
 	for _, aggregate := range aggregates {
-		if recorder, ok := RecorderOf(reflect.ValueOf(aggregate)); ok {
-			recorder.discard()
+		if recorder, ok := journal.RecorderOf(reflect.ValueOf(aggregate)); ok {
+			recorder.Discard()
 		}
 	}
 }

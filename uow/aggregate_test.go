@@ -11,6 +11,7 @@ import (
 	"gorm.io/gorm/schema"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -51,19 +52,19 @@ func TestCopies(t *testing.T) {
 	assert.Equal(t, []any{placed{1}, placed{2}}, uow.Pending(&first))
 	assert.Empty(t, uow.Pending(&early))
 
-	recorder, ok := uow.RecorderOf(reflect.ValueOf(first)) // not addressable: a copy
+	recorder, ok := journal.RecorderOf(reflect.ValueOf(first)) // not addressable: a copy
 	require.True(t, ok)
 	assert.Equal(t, 2, recorder.Len())
-	j := uow.Journal{}
+	j := journal.Journal{}
 	track(t, &j, &first)
 	j.Committed(j.Collect())
-	recorder, ok = uow.RecorderOf(reflect.ValueOf(first))
+	recorder, ok = journal.RecorderOf(reflect.ValueOf(first))
 	require.True(t, ok, "its events are written, and more may come")
 	late.Raise(placed{3})
 	assert.Equal(t, 1, recorder.Len())
-	_, ok = uow.RecorderOf(reflect.ValueOf(order{}))
+	_, ok = journal.RecorderOf(reflect.ValueOf(order{}))
 	assert.False(t, ok, "a copy without events has no recorder that could be found again")
-	_, ok = uow.RecorderOf(reflect.ValueOf(placed{}))
+	_, ok = journal.RecorderOf(reflect.ValueOf(placed{}))
 	assert.False(t, ok)
 }
 
@@ -82,7 +83,7 @@ func TestRaiseWhileRaising(t *testing.T) {
 	o.Raise(placed{0})
 	o.Raise(echo{o})
 	o.Raise(placed{3})
-	var j uow.Journal
+	var j journal.Journal
 	track(t, &j, o)
 	flush := j.Collect()
 	assert.Equal(t, []any{placed{0}, placed{1}, echo{o}, placed{3}}, data(flush))
@@ -109,7 +110,7 @@ func TestRaiseFromManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	var j uow.Journal
+	var j journal.Journal
 	track(t, &j, o)
 	flush := j.Collect()
 	require.Len(t, flush, 4001)
@@ -119,14 +120,14 @@ func TestRaiseFromManyGoroutines(t *testing.T) {
 }
 
 // track is what the plugin does after a statement.
-func track(t *testing.T, j *uow.Journal, o *order) {
+func track(t *testing.T, j *journal.Journal, o *order) {
 	t.Helper()
-	recorder, ok := uow.RecorderOf(reflect.ValueOf(o).Elem())
+	recorder, ok := journal.RecorderOf(reflect.ValueOf(o).Elem())
 	require.True(t, ok)
 	require.NoError(t, j.Track(recorder, envelope.Source{Aggregate: "Order", ID: o.ID}, &envelope.Context{}))
 }
 
-func data(flush []uow.Flush) []any {
+func data(flush []journal.Flush) []any {
 	var events []any
 	for _, f := range flush {
 		events = append(events, f.Data)
@@ -136,7 +137,7 @@ func data(flush []uow.Flush) []any {
 
 func TestJournal(t *testing.T) {
 	t.Parallel()
-	var j uow.Journal
+	var j journal.Journal
 	assert.Empty(t, j.Collect())
 	a, b := &order{ID: "a"}, &order{ID: "b"}
 	a.Raise(placed{1})
@@ -157,7 +158,7 @@ func TestJournal(t *testing.T) {
 
 func TestJournalSavepoints(t *testing.T) {
 	t.Parallel()
-	var j uow.Journal
+	var j journal.Journal
 	a, b := &order{ID: "a"}, &order{ID: "b"}
 	a.Raise(placed{1})
 	track(t, &j, a)
@@ -182,10 +183,10 @@ func TestJournalSavepoints(t *testing.T) {
 
 func TestJournalLeft(t *testing.T) {
 	t.Parallel()
-	var j uow.Journal
+	var j journal.Journal
 	a := &order{ID: "a"}
 	a.Raise(placed{1})
-	recorder, _ := uow.RecorderOf(reflect.ValueOf(a).Elem())
+	recorder, _ := journal.RecorderOf(reflect.ValueOf(a).Elem())
 	j.Untouched(recorder, "Order")
 	assert.Equal(t, map[string]int{"Order": 1}, leftOf(&j, nil))
 	track(t, &j, a)
@@ -195,7 +196,7 @@ func TestJournalLeft(t *testing.T) {
 	j.Savepoint("x")
 	b := &order{ID: "b"}
 	b.Raise(placed{2})
-	other, _ := uow.RecorderOf(reflect.ValueOf(b).Elem())
+	other, _ := journal.RecorderOf(reflect.ValueOf(b).Elem())
 	j.Untouched(other, "Order")
 	j.RollbackTo("x")
 	assert.Empty(t, leftOf(&j, j.Collect()), "it was taken back")
@@ -212,7 +213,7 @@ func TestJournalLeft(t *testing.T) {
 // A transaction of 100,000 aggregates stays linear: one pass to collect, one to clear.
 func TestJournalOfManyAggregates(t *testing.T) {
 	t.Parallel()
-	var j uow.Journal
+	var j journal.Journal
 	orders := make([]order, 100_000)
 	for i := range orders {
 		orders[i].Raise(placed{i})
@@ -224,7 +225,7 @@ func TestJournalOfManyAggregates(t *testing.T) {
 	assert.Empty(t, uow.Pending(&orders[len(orders)-1]))
 }
 
-func leftOf(j *uow.Journal, flush []uow.Flush) map[string]int {
+func leftOf(j *journal.Journal, flush []journal.Flush) map[string]int {
 	left, _ := j.Left(flush)
 	return left
 }

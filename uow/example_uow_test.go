@@ -55,7 +55,7 @@ func ExampleDo_retry() {
 			account.Balance += 50
 			account.Raise(Deposited{50})
 			return save(u.DB, &account)
-		}, uow.Retry(3), uow.RetryIf(func(err error) bool { return errors.Is(err, errStale) || uow.IsConflict(err) }))
+		}, uow.WithRetry(3), uow.WithRetryIf(func(err error) bool { return errors.Is(err, errStale) || uow.IsConflict(err) }))
 
 		var account Account
 		var messages int64

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/journal"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -114,8 +115,8 @@ func TestIsAggregate(t *testing.T) {
 		}{},
 	} {
 		typ := reflect.TypeOf(value)
-		require.NoError(t, uow.CheckAggregate(typ), typ)
-		require.True(t, uow.IsAggregate(typ), typ)
+		require.NoError(t, journal.CheckAggregate(typ), typ)
+		require.True(t, journal.IsAggregate(typ), typ)
 	}
 	for _, value := range []any{
 		placed{},
@@ -132,8 +133,8 @@ func TestIsAggregate(t *testing.T) {
 		}{},
 	} {
 		typ := reflect.TypeOf(value)
-		require.NoError(t, uow.CheckAggregate(typ), typ)
-		require.False(t, uow.IsAggregate(typ), typ)
+		require.NoError(t, journal.CheckAggregate(typ), typ)
+		require.False(t, journal.IsAggregate(typ), typ)
 	}
 }
 
@@ -182,12 +183,12 @@ func TestAggregateErrors(t *testing.T) {
 		}{}, []string{"Base.state.Aggregate"}},
 	} {
 		typ := reflect.TypeOf(test.value)
-		assert.False(t, uow.IsAggregate(typ), typ)
-		err := uow.CheckAggregate(typ)
+		assert.False(t, journal.IsAggregate(typ), typ)
+		err := journal.CheckAggregate(typ)
 		var problem *uow.AggregateError
 		require.ErrorAs(t, err, &problem, typ)
 		assert.Equal(t, test.fields, problem.Fields)
-		_, ok := uow.RecorderOf(reflect.New(reflect.Indirect(reflect.ValueOf(test.value)).Type()))
+		_, ok := journal.RecorderOf(reflect.New(reflect.Indirect(reflect.ValueOf(test.value)).Type()))
 		assert.False(t, ok)
 		assert.Nil(t, uow.Pending(test.value))
 	}
@@ -202,7 +203,7 @@ func TestRecorderOf(t *testing.T) {
 	}
 	h, s := hidden{}, &shell{}
 	d := deep{Shell: &s}
-	_, ok := uow.RecorderOf(reflect.ValueOf(h))
+	_, ok := journal.RecorderOf(reflect.ValueOf(h))
 	assert.False(t, ok, "a recorder of a copy would be lost with it")
 	h.events.Raise(placed{1})
 	s.Core.Raise(placed{2})
@@ -216,10 +217,10 @@ func TestRecorderOf(t *testing.T) {
 	far.Raise(placed{4})
 	assert.Equal(t, []any{placed{4}}, uow.Pending(&far))
 	fresh := deep{Shell: new(*shell)}
-	_, ok = uow.RecorderOf(reflect.ValueOf(&fresh))
+	_, ok = journal.RecorderOf(reflect.ValueOf(&fresh))
 	assert.False(t, ok, "a nil on the way")
 	*fresh.Shell = &shell{}
-	recorder, ok := uow.RecorderOf(reflect.ValueOf(fresh))
+	recorder, ok := journal.RecorderOf(reflect.ValueOf(fresh))
 	require.True(t, ok, "what is behind a pointer is not copied")
 	(*fresh.Shell).Core.Raise(placed{3})
 	assert.Equal(t, 1, recorder.Len())

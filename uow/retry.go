@@ -11,6 +11,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/internal/journal"
 )
 
 // The pause before a repeated attempt: doubling from the first, with half of it at random, so that two transactions that
@@ -25,10 +27,10 @@ func (s *settings) retry(ctx context.Context, db *gorm.DB, run func(*gorm.DB) er
 	pauses := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(firstPause), backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5),
 		backoff.WithMaxInterval(maxPause), backoff.WithMaxElapsedTime(0))
-	attempt := firstAttempt()
-	defer func() { attempt.end() }() // also when a panic ends it
+	attempt := journal.FirstAttempt()
+	defer func() { attempt.End() }() // also when a panic ends it
 	for n := 1; ; n++ {
-		err := run(db.WithContext(context.WithValue(ctx, attemptKey{}, attempt)))
+		err := run(db.WithContext(attempt.Context(ctx)))
 		if err == nil || !s.repeats(err) {
 			return err
 		}
@@ -41,7 +43,7 @@ func (s *settings) retry(ctx context.Context, db *gorm.DB, run func(*gorm.DB) er
 			timer.Stop()
 			return errors.Join(context.Cause(ctx), err)
 		case <-timer.C:
-			attempt = attempt.next()
+			attempt = attempt.Next()
 		}
 	}
 }

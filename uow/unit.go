@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/internal/journal"
 )
 
 // PluginName is the name under which the capture plugin is registered with GORM.
@@ -18,7 +19,7 @@ const PluginName = "fanout"
 // handle's plugins, so that domain code does not depend on it.
 type Plugin interface {
 	// Publish writes an event without an aggregate in the transaction of tx.
-	Publish(tx *gorm.DB, event *Raised) error
+	Publish(tx *gorm.DB, event *journal.Raised) error
 	// Track treats an aggregate, given as a pointer, as written by the transaction of tx. source says which one it is; nil
 	// for a model of GORM's, of which that is known.
 	Track(tx *gorm.DB, aggregate any, source *envelope.Source) error
@@ -32,9 +33,7 @@ var (
 	// ErrNoPlugin is returned when the GORM handle does not capture events.
 	ErrNoPlugin = errors.New("uow: the GORM handle has no outbox: register it with db.Use(gormplugin.New(...))")
 	// ErrNoTransaction is returned when an event is published outside a transaction, or in one that has ended.
-	ErrNoTransaction = errors.New("uow: there is no transaction: an event must be published in the transaction that it reports on, inside db.Transaction or uow.Do")
-
-	errEnded = fmt.Errorf("uow: the transaction has been committed or rolled back: %w", ErrNoTransaction)
+	ErrNoTransaction = journal.ErrNoTransaction
 )
 
 func pluginOf(db *gorm.DB) (Plugin, error) {
@@ -48,12 +47,12 @@ func pluginOf(db *gorm.DB) (Plugin, error) {
 // Publish writes an event that belongs to no aggregate, in the transaction of tx. Outside a transaction it is an error
 // that wraps ErrNoTransaction. The event is encoded and its type is checked at once, the row is written when the
 // transaction commits.
-func Publish(tx *gorm.DB, event any, options ...envelope.Option) error {
+func Publish(tx *gorm.DB, event any, opts ...envelope.Option) error {
 	plugin, err := pluginOf(tx)
 	if err != nil {
 		return err
 	}
-	return plugin.Publish(tx, published(event, options))
+	return plugin.Publish(tx, journal.NewRaised(event, opts))
 }
 
 // Track flushes what an aggregate has raised although the transaction of tx writes no row of it through GORM: it was
@@ -62,12 +61,12 @@ func Publish(tx *gorm.DB, event any, options ...envelope.Option) error {
 // an error that wraps ErrNoTransaction.
 //
 // An aggregate that is no GORM model, and is written by sqlc, raw SQL or a mapping type, needs [WithSource].
-func Track(tx *gorm.DB, aggregate any, options ...TrackOption) error {
+func Track(tx *gorm.DB, aggregate any, opts ...TrackOption) error {
 	plugin, err := pluginOf(tx)
 	if err != nil {
 		return err
 	}
-	return track(plugin, tx, aggregate, options)
+	return track(plugin, tx, aggregate, opts)
 }
 
 // A TrackOption refines one [Track].
@@ -87,9 +86,9 @@ func WithSource(source envelope.Source) TrackOption {
 	return func(t *tracking) { t.source = &source }
 }
 
-func track(plugin Plugin, tx *gorm.DB, aggregate any, options []TrackOption) error {
+func track(plugin Plugin, tx *gorm.DB, aggregate any, opts []TrackOption) error {
 	var t tracking
-	for _, option := range options {
+	for _, option := range opts {
 		option(&t)
 	}
 	if err := t.check(); err != nil {
@@ -115,6 +114,10 @@ func (t *tracking) check() error {
 	}
 }
 
+// SavepointError is the answer to a commit after a rollback to a savepoint that was set where nobody saw it: on the
+// *sql.Tx itself, or among several statements in one text.
+type SavepointError = journal.SavepointError
+
 // A Unit is one unit of work under way.
 type Unit struct {
 	// DB is the transaction. Use it for everything that belongs to the unit.
@@ -124,14 +127,14 @@ type Unit struct {
 }
 
 // Publish writes an event that belongs to no aggregate.
-func (u *Unit) Publish(event any, options ...envelope.Option) error {
-	return u.plugin.Publish(u.DB, published(event, options))
+func (u *Unit) Publish(event any, opts ...envelope.Option) error {
+	return u.plugin.Publish(u.DB, journal.NewRaised(event, opts))
 }
 
 // Track flushes what an aggregate has raised although the unit writes no row of it through GORM: it was written with raw
 // SQL, say. The aggregate is given as a pointer. One that is no GORM model needs [WithSource]; see [Track].
-func (u *Unit) Track(aggregate any, options ...TrackOption) error {
-	return track(u.plugin, u.DB, aggregate, options)
+func (u *Unit) Track(aggregate any, opts ...TrackOption) error {
+	return track(u.plugin, u.DB, aggregate, opts)
 }
 
 // AfterCommit runs f once the outermost transaction has committed, in the goroutine that commits. It does not run when the
@@ -149,33 +152,33 @@ type settings struct {
 // An Option refines one [Do].
 type Option func(*settings)
 
-// Retry runs the unit again, up to attempts times in all, when its transaction lost against another one (see [IsConflict]).
+// WithRetry runs the unit again, up to attempts times in all, when its transaction lost against another one (see [IsConflict]).
 // Default: one attempt. Between attempts there is a pause of 10 ms, doubling up to 1 s, half of it at random.
 //
 // The function must bear being run again: load inside it what it changes. What it raised in a failed attempt on
 // aggregates from outside is taken back, and what it raises again keeps its message id and time, matched by type and order.
 // A Do that joins a transaction does not repeat: the outermost one must.
-func Retry(attempts int) Option { return func(s *settings) { s.attempts = attempts } }
+func WithRetry(attempts int) Option { return func(s *settings) { s.attempts = attempts } }
 
-// RetryIf decides which errors make [Retry] run the unit again, instead of [IsConflict]. Name only errors after which the
+// WithRetryIf decides which errors make [WithRetry] run the unit again, instead of [IsConflict]. Name only errors after which the
 // transaction has certainly rolled back.
-func RetryIf(repeats func(error) bool) Option { return func(s *settings) { s.repeats = repeats } }
+func WithRetryIf(repeats func(error) bool) Option { return func(s *settings) { s.repeats = repeats } }
 
-// TxOptions begins the transaction with these options: its isolation level, say. They do not apply to a Do that joins one.
-func TxOptions(options *sql.TxOptions) Option {
+// WithTxOptions begins the transaction with these options: its isolation level, say. They do not apply to a Do that joins one.
+func WithTxOptions(options *sql.TxOptions) Option {
 	return func(s *settings) { s.tx = []*sql.TxOptions{options} }
 }
 
 // Do runs f in a transaction and commits it when f returns nil, together with all events that were raised. An error, or a
 // panic, rolls back; a panic goes on to the caller. Within a transaction, Do joins it by a savepoint: an error of f takes
 // back only what f did. It works on handles of db.Connection too.
-func Do(ctx context.Context, db *gorm.DB, f func(*Unit) error, options ...Option) error {
+func Do(ctx context.Context, db *gorm.DB, f func(*Unit) error, opts ...Option) error {
 	plugin, err := pluginOf(db)
 	if err != nil {
 		return err
 	}
 	s := settings{attempts: 1, repeats: IsConflict}
-	for _, option := range options {
+	for _, option := range opts {
 		option(&s)
 	}
 	run := func(handle *gorm.DB) error {

@@ -82,7 +82,7 @@ func (f *settings) judge(d *outbox.Diagnosis) {
 func (f *settings) judgeServer(d *outbox.Diagnosis) {
 	if f.isolation != "read committed" {
 		d.Warn("isolation", fmt.Sprintf("default_transaction_isolation is %q: the relay sets its own, but transactions of writers "+
-			"that do not can lose against each other at their commit (SQLSTATE 40001); set it to \"read committed\", or run them with uow.Retry", f.isolation))
+			"that do not can lose against each other at their commit (SQLSTATE 40001); set it to \"read committed\", or run them with uow.WithRetry", f.isolation))
 	}
 	if f.synchronousCommit == "off" {
 		d.Warn("durability", "synchronous_commit is off: a crash of the server can undo transactions that were committed just before, and their messages with them; "+

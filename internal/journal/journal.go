@@ -1,6 +1,7 @@
-package uow
+package journal
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -28,6 +29,11 @@ type Journal struct {
 	failedAt   uint64
 	ended      bool
 }
+
+// ErrNoTransaction is uow.ErrNoTransaction.
+var ErrNoTransaction = errors.New("uow: there is no transaction: an event must be published in the transaction that it reports on, inside db.Transaction or uow.Do")
+
+var errEnded = fmt.Errorf("uow: the transaction has been committed or rolled back: %w", ErrNoTransaction)
 
 // entry is one thing that the transaction wrote: an aggregate, or an event without one.
 type entry struct {

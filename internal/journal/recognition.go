@@ -1,4 +1,4 @@
-package uow
+package journal
 
 import (
 	"database/sql/driver"
@@ -11,13 +11,13 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// IsAggregate reports whether a struct type, or what a pointer type points to, has an [Aggregate] that belongs to it: in
+// IsAggregate reports whether a struct type, or what a pointer type points to, has a uow.Aggregate that belongs to it: in
 // an embedded struct, in a field that GORM embeds (gorm:"embedded"), or as a field of type Aggregate under any name, by
 // value or by pointer. What methods and other fields the type has does not matter. It is false for a type that
 // [CheckAggregate] objects to.
 func IsAggregate(t reflect.Type) bool { return placeIn(t).belongs }
 
-// CheckAggregate returns an *[AggregateError] when a struct type, or what a pointer type points to, holds an [Aggregate]
+// CheckAggregate returns an *[AggregateError] when a struct type, or what a pointer type points to, holds a uow.Aggregate
 // whose events would be lost.
 func CheckAggregate(t reflect.Type) error {
 	if problem := placeIn(t).problem; problem != nil {
@@ -36,10 +36,10 @@ func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 		return nil, false
 	}
 	if !v.CanAddr() {
-		recorder = (*Recorder)(v.Field(0).UnsafePointer()) // a fresh one would be lost with the copy
+		recorder = (*Recorder)(v.Field(0).Field(0).UnsafePointer()) // a fresh one would be lost with the copy
 		return recorder, recorder != nil
 	}
-	return addressed(v).recorderOrNew(), true
+	return addressed(v).Recorder(), true
 }
 
 // Adopt gives an aggregate, a struct that can be addressed or a pointer to one, the recorder of the one that it replaces.
@@ -67,8 +67,8 @@ func aggregateIn(v reflect.Value) (aggregate reflect.Value, ok bool) {
 	return v, true
 }
 
-func addressed(v reflect.Value) *Aggregate {
-	return (*Aggregate)(v.Addr().UnsafePointer()) // not by Interface: the field may be unexported
+func addressed(v reflect.Value) *Carrier {
+	return (*Carrier)(v.Addr().UnsafePointer()) // not by Interface: the field may be unexported
 }
 
 // pointedTo is what a chain of pointers and interfaces leads to: the zero Value where it ends in nil.
@@ -86,7 +86,7 @@ func pointedToType(t reflect.Type) reflect.Type {
 	return t
 }
 
-// AggregateError says that a struct type holds a [Aggregate] whose events would be lost: a second one, or one in a place
+// AggregateError says that a struct type holds a uow.Aggregate whose events would be lost: a second one, or one in a place
 // for which GORM writes no row.
 type AggregateError struct {
 	// Type is the struct.
@@ -117,9 +117,14 @@ type place struct {
 var (
 	places sync.Map // reflect.Type -> *place: every statement asks
 
-	aggregateType = reflect.TypeFor[Aggregate]()
-	valuerType    = reflect.TypeFor[driver.Valuer]()
+	carrierType = reflect.TypeFor[Carrier]()
+	valuerType  = reflect.TypeFor[driver.Valuer]()
 )
+
+// isMarker reports whether a type is uow.Aggregate, the struct that is a [Carrier] and nothing else.
+func isMarker(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t.NumField() == 1 && t.Field(0).Type == carrierType
+}
 
 func placeIn(t reflect.Type) *place {
 	if known, ok := places.Load(t); ok {
@@ -132,7 +137,7 @@ func placeIn(t reflect.Type) *place {
 
 func findPlace(t reflect.Type) *place {
 	switch {
-	case t == aggregateType:
+	case isMarker(t):
 		return &place{belongs: true}
 	case t.Kind() != reflect.Struct:
 		return &place{}
@@ -165,7 +170,7 @@ func (s *search) fields(t reflect.Type, path []int, name string) {
 		settings := schema.ParseTagSetting(field.Tag.Get("gorm"), ";")
 		_, tagged := settings["EMBEDDED"]
 		switch {
-		case inner == aggregateType:
+		case isMarker(inner):
 			s.paths = append(s.paths, append(slices.Clone(path), i))
 			s.names = append(s.names, name+field.Name)
 		case inner.Kind() == reflect.Struct && (field.Anonymous || tagged):
@@ -197,7 +202,7 @@ func stray(t reflect.Type, name string, within []reflect.Type) string {
 	default:
 		return ""
 	}
-	if t == aggregateType {
+	if isMarker(t) {
 		return name
 	}
 	if slices.Contains(within, t) || hasKey(t) {

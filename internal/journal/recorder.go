@@ -1,4 +1,4 @@
-package uow
+package journal
 
 import (
 	"slices"
@@ -7,6 +7,20 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 )
+
+// A Carrier is the part of a struct that leads to its recorder. Package uow has the only struct that consists of one,
+// uow.Aggregate; by that it is known.
+type Carrier struct {
+	recorder *Recorder // the first field: see RecorderOf
+}
+
+// Recorder is the carrier's own, made now where it has none.
+func (c *Carrier) Recorder() *Recorder {
+	if c.recorder == nil {
+		c.recorder = new(Recorder)
+	}
+	return c.recorder
+}
 
 // A Recorder keeps the events that one aggregate has raised and no commit has written yet. All copies of the aggregate
 // share it. It is safe for concurrent use.
@@ -17,7 +31,7 @@ type Recorder struct {
 	loads  *loads    // the transaction that loaded the aggregate and is to hear of its first event
 	name   string    // of the aggregate's type, for loads
 
-	raising atomic.Int32 // calls of raise under way
+	raising atomic.Int32 // calls of Raise under way
 }
 
 // Raised is an event with its place in the order of all events of the process.
@@ -55,14 +69,16 @@ func (r *Raised) Confirmed() bool { return r.committed.Load() }
 // clock orders what happens in units of work: events raised, aggregates tracked, savepoints set and rolled back.
 var clock atomic.Uint64 //nolint:gochecknoglobals // an order within the process needs one counter
 
-func published(data any, options []envelope.Option) *Raised {
+// NewRaised is an event without an aggregate.
+func NewRaised(data any, options []envelope.Option) *Raised {
 	return &Raised{Event: envelope.NewEvent(data, options...), raisedAt: clock.Add(1)}
 }
 
 // mostRaising bounds events that raise events while they are encoded, which without end would exhaust the stack.
 const mostRaising = 100
 
-func (r *Recorder) raise(data any, options []envelope.Option) {
+// Raise records an event: see uow.Aggregate.
+func (r *Recorder) Raise(data any, options []envelope.Option) {
 	defer r.raising.Add(-1)
 	if r.raising.Add(1) > mostRaising {
 		panic("uow: Raise is called by the MarshalJSON of an event that its MarshalJSON raises, and so on without end: raise events where they happen")
@@ -106,7 +122,8 @@ func (r *Recorder) Confirm() {
 	r.sweepLocked()
 }
 
-func (r *Recorder) discard() {
+// Discard drops the pending events.
+func (r *Recorder) Discard() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events, r.again = nil, nil

@@ -1,4 +1,4 @@
-package uow
+package journal
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// An Attempt is one run of the function of a [Do] that may be repeated. It remembers what the run raised, so that the
+// An Attempt is one run of the function of a uow.Do that may be repeated. It remembers what the run raised, so that the
 // next one starts from where the first did, and raises the same messages: same ids, same times. It is safe for concurrent
 // use. The nil attempt remembers nothing.
 type Attempt struct {
@@ -28,13 +28,19 @@ func AttemptOf(ctx context.Context) *Attempt {
 	return attempt
 }
 
-func firstAttempt() *Attempt {
+// FirstAttempt begins the first attempt of a unit of work.
+func FirstAttempt() *Attempt {
 	now := clock.Add(1)
 	return &Attempt{first: now, start: now, recorders: make(map[*Recorder]struct{})}
 }
 
-// next takes back what the attempt raised and returns the attempt that repeats it.
-func (a *Attempt) next() *Attempt {
+// Context is ctx for the transaction of the attempt: see [AttemptOf].
+func (a *Attempt) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, attemptKey{}, a)
+}
+
+// Next takes back what the attempt raised and returns the attempt that repeats it.
+func (a *Attempt) Next() *Attempt {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for recorder := range a.recorders {
@@ -45,8 +51,8 @@ func (a *Attempt) next() *Attempt {
 	return &Attempt{first: a.first, start: clock.Add(1), recorders: a.recorders, again: append(lost, a.again...), after: a.after}
 }
 
-// end lets go of identities that no later attempt will ask for.
-func (a *Attempt) end() {
+// End lets go of identities that no later attempt will ask for.
+func (a *Attempt) End() {
 	a.mu.Lock()
 	after := a.after
 	a.after = nil

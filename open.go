@@ -1,0 +1,214 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/cleanup"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/monitor/metrics"
+	"github.com/gorm-fanout/fanout/monitor/tracing"
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// Open connects to the databases, checks how they are set up and their schema, and makes the clients of the brokers. A
+// database must answer; a broker may be down, and is tried when there is something to deliver. All problems are reported in
+// one error; what is no problem but should be otherwise, is logged as a warning: see outbox.Diagnosis. The relay does nothing
+// until Run; close it in any case.
+func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
+	o := gather(opts)
+	r := &Relay{stores: map[string]outbox.FullStore{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
+	err := errors.Join(o.checkHandles(cfg), r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
+	if err == nil {
+		err = r.assemble(cfg, o)
+	}
+	if err != nil {
+		_ = r.Close() //nolint:contextcheck // the first error tells what happened; closing has its own time
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Relay) openStores(ctx context.Context, cfg *config.Config, o *options) error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(cfg.Databases)) {
+		store, err := openStore(ctx, cfg, name, o)
+		if err == nil {
+			r.stores[name] = store
+			err = examine(ctx, name, store, o.log)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("fanout: database %q: %w", name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (r *Relay) openBrokers(ctx context.Context, cfg *config.Config, o *options) error {
+	var problems []error
+	for _, name := range cfg.BrokerNames() {
+		broker, err := openBroker(ctx, name, cfg.Brokers[name], o)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("fanout: broker %q: %w", name, err))
+			continue
+		}
+		r.brokers[name] = broker
+	}
+	return errors.Join(problems...)
+}
+
+// assemble makes the processors and the cleaner, and connects the wake-ups.
+func (r *Relay) assemble(cfg *config.Config, o *options) error {
+	stores := make(map[string]outbox.Store, len(r.stores))
+	purgers := make(map[string]outbox.Purger, len(r.stores))
+	for name, store := range r.stores {
+		stores[name], purgers[name] = store, store
+	}
+	targets := make(map[string]outbox.Target, len(r.brokers))
+	for name, broker := range r.brokers {
+		targets[name] = outbox.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
+	}
+	var listen []string
+	for name, database := range cfg.Databases {
+		if database.Notify {
+			listen = append(listen, name)
+		}
+	}
+	observer, err := r.observe(o)
+	if err != nil {
+		return err
+	}
+	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{
+		Stores: stores, Brokers: targets, Listen: listen, Log: o.log, Name: o.name, Version: programVersion(), Observer: observer,
+	}); err != nil {
+		return err
+	}
+	cleaning := cleanupConfig(cfg, purgers, o.log)
+	cleaning.OnReport = r.purged
+	if r.cleaner, err = cleanup.New(cleaning); err != nil {
+		return err
+	}
+	if err = r.watch(); err != nil {
+		return err
+	}
+	for name, db := range o.handles {
+		plugin, ok := pluginOf(db)
+		if !ok {
+			o.log.Warn("the GORM handle has no outbox plugin: the relay finds its rows by polling alone", "database", name)
+			continue
+		}
+		r.cancels = append(r.cancels, plugin.OnCommit(func(arrivals []outbox.Arrival) bool { return r.engine.Wake(name, arrivals...) }))
+		r.connectHandOff(name, db, plugin, o.log)
+	}
+	return nil
+}
+
+// programVersion is the version of the program that runs the relay, as its build knows it.
+func programVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return ""
+}
+
+// examine finds out whether a relay can work with a database, and logs what an operator should change there. That the
+// database cannot tell how it is set up is no obstacle.
+func examine(ctx context.Context, name string, store outbox.FullStore, log *slog.Logger) error {
+	log = log.With("database", name)
+	diagnosis, err := store.Diagnose(ctx)
+	if err != nil {
+		log.WarnContext(ctx, "cannot see how the database is set up", "error", err)
+	}
+	for _, finding := range diagnosis.Warnings() {
+		if finding.Passing { // the engine looks for these
+			continue
+		}
+		log.WarnContext(ctx, "the database should be set up otherwise", "topic", finding.Topic, "problem", finding.Message)
+	}
+	if err := diagnosis.Err(); err != nil {
+		return err
+	}
+	return store.Check(ctx)
+}
+
+// connectHandOff connects the plugin of a handle with the processors, where rows are to go to them without a claim.
+func (r *Relay) connectHandOff(database string, db *gorm.DB, plugin *gormplugin.Plugin, log *slog.Logger) {
+	if !r.engine.HandsOff(database) {
+		return
+	}
+	pool, err := db.DB()
+	if err != nil {
+		log.Warn("the GORM handle has no pool to tell its transactions by: rows are not handed off", "database", database, "error", err)
+		return
+	}
+	r.cancels = append(r.cancels, plugin.HandOff(pool, receiver{r.engine, database}))
+}
+
+// receiver is one database's part of an engine.
+type receiver struct {
+	engine   *outbox.Engine
+	database string
+}
+
+// Reserve implements gormplugin.Receiver.
+func (r receiver) Reserve(dialect outbox.Dialect, rows []outbox.Row) *outbox.Reservation {
+	return r.engine.Reserve(r.database, dialect, rows)
+}
+
+// observe makes what looks at the processors; nil where nobody asked for it.
+func (r *Relay) observe(o *options) (outbox.Observer, error) {
+	var (
+		list     []outbox.Observer
+		problems []error
+	)
+	if o.measured {
+		var err error
+		if r.metrics, err = metrics.New(o.meters); err != nil {
+			problems = append(problems, fmt.Errorf("fanout: WithMeterProvider: %w", err))
+		} else {
+			list = append(list, r.metrics)
+		}
+	}
+	if o.traced {
+		tracer, err := tracing.New(o.tracers, tracing.Config{})
+		if err != nil {
+			problems = append(problems, fmt.Errorf("fanout: WithTracerProvider: %w", err))
+		} else {
+			list = append(list, tracer)
+		}
+	}
+	return outbox.Observers(list...), errors.Join(problems...)
+}
+
+// watch lets the gauges follow the relay until it is closed.
+func (r *Relay) watch() error {
+	if r.metrics == nil {
+		return nil
+	}
+	browsers := make(map[string]outbox.Browser, len(r.stores))
+	for name, store := range r.stores {
+		browsers[name] = store
+	}
+	stop, err := r.metrics.Watch(metrics.Sources{Stats: r.engine.Stats, Databases: browsers, Brokers: r.cfg.BrokerNames(), Log: r.log})
+	if err != nil {
+		return fmt.Errorf("fanout: WithMeterProvider: %w", err)
+	}
+	r.cancels = append(r.cancels, func() { _ = stop() }) // a provider that is shut down has nothing left to stop
+	return nil
+}
+
+// purged counts what a purge has removed.
+func (r *Relay) purged(ctx context.Context, report cleanup.Report) {
+	if r.metrics != nil && !report.Skipped {
+		r.metrics.Purged(ctx, report.Database, report.Published+report.Abandoned)
+	}
+}

@@ -1,0 +1,125 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/gormplugin"
+	"github.com/gorm-fanout/fanout/uow"
+)
+
+// An Option refines Open.
+type Option func(*options)
+
+type options struct {
+	handles map[string]*gorm.DB
+	brokers map[string]brokers.Broker
+	types   map[string]BrokerFactory
+	workers int
+	log     *slog.Logger
+	name    string
+
+	meters           metric.MeterProvider
+	tracers          trace.TracerProvider
+	measured, traced bool
+}
+
+// BrokerFactory opens a broker of a type that the application brings along.
+type BrokerFactory func(ctx context.Context, name string, cfg config.Broker) (brokers.Broker, error)
+
+// WithDB connects a database of the configuration with the application's own GORM handle: the relay is woken when a
+// transaction commits, and takes the data source name from the handle where the configuration gives none.
+func WithDB(name string, db *gorm.DB) Option {
+	return func(o *options) { o.handles[name] = db }
+}
+
+// WithBroker gives a broker that is open already instead of one made from the configuration, which has to use a broker of that name.
+// Closing the relay closes it.
+func WithBroker(name string, broker brokers.Broker) Option {
+	return func(o *options) { o.brokers[name] = broker }
+}
+
+// WithBrokerType registers a type of broker for the configuration; see config.WithBrokerTypes.
+func WithBrokerType(name string, factory BrokerFactory) Option {
+	return func(o *options) { o.types[name] = factory }
+}
+
+// WithWorkers overrides the number of workers of every processor; 0 changes nothing.
+func WithWorkers(n int) Option { return func(o *options) { o.workers = n } }
+
+// WithName names this process in the list of instances that each database keeps. Default: the host's name. Two processes may
+// have the same name.
+func WithName(name string) Option { return func(o *options) { o.name = name } }
+
+// WithLogger sets where the relay logs. Default: slog.Default().
+func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
+
+// WithMeterProvider measures what the relay does: see docs/metrics.md. Package monitor/prometheus has a provider that Prometheus can scrape.
+// Default: nothing is measured, not even with OpenTelemetry's global provider.
+func WithMeterProvider(provider metric.MeterProvider) Option {
+	return func(o *options) { o.meters, o.measured = provider, true }
+}
+
+// WithTracerProvider draws spans of what the relay publishes, linked with those of the producers: see package monitor/tracing. Default: none
+// are drawn. Messages carry the trace context of their producer in any case.
+func WithTracerProvider(provider trace.TracerProvider) Option {
+	return func(o *options) { o.tracers, o.traced = provider, true }
+}
+
+func gather(opts []Option) *options {
+	o := &options{handles: map[string]*gorm.DB{}, brokers: map[string]brokers.Broker{}, types: map[string]BrokerFactory{}, log: slog.Default()}
+	for _, option := range opts {
+		option(o)
+	}
+	return o
+}
+
+// checkHandles finds handles and brokers that are nil or that the configuration does not know, and plugins that write elsewhere than
+// the relay reads. What is nil is forgotten, so that the other problems can be looked for.
+func (o *options) checkHandles(cfg *config.Config) error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(o.brokers)) {
+		if !slices.Contains(cfg.BrokerNames(), name) {
+			problems = append(problems, fmt.Errorf("fanout: WithBroker(%q): the configuration uses no such broker (it uses %q)", name, cfg.BrokerNames()))
+		}
+		if o.brokers[name] == nil {
+			problems = append(problems, fmt.Errorf("fanout: WithBroker(%q): the broker is nil", name))
+			delete(o.brokers, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.handles)) {
+		if o.handles[name] == nil {
+			problems = append(problems, fmt.Errorf("fanout: WithDB(%q): the handle is nil: did gorm.Open fail?", name))
+			delete(o.handles, name)
+			continue
+		}
+		if _, ok := cfg.Databases[name]; !ok {
+			problems = append(problems, fmt.Errorf("fanout: WithDB(%q): the configuration has no such database (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases))))
+		}
+		if plugin, ok := pluginOf(o.handles[name]); ok {
+			writes, reads := plugin.Routing(), cfg.Routing().WithDefaults()
+			if writes.Table != reads.Table || writes.InternalBroker != reads.InternalBroker {
+				problems = append(problems, fmt.Errorf("fanout: WithDB(%q): its plugin writes to table %q for broker %q, the relay reads table %q for broker %q: "+
+					"give both the same configuration",
+					name, writes.Table, writes.InternalBroker, reads.Table, reads.InternalBroker))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// pluginOf is the capture plugin of a GORM handle.
+func pluginOf(db *gorm.DB) (plugin *gormplugin.Plugin, ok bool) {
+	plugin, ok = db.Plugins[uow.PluginName].(*gormplugin.Plugin)
+	return plugin, ok
+}
