@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 // binary is the command under test, built once.
@@ -42,8 +41,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	// A library that Pub/Sub links starts a goroutine when it is loaded.
-	options := append(toxic.Leaks(), goleak.Cleanup(cleanup), goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
-	goleak.VerifyTestMain(m, options...)
+	goleak.VerifyTestMain(m, goleak.Cleanup(cleanup), goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
 }
 
 // outcome is what a finished command left behind.

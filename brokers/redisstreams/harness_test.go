@@ -24,9 +24,9 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // failed dials are what these tests are about
-	goleak.VerifyTestMain(m, append(toxic.Leaks(),
+	goleak.VerifyTestMain(m,
 		// Looks once a second whether the server is back; after Close it ends the next time it wakes up.
-		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))...)
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
 type silent struct{}

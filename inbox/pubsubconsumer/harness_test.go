@@ -24,19 +24,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		child()
 	}
-	goleak.VerifyTestMain(m, append(toxic.Leaks(),
-		// Started by the import of a metrics library that Google's clients use, for the life of the
-		// process.
+	goleak.VerifyTestMain(m,
+		// Started by the import of a metrics library that Google's clients use, for the life of the process.
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
 		// It notices the end of its subscriber when its next tick comes, within ten seconds.
-		goleak.IgnoreTopFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"))...)
+		goleak.IgnoreTopFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"))
 }
 
 const (

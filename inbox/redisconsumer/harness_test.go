@@ -21,7 +21,6 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func TestMain(m *testing.M) {
@@ -29,10 +28,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		os.Exit(child())
 	}
-	goleak.VerifyTestMain(m, append(toxic.Leaks(),
-		// Looks once a second whether the server is back; after Close it ends the next time it
-		// wakes up.
-		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))...)
+	goleak.VerifyTestMain(m,
+		// Looks once a second whether the server is back; after Close it ends the next time it wakes up.
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
 type silent struct{}

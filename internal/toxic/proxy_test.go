@@ -15,7 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, toxic.Leaks()...) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // echo is a server that says what it hears, and counts it.
 type echo struct {
