@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -68,29 +67,23 @@ func TestRetryJitter(t *testing.T) {
 	}
 }
 
-// What the file says is what stands in the row: base, multiplier, cap, jitter and attempts.
-func TestRetryFromTheFileToTheRow(t *testing.T) {
+// What the policy says is what stands in the row: base, multiplier, cap, jitter and attempts. That the file says what the policy says
+// is tested in config.
+func TestRetryFromThePolicyToTheRow(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
-		cfg, err := config.Parse([]byte(`
-databases: {default: {driver: sqlite, dsn: unused.db}}
-outbox:
-  external_brokers: [b]
-  poll: {min: 5s, max: 5s}
-  retry: {max_attempts: 5, base_delay: 20s, multiplier: 3, max_delay: 4m, jitter: 0.2}
-brokers:
-  default: {type: memory}
-  b: {type: memory, retry: {max_delay: 5m}}
-`), "fanout.yaml")
-		require.NoError(t, err)
+		policy := outbox.Policy{
+			PollMin: 5 * time.Second, PollMax: 5 * time.Second,
+			Retry: outbox.Retry{MaxAttempts: 5, BaseDelay: 20 * time.Second, Multiplier: 3, MaxDelay: 5 * time.Minute, Jitter: 0.2},
+		}
 		broker := &fake{publish: func(context.Context, brokers.Message) error { return brokers.Retryable(errors.New("no luck")) }}
-		r := newRig(t, path, broker, cfg.Policy("b"))
+		r := newRig(t, path, broker, policy)
 		t.Cleanup(func() { _ = r.db.Close() })
 		const rows = 400
 		for i := range rows {
 			r.insert("", strconv.Itoa(i))
 		}
 		r.start()
-		const longest = 5 * time.Minute // the broker's own cap; the fourth delay would be 9 minutes
+		const longest = 5 * time.Minute // the cap; the fourth delay would be 9 minutes
 		for i, middle := range []time.Duration{20 * time.Second, time.Minute, 3 * time.Minute, longest} {
 			delays, capped := map[string]time.Duration{}, 0
 			for len(delays) < rows {

@@ -1,4 +1,5 @@
-package watermill_test
+// Package nats_test tests brokers/watermill with a NATS server, which the broker itself does not need.
+package nats_test
 
 import (
 	"context"
@@ -167,7 +168,7 @@ func (quoting) Unmarshal(wire *nats.Msg) (*message.Message, error) {
 	return plain, err
 }
 
-func TestNATSConformance(t *testing.T) {
+func TestConformance(t *testing.T) {
 	t.Parallel()
 	j := newJetStream(t)
 	var number atomic.Int64
@@ -184,8 +185,8 @@ func TestNATSConformance(t *testing.T) {
 	})
 }
 
-// TestNATSSubscriber: what Watermill's own subscriber gets of messages published with the settings of the example.
-func TestNATSSubscriber(t *testing.T) {
+// TestSubscriber: what Watermill's own subscriber gets of messages published with the settings of the example.
+func TestSubscriber(t *testing.T) {
 	t.Parallel()
 	j := newJetStream(t)
 	b, err := openNATS(j.url)
@@ -227,8 +228,8 @@ func TestNATSSubscriber(t *testing.T) {
 	require.NoError(t, subscriber.Close())
 }
 
-// TestNATSDropsRepeatedIDs: what is delivered again, by an attempt after an unknown outcome, is stored once.
-func TestNATSDropsRepeatedIDs(t *testing.T) {
+// TestDropsRepeatedIDs: what is delivered again, by an attempt after an unknown outcome, is stored once.
+func TestDropsRepeatedIDs(t *testing.T) {
 	t.Parallel()
 	j := newJetStream(t)
 	msgs := many("ordering::order", 20, 3)
@@ -242,8 +243,8 @@ func TestNATSDropsRepeatedIDs(t *testing.T) {
 	assert.EqualValues(t, len(msgs), info.State.Msgs)
 }
 
-// TestNATSErrors: the classes of what the server and its client answer.
-func TestNATSErrors(t *testing.T) {
+// TestErrors: the classes of what the server and its client answer.
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	j := newJetStream(t)
 	b := j.open(t, watermill.WithMaxMessageBytes(0))

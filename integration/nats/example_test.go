@@ -1,4 +1,4 @@
-package watermill_test //nolint:testableexamples // it needs a server; TestNATSSubscriber runs it
+package nats_test //nolint:testableexamples // it needs a server; TestSubscriber runs it
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/watermill"
 )
 
-// NATS JetStream. The tests of this package run with these settings; the conformance suite waits longer for a confirmation.
-func Example_nats() {
+// The tests of this package run with these settings; the conformance suite waits longer for a confirmation.
+func Example() {
 	broker, err := openNATS("nats://localhost:4222")
 	if err != nil {
 		return
