@@ -2,10 +2,14 @@ module github.com/gorm-fanout/fanout/deploy
 
 go 1.26.7
 
-replace github.com/gorm-fanout/fanout => ..
+replace (
+	github.com/gorm-fanout/fanout => ..
+	github.com/gorm-fanout/fanout/monitor/prometheus => ../monitor/prometheus
+)
 
 require (
 	github.com/gorm-fanout/fanout v0.0.0-00010101000000-000000000000
+	github.com/gorm-fanout/fanout/monitor/prometheus v0.0.0-00010101000000-000000000000
 	github.com/prometheus/common v0.70.1
 	github.com/prometheus/prometheus v0.310.0
 	github.com/stretchr/testify v1.12.1
