@@ -11,11 +11,18 @@ GOLANGCI_VERSION := 2.15.0
 GOLANGCI = $$(golangci-lint version 2>/dev/null | grep -q 'version v\{0,1\}$(GOLANGCI_VERSION) ' && echo golangci-lint || \
     echo $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_VERSION))
 
+# "./..." of the go command ends where another module begins; a path of import goes through all modules of the workspace.
+MODULE   := github.com/gorm-fanout/fanout
+PACKAGES  = $(patsubst ./%,$(MODULE)/%,$(patsubst .,$(MODULE),$(PKG)))
+
+# These need a newer Go than the library, which Go fetches where it is not there, and stand beside the workspace.
+BESIDE   := GOWORK=off GOTOOLCHAIN=auto
+
 BUILD       := .build
 WITHSERVERS := $(BUILD)/withservers
 
 .DEFAULT_GOAL := help
-.PHONY: help test cover allocations explore chaos bench overload bench-short bench-commit fuzz lint fmt tidy-check demo ci FORCE
+.PHONY: help test cover allocations explore chaos bench overload bench-short bench-commit fuzz lint fmt tidy tidy-check footprint demo ci FORCE
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,20 +41,18 @@ FORCE:
 
 # FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run of make test is complete or red.
 # SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours.
-# Alert rules and the dashboard are a module of their own, which is tested where everything is: it needs the Go of Prometheus' libraries.
-# So is the analyzer, whose tests run it over this module.
+# Alert rules and the dashboard need the Go of Prometheus' libraries, and are tested where everything is.
 test: $(WITHSERVERS) ## Run all tests, with PostgreSQL and Redis found or started (race detector where it works)
 	@race='-race -gcflags=modernc.org/...=-race=false'; \
 	$(GO) build -race runtime/cgo >/dev/null 2>&1 || { \
 	    race=; echo 'make test: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \
 	export FANOUT_TEST_REQUIRE=1; \
-	exec $(WITHSERVERS) -- $(GO) test $$race -shuffle=on -timeout=20m $(ARGS) $(PKG)
-	@[ '$(PKG)' != './...' ] || GOTOOLCHAIN=auto $(GO) -C deploy test -timeout=10m $(ARGS) ./...
-	@[ '$(PKG)' != './...' ] || $(GO) -C fanoutvet test -timeout=10m $(ARGS) ./...
+	exec $(WITHSERVERS) -- $(GO) test $$race -shuffle=on -timeout=20m $(ARGS) $(PACKAGES)
+	@[ '$(PKG)' != './...' ] || $(BESIDE) $(GO) -C deploy test -timeout=10m $(ARGS) ./...
 
 cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packages
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
-	    $(GO) test -timeout=20m -coverpkg=./... -coverprofile=$(BUILD)/cover.out $(ARGS) $(PKG)
+	    $(GO) test -timeout=20m -coverpkg=$(MODULE)/... -coverprofile=$(BUILD)/cover.out $(ARGS) $(PACKAGES)
 	@$(GO) tool cover -func=$(BUILD)/cover.out | tail -n 1
 	@echo 'line by line: $(GO) tool cover -html=$(BUILD)/cover.out'
 
@@ -65,9 +70,8 @@ bench-commit: $(WITHSERVERS) ## Compare what a commit costs with the plugin and 
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
 	    $(GO) test -run='^$$' -bench=CommitPath -benchtime=500x -count=3 -timeout=20m $(ARGS) ./gormplugin
 
-# The module of the benchmarks needs the Go of the newest of what it compares with, which Go fetches where it is not there.
 bench: $(WITHSERVERS) ## Run a benchmark: make bench ARGS="claims", see benchmarks/README.md
-	@GOTOOLCHAIN=auto $(GO) -C benchmarks build -o ../$(BUILD)/bench ./cmd/bench
+	@$(BESIDE) $(GO) -C benchmarks build -o ../$(BUILD)/bench ./cmd/bench
 	@exec $(WITHSERVERS) -- $(BUILD)/bench $(ARGS)
 
 overload: $(WITHSERVERS) ## Let producers outrun the drain for five minutes
@@ -75,10 +79,10 @@ overload: $(WITHSERVERS) ## Let producers outrun the drain for five minutes
 	    $(GO) test -run=TestOverload -count=1 -v -timeout=40m $(ARGS) ./integration
 
 bench-short: $(WITHSERVERS) ## Test the benchmarks' harness in small sizes
-	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- env GOTOOLCHAIN=auto $(GO) -C benchmarks test -count=1 -timeout=5m ./...
+	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- env $(BESIDE) $(GO) -C benchmarks test -count=1 -timeout=5m ./...
 
 fuzz: ## Run each fuzz target for FUZZTIME (20s)
-	@list=$$($(GO) test -list '^Fuzz' $(PKG)) || { echo "$$list"; exit 1; }; \
+	@list=$$($(GO) test -list '^Fuzz' $(PACKAGES)) || { echo "$$list"; exit 1; }; \
 	echo "$$list" | awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, names[i]; n = 0 }' | \
 	while read -r package target; do \
 	    echo "== $$package $$target"; \
@@ -86,24 +90,24 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	done
 
 lint: ## Run the linters
-	@$(GOLANGCI) run
-	@cd benchmarks && $(GOLANGCI) run
-	@cd deploy && $(GOLANGCI) run
-	@cd fanoutvet && $(GOLANGCI) run
+	@$(GOLANGCI) run $$($(GO) list -m | sed 's#^$(MODULE)#.#; s#$$#/...#')
+	@cd benchmarks && GOWORK=off $(GOLANGCI) run
+	@cd deploy && GOWORK=off $(GOLANGCI) run
 
 fmt: ## Format the Go files
 	@$(GOLANGCI) fmt
-	@cd benchmarks && $(GOLANGCI) fmt
-	@cd deploy && $(GOLANGCI) fmt
-	@cd fanoutvet && $(GOLANGCI) fmt
+
+tidy: ## Write into each go.mod and go.sum what the code needs, where go mod tidy cannot: modules that are not published
+	@.ci/tidy
 
 tidy-check: ## Check that go.mod and go.sum hold what the code needs, and nothing else
-	@for mod in go.mod */go.mod; do \
-	    if [ -f "$$mod" ]; then (cd "$$(dirname "$$mod")" && $(GO) mod tidy -diff) || exit 1; fi; \
-	done
+	@.ci/tidy --check
+
+footprint: ## Count the modules that a service has which only writes
+	@.ci/footprint
 
 demo: ## Show the whole outbox at work, with nothing installed
 	@$(GO) run ./cmd/fanout demo $(ARGS)
 
-ci: ## Do what the continuous integration does: lint, test, demo, tidy-check
+ci: ## Do what the continuous integration does: lint, test, demo, tidy-check, footprint
 	@.ci/run

@@ -100,7 +100,7 @@ func TestCancelledWhileUnderWay(t *testing.T) {
 		b := watermill.New(hangs(release, "id-0"), watermill.WithConcurrency(1))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		assert.Equal(t, map[string]int{"retryable": 1, "not_sent": 4}, verdicts(b.Publish(ctx, many("orders", 5, 0))))
+		assert.Equal(t, map[string]int{"retryable": 1, "not_sent": 4}, verdicts(b.Publish(ctx, many(5, 0))))
 		close(release)
 		require.NoError(t, b.Close(t.Context()))
 	})
@@ -118,10 +118,10 @@ func TestEverythingHangs(t *testing.T) {
 			return nil
 		}}
 		b := watermill.New(p, watermill.WithConcurrency(3))
-		results, _ := within(t, 10, b, many("orders", 10, 0)...)
+		results, _ := within(t, 10, b, many(10, 0)...)
 		assert.Equal(t, map[string]int{"unavailable broker": 3, "not_sent": 7}, verdicts(results))
 		for range 5 {
-			results, took := within(t, 10, b, many("orders", 10, 0)...)
+			results, took := within(t, 10, b, many(10, 0)...)
 			assert.Zero(t, took)
 			count := verdicts(results)
 			assert.Positive(t, count["unavailable broker"], "somebody has to say that the broker is out: %v", count)
@@ -130,16 +130,16 @@ func TestEverythingHangs(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
-		results, _ = within(t, 10, b, many("orders", 10, 0)...)
+		results, _ = within(t, 10, b, many(10, 0)...)
 		assert.Equal(t, map[string]int{"": 10}, verdicts(results))
 
 		// From now on those under way do not hang: others wait for them.
 		release = make(chan struct{})
 		done := make(chan map[string]int)
-		go func() { done <- verdicts(b.Publish(t.Context(), many("orders", 3, 0))) }()
+		go func() { done <- verdicts(b.Publish(t.Context(), many(3, 0))) }()
 		synctest.Wait()
 		time.AfterFunc(time.Second, func() { close(release) })
-		results, took := within(t, 10, b, many("orders", 10, 0)...)
+		results, took := within(t, 10, b, many(10, 0)...)
 		assert.Equal(t, map[string]int{"": 10}, verdicts(results))
 		assert.Equal(t, time.Second, took)
 		assert.Equal(t, map[string]int{"": 3}, <-done)
@@ -182,7 +182,7 @@ func TestMessagesAreNotShared(t *testing.T) {
 			m.Payload[0] = 'x'
 			return nil
 		}})
-		msgs := many("orders", 1, 1)
+		msgs := many(1, 1)
 		msgs[0].Attributes = []brokers.Attribute{{Name: "tenant_id", Value: "acme"}}
 		payload := msgs[0].Payload
 		within(t, 1, b, msgs...)
@@ -202,10 +202,10 @@ func TestContextTravels(t *testing.T) {
 			<-m.Context().Done()
 			return m.Context().Err()
 		}})
-		results, took := within(t, 3, b, many("orders", 2, 1)...)
+		results, took := within(t, 3, b, many(2, 1)...)
 		assert.Equal(t, map[string]int{"unavailable broker": 1, "not_sent": 1}, verdicts(results))
 		assert.Equal(t, 3*time.Second, took)
-		results, took = within(t, 3, b, many("orders", 1, 1)...)
+		results, took = within(t, 3, b, many(1, 1)...)
 		assert.Equal(t, map[string]int{"unavailable broker": 1}, verdicts(results), "the key was open again")
 		assert.Equal(t, 3*time.Second, took)
 		require.NoError(t, b.Close(t.Context()))
@@ -222,7 +222,7 @@ func TestErrorOfACancelledCall(t *testing.T) {
 				cancel()
 				return said
 			}})
-			require.Equal(t, map[string]int{"retryable": 1, "not_sent": 1}, verdicts(b.Publish(ctx, many("orders", 2, 1))))
+			require.Equal(t, map[string]int{"retryable": 1, "not_sent": 1}, verdicts(b.Publish(ctx, many(2, 1))))
 			require.NoError(t, b.Close(t.Context()))
 		}
 	}
@@ -246,7 +246,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		b := watermill.New(p, watermill.WithConcurrency(3), watermill.WithConcurrency(0))
 		done := make(chan map[string]int, 2)
 		for range 2 { // calls share the limit
-			go func() { done <- verdicts(b.Publish(t.Context(), many("orders", 100, 0))) }()
+			go func() { done <- verdicts(b.Publish(t.Context(), many(100, 0))) }()
 		}
 		assert.Equal(t, map[string]int{"": 100}, <-done)
 		assert.Equal(t, map[string]int{"": 100}, <-done)

@@ -18,10 +18,10 @@ func numbered(destination, key string, n int) brokers.Message {
 }
 
 // many makes n messages of as many keys by turns; with keys 0 they have none.
-func many(destination string, n, keys int) []brokers.Message {
+func many(n, keys int) []brokers.Message {
 	msgs := make([]brokers.Message, n)
 	for i := range msgs {
-		msgs[i] = numbered(destination, "", i)
+		msgs[i] = numbered("orders", "", i)
 		if keys > 0 {
 			msgs[i].OrderingKey = fmt.Sprint("key-", i%keys)
 		}

@@ -103,9 +103,9 @@ func TestErrors(t *testing.T) {
 func TestErrorsKeepTheirText(t *testing.T) {
 	t.Parallel()
 	b := open(t, fails(brokers.Permanent(errors.New("too large")), "*"))
-	assert.EqualError(t, b.Publish(t.Context(), many("orders", 1, 1))[0].Err, `permanent: watermill: publish to "orders": too large`)
+	assert.EqualError(t, b.Publish(t.Context(), many(1, 1))[0].Err, `permanent: watermill: publish to "orders": too large`)
 	b = open(t, fails(errors.New("not connected"), "*"))
-	assert.EqualError(t, b.Publish(t.Context(), many("orders", 1, 1))[0].Err, `broker unavailable: watermill: publish to "orders": not connected`)
+	assert.EqualError(t, b.Publish(t.Context(), many(1, 1))[0].Err, `broker unavailable: watermill: publish to "orders": not connected`)
 }
 
 func TestClassify(t *testing.T) {
@@ -123,7 +123,7 @@ func TestClassify(t *testing.T) {
 			return err
 		}
 	}))
-	results := b.Publish(t.Context(), many("orders", 4, 4))
+	results := b.Publish(t.Context(), many(4, 4))
 	assert.EqualError(t, results[0].Err, `permanent: watermill: publish to "orders": full: buy more`)
 	assert.EqualError(t, results[1].Err, `retryable: watermill: publish to "orders": gone`, "the broker has judged another one")
 	assert.Equal(t, "unavailable broker", class(results[2].Err))
@@ -134,7 +134,7 @@ func TestClassify(t *testing.T) {
 func TestDoubts(t *testing.T) {
 	t.Parallel()
 	p := fails(errors.New("not connected"), "*")
-	results := open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), many("orders", 100, 0))
+	results := open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), many(100, 0))
 	assert.Equal(t, map[string]int{"unavailable broker": 5, "not_sent": 95}, verdicts(results))
 	assert.Len(t, p.sent, 5)
 
@@ -145,7 +145,7 @@ func TestDoubts(t *testing.T) {
 		}
 		return errors.New("refused")
 	}
-	results = open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), many("orders", 100, 0))
+	results = open(t, p, watermill.WithConcurrency(1)).Publish(t.Context(), many(100, 0))
 	assert.Equal(t, map[string]int{"": 1, "retryable": 99}, verdicts(results))
 }
 
@@ -181,7 +181,7 @@ func TestPanic(t *testing.T) {
 		return nil
 	}}
 	b := open(t, p)
-	results := b.Publish(t.Context(), many("orders", 6, 2))
+	results := b.Publish(t.Context(), many(6, 2))
 	assert.Equal(t, map[string]int{"": 3, "permanent": 1, "not_sent": 2}, verdicts(results))
 	assert.EqualError(t, results[1].Err, `permanent: watermill: publish to "orders": the publisher panicked: no such partition`)
 	assert.Equal(t, map[string]int{"": 1}, verdicts(b.Publish(t.Context(), []brokers.Message{numbered("orders", "key-1", 3)})), "the key is open")

@@ -19,7 +19,7 @@ const (
 // link is one connection of a client, and the one behind it.
 type link struct {
 	proxy          *Proxy
-	client, server *net.TCPConn
+	client, server net.Conn
 	swallowed      atomic.Bool // an answer is missing
 }
 
@@ -33,9 +33,19 @@ func (l *link) close() {
 	_ = l.server.Close()
 }
 
+// reset closes both connections so that either side is told that they broke.
+func (l *link) reset() {
+	for _, conn := range []net.Conn{l.client, l.server} {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+	}
+	l.close()
+}
+
 // carry takes what one side says to the other until either of them ends, or a fault ends it. Then the other side is closed, and with
 // it, by itself, the other direction.
-func (l *link) carry(d direction, from, to *net.TCPConn) {
+func (l *link) carry(d direction, from, to net.Conn) {
 	packets, over := make(chan packet, inFlight), make(chan struct{})
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -71,7 +81,7 @@ type passage struct {
 	*link
 
 	direction direction
-	to        *net.TCPConn
+	to        net.Conn
 	cut       *cut // that holds
 	passed    int  // bytes since it holds
 }
@@ -83,9 +93,7 @@ func (p *passage) deliver(packet packet) bool {
 		ill, changed := p.proxy.state()
 		switch {
 		case ill.reset && p.direction == requests:
-			_ = p.client.SetLinger(0)
-			_ = p.server.SetLinger(0)
-			p.close()
+			p.reset()
 			return false
 		case ill.blackHole && p.direction == answers:
 			p.swallowed.Store(true)

@@ -125,7 +125,7 @@ func (p *Proxy) accept() {
 				_ = client.Close()
 				return
 			}
-			p.open(&link{proxy: p, client: client.(*net.TCPConn), server: server.(*net.TCPConn)})
+			p.open(&link{proxy: p, client: client, server: server})
 		})
 	}
 }
