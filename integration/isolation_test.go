@@ -32,7 +32,7 @@ func newNeighbours(t *testing.T) *neighbours {
 		proxy := toxic.Start(t, server.Host)
 		n.networks[name] = proxy
 		behind := *server
-		behind.Host = proxy.Addr()
+		behind.Host = proxy.Addr(t)
 		brokers += fmt.Sprintf("  %s: {type: redis, url: %q, publish_timeout: 2s, breaker: {max_delay: 1s}}\n", name, &behind)
 	}
 	n.write(fmt.Sprintf("databases:\n  default: {driver: postgres, dsn: %q}\noutbox: {external_brokers: [hung, broken, slow], poll: {max: 200ms}}\nbrokers:\n"+

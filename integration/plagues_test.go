@@ -69,7 +69,7 @@ func TestEightBrokersThreeDown(t *testing.T) {
 	}
 	for _, name := range []string{"hung", "broken"} {
 		n.networks[name] = toxic.Start(t, server.Host)
-		addresses[name] = n.networks[name].Addr()
+		addresses[name] = n.networks[name].Addr(t)
 	}
 	var config strings.Builder
 	for _, name := range []string{"default", "one", "two", "three", "four", "dead", "hung", "broken"} {

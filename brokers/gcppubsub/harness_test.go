@@ -65,7 +65,7 @@ func TestConformance(t *testing.T) {
 
 		Network: proxy,
 		OpenThroughNetwork: func(t *testing.T) brokers.Broker {
-			return s.open(t, gcppubsub.WithEndpoint(proxy.Addr()))
+			return s.open(t, gcppubsub.WithEndpoint(proxy.Addr(t)))
 		},
 	})
 }

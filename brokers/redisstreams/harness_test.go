@@ -98,7 +98,7 @@ func network(t *testing.T, addr string, opts ...redisstreams.Option) (brokertest
 	t.Helper()
 	proxy := toxic.Start(t, addr)
 	return proxy, func(t *testing.T) brokers.Broker {
-		b, err := redisstreams.Open("redis://"+proxy.Addr(), opts...)
+		b, err := redisstreams.Open("redis://"+proxy.Addr(t), opts...)
 		require.NoError(t, err)
 		return b
 	}

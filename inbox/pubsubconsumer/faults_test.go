@@ -77,7 +77,7 @@ func TestConnectionsBreak(t *testing.T) {
 		return inbox.Handled, nil
 	})
 	var j journal
-	p := run(t, hurried(t, newClient(t, proxy.Addr()), l, WithLogger(j.logger())))
+	p := run(t, hurried(t, newClient(t, proxy.Addr(t)), l, WithLogger(j.logger())))
 	published := 0
 	for _, fault := range []func(){
 		func() { proxy.Reset(t) }, func() { proxy.CutAnswers(t, 300) }, func() { proxy.CutRequests(t, 300) },
@@ -123,7 +123,7 @@ func TestStopWhileTheServerHangs(t *testing.T) {
 		return inbox.Handled, nil
 	})
 	var j journal
-	c := hurried(t, newClient(t, proxy.Addr()), l, WithLogger(j.logger()))
+	c := hurried(t, newClient(t, proxy.Addr(t)), l, WithLogger(j.logger()))
 	c.pace.grace = 50 * time.Millisecond
 	p := run(t, c)
 	eventually(t, func() bool { return p.Stats().Running == 1 }, "it has begun")

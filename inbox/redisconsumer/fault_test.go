@@ -37,7 +37,7 @@ func TestLostAnswers(t *testing.T) {
 		assert.Equal(t, 1, m.Deliveries)
 		return nil
 	}
-	through := connect(t, "redis://"+proxy.Addr())
+	through := connect(t, "redis://"+proxy.Addr(t))
 	require.Equal(t, 3, through.Options().MaxRetries)
 	r := start(t, through, s.stream, l.handler(counts), redisconsumer.WithClaimAfter(time.Hour))
 	n := 0

@@ -48,9 +48,10 @@ func outcome(helper func(testing.TB)) (said string) {
 
 func TestWithoutServers(t *testing.T) {
 	for name, helper := range map[string]func(testing.TB){
-		testservers.PostgresVariable: func(t testing.TB) { Postgres(t) },
-		testservers.RedisVariable:    func(t testing.TB) { RedisPrefix(t) },
-		sqlServerVariable:            func(t testing.TB) { SQLServer(t) },
+		testservers.PostgresVariable:  func(t testing.TB) { Postgres(t) },
+		testservers.RedisVariable:     func(t testing.TB) { RedisPrefix(t) },
+		testservers.ToxiproxyVariable: func(t testing.TB) { Toxiproxy(t) },
+		sqlServerVariable:             func(t testing.TB) { SQLServer(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "")

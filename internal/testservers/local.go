@@ -43,7 +43,7 @@ func (l *local) anywhere(ctx context.Context) (string, *child.Child, error) {
 		if err == nil {
 			return port, process, nil
 		}
-		portTaken := errors.Is(err, errExited) && strings.Contains(err.Error(), "Address already in use")
+		portTaken := errors.Is(err, errExited) && strings.Contains(strings.ToLower(err.Error()), "address already in use")
 		if !portTaken || attempt == launchAttempts {
 			return "", nil, err
 		}

@@ -1,11 +1,12 @@
-// Package testservers finds or starts the PostgreSQL and the Redis that the tests need.
+// Package testservers finds or starts the PostgreSQL and the Redis that the tests need, and toxiproxy.
 //
 // For each of them, in this order: the server that FANOUT_TEST_POSTGRES or FANOUT_TEST_REDIS names; a container, where Docker
 // Compose has a running engine (integration/compose.yaml); a server binary on this machine, started with a directory and a
 // port of its own; a binary that the system's package manager installs, announced first, where that asks for no password and
 // FANOUT_TEST_INSTALL is not 0.
 //
-// The browser for the tests of the dashboard is looked for in the same way, but they can be skipped.
+// The browser for the tests of the dashboard is looked for in the same way, but they can be skipped. toxiproxy is the one that
+// FANOUT_TEST_TOXIPROXY names, or built from its source.
 //
 // Whatever was started is stopped and removed by [Servers.Stop]; a server that was there already is never touched.
 package testservers
@@ -32,13 +33,15 @@ const (
 	RedisBinVariable = "FANOUT_TEST_REDIS_BIN"
 	// ChromiumVariable holds the path of the browser in which the dashboard is tested.
 	ChromiumVariable = "FANOUT_TEST_CHROMIUM"
+	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies reach what listens on 127.0.0.1.
+	ToxiproxyVariable = "FANOUT_TEST_TOXIPROXY"
 	// InstallVariable forbids the package manager when it is 0.
 	InstallVariable = "FANOUT_TEST_INSTALL"
 )
 
 // Server is a server that answers.
 type Server struct {
-	Name    string // PostgreSQL or Redis
+	Name    string // PostgreSQL, Redis or toxiproxy
 	URL     string // for a client; may contain a password
 	Version string // as the server tells it
 	Origin  string // where it comes from, for people
@@ -52,6 +55,7 @@ func (s *Server) String() string { return fmt.Sprintf("%s %s: %s", s.Name, s.Ver
 // Servers is what [Start] found and started.
 type Servers struct {
 	Postgres, Redis *Server
+	Toxiproxy       *Server // nil before StartToxiproxy
 
 	log       io.Writer
 	byService map[string]*Server
@@ -59,7 +63,7 @@ type Servers struct {
 	compose   *compose          // nil while no container was started
 }
 
-// Start gets both servers and returns when they answer. It says on log what takes long or changes the machine. When ctx ends,
+// Start gets both databases and returns when they answer. It says on log what takes long or changes the machine. When ctx ends,
 // or when one server cannot be had, whatever was started is stopped again; the error then names what to do. A server named by
 // a variable that does not answer is an error: somebody meant that server.
 func Start(ctx context.Context, log io.Writer) (*Servers, error) {
@@ -141,10 +145,13 @@ func (s *Servers) Environ() []string {
 			environ = append(environ, svc.binVariable+"="+binary)
 		}
 	}
+	if s.Toxiproxy != nil {
+		environ = append(environ, ToxiproxyVariable+"="+s.Toxiproxy.URL)
+	}
 	return environ
 }
 
-// Stop stops the servers that Start started and removes their files. It takes as long as a clean shutdown takes, a few seconds
+// Stop stops the servers that Start and StartToxiproxy started and removes their files. It takes as long as a clean shutdown takes, a few seconds
 // at worst, and may be called more than once.
 func (s *Servers) Stop() error {
 	var failures []error

@@ -1,159 +1,149 @@
-// Package toxic puts a proxy between a client under test and its server, and makes the network between them ill. It is for tests
-// alone: nothing else imports it.
+// Package toxic puts a proxy between a client under test and its server, and makes the network between them ill. The proxy is
+// Shopify's toxiproxy, in a process of its own that make test builds and starts: the library's module must not require it, and so
+// it is reached over its HTTP API. It is for tests alone: nothing else imports it.
 package toxic
 
 import (
+	"bytes"
 	"context"
-	"net"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/internal/testservers"
 )
+
+// The directions of toxiproxy.
+const (
+	requests = "upstream"
+	answers  = "downstream"
+)
+
+// patience bounds a request to toxiproxy, which gives up by itself after 25 seconds.
+const patience = 30 * time.Second
 
 // Proxy is a proxy in front of one server. Faults hold for connections that are open and for those to come, until Heal; several
-// may hold at once. It fulfils brokertest.Network, and is safe for concurrent use.
+// may hold at once, one of each kind. It fulfils brokertest.Network, and is safe for concurrent use.
 type Proxy struct {
-	listener net.Listener
-	upstream string
-	stopped  context.Context //nolint:containedctx // it ends with the proxy
-	running  sync.WaitGroup
+	url  string // of the proxy in toxiproxy's API; empty where there is no toxiproxy
+	addr string
 
-	mu      sync.Mutex
-	ill     illness
-	changed chan struct{} // closed when ill changes
-	links   map[*link]struct{}
+	mu     sync.Mutex
+	toxics []string // names of those that hold
 }
 
-// illness is what is wrong with the network.
-type illness struct {
-	latency   time.Duration // of one way
-	bandwidth int           // bytes per millisecond, which are kilobytes per second; 0 = no limit
-	reset     bool
-	blackHole bool
-	cut       [2]*cut // by direction
-}
-
-// cut ends connections after so many bytes. Its address tells one cut from the next.
-type cut struct{ after int }
-
-type direction int
-
-const (
-	requests direction = iota
-	answers
-)
-
-// Start starts a proxy in front of the server at the address upstream (host:port); it ends with the test.
+// Start starts a proxy in front of the server at the address upstream (host:port); it ends with the test. Where there is no
+// toxiproxy, it is Addr that ends tests, so that a suite can go on with those that need no proxy.
 func Start(t testing.TB, upstream string) *Proxy {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	stopped, stop := context.WithCancel(context.Background())
-	p := &Proxy{listener: listener, upstream: upstream, stopped: stopped, changed: make(chan struct{}), links: map[*link]struct{}{}}
-	p.running.Go(p.accept)
-	t.Cleanup(func() {
-		stop()
-		_ = listener.Close()
-		p.end(func(*link) bool { return true })
-		p.running.Wait()
-	})
+	api := strings.TrimSuffix(os.Getenv(testservers.ToxiproxyVariable), "/")
+	if api == "" {
+		return new(Proxy)
+	}
+	name := strings.ToLower(rand.Text())
+	var created struct{ Listen string }
+	call(t, http.MethodPost, api+"/proxies", map[string]any{"name": name, "listen": "127.0.0.1:0", "upstream": upstream}, &created)
+	p := &Proxy{url: api + "/proxies/" + name, addr: created.Listen}
+	t.Cleanup(func() { call(t, http.MethodDelete, p.url, nil, nil) })
 	return p
 }
 
-// Addr is where the proxy listens.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+// Addr is where the proxy listens. Without toxiproxy it skips the test t, or fails it where servers are required.
+func (p *Proxy) Addr(t testing.TB) string {
+	t.Helper()
+	if p.url == "" {
+		testenv.Toxiproxy(t)
+	}
+	return p.addr
+}
 
 // Latency holds back each packet, in both directions, for half of d: a round trip takes d longer.
-func (p *Proxy) Latency(_ testing.TB, d time.Duration) {
-	p.sicken(func(ill *illness) { ill.latency = d / 2 })
+func (p *Proxy) Latency(t testing.TB, d time.Duration) {
+	t.Helper()
+	p.add(t, "latency", map[string]any{"latency": (d / 2).Milliseconds()}, requests, answers)
 }
 
 // Bandwidth lets so many kilobytes per second through, in each direction.
-func (p *Proxy) Bandwidth(_ testing.TB, kilobytes int) {
-	p.sicken(func(ill *illness) { ill.bandwidth = kilobytes })
+func (p *Proxy) Bandwidth(t testing.TB, kilobytes int) {
+	t.Helper()
+	p.add(t, "bandwidth", map[string]any{"rate": kilobytes}, requests, answers)
 }
 
-// Reset breaks each connection (RST) as soon as the client sends something, which does not arrive.
-func (p *Proxy) Reset(testing.TB) { p.sicken(func(ill *illness) { ill.reset = true }) }
+// Reset breaks each connection (RST where it was opened after the call) as soon as something is sent.
+func (p *Proxy) Reset(t testing.TB) {
+	t.Helper()
+	p.add(t, "reset_peer", map[string]any{"timeout": 0}, requests)
+}
 
 // CutRequests ends each connection after n further bytes from the client.
-func (p *Proxy) CutRequests(_ testing.TB, n int) {
-	p.sicken(func(ill *illness) { ill.cut[requests] = &cut{n} })
+func (p *Proxy) CutRequests(t testing.TB, n int) {
+	t.Helper()
+	p.add(t, "limit_data", map[string]any{"bytes": n}, requests)
 }
 
 // CutAnswers ends each connection after n further bytes from the server.
-func (p *Proxy) CutAnswers(_ testing.TB, n int) {
-	p.sicken(func(ill *illness) { ill.cut[answers] = &cut{n} })
+func (p *Proxy) CutAnswers(t testing.TB, n int) {
+	t.Helper()
+	p.add(t, "limit_data", map[string]any{"bytes": n}, answers)
 }
 
 // BlackHole swallows all that the server says: what the client sends arrives, and nobody tells it so.
-func (p *Proxy) BlackHole(testing.TB) { p.sicken(func(ill *illness) { ill.blackHole = true }) }
-
-// Heal ends all faults. Connections of which something was swallowed end, too: what follows would make no sense.
-func (p *Proxy) Heal(testing.TB) {
-	p.sicken(func(ill *illness) { *ill = illness{} })
-	p.end(func(l *link) bool { return l.swallowed.Load() })
+func (p *Proxy) BlackHole(t testing.TB) {
+	t.Helper()
+	p.add(t, "timeout", map[string]any{"timeout": 0}, answers)
 }
 
-func (p *Proxy) sicken(change func(*illness)) {
+// Heal ends all faults. Connections that they held up may break.
+func (p *Proxy) Heal(t testing.TB) {
+	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	change(&p.ill)
-	close(p.changed)
-	p.changed = make(chan struct{})
+	for _, name := range p.toxics {
+		call(t, http.MethodDelete, p.url+"/toxics/"+name, nil, nil)
+	}
+	p.toxics = nil
 }
 
-// state is what is wrong now, and what tells that this has changed.
-func (p *Proxy) state() (ill illness, changed <-chan struct{}) {
+func (p *Proxy) add(t testing.TB, kind string, attributes map[string]any, streams ...string) {
+	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ill, p.changed
-}
-
-// accept makes a link of each connection until the listener is closed.
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		p.running.Go(func() {
-			server, err := new(net.Dialer).DialContext(p.stopped, "tcp", p.upstream)
-			if err != nil {
-				_ = client.Close()
-				return
-			}
-			p.open(&link{proxy: p, client: client, server: server})
-		})
+	for _, stream := range streams {
+		name := kind + "-" + stream
+		call(t, http.MethodPost, p.url+"/toxics", map[string]any{
+			"name": name, "type": kind, "stream": stream, "toxicity": 1.0, "attributes": attributes,
+		}, nil)
+		p.toxics = append(p.toxics, name)
 	}
 }
 
-// open serves a link until both its directions have ended.
-func (p *Proxy) open(l *link) {
-	p.mu.Lock()
-	p.links[l] = struct{}{}
-	p.mu.Unlock()
-	if p.stopped.Err() != nil { // the proxy ended before it could know of this link
-		l.close()
-	}
-	var both sync.WaitGroup
-	both.Go(func() { l.carry(requests, l.client, l.server) })
-	both.Go(func() { l.carry(answers, l.server, l.client) })
-	both.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.links, l)
-}
+// client keeps no connections: their goroutines would look like leaks of the code under test.
+var client = &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// end closes the links that it is told to.
-func (p *Proxy) end(which func(*link) bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for l := range p.links {
-		if which(l) {
-			l.close()
-		}
+// call asks toxiproxy for something, and decodes its answer if that is wanted. It has time of its own: a test's context has ended
+// before its clean-ups begin.
+func call(t testing.TB, method, url string, body, answer any) {
+	t.Helper()
+	content, err := json.Marshal(body)
+	require.NoError(t, err)
+	request, err := http.NewRequestWithContext(context.Background(), method, url, bytes.NewReader(content))
+	require.NoError(t, err)
+	response, err := client.Do(request)
+	require.NoError(t, err, "toxiproxy")
+	defer response.Body.Close()
+	said, err := io.ReadAll(response.Body)
+	require.NoError(t, err, "toxiproxy")
+	require.Less(t, response.StatusCode, http.StatusMultipleChoices, "toxiproxy: %s %s: %s", method, url, said)
+	if answer != nil {
+		require.NoError(t, json.Unmarshal(said, answer), "toxiproxy: %s", said)
 	}
 }

@@ -81,7 +81,7 @@ func (e *echo) await(t *testing.T, n int) {
 // had run out.
 func talk(t *testing.T, p *toxic.Proxy, n int, patience time.Duration) (back int, took time.Duration, err error) {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.Addr())
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.Addr(t))
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))

@@ -1,10 +1,10 @@
-// Command withservers runs a command with a PostgreSQL and a Redis at hand:
+// Command withservers runs a command with a PostgreSQL, a Redis and a toxiproxy at hand:
 //
 //	go run ./internal/testservers/cmd/withservers -- go test ./...
 //
 // It gets the servers as package testservers describes, says on stderr which they are, runs the command with
-// FANOUT_TEST_POSTGRES and FANOUT_TEST_REDIS set, and stops what it started. Where the servers' binaries are on this machine
-// the command also gets FANOUT_TEST_POSTGRES_BINDIR and FANOUT_TEST_REDIS_BIN, to start servers of its own.
+// FANOUT_TEST_POSTGRES, FANOUT_TEST_REDIS and FANOUT_TEST_TOXIPROXY set, and stops what it started. It runs in this repository,
+// whose modules toxiproxy is built of. Where the servers' binaries are on this machine the command also gets FANOUT_TEST_POSTGRES_BINDIR and FANOUT_TEST_REDIS_BIN, to start servers of its own.
 //
 // The exit code is the command's (128 + n where signal n ended it), 1 when there are no servers, 2 for wrong usage. Note that
 // go run turns every failure into 1; build the command where the code matters. Signals are passed on to the command and all
@@ -13,6 +13,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,7 +52,7 @@ func run(log io.Writer, command []string) int {
 	defer cancel()
 	go endWhenOrphaned(ctx, os.Getppid())
 
-	servers, err := testservers.Start(ctx, log)
+	servers, err := start(ctx, log)
 	if ctx.Err() != nil && err != nil {
 		fmt.Fprintln(log, "withservers: interrupted while the servers were starting")
 		return exitNoServers
@@ -60,13 +61,25 @@ func run(log io.Writer, command []string) int {
 		fmt.Fprintln(log, err)
 		return exitNoServers
 	}
-	fmt.Fprintf(log, "%v\n%v\n", servers.Postgres, servers.Redis)
+	fmt.Fprintf(log, "%v\n%v\n%v\n", servers.Postgres, servers.Redis, servers.Toxiproxy)
 	code := runCommand(log, command, servers.Environ(), signals)
 	if err := servers.Stop(); err != nil {
 		fmt.Fprintln(log, err)
 		return max(code, exitNoServers)
 	}
 	return code
+}
+
+// start gets all servers, or none.
+func start(ctx context.Context, log io.Writer) (*testservers.Servers, error) {
+	servers, err := testservers.Start(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := servers.StartToxiproxy(ctx); err != nil {
+		return nil, errors.Join(err, servers.Stop())
+	}
+	return servers, nil
 }
 
 // runCommand runs the command to its end, passes signals on to it, and returns its exit code.

@@ -46,7 +46,7 @@ func withservers(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), mainVariable+"=1", testservers.RedisVariable+"="+testenv.Redis(t),
-		testservers.PostgresVariable+"="+testenv.Postgres(t))
+		testservers.PostgresVariable+"="+testenv.Postgres(t), testservers.ToxiproxyVariable+"="+testenv.Toxiproxy(t))
 	return cmd
 }
 
@@ -60,13 +60,14 @@ func exitCode(t *testing.T, err error) int {
 func TestRunsTheCommandWithServers(t *testing.T) {
 	t.Parallel()
 	var stderr strings.Builder
-	cmd := withservers(t, "--", "sh", "-c", `cat; echo "$FANOUT_TEST_POSTGRES $FANOUT_TEST_REDIS"; exit 7`)
+	cmd := withservers(t, "--", "sh", "-c", `cat; echo "$FANOUT_TEST_POSTGRES $FANOUT_TEST_REDIS $FANOUT_TEST_TOXIPROXY"; exit 7`)
 	cmd.Stdin, cmd.Stderr = strings.NewReader("input "), &stderr
 	out, err := cmd.Output()
 	require.Equal(t, 7, exitCode(t, err))
-	require.Regexp(t, `^input postgres\S* redis\S*\n$`, string(out))
+	require.Regexp(t, `^input postgres\S* redis\S* http\S*\n$`, string(out))
 	require.Regexp(t, `(?m)^PostgreSQL \d.*FANOUT_TEST_POSTGRES$`, stderr.String())
 	require.Regexp(t, `(?m)^Redis \d.*FANOUT_TEST_REDIS$`, stderr.String())
+	require.Regexp(t, `(?m)^toxiproxy .*FANOUT_TEST_TOXIPROXY$`, stderr.String())
 }
 
 func TestPassesSignalsOn(t *testing.T) {
@@ -95,8 +96,10 @@ func TestExitCodesOfItsOwn(t *testing.T) {
 	_, err = withservers(t, "--", "/nonexistent/command").Output()
 	require.Equal(t, exitCannotRun, exitCode(t, err))
 
-	cmd := withservers(t, "--", "true")
-	cmd.Env = append(cmd.Env, testservers.RedisVariable+"=redis://127.0.0.1:1/0")
-	_, err = cmd.Output()
-	require.Equal(t, exitNoServers, exitCode(t, err))
+	for _, dead := range []string{testservers.RedisVariable + "=redis://127.0.0.1:1/0", testservers.ToxiproxyVariable + "=http://127.0.0.1:1"} {
+		cmd := withservers(t, "--", "true")
+		cmd.Env = append(cmd.Env, dead)
+		_, err = cmd.Output()
+		require.Equal(t, exitNoServers, exitCode(t, err), dead)
+	}
 }
