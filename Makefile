@@ -30,6 +30,7 @@ help: ## Show this list
 	@echo '  PKG=./outbox/...      only these packages (test, cover, fuzz)'
 	@echo '  ARGS="-run TestClaim" more arguments (test, cover, demo, bench)'
 	@echo '  FANOUT_TEST_POSTGRES=postgres://... FANOUT_TEST_REDIS=redis://...  test with these servers'
+	@echo '  FANOUT_TEST_TOXIPROXY=http://127.0.0.1:8474  do not build and start a toxiproxy'
 	@echo '  FANOUT_TEST_SQLSERVER=sqlserver://...  test the SQL Server store too'
 	@echo '  FANOUT_TEST_INSTALL=0 never install a missing server'
 
@@ -42,7 +43,7 @@ FORCE:
 # FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run of make test is complete or red.
 # SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours.
 # Alert rules and the dashboard need the Go of Prometheus' libraries, and are tested where everything is.
-test: $(WITHSERVERS) ## Run all tests, with PostgreSQL and Redis found or started (race detector where it works)
+test: $(WITHSERVERS) ## Run all tests, with PostgreSQL, Redis and toxiproxy found or started (race detector where it works)
 	@race='-race -gcflags=modernc.org/...=-race=false'; \
 	$(GO) build -race runtime/cgo >/dev/null 2>&1 || { \
 	    race=; echo 'make test: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \

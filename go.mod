@@ -33,7 +33,6 @@ require (
 	gorm.io/driver/postgres v1.6.3
 	gorm.io/driver/sqlserver v1.6.3
 	gorm.io/gorm v1.31.2
-	gorm.io/plugin/dbresolver v1.6.2
 	pgregory.net/rapid v1.3.0
 )
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
-	"gorm.io/plugin/dbresolver"
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
@@ -209,31 +208,6 @@ func TestKindsOfHandles(t *testing.T) {
 		require.Len(t, p.raised(), 1, "handles of db.Connection are captured, too")
 		p.life(t, single(t, p.use(p.open(&gorm.Config{PrepareStmt: true}))))
 	})
-}
-
-// With a resolver the transaction, and what is looked up beside it, goes to the primary: this
-// replica knows nothing.
-func TestResolver(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"sqlite", "postgres"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, replica := on(t, name), on(t, name)
-			db := p.open(&gorm.Config{})
-			resolver := dbresolver.Register(dbresolver.Config{Replicas: []gorm.Dialector{replica.dial()}})
-			require.NoError(t, db.Use(resolver))
-			t.Cleanup(func() {
-				_ = resolver.Call(func(pool gorm.ConnPool) error {
-					if closer, ok := pool.(interface{ Close() error }); ok {
-						return closer.Close()
-					}
-					return nil
-				})
-			})
-			p.life(t, db)
-			require.Zero(t, replica.count("SELECT count(*) FROM "+replica.effects()))
-		})
-	}
 }
 
 // In a transaction of the caller's, Handle joins it: all or nothing, and a failed attempt takes
