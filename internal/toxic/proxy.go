@@ -135,9 +135,9 @@ func call(t testing.TB, method, url string, body, answer any) {
 	t.Helper()
 	content, err := json.Marshal(body)
 	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(context.Background(), method, url, bytes.NewReader(content))
+	request, err := http.NewRequestWithContext(context.Background(), method, url, bytes.NewReader(content)) //nolint:gosec // whoever runs the tests names it
 	require.NoError(t, err)
-	response, err := client.Do(request)
+	response, err := client.Do(request) //nolint:gosec // as above
 	require.NoError(t, err, "toxiproxy")
 	defer response.Body.Close()
 	said, err := io.ReadAll(response.Body)

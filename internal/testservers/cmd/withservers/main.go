@@ -4,7 +4,8 @@
 //
 // It gets the servers as package testservers describes, says on stderr which they are, runs the command with
 // FANOUT_TEST_POSTGRES, FANOUT_TEST_REDIS and FANOUT_TEST_TOXIPROXY set, and stops what it started. It runs in this repository,
-// whose modules toxiproxy is built of. Where the servers' binaries are on this machine the command also gets FANOUT_TEST_POSTGRES_BINDIR and FANOUT_TEST_REDIS_BIN, to start servers of its own.
+// whose modules toxiproxy is built of. Where the servers' binaries are on this machine the command also gets
+// FANOUT_TEST_POSTGRES_BINDIR and FANOUT_TEST_REDIS_BIN, to start servers of its own.
 //
 // The exit code is the command's (128 + n where signal n ended it), 1 when there are no servers, 2 for wrong usage. Note that
 // go run turns every failure into 1; build the command where the code matters. Signals are passed on to the command and all
@@ -77,7 +78,7 @@ func start(ctx context.Context, log io.Writer) (*testservers.Servers, error) {
 		return nil, err
 	}
 	if err := servers.StartToxiproxy(ctx); err != nil {
-		return nil, errors.Join(err, servers.Stop())
+		return nil, errors.Join(err, servers.Stop()) //nolint:contextcheck // the context may be what has ended
 	}
 	return servers, nil
 }
