@@ -39,7 +39,7 @@ type Routing struct {
 	// It changes nothing on SQLite, which has one writer at a time. Default: false.
 	SerializeKeys bool
 	// Announce makes writers on PostgreSQL tell relays in other processes of new rows, so that these need not poll to find them: by
-	// NOTIFY, after the commit, on another connection of the writer's pool, and no more often than every 5 ms. Where a relay in
+	// NOTIFY, after the commit, on another connection of the writer's pool, and at intervals of 1 to 8 ms at least. Where a relay in
 	// the writer's own process delivers the rows, nothing is sent. It adds nothing to a transaction. Default: false; a
 	// configuration sets it where a database has notify.
 	Announce bool
