@@ -33,7 +33,7 @@ func (s *Store) look(ctx context.Context, f func(pgx.Tx) error) error {
 	return s.conn(ctx, func(conn *pgx.Conn) error {
 		options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 		return pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, s.sql.browseSettings); err != nil {
+			if _, err := tx.Exec(ctx, s.Text("settings_browse")); err != nil {
 				return err
 			}
 			return f(tx)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
 
 // planNode is one node of a plan, as EXPLAIN (FORMAT JSON) prints it.
@@ -94,9 +96,20 @@ func explainAnalyze(t *testing.T, conn *pgx.Conn, text, args, settings string) *
 	exec(t, conn, "SAVEPOINT explained")
 	defer exec(t, conn, "ROLLBACK TO explained")
 	if settings != "" {
-		exec(t, conn, readSQL(settings, ""))
+		exec(t, conn, textOf(t, settings, "t"))
 	}
 	return explainExecute(t, conn, args)
+}
+
+// textOf is a statement of the administration or of the store.
+func textOf(t *testing.T, name, table string) string {
+	t.Helper()
+	a, err := admin.New(database{}, admin.Postgres, table)
+	require.NoError(t, err)
+	if text := a.Text(name); text != "" {
+		return text
+	}
+	return readSQL(name, table)
 }
 
 // explainExecute executes the prepared statement "planned".

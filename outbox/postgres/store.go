@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
 
 //go:embed sql/*.sql
@@ -26,6 +27,8 @@ var sqlFiles embed.FS
 
 // Store is the outbox table of one PostgreSQL database. It implements [outbox.FullStore] and is safe for concurrent use.
 type Store struct {
+	*administration
+
 	pool    *pgxpool.Pool
 	owned   bool // the pool is ours to close
 	table   string
@@ -56,12 +59,9 @@ type statements struct {
 	find, matches, pick, undeferAlone                                            string
 	moveBlocks, requeue, liftBlocks, abandon                                     string
 	unblockKey, blockedKeys                                                      string
-	heartbeat, leave, forgetInstances, instances                                 string
-	pause, resume, pauses                                                        string
 	verify, verifySettings                                                       string
 	listen, notify                                                               string
-	browseSettings, overview, keyBlocks, blockedFailed, followers, deferrals     string
-	auditBegin, auditEnd, audit                                                  string
+	overview, keyBlocks, blockedFailed, followers, deferrals                     string
 	message                                                                      [2]string // with payloads, and for a role that may not read them
 	lists                                                                        [listings][2]string
 }
@@ -139,6 +139,10 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	s := &Store{
 		pool: pool, table: table, channel: outbox.Channel(table), now: time.Now, heldBack: heldBack, heldBackTransactions: heldBackTransactions,
 	}
+	var err error
+	if s.administration, err = admin.New(database{s}, admin.Postgres, table); err != nil {
+		return nil, err
+	}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "claim_plain": &s.sql.claimPlain,
@@ -153,13 +157,10 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"find": &s.sql.find, "pick": &s.sql.pick, "undefer_alone": &s.sql.undeferAlone, "move_blocks": &s.sql.moveBlocks,
 		"requeue": &s.sql.requeue, "lift_blocks": &s.sql.liftBlocks, "abandon": &s.sql.abandon,
 		"unblock_key": &s.sql.unblockKey, "blocked_keys": &s.sql.blockedKeys,
-		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
 		"notify": &s.sql.notify,
-		"pause":  &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
 		"verify": &s.sql.verify, "verify_settings": &s.sql.verifySettings,
-		"browse_settings": &s.sql.browseSettings, "overview": &s.sql.overview, "key_blocks": &s.sql.keyBlocks,
+		"overview": &s.sql.overview, "key_blocks": &s.sql.keyBlocks,
 		"blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers, "deferrals": &s.sql.deferrals,
-		"audit_begin": &s.sql.auditBegin, "audit_end": &s.sql.auditEnd, "audit": &s.sql.audit,
 	} {
 		*text = readSQL(name, table)
 	}

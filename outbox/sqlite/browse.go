@@ -14,13 +14,8 @@ import (
 
 var _ outbox.Browser = (*Store)(nil)
 
-// answerTime is how long one question of a person may take. A question takes no lock that a writer waits for.
-const answerTime = 5 * time.Second
-
 // mostRows bounds the numbers that people ask for.
 const mostRows = 1 << 30
-
-var errSlow = errors.New("the database took too long to answer, so the question was given up")
 
 // ask is read for people, who do not wait for long. f may stop it with errEnough.
 func (s *Store) ask(ctx context.Context, f func(*sql.Rows) error, text string, args ...any) error {

@@ -54,8 +54,8 @@ func TestBrowsePlans(t *testing.T) {
 		"blocked_failed": {store.sql.blockedFailed, []string{"_failing (target_broker=?)"}},
 		"followers":      {store.sql.followers, []string{"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=? AND ordering_key=? AND id>?)"}},
 		"deferrals":      {store.sql.deferrals, []string{"_blocks_key (target_broker=? AND ordering_key=?)", "w USING INTEGER PRIMARY KEY (rowid=?)"}},
-		"audit":          {store.sql.audit, []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
-		"audit_end":      {store.sql.auditEnd, []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
+		"audit":          {store.Text("audit"), []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
+		"audit_end":      {store.Text("audit_end"), []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
 	} {
 		plan := explainPlan(t, store, c.text)
 		for _, want := range c.wants {

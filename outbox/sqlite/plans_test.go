@@ -62,7 +62,7 @@ func explainPlan(t *testing.T, store *Store, text string) (plan string) {
 	t.Helper()
 	var args []any
 	seen := map[string]bool{}
-	for _, found := range regexp.MustCompile(`:[a-z]+`).FindAllString(text, -1) {
+	for _, found := range regexp.MustCompile(`[:@][a-z_]+`).FindAllString(text, -1) {
 		if !seen[found] {
 			seen[found] = true
 			args = append(args, sql.Named(found[1:], "[]"))

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
 
 //go:embed sql/*.sql
@@ -34,6 +35,8 @@ var sqlFiles embed.FS
 
 // Store is the outbox table of one SQLite database. It implements [outbox.FullStore] and is safe for concurrent use.
 type Store struct {
+	*administration
+
 	db       *sql.DB
 	table    string
 	now      func() time.Time
@@ -55,15 +58,12 @@ type statements struct {
 	markPublished, markOther, blockAbandoned, undeferBefore, renew, ready   string
 	find, findRows, findIDs, pick, turnBackBlocks, requeue                  string
 	liftBlocks, abandon, unblockKey, blockedKeys                            string
-	heartbeat, leave, forgetInstances, instances                            string
-	pause, resume, pauses                                                   string
 	verify                                                                  string
 	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
 	facts, diagnose                                                         string
 	brokers, overview, message, keyBlocks, blockedFailed, followers         string
 	deferrals, listDeferred                                                 string
 	list, listShard, listHead, listKey, listFailing, listTied, listFinished string
-	auditBegin, auditEnd, audit                                             string
 }
 
 // An Option refines a store.
@@ -84,6 +84,10 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 	for _, option := range options {
 		option(s)
 	}
+	var err error
+	if s.administration, err = admin.New(database{s}, admin.SQLite, table); err != nil {
+		return nil, err
+	}
 	for name, text := range map[string]*string{
 		"look": &s.sql.look, "look_unordered": &s.sql.lookUnordered, "look_blocks": &s.sql.lookBlocks,
 		"window": &s.sql.window, "window_unordered": &s.sql.windowUnordered, "claim": &s.sql.claim,
@@ -95,8 +99,6 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"find": &s.sql.find, "find_rows": &s.sql.findRows, "find_ids": &s.sql.findIDs, "pick": &s.sql.pick,
 		"turn_back_blocks": &s.sql.turnBackBlocks, "requeue": &s.sql.requeue, "lift_blocks": &s.sql.liftBlocks, "abandon": &s.sql.abandon,
 		"unblock_key": &s.sql.unblockKey, "blocked_keys": &s.sql.blockedKeys,
-		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "forget_instances": &s.sql.forgetInstances, "instances": &s.sql.instances,
-		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses,
 		"verify": &s.sql.verify,
 		"purge":  &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
 		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
@@ -106,7 +108,6 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"deferrals": &s.sql.deferrals, "list_deferred": &s.sql.listDeferred,
 		"list": &s.sql.list, "list_shard": &s.sql.listShard, "list_head": &s.sql.listHead, "list_key": &s.sql.listKey, "list_failing": &s.sql.listFailing,
 		"list_tied": &s.sql.listTied, "list_finished": &s.sql.listFinished,
-		"audit_begin": &s.sql.auditBegin, "audit_end": &s.sql.auditEnd, "audit": &s.sql.audit,
 	} {
 		*text = readSQL(name, table)
 	}

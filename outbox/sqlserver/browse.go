@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	mssql "github.com/microsoft/go-mssqldb"
@@ -17,11 +16,6 @@ import (
 
 var _ outbox.Browser = (*Store)(nil)
 
-// browseTime bounds what people ask: a look must not occupy the server when its plan goes wrong. The driver tells the server to stop.
-const browseTime = 5 * time.Second
-
-var errBrowseTime = fmt.Errorf("the database did not answer within %s", browseTime)
-
 // browseTexts are the batches for people, by the name of their file; columnsHere stands where they read a row.
 func browseTexts(s *statements, table string) {
 	columns := embedded("browse_columns")
@@ -29,7 +23,6 @@ func browseTexts(s *statements, table string) {
 		*text = strings.ReplaceAll(batchText(table, name), columnsHere, columns)
 	}
 	s.overview, s.blocked, s.deferrals = batchText(table, "overview"), batchText(table, "blocked"), batchText(table, "deferrals")
-	s.auditBegin, s.auditEnd, s.audit = batchText(table, "audit_begin"), batchText(table, "audit_end"), batchText(table, "audit")
 }
 
 const columnsHere = "{{columns}}\n"

@@ -170,12 +170,12 @@ func TestOperateTexts(t *testing.T) {
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	id := uuid.New()
-	row := []driver.Value{id.String(), "relay", "host", int64(7), "v1", created, created, `[{"worker":"w","rows":3}]`}
+	row := []driver.Value{id.String(), "relay", "host", int64(7), "v1", created, created, `[{"worker":"w","rows":3}]`, false}
 	list := func(row []driver.Value) reply {
-		return reply{sets: []set{{columns: []string{"fanout_instance", "name", "host", "pid", "version", "started_at", "seen_at", "work"}, rows: [][]driver.Value{row}}}}
+		return reply{sets: []set{{columns: []string{"fanout_instance", "name", "host", "pid", "version", "started_at", "seen_at", "work", "old"}, rows: [][]driver.Value{row}}}}
 	}
 	seen, left := reply{sets: []set{count("fanout_seen", 1)}}, reply{sets: []set{count("fanout_left", 1)}}
-	garbled := slices.Concat(row[:7], []driver.Value{"{"})
+	garbled := slices.Concat(row[:7], []driver.Value{"{", false})
 	store, server := newFake(t, "outbox_messages", inTurn(
 		reply{err: serverError(2627)}, seen, reply{err: serverError(208)}, left, reply{}, reply{err: serverError(1205)}, list(row), list(garbled), reply{err: serverError(208)},
 	))

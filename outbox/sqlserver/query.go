@@ -3,8 +3,9 @@ package sqlserver
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
+
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
 
 // resultSets says how to read a row of each result set, by the name of the set's first column. Sets of other names, which
@@ -17,7 +18,7 @@ type querier interface {
 }
 
 // errIncomplete says that an answer ended early without an error.
-var errIncomplete = errors.New("the server's answer is incomplete: is a proxy, or a trigger that ends the batch, in between?")
+var errIncomplete = admin.ErrIncomplete
 
 // query sends one batch and reads its answer to the end, since an error can stand behind the last row.
 func (s *Store) query(ctx context.Context, text string, args []any, sets resultSets) error {

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
 
 //go:embed sql/*.sql
@@ -33,6 +34,8 @@ var sqlFiles embed.FS
 // Store is the outbox table of one SQL Server database. It implements [outbox.FullStore], [outbox.Browser]
 // and [outbox.Auditor], and is safe for concurrent use.
 type Store struct {
+	*administration
+
 	db    *sql.DB
 	table string
 	now   func() time.Time // this process's clock, which only Diagnose looks at
@@ -53,10 +56,7 @@ type statements struct {
 	facts, compare, diagnose, clock, rights         string
 	find, matches, requeue, abandon                 string
 	unblockKey, blockedKeys                         string
-	heartbeat, leave, instances                     string
-	pause, resume, pauses                           string
 	overview, list, message, blocked, deferrals     string
-	auditBegin, auditEnd, audit                     string
 	verify                                          string
 }
 
@@ -71,14 +71,17 @@ func New(db *sql.DB, table string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{db: db, table: table, now: time.Now}
+	var err error
+	if s.administration, err = admin.New(database{s}, admin.SQLServer, table); err != nil {
+		return nil, err
+	}
 	s.sql.exchange = exchangeTexts(table)
 	for name, text := range map[string]*string{
 		"renew": &s.sql.renew, "ready": &s.sql.ready, "defer": &s.sql.deferRows, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog,
 		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
 		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
-		"heartbeat": &s.sql.heartbeat, "leave": &s.sql.leave, "instances": &s.sql.instances,
-		"pause": &s.sql.pause, "resume": &s.sql.resume, "pauses": &s.sql.pauses, "verify": &s.sql.verify,
+		"verify": &s.sql.verify,
 	} {
 		*text = batchText(table, name)
 	}

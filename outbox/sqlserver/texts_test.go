@@ -18,6 +18,13 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
+// administrationParams are what the administration gives to its statements, by their names.
+var administrationParams = map[string][]string{
+	"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
+	"pause": {"broker", "by", "reason"}, "resume": {"broker"},
+	"audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"}, "audit": {"before", "limit"},
+}
+
 // batches lists every text that is sent as a batch, by name, and the names of its parameters.
 func batches(t *testing.T, table string) (texts map[string]string, params map[string][]string) {
 	t.Helper()
@@ -32,11 +39,9 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
 		"find":    store.sql.find, "matches": store.sql.matches, "bring back": store.sql.requeue, "give up": store.sql.abandon,
 		"unblock key": store.sql.unblockKey, "blocked keys": store.sql.blockedKeys,
-		"heartbeat": store.sql.heartbeat, "leave": store.sql.leave, "instances": store.sql.instances,
-		"pause": store.sql.pause, "resume": store.sql.resume, "pauses": store.sql.pauses, "verify": store.sql.verify,
+		"verify":   store.sql.verify,
 		"overview": store.sql.overview, "list": store.sql.list, "message": store.sql.message, "blocked": store.sql.blocked,
-		"deferrals":   store.sql.deferrals,
-		"audit begin": store.sql.auditBegin, "audit end": store.sql.auditEnd, "audit": store.sql.audit,
+		"deferrals": store.sql.deferrals,
 	}
 	find := []string{
 		"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "error_class", "refused", "since", "until", "waiting",
@@ -50,16 +55,15 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
 		"find": find, "matches": find, "bring back": append(change[:4:4], "ttl_seconds", "ttl_micros"), "give up": append(change[:4:4], "error"),
 		"unblock key": {"locks", "broker", "key"}, "blocked keys": {"broker", "limit"},
-		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
-		"pause": {"broker", "by", "reason"}, "resume": {"broker"},
 		"verify":   {"broker", "shard", "claim_lock", "token", "messages", "backlog", "unordered"},
 		"overview": {"limit"}, "message": {"message_id"}, "blocked": {"broker", "limit", "max_count"}, "deferrals": {"ids"},
 		"list": {
 			"broker", "status", "type", "type_prefix", "key", "error_class", "since", "until", "after", "after_id", "limit", "scan",
 		},
-		"audit begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit end": {"id", "rows", "failure"},
-		"audit": {"before", "limit"},
 	}
+	shared, _ := store.Texts()
+	maps.Copy(texts, shared)
+	maps.Copy(params, administrationParams)
 	for p, text := range store.sql.exchange {
 		if p == (parts{}) {
 			continue

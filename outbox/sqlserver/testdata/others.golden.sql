@@ -30,7 +30,7 @@ SELECT TOP (@limit) id AS fanout_entry
  WHERE id < @before
  ORDER BY id DESC;
 
--- audit begin
+-- audit_begin
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
@@ -40,21 +40,19 @@ INSERT INTO app.outbox_audit (actor, via, action, broker, filter, reason)
 VALUES (@actor, @via, @action, @broker, @filter, @reason);
 SELECT CONVERT(bigint, SCOPE_IDENTITY()) AS fanout_begun;
 
--- audit end
+-- audit_end
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @known bit = 0;
 UPDATE a
-   SET ended_at  = CASE WHEN a.ended_at IS NULL THEN SYSUTCDATETIME() ELSE a.ended_at END
-     , row_count = CASE WHEN a.ended_at IS NULL THEN @rows ELSE a.row_count END
-     , failure   = CASE WHEN a.ended_at IS NULL THEN @failure ELSE a.failure END
+   SET ended_at  = SYSUTCDATETIME()
+     , row_count = @rows
+     , failure   = @failure
   FROM app.outbox_audit AS a WITH (ROWLOCK, FORCESEEK)
- WHERE a.id = @id;
-SET @known = @@ROWCOUNT;
-SELECT CONVERT(int, @known) AS fanout_ended;
+ WHERE a.id = @id AND a.ended_at IS NULL;
+SELECT @@ROWCOUNT AS fanout_ended;
 
 -- backlog
 SET NOCOUNT ON;
@@ -601,6 +599,15 @@ BEGIN
 END;
 SELECT name AS fanout_broker FROM @names ORDER BY name;
 
+-- forget_instances
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DELETE FROM app.outbox_instances WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE seen_at < DATEADD(DAY, -1, SYSUTCDATETIME());
+SELECT @@ROWCOUNT AS fanout_forgotten;
+
 -- give up
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -690,7 +697,6 @@ SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DELETE FROM app.outbox_instances WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE seen_at < DATEADD(DAY, -1, SYSUTCDATETIME());
 SELECT LOWER(CONVERT(char(36), instance_id)) AS fanout_instance
      , name
      , host
@@ -699,6 +705,7 @@ SELECT LOWER(CONVERT(char(36), instance_id)) AS fanout_instance
      , started_at
      , seen_at
      , work
+     , CONVERT(bit, CASE WHEN seen_at < DATEADD(DAY, -1, SYSUTCDATETIME()) THEN 1 ELSE 0 END) AS old
   FROM app.outbox_instances
  ORDER BY started_at, instance_id;
 

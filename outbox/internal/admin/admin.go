@@ -1,0 +1,384 @@
+// Package admin is what people and housekeeping do to an outbox table, once for all databases: browse, requeue, replay, abandon,
+// unblock, pause, count and purge, keep the audit log and the heartbeats.
+//
+// The rules and everything that a caller sees are written here, in Go. What a database is told stands in sql/<database>, a file for
+// each statement; a statement of one name takes arguments of the same names and returns the same columns everywhere. A new database
+// is a folder of these files and a [Database].
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+//go:embed sql
+var sqlFiles embed.FS
+
+// A Purpose is what a transaction is for. Its settings are in settings_<purpose>.sql, where a database has any.
+type Purpose string
+
+// Purposes.
+const (
+	Plain   Purpose = ""       // one statement, of a process or a person, as a transaction of its own
+	Browse  Purpose = "browse" // for people, who do not wait long
+	Count   Purpose = "count"  // reads much of the table
+	Find    Purpose = "find"   // an operator's filter, planned for its arguments
+	Purge   Purpose = "purge"
+	Operate Purpose = "operate" // under the locks of shards
+)
+
+// A Conn runs statements: a pool, a connection or a transaction.
+type Conn interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Work is what is done on a connection. It begins anew each time it is called, since it is called again where the database breaks it off.
+type Work func(ctx context.Context, conn Conn) error
+
+// A Database is what differs beside the SQL. Its methods are safe for concurrent use; their errors carry the remedy.
+type Database interface {
+	// Read runs work that only reads: in a transaction that sees one state of the tables, unless the purpose is Plain or the database
+	// does without. It bounds the time of what people wait for.
+	Read(ctx context.Context, purpose Purpose, work Work) error
+	// Write runs work in a transaction in which each statement sees what was committed before it, or makes each statement a transaction.
+	Write(ctx context.Context, purpose Purpose, work Work) error
+	// Bind turns a value into the arguments of a statement: a string is a name or a number in words, a Text anything, a List one
+	// argument, a zero time NULL.
+	Bind(name string, value any) []sql.NamedArg
+	// ShardLock names the lock under which a shard is claimed; nil where the transaction itself is that lock.
+	ShardLock(broker string, shard int) any
+	// Changed tells relays that rows of brokers may be delivered, after the commit.
+	Changed(ctx context.Context, brokers ...string)
+	// Denied says whether an error is that of a role that may not read payloads.
+	Denied(err error) bool
+}
+
+// Text is text of any length and content, which the database gets as far as it can hold it.
+type Text string
+
+// Storable replaces what a text column refuses.
+func (t Text) Storable() string {
+	return strings.ToValidUTF8(strings.ReplaceAll(string(t), "\x00", "\uFFFD"), "\uFFFD")
+}
+
+// A List is a list of texts or numbers that travels as one argument.
+type List struct{ Items any }
+
+// Dialect is how statements of one kind of database are sent and answered.
+type Dialect struct {
+	// Name of the folder with the SQL, and the first word of errors.
+	Name string
+	// Numbered makes $1 of the first argument, and so on; otherwise they keep their names.
+	Numbered bool
+	// Answers is how the first column of an answer begins. What begins otherwise, a trigger has added. Where it is set, a statement that
+	// changes rows answers with their number; otherwise the driver tells it.
+	Answers string
+}
+
+// The dialects.
+var (
+	Postgres  = Dialect{Name: "postgres", Numbered: true}
+	SQLite    = Dialect{Name: "sqlite"}
+	SQLServer = Dialect{Name: "sqlserver", Answers: "fanout_"}
+)
+
+// ErrIncomplete says that an answer ended early without an error.
+var ErrIncomplete = errors.New("the server's answer is incomplete: is a proxy, or a trigger that ends the batch, in between?")
+
+// Admin works on one table. It is safe for concurrent use.
+type Admin struct {
+	db         Database
+	dialect    Dialect
+	table      string
+	statements map[string]statement
+}
+
+// New reads the statements for a table, whose name has been checked. It does not connect.
+func New(db Database, dialect Dialect, table string) (*Admin, error) {
+	files, err := fs.Sub(sqlFiles, path.Join("sql", dialect.Name))
+	if err != nil {
+		return nil, fmt.Errorf("%s: read the embedded SQL: %w", dialect.Name, err)
+	}
+	if err := outbox.CheckTableAmong(table, files); err != nil {
+		return nil, err
+	}
+	a := &Admin{db: db, dialect: dialect, table: table}
+	a.statements, err = load(files, dialect, table)
+	return a, err
+}
+
+// Text is a statement as it is sent; empty where the dialect has none of the name.
+func (a *Admin) Text(name string) string { return a.statements[name].text }
+
+// Texts are all statements and the names of their parameters.
+func (a *Admin) Texts() (texts map[string]string, parameters map[string][]string) {
+	texts, parameters = map[string]string{}, map[string][]string{}
+	for name, s := range a.statements {
+		texts[name], parameters[name] = s.text, s.parameters
+	}
+	return texts, parameters
+}
+
+// A statement is a text and the names of what may be given to it.
+type statement struct {
+	text       string
+	parameters []string
+}
+
+var (
+	include   = regexp.MustCompile(`\{\{include (\w+)\}\}\n?`)
+	eachShard = regexp.MustCompile(`\{\{each shard (\w+)\}\}\n?`)
+	content   = regexp.MustCompile(`\{\{content (.*?) else (.*?)\}\}`)
+	parameter = regexp.MustCompile(`(@?)@([a-z]\w*)`)
+)
+
+// hidden is added to the name of a statement for a role that may not read payloads.
+const hidden = " without payloads"
+
+// load renders all files. Those whose names begin with part_ are included in others:
+//
+//	{{include part_x}}          the text of the file
+//	{{each shard part_x}}       once for each shard, joined by UNION ALL, where {{shard}} is its number
+//	{{content A else B}}        A, or B for a role that may not read payloads
+func load(files fs.FS, dialect Dialect, table string) (map[string]statement, error) {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("%s: list the embedded SQL: %w", dialect.Name, err)
+	}
+	texts := map[string]string{}
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: read the embedded SQL: %w", dialect.Name, err)
+		}
+		texts[strings.TrimSuffix(name, ".sql")] = bare(string(text))
+	}
+	statements := map[string]statement{}
+	for name, text := range texts {
+		if strings.HasPrefix(name, "part_") {
+			continue
+		}
+		text = outbox.RenderSQL(expand(texts["part_prelude"]+text, texts), table)
+		statements[name] = compile(content.ReplaceAllString(text, "$1"), dialect)
+		if content.MatchString(text) {
+			statements[name+hidden] = compile(content.ReplaceAllString(text, "$2"), dialect)
+		}
+	}
+	return statements, nil
+}
+
+// bare leaves out comments, which are for readers of the files. No literal holds "--".
+func bare(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "--")
+		if line = strings.TrimRight(line, " \n"); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// expand fills in parts, which may have parts in turn.
+func expand(text string, texts map[string]string) string {
+	text = eachShard.ReplaceAllStringFunc(text, func(match string) string {
+		part := expand(texts[eachShard.FindStringSubmatch(match)[1]], texts)
+		shards := make([]string, outbox.Classes*outbox.Shards)
+		for shard := range shards {
+			shards[shard] = strings.ReplaceAll(part, "{{shard}}", strconv.Itoa(shard))
+		}
+		return strings.Join(shards, " UNION ALL\n")
+	})
+	return include.ReplaceAllStringFunc(text, func(match string) string {
+		return expand(texts[include.FindStringSubmatch(match)[1]], texts)
+	})
+}
+
+// compile finds the parameters of a text. Variables that a batch declares are among them; they are given by nobody.
+func compile(text string, dialect Dialect) statement {
+	var s statement
+	s.text = parameter.ReplaceAllStringFunc(text, func(match string) string {
+		name := strings.TrimPrefix(match, "@")
+		if strings.HasPrefix(name, "@") { // @@ROWCOUNT
+			return match
+		}
+		place := slices.Index(s.parameters, name)
+		if place < 0 {
+			place = len(s.parameters)
+			s.parameters = append(s.parameters, name)
+		}
+		if dialect.Numbered {
+			return "$" + strconv.Itoa(place+1)
+		}
+		return match
+	})
+	return s
+}
+
+// args are values by the names of parameters. A statement gets those that it uses.
+type args map[string]any
+
+// bind makes the arguments of a statement.
+func (a *Admin) bind(s statement, given args) []any {
+	values := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		for _, arg := range a.db.Bind(name, given[name]) {
+			values[arg.Name] = arg.Value
+		}
+	}
+	for _, arg := range a.db.Bind("now", nil) {
+		values[arg.Name] = arg.Value
+	}
+	var bound []any
+	for _, name := range s.parameters {
+		value, ok := values[name]
+		switch {
+		case a.dialect.Numbered:
+			bound = append(bound, value)
+		case ok:
+			bound = append(bound, sql.Named(name, value))
+		}
+	}
+	return bound
+}
+
+// A scanner reads the columns of one row.
+type scanner func(dest ...any) error
+
+// errEnough ends the reading of rows without an error.
+var errEnough = errors.New("enough")
+
+// query runs a statement and calls row for each row of its answer.
+func (a *Admin) query(ctx context.Context, conn Conn, name string, given args, row func(scanner) error) error {
+	s := a.statements[name]
+	rows, err := conn.QueryContext(ctx, s.text, a.bind(s, given)...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() // Err tells
+	answered := a.dialect.Answers == ""
+	for more := true; more; more = rows.NextResultSet() { // to the end, since an error can stand behind the last row
+		columns, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		ours := len(columns) > 0 && strings.HasPrefix(columns[0], a.dialect.Answers)
+		answered = answered || ours
+		for rows.Next() {
+			if !ours {
+				continue
+			}
+			if err := row(rows.Scan); errors.Is(err, errEnough) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+	if err := rows.Err(); err != nil || answered {
+		return err
+	}
+	return ErrIncomplete
+}
+
+// exec runs a statement and returns how many rows it has changed.
+func (a *Admin) exec(ctx context.Context, conn Conn, name string, given args) (changed int64, err error) {
+	if a.dialect.Answers != "" {
+		return a.number(ctx, conn, name, given)
+	}
+	s := a.statements[name]
+	result, err := conn.ExecContext(ctx, s.text, a.bind(s, given)...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// number runs a statement that answers with one number.
+func (a *Admin) number(ctx context.Context, conn Conn, name string, given args) (int64, error) {
+	var n sql.NullInt64
+	err := a.query(ctx, conn, name, given, func(scan scanner) error { return scan(&n) })
+	if err == nil && !n.Valid {
+		err = ErrIncomplete
+	}
+	return n.Int64, err
+}
+
+// read runs work with the settings for the purpose.
+func (a *Admin) read(ctx context.Context, purpose Purpose, work Work) error {
+	return a.db.Read(ctx, purpose, a.set(purpose, work))
+}
+
+// write runs work with the settings for the purpose.
+func (a *Admin) write(ctx context.Context, purpose Purpose, work Work) error {
+	return a.db.Write(ctx, purpose, a.set(purpose, work))
+}
+
+func (a *Admin) set(purpose Purpose, work Work) Work {
+	s, ok := a.statements["settings_"+string(purpose)]
+	if !ok {
+		return work
+	}
+	return func(ctx context.Context, conn Conn) error {
+		if _, err := conn.ExecContext(ctx, s.text); err != nil {
+			return err
+		}
+		return work(ctx, conn)
+	}
+}
+
+// change runs one statement as a transaction and returns how many rows it has changed.
+func (a *Admin) change(ctx context.Context, name string, given args) (changed int64, err error) {
+	err = a.write(ctx, Plain, func(ctx context.Context, conn Conn) error {
+		changed, err = a.exec(ctx, conn, name, given)
+		return err
+	})
+	return changed, err
+}
+
+// failed says what failed, where.
+func (a *Admin) failed(err error, format string, values ...any) error {
+	return fmt.Errorf("%s: "+format+": %w", slices.Concat([]any{a.dialect.Name}, values, []any{err})...)
+}
+
+// A moment is a time as databases have it: a time, microseconds since 1970, or the word infinity. NULL is the zero time, and so is what
+// is none; fault then says why.
+type moment struct {
+	time.Time
+
+	fault string
+}
+
+// Scan implements sql.Scanner.
+func (m *moment) Scan(value any) error {
+	*m = moment{}
+	switch value := value.(type) {
+	case nil:
+	case time.Time:
+		m.Time = value.UTC()
+	case int64:
+		m.Time = time.UnixMicro(value).UTC()
+	case string:
+		m.fault = fmt.Sprintf("is %.50q", value)
+		if value == "infinity" || value == "-infinity" {
+			m.fault = "is " + value
+		}
+	default:
+		m.fault = "is no time"
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var (
+	_ outbox.Auditor  = (*Admin)(nil)
+	_ outbox.Pauser   = (*Admin)(nil)
+	_ outbox.Registry = (*Admin)(nil)
+)
+
+// mostRows bounds what a caller can ask for, so that arguments of statements do not overflow.
+const mostRows = 1 << 30
+
+// BeginAudit implements outbox.Auditor.
+func (a *Admin) BeginAudit(ctx context.Context, entry outbox.AuditEntry) (id int64, err error) {
+	err = a.write(ctx, Plain, func(ctx context.Context, conn Conn) error {
+		id, err = a.number(ctx, conn, "audit_begin", args{
+			"actor": Text(entry.Actor), "via": Text(entry.Via), "action": Text(entry.Action), "broker": Text(entry.Broker),
+			"filter": Text(entry.Filter), "reason": Text(entry.Reason),
+		})
+		return err
+	})
+	if err != nil {
+		return 0, a.failed(err, "record in %s_audit that %q begins", a.table, entry.Action)
+	}
+	return id, nil
+}
+
+// EndAudit implements outbox.Auditor. It is no error that there is no such entry any more.
+func (a *Admin) EndAudit(ctx context.Context, id, rows int64, failure string) error {
+	if _, err := a.change(ctx, "audit_end", args{"id": id, "rows": rows, "failure": Text(failure)}); err != nil {
+		return a.failed(err, "record in %s_audit how action %d has ended", a.table, id)
+	}
+	return nil
+}
+
+// Audit implements outbox.Auditor. Where readers do not wait for writers it passes over an entry that somebody is writing.
+func (a *Admin) Audit(ctx context.Context, before int64, limit int) (entries []outbox.AuditEntry, err error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("%s: audit: the limit is %d: it must be at least 1", a.dialect.Name, limit)
+	}
+	err = a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
+		entries = nil
+		given := args{"before": cmp.Or(max(before, 0), math.MaxInt64), "limit": int64(min(limit, mostRows))}
+		return a.query(ctx, conn, "audit", given, func(scan scanner) error {
+			var (
+				e              outbox.AuditEntry
+				started, ended moment
+			)
+			err := scan(&e.ID, &e.Actor, &e.Via, &e.Action, &e.Broker, &e.Filter, &e.Reason, &e.Rows, &started, &ended, &e.Failure)
+			e.StartedAt, e.EndedAt = started.Time, ended.Time
+			entries = append(entries, e)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, a.failed(err, "list %s_audit", a.table)
+	}
+	return entries, nil
+}
+
+// Pause implements outbox.Pauser.
+func (a *Admin) Pause(ctx context.Context, pause outbox.Pause) (changed bool, err error) {
+	if err := pause.Check(); err != nil {
+		return false, fmt.Errorf("%s: %w", a.dialect.Name, err)
+	}
+	n, err := a.change(ctx, "pause", args{"broker": pause.Broker, "by": Text(pause.By), "reason": Text(pause.Reason)})
+	if err != nil {
+		return false, a.failed(err, "pause broker %q in %s_pauses", pause.Broker, a.table)
+	}
+	return n > 0, nil
+}
+
+// Resume implements outbox.Pauser. Relays that listen go on at once.
+func (a *Admin) Resume(ctx context.Context, broker string) (changed bool, err error) {
+	n, err := a.change(ctx, "resume", args{"broker": broker})
+	if err != nil {
+		return false, a.failed(err, "resume broker %q in %s_pauses", broker, a.table)
+	}
+	if n > 0 {
+		a.db.Changed(ctx, broker)
+	}
+	return n > 0, nil
+}
+
+// Pauses implements outbox.Pauser.
+func (a *Admin) Pauses(ctx context.Context) (pauses []outbox.Pause, err error) {
+	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
+		pauses = nil
+		return a.query(ctx, conn, "pauses", nil, func(scan scanner) error {
+			var (
+				p     outbox.Pause
+				since moment
+			)
+			err := scan(&p.Broker, &since, &p.By, &p.Reason)
+			p.Since = since.Time
+			pauses = append(pauses, p)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, a.failed(err, "list %s_pauses", a.table)
+	}
+	return pauses, nil
+}
+
+// Heartbeat implements outbox.Registry.
+func (a *Admin) Heartbeat(ctx context.Context, instance outbox.Instance) error {
+	work, err := json.Marshal(append([]outbox.Work{}, instance.Work...)) // none is an empty list, not null
+	if err != nil {
+		return a.failed(err, "encode the work of instance %q", instance.Name)
+	}
+	if _, err := a.change(ctx, "heartbeat", args{
+		"instance_id": instance.ID.String(), "name": Text(instance.Name), "host": Text(instance.Host), "pid": instance.PID,
+		"version": Text(instance.Version), "work": Text(work),
+	}); err != nil {
+		return a.failed(err, "enter instance %q in %s_instances", instance.Name, a.table)
+	}
+	return nil
+}
+
+// Leave implements outbox.Registry.
+func (a *Admin) Leave(ctx context.Context, id uuid.UUID) error {
+	if _, err := a.change(ctx, "leave", args{"instance_id": id.String()}); err != nil {
+		return a.failed(err, "remove an instance from %s_instances", a.table)
+	}
+	return nil
+}
+
+// Instances implements outbox.Registry. It writes only where there is an instance to be removed.
+func (a *Admin) Instances(ctx context.Context) (instances []outbox.Instance, err error) {
+	gone := false
+	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
+		instances, gone = nil, false
+		return a.query(ctx, conn, "instances", nil, func(scan scanner) error {
+			instance, old, err := scanInstance(scan)
+			if old {
+				gone = true
+			} else {
+				instances = append(instances, instance)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return nil, a.failed(err, "list %s_instances", a.table)
+	}
+	if gone {
+		if _, err := a.change(ctx, "forget_instances", nil); err != nil {
+			return nil, a.failed(err, "forget old entries of %s_instances", a.table)
+		}
+	}
+	return instances, nil
+}
+
+// scanInstance reads a row; old is true for one that has not been seen for a day. Columns of SQLite hold anything.
+func scanInstance(scan scanner) (i outbox.Instance, old bool, err error) {
+	var (
+		id, work      string
+		pid           any
+		started, seen moment
+	)
+	if err := scan(&id, &i.Name, &i.Host, &pid, &i.Version, &started, &seen, &work, &old); err != nil {
+		return i, false, err
+	}
+	process, ok := pid.(int64)
+	if i.PID = int(process); !ok {
+		i.Spoil("pid", "is no whole number")
+	}
+	for _, at := range []struct {
+		column string
+		moment
+	}{{"started_at", started}, {"seen_at", seen}} {
+		if at.fault != "" {
+			i.Spoil(at.column, at.fault)
+		}
+	}
+	i.StartedAt, i.SeenAt = started.Time, seen.Time
+	i.SetRow(id, work)
+	return i, old, nil
+}

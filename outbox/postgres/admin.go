@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+)
+
+// administration is what operators and housekeeping do, the same for all databases.
+type administration = admin.Admin
+
+// database is how the administration reaches the table: by database/sql over the store's own pool, whose limits stay true.
+type database struct{ *Store }
+
+// Read implements admin.Database.
+func (d database) Read(ctx context.Context, purpose admin.Purpose, work admin.Work) error {
+	return d.repeatedly(ctx, func(conn *sql.Conn) error {
+		if purpose == admin.Plain {
+			return work(ctx, conn)
+		}
+		return transact(ctx, conn, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, work)
+	})
+}
+
+// Write implements admin.Database. A single statement is a transaction of its own: heartbeats are most of what a relay says that has
+// nothing to do. Only where the server's isolation level stands against it, it is said again in a transaction of ours.
+func (d database) Write(ctx context.Context, purpose admin.Purpose, work admin.Work) error {
+	plain := purpose == admin.Plain
+	return d.repeatedly(ctx, func(conn *sql.Conn) error {
+		if plain {
+			plain = false
+			return work(ctx, conn)
+		}
+		return transact(ctx, conn, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, work)
+	})
+}
+
+// repeatedly runs f on a connection of the pool. It repeats what the server has broken off in favour of others, and what it was not told
+// since the connection had died.
+func (d database) repeatedly(ctx context.Context, f func(*sql.Conn) error) error {
+	// A handle has a goroutine until it is closed, which a store on a pool of the caller's may never be. Making one costs nothing.
+	db := stdlib.OpenDBFromPool(d.pool)
+	defer db.Close()
+	for try := 1; ; try++ {
+		err := d.once(ctx, db, f)
+		if err == nil || try == maxTries || !transient(err) && !errors.Is(err, driver.ErrBadConn) {
+			return explain(err)
+		}
+	}
+}
+
+func (d database) once(ctx context.Context, db *sql.DB, f func(*sql.Conn) error) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", redact(err))
+	}
+	defer conn.Close() // one inside of a failed transaction is closed, not reused
+	if err = f(conn); err == nil || !d.owned || ctx.Err() != nil {
+		return err
+	}
+	closed := false
+	_ = conn.Raw(func(c any) error {
+		conn, ok := c.(*stdlib.Conn)
+		closed = ok && conn.Conn().IsClosed()
+		return nil
+	})
+	if closed { // the server has ended it, and the idle ones most likely, too: each of them would fail once more
+		d.pool.Reset()
+	}
+	return err
+}
+
+func transact(ctx context.Context, conn *sql.Conn, options *sql.TxOptions, work admin.Work) error {
+	tx, err := conn.BeginTx(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // unless it has ended
+	if err := work(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// Bind implements admin.Database. Lists are arrays.
+func (database) Bind(name string, value any) []sql.NamedArg {
+	switch v := value.(type) {
+	case admin.Text:
+		value = v.Storable()
+	case admin.List:
+		value = v.Items
+	case time.Duration:
+		value = v.Microseconds()
+	case time.Time:
+		if v.IsZero() {
+			value = nil
+		}
+	}
+	return []sql.NamedArg{sql.Named(name, value)}
+}
+
+// ShardLock implements admin.Database.
+func (database) ShardLock(broker string, shard int) any { return shardLock(broker, shard) }
+
+// Changed implements admin.Database.
+func (d database) Changed(ctx context.Context, brokers ...string) { d.announceChange(ctx, brokers...) }
+
+// Denied implements admin.Database.
+func (database) Denied(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == insufficientPrivilege
+}

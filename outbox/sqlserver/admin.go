@@ -1,0 +1,83 @@
+package sqlserver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	mssql "github.com/microsoft/go-mssqldb"
+
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+)
+
+// administration is what operators and housekeeping do, the same for all databases.
+type administration = admin.Admin
+
+// database is how the administration reaches the table. What it says is batches, each of which is a transaction or has one of its own:
+// nothing would end one of a client that was stopped between two statements.
+type database struct{ *Store }
+
+// browseTime bounds what people ask: it must not occupy the server when its plan goes wrong. The driver tells the server to stop.
+const browseTime = 5 * time.Second
+
+var errBrowseTime = fmt.Errorf("the database did not answer within %s", browseTime)
+
+// Read implements admin.Database.
+func (d database) Read(ctx context.Context, purpose admin.Purpose, work admin.Work) error {
+	if purpose != admin.Browse {
+		return explain(retry(func() error { return work(ctx, d.db) }))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, browseTime, errBrowseTime)
+	defer cancel()
+	err := retry(func() error { return work(ctx, d.db) })
+	if err != nil && errors.Is(context.Cause(ctx), errBrowseTime) {
+		return fmt.Errorf("%w: %w", errBrowseTime, err)
+	}
+	return explain(err)
+}
+
+// duplicateKey is what two get who write the same row at once.
+const duplicateKey = 2627
+
+// Write implements admin.Database.
+func (d database) Write(ctx context.Context, _ admin.Purpose, work admin.Work) error {
+	err := retry(func() error { return work(ctx, d.db) })
+	if numbered(err, duplicateKey) { // it is there now
+		err = retry(func() error { return work(ctx, d.db) })
+	}
+	return explain(err)
+}
+
+// Bind implements admin.Database. Each parameter has one type, whatever the length of its value: otherwise each length would be a plan
+// of its own.
+func (database) Bind(name string, value any) []sql.NamedArg {
+	switch v := value.(type) {
+	case nil:
+		return nil
+	case admin.Text:
+		value = mssql.NVarCharMax(v.Storable())
+	case admin.List:
+		list, err := jsonList(v.Items)
+		if err != nil {
+			panic(fmt.Sprintf("texts and numbers always encode: %v", err))
+		}
+		value = list
+	case time.Duration:
+		seconds, micros := splitDuration(v)
+		return []sql.NamedArg{sql.Named(name+"_seconds", seconds), sql.Named(name+"_micros", micros)}
+	case time.Time:
+		value = mssql.NVarCharMax(moment(v))
+	}
+	return []sql.NamedArg{sql.Named(name, value)}
+}
+
+// ShardLock implements admin.Database.
+func (d database) ShardLock(broker string, shard int) any { return d.shardLock(broker, shard) }
+
+// Changed implements admin.Database. Other processes find it by polling.
+func (database) Changed(context.Context, ...string) {}
+
+// Denied implements admin.Database.
+func (database) Denied(error) bool { return false }
