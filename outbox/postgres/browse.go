@@ -68,7 +68,7 @@ func (s *Store) Overview(ctx context.Context, limit int) ([]outbox.BrokerOvervie
 
 // lags fills in how long the first rows that could be claimed have been waiting.
 func (s *Store) lags(ctx context.Context, tx pgx.Tx, brokers []outbox.BrokerOverview) error {
-	rows, err := tx.Query(ctx, s.sql.backlog)
+	rows, err := tx.Query(ctx, s.Text("backlog"))
 	if err != nil {
 		return err
 	}

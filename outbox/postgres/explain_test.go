@@ -112,6 +112,27 @@ func textOf(t *testing.T, name, table string) string {
 	return readSQL(name, table)
 }
 
+// literalsOf are SQL literals in the order in which a statement has its parameters. Those of the administration are told by name:
+// "broker 'b'; limit 10".
+func literalsOf(t *testing.T, name, literals string) string {
+	t.Helper()
+	a, err := admin.New(database{}, admin.Postgres, "t")
+	require.NoError(t, err)
+	_, all := a.Texts()
+	parameters, ok := all[name]
+	if !ok {
+		return literals
+	}
+	var ordered []string
+	for _, parameter := range parameters {
+		values := strings.Split("; "+literals, "; "+parameter+" ")
+		require.Len(t, values, 2, "%s: @%s in %q", name, parameter, literals)
+		value, _, _ := strings.Cut(values[1], "; ")
+		ordered = append(ordered, value)
+	}
+	return strings.Join(ordered, ", ")
+}
+
 // explainExecute executes the prepared statement "planned".
 func explainExecute(t *testing.T, conn *pgx.Conn, args string) *planNode {
 	t.Helper()

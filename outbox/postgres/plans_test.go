@@ -44,10 +44,10 @@ var planned = []plannedSQL{
 	{text: "undefer_alone", settings: "operate_settings", args: "%messages, %brokers", blocks: 1000},
 	{text: "unblock_key", settings: "operate_settings", args: "'b', 'later-1'", blocks: 1},
 	{text: "finished_brokers", indexes: []string{"published", "abandoned"}, rows: 10},
-	{text: "purge published", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"published"}, rows: 2 * 5000},
-	{text: "purge abandoned", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"abandoned"}, rows: 2 * 5000, blocks: 5000},
-	{text: "counts", settings: "inspect_settings", indexes: []string{"published", "open", "deferred_key", "abandoned"}, rows: 1000000},
-	{text: "last_errors", settings: "inspect_settings", indexes: []string{"abandoned", "failing"}, rows: 380 + 5000},
+	{text: "purge_published", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"published"}, rows: 2 * 5000},
+	{text: "purge_abandoned", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"abandoned"}, rows: 2 * 5000, blocks: 5000},
+	{text: "counts", settings: "settings_count", indexes: []string{"published", "open", "deferred_key", "abandoned"}, rows: 1000000},
+	{text: "last_errors", settings: "settings_count", indexes: []string{"abandoned", "failing"}, rows: 380 + 5000},
 	{
 		text: "overview", settings: "settings_browse", args: "11000, 10001, 1000, 4000", indexes: []string{"failing", "open", "deferred", "deferred_key", "published", "abandoned"},
 		rows: 2 * (2*11000 + 3*380 + (shards+1)*1000 + 2*10001 + 100 + 1 + 4),
@@ -80,10 +80,8 @@ type plannedSQL struct {
 	blocks           int // of the table of what waits, at most so many rows
 }
 
-func (p plannedSQL) render(table string) string {
-	if status, ok := strings.CutPrefix(p.text, "purge "); ok {
-		return purgeSQL(table, outbox.Status(status))
-	}
+func (p plannedSQL) render(t *testing.T, table string) string {
+	t.Helper()
 	if name, ok := strings.CutPrefix(p.text, "list "); ok {
 		return listSQL(table, map[string]listing{
 			"shards": listShards, "key": listKey, "failed": listFailed, "published": listPublished, "abandoned": listAbandoned,
@@ -92,18 +90,20 @@ func (p plannedSQL) render(table string) string {
 	if p.text == "message" {
 		return messageSQL(table)[withPayload]
 	}
-	return readSQL(p.text, table)
+	return textOf(t, p.text, table)
 }
 
-func (p plannedSQL) literals() string {
-	return strings.NewReplacer("%token", "gen_random_uuid()", "%ids", repeated("601000", 500), "%texts", repeated("'x'", 500),
+// literals are the arguments in their order. Those of the administration's statements are told by name.
+func (p plannedSQL) literals(t *testing.T) string {
+	t.Helper()
+	return literalsOf(t, p.text, strings.NewReplacer("%token", "gen_random_uuid()", "%ids", repeated("601000", 500), "%texts", repeated("'x'", 500),
 		"%messages", messageIDs(600000, 500, 880001, 500), "%brokers", repeated("'b'", 1000),
-		"%ints", repeated("1", 500), "%page", "'', '', '', '', NULL, NULL").Replace(p.args)
+		"%ints", repeated("1", 500), "%page", "'', '', '', '', NULL, NULL", "%filter", "type ''; type_prefix ''; key ''; class ''; since NULL; until NULL").Replace(p.args))
 }
 
 func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {
 	t.Helper()
-	plan := explainAnalyze(t, conn, p.render(table), p.literals(), p.settings)
+	plan := explainAnalyze(t, conn, p.render(t, table), p.literals(t), p.settings)
 	state = fmt.Sprintf("%s %s, %s", p.text, p.name, state)
 	var ours []string
 	for _, index := range plan.indexes() {
@@ -195,7 +195,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 				}
 			}
 			p := planned[slices.IndexFunc(planned, func(p plannedSQL) bool { return p.text == text })]
-			plan := explainOnly(t, conn, p.render("empty"), p.literals())
+			plan := explainOnly(t, conn, p.render(t, "empty"), p.literals(t))
 			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
 			blocked := map[string]int{"claim_ordered": 1, "claim_plain": 1, "claim_unordered": 1, "defer": 1, "ready": 1, "verify": 1}[text] // the first block of a broker, or its pause
 			assert.Equal(t, blocked, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)

@@ -37,7 +37,7 @@ func TestPlansOfASmallTable(t *testing.T) {
 				exec(t, conn, readSQL(settings, "small"))
 			}
 			p := planned[slices.IndexFunc(planned, func(p plannedSQL) bool { return p.text == text })]
-			assert.NotContains(t, explainOnly(t, conn, p.render("small"), p.literals()), "Seq Scan", "%s, analysed: %v", text, analysed)
+			assert.NotContains(t, explainOnly(t, conn, p.render(t, "small"), p.literals(t)), "Seq Scan", "%s, analysed: %v", text, analysed)
 			exec(t, conn, "ROLLBACK")
 		}
 	}

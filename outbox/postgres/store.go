@@ -52,9 +52,8 @@ type statements struct {
 	lock, tryLock, claimOrdered, claimUnordered, claimPlain, fetch, planSettings string
 	wake, advance, deferRows                                                     string
 	settings, markPublished, markOther, renew, ready                             string
-	purgePublished, purgeAbandoned, finishedBrokers                              string
-	purgeSettings, inspectSettings, operateSettings                              string
-	counts, lastErrors, backlog, exclusive, writers                              string
+	operateSettings                                                              string
+	exclusive, writers                                                           string
 	facts, diagnose, horizon                                                     string
 	find, matches, pick, undeferAlone                                            string
 	moveBlocks, requeue, liftBlocks, abandon                                     string
@@ -148,12 +147,11 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "claim_plain": &s.sql.claimPlain,
 		"fetch": &s.sql.fetch, "plan_settings": &s.sql.planSettings,
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "defer": &s.sql.deferRows,
-		"settings":       &s.sql.settings,
-		"purge_settings": &s.sql.purgeSettings, "inspect_settings": &s.sql.inspectSettings, "operate_settings": &s.sql.operateSettings,
-		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"finished_brokers": &s.sql.finishedBrokers, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
-		"backlog": &s.sql.backlog, "writers": &s.sql.writers,
-		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon, "exclusive": &s.sql.exclusive,
+		"settings":         &s.sql.settings,
+		"operate_settings": &s.sql.operateSettings,
+		"mark_published":   &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
+		"writers": &s.sql.writers,
+		"facts":   &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon, "exclusive": &s.sql.exclusive,
 		"find": &s.sql.find, "pick": &s.sql.pick, "undefer_alone": &s.sql.undeferAlone, "move_blocks": &s.sql.moveBlocks,
 		"requeue": &s.sql.requeue, "lift_blocks": &s.sql.liftBlocks, "abandon": &s.sql.abandon,
 		"unblock_key": &s.sql.unblockKey, "blocked_keys": &s.sql.blockedKeys,
@@ -165,8 +163,6 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		*text = readSQL(name, table)
 	}
 	s.sql.listen = listenSQL(table, s.channel)
-	s.sql.purgePublished = purgeSQL(table, outbox.StatusPublished)
-	s.sql.purgeAbandoned = purgeSQL(table, outbox.StatusAbandoned)
 	s.sql.message = messageSQL(table)
 	for way := range listings {
 		for content := range s.sql.lists[way] {
@@ -243,15 +239,6 @@ func readSQL(name, table string) string {
 		panic(err)
 	}
 	return outbox.RenderSQL(string(text), table)
-}
-
-// purgeSQL fills in what a status looks like in its index.
-func purgeSQL(table string, status outbox.Status) string {
-	end, published := "published_at", "published_at IS NOT NULL"
-	if status == outbox.StatusAbandoned {
-		end, published = "finished_at", "published_at IS NULL"
-	}
-	return strings.NewReplacer("{{status}}", string(status), "{{end}}", end, "{{published}}", published).Replace(readSQL("purge", table))
 }
 
 // begin starts a transaction in which each statement sees what was committed before it, whatever the server's default.

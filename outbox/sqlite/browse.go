@@ -54,7 +54,7 @@ func (s *Store) Overview(ctx context.Context, limit int) ([]outbox.BrokerOvervie
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: look over %s: %w", s.table, err)
 	}
-	backlog, err := s.backlog(ctx, s.ask)
+	backlog, err := s.Backlog(ctx)
 	if err != nil {
 		return nil, err
 	}

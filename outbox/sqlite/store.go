@@ -59,7 +59,7 @@ type statements struct {
 	find, findRows, findIDs, pick, turnBackBlocks, requeue                  string
 	liftBlocks, abandon, unblockKey, blockedKeys                            string
 	verify                                                                  string
-	purge, finishedBrokers, backlog, counts, lastErrors, lock, keep, unlock string
+	lock, keep, unlock                                                      string
 	facts, diagnose                                                         string
 	brokers, overview, message, keyBlocks, blockedFailed, followers         string
 	deferrals, listDeferred                                                 string
@@ -100,8 +100,7 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"turn_back_blocks": &s.sql.turnBackBlocks, "requeue": &s.sql.requeue, "lift_blocks": &s.sql.liftBlocks, "abandon": &s.sql.abandon,
 		"unblock_key": &s.sql.unblockKey, "blocked_keys": &s.sql.blockedKeys,
 		"verify": &s.sql.verify,
-		"purge":  &s.sql.purge, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog, "counts": &s.sql.counts,
-		"last_errors": &s.sql.lastErrors, "lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
+		"lock":   &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 		"brokers": &s.sql.brokers, "overview": &s.sql.overview, "message": &s.sql.message,
 		"key_blocks": &s.sql.keyBlocks, "blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers,

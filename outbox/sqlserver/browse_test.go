@@ -54,7 +54,7 @@ func TestOverview(t *testing.T) {
 			outbox.StatusPending: {}, outbox.StatusFailed: {}, outbox.StatusProcessing: {}, outbox.StatusPublished: {N: 10}, outbox.StatusAbandoned: {},
 		},
 	}}, got, "once, although it was read twice")
-	assert.Equal(t, []string{store.sql.backlog, store.sql.overview, store.sql.overview}, server.texts())
+	assert.Equal(t, []string{store.Text("backlog"), store.sql.overview, store.sql.overview}, server.texts())
 	assert.Equal(t, map[string]any{"limit": int64(10)}, server.requests[2].args)
 	_, err = store.Overview(t.Context(), math.MaxInt)
 	require.ErrorIs(t, err, outbox.ErrSchema)

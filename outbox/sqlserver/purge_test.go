@@ -25,13 +25,13 @@ func TestPurge(t *testing.T) {
 	assert.Equal(t, map[string]any{
 		"broker": "b", "limit": int64(1000), "retention_seconds": int32(168 * 3600), "retention_micros": int32(1),
 	}, server.requests[1].args)
-	assert.Equal(t, store.sql.purgePublished, server.requests[1].text)
+	assert.Equal(t, store.Text("purge_published"), server.requests[1].text)
 
 	request.Status = outbox.StatusAbandoned
 	removed, err = store.Purge(t.Context(), request)
 	require.NoError(t, err)
 	assert.Zero(t, removed)
-	assert.Equal(t, store.sql.purgeAbandoned, server.requests[2].text)
+	assert.Equal(t, store.Text("purge_abandoned"), server.requests[2].text)
 	_, err = store.Purge(t.Context(), request)
 	require.ErrorIs(t, err, errIncomplete)
 	request.Status = outbox.StatusFailed

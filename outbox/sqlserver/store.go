@@ -46,18 +46,15 @@ var _ outbox.FullStore = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	exchange                                        map[parts]string
-	renew, ready, deferRows                         string
-	purgePublished, purgeAbandoned, finishedBrokers string
-	backlog                                         string
-	take, release                                   string
-	counts, lastErrors                              string
-	migrate, record, replica, applied               string
-	facts, compare, diagnose, clock, rights         string
-	find, matches, requeue, abandon                 string
-	unblockKey, blockedKeys                         string
-	overview, list, message, blocked, deferrals     string
-	verify                                          string
+	exchange                                    map[parts]string
+	renew, ready, deferRows                     string
+	take, release                               string
+	migrate, record, replica, applied           string
+	facts, compare, diagnose, clock, rights     string
+	find, matches, requeue, abandon             string
+	unblockKey, blockedKeys                     string
+	overview, list, message, blocked, deferrals string
+	verify                                      string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
@@ -77,8 +74,8 @@ func New(db *sql.DB, table string) (*Store, error) {
 	}
 	s.sql.exchange = exchangeTexts(table)
 	for name, text := range map[string]*string{
-		"renew": &s.sql.renew, "ready": &s.sql.ready, "defer": &s.sql.deferRows, "finished_brokers": &s.sql.finishedBrokers, "backlog": &s.sql.backlog,
-		"take": &s.sql.take, "release": &s.sql.release, "counts": &s.sql.counts, "last_errors": &s.sql.lastErrors,
+		"renew": &s.sql.renew, "ready": &s.sql.ready, "defer": &s.sql.deferRows,
+		"take": &s.sql.take, "release": &s.sql.release,
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
 		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
 		"verify": &s.sql.verify,
@@ -87,9 +84,6 @@ func New(db *sql.DB, table string) (*Store, error) {
 	}
 	operateTexts(&s.sql, table)
 	browseTexts(&s.sql, table)
-	purge := batchText(table, "purge")
-	s.sql.purgePublished = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusPublished))
-	s.sql.purgeAbandoned = strings.ReplaceAll(purge, "{{status}}", string(outbox.StatusAbandoned))
 	return s, nil
 }
 

@@ -21,6 +21,7 @@ import (
 // administrationParams are what the administration gives to its statements, by their names.
 var administrationParams = map[string][]string{
 	"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
+	"purge_published": {"broker", "limit", "retention_seconds", "retention_micros"}, "purge_abandoned": {"broker", "limit", "retention_seconds", "retention_micros"},
 	"pause": {"broker", "by", "reason"}, "resume": {"broker"},
 	"audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"}, "audit": {"before", "limit"},
 }
@@ -31,9 +32,8 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 	store, err := New(nil, table)
 	require.NoError(t, err)
 	texts = map[string]string{
-		"renew": store.sql.renew, "ready": store.sql.ready, "defer": store.sql.deferRows, "purge published": store.sql.purgePublished,
-		"purge abandoned": store.sql.purgeAbandoned, "finished brokers": store.sql.finishedBrokers, "backlog": store.sql.backlog, "take": store.sql.take,
-		"release": store.sql.release, "counts": store.sql.counts, "last errors": store.sql.lastErrors,
+		"renew": store.sql.renew, "ready": store.sql.ready, "defer": store.sql.deferRows, "take": store.sql.take,
+		"release": store.sql.release,
 		"migrate": store.sql.migrate, "record": store.sql.record, "replica": store.sql.replica,
 		"applied": store.sql.applied, "facts": store.sql.facts, "diagnose": store.sql.diagnose, "clock": store.sql.clock, "rights": store.sql.rights,
 		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
@@ -47,11 +47,10 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "error_class", "refused", "since", "until", "waiting",
 	}
 	change := []string{"locks", "ids", "statuses", "waiting"}
-	purge := []string{"broker", "limit", "retention_seconds", "retention_micros"}
 	params = map[string][]string{
 		"renew": {"broker", "shard", "claim_lock", "token", "first", "last", "lease_seconds", "lease_micros"},
 		"defer": {"broker", "shard", "claim_lock", "window", "unordered"},
-		"ready": {"broker"}, "purge published": purge, "purge abandoned": purge, "take": {"lock"}, "release": {"lock"},
+		"ready": {"broker"}, "take": {"lock"}, "release": {"lock"},
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
 		"find": find, "matches": find, "bring back": append(change[:4:4], "ttl_seconds", "ttl_micros"), "give up": append(change[:4:4], "error"),
 		"unblock key": {"locks", "broker", "key"}, "blocked keys": {"broker", "limit"},

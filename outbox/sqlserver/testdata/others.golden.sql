@@ -581,7 +581,7 @@ SELECT TOP (@limit) m.id, m.target_broker
 OPTION (RECOMPILE);
 SELECT id AS fanout_found, target_broker FROM @found ORDER BY id;
 
--- finished brokers
+-- finished_brokers
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
@@ -709,7 +709,7 @@ SELECT LOWER(CONVERT(char(36), instance_id)) AS fanout_instance
   FROM app.outbox_instances
  ORDER BY started_at, instance_id;
 
--- last errors
+-- last_errors
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
@@ -1118,7 +1118,7 @@ SELECT target_broker AS fanout_pause, since, paused_by, reason
   FROM app.outbox_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK)
  ORDER BY target_broker;
 
--- purge abandoned
+-- purge_abandoned
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
@@ -1131,16 +1131,15 @@ WITH victims AS (
     SELECT TOP (@limit) status, finished_at
       FROM app.outbox AS m WITH (INDEX(outbox_finished), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
      WHERE target_broker = @broker AND status = N'abandoned' AND finished_at IS NOT NULL AND finished_at <= @before
-       AND (N'abandoned' <> N'abandoned'
-            OR NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK)
-                            WHERE w.block_id = m.id AND w.reason = N'operator' AND w.wake_at = '9999-12-31'))
+       AND NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK)
+                        WHERE w.block_id = m.id AND w.reason = N'operator' AND w.wake_at = '9999-12-31')
      ORDER BY finished_at
 )
 DELETE FROM victims
  WHERE status = N'abandoned' AND finished_at <= @before;
 SELECT @@ROWCOUNT AS fanout_removed;
 
--- purge published
+-- purge_published
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
@@ -1153,9 +1152,6 @@ WITH victims AS (
     SELECT TOP (@limit) status, finished_at
       FROM app.outbox AS m WITH (INDEX(outbox_finished), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
      WHERE target_broker = @broker AND status = N'published' AND finished_at IS NOT NULL AND finished_at <= @before
-       AND (N'published' <> N'abandoned'
-            OR NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK)
-                            WHERE w.block_id = m.id AND w.reason = N'operator' AND w.wake_at = '9999-12-31'))
      ORDER BY finished_at
 )
 DELETE FROM victims

@@ -1,6 +1,6 @@
 -- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
 -- Deferred rows count from the time on at which they are due; those that merely wait only put their broker on the list.
--- Named parameter: now.
+-- @now
 -- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its shards; hops from
 -- one broker to the next in {{name}}_deferred_key, and reads the first entry of each of its shards in {{name}}_blocks_wake.
 WITH RECURSIVE hop (broker) AS (
@@ -23,7 +23,7 @@ WITH RECURSIVE hop (broker) AS (
                      WHERE m.target_broker = hop.broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0
                      ORDER BY m.id
                      LIMIT 1000)
-             WHERE coalesce(locked_until, 0) <= :now AND coalesce(available_at, 0) <= :now
+             WHERE coalesce(locked_until, 0) <= @now AND coalesce(available_at, 0) <= @now
              LIMIT 1) AS since
       FROM hop
      CROSS JOIN json_each('[0, 1, 2]') AS shard
@@ -31,9 +31,9 @@ WITH RECURSIVE hop (broker) AS (
      UNION ALL
     SELECT aside.broker
          , (SELECT min(w.wake_at) FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_wake
-             WHERE w.target_broker = aside.broker AND w.shard = shard.value AND w.wake_at <= :now)
+             WHERE w.target_broker = aside.broker AND w.shard = shard.value AND w.wake_at <= @now)
       FROM aside
      CROSS JOIN json_each('[0, 1, 2]') AS shard
      WHERE aside.broker IS NOT NULL
 )
-SELECT broker, max(0, coalesce(:now - min(since), 0)) FROM head GROUP BY broker ORDER BY broker
+SELECT broker, max(0, coalesce(@now - min(since), 0)) FROM head GROUP BY broker ORDER BY broker

@@ -7,57 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/gorm-fanout/fanout/outbox"
 )
-
-// FinishedBrokers implements outbox.Purger.
-func (s *Store) FinishedBrokers(ctx context.Context) ([]string, error) {
-	var names []string
-	err := retry(func() error {
-		names = nil
-		return s.query(ctx, s.sql.finishedBrokers, nil, resultSets{
-			"fanout_broker": func(rows *sql.Rows) error {
-				var name string
-				err := rows.Scan(&name)
-				names = append(names, name)
-				return err
-			},
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sqlserver: list brokers in %s: %w", s.table, explain(err))
-	}
-	return names, nil
-}
-
-// Purge implements outbox.Purger.
-func (s *Store) Purge(ctx context.Context, request outbox.PurgeRequest) (int, error) {
-	var text string
-	switch request.Status {
-	case outbox.StatusPublished:
-		text = s.sql.purgePublished
-	case outbox.StatusAbandoned:
-		text = s.sql.purgeAbandoned
-	default:
-		return 0, fmt.Errorf("sqlserver: purge rows in status %q: only published and abandoned rows can be purged", request.Status)
-	}
-	args := append([]any{sql.Named("broker", request.Broker), sql.Named("limit", int64(request.Limit))},
-		durationArgs("retention", request.Retention)...)
-	removed := -1
-	err := retry(func() error {
-		return s.query(ctx, text, args, resultSets{
-			"fanout_removed": func(rows *sql.Rows) error { return rows.Scan(&removed) },
-		})
-	})
-	if err == nil && removed < 0 {
-		err = errIncomplete
-	}
-	if err != nil {
-		return 0, fmt.Errorf("sqlserver: purge %s rows of broker %q in %s: %w", request.Status, request.Broker, s.table, explain(err))
-	}
-	return removed, nil
-}
 
 // releaseTimeout bounds giving back a lock. The connection is closed when that fails, and the lock goes with it.
 const releaseTimeout = 5 * time.Second

@@ -7,49 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/gorm-fanout/fanout/outbox"
 )
-
-// FinishedBrokers implements outbox.Purger.
-func (s *Store) FinishedBrokers(ctx context.Context) ([]string, error) {
-	var names []string
-	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.finishedBrokers)
-		if err != nil {
-			return err
-		}
-		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("postgres: list brokers in %s: %w", s.table, err)
-	}
-	return names, nil
-}
-
-// Purge implements outbox.Purger.
-func (s *Store) Purge(ctx context.Context, request outbox.PurgeRequest) (int, error) {
-	var text string
-	switch request.Status {
-	case outbox.StatusPublished:
-		text = s.sql.purgePublished
-	case outbox.StatusAbandoned:
-		text = s.sql.purgeAbandoned
-	default:
-		return 0, fmt.Errorf("postgres: purge rows in status %q: only published and abandoned rows can be purged", request.Status)
-	}
-	var batch pgx.Batch
-	batch.Queue(begin)
-	batch.Queue(s.sql.purgeSettings)
-	batch.Queue(text, request.Broker, request.Retention.Microseconds(), request.Limit)
-	batch.Queue("COMMIT")
-	removed, err := s.affected(ctx, &batch, 2)
-	if err != nil {
-		return 0, fmt.Errorf("postgres: purge %s rows of broker %q in %s: %w", request.Status, request.Broker, s.table, err)
-	}
-	return removed, nil
-}
 
 // Exclusive implements outbox.Purger with a lock that lives in a transaction of its own, so that it also holds behind a
 // pooler in transaction mode. The transaction reads nothing and holds back no vacuum. Its connection is none of the pool's, which

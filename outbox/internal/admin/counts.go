@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var _ outbox.Inspector = (*Admin)(nil)
+
+// Counts implements outbox.Inspector. It reads every open row; of finished ones the index alone, where the database can.
+func (a *Admin) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
+	var tally outbox.Tally
+	err := a.read(ctx, Count, func(ctx context.Context, conn Conn) error {
+		tally = outbox.Tally{}
+		if err := a.query(ctx, conn, "counts", nil, func(scan scanner) error {
+			var (
+				broker string
+				status outbox.Status
+				n, age int64
+			)
+			err := scan(&broker, &status, &n, &age)
+			tally.Add(broker, status, n, micros(age))
+			return err
+		}); err != nil {
+			return err
+		}
+		return a.query(ctx, conn, "last_errors", nil, func(scan scanner) error {
+			var broker, lastError string
+			err := scan(&broker, &lastError)
+			tally.SetLastError(broker, lastError)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, a.failed(err, "count rows in %s", a.table)
+	}
+	return tally.Brokers(), nil
+}
+
+// micros is a duration in microseconds, not below 0.
+func micros(n int64) time.Duration { return time.Duration(max(n, 0)) * time.Microsecond }
+
+// Backlog implements outbox.Inspector.
+func (a *Admin) Backlog(ctx context.Context) (backlog []outbox.Backlog, err error) {
+	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
+		backlog, err = a.backlog(ctx, conn)
+		return err
+	})
+	if err != nil {
+		return nil, a.failed(err, "read the backlog in %s", a.table)
+	}
+	return backlog, nil
+}
+
+func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []outbox.Backlog, err error) {
+	err = a.query(ctx, conn, "backlog", nil, func(scan scanner) error {
+		var (
+			broker string
+			lag    int64
+		)
+		err := scan(&broker, &lag)
+		backlog = append(backlog, outbox.Backlog{Broker: broker, Lag: micros(lag)})
+		return err
+	})
+	return backlog, err
+}
+
+// FinishedBrokers implements outbox.Purger.
+func (a *Admin) FinishedBrokers(ctx context.Context) (names []string, err error) {
+	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
+		names, err = a.names(ctx, conn, "finished_brokers")
+		return err
+	})
+	if err != nil {
+		return nil, a.failed(err, "list brokers in %s", a.table)
+	}
+	return names, nil
+}
+
+func (a *Admin) names(ctx context.Context, conn Conn, statement string) (names []string, err error) {
+	err = a.query(ctx, conn, statement, nil, func(scan scanner) error {
+		var name string
+		err := scan(&name)
+		names = append(names, name)
+		return err
+	})
+	return names, err
+}
+
+// Purge implements outbox.Purger.
+func (a *Admin) Purge(ctx context.Context, request outbox.PurgeRequest) (int, error) {
+	if !request.Status.Terminal() {
+		return 0, fmt.Errorf("%s: purge rows in status %q: only published and abandoned rows can be purged", a.dialect.Name, request.Status)
+	}
+	var removed int64
+	err := a.write(ctx, Purge, func(ctx context.Context, conn Conn) (err error) {
+		removed, err = a.exec(ctx, conn, "purge_"+string(request.Status), args{
+			"broker": request.Broker, "retention": request.Retention, "limit": int64(request.Limit),
+		})
+		return err
+	})
+	if err != nil {
+		return 0, a.failed(err, "purge %s rows of broker %q in %s", request.Status, request.Broker, a.table)
+	}
+	return int(removed), nil
+}
