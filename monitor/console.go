@@ -153,7 +153,7 @@ func (c *Console) Blocked(ctx context.Context, database, broker string) ([]outbo
 	var all []outbox.KeyBlock
 	for _, name := range brokers {
 		keys, err := ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.KeyBlock, error) {
-			return store.Blocked(ctx, name, MaxBlocked, 1000)
+			return store.KeyBlocks(ctx, name, MaxBlocked, 1000)
 		})
 		if err != nil {
 			return nil, err

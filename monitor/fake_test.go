@@ -230,7 +230,7 @@ func (f *fake) Message(_ context.Context, id string) ([]outbox.Record, error) {
 	return found, err
 }
 
-func (f *fake) Blocked(context.Context, string, int, int) ([]outbox.KeyBlock, error) {
+func (f *fake) KeyBlocks(context.Context, string, int, int) ([]outbox.KeyBlock, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	return f.blocked, err

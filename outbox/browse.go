@@ -16,9 +16,9 @@ type Browser interface {
 	// Message returns the rows of one message, one for each broker, sorted by broker; none where there is no such message. The error
 	// says so where id is no UUID.
 	Message(ctx context.Context, id string) ([]Record, error)
-	// Blocked lists the ordering keys of a broker that wait: behind a block, or behind a row that has failed. Those that wait for an
+	// KeyBlocks lists the ordering keys of a broker that are blocked, by a block or by a row that has failed. Those that wait for an
 	// operator come first, then the oldest. No more than limit keys, and no count of followers beyond maxCount.
-	Blocked(ctx context.Context, broker string, limit, maxCount int) ([]KeyBlock, error)
+	KeyBlocks(ctx context.Context, broker string, limit, maxCount int) ([]KeyBlock, error)
 }
 
 // A Count is a number of rows that may have been too many to count.

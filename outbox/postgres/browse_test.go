@@ -1,17 +1,23 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+)
+
+const (
+	headRows  = 4000 // of a shard in which rows can be claimed, as overview.sql and list_processing.sql read them
+	firstRows = 1000 // that are read where few are claimed, and for the rows that wait behind a blocked key
 )
 
 // browsed is a table with rows of each kind, written by hand; all of the broker b with the key k but where it is said.
@@ -129,7 +135,7 @@ func TestListRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "the limit is 0")
 	_, err = store.Message(t.Context(), "1")
 	require.ErrorContains(t, err, "no UUID")
-	_, err = store.Blocked(t.Context(), "", 0, 0)
+	_, err = store.KeyBlocks(t.Context(), "", 0, 0)
 	require.ErrorContains(t, err, "name the broker")
 	require.ErrorContains(t, err, "the limit is 0")
 	_, err = store.Audit(t.Context(), 0, 0)
@@ -224,20 +230,20 @@ func TestBlockedKeys(t *testing.T) {
 		{Broker: "b", Key: "late", MessageID: id(11), Status: outbox.StatusFailed, Reason: "backoff", Since: at("2026-02-02"), Until: at("2040-01-01"), LastError: wrong(11)},
 		{Broker: "b", Key: "scheduled", MessageID: id(61), Status: outbox.StatusPending, Reason: "scheduled", Since: at("2026-04-04"), Until: at("2042-01-01")},
 	}
-	keys, err := store.Blocked(t.Context(), "b", 10, 100)
+	keys, err := store.KeyBlocks(t.Context(), "b", 10, 100)
 	require.NoError(t, err)
 	assert.Equal(t, want, keys)
-	keys, err = store.Blocked(t.Context(), "b", 2, 4)
+	keys, err = store.KeyBlocks(t.Context(), "b", 2, 4)
 	require.NoError(t, err)
 	want[0].Followers, want[1].Followers = outbox.Count{N: 4, More: true}, outbox.Count{N: 4, More: true}
 	assert.Equal(t, want[:2], keys)
-	keys, err = store.Blocked(t.Context(), "nobody", 2, 4)
+	keys, err = store.KeyBlocks(t.Context(), "nobody", 2, 4)
 	require.NoError(t, err)
 	assert.Empty(t, keys)
 
 	// A shard with more rows than are looked at.
 	put(t, store, 1001, 1001+firstRows, "ordering_key", "'failed'")
-	keys, err = store.Blocked(t.Context(), "b", 10, 100000)
+	keys, err = store.KeyBlocks(t.Context(), "b", 10, 100000)
 	require.NoError(t, err)
 	assert.Equal(t, "failed", keys[1].Key)
 	assert.True(t, keys[1].Followers.More)
@@ -296,11 +302,17 @@ func TestMessageRows(t *testing.T) {
 func TestLookSettings(t *testing.T) {
 	t.Parallel()
 	store := browsed(t)
-	err := store.look(t.Context(), func(tx pgx.Tx) error {
+	err := database{store}.Read(t.Context(), admin.Browse, func(ctx context.Context, conn admin.Conn) error {
+		_, err := conn.ExecContext(ctx, store.Text("settings_browse"))
+		require.NoError(t, err)
+		rows, err := conn.QueryContext(ctx, "SHOW statement_timeout")
+		require.NoError(t, err)
+		require.True(t, rows.Next())
 		var timeout string
-		require.NoError(t, tx.QueryRow(t.Context(), "SHOW statement_timeout").Scan(&timeout))
+		require.NoError(t, rows.Scan(&timeout))
 		assert.Equal(t, "5s", timeout)
-		_, err := tx.Exec(t.Context(), "DELETE FROM browsed")
+		require.NoError(t, rows.Close())
+		_, err = conn.ExecContext(ctx, "DELETE FROM browsed")
 		return err
 	})
 	require.ErrorContains(t, err, "read-only transaction")

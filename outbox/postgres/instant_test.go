@@ -26,10 +26,10 @@ func TestListOfOneInstant(t *testing.T) {
 		SELECT lpad(to_hex(i), 32, '0')::uuid, 'b', 's', 't', '{}', 'abandoned', '2026-01-02' FROM generate_series(1, 3000) AS i`)
 	exec(t, conn, "ANALYZE instant")
 	exec(t, conn, "BEGIN")
-	for _, place := range []string{"1::bigint << 40, 'infinity'", "1500, '2026-01-02'"} {
+	for _, place := range []string{"after_id 1::bigint << 40; after NULL", "after_id 1500; after '2026-01-02'"} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			exec(t, conn, "SET LOCAL plan_cache_mode = "+mode)
-			p := plannedSQL{text: "list abandoned", settings: "settings_browse", args: fmt.Sprintf("'b', 'abandoned', %d, %[1]d, %%page, %s", scan, place)}
+			p := plannedSQL{text: "list_abandoned", settings: "settings_browse", args: fmt.Sprintf("broker 'b'; status 'abandoned'; scan %d; limit %[1]d; %%filter; %s", scan, place)}
 			plan := explainAnalyze(t, conn, p.render(t, table), p.literals(t), p.settings)
 			assert.Equal(t, []string{"instant_abandoned"}, plan.indexes(), place)
 			assert.LessOrEqual(t, plan.read(table), scan+1, "%s, %s", place, mode)

@@ -248,22 +248,10 @@ func (s *Store) UnblockKey(ctx context.Context, broker, key string) (bool, error
 	return released, nil
 }
 
-// BlockedKeys implements outbox.Operator.
-func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]outbox.BlockedKey, error) {
-	if _, err := (outbox.Filter{Broker: broker}).For("blocked keys", limit); err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
+// moment is NULL for the zero time.
+func moment(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
 	}
-	var keys []outbox.BlockedKey
-	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.blockedKeys, broker, limit)
-		if err != nil {
-			return err
-		}
-		keys, err = pgx.CollectRows(rows, pgx.RowToStructByPos[outbox.BlockedKey])
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("postgres: list blocked keys in %s: %w", s.table, err)
-	}
-	return keys, nil
+	return &at
 }

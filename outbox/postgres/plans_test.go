@@ -49,24 +49,24 @@ var planned = []plannedSQL{
 	{text: "counts", settings: "settings_count", indexes: []string{"published", "open", "deferred_key", "abandoned"}, rows: 1000000},
 	{text: "last_errors", settings: "settings_count", indexes: []string{"abandoned", "failing"}, rows: 380 + 5000},
 	{
-		text: "overview", settings: "settings_browse", args: "11000, 10001, 1000, 4000", indexes: []string{"failing", "open", "deferred", "deferred_key", "published", "abandoned"},
+		text: "overview", settings: "settings_browse", args: "broker 'b'; limit 10000", indexes: []string{"failing", "open", "deferred", "deferred_key", "published", "abandoned"},
 		rows: 2 * (2*11000 + 3*380 + (shards+1)*1000 + 2*10001 + 100 + 1 + 4),
 	},
-	{text: "list shards", settings: "settings_browse", args: "'b', 'pending', 1000, 1000, %page, 1::bigint << 40, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
-	{name: "that match nothing", text: "list shards", settings: "settings_browse", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', now(), '2040-01-01', 700000, 4000", indexes: []string{"open", "deferred"}, rows: 1001 + shards + 1},
-	{name: "among the deferred rows", text: "list shards", settings: "settings_browse", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', NULL, NULL::timestamptz, 950000, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
-	{name: "in hand", text: "list shards", settings: "settings_browse", args: "'b', 'processing', 1000, 50, %page, 1::bigint << 40, 4000", indexes: []string{"open", "deferred"}, rows: 1001 + shards + shards*4001},
-	{text: "list key", settings: "settings_browse", args: "'b', 'pending', 1000, 1000, '', '', 'block-7', '', NULL, NULL::timestamptz, 1::bigint << 40", indexes: []string{"deferred_key", "open"}, rows: 1001 + 3},
-	{text: "list failed", settings: "settings_browse", args: "'b', 'failed', 1000, 1000, %page, 1::bigint << 40", indexes: []string{"failing"}, rows: 1001},
+	{text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
+	{name: "that match nothing", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; class 'y'; since now(); until '2040-01-01'; after_id 700000", indexes: []string{"open", "deferred"}, rows: 1001 + shards + 1},
+	{name: "among the deferred rows", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; class 'y'; since NULL; until NULL; after_id 950000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
+	{name: "in hand", text: "list_processing", settings: "settings_browse", args: "broker 'b'; status 'processing'; scan 1000; limit 50; %filter; after_id 1::bigint << 40", indexes: []string{"open"}, rows: 1001 + shards + shards*4001},
+	{text: "list_key", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 1000; type ''; type_prefix ''; key 'block-7'; class ''; since NULL; until NULL; after_id 1::bigint << 40", indexes: []string{"deferred_key", "open"}, rows: 1001 + 3},
+	{text: "list_failed", settings: "settings_browse", args: "broker 'b'; status 'failed'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40", indexes: []string{"failing"}, rows: 1001},
 	// Published rows of one instant are read together: 500 in this table, of which this broker has four in five.
-	{text: "list published", settings: "settings_browse", args: "'b', 'published', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"published"}, rows: 1001 + 2*500},
-	{name: "a later page", text: "list published", settings: "settings_browse", args: "'b', 'published', 1000, 1000, %page, 200000, now() - interval '400100 seconds'", indexes: []string{"published"}, rows: 1001 + 2*500},
-	{text: "list abandoned", settings: "settings_browse", args: "'b', 'abandoned', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"abandoned"}, rows: 1001},
-	{text: "deferrals", settings: "settings_browse", args: "%brokers, %messages, array_fill('block-7'::text, ARRAY[1000])", blocks: 2 * 1000},
-	{text: "message", settings: "settings_browse", args: "lpad(to_hex(600000), 32, '0')", indexes: []string{"pkey"}, rows: 1},
-	{text: "key_blocks", settings: "settings_browse", args: "'b', 100, 2000", indexes: []string{"pkey"}, rows: 100, blocks: shards * 2 * 2000},
-	{text: "blocked_failed", settings: "settings_browse", args: "'b', 100, 2000", indexes: []string{"failing"}, rows: 2000},
-	{text: "followers", settings: "settings_browse", args: "'b', array_fill('block-7'::text, ARRAY[100]), array_fill(0, ARRAY[100]), 1000, 1000, 50000", indexes: []string{"deferred_key", "open"}, rows: 100*20 + 8*1000},
+	{text: "list_published", settings: "settings_browse", args: "broker 'b'; status 'published'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40; after NULL", indexes: []string{"published"}, rows: 1001 + 2*500},
+	{name: "a later page", text: "list_published", settings: "settings_browse", args: "broker 'b'; status 'published'; scan 1000; limit 1000; %filter; after_id 200000; after now() - interval '400100 seconds'", indexes: []string{"published"}, rows: 1001 + 2*500},
+	{text: "list_abandoned", settings: "settings_browse", args: "broker 'b'; status 'abandoned'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40; after NULL", indexes: []string{"abandoned"}, rows: 1001},
+	{text: "deferrals", settings: "settings_browse", args: "ids array_fill(1, ARRAY[1000]); brokers %brokers; message_ids %messages; keys array_fill('block-7'::text, ARRAY[1000])", blocks: 2 * 1000},
+	{text: "message", settings: "settings_browse", args: "message_id lpad(to_hex(600000), 32, '0')", indexes: []string{"pkey"}, rows: 1},
+	{text: "key_blocks", settings: "settings_browse", args: "broker 'b'; limit 100", indexes: []string{"pkey"}, rows: 100, blocks: shards * 2 * 2000},
+	{text: "failed_keys", settings: "settings_browse", args: "broker 'b'; limit 100", indexes: []string{"failing"}, rows: 2000},
+	{text: "followers", settings: "settings_browse", args: "broker 'b'; keys array_fill('block-7'::text, ARRAY[100]); ids array_fill(0, ARRAY[100]); max_count 1000", indexes: []string{"deferred_key", "open"}, rows: 100*20 + 8*1000},
 }
 
 // shards of all classes.
@@ -82,14 +82,6 @@ type plannedSQL struct {
 
 func (p plannedSQL) render(t *testing.T, table string) string {
 	t.Helper()
-	if name, ok := strings.CutPrefix(p.text, "list "); ok {
-		return listSQL(table, map[string]listing{
-			"shards": listShards, "key": listKey, "failed": listFailed, "published": listPublished, "abandoned": listAbandoned,
-		}[name], withPayload)
-	}
-	if p.text == "message" {
-		return messageSQL(table)[withPayload]
-	}
 	return textOf(t, p.text, table)
 }
 
@@ -98,7 +90,7 @@ func (p plannedSQL) literals(t *testing.T) string {
 	t.Helper()
 	return literalsOf(t, p.text, strings.NewReplacer("%token", "gen_random_uuid()", "%ids", repeated("601000", 500), "%texts", repeated("'x'", 500),
 		"%messages", messageIDs(600000, 500, 880001, 500), "%brokers", repeated("'b'", 1000),
-		"%ints", repeated("1", 500), "%page", "'', '', '', '', NULL, NULL", "%filter", "type ''; type_prefix ''; key ''; class ''; since NULL; until NULL").Replace(p.args))
+		"%ints", repeated("1", 500), "%filter", "type ''; type_prefix ''; key ''; class ''; since NULL; until NULL").Replace(p.args))
 }
 
 func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {

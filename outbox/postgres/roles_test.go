@@ -249,7 +249,7 @@ func browses(t *testing.T, store *Store, content bool) {
 	assert.Equal(t, content, rows[0].PayloadBytes > 0)
 	assert.Equal(t, content, records[0].PayloadBytes > 0)
 	assert.Equal(t, content, len(records[0].Payload) > 0)
-	_, err = store.Blocked(t.Context(), "b", 10, 10)
+	_, err = store.KeyBlocks(t.Context(), "b", 10, 10)
 	require.NoError(t, err)
 	_, err = store.Audit(t.Context(), 0, 10)
 	require.NoError(t, err)

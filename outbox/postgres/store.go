@@ -57,12 +57,9 @@ type statements struct {
 	facts, diagnose, horizon                                                     string
 	find, matches, pick, undeferAlone                                            string
 	moveBlocks, requeue, liftBlocks, abandon                                     string
-	unblockKey, blockedKeys                                                      string
+	unblockKey                                                                   string
 	verify, verifySettings                                                       string
 	listen, notify                                                               string
-	overview, keyBlocks, blockedFailed, followers, deferrals                     string
-	message                                                                      [2]string // with payloads, and for a role that may not read them
-	lists                                                                        [listings][2]string
 }
 
 // Config of a store.
@@ -154,21 +151,13 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"facts":   &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon, "exclusive": &s.sql.exclusive,
 		"find": &s.sql.find, "pick": &s.sql.pick, "undefer_alone": &s.sql.undeferAlone, "move_blocks": &s.sql.moveBlocks,
 		"requeue": &s.sql.requeue, "lift_blocks": &s.sql.liftBlocks, "abandon": &s.sql.abandon,
-		"unblock_key": &s.sql.unblockKey, "blocked_keys": &s.sql.blockedKeys,
-		"notify": &s.sql.notify,
-		"verify": &s.sql.verify, "verify_settings": &s.sql.verifySettings,
-		"overview": &s.sql.overview, "key_blocks": &s.sql.keyBlocks,
-		"blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers, "deferrals": &s.sql.deferrals,
+		"unblock_key": &s.sql.unblockKey,
+		"notify":      &s.sql.notify,
+		"verify":      &s.sql.verify, "verify_settings": &s.sql.verifySettings,
 	} {
 		*text = readSQL(name, table)
 	}
 	s.sql.listen = listenSQL(table, s.channel)
-	s.sql.message = messageSQL(table)
-	for way := range listings {
-		for content := range s.sql.lists[way] {
-			s.sql.lists[way][content] = listSQL(table, way, content)
-		}
-	}
 	s.sql.matches = "SELECT count(*) FROM (" + s.sql.find + " LIMIT $11) AS m"
 	s.sql.find += " ORDER BY m.id LIMIT $11"
 	return s, nil

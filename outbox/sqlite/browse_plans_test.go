@@ -22,40 +22,38 @@ func TestBrowsePlans(t *testing.T) {
 	const shard, tied, finished = "_open (target_broker=? AND shard=? AND id<?)", "_finished (target_broker=? AND status=? AND finished_at=? AND rowid<?)",
 		"_finished (target_broker=? AND status=? AND finished_at<?)"
 	for _, c := range []struct {
-		status outbox.Status
-		key    string
-		wants  []string
+		list  string
+		wants []string
 	}{
-		{outbox.StatusPending, "", []string{shard, "_deferred (target_broker=? AND id<?)"}},
-		{outbox.StatusPending, "k", []string{shard, "_deferred_key (target_broker=? AND ordering_key=? AND id<?)"}},
-		{outbox.StatusProcessing, "", []string{shard}},
-		{outbox.StatusFailed, "", []string{"_failing (target_broker=? AND id<?)"}},
-		{outbox.StatusFailed, "k", []string{"_failing (target_broker=? AND id<?)"}},
-		{outbox.StatusPublished, "", []string{tied, finished}},
-		{outbox.StatusAbandoned, "k", []string{tied, finished}},
+		{"pending", []string{shard, "_deferred (target_broker=? AND id<?)"}},
+		{"key", []string{shard, "_deferred_key (target_broker=? AND ordering_key=? AND id<?)"}},
+		{"processing", []string{shard}},
+		{"failed", []string{"_failing (target_broker=? AND id<?)"}},
+		{"published", []string{tied, finished}},
+		{"abandoned", []string{tied, finished}},
 	} {
-		plan := explainPlan(t, store, store.listSQL(c.status, c.key))
+		plan := explainPlan(t, store, store.Text("list_"+c.list))
 		for _, want := range c.wants {
-			assert.Contains(t, plan, want, c.status)
+			assert.Contains(t, plan, want, c.list)
 		}
-		assert.NotRegexp(t, walk, plan, c.status)
-		assert.NotContains(t, plan, "TEMP B-TREE", c.status)
+		assert.NotRegexp(t, walk, plan, c.list)
+		assert.NotContains(t, plan, "TEMP B-TREE", c.list)
 	}
 	for name, c := range map[string]struct {
 		text  string
 		wants []string
 	}{
-		"brokers": {store.sql.brokers, []string{"_open (target_broker>?)", "_deferred_key (target_broker>?)", "_finished (target_broker>?)"}},
-		"overview": {store.sql.overview, []string{
+		"brokers": {store.Text("brokers"), []string{"_open (target_broker>?)", "_deferred_key (target_broker>?)", "_finished (target_broker>?)"}},
+		"overview": {store.Text("overview"), []string{
 			"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=?)", "_failing (target_broker=?)", "COVERING INDEX outbox_messages_finished (target_broker=? AND status=?",
 		}},
-		"message":        {store.sql.message, []string{"(message_id=?)"}},
-		"key_blocks":     {store.sql.keyBlocks, []string{"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
-		"blocked_failed": {store.sql.blockedFailed, []string{"_failing (target_broker=?)"}},
-		"followers":      {store.sql.followers, []string{"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=? AND ordering_key=? AND id>?)"}},
-		"deferrals":      {store.sql.deferrals, []string{"_blocks_key (target_broker=? AND ordering_key=?)", "w USING INTEGER PRIMARY KEY (rowid=?)"}},
-		"audit":          {store.Text("audit"), []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
-		"audit_end":      {store.Text("audit_end"), []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
+		"message":     {store.Text("message"), []string{"(message_id=?)"}},
+		"key_blocks":  {store.Text("key_blocks"), []string{"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY"}},
+		"failed_keys": {store.Text("failed_keys"), []string{"_failing (target_broker=?)"}},
+		"followers":   {store.Text("followers"), []string{"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=? AND ordering_key=? AND id>?)"}},
+		"deferrals":   {store.Text("deferrals"), []string{"_blocks_key (target_broker=? AND ordering_key=?)", "w USING INTEGER PRIMARY KEY (rowid=?)"}},
+		"audit":       {store.Text("audit"), []string{"USING INTEGER PRIMARY KEY (rowid<?)"}},
+		"audit_end":   {store.Text("audit_end"), []string{"USING INTEGER PRIMARY KEY (rowid=?)"}},
 	} {
 		plan := explainPlan(t, store, c.text)
 		for _, want := range c.wants {
@@ -89,23 +87,35 @@ func TestBrowseIsBounded(t *testing.T) {
 	t.Parallel()
 	store, _ := newStore(t)
 	fillBrowsed(t, store)
-	const rows = 11
-	looked := make([]int64, 9)
-	require.NoError(t, store.read(t.Context(), func(r *sql.Rows) error {
-		dest := make([]any, 0, 12)
-		for i := range looked {
-			dest = append(dest, &looked[i])
-		}
-		return r.Scan(append(dest, new(any), new(any), new(any))...)
-	}, store.sql.overview, sql.Named("broker", "b"), sql.Named("rows", rows)))
-	assert.Equal(t, []int64{2 * rows, 0, rows, rows, rows, rows, rows, rows, rows}, looked, "of each kind, and in each of two shards")
-
-	var waiting int64
-	var cut bool
-	require.NoError(t, store.read(t.Context(), func(r *sql.Rows) error { return r.Scan(new(int), &waiting, &cut) },
-		store.sql.followers, sql.Named("broker", "b"), sql.Named("holders", `[["k", 0]]`), sql.Named("rows", 5), sql.Named("count", rows)))
-	assert.EqualValues(t, 2*5+rows, waiting, "at the heads of two shards, and of the deferred rows")
+	const limit, more = 10, true
+	full := outbox.Count{N: limit, More: more}
+	overview, err := store.Overview(t.Context(), limit)
+	require.NoError(t, err)
+	require.Len(t, overview, 1)
+	assert.Equal(t, full, overview[0].Deferred)
+	assert.Equal(t, map[outbox.Status]outbox.Count{
+		outbox.StatusPending: full, outbox.StatusProcessing: {N: 0, More: more}, outbox.StatusFailed: full, outbox.StatusPublished: full, outbox.StatusAbandoned: full,
+	}, overview[0].Counts)
+	assert.Equal(t, int64(2*(limit+1)+limit+1), number(t, store, "overview", sql.Named("broker", "b"), sql.Named("limit", limit), sql.Named("now", 0)),
+		"pending rows in each of two shards, and among the deferred ones")
+	followers := func() (waiting int, cut bool) {
+		require.NoError(t, store.read(t.Context(), func(r *sql.Rows) error { return r.Scan(new(int), &waiting, &cut) },
+			store.Text("followers"), sql.Named("broker", "b"), sql.Named("keys", `["k"]`), sql.Named("ids", "[0]"), sql.Named("max_count", limit)))
+		return waiting, cut
+	}
+	waiting, cut := followers()
+	assert.Equal(t, 2*1000+1000+limit+1, waiting, "at the heads of two shards, and of the deferred rows")
+	assert.False(t, cut)
+	_, err = store.db.ExecContext(t.Context(), `
+		WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 10000)
+		INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
+		SELECT printf('99999999-0000-0000-0000-%012d', n), 'b', 's', 'T', 'k', x'' FROM i`)
+	require.NoError(t, err)
+	waiting, cut = followers()
+	assert.Equal(t, 10_000+1000+limit+1, waiting, "no more of a shard are read")
 	assert.True(t, cut)
+	_, err = store.db.ExecContext(t.Context(), "DELETE FROM outbox_messages WHERE message_id LIKE '99999999-%'")
+	require.NoError(t, err)
 
 	// What cannot be read stands behind the first three rows of each list.
 	conn, err := store.db.Conn(t.Context())
@@ -130,6 +140,21 @@ func TestBrowseIsBounded(t *testing.T) {
 		assert.Equal(t, 3, page.Scanned, status)
 	}
 	require.NoError(t, conn.Close())
+}
+
+// number is the first column of the one row of a statement.
+func number(t *testing.T, store *Store, name string, args ...any) (n int64) {
+	t.Helper()
+	require.NoError(t, store.read(t.Context(), func(r *sql.Rows) error {
+		columns, err := r.Columns()
+		require.NoError(t, err)
+		dest := []any{&n}
+		for range columns[1:] {
+			dest = append(dest, new(any))
+		}
+		return r.Scan(dest...)
+	}, store.Text(name), args...))
+	return n
 }
 
 // What is in somebody's hands is found on the first page, however many rows wait behind it.
@@ -168,7 +193,7 @@ func TestBrowseTakesNotForever(t *testing.T) {
 			return err
 		},
 		"message": func() error { _, err := store.Message(t.Context(), "00000000-0000-0000-0000-000000000001"); return err },
-		"blocked": func() error { _, err := store.Blocked(t.Context(), "b", 1, 1); return err },
+		"blocked": func() error { _, err := store.KeyBlocks(t.Context(), "b", 1, 1); return err },
 		"audit":   func() error { _, err := store.Audit(t.Context(), 0, 1); return err },
 	} {
 		require.ErrorIs(t, ask(), errSlow, name)

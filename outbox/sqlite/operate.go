@@ -226,28 +226,6 @@ func (s *Store) UnblockKey(ctx context.Context, broker, key string) (bool, error
 	return released > 0, nil
 }
 
-// BlockedKeys implements outbox.Operator.
-func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]outbox.BlockedKey, error) {
-	if _, err := (outbox.Filter{Broker: broker}).For("blocked keys", limit); err != nil {
-		return nil, fmt.Errorf("sqlite: %w", err)
-	}
-	var keys []outbox.BlockedKey
-	err := s.read(ctx, func(rows *sql.Rows) error {
-		var (
-			k     outbox.BlockedKey
-			since int64
-		)
-		err := rows.Scan(&k.Broker, &k.Key, &k.MessageID, &since)
-		k.MessageID, k.Since = strings.ToLower(k.MessageID), time.UnixMicro(since).UTC()
-		keys = append(keys, k)
-		return err
-	}, s.sql.blockedKeys, sql.Named("broker", broker), sql.Named("limit", limit))
-	if err != nil {
-		return nil, fmt.Errorf("sqlite: list blocked keys in %s: %w", s.table, err)
-	}
-	return keys, nil
-}
-
 // textList is how texts travel into a statement.
 func textList[T ~string](texts []T) string {
 	list, err := json.Marshal(append([]T{}, texts...)) // none is an empty list, not null

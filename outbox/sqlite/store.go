@@ -23,7 +23,6 @@ import (
 	"database/sql"
 	"embed"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -51,19 +50,16 @@ var _ outbox.FullStore = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	look, lookUnordered, lookBlocks, window, windowUnordered, claim         string
-	head, readHead, claimHead                                               string
-	wake, setDeferred, dropLoners, blocks, restBlocks                       string
-	letThrough, moveBlock, dropBlock, deferRows, deferBlocks                string
-	markPublished, markOther, blockAbandoned, undeferBefore, renew, ready   string
-	find, findRows, findIDs, pick, turnBackBlocks, requeue                  string
-	liftBlocks, abandon, unblockKey, blockedKeys                            string
-	verify                                                                  string
-	lock, keep, unlock                                                      string
-	facts, diagnose                                                         string
-	brokers, overview, message, keyBlocks, blockedFailed, followers         string
-	deferrals, listDeferred                                                 string
-	list, listShard, listHead, listKey, listFailing, listTied, listFinished string
+	look, lookUnordered, lookBlocks, window, windowUnordered, claim       string
+	head, readHead, claimHead                                             string
+	wake, setDeferred, dropLoners, blocks, restBlocks                     string
+	letThrough, moveBlock, dropBlock, deferRows, deferBlocks              string
+	markPublished, markOther, blockAbandoned, undeferBefore, renew, ready string
+	find, findRows, findIDs, pick, turnBackBlocks, requeue                string
+	liftBlocks, abandon, unblockKey                                       string
+	verify                                                                string
+	lock, keep, unlock                                                    string
+	facts, diagnose                                                       string
 }
 
 // An Option refines a store.
@@ -98,20 +94,12 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"find": &s.sql.find, "find_rows": &s.sql.findRows, "find_ids": &s.sql.findIDs, "pick": &s.sql.pick,
 		"turn_back_blocks": &s.sql.turnBackBlocks, "requeue": &s.sql.requeue, "lift_blocks": &s.sql.liftBlocks, "abandon": &s.sql.abandon,
-		"unblock_key": &s.sql.unblockKey, "blocked_keys": &s.sql.blockedKeys,
-		"verify": &s.sql.verify,
-		"lock":   &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
+		"unblock_key": &s.sql.unblockKey,
+		"verify":      &s.sql.verify,
+		"lock":        &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
-		"brokers": &s.sql.brokers, "overview": &s.sql.overview, "message": &s.sql.message,
-		"key_blocks": &s.sql.keyBlocks, "blocked_failed": &s.sql.blockedFailed, "followers": &s.sql.followers,
-		"deferrals": &s.sql.deferrals, "list_deferred": &s.sql.listDeferred,
-		"list": &s.sql.list, "list_shard": &s.sql.listShard, "list_head": &s.sql.listHead, "list_key": &s.sql.listKey, "list_failing": &s.sql.listFailing,
-		"list_tied": &s.sql.listTied, "list_finished": &s.sql.listFinished,
 	} {
 		*text = readSQL(name, table)
-	}
-	for _, text := range []*string{&s.sql.list, &s.sql.message} {
-		*text = strings.ReplaceAll(*text, "{{columns}}", recordColumns)
 	}
 	return s, nil
 }

@@ -29,18 +29,16 @@ var failed = outbox.LastError{Class: "permanent", Message: "no", At: created, At
 
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	behind := set{columns: []string{"fanout_behind", "lag"}, rows: [][]driver.Value{{"a", int64(7)}, {"just come", int64(9)}}}
-	brokers := set{columns: []string{"fanout_overview", "deferred", "age", "latest"}, rows: [][]driver.Value{
-		{"a", int64(11), int64(1_500_000), created}, {"b", int64(10), int64(0), nil},
-	}}
-	counts := set{columns: []string{"fanout_count", "status", "row_count", "more"}, rows: [][]driver.Value{
-		{"a", "pending", int64(12), false}, {"a", "failed", int64(3), true}, {"b", "published", int64(10), false},
-	}}
-	errs := set{columns: []string{"fanout_error", "last_error"}, rows: [][]driver.Value{{"a", failure}, {"b", "by hand"}}}
-	all := reply{sets: []set{brokers, foreign, counts, errs}}
-	again := all
-	again.err = serverError(601)
-	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{behind}}, again, all, reply{sets: []set{behind}}, reply{err: serverError(208)}))
+	names := reply{sets: []set{{columns: []string{"fanout_broker"}, rows: [][]driver.Value{{"a"}, {"b"}}}}}
+	behind := reply{sets: []set{{columns: []string{"fanout_behind", "lag"}, rows: [][]driver.Value{{"a", int64(7)}, {"just come", int64(9)}}}}}
+	columns := []string{
+		"fanout_pending", "more_pending", "processing", "more_processing", "failed", "more_failed", "published", "abandoned", "deferred", "age", "last_published", "last_error",
+	}
+	a := reply{sets: []set{foreign, {columns: columns, rows: [][]driver.Value{{int64(12), true, int64(0), false, int64(3), true, int64(0), int64(0), int64(11), int64(1_500_000), created, failure}}}}}
+	b := reply{sets: []set{{columns: columns, rows: [][]driver.Value{{int64(0), false, int64(0), false, int64(0), false, int64(10), int64(0), int64(10), int64(0), nil, "by hand"}}}, foreign}}
+	broken := a
+	broken.err = serverError(601)
+	store, server := newFake(t, "outbox_messages", inTurn(names, broken, names, a, b, behind, reply{err: serverError(208)}))
 	got, err := store.Overview(t.Context(), 10)
 	require.NoError(t, err)
 	assert.Equal(t, []outbox.BrokerOverview{{
@@ -54,13 +52,15 @@ func TestOverview(t *testing.T) {
 			outbox.StatusPending: {}, outbox.StatusFailed: {}, outbox.StatusProcessing: {}, outbox.StatusPublished: {N: 10}, outbox.StatusAbandoned: {},
 		},
 	}}, got, "once, although it was read twice")
-	assert.Equal(t, []string{store.Text("backlog"), store.sql.overview, store.sql.overview}, server.texts())
-	assert.Equal(t, map[string]any{"limit": int64(10)}, server.requests[2].args)
-	_, err = store.Overview(t.Context(), math.MaxInt)
+	text := store.Text
+	assert.Equal(t, []string{text("brokers"), text("overview"), text("brokers"), text("overview"), text("overview"), text("backlog")}, server.texts())
+	assert.Equal(t, map[string]any{"broker": "a", "limit": int64(10)}, server.requests[3].args)
+	_, err = store.Overview(t.Context(), 10)
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	assert.Equal(t, int64(math.MaxInt32), server.requests[4].args["limit"], "one more is asked for")
-	_, err = store.Overview(t.Context(), 0)
-	require.EqualError(t, err, "sqlserver: overview: the limit is 0: it must be at least 1")
+	for _, limit := range []int{0, math.MaxInt} {
+		_, err = store.Overview(t.Context(), limit)
+		require.ErrorContains(t, err, "sqlserver: overview: the limit is ")
+	}
 }
 
 // recordRow is a row as browse_columns.sql reads it, after what the batch has of its own.
@@ -81,13 +81,11 @@ func recordOf(id int64) outbox.Record {
 	}
 }
 
-// recordColumns are those of a set whose own columns these are.
-func recordColumns(own ...string) []string {
-	names := regexp.MustCompile(`(?m)\bAS (\w+)$|m\.(\w+)$`).FindAllStringSubmatch(embedded("browse_columns"), -1)
-	for _, name := range names {
-		own = append(own, name[1]+name[2])
-	}
-	return own
+// recordColumns are those of a row, of which the id stands first.
+var recordColumns = []string{
+	"id", "message_id", "target_broker", "status", "stream", "type", "ordering_key", "shard", "priority", "deferred", "content_type", "aggregate_type", "aggregate_id",
+	"correlation_id", "causation_id", "tenant_id", "attempts", "crashes", "created_at", "available_at", "expires_at", "locked_until", "published_at", "finished_at",
+	"locked_by", "broker_message_id", "last_error", "payload_bytes",
 }
 
 // deferrals answers why rows are deferred.
@@ -97,10 +95,11 @@ func deferrals(rows ...[]driver.Value) set {
 
 func TestMessage(t *testing.T) {
 	t.Parallel()
-	rows := set{columns: recordColumns("fanout_payload", "headers"), rows: [][]driver.Value{recordRow(5, []byte("{}"), `{"a":"b"}`)}}
-	rows.rows[0][len(rows.rows[0])-2] = "by hand"
+	rows := set{columns: slices.Concat([]string{"fanout_row"}, recordColumns[1:], []string{"payload", "headers"})}
+	rows.rows = [][]driver.Value{append(recordRow(5), []byte("{}"), `{"a":"b"}`)}
+	rows.rows[0][len(recordColumns)-2] = "by hand"
 	deferral := deferrals([]driver.Value{int64(5), true, "backoff", otherID, created.Add(time.Hour)}, []driver.Value{int64(5), false, "scheduled", messageID, nil})
-	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{rows}, err: serverError(1222)}, reply{sets: []set{rows}}, reply{sets: []set{deferral}}, reply{}, reply{err: errors.New("boom")}))
+	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{rows}, err: serverError(1222)}, reply{sets: []set{rows}}, reply{sets: []set{deferral}}, reply{sets: []set{{columns: rows.columns}}}, reply{err: errors.New("boom")}))
 	got, err := store.Message(t.Context(), strings.ToUpper(messageID))
 	require.NoError(t, err)
 	want := recordOf(5)
@@ -108,7 +107,7 @@ func TestMessage(t *testing.T) {
 	want.Deferral = &outbox.Deferral{Reason: "backoff", MessageID: otherID, Until: created.Add(time.Hour)}
 	assert.Equal(t, []outbox.Record{want}, got)
 	assert.Equal(t, map[string]any{"message_id": messageID}, server.requests[1].args)
-	assert.Equal(t, store.sql.deferrals, server.requests[2].text)
+	assert.Equal(t, store.Text("deferrals"), server.requests[2].text)
 	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[5]")}, server.requests[2].args)
 	got, err = store.Message(t.Context(), messageID)
 	require.NoError(t, err)
@@ -116,29 +115,33 @@ func TestMessage(t *testing.T) {
 	_, err = store.Message(t.Context(), messageID)
 	require.EqualError(t, err, "sqlserver: read message "+messageID+" in outbox_messages: boom")
 	_, err = store.Message(t.Context(), "7")
-	require.EqualError(t, err, `sqlserver: message id "7" is no UUID`)
+	require.EqualError(t, err, `sqlserver: message: message id "7" is no UUID`)
 }
 
-// listed answers with rows at places; looked is how many were looked at, of which the last has the id 100.
-func listed(status outbox.Status, looked int64, places ...int64) reply {
-	records := set{columns: recordColumns("fanout_listed")}
+// listed answers with rows: those at places match, the last of so many that are read comes in any case, and may be gone.
+func listed(status outbox.Status, read int64, places ...int64) reply {
+	records := set{columns: slices.Concat([]string{"fanout_place", "matches", "position"}, recordColumns)}
 	var at driver.Value
-	for _, place := range places {
-		row := recordRow(1000-place, place)
-		row[4] = string(status)
-		if status.Terminal() {
-			row[len(row)-5] = created
-		}
-		records.rows = append(records.rows, row)
-	}
 	if status.Terminal() {
 		at = created
 	}
-	end := set{columns: []string{"fanout_looked", "id", "at"}}
-	if looked > 0 {
-		end.rows = [][]driver.Value{{looked, int64(100), at}}
+	for place := int64(1); place <= read; place++ {
+		row := recordRow(1000-place, place, slices.Contains(places, place), at)
+		row[6] = string(status)
+		if status.Terminal() {
+			row[len(row)-5] = created
+		}
+		if !slices.Contains(places, place) {
+			if place < min(5, read) {
+				continue
+			}
+			for i := range row[4:] {
+				row[4+i] = nil // somebody is writing it
+			}
+		}
+		records.rows = append(records.rows, row)
 	}
-	return reply{sets: []set{records, end}}
+	return reply{sets: []set{records}}
 }
 
 func TestListEnds(t *testing.T) {
@@ -146,23 +149,23 @@ func TestListEnds(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		status  outbox.Status
-		looked  int64
+		read    int64
 		places  []int64
 		next    outbox.Position
 		scanned int
 	}{
 		{"nothing", outbox.StatusFailed, 0, nil, outbox.Position{}, 0},
-		{"nothing matches, and there is no more", outbox.StatusFailed, 4, nil, outbox.Position{}, 4},
-		{"nothing matches so far", outbox.StatusFailed, 5, nil, outbox.Position{ID: 100}, 5},
-		{"nothing matches so far, and rows are finished", outbox.StatusPublished, 5, nil, outbox.Position{ID: 100, Time: created}, 5},
-		{"a part of a page, and more to look at", outbox.StatusFailed, 5, []int64{2}, outbox.Position{ID: 100}, 5},
-		{"a part of a page", outbox.StatusFailed, 4, []int64{2}, outbox.Position{}, 4},
+		{"nothing matches, and there is no more", outbox.StatusFailed, 5, nil, outbox.Position{}, 5},
+		{"nothing matches so far", outbox.StatusFailed, 6, nil, outbox.Position{ID: 995}, 5},
+		{"nothing matches so far, and rows are finished", outbox.StatusPublished, 6, nil, outbox.Position{ID: 995, Time: created}, 5},
+		{"a part of a page, and more to read", outbox.StatusFailed, 6, []int64{2}, outbox.Position{ID: 995}, 5},
+		{"a part of a page", outbox.StatusFailed, 5, []int64{2}, outbox.Position{}, 5},
 		{"a full page, and more", outbox.StatusFailed, 4, []int64{1, 2}, outbox.Position{ID: 998}, 2},
 		{"a full page, and more are finished", outbox.StatusAbandoned, 4, []int64{1, 2}, outbox.Position{ID: 998, Time: created}, 2},
-		{"a full page, and perhaps more", outbox.StatusFailed, 5, []int64{1, 5}, outbox.Position{ID: 995}, 5},
+		{"a full page, and perhaps more", outbox.StatusFailed, 6, []int64{1, 5}, outbox.Position{ID: 995}, 5},
 		{"a full page, and no more", outbox.StatusFailed, 4, []int64{1, 4}, outbox.Position{}, 4},
 	} {
-		store, _ := newFake(t, "outbox_messages", inTurn(listed(c.status, c.looked, c.places...), reply{}))
+		store, _ := newFake(t, "outbox_messages", inTurn(listed(c.status, c.read, c.places...), reply{sets: []set{deferrals()}}))
 		got, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: c.status, Limit: 2, Scan: 5})
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.next, got.Next, c.name)
@@ -177,77 +180,88 @@ func TestListAsks(t *testing.T) {
 	first.err = serverError(1205)
 	behind := deferrals([]driver.Value{int64(999), true, "operator", otherID, nil}, []driver.Value{int64(7), true, "backoff", messageID, created})
 	again := reply{sets: []set{behind}, err: serverError(601)}
-	store, server := newFake(t, "outbox_messages", inTurn(first, listed(outbox.StatusFailed, 1, 1), again, reply{sets: []set{behind}}, listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
+	list := listed(outbox.StatusFailed, 1, 1)
+	store, server := newFake(t, "outbox_messages", inTurn(first, list, again, list, reply{sets: []set{behind}}, listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
 	got, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusFailed, Type: "Ordering.*", Key: "k ", Limit: 2, Scan: 5})
 	require.NoError(t, err)
 	deferred := recordOf(999)
 	deferred.Deferral = &outbox.Deferral{Reason: "operator", MessageID: otherID}
-	assert.Equal(t, outbox.List{Records: []outbox.Record{deferred}, Scanned: 1}, got, "once, although it was read twice")
-	assert.Equal(t, []string{store.sql.list, store.sql.list, store.sql.deferrals, store.sql.deferrals}, server.texts())
-	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[999]")}, server.requests[3].args)
+	assert.Equal(t, outbox.List{Records: []outbox.Record{deferred}, Scanned: 1}, got, "once, although it was read three times")
+	failing, why := store.Text("list_failed"), store.Text("deferrals")
+	assert.Equal(t, []string{failing, failing, why, failing, why}, server.texts())
+	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[999]")}, server.requests[4].args)
 	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
 	want := map[string]any{
-		"broker": "b", "status": "failed", "type": text(""), "type_prefix": text("Ordering."), "key": text("k "), "error_class": text(""), "since": text(""),
-		"until": text(""), "after": text(""), "after_id": int64(math.MaxInt64), "limit": int64(2), "scan": int64(5),
+		"broker": "b", "status": "failed", "type": text(""), "type_prefix": text("Ordering."), "key": text("k "), "class": text(""), "since": text(""),
+		"until": text(""), "after_id": int64(math.MaxInt64), "limit": int64(2), "scan": int64(5),
 	}
 	assert.Equal(t, want, server.requests[1].args)
 
 	request := outbox.ListRequest{
 		Broker: "b", Status: outbox.StatusPublished, Type: "T.v1", ErrorClass: "permanent", Since: created, Until: created.Add(time.Second),
-		After: outbox.Position{Time: created, ID: 7}, Limit: 2, Scan: math.MaxInt,
+		After: outbox.Position{Time: created, ID: 7}, Limit: 2, Scan: 1000,
 	}
 	_, err = store.List(t.Context(), request)
 	require.NoError(t, err)
 	want = map[string]any{
-		"broker": "b", "status": "published", "type": text("T.v1"), "type_prefix": text(""), "key": text(""), "error_class": text("permanent"),
+		"broker": "b", "status": "published", "type": text("T.v1"), "type_prefix": text(""), "key": text(""), "class": text("permanent"),
 		"since": text("2026-01-02T03:04:05.000006"), "until": text("2026-01-02T03:04:06.000006"), "after": text("2026-01-02T03:04:05.000006"),
-		"after_id": int64(7), "limit": int64(2), "scan": int64(math.MaxInt32),
+		"after_id": int64(7), "limit": int64(2), "scan": int64(1000),
 	}
-	assert.Equal(t, want, server.requests[4].args)
+	assert.Equal(t, want, server.requests[5].args)
 	_, err = store.List(t.Context(), request)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	for message, wrong := range map[string]outbox.ListRequest{
 		"the limit is 0":       {Broker: "b", Status: outbox.StatusFailed, Scan: 5},
 		"there is no status":   {Broker: "b", Limit: 1, Scan: 5},
 		"name the broker":      {Status: outbox.StatusFailed, Limit: 1, Scan: 5},
-		"no more than 1 rows ": {Broker: "b", Status: outbox.StatusFailed, Limit: 2, Scan: 1},
+		"use at least as many": {Broker: "b", Status: outbox.StatusFailed, Limit: 2, Scan: 1},
+		"and at most":          {Broker: "b", Status: outbox.StatusFailed, Limit: 2, Scan: math.MaxInt},
 	} {
 		_, err := store.List(t.Context(), wrong)
 		require.ErrorContains(t, err, message)
 	}
-	assert.Len(t, server.requests, 6, "what is refused is not asked")
+	assert.Len(t, server.requests, 7, "what is refused is not asked")
 }
 
-func TestBlocked(t *testing.T) {
+func TestKeyBlocks(t *testing.T) {
 	t.Parallel()
-	keys := set{
-		columns: []string{"fanout_blocked", "message_id", "status", "reason", "since", "until_at", "followers", "cut", "last_error"},
-		rows: [][]driver.Value{
-			{"k", messageID, "abandoned", "operator", created, nil, int64(5), int64(0), failure},
-			{"l", messageID, "failed", "backoff", created, created.Add(time.Hour), int64(4), int64(0), nil},
-			{"m", messageID, "pending", "scheduled", created, created.Add(time.Hour), int64(2), int64(1), nil},
-		},
-	}
-	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{keys}, err: serverError(601)}, reply{sets: []set{keys}}, reply{err: serverError(208)}))
-	got, err := store.Blocked(t.Context(), "b", 3, 4)
+	columns := []string{"fanout_block", "block_id", "message_id", "status", "reason", "since", "until_at", "failed", "last_error"}
+	blocks := reply{sets: []set{{columns: columns, rows: [][]driver.Value{
+		{"k", int64(1), messageID, "abandoned", "operator", created.Add(time.Hour), nil, false, failure},
+		{"m", int64(3), messageID, "pending", "scheduled", created.Add(time.Minute), created.Add(time.Hour), false, nil},
+	}}}}
+	failing := reply{sets: []set{{columns: columns, rows: [][]driver.Value{
+		{"m", int64(4), messageID, "failed", "backoff", created, created.Add(time.Hour), true, nil}, // it has a block
+		{"l", int64(2), messageID, "failed", "backoff", created.Add(-time.Hour), created.Add(time.Hour), true, failure},
+	}}}}
+	counts := reply{sets: []set{{columns: []string{"fanout_place", "followers", "more"}, rows: [][]driver.Value{
+		{int64(0), int64(5), false}, {int64(1), int64(4), false}, {int64(2), int64(2), true},
+	}}}}
+	broken := failing
+	broken.err = serverError(601)
+	store, server := newFake(t, "outbox_messages", inTurn(blocks, broken, blocks, failing, counts, reply{err: serverError(208)}))
+	got, err := store.KeyBlocks(t.Context(), "b", 3, 4)
 	require.NoError(t, err)
 	assert.Equal(t, []outbox.KeyBlock{
-		{Broker: "b", Key: "k", MessageID: messageID, Status: outbox.StatusAbandoned, Reason: "operator", Since: created, Followers: outbox.Count{N: 4, More: true}, LastError: &failed},
-		{Broker: "b", Key: "l", MessageID: messageID, Status: outbox.StatusFailed, Reason: "backoff", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 4}},
-		{Broker: "b", Key: "m", MessageID: messageID, Status: outbox.StatusPending, Reason: "scheduled", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 2, More: true}},
+		{Broker: "b", Key: "k", MessageID: messageID, Status: outbox.StatusAbandoned, Reason: "operator", Since: created.Add(time.Hour), Followers: outbox.Count{N: 4, More: true}, LastError: &failed},
+		{Broker: "b", Key: "l", MessageID: messageID, Status: outbox.StatusFailed, Reason: "backoff", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 4}, LastError: &failed},
+		{Broker: "b", Key: "m", MessageID: messageID, Status: outbox.StatusPending, Reason: "scheduled", Since: created.Add(time.Minute), Until: created.Add(time.Hour), Followers: outbox.Count{N: 2, More: true}},
 	}, got)
-	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3), "max_count": int64(4)}, server.requests[1].args)
-	_, err = store.Blocked(t.Context(), "b", 3, 4)
+	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3)}, server.requests[2].args)
+	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(5)}, server.requests[3].args, "some of which have blocks")
+	assert.Equal(t, map[string]any{"broker": "b", "keys": mssql.NVarCharMax(`["k","l","m"]`), "ids": mssql.NVarCharMax("[1,2,3]"), "max_count": int64(4)}, server.requests[4].args)
+	_, err = store.KeyBlocks(t.Context(), "b", 3, 4)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	for _, wrong := range []func() ([]outbox.KeyBlock, error){
-		func() ([]outbox.KeyBlock, error) { return store.Blocked(t.Context(), "", 1, 1) },
-		func() ([]outbox.KeyBlock, error) { return store.Blocked(t.Context(), "b", 0, 1) },
-		func() ([]outbox.KeyBlock, error) { return store.Blocked(t.Context(), "b", 1, 0) },
+		func() ([]outbox.KeyBlock, error) { return store.KeyBlocks(t.Context(), "", 1, 1) },
+		func() ([]outbox.KeyBlock, error) { return store.KeyBlocks(t.Context(), "b", 0, 1) },
+		func() ([]outbox.KeyBlock, error) { return store.KeyBlocks(t.Context(), "b", 1, 0) },
 	} {
 		_, err := wrong()
 		require.ErrorContains(t, err, "sqlserver: blocked keys: ")
 	}
-	assert.Len(t, server.requests, 3)
+	assert.Len(t, server.requests, 6)
 }
 
 // What people ask ends in time, and the error says that it was that.
@@ -273,44 +287,51 @@ func TestBrowseTexts(t *testing.T) {
 	hinted := regexp.MustCompile(`(?:FROM|JOIN) outbox_messages(?:_key_blocks|_audit)?(?: AS \w+)? WITH \(((?:[^()]|\(\w+\))*)\)`)
 	passing := "READCOMMITTEDLOCK, READPAST, ROWLOCK"
 	index := func(name, rest string) string { return "INDEX(outbox_messages_" + name + "), FORCESEEK, " + rest }
-	for text, want := range map[string][]string{
-		store.sql.list: {
-			index("finished", passing), index("finished", passing), index("failing", passing), index("open", passing), index("deferred", passing),
-			index("deferred_key", passing), "FORCESEEK, " + passing,
+	tested, finished, open := "FORCESEEK, "+passing, index("finished", passing), index("open", passing)
+	texts := []string{}
+	for name, want := range map[string][]string{
+		"list_published":  {finished, finished, tested},
+		"list_abandoned":  {finished, finished, tested},
+		"list_failed":     {index("failing", passing), tested},
+		"list_processing": {open, tested},
+		"list_pending":    {open, index("deferred", passing), tested},
+		"list_key":        {open, index("deferred_key", passing), tested},
+		"deferrals":       {tested, index("blocks_key", passing), tested},
+		"message":         {index("once", "ROWLOCK")},
+		"key_blocks":      {index("blocks_wake", "NOLOCK"), "FORCESEEK, NOLOCK", tested},
+		"failed_keys":     {index("failing", passing), tested},
+		"followers":       {index("deferred_key", "NOLOCK"), index("backfill", "NOLOCK"), index("open", "NOLOCK")},
+		"brokers":         {"INDEX(outbox_messages_open), NOLOCK", "INDEX(outbox_messages_deferred_key), NOLOCK", "INDEX(outbox_messages_finished), NOLOCK"},
+		"overview": {
+			index("open", "NOLOCK"), index("deferred_key", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", "NOLOCK"), "FORCESEEK, NOLOCK", index("open", "NOLOCK"),
+			index("finished", "NOLOCK"), index("finished", "NOLOCK"), index("finished", "NOLOCK"), index("failing", passing), finished,
 		},
-		store.sql.deferrals: {"FORCESEEK, " + passing, index("blocks_key", passing), "FORCESEEK, " + passing},
-		store.sql.message:   {index("once", "ROWLOCK")},
-		store.sql.blocked: {
-			index("blocks_wake", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", passing), "FORCESEEK, " + passing,
-			index("deferred_key", "NOLOCK"), index("backfill", "NOLOCK"), index("open", "NOLOCK"), "FORCESEEK, " + passing,
-		},
-		store.sql.overview: {
-			"INDEX(outbox_messages_open), NOLOCK", "INDEX(outbox_messages_deferred_key), NOLOCK", "INDEX(outbox_messages_finished), NOLOCK", // the brokers
-			index("open", "NOLOCK"), index("deferred_key", "NOLOCK"), "FORCESEEK, NOLOCK", index("failing", "NOLOCK"), "FORCESEEK, NOLOCK",
-			index("finished", "NOLOCK"), index("open", "NOLOCK"), index("finished", "NOLOCK"), index("failing", passing), index("finished", passing),
-		},
-		store.Text("audit"): {"FORCESEEK, " + passing},
+		"audit": {tested},
 	} {
+		text := store.Text(name)
+		texts = append(texts, text)
 		var found []string
 		for _, match := range hinted.FindAllStringSubmatch(text, -1) {
 			found = append(found, match[1])
 		}
-		assert.Equal(t, want, found)
+		assert.Equal(t, want, found, name)
 		assert.NotContains(t, text, "UPDLOCK")
-		assert.Equal(t, len(want), strings.Count(text, " outbox_messages ")+strings.Count(text, " outbox_messages_key_blocks ")+strings.Count(text, " outbox_messages_audit "))
+		assert.Equal(t, len(want), strings.Count(text, " outbox_messages ")+strings.Count(text, " outbox_messages_key_blocks ")+strings.Count(text, " outbox_messages_audit "), name)
+		if name != "message" {
+			assert.NotRegexp(t, `m\.(payload|headers)\b[^)]`, text, "payloads are read for one message only")
+		}
+		if strings.HasPrefix(name, "list_") {
+			assert.Equal(t, 1, strings.Count(text, "m.last_error\n"))
+			inOrder(t, text, "SELECT TOP (@scan + 1)", "SELECT TOP (@limit + 2)", "s.place >= @scan", "ORDER BY s.place")
+		}
 	}
-	assert.Equal(t, 1, strings.Count(store.sql.list, "m.last_error\n"))
-	for _, text := range []string{store.sql.list, store.sql.overview, store.sql.blocked, store.Text("audit"), store.sql.deferrals} {
-		assert.NotRegexp(t, `m\.(payload|headers)\b[^)]`, text, "payloads are read for one message only")
-	}
-	inOrder(t, store.sql.list, "SELECT TOP (@scan)", "SET @looked =", "SELECT TOP (@limit)", "ORDER BY s.place", "AS fanout_looked")
-	inOrder(t, store.sql.blocked, "g.wake_at IS NOT NULL", "known.key_hash = f.key_hash", "SELECT TOP (@limit) id", "AS fanout_blocked", "AS aside", "AS low", "AS behind")
-	shards := strings.Count(store.sql.list+store.sql.overview+store.sql.blocked, "(10), (11)) AS shards")
-	assert.Equal(t, 4, shards)
+	inOrder(t, store.Text("key_blocks"), "SELECT TOP (@limit)", "g.wake_at IS NOT NULL", "ORDER BY CASE WHEN w.wake_at = '9999-12-31'")
+	inOrder(t, store.Text("followers"), "AS aside", "AS low", "AS behind")
+	assert.Equal(t, 6, strings.Count(strings.Join(texts, ""), "(10), (11)) AS shards"))
 	assert.Equal(t, 12, outbox.Classes*outbox.Shards)
-	assert.Contains(t, store.sql.blocked, "f.shard % 4 ")
+	assert.Contains(t, store.Text("followers"), "CONVERT(int, SUBSTRING(f.key_hash, 1, 1)) & 3 ")
 	assert.Equal(t, 4, outbox.Shards)
-	assert.True(t, slices.Contains(recordColumns(), "payload_bytes"))
+	assert.Contains(t, store.Text("message"), "AS payload_bytes")
 }
 
 func TestAudit(t *testing.T) {

@@ -37,7 +37,6 @@ func operateTexts(s *statements, table string) {
 	}
 	s.unblockKey = strings.ReplaceAll(batchText(table, "unblock_key"), lockedHere, outbox.RenderSQL(lock, table))
 	s.find, s.matches = batchText(table, "find", "found"), batchText(table, "find", "matches")
-	s.blockedKeys = batchText(table, "blocked_keys")
 }
 
 const lockedHere = "{{locked}}\n"
@@ -229,27 +228,4 @@ func (s *Store) UnblockKey(ctx context.Context, broker, key string) (bool, error
 		return false, fmt.Errorf("sqlserver: release key %q of broker %q in %s: %w", key, broker, s.table, err)
 	}
 	return n > 0, nil
-}
-
-// BlockedKeys implements outbox.Operator.
-func (s *Store) BlockedKeys(ctx context.Context, broker string, limit int) ([]outbox.BlockedKey, error) {
-	if _, err := (outbox.Filter{Broker: broker}).For("blocked keys", limit); err != nil {
-		return nil, fmt.Errorf("sqlserver: %w", err)
-	}
-	var keys []outbox.BlockedKey
-	err := retry(func() error {
-		keys = nil
-		return s.query(ctx, s.sql.blockedKeys, []any{sql.Named("broker", broker), sql.Named("limit", int64(limit))}, resultSets{
-			"fanout_blocked_key": func(rows *sql.Rows) error {
-				var k outbox.BlockedKey
-				err := rows.Scan(&k.Broker, &k.Key, &k.MessageID, &k.Since)
-				keys = append(keys, k)
-				return err
-			},
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sqlserver: list blocked keys in %s: %w", s.table, explain(err))
-	}
-	return keys, nil
 }

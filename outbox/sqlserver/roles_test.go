@@ -104,7 +104,7 @@ func TestRoles(t *testing.T) {
 	assert.Len(t, overview, 1)
 	_, err = relay.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusPending, Key: "k", Limit: 1, Scan: 1})
 	require.NoError(t, err)
-	_, err = relay.Blocked(t.Context(), "b", 1, 1)
+	_, err = relay.KeyBlocks(t.Context(), "b", 1, 1)
 	require.NoError(t, err)
 	id, err := relay.BeginAudit(t.Context(), outbox.AuditEntry{Actor: "a", Via: "go", Action: "requeue"})
 	require.NoError(t, err)

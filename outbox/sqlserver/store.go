@@ -52,7 +52,7 @@ type statements struct {
 	migrate, record, replica, applied           string
 	facts, compare, diagnose, clock, rights     string
 	find, matches, requeue, abandon             string
-	unblockKey, blockedKeys                     string
+	unblockKey                                  string
 	overview, list, message, blocked, deferrals string
 	verify                                      string
 }
@@ -83,7 +83,6 @@ func New(db *sql.DB, table string) (*Store, error) {
 		*text = batchText(table, name)
 	}
 	operateTexts(&s.sql, table)
-	browseTexts(&s.sql, table)
 	return s, nil
 }
 

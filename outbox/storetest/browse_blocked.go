@@ -19,7 +19,7 @@ var blockedTests = []test{
 
 func (t *table) blocked(limit, maxCount int) []outbox.KeyBlock {
 	t.Helper()
-	keys, err := t.Store.Blocked(t.Context(), broker, limit, maxCount)
+	keys, err := t.Store.KeyBlocks(t.Context(), broker, limit, maxCount)
 	require.NoError(t, err)
 	return keys
 }

@@ -289,7 +289,7 @@ func testListHostile(t *table) {
 		require.NoError(t, err)
 		require.Len(t, overview, 1)
 		assert.Equal(t, text, overview[0].Broker)
-		_, err = t.Store.Blocked(t.Context(), text, 10, 10)
+		_, err = t.Store.KeyBlocks(t.Context(), text, 10, 10)
 		require.NoError(t, err, "%q", text)
 		t.exec("DELETE FROM {t} WHERE id = ?", id[0])
 	}
@@ -322,7 +322,7 @@ func testListWrong(t *table) {
 		broker          string
 		limit, maxCount int
 	}{{"", 1, 1}, {broker, 0, 1}, {broker, 1, 0}, {"\x00", 1, 1}} {
-		_, err = t.Store.Blocked(t.Context(), c.broker, c.limit, c.maxCount)
+		_, err = t.Store.KeyBlocks(t.Context(), c.broker, c.limit, c.maxCount)
 		assert.Error(t, err, "%+v", c)
 	}
 }
@@ -334,6 +334,6 @@ func testListWithoutTable(t *table) {
 	}
 	_, err := t.Store.Overview(t.Context(), 1)
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = t.Store.Blocked(t.Context(), broker, 1, 1)
+	_, err = t.Store.KeyBlocks(t.Context(), broker, 1, 1)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }

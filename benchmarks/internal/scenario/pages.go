@@ -199,7 +199,7 @@ func (l *looker) glances() []glance {
 			return seen(len(records) == 1, err)
 		}},
 		{"blocked", func(ctx context.Context, broker string) error {
-			keys, err := l.store.Blocked(ctx, broker, pagesKeys, pagesFollowers)
+			keys, err := l.store.KeyBlocks(ctx, broker, pagesKeys, pagesFollowers)
 			return seen(len(keys) == pagesKeys, err)
 		}},
 		{"audit", func(ctx context.Context, broker string) error {

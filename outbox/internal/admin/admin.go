@@ -84,6 +84,8 @@ type Dialect struct {
 	Name string
 	// Numbered makes $1 of the first argument, and so on; otherwise they keep their names.
 	Numbered bool
+	// Shards of all priority classes.
+	Shards int
 	// Answers is how the first column of an answer begins. What begins otherwise, a trigger has added. Where it is set, a statement that
 	// changes rows answers with their number; otherwise the driver tells it.
 	Answers string
@@ -91,9 +93,9 @@ type Dialect struct {
 
 // The dialects.
 var (
-	Postgres  = Dialect{Name: "postgres", Numbered: true}
-	SQLite    = Dialect{Name: "sqlite"}
-	SQLServer = Dialect{Name: "sqlserver", Answers: "fanout_"}
+	Postgres  = Dialect{Name: "postgres", Numbered: true, Shards: outbox.Classes * outbox.Shards}
+	SQLite    = Dialect{Name: "sqlite", Shards: outbox.Classes}
+	SQLServer = Dialect{Name: "sqlserver", Shards: outbox.Classes * outbox.Shards, Answers: "fanout_"}
 )
 
 // ErrIncomplete says that an answer ended early without an error.
@@ -172,7 +174,7 @@ func load(files fs.FS, dialect Dialect, table string) (map[string]statement, err
 		if strings.HasPrefix(name, "part_") {
 			continue
 		}
-		text = outbox.RenderSQL(expand(texts["part_prelude"]+text, texts), table)
+		text = outbox.RenderSQL(expand(texts["part_prelude"]+text, texts, dialect), table)
 		statements[name] = compile(content.ReplaceAllString(text, "$1"), dialect)
 		if content.MatchString(text) {
 			statements[name+hidden] = compile(content.ReplaceAllString(text, "$2"), dialect)
@@ -194,17 +196,17 @@ func bare(text string) string {
 }
 
 // expand fills in parts, which may have parts in turn.
-func expand(text string, texts map[string]string) string {
+func expand(text string, texts map[string]string, dialect Dialect) string {
 	text = eachShard.ReplaceAllStringFunc(text, func(match string) string {
-		part := expand(texts[eachShard.FindStringSubmatch(match)[1]], texts)
-		shards := make([]string, outbox.Classes*outbox.Shards)
+		part := expand(texts[eachShard.FindStringSubmatch(match)[1]], texts, dialect)
+		shards := make([]string, dialect.Shards)
 		for shard := range shards {
 			shards[shard] = strings.ReplaceAll(part, "{{shard}}", strconv.Itoa(shard))
 		}
 		return strings.Join(shards, " UNION ALL\n")
 	})
 	return include.ReplaceAllStringFunc(text, func(match string) string {
-		return expand(texts[include.FindStringSubmatch(match)[1]], texts)
+		return expand(texts[include.FindStringSubmatch(match)[1]], texts, dialect)
 	})
 }
 

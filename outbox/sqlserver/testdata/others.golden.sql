@@ -95,85 +95,7 @@ SELECT name AS fanout_behind, CASE WHEN since < @now THEN DATEDIFF_BIG(MICROSECO
   FROM @behind
  ORDER BY name;
 
--- blocked
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @found TABLE (
-    id           bigint         NOT NULL PRIMARY KEY,
-    shard         int            NOT NULL,
-    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    key_hash     binary(32)     NOT NULL,
-    message_id   uniqueidentifier NOT NULL,
-    status       nvarchar(16)   COLLATE Latin1_General_100_BIN2 NOT NULL,
-    reason       nvarchar(16)   COLLATE Latin1_General_100_BIN2 NOT NULL,
-    since        datetime2(6)   NOT NULL,
-    until_at     datetime2(6)   NULL
-);
-SET @now = SYSUTCDATETIME();
-INSERT INTO @found (id, shard, ordering_key, key_hash, message_id, status, reason, since, until_at)
-SELECT w.block_id, w.shard, w.ordering_key, w.key_hash, w.block_message_id, COALESCE(m.status, N'abandoned'), w.reason, w.since
-     , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END
-  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
- CROSS APPLY (SELECT TOP (2000) g.block_id, g.shard, g.ordering_key, g.key_hash, g.block_message_id, g.wake_at, g.reason, g.since
-                FROM app.outbox_key_blocks AS g WITH (INDEX(outbox_blocks_wake), FORCESEEK, NOLOCK)
-               WHERE g.target_broker = @broker AND g.shard = shards.shard AND g.wake_at IS NOT NULL
-               ORDER BY g.wake_at DESC) AS w
-  LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.block_id
- WHERE w.ordering_key IS NOT NULL
-   AND (w.wake_at = '9999-12-31' OR (m.id IS NOT NULL AND m.finished_at IS NULL));
-INSERT INTO @found (id, shard, ordering_key, key_hash, message_id, status, reason, since, until_at)
-SELECT f.id, f.shard, f.ordering_key, f.key_hash, f.message_id, f.status, N'backoff'
-     , COALESCE(TRY_CONVERT(datetime2(6), REPLACE(LEFT(f.happened, 26), N'Z', N''), 126), f.created_at)
-     , COALESCE(f.locked_until, @now)
-  FROM (SELECT m.id, m.shard, m.ordering_key, m.key_hash, m.message_id, m.status, m.created_at, m.locked_until
-             , CASE WHEN ISJSON(m.last_error) = 1 THEN JSON_VALUE(m.last_error, '$.at') END AS happened
-             , ROW_NUMBER() OVER (PARTITION BY m.key_hash ORDER BY m.id) AS place
-          FROM (SELECT TOP (2000) i.id
-                  FROM app.outbox AS i WITH (INDEX(outbox_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                 WHERE i.target_broker = @broker AND i.last_error IS NOT NULL AND i.finished_at IS NULL
-                 ORDER BY i.id) AS failing
-         INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = failing.id
-         WHERE m.status = N'failed' AND m.deferred = 0 AND m.ordering_key IS NOT NULL) AS f
- WHERE f.place = 1
-   AND NOT EXISTS (SELECT 1 FROM @found AS known WHERE known.id = f.id OR known.key_hash = f.key_hash);
-DELETE FROM @found
- WHERE id NOT IN (SELECT TOP (@limit) id
-                    FROM @found
-                   ORDER BY CASE WHEN until_at IS NULL THEN 0 ELSE 1 END, since, id);
-SELECT f.ordering_key AS fanout_blocked
-     , LOWER(CONVERT(char(36), f.message_id)) AS message_id
-     , f.status
-     , f.reason
-     , f.since
-     , f.until_at
-     , aside.followers + low.followers + behind.followers AS followers
-     , CASE WHEN behind.looked = 5000 THEN 1 ELSE 0 END AS cut
-     , error.last_error
-  FROM @found AS f
- CROSS APPLY (SELECT COUNT_BIG(*) AS followers
-                FROM (SELECT TOP (@max_count + 1) p.id
-                        FROM app.outbox AS p WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
-                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.id > f.id AND p.deferred = 1 AND p.finished_at IS NULL) AS rows_aside) AS aside
- CROSS APPLY (SELECT COUNT_BIG(*) AS followers
-                FROM (SELECT TOP (@max_count + 1) b.id
-                        FROM app.outbox AS b WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
-                       WHERE b.target_broker = @broker AND b.key_hash = f.key_hash AND b.id > f.id AND b.priority < 0 AND b.finished_at IS NULL
-                         AND b.deferred = 0) AS rows_low) AS low
- CROSS APPLY (SELECT COALESCE(SUM(CASE WHEN o.ordering_key = f.ordering_key AND DATALENGTH(o.ordering_key) = DATALENGTH(f.ordering_key) THEN 1 ELSE 0 END), 0) AS followers
-                   , COUNT_BIG(*) AS looked
-                FROM (SELECT TOP (5000) n.ordering_key
-                        FROM app.outbox AS n WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
-                       WHERE n.target_broker = @broker AND n.shard = f.shard % 4 AND n.id > f.id AND n.finished_at IS NULL AND n.deferred = 0
-                       ORDER BY n.id) AS o) AS behind
- OUTER APPLY (SELECT m.last_error
-                FROM app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-               WHERE m.id = f.id) AS error
- ORDER BY CASE WHEN f.until_at IS NULL THEN 0 ELSE 1 END, f.since, f.id;
-
--- blocked keys
+-- blocked_keys
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
@@ -281,6 +203,33 @@ BEGIN CATCH
     THROW;
 END CATCH;
 SELECT @operated_rows AS fanout_operated;
+
+-- brokers
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @names TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @name nvarchar(128) = N'';
+WHILE @name IS NOT NULL
+BEGIN
+    SET @name = (SELECT MIN(later.target_broker)
+                   FROM (SELECT MIN(target_broker) AS target_broker
+                           FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
+                          WHERE finished_at IS NULL AND deferred = 0 AND target_broker > @name
+                          UNION ALL
+                         SELECT MIN(target_broker)
+                           FROM app.outbox WITH (INDEX(outbox_deferred_key), NOLOCK)
+                          WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name
+                          UNION ALL
+                         SELECT MIN(target_broker)
+                           FROM app.outbox WITH (INDEX(outbox_finished), NOLOCK)
+                          WHERE finished_at IS NOT NULL AND target_broker > @name) AS later);
+    IF @name IS NOT NULL
+        INSERT INTO @names (name) VALUES (@name);
+END;
+SELECT name AS fanout_broker FROM @names ORDER BY name;
 
 -- clock
 SET NOCOUNT ON;
@@ -517,6 +466,32 @@ SELECT CONCAT(N'index ', i.name COLLATE Latin1_General_100_BIN2) AS fanout_objec
              ) AS p (property, value)
  WHERE p.value IS NOT NULL;
 
+-- failed_keys
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT TOP (@limit) f.ordering_key AS fanout_failed
+     , f.id
+     , LOWER(CONVERT(char(36), f.message_id)) AS message_id
+     , f.status
+     , N'backoff' AS reason
+     , f.created_at AS since
+     , COALESCE(f.locked_until, SYSUTCDATETIME()) AS until_at
+     , CONVERT(bit, 1) AS failed
+     , f.last_error
+  FROM (SELECT m.id, m.ordering_key, m.message_id, m.status, m.created_at, m.locked_until, m.last_error
+             , ROW_NUMBER() OVER (PARTITION BY m.key_hash ORDER BY m.id) AS place
+          FROM (SELECT TOP (2000) i.id
+                  FROM app.outbox AS i WITH (INDEX(outbox_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                 WHERE i.target_broker = @broker AND i.last_error IS NOT NULL AND i.finished_at IS NULL
+                 ORDER BY i.id) AS failing
+         INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = failing.id
+         WHERE m.status = N'failed' AND m.deferred = 0 AND m.ordering_key IS NOT NULL) AS f
+ WHERE f.place = 1
+ ORDER BY f.id;
+
 -- find
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -598,6 +573,43 @@ BEGIN
         INSERT INTO @names (name) VALUES (@name);
 END;
 SELECT name AS fanout_broker FROM @names ORDER BY name;
+
+-- followers
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @found TABLE (
+    place        int           NOT NULL PRIMARY KEY,
+    id           bigint        NOT NULL,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    key_hash     binary(32)    NOT NULL
+);
+INSERT INTO @found (place, id, ordering_key, key_hash)
+SELECT CONVERT(int, k.[key]), CONVERT(bigint, i.[value]), k.[value]
+     , CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), k.[value])))
+  FROM OPENJSON(@keys) AS k
+ INNER JOIN OPENJSON(@ids) AS i ON i.[key] = k.[key];
+SELECT f.place AS fanout_place
+     , aside.followers + low.followers + behind.followers AS followers
+     , CONVERT(bit, CASE WHEN behind.looked = 5000 THEN 1 ELSE 0 END) AS more
+  FROM @found AS f
+ CROSS APPLY (SELECT COUNT_BIG(*) AS followers
+                FROM (SELECT TOP (@max_count + 1) p.id
+                        FROM app.outbox AS p WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
+                       WHERE p.target_broker = @broker AND p.key_hash = f.key_hash AND p.id > f.id AND p.deferred = 1 AND p.finished_at IS NULL) AS rows_aside) AS aside
+ CROSS APPLY (SELECT COUNT_BIG(*) AS followers
+                FROM (SELECT TOP (@max_count + 1) b.id
+                        FROM app.outbox AS b WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
+                       WHERE b.target_broker = @broker AND b.key_hash = f.key_hash AND b.id > f.id AND b.priority < 0 AND b.finished_at IS NULL
+                         AND b.deferred = 0) AS rows_low) AS low
+ CROSS APPLY (SELECT COALESCE(SUM(CASE WHEN o.ordering_key = f.ordering_key AND DATALENGTH(o.ordering_key) = DATALENGTH(f.ordering_key) THEN 1 ELSE 0 END), 0) AS followers
+                   , COUNT_BIG(*) AS looked
+                FROM (SELECT TOP (5000) n.ordering_key
+                        FROM app.outbox AS n WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
+                       WHERE n.target_broker = @broker AND n.shard = CONVERT(int, SUBSTRING(f.key_hash, 1, 1)) & 3 AND n.id > f.id AND n.finished_at IS NULL AND n.deferred = 0
+                       ORDER BY n.id) AS o) AS behind;
 
 -- forget_instances
 SET NOCOUNT ON;
@@ -709,6 +721,34 @@ SELECT LOWER(CONVERT(char(36), instance_id)) AS fanout_instance
   FROM app.outbox_instances
  ORDER BY started_at, instance_id;
 
+-- key_blocks
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+SELECT TOP (@limit) w.ordering_key AS fanout_block
+     , w.block_id
+     , LOWER(CONVERT(char(36), w.block_message_id)) AS message_id
+     , COALESCE(m.status, N'abandoned') AS status
+     , w.reason
+     , w.since
+     , CASE WHEN w.wake_at <> '9999-12-31' THEN w.wake_at END AS until_at
+     , CONVERT(bit, 0) AS failed
+     , error.last_error
+  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
+ CROSS APPLY (SELECT TOP (2000) g.block_id, g.shard, g.ordering_key, g.key_hash, g.block_message_id, g.wake_at, g.reason, g.since
+                FROM app.outbox_key_blocks AS g WITH (INDEX(outbox_blocks_wake), FORCESEEK, NOLOCK)
+               WHERE g.target_broker = @broker AND g.shard = shards.shard AND g.wake_at IS NOT NULL
+               ORDER BY g.wake_at DESC) AS w
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.block_id
+ OUTER APPLY (SELECT e.last_error
+                FROM app.outbox AS e WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+               WHERE e.id = w.block_id) AS error
+ WHERE w.ordering_key IS NOT NULL
+   AND (w.wake_at = '9999-12-31' OR (m.id IS NOT NULL AND m.finished_at IS NULL))
+ ORDER BY CASE WHEN w.wake_at = '9999-12-31' THEN 0 ELSE 1 END, w.since, w.block_id;
+
 -- last_errors
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -737,7 +777,7 @@ DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 DELETE FROM app.outbox_instances WHERE instance_id = CONVERT(uniqueidentifier, @instance_id);
 SELECT 1 AS fanout_left;
 
--- list
+-- list_abandoned
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
@@ -749,62 +789,27 @@ DECLARE @seen TABLE (
     at     datetime2(6) NULL,
     status nvarchar(16) COLLATE Latin1_General_100_BIN2 NULL
 );
-DECLARE @looked bigint;
-DECLARE @key_hash binary(32) = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key)));
 DECLARE @after_at datetime2(6) = CASE WHEN @after = N'' THEN '9999-12-31T23:59:59.999999' ELSE CONVERT(datetime2(6), @after, 126) END;
-IF @status IN (N'published', N'abandoned')
-    INSERT INTO @seen (place, id, at)
-    SELECT ROW_NUMBER() OVER (ORDER BY f.finished_at DESC, f.id DESC), f.id, f.finished_at
-      FROM (SELECT TOP (@scan) ended.id, ended.finished_at
-              FROM (SELECT tied.id, tied.finished_at
-                      FROM (SELECT TOP (@scan) m.id, m.finished_at
-                              FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                             WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL
-                               AND m.finished_at = @after_at AND m.id < @after_id
-                             ORDER BY m.id DESC) AS tied
-                     UNION ALL
-                    SELECT older.id, older.finished_at
-                      FROM (SELECT TOP (@scan) m.id, m.finished_at
-                              FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                             WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL AND m.finished_at < @after_at
-                             ORDER BY m.finished_at DESC, m.id DESC) AS older) AS ended
-             ORDER BY ended.finished_at DESC, ended.id DESC) AS f;
-ELSE IF @status = N'failed'
-    INSERT INTO @seen (place, id)
-    SELECT ROW_NUMBER() OVER (ORDER BY f.id DESC), f.id
-      FROM (SELECT TOP (@scan) m.id
-              FROM app.outbox AS m WITH (INDEX(outbox_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-             WHERE m.target_broker = @broker AND m.last_error IS NOT NULL AND m.finished_at IS NULL AND m.id < @after_id
-             ORDER BY m.id DESC) AS f;
-ELSE
-    INSERT INTO @seen (place, id, status)
-    SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
-      FROM (SELECT TOP (@scan) entry.id, entry.status
-              FROM (SELECT head.id, head.status
-                      FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
-                     CROSS APPLY (SELECT TOP (@scan) m.id, m.status
-                                    FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                                   WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.id < @after_id
-                                     AND m.finished_at IS NULL AND m.deferred = 0
-                                   ORDER BY m.id DESC) AS head
-                     UNION ALL
-                    SELECT deferred.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
-                      FROM (SELECT TOP (@scan) m.id
-                              FROM app.outbox AS m WITH (INDEX(outbox_deferred), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                             WHERE @key = N'' AND @status = N'pending' AND m.target_broker = @broker AND m.id < @after_id
-                               AND m.deferred = 1 AND m.finished_at IS NULL
-                             ORDER BY m.id DESC) AS deferred
-                     UNION ALL
-                    SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
-                      FROM (SELECT TOP (@scan) m.id
-                              FROM app.outbox AS m WITH (INDEX(outbox_deferred_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                             WHERE @key <> N'' AND m.target_broker = @broker AND m.key_hash = @key_hash AND m.id < @after_id
-                               AND m.deferred = 1 AND m.finished_at IS NULL
-                             ORDER BY m.id DESC) AS aside) AS entry
-             ORDER BY entry.id DESC) AS o;
-SET @looked = (SELECT COUNT_BIG(*) FROM @seen);
-SELECT TOP (@limit) s.place AS fanout_listed
-     , m.id
+INSERT INTO @seen (place, id, at)
+SELECT ROW_NUMBER() OVER (ORDER BY f.finished_at DESC, f.id DESC), f.id, f.finished_at
+  FROM (SELECT TOP (@scan + 1) ended.id, ended.finished_at
+          FROM (SELECT tied.id, tied.finished_at
+                  FROM (SELECT TOP (@scan + 1) m.id, m.finished_at
+                          FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                         WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL
+                           AND m.finished_at = @after_at AND m.id < @after_id
+                         ORDER BY m.id DESC) AS tied
+                 UNION ALL
+                SELECT older.id, older.finished_at
+                  FROM (SELECT TOP (@scan + 1) m.id, m.finished_at
+                          FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                         WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL AND m.finished_at < @after_at
+                         ORDER BY m.finished_at DESC, m.id DESC) AS older) AS ended
+         ORDER BY ended.finished_at DESC, ended.id DESC) AS f;
+SELECT TOP (@limit + 2) s.place AS fanout_place
+     , tested.matches
+     , s.at AS position
+     , s.id
      , LOWER(CONVERT(char(36), m.message_id)) AS message_id
      , m.target_broker
      , m.status
@@ -833,19 +838,379 @@ SELECT TOP (@limit) s.place AS fanout_listed
      , m.last_error
      , DATALENGTH(m.payload) AS payload_bytes
   FROM @seen AS s
- INNER JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK) ON m.id = s.id
- WHERE (s.status IS NULL OR s.status = @status)
-   AND m.status = @status
-   AND m.target_broker = @broker
-   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
-   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
-   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-   AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
-   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
-   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+    ON m.id = s.id AND (s.status IS NULL OR s.status = @status)
+ CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
+                                        AND m.target_broker = @broker
+                                        AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+ WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
  ORDER BY s.place;
-SELECT place AS fanout_looked, id, at FROM @seen WHERE place = @looked;
+
+-- list_failed
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @seen TABLE (
+    place  bigint       NOT NULL PRIMARY KEY,
+    id     bigint       NOT NULL,
+    at     datetime2(6) NULL,
+    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NULL
+);
+INSERT INTO @seen (place, id)
+SELECT ROW_NUMBER() OVER (ORDER BY f.id DESC), f.id
+  FROM (SELECT TOP (@scan + 1) m.id
+          FROM app.outbox AS m WITH (INDEX(outbox_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE m.target_broker = @broker AND m.last_error IS NOT NULL AND m.finished_at IS NULL AND m.id < @after_id
+         ORDER BY m.id DESC) AS f;
+SELECT TOP (@limit + 2) s.place AS fanout_place
+     , tested.matches
+     , s.at AS position
+     , s.id
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM @seen AS s
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+    ON m.id = s.id AND (s.status IS NULL OR s.status = @status)
+ CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
+                                        AND m.target_broker = @broker
+                                        AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+ WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
+ ORDER BY s.place;
+
+-- list_key
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @seen TABLE (
+    place  bigint       NOT NULL PRIMARY KEY,
+    id     bigint       NOT NULL,
+    at     datetime2(6) NULL,
+    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NULL
+);
+INSERT INTO @seen (place, id, status)
+SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
+  FROM (SELECT TOP (@scan + 1) entry.id, entry.status
+          FROM (SELECT head.id, head.status
+                  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
+                 CROSS APPLY (SELECT TOP (@scan + 1) m.id, m.status
+                                FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                               WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.id < @after_id
+                                 AND m.finished_at IS NULL AND m.deferred = 0
+                               ORDER BY m.id DESC) AS head
+                 UNION ALL
+                SELECT aside.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
+                  FROM (SELECT TOP (@scan + 1) m.id
+                          FROM app.outbox AS m WITH (INDEX(outbox_deferred_key), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                         WHERE m.target_broker = @broker AND m.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', CONVERT(nvarchar(1024), @key))) AND m.id < @after_id
+                           AND m.deferred = 1 AND m.finished_at IS NULL
+                         ORDER BY m.id DESC) AS aside) AS entry
+         ORDER BY entry.id DESC) AS o;
+SELECT TOP (@limit + 2) s.place AS fanout_place
+     , tested.matches
+     , s.at AS position
+     , s.id
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM @seen AS s
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+    ON m.id = s.id AND (s.status IS NULL OR s.status = @status)
+ CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
+                                        AND m.target_broker = @broker
+                                        AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+ WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
+ ORDER BY s.place;
+
+-- list_pending
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @seen TABLE (
+    place  bigint       NOT NULL PRIMARY KEY,
+    id     bigint       NOT NULL,
+    at     datetime2(6) NULL,
+    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NULL
+);
+INSERT INTO @seen (place, id, status)
+SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
+  FROM (SELECT TOP (@scan + 1) entry.id, entry.status
+          FROM (SELECT head.id, head.status
+                  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
+                 CROSS APPLY (SELECT TOP (@scan + 1) m.id, m.status
+                                FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                               WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.id < @after_id
+                                 AND m.finished_at IS NULL AND m.deferred = 0
+                               ORDER BY m.id DESC) AS head
+                 UNION ALL
+                SELECT deferred.id, CONVERT(nvarchar(16), NULL) COLLATE Latin1_General_100_BIN2
+                  FROM (SELECT TOP (@scan + 1) m.id
+                          FROM app.outbox AS m WITH (INDEX(outbox_deferred), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                         WHERE m.target_broker = @broker AND m.id < @after_id
+                           AND m.deferred = 1 AND m.finished_at IS NULL
+                         ORDER BY m.id DESC) AS deferred) AS entry
+         ORDER BY entry.id DESC) AS o;
+SELECT TOP (@limit + 2) s.place AS fanout_place
+     , tested.matches
+     , s.at AS position
+     , s.id
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM @seen AS s
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+    ON m.id = s.id AND (s.status IS NULL OR s.status = @status)
+ CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
+                                        AND m.target_broker = @broker
+                                        AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+ WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
+ ORDER BY s.place;
+
+-- list_processing
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @seen TABLE (
+    place  bigint       NOT NULL PRIMARY KEY,
+    id     bigint       NOT NULL,
+    at     datetime2(6) NULL,
+    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NULL
+);
+INSERT INTO @seen (place, id, status)
+SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
+  FROM (SELECT TOP (@scan + 1) entry.id, entry.status
+          FROM (SELECT head.id, head.status
+                  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
+                 CROSS APPLY (SELECT TOP (@scan + 1) m.id, m.status
+                                FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                               WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.id < @after_id
+                                 AND m.finished_at IS NULL AND m.deferred = 0
+                               ORDER BY m.id DESC) AS head) AS entry
+         ORDER BY entry.id DESC) AS o;
+SELECT TOP (@limit + 2) s.place AS fanout_place
+     , tested.matches
+     , s.at AS position
+     , s.id
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM @seen AS s
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+    ON m.id = s.id AND (s.status IS NULL OR s.status = @status)
+ CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
+                                        AND m.target_broker = @broker
+                                        AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+ WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
+ ORDER BY s.place;
+
+-- list_published
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @seen TABLE (
+    place  bigint       NOT NULL PRIMARY KEY,
+    id     bigint       NOT NULL,
+    at     datetime2(6) NULL,
+    status nvarchar(16) COLLATE Latin1_General_100_BIN2 NULL
+);
+DECLARE @after_at datetime2(6) = CASE WHEN @after = N'' THEN '9999-12-31T23:59:59.999999' ELSE CONVERT(datetime2(6), @after, 126) END;
+INSERT INTO @seen (place, id, at)
+SELECT ROW_NUMBER() OVER (ORDER BY f.finished_at DESC, f.id DESC), f.id, f.finished_at
+  FROM (SELECT TOP (@scan + 1) ended.id, ended.finished_at
+          FROM (SELECT tied.id, tied.finished_at
+                  FROM (SELECT TOP (@scan + 1) m.id, m.finished_at
+                          FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                         WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL
+                           AND m.finished_at = @after_at AND m.id < @after_id
+                         ORDER BY m.id DESC) AS tied
+                 UNION ALL
+                SELECT older.id, older.finished_at
+                  FROM (SELECT TOP (@scan + 1) m.id, m.finished_at
+                          FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                         WHERE m.target_broker = @broker AND m.status = @status AND m.finished_at IS NOT NULL AND m.finished_at < @after_at
+                         ORDER BY m.finished_at DESC, m.id DESC) AS older) AS ended
+         ORDER BY ended.finished_at DESC, ended.id DESC) AS f;
+SELECT TOP (@limit + 2) s.place AS fanout_place
+     , tested.matches
+     , s.at AS position
+     , s.id
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.target_broker
+     , m.status
+     , m.stream
+     , m.type
+     , m.ordering_key
+     , m.shard
+     , m.priority
+     , m.deferred
+     , m.content_type
+     , m.aggregate_type
+     , m.aggregate_id
+     , m.correlation_id
+     , m.causation_id
+     , m.tenant_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , m.available_at
+     , m.expires_at
+     , m.locked_until
+     , m.published_at
+     , m.finished_at
+     , m.locked_by
+     , m.broker_message_id
+     , m.last_error
+     , DATALENGTH(m.payload) AS payload_bytes
+  FROM @seen AS s
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+    ON m.id = s.id AND (s.status IS NULL OR s.status = @status)
+ CROSS APPLY (SELECT CONVERT(bit, CASE WHEN m.status = @status
+                                        AND m.target_broker = @broker
+                                        AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+                                        AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+                                        AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+                                        AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                                                  THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+                                        AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+                                        AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126)) THEN 1 ELSE 0 END) AS matches) AS tested
+ WHERE tested.matches = 1 OR s.place >= @scan OR s.place = (SELECT MAX(place) FROM @seen)
+ ORDER BY s.place;
 
 -- matches
 SET NOCOUNT ON;
@@ -918,9 +1283,7 @@ SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 SET LOCK_TIMEOUT 1000;
-SELECT m.payload AS fanout_payload
-     , COALESCE(m.headers, N'') AS headers
-     , m.id
+SELECT m.id AS fanout_row
      , LOWER(CONVERT(char(36), m.message_id)) AS message_id
      , m.target_broker
      , m.status
@@ -948,6 +1311,8 @@ SELECT m.payload AS fanout_payload
      , m.broker_message_id
      , m.last_error
      , DATALENGTH(m.payload) AS payload_bytes
+     , m.payload
+     , COALESCE(m.headers, N'') AS headers
   FROM app.outbox AS m WITH (INDEX(outbox_once), FORCESEEK, ROWLOCK)
  WHERE m.message_id = CONVERT(uniqueidentifier, @message_id)
  ORDER BY m.target_broker;
@@ -974,128 +1339,85 @@ SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @brokers TABLE (
-    name   nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY,
-    deferred bigint        NOT NULL,
-    oldest datetime2(6)  NULL,
-    latest datetime2(6)  NULL
-);
-DECLARE @counted TABLE (
-    name      nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    status    nvarchar(16)  COLLATE Latin1_General_100_BIN2 NOT NULL,
-    row_count bigint        NOT NULL,
-    more      bit           NOT NULL
-);
 DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
 DECLARE @aside TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
 DECLARE @failing TABLE (id bigint NOT NULL PRIMARY KEY);
-DECLARE @name nvarchar(128) = N'', @look bigint = CASE WHEN @limit < 20000 THEN 20000 ELSE @limit + 1 END;
-DECLARE @deferred_rows bigint, @failing_rows bigint, @cut bit;
+DECLARE @look bigint = CASE WHEN @limit < 20000 THEN 20000 ELSE @limit + 1 END;
+DECLARE @deferred_rows bigint, @failing_rows bigint, @failed_rows bigint, @oldest datetime2(6), @cut bit;
 SET @now = SYSUTCDATETIME();
-WHILE @name IS NOT NULL
-BEGIN
-    SET @name = (SELECT MIN(later.target_broker)
-                   FROM (SELECT MIN(target_broker) AS target_broker
-                           FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
-                          WHERE finished_at IS NULL AND deferred = 0 AND target_broker > @name
-                          UNION ALL
-                         SELECT MIN(target_broker)
-                           FROM app.outbox WITH (INDEX(outbox_deferred_key), NOLOCK)
-                          WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name
-                          UNION ALL
-                         SELECT MIN(target_broker)
-                           FROM app.outbox WITH (INDEX(outbox_finished), NOLOCK)
-                          WHERE finished_at IS NOT NULL AND target_broker > @name) AS later);
-    IF @name IS NOT NULL
-    BEGIN
-        DELETE FROM @heads;
-        DELETE FROM @aside;
-        DELETE FROM @failing;
-        INSERT INTO @heads (shard, status, row_count)
-        SELECT shards.shard, head.status, COUNT_BIG(*)
-          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
-         CROSS APPLY (SELECT TOP (@look) m.status
-                        FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
-                       WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
-                       ORDER BY m.id) AS head
-         GROUP BY shards.shard, head.status;
-        INSERT INTO @aside (status, created_at)
-        SELECT m.status, m.created_at
-          FROM (SELECT TOP (@limit + 1) p.id
-                  FROM app.outbox AS p WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
-                 WHERE p.target_broker = @name AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred
-         INNER JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = deferred.id;
-        SET @deferred_rows = @@ROWCOUNT;
-        SET @cut = CASE WHEN @deferred_rows > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY shard HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
-        INSERT INTO @counted (name, status, row_count, more)
-        SELECT @name, statuses.status
-             , (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = statuses.status COLLATE Latin1_General_100_BIN2)
-               + (SELECT COUNT_BIG(*) FROM @aside AS a WHERE a.status = statuses.status COLLATE Latin1_General_100_BIN2)
-             , @cut
-          FROM (VALUES (N'pending'), (N'processing'), (N'failed')) AS statuses (status);
-        INSERT INTO @failing (id)
-        SELECT TOP (@limit + 1) m.id
-          FROM app.outbox AS m WITH (INDEX(outbox_failing), FORCESEEK, NOLOCK)
-         WHERE m.target_broker = @name AND m.last_error IS NOT NULL AND m.finished_at IS NULL
-         ORDER BY m.id DESC;
-        SET @failing_rows = @@ROWCOUNT;
-        IF @cut = 1
-            UPDATE c
-               SET row_count = CASE WHEN c.row_count < f.row_count THEN f.row_count ELSE c.row_count END
-                 , more      = CASE WHEN @failing_rows > @limit THEN 1 ELSE 0 END
-              FROM @counted AS c
-             CROSS JOIN (SELECT COUNT_BIG(*) AS row_count
-                           FROM @failing AS i
-                          INNER JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = i.id
-                          WHERE m.status = N'failed') AS f
-             WHERE c.name = @name AND c.status = N'failed';
-        INSERT INTO @counted (name, status, row_count, more)
-        SELECT @name, statuses.status, finished.row_count, 0
-          FROM (VALUES (N'published'), (N'abandoned')) AS statuses (status)
-         CROSS APPLY (SELECT COUNT_BIG(*) AS row_count
-                        FROM (SELECT TOP (@limit + 1) m.id
-                                FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, NOLOCK)
-                               WHERE m.target_broker = @name AND m.status = statuses.status COLLATE Latin1_General_100_BIN2 AND m.finished_at IS NOT NULL) AS some_rows) AS finished;
-        INSERT INTO @brokers (name, deferred, oldest, latest)
-        SELECT @name, @deferred_rows
-             , (SELECT MIN(o.created_at)
-                  FROM (SELECT first_rows.created_at
-                          FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
-                         CROSS APPLY (SELECT TOP (100) m.created_at
-                                        FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
-                                       WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
-                                       ORDER BY m.id) AS first_rows
-                         UNION ALL
-                        SELECT created_at FROM @aside) AS o)
-             , (SELECT TOP (1) m.published_at
+INSERT INTO @heads (shard, status, row_count)
+SELECT shards.shard, head.status, COUNT_BIG(*)
+  FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
+ CROSS APPLY (SELECT TOP (@look) m.status
+                FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
+               WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
+               ORDER BY m.id) AS head
+ GROUP BY shards.shard, head.status;
+INSERT INTO @aside (status, created_at)
+SELECT m.status, m.created_at
+  FROM (SELECT TOP (@limit + 1) p.id
+          FROM app.outbox AS p WITH (INDEX(outbox_deferred_key), FORCESEEK, NOLOCK)
+         WHERE p.target_broker = @broker AND p.deferred = 1 AND p.finished_at IS NULL) AS deferred
+ INNER JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = deferred.id;
+SET @deferred_rows = @@ROWCOUNT;
+SET @cut = CASE WHEN @deferred_rows > @limit OR EXISTS (SELECT 1 FROM @heads GROUP BY shard HAVING SUM(row_count) >= @look) THEN 1 ELSE 0 END;
+INSERT INTO @failing (id)
+SELECT TOP (@limit + 1) m.id
+  FROM app.outbox AS m WITH (INDEX(outbox_failing), FORCESEEK, NOLOCK)
+ WHERE m.target_broker = @broker AND m.last_error IS NOT NULL AND m.finished_at IS NULL
+ ORDER BY m.id DESC;
+SET @failing_rows = @@ROWCOUNT;
+SET @failed_rows = (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N'failed')
+                 + (SELECT COUNT_BIG(*) FROM @aside AS a WHERE a.status = N'failed');
+IF @cut = 1
+    SET @failed_rows = (SELECT CASE WHEN @failed_rows < COUNT_BIG(*) THEN COUNT_BIG(*) ELSE @failed_rows END
+                          FROM @failing AS i
+                         INNER JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = i.id
+                         WHERE m.status = N'failed');
+SET @oldest = (SELECT MIN(o.created_at)
+            FROM (SELECT first_rows.created_at
+                    FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
+                   CROSS APPLY (SELECT TOP (100) m.created_at
+                                  FROM app.outbox AS m WITH (INDEX(outbox_open), FORCESEEK, NOLOCK)
+                                 WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
+                                 ORDER BY m.id) AS first_rows
+                   UNION ALL
+                  SELECT created_at FROM @aside) AS o);
+SELECT (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N'pending')
+       + (SELECT COUNT_BIG(*) FROM @aside AS a WHERE a.status = N'pending') AS fanout_pending
+     , @cut AS more_pending
+     , (SELECT COALESCE(SUM(h.row_count), 0) FROM @heads AS h WHERE h.status = N'processing') AS processing
+     , @cut AS more_processing
+     , @failed_rows AS failed
+     , CONVERT(bit, CASE WHEN @cut = 1 AND @failing_rows > @limit THEN 1 ELSE 0 END) AS more_failed
+     , (SELECT COUNT_BIG(*)
+          FROM (SELECT TOP (@limit + 1) m.id
                   FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, NOLOCK)
-                 WHERE m.target_broker = @name AND m.status = N'published' AND m.finished_at IS NOT NULL
-                 ORDER BY m.finished_at DESC);
-    END;
-END;
-SELECT name AS fanout_overview
-     , deferred
-     , CASE WHEN oldest < @now THEN DATEDIFF_BIG(MICROSECOND, oldest, @now) ELSE 0 END AS age
-     , latest
-  FROM @brokers
- ORDER BY name;
-SELECT name AS fanout_count, status, row_count, more FROM @counted ORDER BY name, status;
-SELECT b.name AS fanout_error, latest.last_error
-  FROM @brokers AS b
- CROSS APPLY (SELECT TOP (1) e.last_error
-                FROM (SELECT f.id, f.last_error
-                        FROM (SELECT TOP (1000) m.id, m.last_error
-                                FROM app.outbox AS m WITH (INDEX(outbox_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                               WHERE m.target_broker = b.name AND m.last_error IS NOT NULL AND m.finished_at IS NULL
-                               ORDER BY m.id DESC) AS f
-                       UNION ALL
-                      SELECT a.id, a.last_error
-                        FROM (SELECT TOP (100) m.id, m.last_error
-                                FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                               WHERE m.target_broker = b.name AND m.status = N'abandoned' AND m.finished_at IS NOT NULL
-                               ORDER BY m.finished_at DESC, m.id DESC) AS a
-                       WHERE a.last_error IS NOT NULL) AS e
-               ORDER BY CASE WHEN ISJSON(e.last_error) = 1 THEN JSON_VALUE(e.last_error, '$.at') COLLATE Latin1_General_100_BIN2 END DESC, e.id DESC) AS latest;
+                 WHERE m.target_broker = @broker AND m.status = N'published' AND m.finished_at IS NOT NULL) AS some_rows) AS published
+     , (SELECT COUNT_BIG(*)
+          FROM (SELECT TOP (@limit + 1) m.id
+                  FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, NOLOCK)
+                 WHERE m.target_broker = @broker AND m.status = N'abandoned' AND m.finished_at IS NOT NULL) AS some_rows) AS abandoned
+     , @deferred_rows AS deferred
+     , CASE WHEN @oldest < @now THEN DATEDIFF_BIG(MICROSECOND, @oldest, @now) ELSE 0 END AS age
+     , (SELECT TOP (1) m.published_at
+          FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, NOLOCK)
+         WHERE m.target_broker = @broker AND m.status = N'published' AND m.finished_at IS NOT NULL
+         ORDER BY m.finished_at DESC) AS last_published
+     , (SELECT TOP (1) e.last_error
+          FROM (SELECT f.id, f.last_error
+                  FROM (SELECT TOP (1000) m.id, m.last_error
+                          FROM app.outbox AS m WITH (INDEX(outbox_failing), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                         WHERE m.target_broker = @broker AND m.last_error IS NOT NULL AND m.finished_at IS NULL
+                         ORDER BY m.id DESC) AS f
+                 UNION ALL
+                SELECT a.id, a.last_error
+                  FROM (SELECT TOP (100) m.id, m.last_error
+                          FROM app.outbox AS m WITH (INDEX(outbox_finished), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                         WHERE m.target_broker = @broker AND m.status = N'abandoned' AND m.finished_at IS NOT NULL
+                         ORDER BY m.finished_at DESC, m.id DESC) AS a
+                 WHERE a.last_error IS NOT NULL) AS e
+         ORDER BY CASE WHEN ISJSON(e.last_error) = 1 THEN JSON_VALUE(e.last_error, '$.at') COLLATE Latin1_General_100_BIN2 END DESC, e.id DESC) AS last_error;
 
 -- pause
 SET NOCOUNT ON;

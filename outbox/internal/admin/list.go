@@ -1,0 +1,209 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+var _ outbox.Browser = (*Admin)(nil)
+
+// List implements outbox.Browser. Claimed rows are looked for at the heads of the shards, where claims find them. A failed row without
+// an error is not found, nor one that finished at an infinite time. A role that may not read payloads gets no sizes.
+func (a *Admin) List(ctx context.Context, request outbox.ListRequest) (list outbox.List, err error) {
+	filter, err := listFilter(&request)
+	if err != nil {
+		return list, fmt.Errorf("%s: %w", a.dialect.Name, err)
+	}
+	exact, prefix := filter.TypePattern()
+	before := int64(math.MaxInt64)
+	if request.After != (outbox.Position{}) {
+		before = request.After.ID
+	}
+	given := args{
+		"broker": request.Broker, "status": string(request.Status), "type": Text(exact), "type_prefix": Text(prefix), "key": Text(request.Key),
+		"class": Text(request.ErrorClass), "since": request.Since, "until": request.Until, "after": request.After.Time, "after_id": before,
+		"limit": int64(request.Limit), "scan": int64(request.Scan),
+	}
+	statement := "list_" + string(request.Status)
+	if request.Status == outbox.StatusPending && request.Key != "" {
+		statement = "list_key"
+	}
+	err = a.withContent(func(suffix string) error {
+		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
+			list = outbox.List{}
+			if err := a.page(ctx, conn, statement+suffix, given, &request, &list); err != nil {
+				return err
+			}
+			return a.deferrals(ctx, conn, list.Records)
+		})
+	})
+	if err != nil {
+		return outbox.List{}, a.failed(err, "list %s rows of broker %q in %s", request.Status, request.Broker, a.table)
+	}
+	return list, nil
+}
+
+// listFilter refuses what cannot be meant.
+func listFilter(r *outbox.ListRequest) (outbox.Filter, error) {
+	filter := outbox.Filter{Broker: r.Broker, Statuses: []outbox.Status{r.Status}, Type: r.Type, Key: r.Key, ErrorClass: r.ErrorClass, Since: r.Since, Until: r.Until}
+	_, err := filter.For("list", r.Limit, outbox.Statuses()...)
+	if r.Broker == "" {
+		err = errors.Join(err, errors.New("list: name the broker"))
+	}
+	if r.Scan < r.Limit || r.Scan > mostRows {
+		err = errors.Join(err, fmt.Errorf("list: %d rows are to be read for a page of %d: use at least as many and at most %d", r.Scan, r.Limit, mostRows))
+	}
+	return filter, err
+}
+
+// page reads a page. Rows come in order with their place among those that are read (0: right behind the one before), whether they match,
+// and their position. Of those that do not match only the last ones need to come, which tell how far the reading went, and no more than
+// the position need be known of them. One behind a full page is the beginning of the next.
+func (a *Admin) page(ctx context.Context, conn Conn, statement string, given args, request *outbox.ListRequest, list *outbox.List) error {
+	var (
+		last outbox.Position
+		rest = make([]any, len(new(record).fields())-1)
+	)
+	for i := range rest {
+		rest[i] = new(any)
+	}
+	return a.query(ctx, conn, statement, given, func(scan scanner) error {
+		full := len(list.Records) == request.Limit || list.Scanned == request.Scan
+		var (
+			place   int
+			matches bool
+			at      moment
+			id      int64
+		)
+		if err := scan(append([]any{&place, &matches, &at, &id}, rest...)...); err != nil {
+			return err
+		}
+		if full || place > request.Scan {
+			list.Next = last
+			return errEnough
+		}
+		list.Scanned, last = cmp.Or(place, list.Scanned+1), outbox.Position{ID: id, Time: at.Time}
+		if !matches {
+			return nil
+		}
+		var r record
+		err := scan(append([]any{&place, &matches, &at}, r.fields()...)...)
+		list.Records = append(list.Records, r.read())
+		return err
+	})
+}
+
+// Message implements outbox.Browser. A role that may not read payloads and headers gets the rows without them.
+func (a *Admin) Message(ctx context.Context, id string) (records []outbox.Record, err error) {
+	filter, err := outbox.Filter{MessageIDs: []string{id}}.For("message", 1, outbox.Statuses()...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.dialect.Name, err)
+	}
+	err = a.withContent(func(suffix string) error {
+		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
+			records = nil
+			err := a.query(ctx, conn, "message"+suffix, args{"message_id": filter.MessageIDs[0]}, func(scan scanner) error {
+				var (
+					r       record
+					headers *string
+				)
+				err := scan(append(r.fields(), &r.Payload, &headers)...)
+				r.Headers = valueOf(headers)
+				records = append(records, r.read())
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.deferrals(ctx, conn, records)
+		})
+	})
+	if err != nil {
+		return nil, a.failed(err, "read message %s in %s", filter.MessageIDs[0], a.table)
+	}
+	return records, nil
+}
+
+// withContent runs f, and again without payloads where the role may not read them.
+func (a *Admin) withContent(f func(suffix string) error) error {
+	err := f("")
+	if err != nil && a.db.Denied(err) && f(hidden) == nil {
+		return nil
+	}
+	return err
+}
+
+// deferrals fills in why rows are deferred. It asks only where some are.
+func (a *Admin) deferrals(ctx context.Context, conn Conn, records []outbox.Record) error {
+	var (
+		ids                     []int64
+		brokers, messages, keys []string
+		deferred                = map[int64]*outbox.Record{}
+	)
+	for i := range records {
+		if r := &records[i]; r.Deferred {
+			deferred[r.ID], ids = r, append(ids, r.ID)
+			brokers, messages, keys = append(brokers, r.Broker), append(messages, r.MessageID), append(keys, r.OrderingKey)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	given := args{"ids": List{ids}, "brokers": List{brokers}, "message_ids": List{messages}, "keys": List{keys}}
+	return a.query(ctx, conn, "deferrals", given, func(scan scanner) error {
+		var (
+			id    int64
+			byKey bool
+			found outbox.Deferral
+			until moment
+		)
+		if err := scan(&id, &byKey, &found.Reason, &found.MessageID, &until); err != nil {
+			return err
+		}
+		found.Until = until.Time
+		if r := deferred[id]; r != nil && (byKey || r.Deferral == nil) { // with a key it waits for all that the key waits for
+			r.Deferral = &found
+		}
+		return nil
+	})
+}
+
+// A record is a row on its way from the database.
+type record struct {
+	outbox.Record
+
+	key, aggregateType, aggregateID, correlation, causation, tenant, lockedBy, brokerMessage, lastError *string
+	created, available, expires, locked, published, finished                                            moment
+}
+
+// fields are the destinations of part_columns.sql.
+func (r *record) fields() []any {
+	return []any{
+		&r.ID, &r.MessageID, &r.Broker, &r.Status, &r.Stream, &r.Type, &r.key, &r.Shard, &r.Priority, &r.Deferred,
+		&r.ContentType, &r.aggregateType, &r.aggregateID, &r.correlation, &r.causation, &r.tenant, &r.Attempts, &r.Crashes,
+		&r.created, &r.available, &r.expires, &r.locked, &r.published, &r.finished, &r.lockedBy, &r.brokerMessage, &r.lastError, &r.PayloadBytes,
+	}
+}
+
+func (r *record) read() outbox.Record {
+	row := r.Record
+	row.OrderingKey, row.AggregateType, row.AggregateID = valueOf(r.key), valueOf(r.aggregateType), valueOf(r.aggregateID)
+	row.CorrelationID, row.CausationID, row.TenantID = valueOf(r.correlation), valueOf(r.causation), valueOf(r.tenant)
+	row.LockedBy, row.BrokerMessageID, row.LastError = valueOf(r.lockedBy), valueOf(r.brokerMessage), lastErrorOf(r.lastError)
+	row.CreatedAt, row.AvailableAt, row.ExpiresAt = r.created.Time, r.available.Time, r.expires.Time
+	row.LockedUntil, row.PublishedAt, row.FinishedAt = r.locked.Time, r.published.Time, r.finished.Time
+	return row
+}
+
+// valueOf is a text; empty where it is NULL.
+func valueOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}

@@ -1,0 +1,40 @@
+-- The brokers that have rows, whatever their status, by name: by hopping from one to the next in {{name}}_open, {{name}}_deferred_key,
+-- {{name}}_published and {{name}}_abandoned.
+WITH RECURSIVE undeferred AS (
+    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker LIMIT 1)
+    UNION ALL
+    SELECT (SELECT m.target_broker FROM {{table}} AS m
+             WHERE m.finished_at IS NULL AND NOT m.deferred AND m.target_broker > undeferred.target_broker
+             ORDER BY m.target_broker LIMIT 1)
+      FROM undeferred WHERE undeferred.target_broker IS NOT NULL
+), aside AS (
+    (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND deferred ORDER BY target_broker LIMIT 1)
+    UNION ALL
+    SELECT (SELECT m.target_broker FROM {{table}} AS m
+             WHERE m.finished_at IS NULL AND m.deferred AND m.target_broker > aside.target_broker
+             ORDER BY m.target_broker LIMIT 1)
+      FROM aside WHERE aside.target_broker IS NOT NULL
+), published AS (
+    (SELECT target_broker FROM {{table}} WHERE published_at IS NOT NULL ORDER BY target_broker LIMIT 1)
+    UNION ALL
+    SELECT (SELECT m.target_broker FROM {{table}} AS m
+             WHERE m.published_at IS NOT NULL AND m.target_broker > published.target_broker
+             ORDER BY m.target_broker LIMIT 1)
+      FROM published WHERE published.target_broker IS NOT NULL
+), abandoned AS (
+    (SELECT target_broker FROM {{table}} WHERE finished_at IS NOT NULL AND published_at IS NULL ORDER BY target_broker LIMIT 1)
+    UNION ALL
+    SELECT (SELECT m.target_broker FROM {{table}} AS m
+             WHERE m.finished_at IS NOT NULL AND m.published_at IS NULL AND m.target_broker > abandoned.target_broker
+             ORDER BY m.target_broker LIMIT 1)
+      FROM abandoned WHERE abandoned.target_broker IS NOT NULL
+), known AS (
+    SELECT target_broker FROM undeferred WHERE target_broker IS NOT NULL
+     UNION
+    SELECT target_broker FROM aside WHERE target_broker IS NOT NULL
+     UNION
+    SELECT target_broker FROM published WHERE target_broker IS NOT NULL
+     UNION
+    SELECT target_broker FROM abandoned WHERE target_broker IS NOT NULL
+)
+SELECT target_broker FROM known ORDER BY target_broker

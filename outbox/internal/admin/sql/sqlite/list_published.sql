@@ -1,0 +1,2 @@
+-- One page of published rows, the last first.
+{{include part_list_finished}}
