@@ -6,11 +6,13 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
 
@@ -107,8 +109,17 @@ func (database) Bind(name string, value any) []sql.NamedArg {
 	return []sql.NamedArg{sql.Named(name, value)}
 }
 
-// ShardLock implements admin.Database.
-func (database) ShardLock(broker string, shard int) any { return shardLock(broker, shard) }
+// ShardLocks implements admin.Database.
+func (database) ShardLocks(brokers []string) admin.List {
+	var locks []int32
+	for _, broker := range slices.Compact(slices.Sorted(slices.Values(brokers))) {
+		for shard := range outbox.Shards { // those of other classes share them
+			locks = append(locks, shardLock(broker, shard))
+		}
+	}
+	slices.Sort(locks)
+	return admin.List{Items: slices.Compact(locks)}
+}
 
 // Changed implements admin.Database.
 func (d database) Changed(ctx context.Context, brokers ...string) { d.announceChange(ctx, brokers...) }

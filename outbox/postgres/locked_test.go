@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
 
 // Whoever has the shards' locks neither waits without end nor sleeps with them: the server breaks it off.
@@ -17,12 +19,17 @@ func TestLockedIsBrokenOff(t *testing.T) {
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)
 	for range 2 { // on one connection: no setting outlives its transaction
-		require.NoError(t, store.locked(t.Context(), []string{"b"}, func(tx pgx.Tx) error {
+		require.NoError(t, database{store}.Write(t.Context(), admin.Operate, func(ctx context.Context, conn admin.Conn) error {
+			if _, err := conn.ExecContext(ctx, store.Text("settings_operate")); err != nil {
+				return err
+			}
 			for _, name := range []string{"lock_timeout", "idle_in_transaction_session_timeout"} {
 				var value string
-				if err := tx.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&value); err != nil {
-					return err
-				}
+				rows, err := conn.QueryContext(ctx, "SELECT current_setting($1)", name)
+				require.NoError(t, err)
+				require.True(t, rows.Next())
+				require.NoError(t, rows.Scan(&value))
+				require.NoError(t, rows.Close())
 				assert.Equal(t, "10s", value, name)
 			}
 			return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
 
 // TestFindPlans: an operator's search reads no more than the indexes that its broker and statuses call for.
@@ -34,27 +35,25 @@ func TestFindPlans(t *testing.T) {
 		args string
 		want []string
 	}{
-		"requeue":     {"'b', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_deferred_key", "searched_open"}},
-		"requeue all": {"'', '{pending,failed,abandoned}', '', '', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_abandoned", "searched_deferred_key", "searched_open"}},
-		"abandoned":   {"'b', '{abandoned}', 't', '', 'key-1', '{}', 'permanent', '2026-01-01', '2026-02-01', true, 100, 'malformed'", []string{"searched_abandoned"}},
-		"failed":      {"'b', '{failed}', '', 't', '', '{}', '', NULL, null, true, 100, 'malformed'", []string{"searched_deferred_key", "searched_open"}},
+		"requeue":     {"broker 'b'; statuses '{pending,failed,abandoned}'; type ''; type_prefix ''; key ''; message_ids '{}'; class ''; since NULL; until null; waiting true; limit 100; refused 'malformed'", []string{"searched_abandoned", "searched_deferred_key", "searched_open"}},
+		"requeue all": {"broker ''; statuses '{pending,failed,abandoned}'; type ''; type_prefix ''; key ''; message_ids '{}'; class ''; since NULL; until null; waiting true; limit 100; refused 'malformed'", []string{"searched_abandoned", "searched_deferred_key", "searched_open"}},
+		"abandoned":   {"broker 'b'; statuses '{abandoned}'; type 't'; type_prefix ''; key 'key-1'; message_ids '{}'; class 'permanent'; since '2026-01-01'; until '2026-02-01'; waiting true; limit 100; refused 'malformed'", []string{"searched_abandoned"}},
+		"failed":      {"broker 'b'; statuses '{failed}'; type ''; type_prefix 't'; key ''; message_ids '{}'; class ''; since NULL; until null; waiting true; limit 100; refused 'malformed'", []string{"searched_deferred_key", "searched_open"}},
 		"ids": {
-			"'', '{published}', '', '', '', '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}', '', NULL, null, false, 100, ''", []string{"searched_pkey"},
+			"broker ''; statuses '{published}'; type ''; type_prefix ''; key ''; message_ids '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}'; class ''; since NULL; until null; waiting false; limit 100; refused ''", []string{"searched_pkey"},
 		},
 	} {
-		for _, text := range []string{store.sql.find, store.sql.matches} {
-			plan := explainOnly(t, conn, text, c.args)
+		for _, text := range []string{"find", "matches"} {
+			plan := explainOnly(t, conn, store.Text(text), literalsOf(t, text, c.args))
 			assert.NotContains(t, plan, "Seq Scan", name)
 			used := indexes.FindAllString(plan, -1)
 			slices.Sort(used)
 			assert.Equal(t, c.want, slices.Compact(used), "%s\n%s", name, plan)
 		}
 	}
-	const row = "'{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}', '{b}', '{failed}'"
-	for text, args := range map[string]string{
-		store.sql.pick: row + ", false", store.sql.requeue: row + ", 0", store.sql.abandon: row + ", '{x}'",
-	} {
-		assert.Contains(t, explainOnly(t, conn, text, args), "searched_pkey")
+	const row = "message_ids '{e1d3a4e2-1d8c-4f0e-9d3e-0a3b0c1d2e3f}'; brokers '{b}'; statuses '{failed}'; waiting false; ttl 0; error 'x'"
+	for _, text := range []string{"pick", "requeue", "abandon"} {
+		assert.Contains(t, explainOnly(t, conn, store.Text(text), literalsOf(t, text, row)), "searched_pkey")
 	}
 }
 
@@ -78,15 +77,15 @@ func TestOperateInChunks(t *testing.T) {
 	store := openStore(t, testenv.Postgres(t), "chunks")
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)
-	const total = 2*operateRows + operateRows/2
+	const total = 2*admin.OperateRows + admin.OperateRows/2
 	_, err = store.pool.Exec(t.Context(), fill("chunks", total, "published"), pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
-	n, err := store.Replay(t.Context(), outbox.Filter{}, operateRows+1)
+	n, err := store.Replay(t.Context(), outbox.Filter{}, admin.OperateRows+1)
 	require.NoError(t, err)
-	assert.Equal(t, operateRows+1, n)
+	assert.Equal(t, admin.OperateRows+1, n)
 	n, err = store.Replay(t.Context(), outbox.Filter{}, total)
 	require.NoError(t, err)
-	assert.Equal(t, total-operateRows-1, n)
+	assert.Equal(t, total-admin.OperateRows-1, n)
 	n, err = store.Abandon(t.Context(), outbox.Filter{}, "enough", 10*total)
 	require.NoError(t, err)
 	assert.Equal(t, total, n)
@@ -101,7 +100,6 @@ func TestOperatorWaitsForClaims(t *testing.T) {
 	require.NoError(t, err)
 	_, err = store.pool.Exec(t.Context(), fill("waits", 30, "pending")+"; UPDATE waits SET status = 'failed'", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
-	impatient := strings.Replace(store.sql.lock, "'lock_timeout', '10s'", "'lock_timeout', '1ms'", 1)
 	for shard := range outbox.Shards {
 		conn, err := pgx.Connect(t.Context(), dsn)
 		require.NoError(t, err)
@@ -109,7 +107,7 @@ func TestOperatorWaitsForClaims(t *testing.T) {
 		exec(t, conn, store.sql.lock, shardLock("b", shard))
 		hasty, err := New(store.pool, "waits")
 		require.NoError(t, err)
-		hasty.sql.lock = impatient
+		hasty.Replace("settings_operate", "'lock_timeout', '10s'", "'lock_timeout', '1ms'")
 		for _, broker := range []string{"b", ""} {
 			n, err := hasty.Requeue(t.Context(), outbox.Filter{Broker: broker}, 100)
 			require.ErrorContains(t, err, "lock timeout", "shard %d", shard)

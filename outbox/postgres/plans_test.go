@@ -36,13 +36,13 @@ var planned = []plannedSQL{
 	{name: "without order", text: "defer", args: "'b', 1, 4000, true, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, blocks: 1},
 	{text: "wake", args: "'b', 1, 500", indexes: []string{"pkey"}, rows: 500, blocks: 2 * 500},
 	{text: "advance", args: "'b', 1, 10, 500", indexes: []string{"deferred_key", "pkey"}, rows: 500 + 3*10*500, blocks: 2 * 500},
-	{text: "pick", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed,abandoned}', true", indexes: []string{"pkey"}, rows: 1000},
-	{text: "move_blocks", settings: "operate_settings", args: "%messages, %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
-	{text: "requeue", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', 0", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
-	{text: "abandon", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', %brokers", indexes: []string{"pkey"}, rows: 1000},
-	{text: "lift_blocks", settings: "operate_settings", args: "%messages, %brokers", blocks: 1000},
-	{text: "undefer_alone", settings: "operate_settings", args: "%messages, %brokers", blocks: 1000},
-	{text: "unblock_key", settings: "operate_settings", args: "'b', 'later-1'", blocks: 1},
+	{text: "pick", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed,abandoned}'; waiting true", indexes: []string{"pkey"}, rows: 1000},
+	{text: "move_blocks", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
+	{text: "requeue", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed}'; ttl 0", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
+	{text: "abandon", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed}'; error 'x'", indexes: []string{"pkey"}, rows: 1000},
+	{text: "lift_blocks", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", blocks: 1000},
+	{text: "undefer_alone", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", blocks: 1000},
+	{text: "unblock_key", settings: "settings_operate", args: "broker 'b'; key 'later-1'", blocks: 1},
 	{text: "finished_brokers", indexes: []string{"published", "abandoned"}, rows: 10},
 	{text: "purge_published", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"published"}, rows: 2 * 5000},
 	{text: "purge_abandoned", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"abandoned"}, rows: 2 * 5000, blocks: 5000},
@@ -164,7 +164,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	const operator, claim, completion = "operate_settings", "try_lock", "settings"
+	const operator, claim, completion = "settings_operate", "try_lock", "settings"
 	exec(t, conn, "SELECT set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
 	for _, analysed := range []bool{false, true} {
 		if analysed {
@@ -183,7 +183,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			default:
 				exec(t, conn, readSQL("lock", "empty"), 1)
 				if run != "" {
-					exec(t, conn, readSQL(run, "empty"))
+					exec(t, conn, textOf(t, run, "empty"))
 				}
 			}
 			p := planned[slices.IndexFunc(planned, func(p plannedSQL) bool { return p.text == text })]

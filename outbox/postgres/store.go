@@ -52,12 +52,8 @@ type statements struct {
 	lock, tryLock, claimOrdered, claimUnordered, claimPlain, fetch, planSettings string
 	wake, advance, deferRows                                                     string
 	settings, markPublished, markOther, renew, ready                             string
-	operateSettings                                                              string
 	exclusive, writers                                                           string
 	facts, diagnose, horizon                                                     string
-	find, matches, pick, undeferAlone                                            string
-	moveBlocks, requeue, liftBlocks, abandon                                     string
-	unblockKey                                                                   string
 	verify, verifySettings                                                       string
 	listen, notify                                                               string
 }
@@ -144,22 +140,16 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "claim_plain": &s.sql.claimPlain,
 		"fetch": &s.sql.fetch, "plan_settings": &s.sql.planSettings,
 		"wake": &s.sql.wake, "advance": &s.sql.advance, "defer": &s.sql.deferRows,
-		"settings":         &s.sql.settings,
-		"operate_settings": &s.sql.operateSettings,
-		"mark_published":   &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
+		"settings":       &s.sql.settings,
+		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"writers": &s.sql.writers,
 		"facts":   &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon, "exclusive": &s.sql.exclusive,
-		"find": &s.sql.find, "pick": &s.sql.pick, "undefer_alone": &s.sql.undeferAlone, "move_blocks": &s.sql.moveBlocks,
-		"requeue": &s.sql.requeue, "lift_blocks": &s.sql.liftBlocks, "abandon": &s.sql.abandon,
-		"unblock_key": &s.sql.unblockKey,
-		"notify":      &s.sql.notify,
-		"verify":      &s.sql.verify, "verify_settings": &s.sql.verifySettings,
+		"notify": &s.sql.notify,
+		"verify": &s.sql.verify, "verify_settings": &s.sql.verifySettings,
 	} {
 		*text = readSQL(name, table)
 	}
 	s.sql.listen = listenSQL(table, s.channel)
-	s.sql.matches = "SELECT count(*) FROM (" + s.sql.find + " LIMIT $11) AS m"
-	s.sql.find += " ORDER BY m.id LIMIT $11"
 	return s, nil
 }
 

@@ -65,8 +65,8 @@ func (d database) Bind(name string, value any) []sql.NamedArg {
 	return []sql.NamedArg{sql.Named(name, value)}
 }
 
-// ShardLock implements admin.Database: the transaction is the lock of all shards.
-func (database) ShardLock(string, int) any { return nil }
+// ShardLocks implements admin.Database: the transaction is the lock of all shards.
+func (database) ShardLocks([]string) admin.List { return admin.List{} }
 
 // Changed implements admin.Database. Other processes find it by polling.
 func (database) Changed(context.Context, ...string) {}

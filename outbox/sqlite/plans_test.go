@@ -23,7 +23,7 @@ var planned = map[string][]string{
 	"block_abandoned": {"INTEGER PRIMARY KEY"}, "undefer_before": {"w USING INTEGER PRIMARY KEY", "_deferred_key"},
 	"mark_published": {"INTEGER PRIMARY KEY"}, "mark_other": {"INTEGER PRIMARY KEY"}, "renew": {"_open"},
 	"ready": {"_open", "_blocks_wake", "m USING INTEGER PRIMARY KEY"}, "purge_published": {"_finished"}, "purge_abandoned": {"_finished"}, "finished_brokers": {"_finished"}, "backlog": {"_open"},
-	"pick": {"INTEGER PRIMARY KEY"}, "turn_back_blocks": {"INTEGER PRIMARY KEY", "_blocks_key"}, "requeue": {"INTEGER PRIMARY KEY", "_blocks_key"},
+	"pick": {"INTEGER PRIMARY KEY"}, "undefer_alone": {"INTEGER PRIMARY KEY"}, "move_blocks": {"INTEGER PRIMARY KEY", "_blocks_key"}, "requeue": {"INTEGER PRIMARY KEY", "_blocks_key"},
 	"lift_blocks": {"INTEGER PRIMARY KEY"}, "abandon": {"INTEGER PRIMARY KEY"}, "unblock_key": {"_blocks_key"},
 }
 
@@ -41,16 +41,16 @@ func TestPlans(t *testing.T) {
 		assert.NotRegexp(t, walk, plan, name)
 	}
 	for name, c := range map[string]struct {
-		filter  outbox.Filter
+		text    string
 		indexes []string
 	}{
-		"a broker": {outbox.Filter{Broker: "b"}, []string{
+		"a broker": {"find", []string{
 			"_open (target_broker=?", "_deferred_key (target_broker=?", "_finished (target_broker=? AND status=?",
 		}},
-		"every broker": {outbox.Filter{}, []string{"_open", "_deferred_key", "_finished"}},
-		"message ids":  {outbox.Filter{Broker: "b", MessageIDs: []string{"x"}}, []string{"(message_id=?"}},
+		"every broker": {"find_everywhere", []string{"_open", "_deferred_key", "_finished"}},
+		"message ids":  {"find_by_message", []string{"(message_id=?"}},
 	} {
-		plan := explainPlan(t, store, store.findSQL(c.filter)+" ORDER BY m.id LIMIT :limit")
+		plan := explainPlan(t, store, store.Text(c.text))
 		for _, index := range c.indexes {
 			assert.Contains(t, plan, index, name)
 		}

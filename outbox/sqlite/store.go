@@ -55,8 +55,6 @@ type statements struct {
 	wake, setDeferred, dropLoners, blocks, restBlocks                     string
 	letThrough, moveBlock, dropBlock, deferRows, deferBlocks              string
 	markPublished, markOther, blockAbandoned, undeferBefore, renew, ready string
-	find, findRows, findIDs, pick, turnBackBlocks, requeue                string
-	liftBlocks, abandon, unblockKey                                       string
 	verify                                                                string
 	lock, keep, unlock                                                    string
 	facts, diagnose                                                       string
@@ -92,11 +90,8 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		"rest_blocks": &s.sql.restBlocks, "let_through": &s.sql.letThrough, "move_block": &s.sql.moveBlock, "drop_block": &s.sql.dropBlock,
 		"defer": &s.sql.deferRows, "defer_blocks": &s.sql.deferBlocks, "block_abandoned": &s.sql.blockAbandoned, "undefer_before": &s.sql.undeferBefore,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"find": &s.sql.find, "find_rows": &s.sql.findRows, "find_ids": &s.sql.findIDs, "pick": &s.sql.pick,
-		"turn_back_blocks": &s.sql.turnBackBlocks, "requeue": &s.sql.requeue, "lift_blocks": &s.sql.liftBlocks, "abandon": &s.sql.abandon,
-		"unblock_key": &s.sql.unblockKey,
-		"verify":      &s.sql.verify,
-		"lock":        &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
+		"verify": &s.sql.verify,
+		"lock":   &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 	} {
 		*text = readSQL(name, table)

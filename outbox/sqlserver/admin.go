@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	mssql "github.com/microsoft/go-mssqldb"
 
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
 
@@ -73,8 +75,24 @@ func (database) Bind(name string, value any) []sql.NamedArg {
 	return []sql.NamedArg{sql.Named(name, value)}
 }
 
-// ShardLock implements admin.Database.
-func (d database) ShardLock(broker string, shard int) any { return d.shardLock(broker, shard) }
+// ShardLocks implements admin.Database. The batch takes them in the order of their names.
+func (d database) ShardLocks(brokers []string) admin.List {
+	var locks []string
+	for _, broker := range slices.Compact(slices.Sorted(slices.Values(brokers))) {
+		for shard := range outbox.Shards { // those of other classes share them
+			locks = append(locks, d.shardLock(broker, shard))
+		}
+	}
+	return admin.List{Items: locks}
+}
+
+// moment is a point in time as the batches read it.
+func moment(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format("2006-01-02T15:04:05.000000")
+}
 
 // Changed implements admin.Database. Other processes find it by polling.
 func (database) Changed(context.Context, ...string) {}

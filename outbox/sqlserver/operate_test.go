@@ -15,13 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
 
 // foundRows are rows of broker b.
 func foundRows(ids ...int64) reply {
-	s := set{columns: []string{"fanout_found", "target_broker"}}
+	s := set{columns: []string{"fanout_found", "message_id", "target_broker"}}
 	for _, id := range ids {
-		s.rows = append(s.rows, []driver.Value{id, "b"})
+		s.rows = append(s.rows, []driver.Value{id, messageID, "b"})
 	}
 	return reply{sets: []set{s}}
 }
@@ -31,7 +32,7 @@ func operated(n int64) reply { return reply{sets: []set{count("fanout_operated",
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	found := foundRows(4, 7)
-	found.sets[0].rows[1][1] = "a"
+	found.sets[0].rows[1][2] = "a"
 	store, server := newFake(t, "outbox_messages", inTurn(reply{err: serverError(601)}, found, reply{err: serverError(1205)}, operated(2)))
 	id := "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"
 	filter := outbox.Filter{
@@ -41,11 +42,11 @@ func TestRequeue(t *testing.T) {
 	n, err := store.Requeue(t.Context(), filter, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
-	assert.Equal(t, []string{store.sql.find, store.sql.find, store.sql.requeue, store.sql.requeue}, server.texts(), "less than asked for: there is no more")
+	assert.Equal(t, []string{store.Text("find"), store.Text("find"), store.Text("requeue"), store.Text("requeue")}, server.texts(), "less than asked for: there is no more")
 	text := func(s string) mssql.NVarCharMax { return mssql.NVarCharMax(s) }
 	assert.Equal(t, map[string]any{
 		"limit": int64(10), "broker": text(""), "statuses": text(`["failed"]`), "type": text(""), "type_prefix": text("Ordering."), "key": text("k"),
-		"message_ids": text(`["` + id + `"]`), "error_class": text("permanent"), "since": text("2026-01-02T02:04:05.000006"), "until": text(""), "waiting": true,
+		"message_ids": text(`["` + id + `"]`), "class": text("permanent"), "since": text("2026-01-02T02:04:05.000006"), "until": text(""), "waiting": true,
 		"refused": text(""),
 	}, server.requests[1].args)
 
@@ -65,12 +66,12 @@ func TestRequeue(t *testing.T) {
 // A large request is done in pieces, and what was lost to somebody else in between is made up for.
 func TestOperateInPieces(t *testing.T) {
 	t.Parallel()
-	ids := make([]int64, operateRows)
+	ids := make([]int64, admin.OperateRows)
 	for i := range ids {
 		ids[i] = int64(i + 1)
 	}
 	store, server := newFake(t, "outbox_messages", inTurn(foundRows(ids...), operated(998), foundRows(2001, 2002), operated(1), foundRows(2003), operated(1)))
-	n, err := store.Replay(t.Context(), outbox.Filter{}, operateRows)
+	n, err := store.Replay(t.Context(), outbox.Filter{}, admin.OperateRows)
 	require.NoError(t, err)
 	assert.Equal(t, 1000, n)
 	var limits []int64
@@ -90,7 +91,7 @@ func TestAbandon(t *testing.T) {
 	n, err := store.Abandon(t.Context(), outbox.Filter{Broker: "b"}, "not <wanted>", 5)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
-	assert.Equal(t, store.sql.abandon, server.requests[1].text)
+	assert.Equal(t, store.Text("abandon"), server.requests[1].text)
 	head := string(server.requests[1].args["error"].(mssql.NVarCharMax))
 	assert.True(t, strings.HasSuffix(head, `,"at":`), head)
 	var last outbox.LastError
@@ -104,8 +105,8 @@ func TestMatches(t *testing.T) {
 	n, err := store.Matches(t.Context(), outbox.Filter{}, 5)
 	require.NoError(t, err)
 	assert.Equal(t, 3, n)
-	assert.Equal(t, store.sql.matches, server.requests[0].text)
-	assert.Empty(t, server.requests[0].args["message_ids"], "any")
+	assert.Equal(t, store.Text("matches"), server.requests[0].text)
+	assert.Equal(t, mssql.NVarCharMax("[]"), server.requests[0].args["message_ids"], "any")
 	_, err = store.Matches(t.Context(), outbox.Filter{}, 5)
 	require.ErrorIs(t, err, errIncomplete)
 }
@@ -124,7 +125,7 @@ func TestOperateFails(t *testing.T) {
 	require.ErrorIs(t, err, errIncomplete)
 }
 
-func TestReleaseKey(t *testing.T) {
+func TestUnblockKey(t *testing.T) {
 	t.Parallel()
 	released := func(n int64) reply { return reply{sets: []set{count("fanout_released", n)}} }
 	store, server := newFake(t, "outbox_messages", inTurn(reply{err: serverError(errLockNotGranted)}, released(1), released(0), reply{err: errors.New("boom")}))
@@ -137,7 +138,7 @@ func TestReleaseKey(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, ok)
 	_, err = store.UnblockKey(t.Context(), "b", "k")
-	require.EqualError(t, err, `sqlserver: release key "k" of broker "b" in outbox_messages: boom`)
+	require.EqualError(t, err, `sqlserver: unblock key "k" of broker "b" in outbox_messages: boom`)
 	_, err = store.UnblockKey(t.Context(), "b", "")
 	require.ErrorContains(t, err, "ordering key")
 }
@@ -161,10 +162,10 @@ func TestOperateTexts(t *testing.T) {
 	t.Parallel()
 	store, err := New(nil, "")
 	require.NoError(t, err)
-	inOrder(t, store.sql.requeue, "BEGIN TRANSACTION", "SELECT MIN(lock) FROM @shards", "sp_getapplock", "INSERT INTO @picked", "DELETE w", "block_id         = m.id", "status       = N'pending'", "COMMIT TRANSACTION")
-	inOrder(t, store.sql.abandon, "BEGIN TRANSACTION", "SELECT MIN(lock) FROM @shards", "sp_getapplock", "INSERT INTO @picked", "DELETE w", "wake_at = NULL", "status       = N'abandoned'", "COMMIT TRANSACTION")
-	inOrder(t, store.sql.unblockKey, "BEGIN TRANSACTION", "sp_getapplock", "UPDATE w", "COMMIT TRANSACTION")
-	assert.NotContains(t, store.sql.unblockKey, "@picked")
+	inOrder(t, store.Text("requeue"), "BEGIN TRANSACTION", "SELECT MIN(lock) FROM @shards", "sp_getapplock", "INSERT INTO @picked", "DELETE w", "block_id         = m.id", "status       = N'pending'", "COMMIT TRANSACTION")
+	inOrder(t, store.Text("abandon"), "BEGIN TRANSACTION", "SELECT MIN(lock) FROM @shards", "sp_getapplock", "INSERT INTO @picked", "DELETE w", "wake_at = NULL", "status       = N'abandoned'", "COMMIT TRANSACTION")
+	inOrder(t, store.Text("unblock_key"), "BEGIN TRANSACTION", "sp_getapplock", "UPDATE w", "COMMIT TRANSACTION")
+	assert.NotContains(t, store.Text("unblock_key"), "@picked")
 }
 
 func TestInstances(t *testing.T) {

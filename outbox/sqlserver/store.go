@@ -51,8 +51,6 @@ type statements struct {
 	take, release                               string
 	migrate, record, replica, applied           string
 	facts, compare, diagnose, clock, rights     string
-	find, matches, requeue, abandon             string
-	unblockKey                                  string
 	overview, list, message, blocked, deferrals string
 	verify                                      string
 }
@@ -82,7 +80,6 @@ func New(db *sql.DB, table string) (*Store, error) {
 	} {
 		*text = batchText(table, name)
 	}
-	operateTexts(&s.sql, table)
 	return s, nil
 }
 

@@ -20,6 +20,11 @@ import (
 
 var listParams = []string{"broker", "status", "type", "type_prefix", "key", "class", "since", "until", "after_id", "limit", "scan"}
 
+var (
+	findParams   = []string{"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "class", "refused", "since", "until", "waiting"}
+	changeParams = []string{"locks", "ids", "statuses", "waiting"}
+)
+
 // administrationParams are what the administration gives to its statements, by their names.
 var administrationParams = map[string][]string{
 	"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"},
@@ -28,6 +33,8 @@ var administrationParams = map[string][]string{
 	"followers": {"broker", "keys", "ids", "max_count"}, "deferrals": {"ids"}, "blocked_keys": {"broker", "limit"},
 	"list_pending": listParams, "list_key": listParams, "list_processing": listParams, "list_failed": listParams,
 	"list_published": append(listParams[:11:11], "after"), "list_abandoned": append(listParams[:11:11], "after"),
+	"find": findParams, "matches": findParams, "requeue": append(changeParams[:4:4], "ttl_seconds", "ttl_micros"),
+	"abandon": append(changeParams[:4:4], "error"), "unblock_key": {"locks", "broker", "key"},
 	"pause": {"broker", "by", "reason"}, "resume": {"broker"},
 	"audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"}, "audit": {"before", "limit"},
 }
@@ -43,22 +50,14 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"migrate": store.sql.migrate, "record": store.sql.record, "replica": store.sql.replica,
 		"applied": store.sql.applied, "facts": store.sql.facts, "diagnose": store.sql.diagnose, "clock": store.sql.clock, "rights": store.sql.rights,
 		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
-		"find":    store.sql.find, "matches": store.sql.matches, "bring back": store.sql.requeue, "give up": store.sql.abandon,
-		"unblock key": store.sql.unblockKey,
-		"verify":      store.sql.verify,
+		"verify":  store.sql.verify,
 	}
-	find := []string{
-		"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "error_class", "refused", "since", "until", "waiting",
-	}
-	change := []string{"locks", "ids", "statuses", "waiting"}
 	params = map[string][]string{
 		"renew": {"broker", "shard", "claim_lock", "token", "first", "last", "lease_seconds", "lease_micros"},
 		"defer": {"broker", "shard", "claim_lock", "window", "unordered"},
 		"ready": {"broker"}, "take": {"lock"}, "release": {"lock"},
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
-		"find": find, "matches": find, "bring back": append(change[:4:4], "ttl_seconds", "ttl_micros"), "give up": append(change[:4:4], "error"),
-		"unblock key": {"locks", "broker", "key"},
-		"verify":      {"broker", "shard", "claim_lock", "token", "messages", "backlog", "unordered"},
+		"verify": {"broker", "shard", "claim_lock", "token", "messages", "backlog", "unordered"},
 	}
 	shared, _ := store.Texts()
 	maps.Copy(texts, shared)

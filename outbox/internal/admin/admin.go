@@ -59,8 +59,9 @@ type Database interface {
 	// Bind turns a value into the arguments of a statement: a string is a name or a number in words, a Text anything, a List one
 	// argument, a zero time NULL.
 	Bind(name string, value any) []sql.NamedArg
-	// ShardLock names the lock under which a shard is claimed; nil where the transaction itself is that lock.
-	ShardLock(broker string, shard int) any
+	// ShardLocks names the locks under which the shards of brokers are claimed, in the order in which everybody takes them, so that nobody
+	// waits in a circle. It is for lock_shards.sql.
+	ShardLocks(brokers []string) List
 	// Changed tells relays that rows of brokers may be delivered, after the commit.
 	Changed(ctx context.Context, brokers ...string)
 	// Denied says whether an error is that of a role that may not read payloads.
@@ -125,6 +126,13 @@ func New(db Database, dialect Dialect, table string) (*Admin, error) {
 
 // Text is a statement as it is sent; empty where the dialect has none of the name.
 func (a *Admin) Text(name string) string { return a.statements[name].text }
+
+// Replace replaces something in a statement, for tests that are less patient. It must not run beside anything else.
+func (a *Admin) Replace(name, before, after string) {
+	s := a.statements[name]
+	s.text = strings.ReplaceAll(s.text, before, after)
+	a.statements[name] = s
+}
 
 // Texts are all statements and the names of their parameters.
 func (a *Admin) Texts() (texts map[string]string, parameters map[string][]string) {

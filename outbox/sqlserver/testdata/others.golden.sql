@@ -1,3 +1,71 @@
+-- abandon
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @operated_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @shard_lock nvarchar(255);
+INSERT INTO @shards (lock)
+SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
+SET @shard_lock = (SELECT MIN(lock) FROM @shards);
+WHILE @shard_lock IS NOT NULL
+BEGIN
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
+    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
+END;
+DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
+INSERT INTO @listed (id)
+SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+SET @now = SYSUTCDATETIME();
+INSERT INTO @picked (id)
+SELECT m.id
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+   AND (m.status <> N'processing' OR m.locked_until <= @now);
+DELETE w
+  FROM @picked AS p
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id
+ WHERE w.ordering_key IS NULL;
+    UPDATE w
+       SET wake_at = NULL
+         , reason  = N'backoff'
+      FROM @picked AS p
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id;
+    SET @error = CONCAT(@error, N'"', REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z","attempt":');
+    UPDATE m
+       SET status       = N'abandoned'
+         , finished_at  = @now
+         , locked_until = NULL
+         , locked_by    = NULL
+         , lock_token   = NULL
+         , isolated     = 0
+         , deferred     = 0
+         , last_error   = CONCAT(@error, m.attempts, N'}')
+      FROM @picked AS p
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
+    SET @operated_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @operated_rows AS fanout_operated;
+
 -- applied
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -108,101 +176,6 @@ SELECT TOP (@limit) target_broker AS fanout_blocked_key
   FROM app.outbox_key_blocks WITH (NOLOCK)
  WHERE (@broker = N'' OR target_broker = @broker) AND reason = N'operator' AND wake_at = '9999-12-31'
  ORDER BY since, block_id;
-
--- bring back
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @first TABLE (
-    id            bigint           NOT NULL PRIMARY KEY,
-    target_broker nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
-    key_hash      binary(32)       NOT NULL
-);
-DECLARE @operated_rows int;
-BEGIN TRY
-    BEGIN TRANSACTION;
-DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @shard_lock nvarchar(255);
-INSERT INTO @shards (lock)
-SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
-SET @shard_lock = (SELECT MIN(lock) FROM @shards);
-WHILE @shard_lock IS NOT NULL
-BEGIN
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
-    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
-END;
-DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
-DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
-INSERT INTO @listed (id)
-SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
-INSERT INTO @wanted (status)
-SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
-SET @now = SYSUTCDATETIME();
-INSERT INTO @picked (id)
-SELECT m.id
-  FROM @listed AS l
- INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
- WHERE m.status IN (SELECT status FROM @wanted)
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
-   AND (m.status <> N'processing' OR m.locked_until <= @now);
-DELETE w
-  FROM @picked AS p
- INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id
- WHERE w.ordering_key IS NULL;
-    INSERT INTO @first (id, target_broker, key_hash)
-    SELECT MIN(m.id), m.target_broker, m.key_hash
-      FROM @picked AS p
-     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
-     WHERE m.ordering_key IS NOT NULL
-     GROUP BY m.target_broker, m.key_hash;
-    UPDATE w
-       SET block_id         = m.id
-         , block_message_id = m.message_id
-         , shard            = m.shard
-         , wake_at         = NULL
-         , reason          = N'backoff'
-      FROM @first AS f
-     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = f.id
-     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_blocks_key), FORCESEEK)
-        ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.ordering_key IS NOT NULL
-     WHERE f.id <= w.block_id
-       AND (w.reason <> N'operator' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
-            OR EXISTS (SELECT 1 FROM @picked AS p WHERE p.id = w.block_id));
-    UPDATE m
-       SET status       = N'pending'
-         , published_at = NULL
-         , finished_at  = NULL
-         , available_at = NULL
-         , expires_at   = CASE WHEN @ttl_seconds > 0 OR @ttl_micros > 0
-                               THEN DATEADD(MICROSECOND, @ttl_micros, DATEADD(SECOND, @ttl_seconds, @now))
-                               WHEN m.expires_at > @now THEN m.expires_at END
-         , locked_until = NULL
-         , locked_by    = NULL
-         , lock_token   = NULL
-         , attempts     = 0
-         , crashes      = 0
-         , isolated     = 0
-         , deferred     = CASE WHEN EXISTS (SELECT 1
-                                              FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
-                                             WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
-                                               AND w.ordering_key IS NOT NULL AND w.block_id < m.id) THEN 1 ELSE 0 END
-      FROM @picked AS p
-     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
-    SET @operated_rows = @@ROWCOUNT;
-    COMMIT TRANSACTION;
-END TRY
-BEGIN CATCH
-    IF @@TRANCOUNT > 0
-        ROLLBACK TRANSACTION;
-    THROW;
-END CATCH;
-SELECT @operated_rows AS fanout_operated;
 
 -- brokers
 SET NOCOUNT ON;
@@ -498,7 +471,7 @@ SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
+DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, message_id uniqueidentifier NOT NULL, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
 DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @ids TABLE (message_id uniqueidentifier NOT NULL PRIMARY KEY);
 DECLARE @by_id bit = 0, @open bit = 0, @published bit = 0, @abandoned bit = 0;
@@ -510,32 +483,32 @@ IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'published')
     SET @published = 1;
 IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'abandoned')
     SET @abandoned = 1;
-IF @message_ids <> N''
+IF @message_ids <> N'[]'
 BEGIN
     SELECT @by_id = 1, @open = 0, @published = 0, @abandoned = 0;
     INSERT INTO @ids (message_id)
     SELECT DISTINCT CONVERT(uniqueidentifier, message_id) FROM OPENJSON(@message_ids) WITH (message_id nvarchar(36) '$');
 END;
 SET @now = SYSUTCDATETIME();
-INSERT INTO @found (id, target_broker)
-SELECT TOP (@limit) m.id, m.target_broker
-  FROM (SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+INSERT INTO @found (id, message_id, target_broker)
+SELECT TOP (@limit) m.id, m.message_id, m.target_broker
+  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT t.id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
+        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
           FROM @ids AS i
          INNER JOIN app.outbox AS t WITH (INDEX(outbox_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
             ON t.message_id = i.message_id
@@ -544,8 +517,8 @@ SELECT TOP (@limit) m.id, m.target_broker
    AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
    AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
    AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-   AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
    AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
                                 THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
@@ -554,7 +527,7 @@ SELECT TOP (@limit) m.id, m.target_broker
    AND (m.status <> N'processing' OR m.locked_until <= @now)
  ORDER BY m.id
 OPTION (RECOMPILE);
-SELECT id AS fanout_found, target_broker FROM @found ORDER BY id;
+SELECT id AS fanout_found, LOWER(CONVERT(char(36), message_id)) AS message_id, target_broker FROM @found ORDER BY id;
 
 -- finished_brokers
 SET NOCOUNT ON;
@@ -619,74 +592,6 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 DELETE FROM app.outbox_instances WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE seen_at < DATEADD(DAY, -1, SYSUTCDATETIME());
 SELECT @@ROWCOUNT AS fanout_forgotten;
-
--- give up
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @operated_rows int;
-BEGIN TRY
-    BEGIN TRANSACTION;
-DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @shard_lock nvarchar(255);
-INSERT INTO @shards (lock)
-SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
-SET @shard_lock = (SELECT MIN(lock) FROM @shards);
-WHILE @shard_lock IS NOT NULL
-BEGIN
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
-    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
-END;
-DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
-DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
-INSERT INTO @listed (id)
-SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
-INSERT INTO @wanted (status)
-SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
-SET @now = SYSUTCDATETIME();
-INSERT INTO @picked (id)
-SELECT m.id
-  FROM @listed AS l
- INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
- WHERE m.status IN (SELECT status FROM @wanted)
-   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
-   AND (m.status <> N'processing' OR m.locked_until <= @now);
-DELETE w
-  FROM @picked AS p
- INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id
- WHERE w.ordering_key IS NULL;
-    UPDATE w
-       SET wake_at = NULL
-         , reason  = N'backoff'
-      FROM @picked AS p
-     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id;
-    SET @error = CONCAT(@error, N'"', REPLACE(CONVERT(nvarchar(30), @now, 121), N' ', N'T'), N'Z","attempt":');
-    UPDATE m
-       SET status       = N'abandoned'
-         , finished_at  = @now
-         , locked_until = NULL
-         , locked_by    = NULL
-         , lock_token   = NULL
-         , isolated     = 0
-         , deferred     = 0
-         , last_error   = CONCAT(@error, m.attempts, N'}')
-      FROM @picked AS p
-     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
-    SET @operated_rows = @@ROWCOUNT;
-    COMMIT TRANSACTION;
-END TRY
-BEGIN CATCH
-    IF @@TRANCOUNT > 0
-        ROLLBACK TRANSACTION;
-    THROW;
-END CATCH;
-SELECT @operated_rows AS fanout_operated;
 
 -- heartbeat
 SET NOCOUNT ON;
@@ -1218,7 +1123,7 @@ SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
+DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, message_id uniqueidentifier NOT NULL, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
 DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @ids TABLE (message_id uniqueidentifier NOT NULL PRIMARY KEY);
 DECLARE @by_id bit = 0, @open bit = 0, @published bit = 0, @abandoned bit = 0;
@@ -1230,32 +1135,32 @@ IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'published')
     SET @published = 1;
 IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'abandoned')
     SET @abandoned = 1;
-IF @message_ids <> N''
+IF @message_ids <> N'[]'
 BEGIN
     SELECT @by_id = 1, @open = 0, @published = 0, @abandoned = 0;
     INSERT INTO @ids (message_id)
     SELECT DISTINCT CONVERT(uniqueidentifier, message_id) FROM OPENJSON(@message_ids) WITH (message_id nvarchar(36) '$');
 END;
 SET @now = SYSUTCDATETIME();
-INSERT INTO @found (id, target_broker)
-SELECT TOP (@limit) m.id, m.target_broker
-  FROM (SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+INSERT INTO @found (id, message_id, target_broker)
+SELECT TOP (@limit) m.id, m.message_id, m.target_broker
+  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
           FROM app.outbox WITH (INDEX(outbox_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
          WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
-        SELECT t.id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
+        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
           FROM @ids AS i
          INNER JOIN app.outbox AS t WITH (INDEX(outbox_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
             ON t.message_id = i.message_id
@@ -1264,8 +1169,8 @@ SELECT TOP (@limit) m.id, m.target_broker
    AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
    AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
    AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
-   AND (@error_class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
-                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @error_class)
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
    AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
                                 THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
    AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
@@ -1577,6 +1482,101 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
 SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS fanout_updateability;
 
+-- requeue
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @first TABLE (
+    id            bigint           NOT NULL PRIMARY KEY,
+    target_broker nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
+    key_hash      binary(32)       NOT NULL
+);
+DECLARE @operated_rows int;
+BEGIN TRY
+    BEGIN TRANSACTION;
+DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @shard_lock nvarchar(255);
+INSERT INTO @shards (lock)
+SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
+SET @shard_lock = (SELECT MIN(lock) FROM @shards);
+WHILE @shard_lock IS NOT NULL
+BEGIN
+    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
+    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
+    IF @granted < 0
+        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
+    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
+END;
+DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
+INSERT INTO @listed (id)
+SELECT DISTINCT id FROM OPENJSON(@ids) WITH (id bigint '$');
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+SET @now = SYSUTCDATETIME();
+INSERT INTO @picked (id)
+SELECT m.id
+  FROM @listed AS l
+ INNER JOIN app.outbox AS m WITH (UPDLOCK, ROWLOCK, FORCESEEK) ON m.id = l.id
+ WHERE m.status IN (SELECT status FROM @wanted)
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+   AND (m.status <> N'processing' OR m.locked_until <= @now);
+DELETE w
+  FROM @picked AS p
+ INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = p.id
+ WHERE w.ordering_key IS NULL;
+    INSERT INTO @first (id, target_broker, key_hash)
+    SELECT MIN(m.id), m.target_broker, m.key_hash
+      FROM @picked AS p
+     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = p.id
+     WHERE m.ordering_key IS NOT NULL
+     GROUP BY m.target_broker, m.key_hash;
+    UPDATE w
+       SET block_id         = m.id
+         , block_message_id = m.message_id
+         , shard            = m.shard
+         , wake_at         = NULL
+         , reason          = N'backoff'
+      FROM @first AS f
+     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = f.id
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, INDEX(outbox_blocks_key), FORCESEEK)
+        ON w.target_broker = f.target_broker AND w.key_hash = f.key_hash AND w.ordering_key IS NOT NULL
+     WHERE f.id <= w.block_id
+       AND (w.reason <> N'operator' OR w.wake_at IS NULL OR w.wake_at <> '9999-12-31'
+            OR EXISTS (SELECT 1 FROM @picked AS p WHERE p.id = w.block_id));
+    UPDATE m
+       SET status       = N'pending'
+         , published_at = NULL
+         , finished_at  = NULL
+         , available_at = NULL
+         , expires_at   = CASE WHEN @ttl_seconds > 0 OR @ttl_micros > 0
+                               THEN DATEADD(MICROSECOND, @ttl_micros, DATEADD(SECOND, @ttl_seconds, @now))
+                               WHEN m.expires_at > @now THEN m.expires_at END
+         , locked_until = NULL
+         , locked_by    = NULL
+         , lock_token   = NULL
+         , attempts     = 0
+         , crashes      = 0
+         , isolated     = 0
+         , deferred     = CASE WHEN EXISTS (SELECT 1
+                                              FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
+                                             WHERE w.target_broker = m.target_broker AND w.key_hash = m.key_hash
+                                               AND w.ordering_key IS NOT NULL AND w.block_id < m.id) THEN 1 ELSE 0 END
+      FROM @picked AS p
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = p.id;
+    SET @operated_rows = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @operated_rows AS fanout_operated;
+
 -- resume
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
@@ -1608,7 +1608,7 @@ SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
 EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 0;
 SELECT @granted AS fanout_granted;
 
--- unblock key
+-- unblock_key
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;

@@ -1,0 +1,105 @@
+package admin
+
+import (
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// given are the names of what statements get; a database uses those that it needs.
+var given = func() map[string][]string {
+	filter := []string{"broker", "statuses", "type", "type_prefix", "key", "message_ids", "class", "refused", "since", "until", "waiting", "limit"}
+	rows := []string{"ids", "message_ids", "brokers", "statuses", "waiting", "locks"}
+	list := []string{"broker", "status", "type", "type_prefix", "key", "class", "since", "until", "after", "after_id", "limit", "scan"}
+	purge := []string{"broker", "retention", "limit"}
+	return map[string][]string{
+		"audit": {"before", "limit"}, "audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"},
+		"pause": {"broker", "by", "reason"}, "resume": {"broker"}, "pauses": nil,
+		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"}, "instances": nil, "forget_instances": nil,
+		"counts": nil, "last_errors": nil, "backlog": nil, "brokers": nil, "finished_brokers": nil, "purge_published": purge, "purge_abandoned": purge,
+		"overview": {"broker", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"}, "blocked_keys": {"broker", "limit"},
+		"followers": {"broker", "keys", "ids", "max_count"}, "deferrals": {"ids", "brokers", "message_ids", "keys"}, "message": {"message_id"},
+		"list_pending": list, "list_key": list, "list_processing": list, "list_failed": list, "list_published": list, "list_abandoned": list,
+		"find": filter, "matches": filter, "requeue": append(rows[:6:6], "ttl"), "abandon": append(rows[:6:6], "error"), "unblock_key": {"locks", "broker", "key"},
+	}
+}()
+
+// stepwise are the statements of a database whose operators change rows in several steps, within a transaction.
+var stepwise = map[string][]string{
+	"pick":          {"ids", "message_ids", "brokers", "statuses", "waiting"},
+	"undefer_alone": {"ids", "message_ids", "brokers"}, "move_blocks": {"ids", "message_ids", "brokers"}, "lift_blocks": {"ids", "message_ids", "brokers"},
+}
+
+// Every database has the same statements, which use nothing that they are not given; and every file is used.
+func TestStatements(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []Dialect{Postgres, SQLite, SQLServer} {
+		a, err := New(nil, dialect, "app.outbox_messages")
+		require.NoError(t, err)
+		texts, parameters := a.Texts()
+		wanted := maps.Clone(given)
+		if dialect.Answers == "" {
+			maps.Copy(wanted, stepwise)
+		}
+		for name, names := range wanted {
+			require.Contains(t, texts, name, dialect.Name)
+			if dialect.Answers == "" { // batches declare variables of their own
+				assert.Subset(t, append(names, "now"), parameters[name], "%s: %s", dialect.Name, name)
+			}
+		}
+		var all strings.Builder
+		for name, text := range texts {
+			assert.NotContains(t, text, "{{", "%s: %s", dialect.Name, name)
+			assert.NotContains(t, text, "--", "%s: %s", dialect.Name, name)
+			base, _, _ := strings.Cut(name, hidden)
+			for _, special := range []string{"_by_message", "_everywhere"} {
+				base = strings.TrimSuffix(base, special)
+			}
+			known := slices.Contains(slices.Collect(maps.Keys(wanted)), base) || strings.HasPrefix(base, "settings_") || base == "lock_shards"
+			assert.True(t, known, "%s: nobody says %s", dialect.Name, name)
+		}
+		files, err := fs.Glob(sqlFiles, path.Join("sql", dialect.Name, "*.sql"))
+		require.NoError(t, err)
+		for _, file := range files {
+			text, err := fs.ReadFile(sqlFiles, file)
+			require.NoError(t, err)
+			all.Write(text)
+		}
+		for _, file := range files {
+			if part := strings.TrimSuffix(path.Base(file), ".sql"); strings.HasPrefix(part, "part_") && part != "part_prelude" {
+				assert.Regexp(t, `\{\{(include|each shard) `+part+`\}\}`, all.String(), dialect.Name)
+			}
+		}
+	}
+	_, err := New(nil, SQLite, "aside")
+	require.ErrorContains(t, err, "has a meaning of its own in the statements")
+}
+
+func TestMoment(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+	for _, c := range []struct {
+		value any
+		want  time.Time
+		fault string
+	}{
+		{nil, time.Time{}, ""},
+		{at.In(time.FixedZone("elsewhere", 3600)), at, ""},
+		{at.UnixMicro(), at, ""},
+		{"-infinity", time.Time{}, "is -infinity"},
+		{"now", time.Time{}, `is "now"`},
+		{1.5, time.Time{}, "is no time"},
+	} {
+		var m moment
+		require.NoError(t, m.Scan(c.value))
+		assert.Equal(t, c.want, m.Time, "%v", c.value)
+		assert.Equal(t, c.fault, m.fault, "%v", c.value)
+	}
+}

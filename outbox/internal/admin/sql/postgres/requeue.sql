@@ -1,0 +1,27 @@
+-- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the block of their key. last_error
+-- and broker_message_id stay, and so does a time to live that has not passed. Runs under the shards' locks, when the blocks are in their places.
+-- @message_ids, @brokers, @statuses, @ttl new time to live in microseconds, or 0
+-- Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
+WITH back AS (
+UPDATE {{table}} AS m
+   SET status       = 'pending'
+     , published_at = NULL
+     , finished_at  = NULL
+     , available_at = NULL
+     , expires_at   = CASE WHEN @ttl::bigint > 0 THEN statement_timestamp() + @ttl::bigint * interval '1 microsecond'
+                           WHEN m.expires_at > statement_timestamp() THEN m.expires_at END
+     , locked_until = NULL
+     , locked_by    = NULL
+     , lock_token   = NULL
+     , attempts     = 0
+     , crashes      = 0
+     , isolated     = false
+     , deferred     = EXISTS (SELECT FROM {{table}}_key_blocks AS w
+                               WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = m.target_broker AND w.block_id < m.id)
+  FROM unnest(@message_ids::text[]::uuid[], @brokers::text[]) AS picked (message_id, target_broker)
+ WHERE m.message_id = ANY (@message_ids::text[]::uuid[]) AND m.message_id = picked.message_id AND m.target_broker = picked.target_broker AND m.status = ANY (@statuses::text[])
+RETURNING m.target_broker, m.shard
+)
+INSERT INTO {{table}}_shards AS l (target_broker, shard, reopened)
+SELECT DISTINCT target_broker, shard % 4, 1 FROM back
+    ON CONFLICT (target_broker, shard) DO UPDATE SET reopened = l.reopened + 1

@@ -1,0 +1,65 @@
+-- The rows that an operator's filter selects, without those that a worker has claimed, the first of them by id. It runs before any shard is locked; the rows are tested
+-- again under the locks. Rows that somebody is writing at this moment are passed over.
+-- @limit, @broker or '', @statuses a JSON list, @type or '', @type_prefix or '', @key or '', @message_ids a JSON list, none = any,
+-- @class or '', @refused (class of rows that are left out) or '', @since or '' and @until or '' as ISO 8601 in UTC, @waiting: pending rows count only when they wait for
+-- a time
+-- Plan: one scan for each index that the statuses need ({{name}}_open and {{name}}_deferred_key, {{name}}_finished), within the
+-- broker where one is named, and a lookup per row; seeks of {{name}}_once where message ids are. It is planned for its
+-- arguments each time (RECOMPILE), so that what is not asked for costs nothing.
+DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, message_id uniqueidentifier NOT NULL, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
+DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @ids TABLE (message_id uniqueidentifier NOT NULL PRIMARY KEY);
+DECLARE @by_id bit = 0, @open bit = 0, @published bit = 0, @abandoned bit = 0;
+INSERT INTO @wanted (status)
+SELECT DISTINCT status FROM OPENJSON(@statuses) WITH (status nvarchar(16) '$');
+IF EXISTS (SELECT 1 FROM @wanted WHERE status IN (N'pending', N'processing', N'failed'))
+    SET @open = 1;
+IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'published')
+    SET @published = 1;
+IF EXISTS (SELECT 1 FROM @wanted WHERE status = N'abandoned')
+    SET @abandoned = 1;
+IF @message_ids <> N'[]'
+BEGIN
+    SELECT @by_id = 1, @open = 0, @published = 0, @abandoned = 0;
+    INSERT INTO @ids (message_id)
+    SELECT DISTINCT CONVERT(uniqueidentifier, message_id) FROM OPENJSON(@message_ids) WITH (message_id nvarchar(36) '$');
+END;
+SET @now = SYSUTCDATETIME();
+INSERT INTO @found (id, message_id, target_broker)
+SELECT TOP (@limit) m.id, m.message_id, m.target_broker
+  FROM (SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM {{table}} WITH (INDEX({{name}}_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM {{table}} WITH (INDEX({{name}}_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @published = 1 AND finished_at IS NOT NULL AND status = N'published' AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, message_id, target_broker, status, type, ordering_key, last_error, created_at, locked_until, available_at
+          FROM {{table}} WITH (INDEX({{name}}_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @abandoned = 1 AND finished_at IS NOT NULL AND status = N'abandoned' AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT t.id, t.message_id, t.target_broker, t.status, t.type, t.ordering_key, t.last_error, t.created_at, t.locked_until, t.available_at
+          FROM @ids AS i
+         INNER JOIN {{table}} AS t WITH (INDEX({{name}}_once), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
+            ON t.message_id = i.message_id
+         WHERE @by_id = 1 AND (@broker = N'' OR t.target_broker = @broker)) AS m
+ WHERE m.status IN (SELECT status FROM @wanted)
+       -- = ignores trailing spaces, the length does not.
+   AND (@type = N'' OR (m.type = @type AND DATALENGTH(m.type) = DATALENGTH(@type)))
+   AND (@type_prefix = N'' OR CASE WHEN DATALENGTH(@type_prefix) > 1024 THEN 0 ELSE CHARINDEX(@type_prefix, m.type) END = 1)
+   AND (@key = N'' OR (m.ordering_key = @key AND DATALENGTH(m.ordering_key) = DATALENGTH(@key)))
+   AND (@class = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                   THEN JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2 END = @class)
+   AND (@refused = N'' OR CASE WHEN ISJSON(m.last_error) = 1
+                                THEN COALESCE(JSON_VALUE(m.last_error, '$.class') COLLATE Latin1_General_100_BIN2, N'') ELSE N'' END <> @refused)
+   AND (@since = N'' OR m.created_at >= CONVERT(datetime2(6), @since, 126))
+   AND (@until = N'' OR m.created_at < CONVERT(datetime2(6), @until, 126))
+   AND (@waiting = 0 OR m.status <> N'pending' OR m.locked_until > @now OR m.available_at > @now)
+   AND (m.status <> N'processing' OR m.locked_until <= @now)
+ ORDER BY m.id
+OPTION (RECOMPILE);
