@@ -48,7 +48,7 @@ type Operator interface {
 	// Replay makes published rows pending again, with a fresh budget of attempts. They are delivered under the same message id.
 	// broker_message_id stays until the next delivery. A time to live that has passed is taken off.
 	Replay(ctx context.Context, filter Filter, limit int) (int, error)
-	// Abandon gives up pending and failed rows, and processing ones whose lease is over. reason goes into last_error, with the class "operator". Their keys go on, also
+	// Abandon abandons pending and failed rows, and processing ones whose lease is over. reason goes into last_error, with the class "operator". Their keys go on, also
 	// where an abandoned row would block them.
 	Abandon(ctx context.Context, filter Filter, reason string, limit int) (int, error)
 	// Matches counts the rows that a filter selects, of any status where it names none, up to limit. Rows that a worker has claimed do not

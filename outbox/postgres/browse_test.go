@@ -305,13 +305,7 @@ func TestLookSettings(t *testing.T) {
 	err := database{store}.Read(t.Context(), admin.Browse, func(ctx context.Context, conn admin.Conn) error {
 		_, err := conn.ExecContext(ctx, store.Text("settings_browse"))
 		require.NoError(t, err)
-		rows, err := conn.QueryContext(ctx, "SHOW statement_timeout")
-		require.NoError(t, err)
-		require.True(t, rows.Next())
-		var timeout string
-		require.NoError(t, rows.Scan(&timeout))
-		assert.Equal(t, "5s", timeout)
-		require.NoError(t, rows.Close())
+		assert.Equal(t, "5s", setting(t, conn, "statement_timeout"))
 		_, err = conn.ExecContext(ctx, "DELETE FROM browsed")
 		return err
 	})

@@ -24,13 +24,7 @@ func TestLockedIsBrokenOff(t *testing.T) {
 				return err
 			}
 			for _, name := range []string{"lock_timeout", "idle_in_transaction_session_timeout"} {
-				var value string
-				rows, err := conn.QueryContext(ctx, "SELECT current_setting($1)", name)
-				require.NoError(t, err)
-				require.True(t, rows.Next())
-				require.NoError(t, rows.Scan(&value))
-				require.NoError(t, rows.Close())
-				assert.Equal(t, "10s", value, name)
+				assert.Equal(t, "10s", setting(t, conn, name), name)
 			}
 			return nil
 		}))
@@ -41,4 +35,16 @@ func TestLockedIsBrokenOff(t *testing.T) {
 			return err
 		}))
 	}
+}
+
+// setting reads a setting of the transaction.
+func setting(t *testing.T, conn admin.Conn, name string) (value string) {
+	t.Helper()
+	rows, err := conn.QueryContext(t.Context(), "SELECT current_setting($1)", name)
+	require.NoError(t, err)
+	defer rows.Close()
+	require.True(t, rows.Next())
+	require.NoError(t, rows.Scan(&value))
+	require.NoError(t, rows.Err())
+	return value
 }

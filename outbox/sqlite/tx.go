@@ -81,9 +81,6 @@ func (s *Store) patiently(ctx context.Context, f func() error) error {
 	}
 }
 
-// A reader is read, or what bounds it.
-type reader func(ctx context.Context, f func(*sql.Rows) error, text string, args ...any) error
-
 // read runs one query outside of any transaction and calls f for each of its rows. It waits for its turn, which ends with
 // the first row.
 func (s *Store) read(ctx context.Context, f func(*sql.Rows) error, text string, args ...any) error {

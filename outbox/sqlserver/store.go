@@ -46,13 +46,12 @@ var _ outbox.FullStore = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	exchange                                    map[parts]string
-	renew, ready, deferRows                     string
-	take, release                               string
-	migrate, record, replica, applied           string
-	facts, compare, diagnose, clock, rights     string
-	overview, list, message, blocked, deferrals string
-	verify                                      string
+	exchange                                map[parts]string
+	renew, ready, deferRows                 string
+	take, release                           string
+	migrate, record, replica, applied       string
+	facts, compare, diagnose, clock, rights string
+	verify                                  string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
@@ -95,7 +94,8 @@ func (s *Store) Close() error { return nil }
 // batchText makes one batch of embedded files, behind the prelude.
 func batchText(table string, names ...string) string {
 	var b strings.Builder
-	for _, name := range append([]string{"prelude"}, names...) {
+	b.WriteString(admin.Part(admin.SQLServer, "part_prelude"))
+	for _, name := range names {
 		b.WriteString(embedded(name))
 	}
 	return outbox.RenderSQL(b.String(), table)
@@ -107,15 +107,7 @@ func embedded(name string) string {
 	if err != nil {
 		panic(err)
 	}
-	var b strings.Builder
-	// Comments are for readers of the files; sent with every batch they would be a third of it. No literal holds "--".
-	for line := range strings.Lines(string(text)) {
-		line, _, _ = strings.Cut(line, "--")
-		if line = strings.TrimRight(line, " \n"); line != "" {
-			b.WriteString(line + "\n")
-		}
-	}
-	return b.String()
+	return admin.Bare(string(text))
 }
 
 // lockName names the lock of one thing of this table. The server puts the id of the table in front, so that the lock is

@@ -175,7 +175,7 @@ func load(files fs.FS, dialect Dialect, table string) (map[string]statement, err
 		if err != nil {
 			return nil, fmt.Errorf("%s: read the embedded SQL: %w", dialect.Name, err)
 		}
-		texts[strings.TrimSuffix(name, ".sql")] = bare(string(text))
+		texts[strings.TrimSuffix(name, ".sql")] = Bare(string(text))
 	}
 	statements := map[string]statement{}
 	for name, text := range texts {
@@ -191,8 +191,17 @@ func load(files fs.FS, dialect Dialect, table string) (map[string]statement, err
 	return statements, nil
 }
 
-// bare leaves out comments, which are for readers of the files. No literal holds "--".
-func bare(text string) string {
+// Part is the text of a file without its comments, for stores whose own statements have it in common with these.
+func Part(dialect Dialect, name string) string {
+	text, err := sqlFiles.ReadFile(path.Join("sql", dialect.Name, name+".sql"))
+	if err != nil {
+		panic(err) // an embedded file
+	}
+	return Bare(string(text))
+}
+
+// Bare leaves out comments, which are for readers of the files: sent along they would be a third of a statement. No literal holds "--".
+func Bare(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "--")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -190,7 +191,7 @@ func (a *Admin) act(ctx context.Context, filter *outbox.Filter, found rows, do *
 			return err
 		}
 		maps.Copy(given, picked.args())
-		for _, statement := range append(do.prepare[:len(do.prepare):len(do.prepare)], do.statement) {
+		for _, statement := range append(slices.Clip(do.prepare), do.statement) {
 			if _, err := a.exec(ctx, conn, statement, given); err != nil {
 				return err
 			}

@@ -1,8 +1,0 @@
--- How every batch begins. XACT_ABORT: whatever goes wrong, also a client that gives up, leaves no transaction behind.
--- LOCK_TIMEOUT, in milliseconds: a transaction that somebody forgot must not stop a shard for ever; the store repeats what
--- ends in error 1222. The isolation level is set because a pool that others use, too, may hand over another one.
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
