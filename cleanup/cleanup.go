@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/purge"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -101,17 +102,10 @@ func setDefault[T comparable](field *T, value T) {
 
 // Run purges until ctx ends, and then returns nil. Errors are logged; the next run tries again.
 func (s *Scheduler) Run(ctx context.Context) error {
-	timer := time.NewTimer(min(time.Minute, s.cfg.Interval))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
+	purge.Every(ctx, purge.FirstAfter(s.cfg.Interval), s.cfg.Interval, func(ctx context.Context) {
 		_, _ = s.Purge(ctx) // each error is logged where it happens
-		timer.Reset(s.cfg.Interval)
-	}
+	})
+	return nil
 }
 
 // Report is what one run removed from one database.
@@ -159,14 +153,10 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 		}
 		for _, broker := range brokers {
 			retention := s.retention(broker)
-			n, err := s.drain(ctx, purger, outbox.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published})
-			report.Published += n
-			if err != nil {
+			if err := s.drain(ctx, purger, &report.Published, outbox.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published}); err != nil {
 				return err
 			}
-			n, err = s.drain(ctx, purger, outbox.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned})
-			report.Abandoned += n
-			if err != nil {
+			if err := s.drain(ctx, purger, &report.Abandoned, outbox.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned}); err != nil {
 				return err
 			}
 		}
@@ -177,18 +167,11 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 }
 
 // drain removes batch after batch until one comes back short. It keeps out of the way of a delivery that is behind.
-func (s *Scheduler) drain(ctx context.Context, purger outbox.Purger, request outbox.PurgeRequest) (int, error) {
+func (s *Scheduler) drain(ctx context.Context, purger outbox.Purger, total *int, request outbox.PurgeRequest) error {
 	request.Limit = s.cfg.BatchSize
-	for total := 0; ; {
-		n, err := purger.Purge(ctx, request)
-		total += n
-		if err != nil || n < request.Limit {
-			return total, err
-		}
-		if err := s.giveWay(ctx, purger); err != nil {
-			return total, err
-		}
-	}
+	return purge.Batches(total, request.Limit,
+		func() (int, error) { return purger.Purge(ctx, request) },
+		func() error { return s.giveWay(ctx, purger) })
 }
 
 // giveWay waits a while when the delivery is behind. Where that cannot be asked, nothing waits.

@@ -193,7 +193,7 @@ func (r *Runner) logOf(m *Message) *slog.Logger {
 
 // judge decides about an attempt that failed.
 func (r *Runner) judge(ctx context.Context, a *Attempt) {
-	retry := r.Retry.withDefaults()
+	retry := r.Retry.WithDefaults(DefaultRetry())
 	var counted *FailedError
 	switch {
 	case IsUnavailable(a.Err) || uow.IsConflict(a.Err):

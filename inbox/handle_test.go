@@ -159,7 +159,7 @@ func TestHandleJudges(t *testing.T) {
 			_, err = inbox.Handle(t.Context(), p.db, m, p.effect(m), inbox.Table("missing"))
 			require.True(t, inbox.IsUnavailable(err), "%v", err)
 			require.ErrorContains(t, err, "inbox: note the message in missing: ")
-			require.ErrorContains(t, err, "make the table with inbox.Migrate")
+			require.ErrorContains(t, err, "run inbox.Migrate")
 			require.Nil(t, p.row(m))
 		})
 	})

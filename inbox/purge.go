@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"gorm.io/gorm"
+
+	"github.com/gorm-fanout/fanout/internal/purge"
 )
 
 // The defaults of a purge.
@@ -104,17 +106,10 @@ func NewPurger(db *gorm.DB, cfg PurgeConfig, options ...Option) (*Purger, error)
 
 // Run purges until ctx ends, and then returns nil. Errors are logged; the next run tries again.
 func (p *Purger) Run(ctx context.Context) error {
-	timer := time.NewTimer(min(time.Minute, p.cfg.Interval))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
+	purge.Every(ctx, purge.FirstAfter(p.cfg.Interval), p.cfg.Interval, func(ctx context.Context) {
 		_, _ = p.Purge(ctx) // its error is logged where it happens
-		timer.Reset(p.cfg.Interval)
-	}
+	})
+	return nil
 }
 
 // Purge runs once. What it has removed before an error stays removed, and is reported.
@@ -147,15 +142,11 @@ func (p *Purger) purge(ctx context.Context, report *Purged) error {
 		{statusRedriven, p.cfg.DeadLetters, &report.Redriven},
 		{statusExpected, p.cfg.Expected, &report.Expected},
 	} {
-		for {
-			n, err := exec(ctx, outside(p.db), p.sql.purge[rows.status], rows.retention.Microseconds(), p.cfg.BatchSize)
-			*rows.removed += n
-			if err != nil {
-				return fmt.Errorf("inbox: purge %s rows of %s: %w", rows.status, p.table, explain(err))
-			}
-			if n < int64(p.cfg.BatchSize) {
-				break
-			}
+		err := purge.Batches(rows.removed, int64(p.cfg.BatchSize), func() (int64, error) {
+			return exec(ctx, outside(p.db), p.sql.purge[rows.status], rows.retention.Microseconds(), p.cfg.BatchSize)
+		}, nil)
+		if err != nil {
+			return fmt.Errorf("inbox: purge %s rows of %s: %w", rows.status, p.table, explain(err))
 		}
 	}
 	return nil

@@ -39,10 +39,10 @@ func Migrations(dialect, table string) ([]Migration, error) {
 	return steps, nil
 }
 
-// explain says what to do about a table that does not exist.
-func explain(err error) error {
-	return dbtable.Explain(err, `make the table with inbox.Migrate or "fanout inbox migrate", or name the one that there is (inbox.Table, --table)`)
-}
+var errNoTable = errors.New(`the inbox schema is not up to date: run inbox.Migrate or "fanout inbox migrate", or name the table that there is (inbox.Table, --table)`)
+
+// explain says what to do about a table that is missing.
+func explain(err error) error { return dbtable.Explain(err, errNoTable) }
 
 // Migrate makes the inbox table, or brings it up to date, and returns the names of the steps that
 // it has applied, none if there was nothing to do. Of several processes that call it at the same

@@ -20,7 +20,7 @@ var (
 )
 
 func decider() outbox.Decider {
-	retry := outbox.Retry{MaxAttempts: 3, BaseDelay: time.Minute, Jitter: -1}.WithDefaults()
+	retry := outbox.Retry{MaxAttempts: 3, BaseDelay: time.Minute, Jitter: -1}.WithDefaults(outbox.DefaultRetry())
 	return outbox.Decider{Retry: retry}
 }
 

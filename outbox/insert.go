@@ -3,11 +3,10 @@ package outbox
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
+
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
 // insertColumns are the columns that writers fill; all others have defaults.
@@ -93,10 +92,7 @@ func (i *Inserter) exec(ctx context.Context, db Execer, n int, text string, args
 	if err == nil {
 		return nil
 	}
-	if missingTable(err) {
-		err = fmt.Errorf("%w (%w)", ErrSchema, err)
-	}
-	return fmt.Errorf("outbox: insert %d rows into %s: %w", n, i.table, err)
+	return fmt.Errorf("outbox: insert %d rows into %s: %w", n, i.table, dbtable.Explain(err, ErrSchema))
 }
 
 // rowArgs appends one row in the order of insertColumns.
@@ -176,21 +172,4 @@ func appendColumns(dst []byte, prefix string) []byte {
 		dst = append(append(dst, prefix...), name...)
 	}
 	return dst
-}
-
-// missingTable reports whether the database said that the table, or a column of it, does not exist. No driver is linked
-// here; each is known by its own way to say so.
-func missingTable(err error) bool {
-	var (
-		postgres  interface{ SQLState() string }
-		sqlServer interface{ SQLErrorNumber() int32 }
-	)
-	switch {
-	case errors.As(err, &postgres):
-		return slices.Contains([]string{"42P01", "42703", "3F000"}, postgres.SQLState()) // undefined table, column, schema
-	case errors.As(err, &sqlServer):
-		return slices.Contains([]int32{207, 208}, sqlServer.SQLErrorNumber()) // invalid column, invalid object
-	default:
-		return strings.Contains(err.Error(), "no such table") || strings.Contains(err.Error(), "has no column named") // SQLite
-	}
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
 // keySlots is the number of locks that the ordering keys of one table share. A key's slot is its hash modulo this.
@@ -83,8 +85,8 @@ func (i *Inserter) LockKeys(ctx context.Context, db Execer, rows []Row) error {
 		return nil
 	}
 	if _, err := db.ExecContext(ctx, i.lockKeys, slots); err != nil {
-		if i.dialect == Postgres && missingTable(err) { // on SQL Server it is not the table that this statement can miss
-			err = fmt.Errorf("%w (%w)", ErrSchema, err)
+		if i.dialect == Postgres { // on SQL Server it is not the table that this statement can miss
+			err = dbtable.Explain(err, ErrSchema)
 		}
 		return fmt.Errorf("outbox: lock the ordering keys of %d rows of %s: %w", len(rows), i.table, err)
 	}

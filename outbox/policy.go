@@ -63,7 +63,7 @@ func (p Policy) WithDefaults() Policy {
 	setDefault(&p.PollMax, max(time.Second, p.PollMin))
 	p.Breaker = p.Breaker.withDefaults()
 	setDefault(&p.ShutdownTimeout, 20*time.Second)
-	p.Retry = p.Retry.WithDefaults()
+	p.Retry = p.Retry.WithDefaults(DefaultRetry())
 	return p
 }
 
@@ -120,5 +120,8 @@ func (p Policy) Validate() error {
 	check(p.Breaker.MaxDelay >= p.Breaker.MinDelay, "breaker.max_delay (%s) is below breaker.min_delay (%s)", p.Breaker.MaxDelay, p.Breaker.MinDelay)
 	check(p.Rate >= 0 && !math.IsInf(p.Rate, 0) && !math.IsNaN(p.Rate), "rate is %g: use a positive number of messages per second, or 0 for no limit", p.Rate)
 	check(p.ShutdownTimeout > 0, "shutdown_timeout is %s: use a positive duration", p.ShutdownTimeout)
-	return errors.Join(append(problems, p.Retry.Validate())...)
+	if err := p.Retry.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("outbox: %w", err))
+	}
+	return errors.Join(problems...)
 }

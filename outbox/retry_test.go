@@ -15,58 +15,6 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-func TestRetryDelays(t *testing.T) {
-	t.Parallel()
-	plain := outbox.Retry{MaxAttempts: 9, BaseDelay: time.Minute, Multiplier: 2, MaxDelay: time.Hour, Jitter: -1}.WithDefaults()
-	want := []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60}
-	for i, minutes := range want {
-		assert.Equal(t, minutes*time.Minute, plain.Delay(i+1), "after %d failures", i+1)
-	}
-	assert.Equal(t, time.Hour, plain.Delay(5000), "no overflow")
-
-	configured := outbox.Retry{MaxAttempts: 3, BaseDelay: time.Second, Multiplier: 3, MaxDelay: 5 * time.Second, Jitter: -1}.WithDefaults()
-	assert.Equal(t, time.Second, configured.Delay(1))
-	assert.Equal(t, 3*time.Second, configured.Delay(2))
-	assert.Equal(t, 5*time.Second, configured.Delay(3))
-}
-
-// The jitter is uniform over +-25 %, after every failure: each tenth of the range gets a tenth of the delays. At the cap the
-// upper half of them is the cap itself. The bounds are eight standard deviations wide.
-func TestRetryJitter(t *testing.T) {
-	t.Parallel()
-	const n, buckets = 20000, 10
-	share := func(count int) float64 { return float64(count) / n }
-	sigma := func(p float64) float64 { return math.Sqrt(p * (1 - p) / n) }
-	for _, retry := range []outbox.Retry{outbox.DefaultRetry(), {MaxAttempts: 9, BaseDelay: 3 * time.Second, Multiplier: 2.5, MaxDelay: time.Minute, Jitter: 0.25}} {
-		for failures := 1; failures <= 8; failures++ {
-			middle := min(float64(retry.BaseDelay)*math.Pow(retry.Multiplier, float64(failures-1)), float64(retry.MaxDelay))
-			capped, sum, low, high, histogram := 0, 0.0, math.Inf(1), 0.0, make([]int, buckets)
-			for range n {
-				delay := retry.Delay(failures)
-				require.LessOrEqual(t, delay, retry.MaxDelay, "the cap holds after the jitter")
-				if delay == retry.MaxDelay {
-					capped++
-					continue
-				}
-				x := float64(delay) / middle
-				sum, low, high = sum+x, min(low, x), max(high, x)
-				histogram[min(int((x-0.75)/0.5*buckets), buckets-1)]++
-			}
-			require.GreaterOrEqual(t, low, 0.75)
-			require.LessOrEqual(t, high, 1.25+1e-9)
-			// What is left of the range below the cap.
-			limit := min(1.25, float64(retry.MaxDelay)/middle)
-			assert.InDelta(t, (1.25-limit)/0.5, share(capped), 8*sigma(0.5), "after %d failures", failures)
-			for i, count := range histogram {
-				from, to := 0.75+0.5*float64(i)/buckets, 0.75+0.5*float64(i+1)/buckets
-				want := max(0, (min(to, limit)-from)/0.5)
-				assert.InDelta(t, want, share(count), 8*sigma(0.1)+1e-9, "after %d failures, %.2f to %.2f", failures, from, to)
-			}
-			assert.InDelta(t, (0.75+limit)/2, sum/float64(n-capped), 8*0.5/math.Sqrt(12)/math.Sqrt(n/2), "after %d failures", failures)
-		}
-	}
-}
-
 // What the policy says is what stands in the row: base, multiplier, cap, jitter and attempts. That the file says what the policy says
 // is tested in config.
 func TestRetryFromThePolicyToTheRow(t *testing.T) {
@@ -135,11 +83,9 @@ func (r *rig) delays(attempts int) map[string]time.Duration {
 
 func TestRetryValidate(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, outbox.Retry{}.Validate())
-	err := outbox.Retry{MaxAttempts: -1, BaseDelay: -time.Second, Multiplier: 0.5, MaxDelay: -time.Minute, Jitter: 2}.Validate()
-	for _, key := range []string{"max_attempts", "base_delay", "multiplier", "max_delay", "jitter"} {
-		require.ErrorContains(t, err, "retry."+key)
-	}
+	err := outbox.Policy{Retry: outbox.Retry{MaxAttempts: -1, MaxDelay: time.Second}}.Validate()
+	require.ErrorContains(t, err, "outbox: retry.max_attempts is -1")
+	require.ErrorContains(t, err, "retry.max_delay is 1s, below base_delay (1m0s)", "of the default")
 }
 
 func TestPolicyValidate(t *testing.T) {

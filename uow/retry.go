@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"gorm.io/gorm"
 
 	"github.com/gorm-fanout/fanout/internal/journal"
+	"github.com/gorm-fanout/fanout/retry"
 )
 
 // The pause before a repeated attempt: doubling from the first, with half of it at random, so that two transactions that
@@ -24,9 +24,7 @@ const (
 
 // retry runs a unit of work until it succeeds, fails for another reason, or has had its attempts.
 func (s *settings) retry(ctx context.Context, db *gorm.DB, run func(*gorm.DB) error) error {
-	pauses := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(firstPause), backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5),
-		backoff.WithMaxInterval(maxPause), backoff.WithMaxElapsedTime(0))
+	pauses := retry.Policy{BaseDelay: firstPause, MaxDelay: maxPause, Jitter: 0.5}
 	attempt := journal.FirstAttempt()
 	defer func() { attempt.End() }() // also when a panic ends it
 	for n := 1; ; n++ {
@@ -37,7 +35,7 @@ func (s *settings) retry(ctx context.Context, db *gorm.DB, run func(*gorm.DB) er
 		if n == s.attempts {
 			return fmt.Errorf("uow: given up after %d attempts: %w", n, err)
 		}
-		timer := time.NewTimer(pauses.NextBackOff())
+		timer := time.NewTimer(pauses.Delay(n))
 		select {
 		case <-ctx.Done():
 			timer.Stop()

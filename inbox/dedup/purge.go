@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/gorm-fanout/fanout/internal/purge"
 )
 
 // The defaults of a PurgeConfig.
@@ -70,32 +72,21 @@ func NewPurgeLoop(purger Purger, config PurgeConfig) (*PurgeLoop, error) {
 
 // Run purges now and then until ctx ends; then it returns nil. An error of a run goes to Done, and the next run tries again.
 func (l *PurgeLoop) Run(ctx context.Context) error {
-	ticker := time.NewTicker(l.Interval)
-	defer ticker.Stop()
-	for {
+	purge.Every(ctx, 0, l.Interval, func(ctx context.Context) {
 		removed, err := l.Once(ctx)
 		if ctx.Err() == nil {
 			l.Done(ctx, removed, err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	})
+	return nil
 }
 
 // Once removes everything that is old, batch by batch, and returns how much that was.
 func (l *PurgeLoop) Once(ctx context.Context) (removed int64, err error) {
 	before := l.Now().Add(-l.Retention)
-	for {
-		n, err := l.purger.PurgeOlderThan(ctx, before, l.BatchSize)
-		removed += n
-		if err != nil {
-			return removed, fmt.Errorf("dedup: purge: %w", err)
-		}
-		if n < int64(l.BatchSize) {
-			return removed, nil
-		}
+	err = purge.Batches(&removed, int64(l.BatchSize), func() (int64, error) { return l.purger.PurgeOlderThan(ctx, before, l.BatchSize) }, nil)
+	if err != nil {
+		return removed, fmt.Errorf("dedup: purge: %w", err)
 	}
+	return removed, nil
 }

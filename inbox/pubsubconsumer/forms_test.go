@@ -133,7 +133,7 @@ func TestWrongOptions(t *testing.T) {
 		WithMaxExtension(time.Millisecond), WithShutdownTimeout(-1), WithDeadLetters("x"), WithRetry(inbox.Retry{MaxAttempts: -1}))
 	for _, part := range []string{
 		`"projects/acme/subscriptions/no way" is no subscription`, "WithWorkers: 0", "WithMaxOutstanding: 0", "WithTimeout: -1ns", "WithLease: 1s",
-		"WithMaxExtension: 1ms", "WithShutdownTimeout: -1ns", `WithDeadLetters: "projects/acme/topics/x"`, "WithRetry: inbox: retry: MaxAttempts is -1",
+		"WithMaxExtension: 1ms", "WithShutdownTimeout: -1ns", `WithDeadLetters: "projects/acme/topics/x"`, "WithRetry: retry.max_attempts is -1",
 	} {
 		require.ErrorContains(t, err, part)
 	}

@@ -46,7 +46,7 @@ type options struct {
 
 func defaults() options {
 	return options{
-		workers: DefaultWorkers, timeout: inbox.DefaultTimeout, maxMessages: DefaultMaxMessages, maxBytes: DefaultMaxBytes,
+		workers: DefaultWorkers, timeout: inbox.DefaultTimeout, retry: inbox.DefaultRetry(), maxMessages: DefaultMaxMessages, maxBytes: DefaultMaxBytes,
 		lease: DefaultLease, maxExtension: DefaultMaxExtension, shutdown: DefaultShutdownTimeout,
 	}
 }
@@ -68,8 +68,10 @@ func WithSource(name string) Option { return func(o *options) { o.source = name 
 // WithWorkers sets how many handlers run at once. Default 10.
 func WithWorkers(n int) Option { return func(o *options) { o.workers = n } }
 
-// WithRetry sets how failures are repeated. The default is that of [inbox.Retry].
-func WithRetry(retry inbox.Retry) Option { return func(o *options) { o.retry = retry } }
+// WithRetry sets how failures are repeated. Default: [inbox.DefaultRetry].
+func WithRetry(retry inbox.Retry) Option {
+	return func(o *options) { o.retry = retry.WithDefaults(inbox.DefaultRetry()) }
+}
 
 // WithTimeout bounds one attempt of the handler. Default 30 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
@@ -140,7 +142,7 @@ func (o *options) check() error {
 	complain(o.shutdown < 0, "WithShutdownTimeout: %s: give 0 or more", o.shutdown)
 	complain(o.deadLettered && !legalTopic.MatchString(o.deadLetters),
 		"WithDeadLetters: %q is no topic: give its id, such as orders-dead, or projects/PROJECT/topics/ID", o.deadLetters)
-	if err := o.retry.Check(); err != nil {
+	if err := o.retry.Validate(); err != nil {
 		wrong = append(wrong, fmt.Errorf("pubsubconsumer: WithRetry: %w", err))
 	}
 	return errors.Join(wrong...)

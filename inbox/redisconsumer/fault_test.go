@@ -289,7 +289,7 @@ func TestEverythingWrongAtOnce(t *testing.T) {
 		redisconsumer.WithDeadLetters(func(string) string { return "a" }))
 	for _, says := range []string{
 		"no client", "no handler", "group has no name", "stream has no name", `"a" is named twice`, "WithWorkers is 0", "WithPrefetch is 0", "WithTimeout is -1ns",
-		"WithClaimAfter is 1ms", "WithBlock is 0s", "WithShutdownTimeout is -1ns", "leave WithName out", "leave WithConsumer out", "MaxAttempts is -1", "read itself",
+		"WithClaimAfter is 1ms", "WithBlock is 0s", "WithShutdownTimeout is -1ns", "leave WithName out", "leave WithConsumer out", "WithRetry: retry.max_attempts is -1", "read itself",
 	} {
 		assert.ErrorContains(t, err, says)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/gorm-fanout/fanout/inbox"
 )
 
 // isolateAfter is after how many deliveries an entry is handled alone: so many processes had
@@ -75,11 +73,7 @@ func (s *session) isolate(ctx context.Context, st *stream, idle time.Duration, r
 // lastChance is the number of deliveries after which a message is not run any more: it was handled
 // alone at least once.
 func (s *session) lastChance() int64 {
-	attempts := s.retry.MaxAttempts
-	if attempts == 0 {
-		attempts = inbox.DefaultConsumerAttempts
-	}
-	return int64(max(attempts, isolateAfter+1))
+	return int64(max(s.retry.MaxAttempts, isolateAfter+1))
 }
 
 // abandonCrasher forwards a message to the dead letters without running it.

@@ -52,7 +52,7 @@ type settings struct {
 
 func defaults() settings {
 	return settings{
-		workers: DefaultWorkers, prefetch: DefaultPrefetch, timeout: inbox.DefaultTimeout, log: slog.Default(), claimAfter: DefaultClaimAfter,
+		workers: DefaultWorkers, prefetch: DefaultPrefetch, timeout: inbox.DefaultTimeout, retry: inbox.DefaultRetry(), log: slog.Default(), claimAfter: DefaultClaimAfter,
 		block: DefaultBlock, shutdown: DefaultShutdownTimeout, source: func(stream string) string { return stream },
 	}
 }
@@ -98,8 +98,10 @@ func WithWorkers(n int) Option { return func(s *settings) { s.workers = n } }
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 
 // WithRetry says how failures are repeated and after how many a message goes to the dead letters.
-// Default: that of [inbox.Retry].
-func WithRetry(r inbox.Retry) Option { return func(s *settings) { s.retry = r } }
+// Default: [inbox.DefaultRetry].
+func WithRetry(r inbox.Retry) Option {
+	return func(s *settings) { s.retry = r.WithDefaults(inbox.DefaultRetry()) }
+}
 
 // WithTimeout bounds one attempt of a handler: its context ends then. Default 30 s.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
@@ -189,7 +191,10 @@ func (s *settings) check(group string, streams []string) error {
 	if s.consumer != "" {
 		wrong = append(wrong, inbox.CheckConsumer(s.consumer))
 	}
-	return errors.Join(append(wrong, s.retry.Check())...)
+	if err := s.retry.Validate(); err != nil {
+		wrong = append(wrong, fmt.Errorf("redisconsumer: consumer: WithRetry: %w", err))
+	}
+	return errors.Join(wrong...)
 }
 
 // DeadStream is where the dead letters of a stream go unless [WithDeadLetters] says otherwise: its

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/internal/admin"
 )
@@ -187,7 +188,6 @@ const pingAfter = 30 * time.Second
 // Codes of errors that are told apart.
 const (
 	undefinedTable        = "42P01"
-	undefinedColumn       = "42703"
 	invalidSchema         = "3F000"
 	insufficientPrivilege = "42501"
 	readOnlyTransaction   = "25006"
@@ -200,14 +200,12 @@ func explain(err error) error {
 		return err
 	}
 	switch pgErr.Code {
-	case undefinedTable, undefinedColumn, invalidSchema:
-		return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
 	case insufficientPrivilege:
 		return fmt.Errorf("%w: docs/operations.md lists what the roles of relays, operators and writers need", err)
 	case readOnlyTransaction:
 		return fmt.Errorf("%w: the relay needs the primary, not a read replica, and a server that is not set to read-only", err)
 	default:
-		return err
+		return dbtable.Explain(err, outbox.ErrSchema)
 	}
 }
 

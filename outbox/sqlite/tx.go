@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -124,16 +125,8 @@ func isBusy(err error) bool {
 
 // explain adds the remedy to errors that an operator can act on.
 func explain(err error) error {
-	if err == nil {
-		return nil
-	}
-	for _, text := range []string{"no such table", "no such column", "no such index", "has no column named"} {
-		if strings.Contains(err.Error(), text) {
-			return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
-		}
-	}
-	if isBusy(err) {
+	if err != nil && isBusy(err) {
 		return fmt.Errorf("%w: somebody holds the lock for long; set a busy timeout and a write-ahead log in the DSN", err)
 	}
-	return err
+	return dbtable.Explain(err, outbox.ErrSchema)
 }

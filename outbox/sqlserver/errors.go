@@ -8,6 +8,7 @@ import (
 
 	mssql "github.com/microsoft/go-mssqldb"
 
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -62,8 +63,8 @@ func explain(err error) error {
 	switch {
 	case numbered(err, 208) && strings.Contains(err.Error(), "OPENJSON"), numbered(err, 102, 319):
 		remedy = "the store needs SQL Server 2016, a database compatibility level of 130 or higher, and a table name that is no reserved word"
-	case numbered(err, 207, 208, 308): // invalid column, invalid object, no such index
-		return fmt.Errorf("%w: %w", outbox.ErrSchema, err)
+	case numbered(err, dbtable.MissingNumbers...):
+		return fmt.Errorf("%w: %w", err, outbox.ErrSchema)
 	case numbered(err, 8622): // no plan with these hints
 		remedy = "the indexes of the outbox table are not as the migration made them; compare them with \"fanout migrate --print\""
 	case numbered(err, permissionDenied, 230, 262): // permission denied

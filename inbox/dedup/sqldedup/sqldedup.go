@@ -145,10 +145,12 @@ func (t *table) PurgeOlderThan(ctx context.Context, before time.Time, limit int)
 	return result.RowsAffected, t.wrap("purge", result.Error)
 }
 
+var errNoTable = errors.New("the table is not up to date: run sqldedup.Migrate, or name the one that there is with sqldedup.Table")
+
 func (t *table) wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = dbtable.Explain(err, "make the table with sqldedup.Migrate, or name the one that there is with sqldedup.Table")
+	err = dbtable.Explain(err, errNoTable)
 	return fmt.Errorf("sqldedup: %s, table %s: %w", what, t.texts.table, err)
 }

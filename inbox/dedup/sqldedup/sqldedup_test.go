@@ -251,5 +251,5 @@ func TestRefusals(t *testing.T) {
 	require.NoError(t, err)
 	_, err = store.Contains(t.Context(), "billing", uuid.New())
 	require.ErrorContains(t, err, "sqldedup: look, table inbox_deduplication")
-	require.ErrorContains(t, err, "make the table with sqldedup.Migrate")
+	require.ErrorContains(t, err, "run sqldedup.Migrate")
 }
