@@ -9,7 +9,7 @@ import (
 // A batch that its bytes have cut is full: that it has few rows is no reason to look further, nor to defer anything.
 func TestCutBatchIsFull(t *testing.T) {
 	t.Parallel()
-	w := &worker{Processor: &Processor{policy: Policy{BatchSize: 10}.WithDefaults()}, window: 40}
+	w := &worker{p: &Processor{policy: Policy{BatchSize: 10}.WithDefaults()}, window: 40}
 	claim := &Claim{Broker: "b", Limit: 10, Window: 40}
 	few := make([]Message, 1)
 	for _, claim.Unordered = range []bool{false, true} {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -63,7 +64,7 @@ func TestBreaker(t *testing.T) {
 			_, ok = b.try()
 			assert.False(t, ok, "one at a time")
 			following := min(2*want, 8) * time.Second
-			assert.Equal(t, following+min(following, asideSlack), b.setAside(), "longer than the next try takes to come, but not by much")
+			assert.Equal(t, following+min(following, trySlack), b.afterTry(), "longer than the next try takes to come, but not by much")
 			assert.False(t, p.end(errOutage))
 		}
 
@@ -164,7 +165,7 @@ func TestDestinations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &destinations{policy: Breaker{TripAfter: 2, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
-		c := d.call("a")
+		c := d.try("a")
 		for range 1000 {
 			assert.True(t, c.admit())
 		}
@@ -172,27 +173,27 @@ func TestDestinations(t *testing.T) {
 		assert.False(t, c.end())
 		assert.Empty(t, d.breakers, "most destinations never need one")
 
-		c = d.call("a")
+		c = d.try("a")
 		assert.False(t, c.fail(), "the first time it might be chance")
 		assert.False(t, c.admit(), "but in this batch it gets no more")
 		assert.False(t, c.fail())
-		assert.GreaterOrEqual(t, c.detour(0), time.Second)
+		assert.GreaterOrEqual(t, c.delay(0), time.Second)
 		assert.False(t, c.end())
 		assert.Empty(t, d.unavailable())
-		c = d.call("a")
+		c = d.try("a")
 		assert.True(t, c.fail())
 		assert.False(t, c.end())
 		assert.Equal(t, []string{"a"}, d.unavailable())
-		assert.False(t, d.call("a").admit())
-		assert.True(t, d.call("b").admit(), "the others go on")
+		assert.False(t, d.try("a").admit())
+		assert.True(t, d.try("b").admit(), "the others go on")
 
 		time.Sleep(time.Second)
-		c = d.call("a")
+		c = d.try("a")
 		for range probeLimit {
 			assert.True(t, c.admit())
 		}
 		assert.False(t, c.admit(), "a few try")
-		assert.False(t, d.call("a").admit(), "of one worker")
+		assert.False(t, d.try("a").admit(), "of one worker")
 		c.reached = true
 		assert.True(t, c.end())
 		assert.Empty(t, d.breakers)
@@ -230,23 +231,50 @@ func TestDestinationsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &destinations{policy: Breaker{TripAfter: 1, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
-		assert.True(t, d.call("renamed").fail())
-		assert.True(t, d.call("waits").fail())
-		time.Sleep(maxDetour) // the longest between two tries of a destination that has messages
-		c := d.call("waits")
+		assert.True(t, d.try("renamed").fail())
+		assert.True(t, d.try("waits").fail())
+		time.Sleep(maxWait) // the longest between two tries of a destination that has messages
+		c := d.try("waits")
 		assert.True(t, c.admit())
 		assert.False(t, c.fail())
 		assert.Equal(t, []string{"renamed", "waits"}, d.unavailable())
-		time.Sleep(maxDetour + time.Minute)
+		time.Sleep(maxWait + time.Minute)
 		assert.Equal(t, []string{"waits"}, d.unavailable())
 
 		d = &destinations{policy: Breaker{TripAfter: 2, MinDelay: time.Second, MaxDelay: 4 * time.Second}}
-		d.call("out").fail()
-		d.call("out").fail()
+		d.try("out").fail()
+		d.try("out").fail()
 		for i := range 3 * maxDestinations {
-			d.call(strconv.Itoa(i)).fail()
+			d.try(strconv.Itoa(i)).fail()
 		}
 		assert.LessOrEqual(t, len(d.breakers), maxDestinations)
 		assert.Equal(t, []string{"out"}, d.unavailable())
+	})
+}
+
+// The messages of a destination that is unavailable come back one after the other, and no later than after an hour.
+func TestDestinationsSpreadTheirMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d destinations
+		delay := func(name string) time.Duration { return d.delay(name, time.Minute, time.Second) }
+		assert.Equal(t, time.Minute, delay("a"))
+		assert.Equal(t, time.Minute+spread*time.Second, delay("a"))
+		assert.Equal(t, time.Minute, delay("b"), "one by one")
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, time.Minute+(2*spread-2)*time.Second, delay("a"))
+		for range 1000 {
+			delay("a")
+		}
+		assert.Equal(t, maxWait, delay("a"))
+		assert.Equal(t, 2*time.Hour, d.delay("a", 2*time.Hour, 0), "the configured delay is the least")
+		d.forget("a")
+		assert.Equal(t, time.Minute, delay("a"))
+		time.Sleep(time.Hour)
+		assert.Equal(t, time.Minute, delay("a"))
+		for i := range 2 * maxDestinations {
+			delay(fmt.Sprint(i))
+		}
+		assert.LessOrEqual(t, len(d.next), maxDestinations)
 	})
 }

@@ -62,7 +62,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		engine   Engine
 		problems []error
 	)
-	id, process := uuid.New(), newSolitude() // the same in all databases
+	id, isolation := uuid.New(), newCrashIsolation() // the same in all databases
 	for _, database := range slices.Sorted(maps.Keys(cfg.Stores)) {
 		var here *heartbeat
 		if registry, ok := cfg.Stores[database].(Registry); ok {
@@ -88,7 +88,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 				problems = append(problems, fmt.Errorf("outbox: database %q: %w", database, err))
 				continue
 			}
-			processor.process, processor.ears, processor.clock = process, hears, clock
+			processor.isolation, processor.ears, processor.clock = isolation, hears, clock
 			engine.processors = append(engine.processors, processor)
 			if here != nil {
 				here.processors = append(here.processors, processor)

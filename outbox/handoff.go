@@ -39,7 +39,7 @@ func (r *Reservation) place(broker string) *place {
 		return nil
 	}
 	for i := range r.places {
-		if r.places[i].at.broker == broker {
+		if r.places[i].at.p.broker == broker {
 			return &r.places[i]
 		}
 	}

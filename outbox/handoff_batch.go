@@ -33,12 +33,12 @@ func newHandedBatch(r *receiver, shard int, copies []copied, found []HandedRow, 
 		}
 		here++
 		m := f.message(row)
-		if !f.Clear && !r.policy.Unordered && row.OrderingKey != "" { // whatever a store says of the later ones
+		if !f.Clear && !r.p.policy.Unordered && row.OrderingKey != "" { // whatever a store says of the later ones
 			held[row.OrderingKey] = true
 		}
 		switch {
 		case f.Shard != shard:
-			stray := Completion{Lease: r.leaseOf(f.Shard), Other: []Outcome{r.decide.Release(&m)}}
+			stray := Completion{Lease: r.leaseOf(f.Shard), Other: []Outcome{release(&m)}}
 			stray.Lease.FirstID, stray.Lease.LastID = f.ID, f.ID
 			b.strays = append(b.strays, stray)
 			r.stats.behind.Add(1)
@@ -47,10 +47,10 @@ func newHandedBatch(r *receiver, shard int, copies []copied, found []HandedRow, 
 			b.batch.Messages = append(b.batch.Messages, m)
 			r.stats.sent.Add(1)
 		case may:
-			b.back = append(b.back, r.decide.Release(&m))
+			b.back = append(b.back, release(&m))
 			r.stats.behind.Add(1)
 		default:
-			b.back = append(b.back, r.decide.Release(&m))
+			b.back = append(b.back, release(&m))
 			r.stats.withdrawn.Add(1)
 		}
 		if b.batch.Lease.FirstID == 0 {
@@ -59,12 +59,12 @@ func newHandedBatch(r *receiver, shard int, copies []copied, found []HandedRow, 
 		b.batch.Lease.LastID = f.ID
 	}
 	r.stats.gone.Add(int64(len(copies) - here))
-	r.counters.released.Add(int64(len(b.back) + len(b.strays)))
+	r.p.counters.released.Add(int64(len(b.back) + len(b.strays)))
 	return b
 }
 
 func (r *receiver) leaseOf(shard int) Lease {
-	return Lease{Broker: r.broker, Shard: shard, Token: r.token, Duration: r.policy.Lease}
+	return Lease{Broker: r.p.broker, Shard: shard, Token: r.token, Duration: r.p.policy.Lease}
 }
 
 // message is what a claim would have returned.

@@ -45,11 +45,11 @@ func (d Dialect) claimedArgs(args []any, p *place) []any {
 	var lease any
 	switch d {
 	case SQLite: // whose clock is ours
-		lease = time.Now().Add(p.at.policy.Lease).UnixMicro()
+		lease = time.Now().Add(p.at.p.policy.Lease).UnixMicro()
 	case SQLServer:
-		lease = int64((p.at.policy.Lease + time.Second - 1) / time.Second) // never less than the process counts on
+		lease = int64((p.at.p.policy.Lease + time.Second - 1) / time.Second) // never less than the process counts on
 	default:
-		lease = p.at.policy.Lease.Microseconds()
+		lease = p.at.p.policy.Lease.Microseconds()
 	}
 	return append(args, string(StatusProcessing), d.uuidArg(p.at.token), p.at.worker.name, lease)
 }

@@ -28,8 +28,8 @@ func (n *noted) ExecContext(_ context.Context, text string, args ...any) (sql.Re
 func TestInsertReserved(t *testing.T) {
 	t.Parallel()
 	at := &receiver{
-		Processor: &Processor{broker: "b", policy: Policy{Lease: 90 * time.Second}},
-		token:     uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), worker: &worker{name: "w"},
+		p:     &Processor{broker: "b", policy: Policy{Lease: 90 * time.Second}},
+		token: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), worker: &worker{name: "w"},
 	}
 	reservation := &Reservation{places: []place{{at: at}}}
 	rows := []Row{{TargetBroker: "a"}, {TargetBroker: "b"}}
@@ -69,7 +69,7 @@ func TestInsertReserved(t *testing.T) {
 // A lease in the database is never shorter than the one that the process counts on.
 func TestClaimedLeaseIsNotCut(t *testing.T) {
 	t.Parallel()
-	at := &place{at: &receiver{Processor: &Processor{policy: Policy{Lease: 1500 * time.Millisecond}}, worker: &worker{}}}
+	at := &place{at: &receiver{p: &Processor{policy: Policy{Lease: 1500 * time.Millisecond}}, worker: &worker{}}}
 	for dialect, lease := range map[Dialect]int64{Postgres: 1_500_000, SQLServer: 2} {
 		assert.Equal(t, lease, dialect.claimedArgs(nil, at)[3], "%s", dialect)
 	}

@@ -2,12 +2,15 @@ package outbox
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/gorm-fanout/fanout/brokers"
 )
 
 // What is read without encoding/json is read as encoding/json reads it.
@@ -68,4 +71,22 @@ func TestHeadersAreUnambiguous(t *testing.T) {
 func TestPlainHeadersAllocations(t *testing.T) {
 	const text = `{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","tracestate":"a=1"}`
 	assert.InDelta(t, 1, testing.AllocsPerRun(100, func() { _, _ = ParseHeaders(text) }), 0)
+}
+
+func FuzzParseHeaders(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"a":"b"}`, `[]`, `null`, `{"a":null}`, "{\"\xff\":\"\"}", `{"id":""}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		attributes, err := ParseHeaders(text)
+		var malformed *MalformedError
+		if err != nil && !errors.As(err, &malformed) {
+			t.Fatalf("%q: %v is no *MalformedError", text, err)
+		}
+		for _, attribute := range attributes {
+			if attribute.Name == brokers.FieldID || attribute.Name == brokers.FieldType {
+				t.Fatalf("%q: %s got through", text, attribute.Name)
+			}
+		}
+	})
 }

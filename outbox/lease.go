@@ -20,14 +20,14 @@ type leaseGuard struct {
 var errLeaseLost = errors.New("outbox: the lease was lost")
 
 // guardLease starts to guard a batch. The context that it returns ends when the lease is lost.
-func guardLease(ctx context.Context, w *worker, batch *Batch, claimedAt time.Time) (context.Context, *leaseGuard) {
+func guardLease(ctx context.Context, p *Processor, batch *Batch, claimedAt time.Time, renewed bool) (context.Context, *leaseGuard) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	g := &leaseGuard{deadline: lastSend(claimedAt, w.policy.Lease), cancel: cancel, done: make(chan struct{})}
+	g := &leaseGuard{deadline: lastSend(claimedAt, p.policy.Lease), cancel: cancel, done: make(chan struct{})}
 	g.timer = time.AfterFunc(time.Until(g.deadline), func() { cancel(errLeaseLost) })
-	if w.handsOff {
-		close(g.done) // see receiver: what takes that long goes back
+	if renewed {
+		go g.renew(ctx, p, batch)
 	} else {
-		go g.renew(ctx, w, batch)
+		close(g.done) // see receiver: what takes that long goes back
 	}
 	return ctx, g
 }
@@ -36,9 +36,9 @@ func guardLease(ctx context.Context, w *worker, batch *Batch, claimedAt time.Tim
 // so that neither clocks nor a slow answer can make us send what others may own.
 func lastSend(asked time.Time, lease time.Duration) time.Time { return asked.Add(lease * 4 / 5) }
 
-func (g *leaseGuard) renew(ctx context.Context, w *worker, batch *Batch) {
+func (g *leaseGuard) renew(ctx context.Context, p *Processor, batch *Batch) {
 	defer close(g.done)
-	ticker := time.NewTicker(w.policy.Lease / 3)
+	ticker := time.NewTicker(p.policy.Lease / 3)
 	defer ticker.Stop()
 	for {
 		select {
@@ -47,33 +47,33 @@ func (g *leaseGuard) renew(ctx context.Context, w *worker, batch *Batch) {
 		case <-ticker.C:
 		}
 		asked := time.Now()
-		kept, err := renewOnce(ctx, w, batch)
+		kept, err := renewOnce(ctx, p, batch)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil: // the next tick may do better; until then the deadline stands
-			w.log.WarnContext(ctx, "cannot renew a lease; trying again", "error", err)
+			p.log.WarnContext(ctx, "cannot renew a lease; trying again", "error", err)
 			if g.over() {
 				g.cancel(errLeaseLost)
 				return
 			}
 		case kept < len(batch.Messages):
-			w.log.WarnContext(ctx, "lease lost while publishing: the rest of the batch is not sent", "rows", len(batch.Messages), "kept", kept)
+			p.log.WarnContext(ctx, "lease lost while publishing: the rest of the batch is not sent", "rows", len(batch.Messages), "kept", kept)
 			g.lose()
 			return
 		default:
 			g.mu.Lock()
-			g.deadline = lastSend(asked, w.policy.Lease)
+			g.deadline = lastSend(asked, p.policy.Lease)
 			g.timer.Reset(time.Until(g.deadline))
 			g.mu.Unlock()
 		}
 	}
 }
 
-func renewOnce(ctx context.Context, w *worker, batch *Batch) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
+func renewOnce(ctx context.Context, p *Processor, batch *Batch) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.databaseTimeout())
 	defer cancel()
-	return w.store.Renew(ctx, batch.Lease)
+	return p.store.Renew(ctx, batch.Lease)
 }
 
 // over reports whether it is too late to send.

@@ -48,10 +48,6 @@ type Policy struct {
 	ShutdownTimeout time.Duration
 }
 
-// publishChunk is how many messages go to the broker at once, to begin with. Between two chunks the lease and the shutdown are
-// looked at; see caution for when there are more or fewer.
-const publishChunk = 100
-
 // WithDefaults fills in what is zero.
 func (p Policy) WithDefaults() Policy {
 	setDefault(&p.Workers, 2)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -22,7 +23,6 @@ type Processor struct {
 	store            Store
 	target           brokers.Broker
 	policy           Policy
-	decide           Decider
 	log              *slog.Logger
 	observer         ProcessorObserver // nil: nobody watches
 	clock            *clock            // of the database; nil: it is ours
@@ -30,21 +30,22 @@ type Processor struct {
 	shards *shardBoard
 	// Who exchanges with the database has a place here; the others publish meanwhile, or wait for one.
 	exchanges chan struct{}
-	breaker   *breaker
-	streams   destinations
-	throttle  *throttle // nil: no limit
-	caution   *caution
-	suspects  suspects
-	wake      chan struct{}
-	counters  counters
-	inHand    inHand
-	paused    atomic.Bool // as the last look found it
-	running   atomic.Bool
-	process   *solitude // shared by all processors of an engine
-	receiver  *receiver // nil: rows are not handed off
-	ears      *ears     // shared by those of a database; nil: it does not listen
-	// When it last told of rows that came back, and of attributes that were left out, in nanoseconds since 1970.
-	recovered, omitted atomic.Int64
+	// Failure classification is told by history what earlier calls have shown.
+	history      history
+	breaker      *breaker
+	destinations destinations
+	throttle     *throttle // nil: no limit
+	sizing       *sizing
+	isolation    *crashIsolation // shared by all processors of an engine
+	wake         chan struct{}
+	counters     counters
+	inHand       inHand
+	paused       atomic.Bool // as the last look found it
+	running      atomic.Bool
+	receiver     *receiver // nil: rows are not handed off
+	ears         *ears     // shared by those of a database; nil: it does not listen
+	// To tell of rows that came back, and of attributes that were left out.
+	recovered, omitted seldom
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
 	lookFailing, claimFailing atomic.Bool
 }
@@ -76,12 +77,11 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	policy := cfg.Policy.WithDefaults()
 	p := &Processor{
 		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy,
-		decide:  Decider{Retry: policy.Retry},
-		caution: newCaution(cfg.Target, &policy),
-		log:     cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
-		shards:  newShardBoard(cfg.Store.Shards()), exchanges: make(chan struct{}, policy.Workers),
-		breaker: newBreaker(policy.Breaker), streams: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
-		wake: make(chan struct{}, 1), process: newSolitude(),
+		sizing: newSizing(cfg.Target, &policy),
+		log:    cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
+		shards: newShardBoard(cfg.Store.Shards()), exchanges: make(chan struct{}, policy.Workers),
+		breaker: newBreaker(policy.Breaker), destinations: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),
+		wake: make(chan struct{}, 1), isolation: newCrashIsolation(),
 	}
 	if cfg.Observer != nil {
 		p.observer = cfg.Observer.Observe(cfg.Database, cfg.Broker)
@@ -117,11 +117,11 @@ func (p *Processor) Run(ctx context.Context) error {
 	}
 	for n := range min(hands*p.policy.Workers, p.store.Shards()) {
 		w := &worker{
-			Processor: p,
+			p:         p,
+			isolation: claimant{process: p.isolation},
 			name:      name + strconv.Itoa(n),
 			window:    p.policy.BatchSize,
 			blocked:   true, // it does not know yet
-			company:   company{solitude: p.process},
 		}
 		group.Go(func() error { w.run(ctx, sending, completing); return nil })
 	}
@@ -165,7 +165,7 @@ func (p *Processor) Stats() Stats {
 	stats := Stats{
 		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
-		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.streams.unavailable(),
+		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.destinations.unavailable(),
 		Paused: p.paused.Load(), Listener: p.ears.state(), Leases: p.inHand.count(),
 	}
 	if p.receiver != nil {
@@ -199,6 +199,46 @@ func (p *Processor) poll(ctx context.Context) {
 		}
 		timer.Reset(pace.next(len(ready.Shards) > 0, p.counters.claimed.Load(), err))
 	}
+}
+
+// pace says when a processor polls again. While polls find rows that can be claimed, of which no
+// wake-up has told it, it polls after poll.min; else after twice as long each time, up to poll.max.
+// Rows that wake-ups announce are claimed before a poll finds them, so that a processor that is told
+// of all rows polls seldom even when it has much to do.
+type pace struct {
+	least, most time.Duration
+	interval    time.Duration
+	found       bool  // by the last poll
+	claimed     int64 // as of the last poll
+}
+
+// pollSpread is by which part of it an interval may be shorter, so that processes that were started
+// at once, or that met the same outage, do not poll in step. It is never longer: poll.max is a
+// promise.
+const pollSpread = 0.2
+
+func newPace(policy *Policy) *pace {
+	return &pace{least: policy.PollMin, most: policy.PollMax, interval: policy.PollMin}
+}
+
+// next takes what a poll has found, how many rows the processor has claimed so far, and the poll's
+// error.
+func (p *pace) next(found bool, claimed int64, err error) time.Duration {
+	again := false
+	switch {
+	case err != nil:
+		p.interval = min(2*p.interval, p.most)
+	case p.found && claimed != p.claimed: // a row may look ready and still have to wait for one before it
+		p.interval = p.least
+	default:
+		again = found && !p.found // a first find: there may be more to come
+		p.interval = min(2*p.interval, p.most)
+	}
+	p.found, p.claimed = found && err == nil, claimed
+	if again {
+		return p.least
+	}
+	return p.interval - time.Duration(pollSpread*rand.Float64()*float64(p.interval))
 }
 
 // look asks which shards hold something that is ready, or whether the broker is paused.

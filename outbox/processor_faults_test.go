@@ -124,7 +124,7 @@ func TestProcessorStopSpendsNoAttempt(t *testing.T) {
 
 // Messages that may have killed a process are tried alone. When their broker hangs, the others wait for that, but not long,
 // and not again and again.
-func TestEngineSuspectsOfABrokerThatHangs(t *testing.T) {
+func TestEngineIsolatesMessagesOfABrokerThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		hung := &fake{publish: func(ctx context.Context, _ brokers.Message) error {
 			<-ctx.Done()

@@ -10,81 +10,75 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// publish calls the broker within the publish timeout. Where its implementation breaks down it is asked again message by
-// message, so that only those at which it does so are to blame; and not even they where it does so with every message: then
-// it counts as an outage.
-func (d *delivery) publish(ctx context.Context, outgoing []brokers.Message) []brokers.Result {
-	ctx, cancel := context.WithTimeout(ctx, d.policy.PublishTimeout)
+// publish makes the call, and tells who observes. Its results are what the broker has answered, but
+// that what failed because we stopped waiting was not sent.
+func (d *delivery) publish(sending context.Context) {
+	watched := sending
+	if d.p.observer != nil {
+		watched = d.p.observer.Publishing(sending, &d.call)
+	}
+	results := d.results(watched)
+	took := time.Since(d.call.Began)
+	if sending.Err() != nil {
+		excuse(results)
+	}
+	d.call.Results, d.call.Took = results, took
+	if d.p.observer != nil {
+		d.p.observer.Published(watched, &d.call)
+	}
+}
+
+// results calls the broker within the publish timeout. Where its implementation breaks down it is
+// asked again message by message.
+func (d *delivery) results(ctx context.Context) []brokers.Result {
+	ctx, cancel := context.WithTimeout(ctx, d.p.policy.PublishTimeout)
 	defer cancel()
-	results, broken := d.ask(ctx, outgoing)
+	outgoing := d.call.Outgoing
+	results, broken := ask(ctx, d.p.target, outgoing)
 	if broken == nil {
 		return results
 	}
-	d.log.ErrorContext(ctx, "the broker's implementation broke down", "messages", len(outgoing), "error", broken, "stack", broken.stack)
+	d.p.log.ErrorContext(ctx, "the broker's implementation broke down", "messages", len(outgoing), "error", broken, "stack", broken.stack)
 	if len(outgoing) == 1 {
 		return []brokers.Result{{Err: brokers.Unavailable(brokers.ScopeBroker, broken)}}
 	}
 	results = make([]brokers.Result, len(outgoing))
-	works, failed, culprits := d.reached, map[string]bool{}, map[int]error{}
+	failed := map[string]bool{}
 	for i := range outgoing {
 		key := outgoing[i].OrderingKey
 		if failed[key] || ctx.Err() != nil || d.lease.over() {
 			results[i].Err = brokers.ErrNotSent
 			continue
 		}
-		one, broken := d.ask(ctx, outgoing[i:i+1])
+		one, broken := ask(ctx, d.p.target, outgoing[i:i+1])
 		if broken != nil {
-			culprits[i] = broken
 			one = []brokers.Result{{Err: brokers.Unavailable(brokers.ScopeBroker, broken)}}
 		}
 		results[i] = one[0]
-		class, scope := brokers.Classify(one[0].Err)
-		works = works || class != brokers.ClassNotSent && scope != brokers.ScopeBroker
 		failed[key] = key != "" && one[0].Err != nil
 	}
-	if works {
-		for i, broken := range culprits {
-			results[i].Err = brokers.Retryable(broken)
-		}
-	}
+	chargeBreakdowns(results, d.reached)
 	return results
 }
 
-// breakdown is how a broker's implementation does not do what a broker must.
-type breakdown struct{ what, stack string }
-
-func (b *breakdown) Error() string { return "the broker's implementation " + b.what }
-
-func (d *delivery) ask(ctx context.Context, outgoing []brokers.Message) (results []brokers.Result, broken *breakdown) {
+// ask calls the broker. broken says that its implementation panicked or broke its contract.
+func ask(ctx context.Context, broker brokers.Broker, outgoing []brokers.Message) (results []brokers.Result, broken *breakdown) {
 	defer func() {
 		if r := recover(); r != nil {
 			broken = &breakdown{what: fmt.Sprintf("panicked: %v", r), stack: string(debug.Stack())}
 		}
 	}()
-	results = d.target.Publish(ctx, outgoing)
+	results = broker.Publish(ctx, outgoing)
 	if len(results) != len(outgoing) {
 		return nil, &breakdown{what: fmt.Sprintf("broke its contract: %d results for %d messages", len(results), len(outgoing))}
 	}
 	return results, nil
 }
 
-// excuse makes unsent of what failed because we stopped waiting, at the end of a shutdown or of the lease: neither the message
-// nor the broker is to blame. Should it have arrived all the same, it is sent again under the same id.
-func excuse(results []brokers.Result) {
-	for i := range results {
-		switch class, _ := brokers.Classify(results[i].Err); class {
-		case brokers.ClassRetryable, brokers.ClassUnavailable:
-			results[i].Err = brokers.NotSentBecause(results[i].Err)
-		default:
-		}
-	}
-}
-
-// omittedEvery bounds how often a processor tells of attributes that were left out: whoever sends such ones does so with each message.
-const omittedEvery = time.Minute
-
-// tellOmitted says which attributes the broker has left out, by the example of one message.
-func (w *worker) tellOmitted(chunk []*Message, results []brokers.Result) {
+// tellOmitted says which attributes the broker has left out of the last call, by the example of one
+// message.
+func (d *delivery) tellOmitted() {
+	results := d.call.Results
 	number, first := 0, 0
 	for i := range results {
 		if results[i].Err != nil || len(results[i].Omitted) == 0 {
@@ -95,8 +89,7 @@ func (w *worker) tellOmitted(chunk []*Message, results []brokers.Result) {
 		}
 		number++
 	}
-	now, last := time.Now().UnixNano(), w.omitted.Load()
-	if number == 0 || now-last < int64(omittedEvery) || !w.omitted.CompareAndSwap(last, now) {
+	if number == 0 || !d.p.omitted.now() {
 		return
 	}
 	const most, length = 5, 40 // of what may be a thousand names, of a kilobyte each
@@ -105,6 +98,6 @@ func (w *worker) tellOmitted(chunk []*Message, results []brokers.Result) {
 	for i := range names {
 		names[i] = fmt.Sprintf("%.*s", length, strings.ToValidUTF8(all[i], "\uFFFD"))
 	}
-	w.log.Warn("delivered without attributes that the broker does not take", "messages", number, "message_id", chunk[first].MessageID,
+	d.p.log.Warn("delivered without attributes that the broker does not take", "messages", number, "message_id", d.call.Messages[first].MessageID,
 		"attributes", names, "omitted", len(all))
 }

@@ -16,8 +16,7 @@ import (
 // one for each. But a renewal, which goes by the token and a range of ids, would count others of the range. So these leases are not
 // renewed. Sending stops at 80 % of the lease from before the INSERT on, and what is left then goes back.
 type receiver struct {
-	*Processor
-
+	p        *Processor
 	verifier Verifier
 	worker   *worker
 	token    uuid.UUID
@@ -67,8 +66,8 @@ func newReceiver(p *Processor) *receiver {
 		return nil
 	}
 	return &receiver{
-		Processor: p, verifier: verifier, token: uuid.New(), room: p.policy.BatchSize, news: make(chan struct{}, 1),
-		worker: &worker{Processor: p, handsOff: true},
+		p: p, verifier: verifier, token: uuid.New(), room: p.policy.BatchSize, news: make(chan struct{}, 1),
+		worker: &worker{p: p, handsOff: true},
 	}
 }
 
@@ -76,7 +75,7 @@ func newReceiver(p *Processor) *receiver {
 func (r *receiver) start(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.worker.name, r.worker.solitude, r.open = name, r.process, true
+	r.worker.name, r.worker.isolation.process, r.open = name, r.p.isolation, true
 }
 
 // run delivers until ctx ends, and then gives back what comes of transactions that had a place, while completing lasts.
@@ -159,7 +158,7 @@ func (r *receiver) leave(shard, rows int, back bool) {
 	r.mu.Lock()
 	r.taken -= rows
 	r.mu.Unlock()
-	r.shards.arrive(shard, rows, back)
+	r.p.shards.arrive(shard, rows, back)
 	r.tell()
 }
 
@@ -173,19 +172,19 @@ func (r *receiver) tell() {
 // handle delivers rows of one shard. back says that some were given back.
 func (r *receiver) handle(ctx, sending, completing context.Context, shard int, copies []copied) (back bool) {
 	w := r.worker
-	defer w.inHand.hold(w.name, w.broker, &Batch{}, time.Time{})
-	defer w.leave()
+	defer r.p.inHand.hold(w.name, r.p.broker, &Batch{}, time.Time{})
+	defer w.isolation.leave()
 	asked := slices.MinFunc(copies, func(a, b copied) int { return a.asked.Compare(b.asked) }).asked
 	may := r.may(ctx, asked)
 	found, err := r.verify(completing, shard, copies, asked)
 	if err != nil {
 		w.pass.end(errNoOutcome)
-		r.log.ErrorContext(ctx, "cannot verify rows that were handed off: their leases bring them back", "error", err, "rows", len(copies))
+		r.p.log.ErrorContext(ctx, "cannot verify rows that were handed off: their leases bring them back", "error", err, "rows", len(copies))
 		return false
 	}
 	may = may && !r.late(asked) // the answer may have taken long
 	b := newHandedBatch(r, shard, copies, found, may)
-	w.inHand.hold(w.name, w.broker, &b.batch, asked)
+	r.p.inHand.hold(w.name, r.p.broker, &b.batch, asked)
 	completion := &Completion{Lease: b.batch.Lease}
 	if len(b.batch.Messages) > 0 {
 		completion = w.deliver(ctx, sending, &b.batch, asked)
@@ -199,37 +198,37 @@ func (r *receiver) handle(ctx, sending, completing context.Context, shard int, c
 	}
 	for _, stray := range b.strays {
 		_, _ = w.exchange(completing, &stray, nil)
-		r.shards.mark(stray.Lease.Shard)
+		r.p.shards.mark(stray.Lease.Shard)
 	}
 	return back
 }
 
-// may asks, with a pass of the breaker and in company, whether anything may be sent now.
+// may asks, with a pass of the breaker and beside other workers, whether anything may be sent now.
 func (r *receiver) may(ctx context.Context, asked time.Time) bool {
 	w := r.worker
-	pass, ok := r.breaker.try()
+	pass, ok := r.p.breaker.try()
 	w.pass = pass
 	if !ok || pass.probe { // a probe is for rows that have waited
 		w.pass.end(errNoOutcome)
 		return false
 	}
-	return w.join(ctx) == nil && ctx.Err() == nil && !r.paused.Load() && !r.late(asked)
+	return w.isolation.join(ctx) == nil && ctx.Err() == nil && !r.p.paused.Load() && !r.late(asked)
 }
 
 // late reports whether it is not worth beginning: claimed rows have a whole lease before them, and these should have half of one.
-func (r *receiver) late(asked time.Time) bool { return past(asked.Add(r.policy.Lease/2), time.Now()) }
+func (r *receiver) late(asked time.Time) bool { return past(asked.Add(r.p.policy.Lease/2), time.Now()) }
 
 // verify asks the database, again where it does not answer, for as long as that makes sense.
 func (r *receiver) verify(ctx context.Context, shard int, copies []copied, asked time.Time) ([]HandedRow, error) {
 	v := &Verification{
-		Broker: r.broker, Shard: shard, Token: r.token, MessageIDs: make([]uuid.UUID, len(copies)), Unordered: r.policy.Unordered, Backlog: handOffBacklog,
+		Broker: r.p.broker, Shard: shard, Token: r.token, MessageIDs: make([]uuid.UUID, len(copies)), Unordered: r.p.policy.Unordered, Backlog: handOffBacklog,
 	}
 	for i := range copies {
 		v.MessageIDs[i] = copies[i].row.MessageID
 	}
-	for delay := r.policy.PollMin; ; delay = min(2*delay, time.Second) {
+	for delay := r.p.policy.PollMin; ; delay = min(2*delay, time.Second) {
 		found, err := r.verifyOnce(ctx, v)
-		r.heard(&r.verifyFailing, "verify rows that were handed off", err)
+		r.p.heard(&r.verifyFailing, "verify rows that were handed off", err)
 		if err == nil || ctx.Err() != nil || r.late(asked) {
 			return found, err
 		}
@@ -238,7 +237,7 @@ func (r *receiver) verify(ctx context.Context, shard int, copies []copied, asked
 }
 
 func (r *receiver) verifyOnce(ctx context.Context, v *Verification) ([]HandedRow, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.databaseTimeout())
+	ctx, cancel := context.WithTimeout(ctx, r.p.databaseTimeout())
 	defer cancel()
 	return r.verifier.Verify(ctx, v)
 }

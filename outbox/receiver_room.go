@@ -8,9 +8,9 @@ import (
 // reserve finds room for the rows of this processor's broker, for all or for none.
 func (r *receiver) reserve(dialect Dialect, rows []Row) (p place, ok bool) {
 	p = place{at: r, dialect: dialect, asked: time.Now()}
-	fit := dialect.shards() == r.store.Shards() && r.running.Load() && !r.paused.Load() && r.breaker.closed()
+	fit := dialect.shards() == r.p.store.Shards() && r.p.running.Load() && !r.p.paused.Load() && r.p.breaker.closed()
 	for i := range rows {
-		if row := &rows[i]; row.TargetBroker == r.broker {
+		if row := &rows[i]; row.TargetBroker == r.p.broker {
 			fit = fit && row.AvailableAt.IsZero() && row.Priority == 0 && (row.ExpiresAt.IsZero() || row.ExpiresAt.After(p.asked))
 			p.rows++
 			if fit {
@@ -36,11 +36,11 @@ func (r *receiver) take(p *place) (refused *atomic.Int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case !r.open || r.throttle.exhausted():
+	case !r.open || r.p.throttle.exhausted():
 		return &r.stats.unfit
-	case r.taken+p.rows > r.throttle.allows(r.room):
+	case r.taken+p.rows > r.p.throttle.allows(r.room):
 		return &r.stats.full
-	case !r.shards.admit(&p.shards):
+	case !r.p.shards.admit(&p.shards):
 		return &r.stats.busy
 	}
 	r.taken += p.rows
@@ -53,7 +53,7 @@ func (r *receiver) complete(p *place, rows []Row, committed bool) {
 	committed = committed && !r.over // else the lease returns them
 	if committed {
 		for i := range rows {
-			if row := &rows[i]; row.TargetBroker == r.broker {
+			if row := &rows[i]; row.TargetBroker == r.p.broker {
 				shard := p.dialect.share(row.OrderingKey, row.MessageID)
 				r.queues[shard] = append(r.queues[shard], copied{row, p.asked})
 			}
@@ -65,7 +65,7 @@ func (r *receiver) complete(p *place, rows []Row, committed bool) {
 	if !committed {
 		for shard, n := range p.shards {
 			if n > 0 {
-				r.shards.arrive(shard, n, false)
+				r.p.shards.arrive(shard, n, false)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ func TestRecoveredRowsAreToldOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log := &text{}
-		w := &worker{Processor: &Processor{log: slog.New(slog.NewTextHandler(log, nil))}}
+		w := &worker{p: &Processor{log: slog.New(slog.NewTextHandler(log, nil))}}
 		times := func() int { return log.count("rows come back from a lease that ran out") }
 		w.tellRecovered(&Batch{Messages: make([]Message, 3)})
 		assert.Zero(t, times())
@@ -22,7 +22,7 @@ func TestRecoveredRowsAreToldOf(t *testing.T) {
 		w.tellRecovered(back)
 		assert.Equal(t, 1, times())
 		assert.Equal(t, 1, log.count("rows=2 crashes=3"))
-		time.Sleep(recoveredEvery - time.Nanosecond)
+		time.Sleep(seldomEvery - time.Nanosecond)
 		w.tellRecovered(back)
 		assert.Equal(t, 1, times(), "not again so soon")
 		time.Sleep(time.Nanosecond)

@@ -1,6 +1,11 @@
 package outbox
 
-import "slices"
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Status is the state of one row: one message on its way to one broker.
 //
@@ -34,3 +39,38 @@ func (s Status) Terminal() bool { return s == StatusPublished || s == StatusAban
 
 // Valid reports whether s is one of the five states.
 func (s Status) Valid() bool { return slices.Contains(Statuses(), s) }
+
+// LastError is what the last_error column holds.
+type LastError struct {
+	// Class is a brokers.Class, or one of malformed, expired, crashed, attempts, operator.
+	Class string `json:"class"`
+	// Message is the error's text, cut to a bounded length.
+	Message string `json:"message"`
+	// At is when it happened, by the worker's clock; by the database's in class operator.
+	At time.Time `json:"at"`
+	// Attempt counts from 1; 0 = nothing was sent.
+	Attempt int `json:"attempt"`
+}
+
+// Classes of LastError beside those of package brokers.
+const (
+	ClassMalformed = "malformed" // the row cannot be turned into a message
+	ClassExpired   = "expired"   // the TTL has passed
+	ClassCrashed   = "crashed"   // its owner died each time it held this row alone
+	ClassAttempts  = "attempts"  // its attempts were used up under a higher maximum
+)
+
+// maxErrorBytes bounds the text kept in a row.
+const maxErrorBytes = 2000
+
+func (e LastError) encode() string {
+	e.Message = strings.ToValidUTF8(strings.ReplaceAll(e.Message, "\x00", ""), "\uFFFD")
+	if len(e.Message) > maxErrorBytes {
+		e.Message = strings.ToValidUTF8(e.Message[:maxErrorBytes], "") + " ..."
+	}
+	text, err := json.Marshal(e)
+	if err != nil { // a struct of plain fields always encodes, but for years beyond 9999
+		return `{"class":"` + e.Class + `"}`
+	}
+	return string(text)
+}

@@ -19,12 +19,15 @@ func newThrottle(perSecond float64) *throttle {
 	if perSecond <= 0 {
 		return nil
 	}
-	burst := min(max(1, math.Ceil(perSecond/10)), publishChunk)
+	burst := min(max(1, math.Ceil(perSecond/10)), firstCallSize)
 	return &throttle{limiter: rate.NewLimiter(rate.Limit(perSecond), int(burst))}
 }
 
 // allowance is how many messages may be sent now; where there are none, wait is how long until there is one.
 func (t *throttle) allowance() (n int, wait time.Duration) {
+	if t == nil {
+		return math.MaxInt, 0
+	}
 	tokens := t.limiter.Tokens()
 	if n = int(tokens); n >= 1 {
 		return n, 0
@@ -41,25 +44,19 @@ const longestPause = 24 * time.Hour
 
 // exhausted reports whether nothing may be sent at the moment.
 func (t *throttle) exhausted() bool {
-	if t == nil {
-		return false
-	}
 	n, _ := t.allowance()
 	return n == 0
 }
 
 // allows bounds a claim, so that nothing is claimed that has to lie about; at least 1.
 func (t *throttle) allows(limit int) int {
-	if t == nil {
-		return limit
-	}
 	n, _ := t.allowance()
 	return min(limit, max(n, 1))
 }
 
 // wait waits until something may be sent. The error is that of ctx.
 func (t *throttle) wait(ctx context.Context) error {
-	for t != nil {
+	for {
 		n, wait := t.allowance()
 		if n > 0 || ctx.Err() != nil {
 			break

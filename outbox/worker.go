@@ -3,77 +3,84 @@ package outbox
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
 // worker claims, publishes and completes, one batch after the other.
 type worker struct {
-	*Processor
-	name    string
-	window  int
-	blocked bool          // the broker has deferred rows, as far as this worker knows
-	pass    pass          // of the current claim
-	asked   time.Time     // when the database was asked for the current claim
-	took    time.Duration // and how long it thought about it
+	p          *Processor
+	isolation  claimant
+	name       string
+	window     int
+	blocked    bool          // the broker has deferred rows, as far as this worker knows
+	pass       pass          // of the current claim
+	asked      time.Time     // when the database was asked for the current claim
+	took       time.Duration // and how long it thought about it
+	classified []classified  // room for what calls mean
 	// stopping is closed when the processor is to stop.
 	stopping <-chan struct{}
-	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing, and its leases are not renewed.
+	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing, and
+	// its leases are not renewed.
 	handsOff bool
-	company
 }
 
 const (
 	// maxBatchesPerShard is how long a worker stays on one shard before the others get their turn.
 	maxBatchesPerShard = 8
-	// maxWindow bounds, in batches, how far a claim looks past rows that are in other hands.
+	// maxWindow bounds, in batches, how far a claim looks past rows that others have claimed.
 	maxWindow = 16
-	// deferWindow is how many rows at the head of a shard are looked at to defer those that wait: below the number of row locks
-	// at which SQL Server would lock the whole table.
+	// deferWindow is how many rows at the head of a shard are looked at to defer those that wait:
+	// below the number of row locks at which SQL Server would lock the whole table.
 	deferWindow = 4000
-	// unorderedWaiting is how many waiting rows at the head of a shard are deferred where order is off. Fewer do not matter.
+	// unorderedWaiting is how many waiting rows at the head of a shard are deferred where order is
+	// off. Fewer do not matter.
 	unorderedWaiting = 1000
-	// busyTime is how long a shard is left alone that another process is claiming from: much longer than a claim takes.
+	// busyTime is how long a shard is left alone that another process is claiming from: much longer
+	// than a claim takes.
 	busyTime = 20 * time.Millisecond
-	// probeLimit is how many rows try out a broker that was unavailable.
+	// probeLimit is how many rows try out a broker, or a destination, that was unavailable.
 	probeLimit = 10
 )
 
-// run works until ctx ends; what is claimed then is published while sending lasts, and completed while completing does.
+// run works until ctx ends; what is claimed then is published while sending lasts, and completed
+// while completing does.
 func (w *worker) run(ctx, sending, completing context.Context) {
 	w.stopping = ctx.Done()
 	for {
-		shard, ok := w.shards.take(ctx)
+		shard, ok := w.p.shards.take(ctx)
 		if !ok {
 			return
 		}
 		more := w.drain(ctx, sending, completing, shard)
-		w.shards.put(shard, more)
+		w.p.shards.put(shard, more)
 	}
 }
 
-// drain works on one shard until it is empty or others should have their turn. more is true when it may hold more work.
+// drain works on one shard until it is empty or others should have their turn. more is true when it
+// may hold more work.
 func (w *worker) drain(ctx, sending, completing context.Context, shard int) (more bool) {
 	var completion *Completion
 	nothing := &Batch{}
-	defer w.inHand.hold(w.name, w.broker, nothing, time.Time{})
-	defer w.leave()
+	defer w.p.inHand.hold(w.name, w.p.broker, nothing, time.Time{})
+	defer w.isolation.leave()
 	for n := range maxBatchesPerShard {
-		if n > 0 && w.shards.outranked(shard) {
+		if n > 0 && w.p.shards.outranked(shard) {
 			break
 		}
 		if completion != nil && !w.stay() { // outcomes must not wait to be written
 			_, _ = w.exchange(completing, completion, nil)
 			completion = nil
-			w.inHand.hold(w.name, w.broker, nothing, time.Time{})
+			w.p.inHand.hold(w.name, w.p.broker, nothing, time.Time{})
 		}
-		if completion == nil && w.enter(ctx) != nil || ctx.Err() != nil || w.paused.Load() { // shutting down, or paused
+		if completion == nil && w.enter(ctx) != nil || ctx.Err() != nil || w.p.paused.Load() { // shutting down, or paused
 			w.pass.end(errNoOutcome)
 			break
 		}
 		claim := w.claim(shard)
 		batch, claimedAt, err := w.next(ctx, completing, completion, claim)
 		completion = nil
-		w.inHand.hold(w.name, w.broker, batch, claimedAt)
+		w.p.inHand.hold(w.name, w.p.broker, batch, claimedAt)
 		if err != nil || len(batch.Messages) == 0 {
 			again, more := w.nothing(ctx, completing, batch, claim, err)
 			if again {
@@ -88,7 +95,7 @@ func (w *worker) drain(ctx, sending, completing context.Context, shard int) (mor
 			w.widen(batch, claim)
 		}
 		completion = w.deliver(ctx, sending, batch, claimedAt)
-		w.rejoin()
+		w.isolation.rejoin()
 	}
 	if completion != nil {
 		_, _ = w.exchange(completing, completion, nil) // logged there; the leases return what could not be completed
@@ -98,45 +105,46 @@ func (w *worker) drain(ctx, sending, completing context.Context, shard int) (mor
 
 // count counts what was claimed, and tells who observes.
 func (w *worker) count(ctx context.Context, batch *Batch) {
-	w.counters.claimed.Add(int64(len(batch.Messages)))
-	if w.observer != nil {
-		w.observer.Claimed(ctx, len(batch.Messages), w.took)
+	w.p.counters.claimed.Add(int64(len(batch.Messages)))
+	if w.p.observer != nil {
+		w.p.observer.Claimed(ctx, len(batch.Messages), w.took)
 	}
 }
 
-// stay asks, with outcomes in hand, whether the next rows may be claimed without waiting.
+// stay asks, with outcomes to be written, whether the next rows may be claimed without waiting.
 func (w *worker) stay() (ok bool) {
-	if w.wanted() || w.throttle.exhausted() {
+	if w.p.isolation.wanted() || w.p.throttle.exhausted() {
 		return false
 	}
-	w.pass, ok = w.breaker.try()
+	w.pass, ok = w.p.breaker.try()
 	return ok
 }
 
-// enter waits, with nothing in hand, until rows may be claimed.
+// enter waits, with nothing claimed, until rows may be claimed.
 func (w *worker) enter(ctx context.Context) (err error) {
-	w.leave()
-	if err = w.throttle.wait(ctx); err != nil {
+	w.isolation.leave()
+	if err = w.p.throttle.wait(ctx); err != nil {
 		return err
 	}
-	if w.pass, err = w.breaker.enter(ctx); err != nil {
+	if w.pass, err = w.p.breaker.enter(ctx); err != nil {
 		return err
 	}
-	return w.join(ctx)
+	return w.isolation.join(ctx)
 }
 
-// next completes and claims the next batch, from a moment on that it returns. A message by which a process may have died is given
-// back and claimed again when no other worker of this one has anything in hand: from then on a crash is its own. Before, while
-// it waits for the others, theirs could be the message that kills.
+// next completes and claims the next batch, from a moment on that it returns. A message by which a
+// process may have crashed is given back and claimed again in isolation, when no other worker of
+// this process has claimed anything: from then on a crash is its own. Before, while it waits for the
+// others, theirs could be the message that crashes the process.
 func (w *worker) next(ctx, completing context.Context, completion *Completion, claim *Claim) (batch *Batch, claimedAt time.Time, err error) {
 	exchanged, err := w.exchange(completing, completion, claim)
 	batch = &exchanged.Batch
 	if len(batch.Messages) != 1 || batch.Messages[0].Crashes == 0 {
 		return batch, w.asked, err
 	}
-	_, err = w.exchange(completing, &Completion{Lease: batch.Lease, Other: []Outcome{w.decide.Release(&batch.Messages[0])}}, nil)
+	_, err = w.exchange(completing, &Completion{Lease: batch.Lease, Other: []Outcome{release(&batch.Messages[0])}}, nil)
 	if err == nil {
-		err = w.isolate(ctx, min(isolationTime, w.policy.Lease/4))
+		err = w.isolation.isolate(ctx, min(isolationTime, w.p.policy.Lease/4))
 	}
 	if err != nil {
 		return &Batch{}, w.asked, err
@@ -146,9 +154,10 @@ func (w *worker) next(ctx, completing context.Context, completion *Completion, c
 	return &exchanged.Batch, w.asked, err
 }
 
-// nothing ends a claim that took nothing, and says what follows it: another one at once, or none for now.
+// nothing ends a claim that claimed nothing, and says what follows it: another one at once, or none
+// for now.
 func (w *worker) nothing(ctx, completing context.Context, batch *Batch, claim *Claim, err error) (again, more bool) {
-	w.rejoin()
+	w.isolation.rejoin()
 	w.pass.end(errNoOutcome)
 	switch {
 	case w.ended(): // the claim may not have been made
@@ -156,7 +165,7 @@ func (w *worker) nothing(ctx, completing context.Context, batch *Batch, claim *C
 	case err != nil:
 		return false, false // the poller finds the shard again when the database answers
 	case batch.Busy:
-		sleep(ctx, min(busyTime, w.policy.PollMin)) // another process finishes its claim on the shard
+		sleep(ctx, min(busyTime, w.p.policy.PollMin)) // another process finishes its claim on the shard
 		return false, true
 	}
 	w.blocked = batch.Blocked
@@ -166,8 +175,8 @@ func (w *worker) nothing(ctx, completing context.Context, batch *Batch, claim *C
 
 func (w *worker) claim(shard int) *Claim {
 	claim := &Claim{
-		Broker: w.broker, Shard: shard, Limit: w.throttle.allows(w.policy.BatchSize), Bytes: w.policy.BatchBytes, Window: w.window,
-		Lease: w.policy.Lease, Worker: w.name, Unordered: w.policy.Unordered, Wake: w.blocked, Shared: true,
+		Broker: w.p.broker, Shard: shard, Limit: w.p.throttle.allows(w.p.policy.BatchSize), Bytes: w.p.policy.BatchBytes, Window: w.window,
+		Lease: w.p.policy.Lease, Worker: w.name, Unordered: w.p.policy.Unordered, Wake: w.blocked, Shared: true,
 	}
 	if w.pass.probe {
 		claim.Limit = min(claim.Limit, probeLimit)
@@ -175,25 +184,25 @@ func (w *worker) claim(shard int) *Claim {
 	return claim
 }
 
-// defer takes rows that wait out of the way where they fill the head of the shard, or hold back the backfill. done is true
-// when some were.
+// deferRows defers rows that wait where they fill the head of the shard, or block the backfill. done
+// is true when some were.
 func (w *worker) deferRows(ctx context.Context, batch *Batch, claim *Claim) (done bool) {
 	shards := []int{claim.Shard}
 	switch {
 	case batch.Busy || batch.Cut || 2*len(batch.Messages) >= claim.Limit:
 		return false
 	case batch.AheadWaits: // in either class, and what is behind it in the other
-		normal := claim.Shard % w.store.Shards()
-		shards = []int{normal + int(ClassBackfill)*w.store.Shards(), normal}
+		normal := claim.Shard % w.p.store.Shards()
+		shards = []int{normal + int(ClassBackfill)*w.p.store.Shards(), normal}
 	case claim.Unordered && batch.Waiting < unorderedWaiting, !claim.Unordered && (batch.Seen < claim.Window || 2*batch.Waiting < batch.Seen):
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
+	ctx, cancel := context.WithTimeout(ctx, w.p.databaseTimeout())
 	defer cancel()
 	for _, shard := range shards {
-		deferred, err := w.store.Defer(ctx, &Claim{Broker: claim.Broker, Shard: shard, Window: deferWindow, Unordered: claim.Unordered})
+		deferred, err := w.p.store.Defer(ctx, &Claim{Broker: claim.Broker, Shard: shard, Window: deferWindow, Unordered: claim.Unordered})
 		if err != nil {
-			w.log.WarnContext(ctx, "cannot take waiting rows out of the way; trying again later", "error", err)
+			w.p.log.WarnContext(ctx, "cannot take waiting rows out of the way; trying again later", "error", err)
 			return done
 		}
 		done = done || deferred > 0
@@ -202,44 +211,34 @@ func (w *worker) deferRows(ctx context.Context, batch *Batch, claim *Claim) (don
 	return done
 }
 
-// widen adapts the window: it grows while rows that must wait fill it, and shrinks when the claim comes back full.
-// again is true when an empty claim should be repeated with the larger window.
+// widen adapts the window: it grows while rows that must wait fill it, and shrinks when the claim
+// comes back full. again is true when an empty claim should be repeated with the larger window.
 func (w *worker) widen(batch *Batch, claim *Claim) (again bool) {
 	claimed := len(batch.Messages)
 	switch {
-	case batch.Seen >= claim.Window && !batch.Cut && 2*claimed < claim.Limit && w.window < maxWindow*w.policy.BatchSize:
-		w.window = min(2*w.window, maxWindow*w.policy.BatchSize)
+	case batch.Seen >= claim.Window && !batch.Cut && 2*claimed < claim.Limit && w.window < maxWindow*w.p.policy.BatchSize:
+		w.window = min(2*w.window, maxWindow*w.p.policy.BatchSize)
 		return claimed == 0
 	case batch.Cut || claimed >= claim.Limit:
-		w.window = max(w.policy.BatchSize, w.window/2)
+		w.window = max(w.p.policy.BatchSize, w.window/2)
 	}
 	return false
 }
 
-// sleep waits for a while, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// exchange completes and claims. A completion whose fate is unknown is repeated, without the claim, until it is known or
-// the lease is about to end anyway.
+// exchange completes and claims. A completion whose fate is unknown is repeated, without the claim,
+// until it is known or the lease is about to end anyway.
 func (w *worker) exchange(ctx context.Context, completion *Completion, claim *Claim) (Exchanged, error) {
 	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by a shutdown.
 	exchanged, err := w.ask(ctx, completion, claim)
 	if completion == nil || exchanged.Completed != nil {
 		if ctx.Err() == nil && !errors.Is(err, errEnded) {
-			w.heard(&w.claimFailing, "claim rows", err)
+			w.p.heard(&w.p.claimFailing, "claim rows", err)
 		}
 		w.completed(ctx, exchanged.Completed)
 		return exchanged, err
 	}
-	w.log.ErrorContext(ctx, "cannot write the outcome of a batch; trying again", "error", err, "rows", len(completion.Published)+len(completion.Other))
-	delay, deadline := w.policy.PollMin, time.Now().Add(w.policy.Lease)
+	w.p.log.ErrorContext(ctx, "cannot write the outcome of a batch; trying again", "error", err, "rows", len(completion.Published)+len(completion.Other))
+	delay, deadline := w.p.policy.PollMin, time.Now().Add(w.p.policy.Lease)
 	for time.Now().Add(delay).Before(deadline) {
 		sleep(ctx, delay)
 		if ctx.Err() != nil {
@@ -252,7 +251,7 @@ func (w *worker) exchange(ctx context.Context, completion *Completion, claim *Cl
 		}
 		delay = min(2*delay, 5*time.Second)
 	}
-	w.log.ErrorContext(ctx, "gave up writing the outcome of a batch: its messages will be delivered again, under the same ids, when their lease ends",
+	w.p.log.ErrorContext(ctx, "gave up writing the outcome of a batch: its messages will be delivered again, under the same ids, when their lease ends",
 		"error", err, "rows", len(completion.Published)+len(completion.Other))
 	return exchanged, err
 }
@@ -266,17 +265,18 @@ func (w *worker) ended() bool {
 	case <-w.stopping:
 		return true
 	default:
-		return w.paused.Load()
+		return w.p.paused.Load()
 	}
 }
 
-// ask waits for its turn and bounds one exchange: a database that is silent must not hold a worker for ever. Who waited while the processor
-// was stopped or paused claims nothing; and outcomes wait for no turn when it stops, since another one's exchange may take longer than is left.
+// ask waits for its turn and bounds one exchange: a database that is silent must not hold a worker
+// for ever. Who waited while the processor was stopped or paused claims nothing; and outcomes wait
+// for no turn when it stops, since another one's exchange may take longer than is left.
 func (w *worker) ask(ctx context.Context, completion *Completion, claim *Claim) (Exchanged, error) {
 	if !w.handsOff { // what is handed off is one exchange at a time by itself, and should be quick
 		select {
-		case w.exchanges <- struct{}{}:
-			defer func() { <-w.exchanges }()
+		case w.p.exchanges <- struct{}{}:
+			defer func() { <-w.p.exchanges }()
 		case <-w.stopping:
 		}
 		if claim != nil && w.ended() {
@@ -289,9 +289,9 @@ func (w *worker) ask(ctx context.Context, completion *Completion, claim *Claim) 
 	if claim != nil {
 		w.asked = time.Now()
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.databaseTimeout())
+	ctx, cancel := context.WithTimeout(ctx, w.p.databaseTimeout())
 	defer cancel()
-	exchanged, err := w.store.Exchange(ctx, completion, claim)
+	exchanged, err := w.p.store.Exchange(ctx, completion, claim)
 	if claim != nil {
 		w.took = time.Since(w.asked)
 	}
@@ -302,9 +302,45 @@ func (w *worker) completed(ctx context.Context, completed *Completed) {
 	if completed == nil || completed.Lost == 0 {
 		return
 	}
-	w.counters.leaseLost.Add(int64(completed.Lost))
-	if w.observer != nil {
-		w.observer.LeaseLost(ctx, completed.Lost)
+	w.p.counters.leaseLost.Add(int64(completed.Lost))
+	if w.p.observer != nil {
+		w.p.observer.LeaseLost(ctx, completed.Lost)
 	}
-	w.log.WarnContext(ctx, "lease lost: rows had been taken over by the time their outcome was known; they were left as they are", "rows", completed.Lost)
+	w.p.log.WarnContext(ctx, "lease lost: rows had been taken over by the time their outcome was known; they were left as they are", "rows", completed.Lost)
+}
+
+// seldom says at most once in seldomEvery that it is time to log what may happen with each batch.
+type seldom struct{ last atomic.Int64 } // in nanoseconds since 1970
+
+const seldomEvery = time.Minute
+
+func (s *seldom) now() bool {
+	now, last := time.Now().UnixNano(), s.last.Load()
+	return now-last >= int64(seldomEvery) && s.last.CompareAndSwap(last, now)
+}
+
+// tellRecovered says that a process has crashed, or stood still, with claimed rows. Nobody else can:
+// it does not log any more.
+func (w *worker) tellRecovered(batch *Batch) {
+	rows, crashes := 0, 0
+	for i := range batch.Messages {
+		if n := batch.Messages[i].Crashes; n > 0 {
+			rows++
+			crashes = max(crashes, n)
+		}
+	}
+	if rows == 0 || !w.p.recovered.now() {
+		return
+	}
+	w.p.log.Warn("rows come back from a lease that ran out: who had them died or stood still; they go again, under the same ids", "rows", rows, "crashes", crashes)
+}
+
+// sleep waits for a while, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

@@ -54,8 +54,8 @@ func root(err error) error {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		err            error
-		alone, company string
+		err           error
+		alone, beside string
 	}{
 		"unknown":            {errors.New("queue full"), "unavailable broker", "retryable"},
 		"network":            {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "unavailable broker", "unavailable broker"},
@@ -85,14 +85,14 @@ func TestErrors(t *testing.T) {
 				assert.ErrorContains(t, results[0].Err, `watermill: publish to "orders": `)
 				require.ErrorIs(t, results[0].Err, root(wrapped))
 
-				// In company of one that gets through, before it or after it.
+				// Beside one that gets through, before it or after it.
 				b = open(t, fails(wrapped, "id-1"))
 				results = b.Publish(t.Context(), []brokers.Message{numbered("orders", "b", 0), numbered("orders", "b", 1)})
-				assert.Equal(t, c.company, class(results[1].Err))
-				if c.company == "retryable" {
+				assert.Equal(t, c.beside, class(results[1].Err))
+				if c.beside == "retryable" {
 					b = open(t, fails(wrapped, "id-1"), watermill.WithConcurrency(1))
 					results = b.Publish(t.Context(), []brokers.Message{numbered("orders", "a", 1), numbered("orders", "b", 2)})
-					assert.Equal(t, []string{c.company, ""}, []string{class(results[0].Err), class(results[1].Err)})
+					assert.Equal(t, []string{c.beside, ""}, []string{class(results[0].Err), class(results[1].Err)})
 				}
 			}
 		})

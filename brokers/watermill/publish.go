@@ -23,12 +23,12 @@ const maxDoubts = 5
 // retryable after a cancellation. No message of its key is sent by any call until the publisher has returned: it is not sent, and
 // says why. When all the calls that [WithConcurrency] allows hang in this way, the broker is unavailable.
 //
-// An error that nobody classified is judged by its company. Errors of the network, of closed connections and of timeouts are an
+// An error that nobody classified is judged by the other results. Errors of the network, of closed connections and of timeouts are an
 // outage of the broker. Any other says nothing about who is to blame: where another message of the same call was confirmed, it
 // is the message, which is retryable; where none was, the broker is unavailable, so that an outage that a publisher reports in words
 // of its own spends no attempts. (A message that brings this about each time while others pass is for the processor to find.)
 //
-// A panic of the publisher is judged in the same way, but that a message which makes one in company is refused for good: a publisher
+// A panic of the publisher is judged in the same way, but that a message which makes one beside others is refused for good: a publisher
 // that is not set up right must not have all of them abandoned.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
 	p := &publication{

@@ -66,8 +66,8 @@ func Defects() []Defect {
 		{
 			Name: "marks-unsent", What: "a row is published before the broker has answered, and whatever it answers", Crimes: []Crime{Lost, Unconfirmed},
 			edits: []edit{{
-				"outbox/verdict.go", "\tif result.Err == nil {\n\t\td.reached",
-				"\tif class, _ := brokers.Classify(result.Err); result.Err == nil || class == brokers.ClassUnavailable {\n\t\td.reached",
+				"outbox/classify.go", "\tcase class == \"\":\n\t\treturn",
+				"\tcase class == \"\" || class == brokers.ClassUnavailable:\n\t\treturn",
 			}},
 			options: func(o *Options) { o.Only, o.Every = []Kind{Reset, BlackHole, RedisKill}, time.Second },
 		},
@@ -76,7 +76,7 @@ func Defects() []Defect {
 			edits: []edit{
 				{"outbox/postgres/sql/claim_ordered.sql", "bool_and(ready AND NOT to_defer AND outranked = 0) OVER so_far AS clear", "ready AS clear"},
 				{"outbox/postgres/sql/claim_ordered.sql", "bool_or(leased AND NOT ready) OVER whole AS in_hand", "false AS in_hand"},
-				// Claimed rows are also told apart from others as suspects.
+				// Rows after a crash are also told apart from others.
 				{"outbox/postgres/sql/claim_ordered.sql", "min(suspicion) OVER so_far AS lowest", "suspicion AS lowest"},
 				{"outbox/postgres/sql/claim_ordered.sql", "max(suspicion) OVER so_far AS highest", "suspicion AS highest"},
 			},
@@ -93,7 +93,7 @@ func Defects() []Defect {
 			Name: "confirms-first", What: "a consumer confirms a message at the broker before it is handled", Crimes: []Crime{Projection},
 			edits: []edit{{
 				"inbox/redisconsumer/session.go", "\ta := runner.Attempt(ctx, it.message, it.past)\n",
-				"\ts.client.XAck(ctx, it.shard.stream, s.group, it.position)\n\ta := runner.Attempt(ctx, it.message, it.past)\n",
+				"\ts.c.client.XAck(ctx, it.stream.name, s.c.group, it.position)\n\ta := runner.Attempt(ctx, it.message, it.past)\n",
 			}},
 			options: func(o *Options) { // databases that are far away, or gone, when the consumer is killed
 				o.Only, o.Every = []Kind{Kill, PostgresKill, Delay}, 300*time.Millisecond

@@ -7,7 +7,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Keys that are blocked behind an abandoned row, in the company of other rows of the key.
+// Keys that are blocked behind an abandoned row, beside other rows of the key.
 var abandonTests = []test{
 	{name: "TwoRowsOfAKey", run: testAbandonTwo},
 	{name: "KeyGoesOn", run: testAbandonKeyGoesOn},

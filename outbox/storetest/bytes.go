@@ -18,7 +18,7 @@ var bytesTests = []test{
 	{name: "KeysKeepPrefixes", run: testBytesPrefixes},
 	{name: "NeighboursBehindALargeRow", run: testBytesNeighbours},
 	{name: "HeldRowsWeighNothing", run: testBytesHeld},
-	{name: "SuspectsStayApart", run: testBytesSuspects},
+	{name: "CrashIsolation", run: testBytesCrashIsolation},
 	{name: "OutOfLine", run: testBytesOutOfLine},
 }
 
@@ -158,7 +158,7 @@ func testBytesHeld(t *table) {
 
 // A row that may have killed its process is claimed apart from others, and fewer rows at a time, as without bytes; and a row that
 // comes alone because of its size alone is as alone as any other.
-func testBytesSuspects(t *table) {
+func testBytesCrashIsolation(t *table) {
 	keys := t.keys(4)
 	t.inBothModes(func(name string, order func(*outbox.Claim)) {
 		ids := t.addSizes(keys, 10, 10, 10, 10)
@@ -166,7 +166,7 @@ func testBytesSuspects(t *table) {
 		t.expire(ids...)
 		fresh := t.addSizes(keys, 1)
 		batch := t.claim(limit(8), maxBytes(25), order)
-		assert.Equal(t, ids[:2], taken(batch), "%s: suspects alone, and no more bytes", name)
+		assert.Equal(t, ids[:2], taken(batch), "%s: those of a crash alone, and no more bytes", name)
 		assert.True(t, batch.Cut, name)
 		for i := range batch.Messages {
 			assert.Equal(t, 1, batch.Messages[i].Crashes, name)

@@ -14,9 +14,9 @@ var crashTests = []test{
 	{name: "ExpiredLeaseIsRecovered", run: testRecovered},
 	{name: "AloneIsCharged", run: testAlone},
 	{name: "AloneBesideOthersIsNotCharged", run: testAloneBesideOthers},
-	{name: "SuspectsAreClaimedApart", run: testSuspectsApart},
-	{name: "SuspectsKeepTheOrderOfTheirKey", run: testSuspectsInOrder},
-	{name: "SuspectsBehindAnInnocentRow", run: testSuspectBehind},
+	{name: "RowsOfACrashAreClaimedInIsolation", run: testCrashIsolation},
+	{name: "CrashIsolationKeepsTheOrderOfAKey", run: testCrashIsolationInOrder},
+	{name: "CrashIsolationBehindAnotherRow", run: testCrashIsolationBehind},
 	{name: "OnlyThePoisonIsCharged", run: func(t *table) { testPoison(t, false) }},
 	{name: "OnlyThePoisonIsChargedUnordered", run: func(t *table) { testPoison(t, true) }},
 	{name: "OutcomeEndsSuspicion", run: testOutcomeEndsSuspicion},
@@ -72,19 +72,19 @@ func testAloneBesideOthers(t *table) {
 	}
 }
 
-func testSuspectsApart(t *table) {
+func testCrashIsolation(t *table) {
 	k := t.keys(4)
 	ids := t.add(k[0], k[1])
 	require.Equal(t, ids, taken(t.claim()))
 	t.expire(ids...)
 	fresh := t.add(k[2], k[3])
-	assert.Equal(t, ids[:1], taken(t.claim(limit(2))), "suspects first, they are older, and by half")
+	assert.Equal(t, ids[:1], taken(t.claim(limit(2))), "those of the crash first, they are older, and by half")
 	assert.Equal(t, ids[1:], taken(t.claim(limit(2))))
 	assert.Equal(t, fresh, taken(t.claim(limit(2))))
 }
 
-// A row of a key that was lost is not claimed in the company of an earlier one that was not.
-func testSuspectBehind(t *table) {
+// A row of a key that was lost is not claimed together with an earlier one that was not.
+func testCrashIsolationBehind(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0], k[1])
 	batch := t.claim(limit(2))
@@ -93,7 +93,7 @@ func testSuspectBehind(t *table) {
 	require.Zero(t, t.complete(s).Lost)
 	t.expire(ids[1])
 	batch = t.claim()
-	assert.Equal(t, []int64{ids[0], ids[2]}, taken(batch), "the second row is a suspect")
+	assert.Equal(t, []int64{ids[0], ids[2]}, taken(batch), "the second row is claimed in isolation")
 	t.publish(batch)
 	batch = t.claim()
 	assert.Equal(t, ids[1:2], taken(batch))
@@ -101,7 +101,7 @@ func testSuspectBehind(t *table) {
 }
 
 // Rows of one key can differ in how often they were lost. The order of the key comes first.
-func testSuspectsInOrder(t *table) {
+func testCrashIsolationInOrder(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0], k[1], k[0])
 	require.Equal(t, ids[:1], taken(t.claim(limit(1))))
@@ -110,7 +110,7 @@ func testSuspectsInOrder(t *table) {
 	assert.Equal(t, ids[2:3], taken(t.claim()))
 	t.expire(ids[0], ids[2])
 
-	// A suspect behind a fresh head of its key waits for that head.
+	// A row of the crash behind a fresh head of its key waits for that head.
 	t.exec("UPDATE {t} SET status = 'pending', crashes = 0, locked_until = NULL, lock_token = NULL WHERE id = ?", ids[0])
 	t.exec("UPDATE {t} SET crashes = 3 WHERE id = ?", ids[1])
 	batch := t.claim()
@@ -168,7 +168,7 @@ func testOutcomeEndsSuspicion(t *table) {
 	batch := t.claim(limit(2))
 	require.Equal(t, ids[:1], taken(batch))
 	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
-	assert.Equal(t, 1, t.state(ids[0]).Crashes, "released unsent: still a suspect")
+	assert.Equal(t, 1, t.state(ids[0]).Crashes, "released unsent: still isolated")
 
 	batch = t.claim(limit(2))
 	require.Equal(t, ids[:1], taken(batch))

@@ -177,7 +177,7 @@ func testRequeueStates(t *table) {
 	assert.Zero(t, t.number("SELECT count(*) FROM {t} WHERE available_at IS NOT NULL OR isolated <> "+t.sql.no))
 	assert.Zero(t, t.requeue(outbox.Filter{Broker: broker}), "nothing is left")
 	assert.Equal(t, []int64{rows["expired"], rows["ready"], rows["scheduled"], rows["outage"], rows["failed"], rows["due"], rows["abandoned"]},
-		taken(t.claim()), "nobody is a suspect any more")
+		taken(t.claim()), "none is claimed in isolation any more")
 }
 
 func testReplayStates(t *table) {
@@ -190,9 +190,9 @@ func testReplayStates(t *table) {
 	})
 	assert.Zero(t, t.replay(outbox.Filter{Broker: broker}))
 	t.expire(rows["expired"])
-	require.Len(t, t.claim().Messages, 1) // the suspect
+	require.Len(t, t.claim().Messages, 1) // in isolation
 	batch := t.claim()
-	require.Equal(t, []int64{rows["ready"], rows["published"]}, taken(batch), "one of the failed ones is a suspect, too")
+	require.Equal(t, []int64{rows["ready"], rows["published"]}, taken(batch), "one of the failed ones is claimed in isolation, too")
 	assert.Equal(t, message, batch.Messages[1].MessageID)
 	t.publish(batch)
 	assert.Equal(t, state{Status: "published", Attempts: 1, LastError: `{"class":"retryable"}`, PublishedAgo: 1, FinishedAgo: 1},
@@ -235,7 +235,7 @@ func testOperateLeaseOver(t *table) {
 	late := outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[0]}, {ID: ids[2]}}}
 	assert.Equal(t, 2, t.complete(&late).Lost)
 	assert.Equal(t, 2, t.requeue(processing))
-	assert.Equal(t, []int64{ids[0], ids[1], ids[3]}, taken(t.claim()), "in their order, and none of them a suspect")
+	assert.Equal(t, []int64{ids[0], ids[1], ids[3]}, taken(t.claim()), "in their order, and none of them in isolation")
 	assert.Equal(t, "abandoned", t.state(ids[2]).Status)
 }
 

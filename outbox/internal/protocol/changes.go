@@ -40,7 +40,7 @@ func checkAttempts(old, now *Row, before *State, a *Action, report report) {
 	}
 	switch a.Kind {
 	case Claim, Take:
-		if e := before.Entry(old.ID); e.Company || !old.leased() {
+		if e := before.Entry(old.ID); e.Shared || !old.leased() {
 			report(Attempts, "row %d is charged with a crash although it was not alone in its claim", old.ID)
 		}
 	case Complete:

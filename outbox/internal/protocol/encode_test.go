@@ -22,7 +22,7 @@ func (n *node) fingerprint() fingerprint {
 	}
 	for i := range n.Ledger {
 		entry := &n.Ledger[i]
-		b = append(b, byte(entry.ID), byte(min(entry.Delivered, 1)), bits(entry.Excused, entry.LetGo, entry.Back, entry.Company, entry.Gone))
+		b = append(b, byte(entry.ID), byte(min(entry.Delivered, 1)), bits(entry.Excused, entry.LetGo, entry.Back, entry.Shared, entry.Gone))
 	}
 	workers := make([][]byte, len(n.Workers))
 	for i := range n.Workers {

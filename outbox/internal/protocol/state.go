@@ -59,7 +59,7 @@ type Entry struct {
 	Excused   bool // there is a reason for a second copy
 	LetGo     bool // it was abandoned and its key could go on, so later rows may come before it
 	Back      bool // an operator has brought it back
-	Company   bool // the last claim of it took other rows, too
+	Shared    bool // the last claim of it took other rows, too
 	Gone      bool // it was purged
 }
 

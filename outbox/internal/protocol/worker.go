@@ -52,7 +52,7 @@ func (p *Protocol) hand(s *State, w *Worker, a *Action, chosen []*Row, reply *Re
 		reply.Rows = append(reply.Rows, r.ID)
 		held.Batch[i] = Held{ID: r.ID, Key: r.Key, Attempts: r.Attempts, Dead: r.Dead}
 		if a.Fate != Undone {
-			s.Entry(r.ID).Company = len(chosen) > 1
+			s.Entry(r.ID).Shared = len(chosen) > 1
 		}
 	}
 	if a.Fate != Lost {

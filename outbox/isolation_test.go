@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who wants to be alone waits, with nothing in hand, for those who have something, and nobody begins meanwhile.
-func TestSolitude(t *testing.T) {
+// Who wants to be alone waits, with nothing claimed, for those who have claimed something, and nobody begins meanwhile.
+func TestIsolation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSolitude()
-		first, second, third := company{solitude: s}, company{solitude: s}, company{solitude: s}
+		s := newCrashIsolation()
+		first, second, third := claimant{process: s}, claimant{process: s}, claimant{process: s}
 		require.NoError(t, first.join(t.Context()))
 		require.NoError(t, first.join(t.Context()), "twice is once")
 		require.NoError(t, second.join(t.Context()))
@@ -55,11 +55,11 @@ func TestSolitude(t *testing.T) {
 
 // A worker that hangs stops neither who wants to be alone nor, by that, the others for longer than the limit; and for a
 // while nobody waits for it again.
-func TestSolitudeIsNotWaitedForWithoutEnd(t *testing.T) {
+func TestIsolationIsNotWaitedForWithoutEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSolitude()
-		hangs, first, other := company{solitude: s}, company{solitude: s}, company{solitude: s}
+		s := newCrashIsolation()
+		hangs, first, other := claimant{process: s}, claimant{process: s}, claimant{process: s}
 		require.NoError(t, hangs.join(t.Context()))
 		began := time.Now()
 		require.NoError(t, first.isolate(t.Context(), time.Minute))
@@ -90,11 +90,11 @@ func TestSolitudeIsNotWaitedForWithoutEnd(t *testing.T) {
 }
 
 // Nor does a worker that hangs while it is alone, and what ended by itself is not ended twice.
-func TestSolitudeEndsByItself(t *testing.T) {
+func TestIsolationEndsByItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSolitude()
-		hangs, other, third := company{solitude: s}, company{solitude: s}, company{solitude: s}
+		s := newCrashIsolation()
+		hangs, other, third := claimant{process: s}, claimant{process: s}, claimant{process: s}
 		require.NoError(t, third.join(t.Context()))
 		go func() { time.Sleep(time.Second); third.leave() }()
 		began := time.Now()

@@ -32,12 +32,12 @@ func deliverBatch(t *testing.T, policy Policy, kinds ...string) *Completion {
 		batch.Messages = append(batch.Messages, m)
 	}
 	policy = policy.WithDefaults()
-	w := &worker{Processor: &Processor{
-		target: accepting{}, policy: policy, decide: Decider{Retry: policy.Retry}, breaker: newBreaker(policy.Breaker), caution: &caution{},
+	w := &worker{p: &Processor{
+		target: accepting{}, policy: policy, breaker: newBreaker(policy.Breaker), sizing: &sizing{},
 		log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
 	s := w.deliver(t.Context(), t.Context(), &batch, time.Now())
-	assert.True(t, w.breaker.closed(), "the broker was not even asked")
+	assert.True(t, w.p.breaker.closed(), "the broker was not even asked")
 	return s
 }
 
