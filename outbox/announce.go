@@ -85,10 +85,11 @@ func plainName(name string) bool {
 	return name != ""
 }
 
-// probeText is what a listener says to itself, and probeOf reads it.
-func probeText(nonce string) string { return announcementVersion + " ?" + nonce }
+// ProbeText is the text of a notification by which a listener finds out whether it hears its own.
+func ProbeText(nonce string) string { return announcementVersion + " ?" + nonce }
 
-func probeOf(text string) (nonce string, ok bool) {
+// ParseProbe reads the text of a probe; ok is false for any other.
+func ParseProbe(text string) (nonce string, ok bool) {
 	return strings.CutPrefix(text, announcementVersion+" ?")
 }
 

@@ -23,7 +23,7 @@ func TestAnnouncements(t *testing.T) {
 		})).Draw(t, "arrivals")
 		text := Announcement(arrivals)
 		require.LessOrEqual(t, len(text), longestAnnouncement)
-		_, probe := probeOf(text)
+		_, probe := ParseProbe(text)
 		require.False(t, probe)
 		if read, ok := ParseAnnouncement(text); ok {
 			require.Equal(t, arrivals, read)

@@ -45,8 +45,8 @@ func ShardSetOf(shards ...int) ShardSet {
 // Has reports whether a shard is in the set.
 func (s ShardSet) Has(shard int) bool { return shard >= 0 && shard < shardSetBits && s>>shard&1 == 1 }
 
-// within reports whether the set is known and has none but the first n shards.
-func (s ShardSet) within(n int) bool { return s != UnknownShards && bits.Len32(uint32(s)) <= n }
+// Within reports whether the set is known and has none but the first n shards.
+func (s ShardSet) Within(n int) bool { return s != UnknownShards && bits.Len32(uint32(s)) <= n }
 
 // union is what is known of two sets together.
 func (s ShardSet) union(other ShardSet) ShardSet {
@@ -83,20 +83,38 @@ func (i *Inserter) AppendArrivals(arrivals []Arrival, rows []Row) []Arrival {
 			share = i.dialect.share(row.OrderingKey, row.MessageID)
 		}
 		key = row.OrderingKey
-		shard := i.dialect.shards()*int(classOf(row)) + share
+		shard := i.dialect.Shards()*int(classOf(row)) + share
 		arrivals = MergeArrivals(arrivals, Arrival{row.TargetBroker, 1 << shard})
 	}
 	return arrivals
 }
 
+// A Class of rows by their priority. Each class has shards of its own, so that a backlog of one does not hold up the others.
+// Shards of a higher class go first, and those of a lower one keep a share: where urgent, normal and backfill rows wait all the
+// time, they get about 65, 22 and 13 of 100 turns, of up to 8 batches each. A shard that waits is never passed over for good.
+type Class int
+
+const (
+	// ClassNormal holds rows with a key and a priority of 0 and above, and rows without a key and the priority 0.
+	ClassNormal Class = iota
+	// ClassBackfill holds rows of a priority below 0. Within an ordering key they are no exception: a row waits for the
+	// earlier ones of its key, whatever their class.
+	ClassBackfill
+	// ClassUrgent holds rows of a priority above 0 that have no ordering key: there is nothing they could overtake.
+	ClassUrgent
+)
+
+// Classes is the number of classes.
+const Classes = 3
+
 // Shard is the shard in which the database puts a row: the same as the expression of its column shard in the migrations. On
 // PostgreSQL it holds for databases in UTF-8, and in others for keys in ASCII.
 func (d Dialect) Shard(row *Row) int {
-	return d.shards()*int(classOf(row)) + d.share(row.OrderingKey, row.MessageID)
+	return d.Shards()*int(classOf(row)) + d.share(row.OrderingKey, row.MessageID)
 }
 
-// shards is the number of shards of one class.
-func (d Dialect) shards() int {
+// Shards is the number of shards of one class.
+func (d Dialect) Shards() int {
 	if d == SQLite {
 		return 1 // there is one writer
 	}

@@ -17,9 +17,9 @@ func TestShardSet(t *testing.T) {
 	}
 	assert.Equal(t, UnknownShards, ShardSetOf(1, 32), "what cannot be said exactly is not said")
 	assert.Equal(t, UnknownShards, ShardSetOf(-1))
-	assert.True(t, ShardSetOf(11).within(12))
-	assert.False(t, ShardSetOf(3, 12).within(12))
-	assert.False(t, UnknownShards.within(12))
+	assert.True(t, ShardSetOf(11).Within(12))
+	assert.False(t, ShardSetOf(3, 12).Within(12))
+	assert.False(t, UnknownShards.Within(12))
 }
 
 func TestMergeArrivals(t *testing.T) {

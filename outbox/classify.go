@@ -153,7 +153,7 @@ func (c *classified) outcome(m *Message, retry Retry, now time.Time) Outcome {
 	outcome := Outcome{ID: m.ID, Status: unsent(m), Attempts: m.Attempts}
 	if c.err != nil {
 		class, _ := brokers.Classify(c.err)
-		outcome.LastError = LastError{Class: string(class), Message: c.err.Error(), At: now.UTC(), Attempt: m.Attempts + 1}.encode()
+		outcome.LastError = LastError{Class: string(class), Message: c.err.Error(), At: now.UTC(), Attempt: m.Attempts + 1}.Encode()
 	}
 	if c.verdict == verdictRelease {
 		return outcome
@@ -199,5 +199,5 @@ func prepare(m *Message, maxAttempts int, now time.Time) (outgoing brokers.Messa
 		return outgoing, Outcome{}, true
 	}
 	// One that expired did so by its own contract: its key goes on.
-	return outgoing, Outcome{ID: m.ID, Status: StatusAbandoned, LastError: last.encode(), Attempts: m.Attempts, KeyGoesOn: last.Class == ClassExpired}, false
+	return outgoing, Outcome{ID: m.ID, Status: StatusAbandoned, LastError: last.Encode(), Attempts: m.Attempts, KeyGoesOn: last.Class == ClassExpired}, false
 }

@@ -145,7 +145,7 @@ func (e *ears) probe(ctx context.Context, echoes <-chan struct{}, ended <-chan e
 	}
 	bounded, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	if err := e.listener.Notify(bounded, probeText(nonce)); err != nil {
+	if err := e.listener.Notify(bounded, ProbeText(nonce)); err != nil {
 		if e.hearing.Load() {
 			return nil
 		}
@@ -173,7 +173,7 @@ func (e *ears) probe(ctx context.Context, echoes <-chan struct{}, ended <-chan e
 
 // hear acts on one text.
 func (e *ears) hear(text string, echoes chan<- struct{}) {
-	if nonce, ok := probeOf(text); ok {
+	if nonce, ok := ParseProbe(text); ok {
 		if asked := e.asked.Load(); asked != nil && *asked == nonce && e.asked.CompareAndSwap(asked, nil) { // not another relay's
 			select {
 			case echoes <- struct{}{}:

@@ -114,7 +114,7 @@ func TestEarsHear(t *testing.T) {
 		assert.Equal(t, Listening, e.state())
 		s.heard("1 default:3 partner")
 		s.heard("gibberish")
-		s.heard(probeText("another relay's"))
+		s.heard(ProbeText("another relay's"))
 		assert.Equal(t, [][]Arrival{{{"default", 3}, {"partner", UnknownShards}}, nil}, woken())
 		time.Sleep(time.Hour)
 		assert.Empty(t, woken(), "a probe wakes nobody")

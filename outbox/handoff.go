@@ -1,108 +1,13 @@
 package outbox
 
 import (
-	"context"
+	"cmp"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 )
-
-// Rows can be handed off: a transaction of this process inserts them as claimed already, and after its commit they go to the
-// processor as they stand in memory. That saves the claim. What makes it safe is said in docs/protocol.md; the parts are
-//
-//   - a Reservation, made before the INSERT, which is refused for the least reason;
-//   - a Verification, read after the commit and before the publish: the row is there, still ours, and the first of its key;
-//   - the lease, which brings back what was lost on the way.
-
-// A Reservation is room in the queues of this process's processors for rows of one transaction: all of its rows for a broker, or
-// none of them. It belongs to the goroutine that commits, and must end by Commit or Cancel. The methods do nothing on nil.
-type Reservation struct {
-	rows   []Row
-	places []place
-	ended  bool
-}
-
-// place is the part of a reservation at one processor.
-type place struct {
-	at      *receiver
-	dialect Dialect
-	asked   time.Time   // from before the INSERT on the lease is counted
-	shards  [Shards]int // rows in each shard
-	rows    int
-}
-
-// Has reports whether the rows of a broker have room.
-func (r *Reservation) Has(broker string) bool { return r.place(broker) != nil }
-
-func (r *Reservation) place(broker string) *place {
-	if r == nil {
-		return nil
-	}
-	for i := range r.places {
-		if r.places[i].at.p.broker == broker {
-			return &r.places[i]
-		}
-	}
-	return nil
-}
-
-// Commit hands the rows over: their transaction has been committed, and that is known. The slice that was given to Reserve and the
-// payloads must not be changed any more.
-func (r *Reservation) Commit() { r.end(true) }
-
-// Cancel gives the room back: the transaction was rolled back, or its outcome is not known. After Commit it does nothing.
-func (r *Reservation) Cancel() { r.end(false) }
-
-func (r *Reservation) end(committed bool) {
-	if r == nil || r.ended {
-		return
-	}
-	r.ended = true
-	for i := range r.places {
-		r.places[i].at.complete(&r.places[i], r.rows, committed)
-	}
-}
-
-// A Verifier is a Store that can tell which of the rows that were born claimed may be published.
-type Verifier interface {
-	// Verify looks at rows of which this process has copies. It reads in one snapshot, taken after the call, everything that was
-	// committed before, and takes no lock that claims wait for. Of the rows that are still in processing under the token it
-	// returns one entry each; the others have gone. A row is clear when
-	//
-	//   - the broker is not paused, the lease has not run out, and the row is in the shard that was asked about;
-	//   - and, unless Unordered or without an ordering key: no other open row of its key stands before it, in whatever shard,
-	//     but for those that are clear, too; no block holds the key back; and no more than Backlog other open rows stand in the
-	//     shard before the last one of the returned.
-	Verify(ctx context.Context, verification *Verification) ([]HandedRow, error)
-}
-
-// A Verification asks about rows of one shard.
-type Verification struct {
-	Broker string
-	// Shard of all these rows, of ClassNormal.
-	Shard int
-	// Token under which the rows were inserted.
-	Token uuid.UUID
-	// MessageIDs of the rows.
-	MessageIDs []uuid.UUID
-	// Unordered switches ordering keys off.
-	Unordered bool
-	// Backlog is how many other open rows may stand before them.
-	Backlog int
-}
-
-// A HandedRow is what the database says about a row that is still ours.
-type HandedRow struct {
-	ID                int64
-	MessageID         uuid.UUID
-	Shard             int
-	Attempts, Crashes int
-	CreatedAt         time.Time
-	// Expired as in Message.
-	Expired bool
-	// Clear is true when the row may be published now.
-	Clear bool
-}
 
 // HandOffStats count rows that were considered for a hand-off, where it is switched on.
 type HandOffStats struct {
@@ -126,7 +31,7 @@ type HandOffStats struct {
 // Reserve asks the processors of a database for room for rows that are about to be inserted, with one statement or more, and
 // committed in one transaction. It returns nil where no row has room. It waits for nothing. The rows must not change any more.
 func (e *Engine) Reserve(database string, dialect Dialect, rows []Row) *Reservation {
-	var reservation *Reservation
+	var places []Place
 	for _, processor := range e.processors {
 		if processor.database != database || processor.receiver == nil {
 			continue
@@ -135,12 +40,15 @@ func (e *Engine) Reserve(database string, dialect Dialect, rows []Row) *Reservat
 		if !ok {
 			continue
 		}
-		if reservation == nil {
-			reservation = &Reservation{rows: rows, places: make([]place, 0, len(e.processors))}
+		if places == nil {
+			places = make([]Place, 0, len(e.processors))
 		}
-		reservation.places = append(reservation.places, p)
+		places = append(places, p)
 	}
-	return reservation
+	if places == nil {
+		return nil
+	}
+	return NewReservation(rows, places)
 }
 
 // HandsOff reports whether a processor of the database takes rows by hand-off.
@@ -151,4 +59,198 @@ func (e *Engine) HandsOff(database string) bool {
 		}
 	}
 	return false
+}
+
+// room is what a reservation has taken of a receiver.
+type room struct {
+	at      *receiver
+	dialect Dialect
+	asked   time.Time   // from before the INSERT on the lease is counted
+	shards  [Shards]int // rows in each shard
+	rows    int
+}
+
+// reserve finds room for the rows of this processor's broker, for all or for none.
+func (r *receiver) reserve(dialect Dialect, rows []Row) (_ Place, ok bool) {
+	p := &room{at: r, dialect: dialect, asked: time.Now()}
+	fit := dialect.Shards() == r.p.store.Shards() && r.p.running.Load() && !r.p.paused.Load() && r.p.breaker.closed()
+	for i := range rows {
+		if row := &rows[i]; row.TargetBroker == r.p.broker {
+			fit = fit && row.AvailableAt.IsZero() && row.Priority == 0 && (row.ExpiresAt.IsZero() || row.ExpiresAt.After(p.asked))
+			p.rows++
+			if fit {
+				p.shards[dialect.Shard(row)]++ // of normal priority
+			}
+		}
+	}
+	if p.rows == 0 {
+		return Place{}, false
+	}
+	reason := &r.stats.unfit
+	if fit {
+		reason = r.take(p)
+	}
+	if reason != nil {
+		reason.Add(int64(p.rows))
+	}
+	return Place{Broker: r.p.broker, Token: r.token, Worker: r.worker.name, Lease: r.p.policy.Lease, End: p}, reason == nil
+}
+
+// take occupies room, or returns what counts why there is none.
+func (r *receiver) take(p *room) (refused *atomic.Int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.open || r.p.throttle.exhausted():
+		return &r.stats.unfit
+	case r.taken+p.rows > r.p.throttle.allows(r.room):
+		return &r.stats.full
+	case !r.p.shards.admit(&p.shards):
+		return &r.stats.busy
+	}
+	r.taken += p.rows
+	return nil
+}
+
+// EndPlace implements PlaceEnder: the rows are queued, or the room is free again.
+func (p *room) EndPlace(rows []Row, committed bool) {
+	r := p.at
+	r.mu.Lock()
+	committed = committed && !r.over // else the lease returns them
+	if committed {
+		for i := range rows {
+			if row := &rows[i]; row.TargetBroker == r.p.broker {
+				shard := p.dialect.Shard(row)
+				r.queues[shard] = append(r.queues[shard], copied{row, p.asked})
+			}
+		}
+	} else {
+		r.taken -= p.rows
+	}
+	r.mu.Unlock()
+	if !committed {
+		for shard, n := range p.shards {
+			if n > 0 {
+				r.p.shards.arrive(shard, n, false)
+			}
+		}
+	}
+	r.tell()
+}
+
+// handedBatch is what a verification makes of copies: a batch to deliver, and rows that go back.
+type handedBatch struct {
+	batch Batch
+	back  []Outcome
+	// strays go back, too, and are in other shards than we thought: the database hashes keys in another way than this process, as
+	// one that is not in UTF-8 does.
+	strays []Completion
+}
+
+// newHandedBatch puts together copies and what the database says of them. Where nothing may be sent, all that is ours goes back.
+func newHandedBatch(r *receiver, shard int, copies []copied, found []HandedRow, may bool) *handedBatch {
+	b := &handedBatch{batch: Batch{Lease: r.leaseOf(shard)}}
+	byID := make(map[uuid.UUID]*Row, len(copies))
+	for i := range copies {
+		byID[copies[i].row.MessageID] = copies[i].row
+	}
+	slices.SortFunc(found, func(a, b HandedRow) int { return cmp.Compare(a.ID, b.ID) })
+	here, held := 0, map[string]bool{}
+	for i := range found {
+		f := &found[i]
+		row := byID[f.MessageID]
+		if row == nil { // no answer to our question
+			continue
+		}
+		here++
+		m := handedMessage(f, row)
+		if !f.Clear && !r.p.policy.Unordered && row.OrderingKey != "" { // whatever a store says of the later ones
+			held[row.OrderingKey] = true
+		}
+		switch {
+		case f.Shard != shard:
+			stray := Completion{Lease: r.leaseOf(f.Shard), Other: []Outcome{release(&m)}}
+			stray.Lease.FirstID, stray.Lease.LastID = f.ID, f.ID
+			b.strays = append(b.strays, stray)
+			r.stats.behind.Add(1)
+			continue
+		case may && f.Clear && !held[row.OrderingKey]:
+			b.batch.Messages = append(b.batch.Messages, m)
+			r.stats.sent.Add(1)
+		case may:
+			b.back = append(b.back, release(&m))
+			r.stats.behind.Add(1)
+		default:
+			b.back = append(b.back, release(&m))
+			r.stats.withdrawn.Add(1)
+		}
+		if b.batch.Lease.FirstID == 0 {
+			b.batch.Lease.FirstID = f.ID
+		}
+		b.batch.Lease.LastID = f.ID
+	}
+	r.stats.gone.Add(int64(len(copies) - here))
+	r.p.counters.released.Add(int64(len(b.back) + len(b.strays)))
+	return b
+}
+
+func (r *receiver) leaseOf(shard int) Lease {
+	return Lease{Broker: r.p.broker, Shard: shard, Token: r.token, Duration: r.p.policy.Lease}
+}
+
+// handedMessage is what a claim would have returned.
+func handedMessage(f *HandedRow, row *Row) Message {
+	return Message{
+		ID: f.ID, MessageID: row.MessageID.String(), Stream: row.Stream, Type: row.Type, OrderingKey: row.OrderingKey, Priority: row.Priority,
+		ContentType: cmp.Or(row.ContentType, "application/json"), Payload: row.Payload, Headers: row.Headers, CorrelationID: row.CorrelationID,
+		Attempts: f.Attempts, Crashes: f.Crashes, Expired: f.Expired, CreatedAt: f.CreatedAt,
+	}
+}
+
+// admit counts rows that are about to be handed off, unless a shard of theirs has work, in whatever class, or is in a worker's hands:
+// then an earlier row of their keys may be waiting. Nor are there any while one that was marked may wait for those on their way, which
+// it could do for ever if more and more joined them. rows are by shard of a class.
+func (b *shardBoard) admit(rows *[Shards]int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return false
+	}
+	for shard := range b.shards {
+		if rows[shard] == 0 {
+			continue
+		}
+		if b.taken[shard] {
+			return false
+		}
+		for class := range Classes {
+			if other := class*b.shards + shard; b.dirty[other] || b.behind[other] {
+				return false
+			}
+		}
+	}
+	for shard := range b.shards {
+		b.handed[shard] += rows[shard]
+	}
+	return true
+}
+
+// arrive says that rows of a shard are on their way no more. back says that some went back to the database. What was marked
+// meanwhile is marked again: a claim may have found the keys held. Not before all are there, for it could be those that hold.
+func (b *shardBoard) arrive(shard, rows int, back bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.handed[shard] -= rows
+	if back {
+		b.markDirty(shard)
+	}
+	if b.handed[shard] == 0 {
+		for class := range Classes {
+			if other := class*b.shards + shard; b.behind[other] {
+				b.behind[other] = false
+				b.markDirty(other)
+			}
+		}
+	}
+	b.broadcast()
 }

@@ -133,5 +133,5 @@ func OperatorError(reason string, at time.Time, attempts int) string {
 	if reason == "" {
 		reason = "abandoned by an operator, who gave no reason"
 	}
-	return LastError{Class: ClassOperator, Message: reason, At: at.UTC(), Attempt: attempts}.encode()
+	return LastError{Class: ClassOperator, Message: reason, At: at.UTC(), Attempt: attempts}.Encode()
 }

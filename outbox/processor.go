@@ -149,7 +149,7 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 // store does not have, makes the processor look for rows first. It never blocks; many calls count as one. A paused broker stays so:
 // its shards are claimed from when it is resumed.
 func (p *Processor) Wake(shards ShardSet) {
-	if shards.within(Classes * p.store.Shards()) {
+	if shards.Within(Classes * p.store.Shards()) {
 		p.shards.markSet(shards)
 		return
 	}

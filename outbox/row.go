@@ -84,6 +84,27 @@ func (r *Row) Validate() error {
 	return nil
 }
 
+// MalformedError says why a row cannot be published as it stands. Rows written by hand in plain SQL can be malformed;
+// they are abandoned with this error and do not hold up their neighbours.
+type MalformedError struct {
+	Column string
+	Reason string
+}
+
+// Error implements error.
+func (e *MalformedError) Error() string {
+	return fmt.Sprintf("outbox: malformed row: column %s %s", e.Column, e.Reason)
+}
+
+// CheckOrderingKey says what is wrong with an ordering key that no index holds: such a row could be neither deferred nor made to wait
+// for an operator. The error is a *[MalformedError].
+func CheckOrderingKey(key string) error {
+	if reason := unfit(key, envelope.MaxOrderingKeyBytes); reason != "" {
+		return &MalformedError{"ordering_key", reason}
+	}
+	return nil
+}
+
 // unfit says what is wrong with a text of at most so many bytes, "" if nothing is.
 func unfit(text string, most int) string {
 	switch {

@@ -63,7 +63,8 @@ const (
 // maxErrorBytes bounds the text kept in a row.
 const maxErrorBytes = 2000
 
-func (e LastError) encode() string {
+// Encode returns the text for the column, with a message of at most 2,000 bytes.
+func (e LastError) Encode() string {
 	e.Message = strings.ToValidUTF8(strings.ReplaceAll(e.Message, "\x00", ""), "\uFFFD")
 	if len(e.Message) > maxErrorBytes {
 		e.Message = strings.ToValidUTF8(e.Message[:maxErrorBytes], "") + " ..."

@@ -71,24 +71,6 @@ type Claim struct {
 	Shared bool
 }
 
-// A Class of rows by their priority. Each class has shards of its own, so that a backlog of one does not hold up the others.
-// Shards of a higher class go first, and those of a lower one keep a share: where urgent, normal and backfill rows wait all the
-// time, they get about 65, 22 and 13 of 100 turns, of up to 8 batches each. A shard that waits is never passed over for good.
-type Class int
-
-const (
-	// ClassNormal holds rows with a key and a priority of 0 and above, and rows without a key and the priority 0.
-	ClassNormal Class = iota
-	// ClassBackfill holds rows of a priority below 0. Within an ordering key they are no exception: a row waits for the
-	// earlier ones of its key, whatever their class.
-	ClassBackfill
-	// ClassUrgent holds rows of a priority above 0 that have no ordering key: there is nothing they could overtake.
-	ClassUrgent
-)
-
-// Classes is the number of classes.
-const Classes = 3
-
 // A Lease is what is needed to extend or complete a claim: the token alone decides; broker, shard and id range make it an
 // index range scan.
 type Lease struct {
@@ -256,4 +238,12 @@ type FullStore interface { //nolint:interfacebloat // it is the sum of small one
 	Schema
 	Diagnoser
 	Dialect() Dialect
+}
+
+// A Watcher sees what goes wrong with a database while it is in use. A store may be one.
+type Watcher interface {
+	// Watch asks the database a cheap question or two and returns what comes and goes, such as a transaction that has been open
+	// for so long that dead rows pile up. The text of a finding stays the same for as long as it lasts. It is safe for
+	// concurrent use. The error says that the database could not be asked.
+	Watch(ctx context.Context) ([]Finding, error)
 }

@@ -8,14 +8,6 @@ import (
 	"time"
 )
 
-// A Watcher sees what goes wrong with a database while it is in use. A store may be one.
-type Watcher interface {
-	// Watch asks the database a cheap question or two and returns what comes and goes, such as a transaction that has been open
-	// for so long that dead rows pile up. The text of a finding stays the same for as long as it lasts. It is safe for
-	// concurrent use. The error says that the database could not be asked.
-	Watch(ctx context.Context) ([]Finding, error)
-}
-
 const (
 	// watchEvery is how often an engine looks at its databases.
 	watchEvery = 5 * time.Minute

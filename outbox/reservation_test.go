@@ -27,12 +27,9 @@ func (n *noted) ExecContext(_ context.Context, text string, args ...any) (sql.Re
 // One statement writes rows that are born claimed and rows that are not. FANOUT_UPDATE_GOLDEN writes the files anew.
 func TestInsertReserved(t *testing.T) {
 	t.Parallel()
-	at := &receiver{
-		p:     &Processor{broker: "b", policy: Policy{Lease: 90 * time.Second}},
-		token: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), worker: &worker{name: "w"},
-	}
-	reservation := &Reservation{places: []place{{at: at}}}
+	at := Place{Broker: "b", Lease: 90 * time.Second, Token: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), Worker: "w"}
 	rows := []Row{{TargetBroker: "a"}, {TargetBroker: "b"}}
+	reservation := NewReservation(rows, []Place{at})
 	for dialect, lease := range map[Dialect]int64{Postgres: 90_000_000, SQLServer: 90, SQLite: time.Now().Add(90 * time.Second).UnixMicro()} {
 		inserter, err := NewInserter(dialect, DefaultTable)
 		require.NoError(t, err)
@@ -40,7 +37,7 @@ func TestInsertReserved(t *testing.T) {
 		require.NoError(t, inserter.InsertReserved(t.Context(), &got, rows, reservation))
 		require.Len(t, got.texts, 1)
 		assert.Equal(t, []any{"pending", nil, nil, nil}, got.args[0][16:20])
-		assert.Equal(t, []any{"processing", at.token.String(), "w"}, got.args[0][36:39])
+		assert.Equal(t, []any{"processing", at.Token.String(), "w"}, got.args[0][36:39])
 		assert.InDelta(t, lease, got.args[0][39], 10e6)
 
 		file := filepath.Join("testdata", "insert_claimed_"+string(dialect)+".golden.sql")
@@ -69,49 +66,8 @@ func TestInsertReserved(t *testing.T) {
 // A lease in the database is never shorter than the one that the process counts on.
 func TestClaimedLeaseIsNotCut(t *testing.T) {
 	t.Parallel()
-	at := &place{at: &receiver{p: &Processor{policy: Policy{Lease: 1500 * time.Millisecond}}, worker: &worker{}}}
+	at := &Place{Lease: 1500 * time.Millisecond}
 	for dialect, lease := range map[Dialect]int64{Postgres: 1_500_000, SQLServer: 2} {
 		assert.Equal(t, lease, dialect.claimedArgs(nil, at)[3], "%s", dialect)
 	}
-}
-
-// A shard that has work, in whatever class, or is in a worker's hands takes no more rows by hand-off; and what was marked while
-// some were on their way is marked again when all have arrived.
-func TestShardBoardHandOff(t *testing.T) {
-	t.Parallel()
-	b := newShardBoard(4)
-	one, two := [Shards]int{1: 1}, [Shards]int{1: 1, 2: 3}
-	take := func() (shard int) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		shard, ok := b.take(ctx)
-		require.True(t, ok)
-		return shard
-	}
-	for class := range Classes {
-		b.mark(class*4 + 2)
-		assert.True(t, b.admit(&one))
-		b.arrive(1, 1, false)
-		assert.False(t, b.admit(&two), "the shard has work of class %d", class)
-		shard := take()
-		assert.False(t, b.admit(&two), "a worker has it")
-		b.put(shard, false)
-	}
-	assert.True(t, b.admit(&two))
-	b.mark(2)
-	b.put(take(), false) // the keys were held
-	b.arrive(2, 2, false)
-	_, ok := b.next()
-	assert.False(t, ok, "one is on its way still")
-	assert.False(t, b.admit(&two), "no more join it, or what was marked would never be marked again")
-	b.arrive(2, 1, false)
-	assert.Equal(t, 2, take())
-	b.put(2, false)
-	b.arrive(1, 1, true)
-	assert.Equal(t, 1, take(), "something went back")
-	b.put(1, false)
-	_, ok = b.next()
-	assert.False(t, ok)
-	b.stop(true)
-	assert.False(t, b.admit(&one), "paused")
 }
