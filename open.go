@@ -26,7 +26,7 @@ import (
 // until Run; close it in any case.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
-	r := &Relay{stores: map[string]outbox.FullStore{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
+	r := &Relay{stores: map[string]outbox.Store{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
 	err := errors.Join(o.checkHandles(cfg), r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
 	if err == nil {
 		err = r.assemble(cfg, o)
@@ -68,8 +68,8 @@ func (r *Relay) openBrokers(ctx context.Context, cfg *config.Config, o *options)
 
 // assemble makes the processors and the cleaner, and connects the wake-ups.
 func (r *Relay) assemble(cfg *config.Config, o *options) error {
-	stores := make(map[string]outbox.Store, len(r.stores))
-	purgers := make(map[string]outbox.Purger, len(r.stores))
+	stores := make(map[string]outbox.Delivery, len(r.stores))
+	purgers := make(map[string]cleanup.Table, len(r.stores))
 	for name, store := range r.stores {
 		stores[name], purgers[name] = store, store
 	}
@@ -122,7 +122,7 @@ func programVersion() string {
 
 // examine finds out whether a relay can work with a database, and logs what an operator should change there. That the
 // database cannot tell how it is set up is no obstacle.
-func examine(ctx context.Context, name string, store outbox.FullStore, log *slog.Logger) error {
+func examine(ctx context.Context, name string, store outbox.Store, log *slog.Logger) error {
 	log = log.With("database", name)
 	diagnosis, err := store.Diagnose(ctx)
 	if err != nil {
@@ -194,7 +194,7 @@ func (r *Relay) watch() error {
 	if r.metrics == nil {
 		return nil
 	}
-	browsers := make(map[string]outbox.Browser, len(r.stores))
+	browsers := make(map[string]outbox.Administration, len(r.stores))
 	for name, store := range r.stores {
 		browsers[name] = store
 	}

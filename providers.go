@@ -31,7 +31,7 @@ import (
 
 // OpenStore connects to one database of the configuration, for tools that look at the table or migrate it. It does not
 // check the schema. The caller closes the store.
-func OpenStore(ctx context.Context, cfg *config.Config, name string) (outbox.FullStore, error) {
+func OpenStore(ctx context.Context, cfg *config.Config, name string) (outbox.Store, error) {
 	if _, ok := cfg.Databases[name]; !ok {
 		return nil, fmt.Errorf("fanout: the configuration has no database %q (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases)))
 	}
@@ -59,7 +59,7 @@ func OpenBroker(ctx context.Context, cfg *config.Config, name string, opts ...Op
 // spareConns are the connections of a store beside one for each worker: for renewals, probes and the purge.
 const spareConns = 3
 
-func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (outbox.FullStore, error) {
+func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (outbox.Store, error) {
 	database := cfg.Databases[name]
 	handle := o.handles[name]
 	dsn := database.DSN.Reveal()
@@ -87,17 +87,17 @@ func openStore(ctx context.Context, cfg *config.Config, name string, o *options)
 }
 
 // connect opens a store with connections of its own.
-func connect(ctx context.Context, driver outbox.Dialect, dsn, table string, conns int) (outbox.FullStore, error) {
+func connect(ctx context.Context, driver outbox.Dialect, dsn, table string, conns int) (outbox.Store, error) {
 	switch driver {
 	case outbox.Postgres:
 		return postgres.Open(ctx, postgres.Config{DSN: dsn, Table: table, MaxConns: conns})
 	case outbox.SQLServer:
-		return openSQL(ctx, "sqlserver", dsn, conns, func(db *sql.DB) (outbox.FullStore, error) { return sqlserver.New(db, table) })
+		return openSQL(ctx, "sqlserver", dsn, conns, func(db *sql.DB) (outbox.Store, error) { return sqlserver.New(db, table) })
 	case outbox.SQLite:
 		if strings.Contains(dsn, ":memory:") || strings.Contains(dsn, "mode=memory") {
 			return nil, errors.New("an in-memory SQLite database cannot be opened twice: leave dsn empty and pass the handle with fanout.WithDB")
 		}
-		return openSQL(ctx, "sqlite", sqliteDSN(dsn), conns, func(db *sql.DB) (outbox.FullStore, error) { return sqlite.New(db, table) })
+		return openSQL(ctx, "sqlite", sqliteDSN(dsn), conns, func(db *sql.DB) (outbox.Store, error) { return sqlite.New(db, table) })
 	default:
 		return nil, fmt.Errorf("driver %q is not supported: use postgres, sqlserver or sqlite", driver)
 	}
@@ -116,7 +116,7 @@ func dsnOf(db *gorm.DB) string {
 }
 
 // shareSQLite uses the application's own handle, which is the only way to an in-memory database.
-func shareSQLite(handle *gorm.DB, table string) (outbox.FullStore, error) {
+func shareSQLite(handle *gorm.DB, table string) (outbox.Store, error) {
 	db, err := handle.DB()
 	if err != nil {
 		return nil, fmt.Errorf("read the handle: %w", err)
@@ -142,14 +142,14 @@ func sqliteDSN(dsn string) string {
 
 // ownedStore closes the pool that was opened for it.
 type ownedStore struct {
-	outbox.FullStore
+	outbox.Store
 	db *sql.DB
 }
 
 // Close closes the store and its pool.
-func (s ownedStore) Close() error { return errors.Join(s.FullStore.Close(), s.db.Close()) }
+func (s ownedStore) Close() error { return errors.Join(s.Store.Close(), s.db.Close()) }
 
-func openSQL(ctx context.Context, driver, dsn string, conns int, open func(*sql.DB) (outbox.FullStore, error)) (outbox.FullStore, error) {
+func openSQL(ctx context.Context, driver, dsn string, conns int, open func(*sql.DB) (outbox.Store, error)) (outbox.Store, error) {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot read the dsn; check its form", driver) // the cause would quote the password
@@ -165,7 +165,7 @@ func openSQL(ctx context.Context, driver, dsn string, conns int, open func(*sql.
 		_ = db.Close()
 		return nil, err
 	}
-	return ownedStore{FullStore: store, db: db}, nil
+	return ownedStore{Store: store, db: db}, nil
 }
 
 func openBroker(ctx context.Context, name string, cfg config.Broker, o *options) (brokers.Broker, error) {
@@ -225,7 +225,7 @@ func policyOf(cfg *config.Config, broker string, o *options) outbox.Policy {
 	return policy
 }
 
-func cleanupConfig(cfg *config.Config, purgers map[string]outbox.Purger, log *slog.Logger) cleanup.Config {
+func cleanupConfig(cfg *config.Config, purgers map[string]cleanup.Table, log *slog.Logger) cleanup.Config {
 	retentions := make(map[string]cleanup.Retention, len(cfg.Brokers))
 	for name := range cfg.Brokers {
 		retention := cfg.Retention(name)

@@ -37,7 +37,7 @@ import (
 type Relay struct {
 	engine  *outbox.Engine
 	cleaner *cleanup.Scheduler
-	stores  map[string]outbox.FullStore
+	stores  map[string]outbox.Store
 	brokers map[string]brokers.Broker
 	metrics *metrics.Metrics // nil: nothing is measured
 	cancels []func()
@@ -141,7 +141,7 @@ func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 
 // Console looks at the relay's databases and repairs them by hand. It works until the relay is closed.
 func (r *Relay) Console() *monitor.Console {
-	stores := make(map[string]monitor.Store, len(r.stores))
+	stores := make(map[string]outbox.Administration, len(r.stores))
 	for name, store := range r.stores {
 		stores[name] = store
 	}

@@ -34,10 +34,19 @@ type Retention struct {
 	Abandoned time.Duration
 }
 
+// A Table is what a purge needs of one database. Every store is one.
+type Table interface {
+	// FinishedBrokers, Purge, Exclusive and Backlog are those of outbox.Administration.
+	FinishedBrokers(ctx context.Context) ([]string, error)
+	Purge(ctx context.Context, request outbox.PurgeRequest) (int, error)
+	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)
+	Backlog(ctx context.Context) ([]outbox.Backlog, error)
+}
+
 // Config of a scheduler. Zero values take the defaults.
 type Config struct {
 	// Databases to clean, by name.
-	Databases map[string]outbox.Purger
+	Databases map[string]Table
 	// Interval between two runs. Default 1 h. The first run follows a minute after the start, or an interval if that
 	// is shorter.
 	Interval time.Duration
@@ -167,7 +176,7 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 }
 
 // drain removes batch after batch until one comes back short. It keeps out of the way of a delivery that is behind.
-func (s *Scheduler) drain(ctx context.Context, purger outbox.Purger, total *int, request outbox.PurgeRequest) error {
+func (s *Scheduler) drain(ctx context.Context, purger Table, total *int, request outbox.PurgeRequest) error {
 	request.Limit = s.cfg.BatchSize
 	return purge.Batches(total, request.Limit,
 		func() (int, error) { return purger.Purge(ctx, request) },
@@ -175,17 +184,15 @@ func (s *Scheduler) drain(ctx context.Context, purger outbox.Purger, total *int,
 }
 
 // giveWay waits a while when the delivery is behind. Where that cannot be asked, nothing waits.
-func (s *Scheduler) giveWay(ctx context.Context, purger outbox.Purger) error {
+func (s *Scheduler) giveWay(ctx context.Context, purger Table) error {
+	backlog, err := purger.Backlog(ctx)
+	if err != nil {
+		return err
+	}
 	var wait time.Duration
-	if inspector, ok := purger.(outbox.Inspector); ok {
-		backlog, err := inspector.Backlog(ctx)
-		if err != nil {
-			return err
-		}
-		for _, broker := range backlog {
-			if broker.Lag > s.cfg.MaxLag {
-				wait = lagPause
-			}
+	for _, broker := range backlog {
+		if broker.Lag > s.cfg.MaxLag {
+			wait = lagPause
 		}
 	}
 	timer := time.NewTimer(wait)

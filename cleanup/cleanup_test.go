@@ -66,7 +66,7 @@ func TestPurge(t *testing.T) {
 		insert(t, db, "a", outbox.StatusPending, 0)
 		var told []cleanup.Report
 		scheduler, err := cleanup.New(cleanup.Config{
-			Databases: map[string]outbox.Purger{"d": store}, BatchSize: 10, Log: slog.New(slog.DiscardHandler),
+			Databases: map[string]cleanup.Table{"d": store}, BatchSize: 10, Log: slog.New(slog.DiscardHandler),
 			Brokers:  map[string]cleanup.Retention{"keeps": {Published: 9 * day}},
 			OnReport: func(_ context.Context, report cleanup.Report) { told = append(told, report) },
 		})
@@ -103,7 +103,7 @@ func TestPurgeGivesWay(t *testing.T) {
 		}
 		insert(t, db, "down", outbox.StatusPending, 0)
 		scheduler, err := cleanup.New(cleanup.Config{
-			Databases: map[string]outbox.Purger{"d": store}, BatchSize: 10, MaxLag: time.Minute, Log: slog.New(slog.DiscardHandler),
+			Databases: map[string]cleanup.Table{"d": store}, BatchSize: 10, MaxLag: time.Minute, Log: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
 		for _, want := range []time.Duration{0, 15 * time.Second} {
@@ -135,7 +135,7 @@ func TestSchedule(t *testing.T) {
 		defer db.Close()
 		var log bytes.Buffer
 		scheduler, err := cleanup.New(cleanup.Config{
-			Databases: map[string]outbox.Purger{"d": store}, Retention: cleanup.Retention{Published: day}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Databases: map[string]cleanup.Table{"d": store}, Retention: cleanup.Retention{Published: day}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())

@@ -36,7 +36,7 @@ func scrape(t *testing.T) scraped {
 	require.NoError(t, err)
 	_, err = m.Watch(metrics.Sources{
 		Stats:     func() []outbox.Stats { return []outbox.Stats{{Database: "d", Broker: "b", Listener: outbox.Listening}} },
-		Databases: map[string]outbox.Browser{"d": browser{}},
+		Databases: map[string]outbox.Administration{"d": browser{}},
 	})
 	require.NoError(t, err)
 	o := m.Observe("d", "b")
@@ -84,7 +84,7 @@ func useConsumer(t *testing.T, provider metric.MeterProvider) {
 }
 
 // browser says of one broker that nothing waits.
-type browser struct{ outbox.Browser }
+type browser struct{ outbox.Administration }
 
 func (browser) Overview(context.Context, int) ([]outbox.BrokerOverview, error) {
 	return []outbox.BrokerOverview{{Broker: "b"}}, nil

@@ -103,7 +103,7 @@ func (d *doubt) deliverUnder(dsn string, begin func(), condition func() bool) []
 		policy.BatchSize = 50
 		targets[name] = outbox.Target{Broker: broker, Policy: policy}
 	}
-	engine, err := outbox.NewEngine(outbox.EngineConfig{Stores: map[string]outbox.Store{"test": store}, Brokers: targets, Log: slog.New(slog.DiscardHandler)})
+	engine, err := outbox.NewEngine(outbox.EngineConfig{Stores: map[string]outbox.Delivery{"test": store}, Brokers: targets, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(d, err)
 	ctx, stop := context.WithCancel(d.Context())
 	done := make(chan error, 1)

@@ -193,7 +193,7 @@ func TestFailover(t *testing.T) {
 	policy := shortLease()
 	policy.BatchSize, policy.Lease = 50, 4*time.Second
 	engine, err := outbox.NewEngine(outbox.EngineConfig{
-		Stores:  map[string]outbox.Store{"default": f.store()},
+		Stores:  map[string]outbox.Delivery{"default": f.store()},
 		Brokers: map[string]outbox.Target{"default": {Broker: f.broker, Policy: policy}}, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

@@ -13,21 +13,10 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A Store is what a console needs of one database. Every store of this module is one.
-type Store interface {
-	outbox.Operator
-	outbox.Browser
-	outbox.Auditor
-	outbox.Pauser
-	outbox.Purger
-	outbox.Registry
-	outbox.Inspector
-}
-
 // A Console looks at the tables of some databases and repairs them by hand. Every action leaves an entry in the audit table of the
 // database that it changes. A console is safe for concurrent use.
 type Console struct {
-	stores  map[string]Store
+	stores  map[string]outbox.Administration
 	brokers []string
 	timeout time.Duration
 }
@@ -50,7 +39,7 @@ func WithTimeout(d time.Duration) Option {
 const defaultTimeout = 10 * time.Second
 
 // NewConsole makes a console of stores by the name of their database.
-func NewConsole(stores map[string]Store, opts ...Option) *Console {
+func NewConsole(stores map[string]outbox.Administration, opts ...Option) *Console {
 	c := &Console{stores: maps.Clone(stores), timeout: defaultTimeout}
 	for _, option := range opts {
 		option(c)
@@ -78,7 +67,7 @@ type NotFoundError struct{ Reason string }
 
 func (e *NotFoundError) Error() string { return "monitor: " + e.Reason }
 
-func (c *Console) store(database string) (Store, error) {
+func (c *Console) store(database string) (outbox.Administration, error) {
 	store, ok := c.stores[database]
 	if !ok {
 		return nil, &NotFoundError{Reason: fmt.Sprintf("there is no database %q: there are %q", database, c.Databases())}
@@ -87,7 +76,7 @@ func (c *Console) store(database string) (Store, error) {
 }
 
 // ask puts one question to one database, within the time that an answer may take.
-func ask[T any](ctx context.Context, c *Console, database string, question func(context.Context, Store) (T, error)) (answer T, err error) {
+func ask[T any](ctx context.Context, c *Console, database string, question func(context.Context, outbox.Administration) (T, error)) (answer T, err error) {
 	store, err := c.store(database)
 	if err != nil {
 		return answer, err
@@ -109,7 +98,9 @@ func (c *Console) Message(ctx context.Context, database, id string) ([]outbox.Re
 	if _, err := (outbox.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
 		return nil, refusef("%v", err)
 	}
-	return ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.Record, error) { return store.Message(ctx, id) })
+	return ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) ([]outbox.Record, error) {
+		return store.Message(ctx, id)
+	})
 }
 
 // ActionReveal is what the audit calls a look at payload and headers.
@@ -152,7 +143,7 @@ func (c *Console) Blocked(ctx context.Context, database, broker string) ([]outbo
 	}
 	var all []outbox.KeyBlock
 	for _, name := range brokers {
-		keys, err := ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.KeyBlock, error) {
+		keys, err := ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) ([]outbox.KeyBlock, error) {
 			return store.KeyBlocks(ctx, name, MaxBlocked, 1000)
 		})
 		if err != nil {
@@ -165,7 +156,9 @@ func (c *Console) Blocked(ctx context.Context, database, broker string) ([]outbo
 
 // Workers lists the processes that run a relay on a database, oldest first.
 func (c *Console) Workers(ctx context.Context, database string) ([]outbox.Instance, error) {
-	return ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.Instance, error) { return store.Instances(ctx) })
+	return ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) ([]outbox.Instance, error) {
+		return store.Instances(ctx)
+	})
 }
 
 // Audit lists what operators have done, newest first: those entries before an id (0 = from the newest), up to limit, which must be at least
@@ -174,7 +167,7 @@ func (c *Console) Audit(ctx context.Context, database string, before int64, limi
 	if limit < 1 || before < 0 {
 		return nil, refusef("audit: limit is %d and before is %d: use a limit of at least 1, and no negative id", limit, before)
 	}
-	return ask(ctx, c, database, func(ctx context.Context, store Store) ([]outbox.AuditEntry, error) {
+	return ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) ([]outbox.AuditEntry, error) {
 		return store.Audit(ctx, before, limit)
 	})
 }
@@ -184,7 +177,7 @@ func (c *Console) brokersOf(ctx context.Context, database, broker string) ([]str
 	if broker != "" {
 		return []string{broker}, nil
 	}
-	return ask(ctx, c, database, func(ctx context.Context, store Store) ([]string, error) {
+	return ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) ([]string, error) {
 		overview, err := store.Overview(ctx, 1)
 		names := make([]string, len(overview))
 		for i := range overview {

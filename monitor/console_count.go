@@ -38,7 +38,7 @@ func (r *run) countOne(ctx context.Context) (outbox.Count, error) {
 	var would bool
 	if r.action.Verb == VerbUnblock {
 		const most = 10_000
-		keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.BlockedKey, error) {
+		keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store outbox.Administration) ([]outbox.BlockedKey, error) {
 			return store.BlockedKeys(ctx, broker, most)
 		})
 		if err != nil {
@@ -46,7 +46,9 @@ func (r *run) countOne(ctx context.Context) (outbox.Count, error) {
 		}
 		would = slices.ContainsFunc(keys, func(k outbox.BlockedKey) bool { return k.Broker == broker && k.Key == r.action.Key })
 	} else {
-		pauses, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.Pause, error) { return store.Pauses(ctx) })
+		pauses, err := ask(ctx, r.console, r.database, func(ctx context.Context, store outbox.Administration) ([]outbox.Pause, error) {
+			return store.Pauses(ctx)
+		})
 		if err != nil {
 			return outbox.Count{}, err
 		}

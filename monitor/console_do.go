@@ -17,7 +17,7 @@ const endAuditTime = 5 * time.Second
 // run is one action in one database.
 type run struct {
 	console  *Console
-	store    Store
+	store    outbox.Administration
 	database string
 	action   Action
 	actor    Actor
@@ -45,7 +45,9 @@ func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database
 // after it with the number of rows that do returns and its error. Where the audit cannot be begun, do is not called. It is for actions of
 // others that belong into the same record; [Console.Do] records its own.
 func (c *Console) Record(ctx context.Context, database string, entry outbox.AuditEntry, do func(id int64) (rows int64, err error)) error {
-	id, err := ask(ctx, c, database, func(ctx context.Context, store Store) (int64, error) { return store.BeginAudit(ctx, entry) })
+	id, err := ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) (int64, error) {
+		return store.BeginAudit(ctx, entry)
+	})
 	if err != nil {
 		return fmt.Errorf("nothing was changed or shown, for the audit could not be begun: %w", err)
 	}

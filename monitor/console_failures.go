@@ -84,7 +84,9 @@ func (c *Console) walk(ctx context.Context, database string, request outbox.List
 	for rows > 0 {
 		request.Limit = min(failuresPage, rows)
 		request.Scan = max(request.Limit, scanPage)
-		page, err := ask(ctx, c, database, func(ctx context.Context, store Store) (outbox.List, error) { return store.List(ctx, request) })
+		page, err := ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) (outbox.List, error) {
+			return store.List(ctx, request)
+		})
 		if err != nil {
 			return false, err
 		}
@@ -103,7 +105,9 @@ func (c *Console) walk(ctx context.Context, database string, request outbox.List
 // any tells whether a list goes on.
 func (c *Console) any(ctx context.Context, database string, request outbox.ListRequest) (bool, error) {
 	request.Limit, request.Scan = 1, scanPage
-	page, err := ask(ctx, c, database, func(ctx context.Context, store Store) (outbox.List, error) { return store.List(ctx, request) })
+	page, err := ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) (outbox.List, error) {
+		return store.List(ctx, request)
+	})
 	return len(page.Records) > 0 || page.Next != (outbox.Position{}), err
 }
 

@@ -57,7 +57,7 @@ func (c *Console) Messages(ctx context.Context, database string, query MessagesQ
 			page.Next = list.encode()
 			return page, nil
 		}
-		found, err := ask(ctx, c, database, func(ctx context.Context, store Store) (outbox.List, error) {
+		found, err := ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) (outbox.List, error) {
 			limit := query.Limit - len(page.Records)
 			return store.List(ctx, outbox.ListRequest{
 				Broker: list.Broker, Status: list.Status, Type: query.Type, Key: query.Key, ErrorClass: query.ErrorClass,

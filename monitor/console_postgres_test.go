@@ -41,7 +41,7 @@ func TestOnCallPostgres(t *testing.T) {
 	insert(510, "partner", outbox.StatusFailed, timeout)
 	abandoned := insert(7, "partner", outbox.StatusAbandoned, topic)
 	insert(3, "default", outbox.StatusPublished, nil)
-	console, me := monitor.NewConsole(map[string]monitor.Store{"main": store}), monitor.Actor{Name: "ann", Via: "go"}
+	console, me := monitor.NewConsole(map[string]outbox.Administration{"main": store}), monitor.Actor{Name: "ann", Via: "go"}
 
 	status := console.Status(ctx, 100)["main"]
 	require.NoError(t, status.Err)

@@ -68,7 +68,9 @@ func (r *run) finished(ctx context.Context) ([]string, error) {
 	if broker := r.action.Filter.Broker; broker != "" {
 		return []string{broker}, nil
 	}
-	return ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]string, error) { return store.FinishedBrokers(ctx) })
+	return ask(ctx, r.console, r.database, func(ctx context.Context, store outbox.Administration) ([]string, error) {
+		return store.FinishedBrokers(ctx)
+	})
 }
 
 // countOld counts what a purge would remove, up to 10,000 rows of each broker and status, by this machine's clock.
@@ -108,7 +110,7 @@ func (r *run) waitedFor(ctx context.Context) (map[string]bool, error) {
 	if r.action.AbandonedBefore == 0 {
 		return nil, nil //nolint:nilnil // a map of nothing can be asked
 	}
-	keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store Store) ([]outbox.BlockedKey, error) {
+	keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store outbox.Administration) ([]outbox.BlockedKey, error) {
 		return store.BlockedKeys(ctx, r.action.Filter.Broker, maxFailures)
 	})
 	rows := make(map[string]bool, len(keys))

@@ -228,7 +228,9 @@ func (r *run) matches(ctx context.Context, filter outbox.Filter) (outbox.Count, 
 		most = min(most, r.action.Limit)
 	}
 	count := func(filter outbox.Filter, most int) (int, error) {
-		return ask(ctx, r.console, r.database, func(ctx context.Context, store Store) (int, error) { return store.Matches(ctx, filter, most) })
+		return ask(ctx, r.console, r.database, func(ctx context.Context, store outbox.Administration) (int, error) {
+			return store.Matches(ctx, filter, most)
+		})
 	}
 	refused := 0
 	if r.action.refuses() {

@@ -25,7 +25,7 @@ func open(t *testing.T) (*sql.DB, *monitor.Console) {
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
-	return db, monitor.NewConsole(map[string]monitor.Store{"main": store}, monitor.WithBrokers("default", "partner"))
+	return db, monitor.NewConsole(map[string]outbox.Administration{"main": store}, monitor.WithBrokers("default", "partner"))
 }
 
 func insert(t *testing.T, db *sql.DB, broker string, status outbox.Status, lastError string) string {

@@ -45,7 +45,7 @@ func (c *Console) Status(ctx context.Context, maxCount int) map[string]DatabaseS
 	)
 	for name := range c.stores {
 		group.Go(func() {
-			status, err := ask(ctx, c, name, func(ctx context.Context, store Store) (DatabaseStatus, error) {
+			status, err := ask(ctx, c, name, func(ctx context.Context, store outbox.Administration) (DatabaseStatus, error) {
 				return c.statusOf(ctx, store, maxCount)
 			})
 			if err != nil {
@@ -60,7 +60,7 @@ func (c *Console) Status(ctx context.Context, maxCount int) map[string]DatabaseS
 	return result
 }
 
-func (c *Console) statusOf(ctx context.Context, store Store, maxCount int) (DatabaseStatus, error) {
+func (c *Console) statusOf(ctx context.Context, store outbox.Administration, maxCount int) (DatabaseStatus, error) {
 	overview, err := store.Overview(ctx, maxCount)
 	if err != nil {
 		return DatabaseStatus{}, err
@@ -118,7 +118,9 @@ func (c *Console) ping(ctx context.Context) map[string]error {
 	)
 	for name := range c.stores {
 		group.Go(func() {
-			_, err := ask(ctx, c, name, func(ctx context.Context, store Store) ([]outbox.Pause, error) { return store.Pauses(ctx) })
+			_, err := ask(ctx, c, name, func(ctx context.Context, store outbox.Administration) ([]outbox.Pause, error) {
+				return store.Pauses(ctx)
+			})
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()

@@ -110,7 +110,7 @@ func TestNothingHappensUnrecorded(t *testing.T) {
 func TestOneDatabaseDown(t *testing.T) {
 	t.Parallel()
 	well, ill := (&fake{}).add(3, failed("permanent", "bad %d")), &fake{down: errors.New("connection refused")}
-	console := NewConsole(map[string]Store{"a": ill, "b": well}, WithBrokers("default", "idle"))
+	console := NewConsole(map[string]outbox.Administration{"a": ill, "b": well}, WithBrokers("default", "idle"))
 	results, err := console.Do(t.Context(), somebody, Action{Verb: VerbRequeue})
 	require.ErrorContains(t, err, `database "a"`)
 	require.Len(t, results, 2)

@@ -19,22 +19,23 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // fake is a store in memory that knows the rules of an operator's statements, and can be down.
 type fake struct {
-	mu        sync.Mutex
-	rows      []outbox.Record
-	pauses    []outbox.Pause
-	deferred  []outbox.BlockedKey
-	blocked   []outbox.KeyBlock
-	instances []outbox.Instance
-	audit     []outbox.AuditEntry
-	overview  func(*outbox.BrokerOverview)
-	down      error
-	busy      bool
-	calls     []outbox.Filter // of requeue, replay and abandon
-	changed   []int64         // ids, in the order of their changes
-	after     func()          // is called after each change, with the lock held
-	badAudit  error
-	endErr    error
-	endCtx    error // what the context of EndAudit said
+	outbox.Administration // nothing else of it is called
+	mu                    sync.Mutex
+	rows                  []outbox.Record
+	pauses                []outbox.Pause
+	deferred              []outbox.BlockedKey
+	blocked               []outbox.KeyBlock
+	instances             []outbox.Instance
+	audit                 []outbox.AuditEntry
+	overview              func(*outbox.BrokerOverview)
+	down                  error
+	busy                  bool
+	calls                 []outbox.Filter // of requeue, replay and abandon
+	changed               []int64         // ids, in the order of their changes
+	after                 func()          // is called after each change, with the lock held
+	badAudit              error
+	endErr                error
+	endCtx                error // what the context of EndAudit said
 }
 
 func (f *fake) add(n int, change func(i int, r *outbox.Record)) *fake {
@@ -327,9 +328,6 @@ func (f *fake) Exclusive(ctx context.Context, name string, do func(context.Conte
 	return true, do(ctx)
 }
 
-func (f *fake) Heartbeat(context.Context, outbox.Instance) error { return nil }
-func (f *fake) Leave(context.Context, uuid.UUID) error           { return nil }
-
 func (f *fake) Instances(context.Context) ([]outbox.Instance, error) {
 	unlock, err := f.lock()
 	defer unlock()
@@ -339,8 +337,6 @@ func (f *fake) Instances(context.Context) ([]outbox.Instance, error) {
 func (f *fake) Backlog(context.Context) ([]outbox.Backlog, error)     { return nil, nil }
 func (f *fake) Counts(context.Context) ([]outbox.BrokerCounts, error) { return nil, nil }
 
-var _ Store = (*fake)(nil)
-
 func consoleOf(f *fake, opts ...Option) *Console {
-	return NewConsole(map[string]Store{"main": f}, opts...)
+	return NewConsole(map[string]outbox.Administration{"main": f}, opts...)
 }

@@ -396,7 +396,7 @@ func TestOneDatabaseDownOverHTTP(t *testing.T) {
 	var log bytes.Buffer
 	h := newHandler(t, nil, func(cfg *Config) {
 		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-		cfg.Console = NewConsole(map[string]Store{"a": &fake{down: errors.New("connection refused")}, "b": (&fake{}).add(1, func(int, *outbox.Record) {})})
+		cfg.Console = NewConsole(map[string]outbox.Administration{"a": &fake{down: errors.New("connection refused")}, "b": (&fake{}).add(1, func(int, *outbox.Record) {})})
 	})
 	w := call(h, "GET", "/api/outbox", "", as(viewerToken))
 	require.Equal(t, 200, w.Code)

@@ -186,7 +186,7 @@ func TestOpenAPI(t *testing.T) {
 	store := full(id)
 	stats := []outbox.Stats{{Database: "main", Broker: "default", Breaker: outbox.BreakerOpen, Listener: outbox.Listening, UnavailableDestinations: []string{"x"}}}
 	h := newHandler(t, store, func(cfg *Config) {
-		cfg.Console = NewConsole(map[string]Store{"main": store, "gone": &fake{down: http.ErrServerClosed}})
+		cfg.Console = NewConsole(map[string]outbox.Administration{"main": store, "gone": &fake{down: http.ErrServerClosed}})
 		cfg.MaxCount = 1
 		cfg.Stats = func() []outbox.Stats { return stats }
 		cfg.Metrics = http.NotFoundHandler()

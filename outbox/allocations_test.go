@@ -75,6 +75,7 @@ func allocationsOfBatch(t *testing.T, n int, headers string, observer outbox.Obs
 
 // sameBatch is a store that hands out the same batch for each word on next, and says when it was completed.
 type sameBatch struct {
+	outbox.Delivery // nothing else of it is called
 	batch           outbox.Batch
 	next, completed chan struct{}
 }

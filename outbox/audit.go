@@ -1,20 +1,8 @@
 package outbox
 
 import (
-	"context"
 	"time"
 )
-
-// An Auditor keeps a record of what operators have done, in a table of the database. Entries stay until somebody removes them.
-type Auditor interface {
-	// BeginAudit records that an action begins, with the database's time, and returns the entry's id. So what was begun and never
-	// ended, because the process died, can be seen.
-	BeginAudit(ctx context.Context, entry AuditEntry) (id int64, err error)
-	// EndAudit records how it ended: how many rows were changed, and the error, empty where there was none. An entry that has ended stays as it is.
-	EndAudit(ctx context.Context, id, rows int64, failure string) error
-	// Audit lists entries, newest first, those before an id (0 = from the newest), up to limit.
-	Audit(ctx context.Context, before int64, limit int) ([]AuditEntry, error)
-}
 
 // An AuditEntry is one action of an operator.
 type AuditEntry struct {

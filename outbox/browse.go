@@ -1,25 +1,8 @@
 package outbox
 
 import (
-	"context"
 	"time"
 )
-
-// A Browser lets people look at the table. What it costs is bounded, whatever the size of the table: lists are read page by page
-// along an index, counts stop at a cap, and no more rows are looked at for a page than the request allows.
-type Browser interface {
-	// Overview tells where each broker stands, known to the configuration or not, sorted by name. No count goes beyond limit.
-	Overview(ctx context.Context, limit int) ([]BrokerOverview, error)
-	// List returns rows of one broker in one status, newest first: the one that was written last, or finished last where the status
-	// is terminal.
-	List(ctx context.Context, request ListRequest) (List, error)
-	// Message returns the rows of one message, one for each broker, sorted by broker; none where there is no such message. The error
-	// says so where id is no UUID.
-	Message(ctx context.Context, id string) ([]Record, error)
-	// KeyBlocks lists the ordering keys of a broker that are blocked, by a block or by a row that has failed. Those that wait for an
-	// operator come first, then the oldest. No more than limit keys, and no count of followers beyond maxCount.
-	KeyBlocks(ctx context.Context, broker string, limit, maxCount int) ([]KeyBlock, error)
-}
 
 // A Count is a number of rows that may have been too many to count.
 type Count struct {

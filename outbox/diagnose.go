@@ -1,19 +1,11 @@
 package outbox
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 )
-
-// A Diagnoser looks at how a database is set up, beyond the schema.
-type Diagnoser interface {
-	// Diagnose asks the database a few cheap questions. It needs no rights and works without the tables, too. The error says
-	// that the database could not be asked.
-	Diagnose(ctx context.Context) (Diagnosis, error)
-}
 
 // MaxClockOffset is how far the clocks of the database and of a process may be apart without a warning.
 const MaxClockOffset = time.Minute

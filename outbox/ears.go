@@ -33,6 +33,19 @@ const (
 var errDeaf = errors.New("notifications do not arrive: a pooler in transaction mode between here and the database has this effect; " +
 	"give the relay a DSN that leads to PostgreSQL itself or to a pooler in session mode, or set notify: false")
 
+// ListenerState says whether a relay hears of the commits of other processes.
+type ListenerState string
+
+const (
+	// ListenerOff means that it does not try to; polling finds their rows.
+	ListenerOff ListenerState = "off"
+	// Listening means that it has heard what it said to itself.
+	Listening ListenerState = "listening"
+	// Deaf means that it tries to, and does not: the connection is lost, or a pooler hands its announcements to somebody else. Polling finds
+	// the rows meanwhile.
+	Deaf ListenerState = "deaf"
+)
+
 // ears listen for the arrivals of one database and wake its processors. Nothing depends on them: while they are deaf, polling
 // finds the rows.
 type ears struct {

@@ -15,7 +15,7 @@ import (
 
 // switchboard is a listener that a test interferes with.
 type switchboard struct {
-	Store
+	Delivery
 	mu       sync.Mutex
 	calls    int   // of Listen
 	probes   int   // of Notify
@@ -233,13 +233,13 @@ func TestEarsHearProbesThatFailed(t *testing.T) {
 func TestEngineListens(t *testing.T) {
 	t.Parallel()
 	target := map[string]Target{"b": {}}
-	_, err := NewEngine(EngineConfig{Stores: map[string]Store{"db": &lobby{}}, Brokers: target, Listen: []string{"db"}})
+	_, err := NewEngine(EngineConfig{Stores: map[string]Delivery{"db": &lobby{}}, Brokers: target, Listen: []string{"db"}})
 	require.ErrorContains(t, err, `database "db": its store cannot listen`)
 	synctest.Test(t, func(t *testing.T) {
 		s := newSwitchboard()
-		s.Store = &lobby{}
+		s.Delivery = &lobby{}
 		engine, err := NewEngine(EngineConfig{
-			Stores: map[string]Store{"quiet": &lobby{}, "db": s}, Brokers: map[string]Target{"b": {Broker: slow{}}}, Listen: []string{"db"},
+			Stores: map[string]Delivery{"quiet": &lobby{}, "db": s}, Brokers: map[string]Target{"b": {Broker: slow{}}}, Listen: []string{"db"},
 		})
 		require.NoError(t, err)
 		states := func() []ListenerState { return []ListenerState{engine.Stats()[0].Listener, engine.Stats()[1].Listener} }

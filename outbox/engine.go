@@ -31,7 +31,7 @@ type Engine struct {
 // EngineConfig is what an engine needs.
 type EngineConfig struct {
 	// Stores by the database's name.
-	Stores map[string]Store
+	Stores map[string]Delivery
 	// Brokers by name.
 	Brokers map[string]Target
 	// Listen names the databases whose relays hear of the commits of other processes; their stores must be a [Listener].
@@ -64,17 +64,10 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 	)
 	id, isolation := uuid.New(), newCrashIsolation() // the same in all databases
 	for _, database := range slices.Sorted(maps.Keys(cfg.Stores)) {
-		var here *heartbeat
-		if registry, ok := cfg.Stores[database].(Registry); ok {
-			here = newHeartbeat(registry, database, cfg, id)
-			engine.presences = append(engine.presences, here)
-		}
-		if inspector, ok := cfg.Stores[database].(Inspector); ok {
-			engine.unconfigured = append(engine.unconfigured, newUnconfigured(inspector, database, cfg))
-		}
-		if watcher, ok := cfg.Stores[database].(Watcher); ok {
-			engine.watches = append(engine.watches, newWatch(watcher, database, cfg))
-		}
+		here := newHeartbeat(cfg.Stores[database], database, cfg, id)
+		engine.presences = append(engine.presences, here)
+		engine.unconfigured = append(engine.unconfigured, newUnconfigured(cfg.Stores[database], database, cfg))
+		engine.watches = append(engine.watches, newWatch(cfg.Stores[database], database, cfg))
 		clock := engine.compare(database, cfg)
 		hears, err := engine.listen(database, cfg)
 		problems = append(problems, err)
@@ -90,9 +83,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 			}
 			processor.isolation, processor.ears, processor.clock = isolation, hears, clock
 			engine.processors = append(engine.processors, processor)
-			if here != nil {
-				here.processors = append(here.processors, processor)
-			}
+			here.processors = append(here.processors, processor)
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -103,11 +94,10 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 
 // compare prepares to compare the clock of a database with ours, where somebody observes.
 func (e *Engine) compare(database string, cfg EngineConfig) *clock {
-	diagnoser, ok := cfg.Stores[database].(Diagnoser)
-	if !ok || cfg.Observer == nil {
+	if cfg.Observer == nil {
 		return nil
 	}
-	compared := &clock{diagnoser: diagnoser}
+	compared := &clock{store: cfg.Stores[database]}
 	e.clocks = append(e.clocks, compared)
 	return compared
 }

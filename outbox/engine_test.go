@@ -25,7 +25,7 @@ func TestNewEngineReportsEverything(t *testing.T) {
 	store, err := sqlite.New(nil, "")
 	require.NoError(t, err)
 	_, err = outbox.NewEngine(outbox.EngineConfig{
-		Stores:  map[string]outbox.Store{"d": store},
+		Stores:  map[string]outbox.Delivery{"d": store},
 		Brokers: map[string]outbox.Target{"a": {Broker: memory.New(), Policy: outbox.Policy{Workers: -1}}, "b": {Broker: memory.New(), Policy: outbox.Policy{BatchSize: -1}}},
 	})
 	require.ErrorContains(t, err, `broker "a"`)
@@ -42,7 +42,7 @@ func TestEngine(t *testing.T) {
 			<-ctx.Done()
 			return brokers.Unavailable(brokers.ScopeBroker, ctx.Err())
 		}}
-		stores, rigs := map[string]outbox.Store{}, []*rig{}
+		stores, rigs := map[string]outbox.Delivery{}, []*rig{}
 		for _, path := range paths {
 			r := newRig(t, path, good, outbox.Policy{})
 			defer r.db.Close()

@@ -63,7 +63,7 @@ func newHandRig(t *testing.T, path string, broker brokers.Broker, policy outbox.
 	h.watched = &watchedStore{Store: h.store}
 	var err error
 	h.engine, err = outbox.NewEngine(outbox.EngineConfig{
-		Stores: map[string]outbox.Store{"d": h.watched}, Brokers: map[string]outbox.Target{"b": {Broker: broker, Policy: policy}},
+		Stores: map[string]outbox.Delivery{"d": h.watched}, Brokers: map[string]outbox.Target{"b": {Broker: broker, Policy: policy}},
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	require.NoError(t, err)

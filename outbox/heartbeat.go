@@ -15,14 +15,14 @@ import (
 const (
 	// heartbeatEvery is how often a process says that it is still there.
 	heartbeatEvery = 30 * time.Second
-	// heartbeatTime bounds one word to the registry. A stop waits no longer than that for the last one.
+	// heartbeatTime bounds one heartbeat. A stop waits no longer than that for the last one.
 	heartbeatTime = 5 * time.Second
 )
 
-// heartbeat enters this process, and what its workers have claimed, in the registry of one database. Nothing depends on it:
-// when the registry fails, delivery goes on.
+// heartbeat enters this process, and what its workers have claimed, in the table of instances of one database.
+// Nothing depends on it: when it cannot be written, delivery goes on.
 type heartbeat struct {
-	registry   Registry
+	store      Delivery
 	processors []*Processor // of the same database
 	instance   Instance
 	log        *slog.Logger
@@ -30,7 +30,7 @@ type heartbeat struct {
 }
 
 // newHeartbeat names the process: by its host where the configuration gives no name.
-func newHeartbeat(registry Registry, database string, cfg EngineConfig, id uuid.UUID) *heartbeat {
+func newHeartbeat(store Delivery, database string, cfg EngineConfig, id uuid.UUID) *heartbeat {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -40,7 +40,7 @@ func newHeartbeat(registry Registry, database string, cfg EngineConfig, id uuid.
 		log = slog.Default()
 	}
 	return &heartbeat{
-		registry: registry, log: log.With("database", database),
+		store: store, log: log.With("database", database),
 		instance: Instance{ID: id, Name: cmp.Or(cfg.Name, host), Host: host, PID: os.Getpid(), Version: cfg.Version},
 	}
 }
@@ -58,7 +58,7 @@ func (p *heartbeat) run(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeatTime)
 	defer cancel()
-	if err := p.registry.Leave(ctx, p.instance.ID); err != nil && !p.failing {
+	if err := p.store.Leave(ctx, p.instance.ID); err != nil && !p.failing {
 		p.log.WarnContext(ctx, "cannot take this process out of the list of instances: it will show as silent for a day", "error", err)
 	}
 }
@@ -70,7 +70,7 @@ func (p *heartbeat) beat(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, heartbeatTime)
 	defer cancel()
-	err := p.registry.Heartbeat(bounded, p.instance)
+	err := p.store.Heartbeat(bounded, p.instance)
 	switch {
 	case ctx.Err() != nil: // cut short by the stop
 	case err != nil && !p.failing:

@@ -47,7 +47,13 @@ func (l *lobby) Ready(context.Context, string) (Readiness, error) { return Readi
 func (l *lobby) Defer(context.Context, *Claim) (int, error)       { return 0, nil }
 func (l *lobby) Shards() int                                      { return 1 }
 func (l *lobby) Close() error                                     { return nil }
-func (l *lobby) Instances(context.Context) ([]Instance, error)    { return nil, nil }
+func (l *lobby) Pauses(context.Context) ([]Pause, error)          { return nil, nil }
+func (l *lobby) Backlog(context.Context) ([]Backlog, error)       { return nil, nil }
+func (l *lobby) Diagnose(context.Context) (Diagnosis, error)      { return Diagnosis{}, nil }
+func (l *lobby) Watch(context.Context) ([]Finding, error)         { return nil, nil }
+func (l *lobby) Verify(context.Context, *Verification) ([]HandedRow, error) {
+	return nil, nil
+}
 func (l *lobby) Heartbeat(ctx context.Context, now Instance) error {
 	return l.hear(ctx, &now, uuid.Nil)
 }
@@ -121,11 +127,11 @@ func (t *text) count(what string) int {
 }
 
 // startEngine runs an engine in the bubble of a test until stop is called, which returns how long it took.
-func startEngine(t *testing.T, store Store, takes time.Duration, name string) (log *text, stop func() time.Duration) {
+func startEngine(t *testing.T, store Delivery, takes time.Duration, name string) (log *text, stop func() time.Duration) {
 	t.Helper()
 	log = &text{}
 	engine, err := NewEngine(EngineConfig{
-		Stores: map[string]Store{"db": store}, Brokers: map[string]Target{"b": {Broker: slow{takes: takes}, Policy: Policy{Workers: 1}}},
+		Stores: map[string]Delivery{"db": store}, Brokers: map[string]Target{"b": {Broker: slow{takes: takes}, Policy: Policy{Workers: 1}}},
 		Log: slog.New(slog.NewTextHandler(log, nil)), Name: name, Version: "v1",
 	})
 	require.NoError(t, err)
@@ -223,21 +229,5 @@ func TestHeartbeatFails(t *testing.T) {
 		assert.Equal(t, 1, log.count("deadline exceeded"))
 		assert.LessOrEqual(t, stop(), heartbeatTime)
 		assert.Equal(t, 1, log.count("deadline exceeded"))
-	})
-}
-
-// noRegistry hides what the store could do.
-type noRegistry struct{ Store }
-
-func TestHeartbeatWithoutRegistry(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := &lobby{}
-		_, stop := startEngine(t, noRegistry{store}, 0, "")
-		time.Sleep(heartbeatEvery)
-		assert.Zero(t, stop())
-		beats, left := store.taken()
-		assert.Empty(t, beats)
-		assert.Empty(t, left)
 	})
 }

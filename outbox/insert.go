@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -173,3 +174,7 @@ func appendColumns(dst []byte, prefix string) []byte {
 	}
 	return dst
 }
+
+// ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is "fanout migrate", or
+// what a [SchemaError] says.
+var ErrSchema = errors.New("the outbox schema is not up to date: run \"fanout migrate\"")

@@ -58,9 +58,9 @@ END;`
 func (d Dialect) lockKeysSQL(table string) string {
 	switch d {
 	case Postgres:
-		return RenderSQL(lockKeysPostgres, table)
+		return dbtable.Render(lockKeysPostgres, table)
 	case SQLServer:
-		return RenderSQL(lockKeysSQLServer, table)
+		return dbtable.Render(lockKeysSQLServer, table)
 	default:
 		return ""
 	}

@@ -12,16 +12,3 @@ type Listener interface {
 	// Notify sends a text to all who listen, by another connection than that of Listen.
 	Notify(ctx context.Context, text string) error
 }
-
-// ListenerState says whether a relay hears of the commits of other processes.
-type ListenerState string
-
-const (
-	// ListenerOff means that it does not try to; polling finds their rows.
-	ListenerOff ListenerState = "off"
-	// Listening means that it has heard what it said to itself.
-	Listening ListenerState = "listening"
-	// Deaf means that it tries to, and does not: the connection is lost, or a pooler hands its announcements to somebody else. Polling finds
-	// the rows meanwhile.
-	Deaf ListenerState = "deaf"
-)

@@ -131,15 +131,15 @@ func (o processorObservers) LeaseLost(ctx context.Context, rows int) {
 // clock knows how far the clock of a database is from this process's. Only observers ask for that: leases and delays are the
 // database's own.
 type clock struct {
-	diagnoser Diagnoser
-	offset    atomic.Int64 // the database's minus ours, in nanoseconds
+	store  Delivery
+	offset atomic.Int64 // the database's minus ours, in nanoseconds
 }
 
 // look compares the clocks. What lies within the doubt counts as none.
 func (c *clock) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchTime)
 	defer cancel()
-	found, err := c.diagnoser.Diagnose(ctx)
+	found, err := c.store.Diagnose(ctx)
 	switch {
 	case err != nil: // the processors tell what fails for long
 	case found.ClockOffset.Abs() <= found.ClockError:

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -206,7 +207,7 @@ func TestObserverKnowsTheDatabasesClock(t *testing.T) {
 				store := &skewed{ahead: c.ahead, doubt: c.doubt, created: c.created}
 				observer := &agesOnly{ages: &ages}
 				engine, err := outbox.NewEngine(outbox.EngineConfig{
-					Stores: map[string]outbox.Store{"d": store}, Observer: observer,
+					Stores: map[string]outbox.Delivery{"d": store}, Observer: observer,
 					Brokers: map[string]outbox.Target{"b": {Broker: taker{}, Policy: outbox.Policy{PollMin: time.Second}}},
 				})
 				require.NoError(t, err)
@@ -224,6 +225,8 @@ func TestObserverKnowsTheDatabasesClock(t *testing.T) {
 
 // skewed is a store with one row, and with a clock of its own.
 type skewed struct {
+	outbox.Delivery // nothing else of it is called
+
 	ahead, doubt, created time.Duration
 
 	mu    sync.Mutex
@@ -265,7 +268,11 @@ func (s *skewed) Ready(context.Context, string) (outbox.Readiness, error) {
 func (s *skewed) Renew(context.Context, outbox.Lease) (int, error)  { return 1, nil }
 func (s *skewed) Defer(context.Context, *outbox.Claim) (int, error) { return 0, nil }
 func (s *skewed) Shards() int                                       { return 1 }
-func (s *skewed) Close() error                                      { return nil }
+
+func (*skewed) Backlog(context.Context) ([]outbox.Backlog, error) { return nil, nil }
+func (*skewed) Heartbeat(context.Context, outbox.Instance) error  { return nil }
+func (*skewed) Leave(context.Context, uuid.UUID) error            { return nil }
+func (*skewed) Watch(context.Context) ([]outbox.Finding, error)   { return nil, nil }
 
 type agesOnly struct {
 	seeing

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,18 +14,6 @@ type Pause struct {
 	Since time.Time
 	// By says who, and Reason why; for people. Either may be empty.
 	By, Reason string
-}
-
-// A Pauser pauses brokers. The database keeps the pauses, so they hold for all processes and outlive them. A processor learns of
-// a pause when it looks for rows next, which is within poll.max; it then sends nothing more, and
-// what it has claimed is given back with its attempts. Rows go on being written, and time goes on for a TTL.
-type Pauser interface {
-	// Pause pauses a broker. changed is false when it was paused already: then the first pause stays as it is.
-	Pause(ctx context.Context, pause Pause) (changed bool, err error)
-	// Resume ends a pause. changed is false when the broker was not paused. A store that is a [Listener] tells the relays.
-	Resume(ctx context.Context, broker string) (changed bool, err error)
-	// Pauses lists the paused brokers, by name.
-	Pauses(ctx context.Context) ([]Pause, error)
 }
 
 // Check says what is wrong with a pause. Stores call it.

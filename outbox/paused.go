@@ -23,13 +23,9 @@ func (p *Processor) pause(ctx context.Context, paused bool) {
 // pausedBy says in log attributes who has paused the broker, why and since when. There are none where nobody knows: the store keeps
 // no pauses, or this one has just ended.
 func (p *Processor) pausedBy(ctx context.Context) []any {
-	pauser, ok := p.store.(Pauser)
-	if !ok {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, min(pausesTime, p.databaseTimeout()))
 	defer cancel()
-	pauses, err := pauser.Pauses(ctx)
+	pauses, err := p.store.Pauses(ctx)
 	if err != nil {
 		return []any{"error", err}
 	}

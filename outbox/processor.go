@@ -20,7 +20,7 @@ import (
 // client, so a broker that hangs delays no other.
 type Processor struct {
 	database, broker string
-	store            Store
+	store            Delivery
 	target           brokers.Broker
 	policy           Policy
 	log              *slog.Logger
@@ -54,7 +54,7 @@ type Processor struct {
 type ProcessorConfig struct {
 	// Database and Broker name what is processed, in rows, logs and metrics.
 	Database, Broker string
-	Store            Store
+	Store            Delivery
 	Target           brokers.Broker
 	Policy           Policy
 	// Log gets what an operator must know. Default: slog.Default().

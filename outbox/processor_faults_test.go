@@ -139,7 +139,7 @@ func TestEngineIsolatesMessagesOfABrokerThatHangs(t *testing.T) {
 		_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET target_broker = 'hung', crashes = 20")
 		require.NoError(t, err)
 		engine, err := outbox.NewEngine(outbox.EngineConfig{
-			Stores: map[string]outbox.Store{"d": r.store}, Log: slog.New(slog.DiscardHandler),
+			Stores: map[string]outbox.Delivery{"d": r.store}, Log: slog.New(slog.DiscardHandler),
 			Brokers: map[string]outbox.Target{"b": {Broker: good}, "hung": {Broker: hung, Policy: outbox.Policy{Workers: 4}}},
 		})
 		require.NoError(t, err)

@@ -36,7 +36,7 @@ func TestFault11TooLargeForOneBroker(t *testing.T) {
 			SELECT message_id, 'narrow', stream, type, ordering_key, payload FROM outbox_messages ORDER BY id`)
 		require.NoError(t, err)
 		engine, err := outbox.NewEngine(outbox.EngineConfig{
-			Stores: map[string]outbox.Store{"d": r.store}, Log: slog.New(slog.DiscardHandler),
+			Stores: map[string]outbox.Delivery{"d": r.store}, Log: slog.New(slog.DiscardHandler),
 			Brokers: map[string]outbox.Target{"b": {Broker: large}, "narrow": {Broker: narrow}},
 		})
 		require.NoError(t, err)

@@ -16,11 +16,10 @@ import (
 // one for each. But a renewal, which goes by the token and a range of ids, would count others of the range. So these leases are not
 // renewed. Sending stops at 80 % of the lease from before the INSERT on, and what is left then goes back.
 type receiver struct {
-	p        *Processor
-	verifier Verifier
-	worker   *worker
-	token    uuid.UUID
-	stats    handOffCounters
+	p      *Processor
+	worker *worker
+	token  uuid.UUID
+	stats  handOffCounters
 
 	mu     sync.Mutex
 	open   bool // rows are let in
@@ -61,12 +60,11 @@ const claimEvery = 100
 
 // newReceiver returns nil where rows are not handed off.
 func newReceiver(p *Processor) *receiver {
-	verifier, ok := p.store.(Verifier)
-	if !p.policy.HandOff || !ok || p.store.Shards() > Shards {
+	if !p.policy.HandOff || p.store.Shards() > Shards {
 		return nil
 	}
 	return &receiver{
-		p: p, verifier: verifier, token: uuid.New(), room: p.policy.BatchSize, news: make(chan struct{}, 1),
+		p: p, token: uuid.New(), room: p.policy.BatchSize, news: make(chan struct{}, 1),
 		worker: &worker{p: p, handsOff: true},
 	}
 }
@@ -239,5 +237,5 @@ func (r *receiver) verify(ctx context.Context, shard int, copies []copied, asked
 func (r *receiver) verifyOnce(ctx context.Context, v *Verification) ([]HandedRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.p.databaseTimeout())
 	defer cancel()
-	return r.verifier.Verify(ctx, v)
+	return r.p.store.Verify(ctx, v)
 }

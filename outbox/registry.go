@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -68,15 +67,4 @@ type Work struct {
 	Shard  int       `json:"shard"`
 	Rows   int       `json:"rows"`
 	Since  time.Time `json:"since"`
-}
-
-// A Registry knows the processes that run a relay on one database.
-type Registry interface {
-	// Heartbeat enters an instance, or says that it is still there and on what it works.
-	Heartbeat(ctx context.Context, instance Instance) error
-	// Leave removes an instance that stops.
-	Leave(ctx context.Context, id uuid.UUID) error
-	// Instances lists all of them, oldest first. Those not seen for a day are removed. A row that cannot be read is listed as
-	// [Instance.Unreadable].
-	Instances(ctx context.Context) ([]Instance, error)
 }

@@ -1,14 +1,9 @@
 package outbox
 
 import (
-	"errors"
 	"slices"
 	"strings"
 )
-
-// ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is "fanout migrate", or
-// what a [SchemaError] says.
-var ErrSchema = errors.New("the outbox schema is not up to date: run \"fanout migrate\"")
 
 // A SchemaError says how a live schema differs from what this version needs. It wraps [ErrSchema].
 type SchemaError struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// A Store is the outbox table of one database, as processors use it. Every method takes time from the database's clock
+// A Delivery is the outbox table of one database, as a relay uses it. Every method takes time from the database's clock
 // alone, and is safe for concurrent use by any number of goroutines and processes.
 //
 // The rules that an implementation keeps (package storetest checks them):
@@ -16,7 +16,7 @@ import (
 //   - What a claim takes is, for each ordering key, a gap-free prefix of the key's open rows in the order of their ids;
 //     a key of which a row is leased to somebody else gives nothing.
 //   - Completing and renewing change only rows that still carry the token of their claim.
-type Store interface {
+type Delivery interface { //nolint:interfacebloat // all that a relay asks of a table
 	// Exchange completes an earlier claim and makes a new one, in one round trip where the database allows it. Either part
 	// may be nil. The completion is durable on its own: it stands even when the claim fails, and then Exchange returns
 	// the error beside a non-nil Exchanged.Completed. An error with a nil Completed leaves the outcome of the completion
@@ -39,6 +39,36 @@ type Store interface {
 	// Shards is the number of shards that this store uses for each [Class]; at least 1. Shards are numbered class by class:
 	// shard n of a class is int(class)*Shards() + n. The same n holds the same ordering keys in every class.
 	Shards() int
+
+	// Verify looks at rows of which this process has copies. It reads in one snapshot, taken after the call, everything that was
+	// committed before, and takes no lock that claims wait for. Of the rows that are still in processing under the token it
+	// returns one entry each; the others have gone. A row is clear when
+	//
+	//   - the broker is not paused, the lease has not run out, and the row is in the shard that was asked about;
+	//   - and, unless Unordered or without an ordering key: no other open row of its key stands before it, in whatever shard,
+	//     but for those that are clear, too; no block holds the key back; and no more than Backlog other open rows stand in the
+	//     shard before the last one of the returned.
+	Verify(ctx context.Context, verification *Verification) ([]HandedRow, error)
+
+	// Backlog lists the brokers that have open rows, deferred ones included, known to the configuration or not, sorted by name. It
+	// reads the heads of the shards only, whatever the size of the table.
+	Backlog(ctx context.Context) ([]Backlog, error)
+
+	// Pauses lists the paused brokers, by name.
+	Pauses(ctx context.Context) ([]Pause, error)
+
+	// Heartbeat enters an instance, or says that it is still there and on what it works.
+	Heartbeat(ctx context.Context, instance Instance) error
+	// Leave removes an instance that stops.
+	Leave(ctx context.Context, id uuid.UUID) error
+
+	// Diagnose asks the database a few cheap questions. It needs no rights and works without the tables, too. The error says
+	// that the database could not be asked.
+	Diagnose(ctx context.Context) (Diagnosis, error)
+	// Watch asks the database a cheap question or two and returns what comes and goes, such as a transaction that has been open
+	// for so long that dead rows pile up. The text of a finding stays the same for as long as it lasts. It is safe for
+	// concurrent use. The error says that the database could not be asked.
+	Watch(ctx context.Context) ([]Finding, error)
 
 	// Close releases the store's own connections. It waits for none of the processors.
 	Close() error
@@ -162,88 +192,10 @@ type Outcome struct {
 	Attempts int
 }
 
-// PurgeRequest asks for one bounded batch of a purge.
-type PurgeRequest struct {
-	// Status to remove: published or abandoned.
-	Status Status
-	// Retention is how long rows stay after they were finished, by the database's clock.
-	Retention time.Duration
-	// Limit is the most rows to remove.
-	Limit int
-	// Broker limits the purge to one broker's rows.
-	Broker string
-}
-
-// A Purger removes finished rows.
-type Purger interface {
-	// FinishedBrokers lists the brokers that have finished rows, whether the configuration knows them or not.
-	FinishedBrokers(ctx context.Context) ([]string, error)
-	// Purge removes one batch and returns how many rows it removed. A row that has left the status meanwhile stays, and so does an
-	// abandoned one for which a key waits (on_abandon: block), until an operator has acted.
-	Purge(ctx context.Context, request PurgeRequest) (int, error)
-	// Exclusive runs f while no other process runs it on this table; ran is false when another one does.
-	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)
-}
-
-// BrokerCounts is the state of one broker's rows.
-type BrokerCounts struct {
-	Broker string
-	Counts map[Status]int64
-	// OldestPending is the age of the oldest row that is not finished; 0 when there is none.
-	OldestPending time.Duration
-	// LastError of the row that failed last among the unfinished and abandoned ones; empty when there is none.
-	LastError string
-}
-
 // Backlog is how far the delivery to one broker is behind.
 type Backlog struct {
 	Broker string
 	// Lag is how long the first rows of its shards that could be claimed have been waiting, deferred ones since they were due; 0
 	// when all open rows are claimed or must wait.
 	Lag time.Duration
-}
-
-// An Inspector answers questions about the table.
-type Inspector interface {
-	// Backlog lists the brokers that have open rows, deferred ones included, known to the configuration or not, sorted by name. It
-	// reads the heads of the shards only, whatever the size of the table.
-	Backlog(ctx context.Context) ([]Backlog, error)
-	// Counts returns one entry per broker that has rows, known to the configuration or not, sorted by name.
-	Counts(ctx context.Context) ([]BrokerCounts, error)
-}
-
-// A Schema keeps the table's definition.
-type Schema interface {
-	// Migrate brings the schema up to date and returns the names of the steps that it applied. It is idempotent and safe
-	// to run from several processes at once.
-	Migrate(ctx context.Context) ([]string, error)
-	// Check compares the live schema with what this version needs: tables, columns with their types, defaults and generated
-	// expressions, indexes, constraints. What the schema has beyond that is no error. It needs no right but to look at the
-	// catalog. The error is a [*SchemaError] that names each difference, unless the database could not be asked, or is a read
-	// replica, on which nothing could be claimed.
-	Check(ctx context.Context) error
-}
-
-// FullStore is all that a store package offers.
-type FullStore interface { //nolint:interfacebloat // it is the sum of small ones
-	Store
-	Verifier
-	Purger
-	Inspector
-	Operator
-	Browser
-	Auditor
-	Pauser
-	Registry
-	Schema
-	Diagnoser
-	Dialect() Dialect
-}
-
-// A Watcher sees what goes wrong with a database while it is in use. A store may be one.
-type Watcher interface {
-	// Watch asks the database a cheap question or two and returns what comes and goes, such as a transaction that has been open
-	// for so long that dead rows pile up. The text of a finding stays the same for as long as it lasts. It is safe for
-	// concurrent use. The error says that the database could not be asked.
-	Watch(ctx context.Context) ([]Finding, error)
 }

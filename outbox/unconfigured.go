@@ -17,8 +17,10 @@ const (
 )
 
 // UnknownBrokers lists the brokers that have open rows and are not among those configured: nobody delivers these rows.
-func UnknownBrokers(ctx context.Context, inspector Inspector, configured []string) ([]string, error) {
-	backlog, err := inspector.Backlog(ctx)
+func UnknownBrokers(ctx context.Context, table interface {
+	Backlog(ctx context.Context) ([]Backlog, error)
+}, configured []string) ([]string, error) {
+	backlog, err := table.Backlog(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -33,15 +35,15 @@ func UnknownBrokers(ctx context.Context, inspector Inspector, configured []strin
 
 // unconfigured warns of rows in one database that nobody delivers.
 type unconfigured struct {
-	inspector Inspector
-	brokers   []string
-	log       *slog.Logger
-	warned    []string // of these, while they last
+	store   Delivery
+	brokers []string
+	log     *slog.Logger
+	warned  []string // of these, while they last
 }
 
-func newUnconfigured(inspector Inspector, database string, cfg EngineConfig) *unconfigured {
+func newUnconfigured(store Delivery, database string, cfg EngineConfig) *unconfigured {
 	return &unconfigured{
-		inspector: inspector, brokers: slices.Sorted(maps.Keys(cfg.Brokers)),
+		store: store, brokers: slices.Sorted(maps.Keys(cfg.Brokers)),
 		log: cmp.Or(cfg.Log, slog.Default()).With("database", database),
 	}
 }
@@ -63,7 +65,7 @@ func regularly(ctx context.Context, every time.Duration, look func(context.Conte
 func (o *unconfigured) look(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, unconfiguredTime)
 	defer cancel()
-	unknown, err := UnknownBrokers(bounded, o.inspector, o.brokers)
+	unknown, err := UnknownBrokers(bounded, o.store, o.brokers)
 	if err != nil {
 		if ctx.Err() == nil { // what fails for long, the processors tell
 			o.log.DebugContext(ctx, "cannot look for rows of unknown brokers", "error", err)

@@ -143,7 +143,7 @@ func TestEngineWakeServes(t *testing.T) {
 		r := newRig(t, path, memory.New(), outbox.Policy{})
 		t.Cleanup(func() { _ = r.db.Close() })
 		engine, err := outbox.NewEngine(outbox.EngineConfig{
-			Stores: map[string]outbox.Store{"d": r.store}, Brokers: map[string]outbox.Target{"a": {Broker: memory.New()}, "b": {Broker: memory.New()}},
+			Stores: map[string]outbox.Delivery{"d": r.store}, Brokers: map[string]outbox.Target{"a": {Broker: memory.New()}, "b": {Broker: memory.New()}},
 			Log: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)

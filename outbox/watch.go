@@ -15,22 +15,22 @@ const (
 	watchTime = 30 * time.Second
 )
 
-// watch warns of what a watcher sees.
+// watch warns of what the database says of itself.
 type watch struct {
-	watcher Watcher
-	log     *slog.Logger
-	warned  []Finding // of these, while they last
+	store  Delivery
+	log    *slog.Logger
+	warned []Finding // of these, while they last
 }
 
-func newWatch(watcher Watcher, database string, cfg EngineConfig) *watch {
-	return &watch{watcher: watcher, log: cmp.Or(cfg.Log, slog.Default()).With("database", database)}
+func newWatch(store Delivery, database string, cfg EngineConfig) *watch {
+	return &watch{store: store, log: cmp.Or(cfg.Log, slog.Default()).With("database", database)}
 }
 
 // look warns of each finding once, and says when it is over.
 func (w *watch) look(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, watchTime)
 	defer cancel()
-	found, err := w.watcher.Watch(bounded)
+	found, err := w.store.Watch(bounded)
 	if err != nil {
 		if ctx.Err() == nil { // what fails for long, the processors tell
 			w.log.DebugContext(ctx, "cannot look at the database", "error", err)

@@ -18,7 +18,7 @@ import (
 
 // stuck is a store with one row in each normal shard, of which the claim with the number stickAt gets no answer before it is let go.
 type stuck struct {
-	Store // nothing else of it is called
+	Delivery // nothing else of it is called
 
 	stickAt int
 	letGo   chan struct{}

@@ -26,7 +26,7 @@ type shop struct {
 
 	driver string
 	db     *sql.DB
-	store  outbox.FullStore
+	store  outbox.Store
 }
 
 // onEach runs a test on each database that can be had.

@@ -143,7 +143,7 @@ func newDestinations(cfg *config.Config, flags []string) (destinations, error) {
 const rowsForDestinations = 200
 
 // see adds the destinations of the newest rows.
-func (d destinations) see(ctx context.Context, store outbox.Browser) error {
+func (d destinations) see(ctx context.Context, store outbox.Administration) error {
 	for broker := range d {
 		for _, status := range outbox.Statuses() {
 			list, err := store.List(ctx, outbox.ListRequest{Broker: broker, Status: status, Limit: rowsForDestinations, Scan: rowsForDestinations})

@@ -17,7 +17,7 @@ type Sources struct {
 	// Stats returns those of the processors, such as outbox.Engine.Stats does. Nil: there are none.
 	Stats func() []outbox.Stats
 	// Databases are asked where their brokers stand, no more than once in ten seconds, one question of each at a time.
-	Databases map[string]outbox.Browser
+	Databases map[string]outbox.Administration
 	// Brokers of the configuration: they always have their figures. Of others that have rows in a database the first 20 by name have
 	// theirs, and the rest are summed up as [OtherBrokers]. Default: none is configured.
 	Brokers []string

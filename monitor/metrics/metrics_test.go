@@ -35,7 +35,7 @@ import (
 
 // browser counts how often a store is asked how brokers stand.
 type browser struct {
-	outbox.Browser
+	outbox.Administration
 
 	asked atomic.Int64
 	out   atomic.Bool
@@ -46,7 +46,7 @@ func (b *browser) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverv
 	if b.out.Load() || limit < 10_000 {
 		return nil, errors.New("no answer")
 	}
-	return b.Browser.Overview(ctx, limit)
+	return b.Administration.Overview(ctx, limit)
 }
 
 // series are the figures that a reader collects: of a counter or gauge its value, of a histogram its count.
@@ -116,12 +116,12 @@ func TestEveryInstrument(t *testing.T) {
 		require.NoError(t, err)
 		engine, err := outbox.NewEngine(outbox.EngineConfig{
 			// A bare store: SQLite's own clock, by which it could be compared with ours, is not in the bubble.
-			Stores: map[string]outbox.Store{"orders": struct{ outbox.Store }{store}}, Log: slog.New(slog.DiscardHandler), Observer: m,
+			Stores: map[string]outbox.Delivery{"orders": struct{ outbox.Delivery }{store}}, Log: slog.New(slog.DiscardHandler), Observer: m,
 			Brokers: map[string]outbox.Target{"events": {Broker: broker, Policy: outbox.Policy{Retry: outbox.Retry{BaseDelay: 24 * time.Hour}}}},
 		})
 		require.NoError(t, err)
-		answers := &browser{Browser: store}
-		stop, err := m.Watch(metrics.Sources{Stats: engine.Stats, Databases: map[string]outbox.Browser{"orders": answers}})
+		answers := &browser{Administration: store}
+		stop, err := m.Watch(metrics.Sources{Stats: engine.Stats, Databases: map[string]outbox.Administration{"orders": answers}})
 		require.NoError(t, err)
 
 		for _, payload := range []string{"good", "better", "hopeless", "later", "stolen"} {
@@ -259,7 +259,7 @@ func TestGaugesOfAListener(t *testing.T) {
 
 // crowd has rows of more brokers than anybody configured.
 type crowd struct {
-	outbox.Browser
+	outbox.Administration
 
 	brokers []outbox.BrokerOverview
 }
@@ -286,7 +286,7 @@ func TestForeignBrokersDoNotPushOutOurs(t *testing.T) {
 	m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
 	require.NoError(t, err)
 	_, err = m.Watch(metrics.Sources{
-		Databases: map[string]outbox.Browser{"d": c}, Brokers: []string{"default", "partner"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Databases: map[string]outbox.Administration{"d": c}, Brokers: []string{"default", "partner"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	require.NoError(t, err)
 	values, _ := collect(t, reader)

@@ -25,7 +25,7 @@ const (
 // sampler remembers where the brokers of one database stood.
 type sampler struct {
 	database   string
-	browser    outbox.Browser
+	browser    outbox.Administration
 	configured []string
 	log        *slog.Logger
 

@@ -13,29 +13,29 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // administration is what operators and housekeeping do, the same for all databases.
-type administration = admin.Admin
+type administration = sqladmin.Admin
 
 // database is how the administration reaches the table: by database/sql over the store's own pool, whose limits stay true.
 type database struct{ *Store }
 
-// Read implements admin.Database.
-func (d database) Read(ctx context.Context, purpose admin.Purpose, work admin.Work) error {
+// Read implements sqladmin.Database.
+func (d database) Read(ctx context.Context, purpose sqladmin.Purpose, work sqladmin.Work) error {
 	return d.repeatedly(ctx, func(conn *sql.Conn) error {
-		if purpose == admin.Plain {
+		if purpose == sqladmin.Plain {
 			return work(ctx, conn)
 		}
 		return transact(ctx, conn, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, work)
 	})
 }
 
-// Write implements admin.Database. A single statement is a transaction of its own: heartbeats are most of what a relay says that has
+// Write implements sqladmin.Database. A single statement is a transaction of its own: heartbeats are most of what a relay says that has
 // nothing to do. Only where the server's isolation level stands against it, it is said again in a transaction of ours.
-func (d database) Write(ctx context.Context, purpose admin.Purpose, work admin.Work) error {
-	plain := purpose == admin.Plain
+func (d database) Write(ctx context.Context, purpose sqladmin.Purpose, work sqladmin.Work) error {
+	plain := purpose == sqladmin.Plain
 	return d.repeatedly(ctx, func(conn *sql.Conn) error {
 		if plain {
 			plain = false
@@ -80,7 +80,7 @@ func (d database) once(ctx context.Context, db *sql.DB, f func(*sql.Conn) error)
 	return err
 }
 
-func transact(ctx context.Context, conn *sql.Conn, options *sql.TxOptions, work admin.Work) error {
+func transact(ctx context.Context, conn *sql.Conn, options *sql.TxOptions, work sqladmin.Work) error {
 	tx, err := conn.BeginTx(ctx, options)
 	if err != nil {
 		return err
@@ -92,12 +92,12 @@ func transact(ctx context.Context, conn *sql.Conn, options *sql.TxOptions, work 
 	return tx.Commit()
 }
 
-// Bind implements admin.Database. Lists are arrays.
+// Bind implements sqladmin.Database. Lists are arrays.
 func (database) Bind(name string, value any) []sql.NamedArg {
 	switch v := value.(type) {
-	case admin.Text:
+	case sqladmin.Text:
 		value = v.Storable()
-	case admin.List:
+	case sqladmin.List:
 		value = v.Items
 	case time.Duration:
 		value = v.Microseconds()
@@ -109,8 +109,8 @@ func (database) Bind(name string, value any) []sql.NamedArg {
 	return []sql.NamedArg{sql.Named(name, value)}
 }
 
-// ShardLocks implements admin.Database.
-func (database) ShardLocks(brokers []string) admin.List {
+// ShardLocks implements sqladmin.Database.
+func (database) ShardLocks(brokers []string) sqladmin.List {
 	var locks []int32
 	for _, broker := range slices.Compact(slices.Sorted(slices.Values(brokers))) {
 		for shard := range outbox.Shards { // those of other classes share them
@@ -118,13 +118,13 @@ func (database) ShardLocks(brokers []string) admin.List {
 		}
 	}
 	slices.Sort(locks)
-	return admin.List{Items: slices.Compact(locks)}
+	return sqladmin.List{Items: slices.Compact(locks)}
 }
 
-// Changed implements admin.Database.
+// Changed implements sqladmin.Database.
 func (d database) Changed(ctx context.Context, brokers ...string) { d.announceChange(ctx, brokers...) }
 
-// Denied implements admin.Database.
+// Denied implements sqladmin.Database.
 func (database) Denied(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == insufficientPrivilege

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 const (
@@ -302,7 +302,7 @@ func TestMessageRows(t *testing.T) {
 func TestLookSettings(t *testing.T) {
 	t.Parallel()
 	store := browsed(t)
-	err := database{store}.Read(t.Context(), admin.Browse, func(ctx context.Context, conn admin.Conn) error {
+	err := database{store}.Read(t.Context(), sqladmin.Browse, func(ctx context.Context, conn sqladmin.Conn) error {
 		_, err := conn.ExecContext(ctx, store.Text("settings_browse"))
 		require.NoError(t, err)
 		assert.Equal(t, "5s", setting(t, conn, "statement_timeout"))

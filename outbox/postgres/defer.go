@@ -10,7 +10,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Defer implements outbox.Store.
+// Defer implements outbox.Delivery.
 func (s *Store) Defer(ctx context.Context, claim *outbox.Claim) (int, error) {
 	floors, reopened, _ := s.water.floors(claim.Broker, time.Now())
 	var batch pgx.Batch

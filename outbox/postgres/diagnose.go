@@ -15,7 +15,7 @@ import (
 // oldestVersion is PostgreSQL 14, in the server's way to number versions.
 const oldestVersion = 140000
 
-// Diagnose implements outbox.Diagnoser.
+// Diagnose implements outbox.Administration.
 func (s *Store) Diagnose(ctx context.Context) (outbox.Diagnosis, error) {
 	var d outbox.Diagnosis
 	want, err := s.wanted()

@@ -13,7 +13,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Exchange implements outbox.Store: one round trip, two transactions. The first writes the completion; outcomes other than
+// Exchange implements outbox.Delivery: one round trip, two transactions. The first writes the completion; outcomes other than
 // published under the shard's lock, since the place of a failed head and of its released followers must change in one step
 // for the next claim. The second makes the claim under the same lock; when somebody else holds it at that moment, the
 // batch is Busy. What was claimed is read last, when the lock is free again. A second round trip follows where a shard was taken for plain

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // planNode is one node of a plan, as EXPLAIN (FORMAT JSON) prints it.
@@ -104,7 +104,7 @@ func explainAnalyze(t *testing.T, conn *pgx.Conn, text, args, settings string) *
 // textOf is a statement of the administration or of the store.
 func textOf(t *testing.T, name, table string) string {
 	t.Helper()
-	a, err := admin.New(database{}, admin.Postgres, table)
+	a, err := sqladmin.New(database{}, sqladmin.Postgres, table)
 	require.NoError(t, err)
 	if text := a.Text(name); text != "" {
 		return text
@@ -116,7 +116,7 @@ func textOf(t *testing.T, name, table string) string {
 // "broker 'b'; limit 10".
 func literalsOf(t *testing.T, name, literals string) string {
 	t.Helper()
-	a, err := admin.New(database{}, admin.Postgres, "t")
+	a, err := sqladmin.New(database{}, sqladmin.Postgres, "t")
 	require.NoError(t, err)
 	_, all := a.Texts()
 	parameters, ok := all[name]

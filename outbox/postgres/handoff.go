@@ -12,9 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var _ outbox.Verifier = (*Store)(nil)
-
-// Verify implements outbox.Verifier, in one round trip.
+// Verify implements outbox.Delivery, in one round trip.
 func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
 	ids := make([]pgtype.UUID, len(v.MessageIDs))
 	for i, id := range v.MessageIDs {

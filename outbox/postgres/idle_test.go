@@ -22,9 +22,10 @@ import (
 
 // idler is a database with nothing in it, which counts what it is asked.
 type idler struct {
-	mu    sync.Mutex
-	asked map[string]int
-	heard func(string)
+	outbox.Store // nothing else of it is called
+	mu              sync.Mutex
+	asked           map[string]int
+	heard           func(string)
 }
 
 func (i *idler) ask(verb string) {
@@ -43,15 +44,13 @@ func (i *idler) Ready(context.Context, string) (outbox.Readiness, error) {
 	return outbox.Readiness{}, nil
 }
 
-func (i *idler) Defer(context.Context, *outbox.Claim) (int, error)     { i.ask("defer"); return 0, nil }
-func (i *idler) Shards() int                                           { return outbox.Shards }
-func (i *idler) Close() error                                          { return nil }
-func (i *idler) Heartbeat(context.Context, outbox.Instance) error      { i.ask("heartbeat"); return nil }
-func (i *idler) Leave(context.Context, uuid.UUID) error                { return nil }
-func (i *idler) Instances(context.Context) ([]outbox.Instance, error)  { return nil, nil }
-func (i *idler) Backlog(context.Context) ([]outbox.Backlog, error)     { i.ask("backlog"); return nil, nil }
-func (i *idler) Counts(context.Context) ([]outbox.BrokerCounts, error) { return nil, nil }
-func (i *idler) Watch(context.Context) ([]outbox.Finding, error)       { i.ask("watch"); return nil, nil }
+func (i *idler) Defer(context.Context, *outbox.Claim) (int, error) { i.ask("defer"); return 0, nil }
+func (i *idler) Shards() int                                       { return outbox.Shards }
+func (i *idler) Close() error                                      { return nil }
+func (i *idler) Heartbeat(context.Context, outbox.Instance) error  { i.ask("heartbeat"); return nil }
+func (i *idler) Leave(context.Context, uuid.UUID) error            { return nil }
+func (i *idler) Backlog(context.Context) ([]outbox.Backlog, error) { i.ask("backlog"); return nil, nil }
+func (i *idler) Watch(context.Context) ([]outbox.Finding, error)   { i.ask("watch"); return nil, nil }
 
 func (i *idler) FinishedBrokers(context.Context) ([]string, error) {
 	i.ask("finished")
@@ -129,12 +128,12 @@ func TestIdleCost(t *testing.T) {
 		database := &idler{asked: map[string]int{}}
 		quiet := slog.New(slog.DiscardHandler)
 		engine, err := outbox.NewEngine(outbox.EngineConfig{
-			Stores:  map[string]outbox.Store{"db": database},
+			Stores:  map[string]outbox.Delivery{"db": database},
 			Brokers: map[string]outbox.Target{"b": {Broker: memory.New(), Policy: outbox.Policy{PollMax: 10 * time.Second}}},
 			Listen:  []string{"db"}, Log: quiet,
 		})
 		require.NoError(t, err)
-		cleaner, err := cleanup.New(cleanup.Config{Databases: map[string]outbox.Purger{"db": database}, Log: quiet})
+		cleaner, err := cleanup.New(cleanup.Config{Databases: map[string]cleanup.Table{"db": database}, Log: quiet})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup

@@ -10,7 +10,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Renew implements outbox.Store.
+// Renew implements outbox.Delivery.
 func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	var batch pgx.Batch
 	batch.Queue(begin)
@@ -24,7 +24,7 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	return kept, nil
 }
 
-// Ready implements outbox.Store.
+// Ready implements outbox.Delivery.
 func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
 	var shards []int
 	began := time.Now()

@@ -48,12 +48,12 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-func startRelay(t *testing.T, store outbox.Store) *relay {
+func startRelay(t *testing.T, store outbox.Delivery) *relay {
 	t.Helper()
 	r := &relay{t: t, broker: memory.New(), log: &logText{}}
 	var err error
 	r.engine, err = outbox.NewEngine(outbox.EngineConfig{
-		Stores:  map[string]outbox.Store{"db": store},
+		Stores:  map[string]outbox.Delivery{"db": store},
 		Brokers: map[string]outbox.Target{"b": {Broker: r.broker, Policy: outbox.Policy{PollMin: time.Hour, PollMax: time.Hour}}},
 		Listen:  []string{"db"}, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // Whoever has the shards' locks neither waits without end nor sleeps with them: the server breaks it off.
@@ -19,7 +19,7 @@ func TestLockedIsBrokenOff(t *testing.T) {
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)
 	for range 2 { // on one connection: no setting outlives its transaction
-		require.NoError(t, database{store}.Write(t.Context(), admin.Operate, func(ctx context.Context, conn admin.Conn) error {
+		require.NoError(t, database{store}.Write(t.Context(), sqladmin.Operate, func(ctx context.Context, conn sqladmin.Conn) error {
 			if _, err := conn.ExecContext(ctx, store.Text("settings_operate")); err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ func TestLockedIsBrokenOff(t *testing.T) {
 }
 
 // setting reads a setting of the transaction.
-func setting(t *testing.T, conn admin.Conn, name string) (value string) {
+func setting(t *testing.T, conn sqladmin.Conn, name string) (value string) {
 	t.Helper()
 	rows, err := conn.QueryContext(t.Context(), "SELECT current_setting($1)", name)
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // TestFindPlans: an operator's search reads no more than the indexes that its broker and statuses call for.
@@ -77,15 +77,15 @@ func TestOperateInChunks(t *testing.T) {
 	store := openStore(t, testenv.Postgres(t), "chunks")
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)
-	const total = 2*admin.OperateRows + admin.OperateRows/2
+	const total = 2*sqladmin.OperateRows + sqladmin.OperateRows/2
 	_, err = store.pool.Exec(t.Context(), fill("chunks", total, "published"), pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
-	n, err := store.Replay(t.Context(), outbox.Filter{}, admin.OperateRows+1)
+	n, err := store.Replay(t.Context(), outbox.Filter{}, sqladmin.OperateRows+1)
 	require.NoError(t, err)
-	assert.Equal(t, admin.OperateRows+1, n)
+	assert.Equal(t, sqladmin.OperateRows+1, n)
 	n, err = store.Replay(t.Context(), outbox.Filter{}, total)
 	require.NoError(t, err)
-	assert.Equal(t, total-admin.OperateRows-1, n)
+	assert.Equal(t, total-sqladmin.OperateRows-1, n)
 	n, err = store.Abandon(t.Context(), outbox.Filter{}, "enough", 10*total)
 	require.NoError(t, err)
 	assert.Equal(t, total, n)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // While an exclusive task goes on, which may take hours, its transaction has no snapshot: it would keep dead rows from being
@@ -58,7 +57,7 @@ func TestPurgeWithOneConnection(t *testing.T) {
 	_, err = store.pool.Exec(t.Context(), `INSERT INTO narrow (message_id, target_broker, stream, type, payload, status, published_at, finished_at)
 		SELECT gen_random_uuid(), 'b', 's', 'T', '', 'published', '2000-01-01', '2000-01-01' FROM generate_series(1, 3)`)
 	require.NoError(t, err)
-	scheduler, err := cleanup.New(cleanup.Config{Databases: map[string]outbox.Purger{"default": store}, BatchSize: 2})
+	scheduler, err := cleanup.New(cleanup.Config{Databases: map[string]cleanup.Table{"default": store}, BatchSize: 2})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -34,7 +34,7 @@ func Migrations(table string) ([]outbox.Migration, error) {
 	return outbox.Migrations(files, table)
 }
 
-// Migrate implements outbox.Schema. All missing steps are applied in one transaction. The table's schema, where one is
+// Migrate implements outbox.Administration. All missing steps are applied in one transaction. The table's schema, where one is
 // named, must exist.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
@@ -91,7 +91,7 @@ func (s *Store) versions(ctx context.Context, on querier) ([]int, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
-// Check implements outbox.Schema. It looks at the tables themselves, so that it does not matter which tool has made them,
+// Check implements outbox.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
 // and at the steps that Migrate has recorded, where it has. It also refuses a read replica, on which nothing could be
 // claimed.
 func (s *Store) Check(ctx context.Context) error {

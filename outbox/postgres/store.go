@@ -20,13 +20,13 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one PostgreSQL database. It implements [outbox.FullStore] and is safe for concurrent use.
+// Store is the outbox table of one PostgreSQL database. It implements [outbox.Store] and is safe for concurrent use.
 type Store struct {
 	*administration
 
@@ -43,10 +43,7 @@ type Store struct {
 	heldBackTransactions int64
 }
 
-var (
-	_ outbox.FullStore = (*Store)(nil)
-	_ outbox.Watcher   = (*Store)(nil)
-)
+var _ outbox.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
@@ -133,7 +130,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		pool: pool, table: table, channel: outbox.Channel(table), now: time.Now, heldBack: heldBack, heldBackTransactions: heldBackTransactions,
 	}
 	var err error
-	if s.administration, err = admin.New(database{s}, admin.Postgres, table); err != nil {
+	if s.administration, err = sqladmin.New(database{s}, sqladmin.Postgres, table); err != nil {
 		return nil, err
 	}
 	for name, text := range map[string]*string{
@@ -154,10 +151,10 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	return s, nil
 }
 
-// Dialect implements outbox.FullStore.
+// Dialect implements outbox.Store.
 func (s *Store) Dialect() outbox.Dialect { return outbox.Postgres }
 
-// Shards implements outbox.Store.
+// Shards implements outbox.Delivery.
 func (s *Store) Shards() int { return outbox.Shards }
 
 // Close releases the connections of a store that was made with Open.

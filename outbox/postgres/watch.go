@@ -18,7 +18,7 @@ const (
 	heldBackTransactions = 100_000
 )
 
-// Watch implements outbox.Watcher: it names who keeps vacuum from removing dead rows, which makes claims slower and slower.
+// Watch implements outbox.Delivery: it names who keeps vacuum from removing dead rows, which makes claims slower and slower.
 func (s *Store) Watch(ctx context.Context) ([]outbox.Finding, error) {
 	var found []outbox.Finding
 	err := s.conn(ctx, func(conn *pgx.Conn) error {

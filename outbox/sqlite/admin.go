@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // administration is what operators and housekeeping do, the same for all databases.
-type administration = admin.Admin
+type administration = sqladmin.Admin
 
 // database is how the administration reaches the table.
 type database struct{ *Store }
@@ -22,9 +22,9 @@ const answerTime = 5 * time.Second
 
 var errSlow = errors.New("the database took too long to answer, so the question was given up")
 
-// Read implements admin.Database, without a transaction, which would keep the log from being checkpointed.
-func (d database) Read(ctx context.Context, purpose admin.Purpose, work admin.Work) error {
-	if purpose != admin.Browse {
+// Read implements sqladmin.Database, without a transaction, which would keep the log from being checkpointed.
+func (d database) Read(ctx context.Context, purpose sqladmin.Purpose, work sqladmin.Work) error {
+	if purpose != sqladmin.Browse {
 		return explain(d.patiently(ctx, func() error { return work(ctx, d.db) }))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.answerTime, errSlow)
@@ -36,17 +36,17 @@ func (d database) Read(ctx context.Context, purpose admin.Purpose, work admin.Wo
 	return explain(err)
 }
 
-// Write implements admin.Database. One writer has the whole file, and with it all shards.
-func (d database) Write(ctx context.Context, _ admin.Purpose, work admin.Work) error {
+// Write implements sqladmin.Database. One writer has the whole file, and with it all shards.
+func (d database) Write(ctx context.Context, _ sqladmin.Purpose, work sqladmin.Work) error {
 	return d.write(ctx, func(conn *sql.Conn) error { return work(ctx, conn) })
 }
 
-// Bind implements admin.Database. Lists are JSON, times microseconds; now is the clock of the process, in which SQLite runs.
+// Bind implements sqladmin.Database. Lists are JSON, times microseconds; now is the clock of the process, in which SQLite runs.
 func (d database) Bind(name string, value any) []sql.NamedArg {
 	switch v := value.(type) {
-	case admin.Text:
+	case sqladmin.Text:
 		value = v.Storable()
-	case admin.List:
+	case sqladmin.List:
 		list, err := json.Marshal(v.Items)
 		if err != nil {
 			panic(fmt.Sprintf("texts and numbers always encode: %v", err))
@@ -65,11 +65,11 @@ func (d database) Bind(name string, value any) []sql.NamedArg {
 	return []sql.NamedArg{sql.Named(name, value)}
 }
 
-// ShardLocks implements admin.Database: the transaction is the lock of all shards.
-func (database) ShardLocks([]string) admin.List { return admin.List{} }
+// ShardLocks implements sqladmin.Database: the transaction is the lock of all shards.
+func (database) ShardLocks([]string) sqladmin.List { return sqladmin.List{} }
 
-// Changed implements admin.Database. Other processes find it by polling.
+// Changed implements sqladmin.Database. Other processes find it by polling.
 func (database) Changed(context.Context, ...string) {}
 
-// Denied implements admin.Database.
+// Denied implements sqladmin.Database.
 func (database) Denied(error) bool { return false }

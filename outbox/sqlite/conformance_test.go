@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			storetest.Run(t, func(t *testing.T) storetest.Bundle {
 				path := filepath.Join(t.TempDir(), "outbox.db") + "?" + parameters
-				open := func(t *testing.T, table string) outbox.FullStore {
+				open := func(t *testing.T, table string) outbox.Store {
 					db := openDB(t, path) // a process has a pool of its own
 					if name == "Journal" {
 						db.SetMaxOpenConns(1)

@@ -8,7 +8,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Defer implements outbox.Store.
+// Defer implements outbox.Delivery.
 func (s *Store) Defer(ctx context.Context, claim *outbox.Claim) (int, error) {
 	var deferred int64
 	err := s.write(ctx, func(conn *sql.Conn) error {

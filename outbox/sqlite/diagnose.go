@@ -15,7 +15,7 @@ import (
 // oldestVersion of SQLite that knows all that the store's SQL uses.
 const oldestVersion = "3.38.0"
 
-// Diagnose implements outbox.Diagnoser. It looks at one connection of the pool: the others are set up by the same DSN.
+// Diagnose implements outbox.Administration. It looks at one connection of the pool: the others are set up by the same DSN.
 func (s *Store) Diagnose(ctx context.Context) (outbox.Diagnosis, error) {
 	var (
 		d     outbox.Diagnosis
@@ -112,3 +112,6 @@ func olderThan(version, other string) bool {
 	}
 	return false
 }
+
+// Watch implements outbox.Delivery: nothing of this database's is known to come and go.
+func (*Store) Watch(context.Context) ([]outbox.Finding, error) { return nil, nil }

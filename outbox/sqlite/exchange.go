@@ -9,7 +9,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Exchange implements outbox.Store: a completion and a claim share one transaction, and so one wait for the disk. Should the claim
+// Exchange implements outbox.Delivery: a completion and a claim share one transaction, and so one wait for the disk. Should the claim
 // fail, the completion is made again by itself. A claim without a completion that finds nothing to take, and no block to move, needs
 // no transaction. Batches are never Busy: a claim waits for the lock.
 func (s *Store) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
@@ -82,7 +82,7 @@ func (s *Store) completeInto(ctx context.Context, conn *sql.Conn, completion *ou
 	return err
 }
 
-// Renew implements outbox.Store.
+// Renew implements outbox.Delivery.
 func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	var kept int64
 	err := s.write(ctx, func(conn *sql.Conn) error {
@@ -101,7 +101,7 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	return int(kept), nil
 }
 
-// Ready implements outbox.Store.
+// Ready implements outbox.Delivery.
 func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
 	var shards []int
 	err := s.read(ctx, func(rows *sql.Rows) error {

@@ -12,9 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var _ outbox.Verifier = (*Store)(nil)
-
-// Verify implements outbox.Verifier.
+// Verify implements outbox.Delivery.
 func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
 	ids, err := json.Marshal(v.MessageIDs)
 	if err != nil {

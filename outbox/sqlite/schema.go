@@ -24,7 +24,7 @@ func Migrations(table string) ([]outbox.Migration, error) {
 	return outbox.Migrations(files, table)
 }
 
-// Migrate implements outbox.Schema. All missing steps are applied in one transaction.
+// Migrate implements outbox.Administration. All missing steps are applied in one transaction.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
 	if err != nil {
@@ -76,7 +76,7 @@ func addVersion(rows *sql.Rows, versions *[]int) error {
 	return err
 }
 
-// Check implements outbox.Schema. It looks at the tables themselves, so that it does not matter which tool has made them,
+// Check implements outbox.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
 // and at the steps that Migrate has recorded, where it has.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {

@@ -26,13 +26,13 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQLite database. It implements [outbox.FullStore] and is safe for concurrent use.
+// Store is the outbox table of one SQLite database. It implements [outbox.Store] and is safe for concurrent use.
 type Store struct {
 	*administration
 
@@ -46,7 +46,7 @@ type Store struct {
 	answerTime time.Duration // of a question that a person asks
 }
 
-var _ outbox.FullStore = (*Store)(nil)
+var _ outbox.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
@@ -79,7 +79,7 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		option(s)
 	}
 	var err error
-	if s.administration, err = admin.New(database{s}, admin.SQLite, table); err != nil {
+	if s.administration, err = sqladmin.New(database{s}, sqladmin.SQLite, table); err != nil {
 		return nil, err
 	}
 	for name, text := range map[string]*string{
@@ -99,10 +99,10 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Dialect implements outbox.FullStore.
+// Dialect implements outbox.Store.
 func (s *Store) Dialect() outbox.Dialect { return outbox.SQLite }
 
-// Shards implements outbox.Store.
+// Shards implements outbox.Delivery.
 func (s *Store) Shards() int { return 1 }
 
 // Close does nothing: the database is the caller's.

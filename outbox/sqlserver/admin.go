@@ -11,11 +11,11 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // administration is what operators and housekeeping do, the same for all databases.
-type administration = admin.Admin
+type administration = sqladmin.Admin
 
 // database is how the administration reaches the table. What it says is batches, each of which is a transaction or has one of its own:
 // nothing would end one of a client that was stopped between two statements.
@@ -26,9 +26,9 @@ const browseTime = 5 * time.Second
 
 var errBrowseTime = fmt.Errorf("the database did not answer within %s", browseTime)
 
-// Read implements admin.Database.
-func (d database) Read(ctx context.Context, purpose admin.Purpose, work admin.Work) error {
-	if purpose != admin.Browse {
+// Read implements sqladmin.Database.
+func (d database) Read(ctx context.Context, purpose sqladmin.Purpose, work sqladmin.Work) error {
+	if purpose != sqladmin.Browse {
 		return explain(retry(func() error { return work(ctx, d.db) }))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, browseTime, errBrowseTime)
@@ -43,8 +43,8 @@ func (d database) Read(ctx context.Context, purpose admin.Purpose, work admin.Wo
 // duplicateKey is what two get who write the same row at once.
 const duplicateKey = 2627
 
-// Write implements admin.Database.
-func (d database) Write(ctx context.Context, _ admin.Purpose, work admin.Work) error {
+// Write implements sqladmin.Database.
+func (d database) Write(ctx context.Context, _ sqladmin.Purpose, work sqladmin.Work) error {
 	err := retry(func() error { return work(ctx, d.db) })
 	if numbered(err, duplicateKey) { // it is there now
 		err = retry(func() error { return work(ctx, d.db) })
@@ -52,15 +52,15 @@ func (d database) Write(ctx context.Context, _ admin.Purpose, work admin.Work) e
 	return explain(err)
 }
 
-// Bind implements admin.Database. Each parameter has one type, whatever the length of its value: otherwise each length would be a plan
+// Bind implements sqladmin.Database. Each parameter has one type, whatever the length of its value: otherwise each length would be a plan
 // of its own.
 func (database) Bind(name string, value any) []sql.NamedArg {
 	switch v := value.(type) {
 	case nil:
 		return nil
-	case admin.Text:
+	case sqladmin.Text:
 		value = mssql.NVarCharMax(v.Storable())
-	case admin.List:
+	case sqladmin.List:
 		list, err := jsonList(v.Items)
 		if err != nil {
 			panic(fmt.Sprintf("texts and numbers always encode: %v", err))
@@ -75,15 +75,15 @@ func (database) Bind(name string, value any) []sql.NamedArg {
 	return []sql.NamedArg{sql.Named(name, value)}
 }
 
-// ShardLocks implements admin.Database. The batch takes them in the order of their names.
-func (d database) ShardLocks(brokers []string) admin.List {
+// ShardLocks implements sqladmin.Database. The batch takes them in the order of their names.
+func (d database) ShardLocks(brokers []string) sqladmin.List {
 	var locks []string
 	for _, broker := range slices.Compact(slices.Sorted(slices.Values(brokers))) {
 		for shard := range outbox.Shards { // those of other classes share them
 			locks = append(locks, d.shardLock(broker, shard))
 		}
 	}
-	return admin.List{Items: locks}
+	return sqladmin.List{Items: locks}
 }
 
 // moment is a point in time as the batches read it.
@@ -94,8 +94,8 @@ func moment(at time.Time) string {
 	return at.UTC().Format("2006-01-02T15:04:05.000000")
 }
 
-// Changed implements admin.Database. Other processes find it by polling.
+// Changed implements sqladmin.Database. Other processes find it by polling.
 func (database) Changed(context.Context, ...string) {}
 
-// Denied implements admin.Database.
+// Denied implements sqladmin.Database.
 func (database) Denied(error) bool { return false }

@@ -91,7 +91,7 @@ func conform(t *testing.T, dsn, session string) {
 			fmt.Sprintf("%s_%s_%d", strings.Repeat("x", 48-2-len(prefix)-len(fmt.Sprint(n))), prefix, n),
 		}
 		dropAfter(t, db, append([]string{table}, further...)...)
-		open := func(t *testing.T, table string) outbox.FullStore {
+		open := func(t *testing.T, table string) outbox.Store {
 			t.Helper()
 			return newStore(t, openDB(t, dsn, session), table)
 		}

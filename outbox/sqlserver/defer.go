@@ -8,7 +8,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Defer implements outbox.Store.
+// Defer implements outbox.Delivery.
 func (s *Store) Defer(ctx context.Context, claim *outbox.Claim) (int, error) {
 	args := []any{
 		sql.Named("broker", claim.Broker), sql.Named("shard", int32(claim.Shard)), //nolint:gosec // a few

@@ -14,7 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Exchange implements outbox.Store: one round trip, up to three transactions. The first writes what was published. The
+// Exchange implements outbox.Delivery: one round trip, up to three transactions. The first writes what was published. The
 // second writes the other outcomes under the shard's lock, since the place of a failed head and of its released followers
 // must change in one step for the next claim. The third makes the claim under the same lock; when somebody else holds it
 // at that moment, the batch is Busy. What was claimed is read last, when the lock is free again.

@@ -10,9 +10,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var _ outbox.Verifier = (*Store)(nil)
-
-// Verify implements outbox.Verifier, under the shard's lock: claims of the shard wait meanwhile.
+// Verify implements outbox.Delivery, under the shard's lock: claims of the shard wait meanwhile.
 func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
 	args, err := s.verifyArgs(v)
 	if err != nil {

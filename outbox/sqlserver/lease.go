@@ -8,7 +8,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Renew implements outbox.Store.
+// Renew implements outbox.Delivery.
 func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	args := append([]any{
 		sql.Named("broker", lease.Broker), sql.Named("shard", int32(lease.Shard)), //nolint:gosec // a few
@@ -30,7 +30,7 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	return kept, nil
 }
 
-// Ready implements outbox.Store.
+// Ready implements outbox.Delivery.
 func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
 	var shards []int
 	err := retry(func() error {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // foundRows are rows of broker b.
@@ -66,12 +66,12 @@ func TestRequeue(t *testing.T) {
 // A large request is done in pieces, and what was lost to somebody else in between is made up for.
 func TestOperateInPieces(t *testing.T) {
 	t.Parallel()
-	ids := make([]int64, admin.OperateRows)
+	ids := make([]int64, sqladmin.OperateRows)
 	for i := range ids {
 		ids[i] = int64(i + 1)
 	}
 	store, server := newFake(t, "outbox_messages", inTurn(foundRows(ids...), operated(998), foundRows(2001, 2002), operated(1), foundRows(2003), operated(1)))
-	n, err := store.Replay(t.Context(), outbox.Filter{}, admin.OperateRows)
+	n, err := store.Replay(t.Context(), outbox.Filter{}, sqladmin.OperateRows)
 	require.NoError(t, err)
 	assert.Equal(t, 1000, n)
 	var limits []int64

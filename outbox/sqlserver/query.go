@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 // resultSets says how to read a row of each result set, by the name of the set's first column. Sets of other names, which
@@ -18,7 +18,7 @@ type querier interface {
 }
 
 // errIncomplete says that an answer ended early without an error.
-var errIncomplete = admin.ErrIncomplete
+var errIncomplete = sqladmin.ErrIncomplete
 
 // query sends one batch and reads its answer to the end, since an error can stand behind the last row.
 func (s *Store) query(ctx context.Context, text string, args []any, sets resultSets) error {

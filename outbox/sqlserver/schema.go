@@ -27,7 +27,7 @@ func Migrations(table string) ([]outbox.Migration, error) {
 	return outbox.Migrations(files, table)
 }
 
-// Migrate implements outbox.Schema. All missing steps are applied in one transaction. The table's schema, where one is
+// Migrate implements outbox.Administration. All missing steps are applied in one transaction. The table's schema, where one is
 // named, must exist.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
@@ -98,7 +98,7 @@ func (s *Store) appliedSteps(ctx context.Context, on querier) (versions []int, r
 	return versions, recorded && err == nil, err
 }
 
-// Check implements outbox.Schema. It looks at the tables themselves, so that it does not matter which tool has made them,
+// Check implements outbox.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
 // and at the steps that Migrate has recorded, where it has. Of CHECK constraints it sees whether they are there and in
 // force, not what they say. A user without VIEW DEFINITION cannot see defaults, computed expressions and constraints: these
 // are not compared then. It also refuses a read replica, on which nothing could be claimed, and a pool of one connection, which

@@ -25,14 +25,13 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
-	"github.com/gorm-fanout/fanout/outbox/internal/admin"
+	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQL Server database. It implements [outbox.FullStore], [outbox.Browser]
-// and [outbox.Auditor], and is safe for concurrent use.
+// Store is the outbox table of one SQL Server database. It implements [outbox.Store], and is safe for concurrent use.
 type Store struct {
 	*administration
 
@@ -42,7 +41,7 @@ type Store struct {
 	sql   statements
 }
 
-var _ outbox.FullStore = (*Store)(nil)
+var _ outbox.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
@@ -66,7 +65,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	}
 	s := &Store{db: db, table: table, now: time.Now}
 	var err error
-	if s.administration, err = admin.New(database{s}, admin.SQLServer, table); err != nil {
+	if s.administration, err = sqladmin.New(database{s}, sqladmin.SQLServer, table); err != nil {
 		return nil, err
 	}
 	s.sql.exchange = exchangeTexts(table)
@@ -82,10 +81,10 @@ func New(db *sql.DB, table string) (*Store, error) {
 	return s, nil
 }
 
-// Dialect implements outbox.FullStore.
+// Dialect implements outbox.Store.
 func (s *Store) Dialect() outbox.Dialect { return outbox.SQLServer }
 
-// Shards implements outbox.Store.
+// Shards implements outbox.Delivery.
 func (s *Store) Shards() int { return outbox.Shards }
 
 // Close does nothing: the database is the caller's.
@@ -94,7 +93,7 @@ func (s *Store) Close() error { return nil }
 // batchText makes one batch of embedded files, behind the prelude.
 func batchText(table string, names ...string) string {
 	var b strings.Builder
-	b.WriteString(admin.Part(admin.SQLServer, "part_prelude"))
+	b.WriteString(sqladmin.Part(sqladmin.SQLServer, "part_prelude"))
 	for _, name := range names {
 		b.WriteString(embedded(name))
 	}
@@ -107,7 +106,7 @@ func embedded(name string) string {
 	if err != nil {
 		panic(err)
 	}
-	return admin.Bare(string(text))
+	return sqladmin.Bare(string(text))
 }
 
 // lockName names the lock of one thing of this table. The server puts the id of the table in front, so that the lock is

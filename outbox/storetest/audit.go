@@ -60,7 +60,7 @@ func testAudit(t *table) {
 	assert.Equal(t, entries, t.auditOf(t.another()), "another process sees it")
 }
 
-func (t *table) auditOf(store outbox.FullStore) []outbox.AuditEntry {
+func (t *table) auditOf(store outbox.Store) []outbox.AuditEntry {
 	t.Helper()
 	entries, err := store.Audit(t.Context(), 0, 10)
 	require.NoError(t, err)

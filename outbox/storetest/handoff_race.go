@@ -108,10 +108,10 @@ func testHandOffOrder(t *table) {
 	defer stop()
 	engines := make([]*outbox.Engine, 2)
 	var running, writing sync.WaitGroup
-	for i, store := range []outbox.FullStore{t.Store, t.another()} {
+	for i, store := range []outbox.Store{t.Store, t.another()} {
 		var err error
 		engines[i], err = outbox.NewEngine(outbox.EngineConfig{
-			Stores: map[string]outbox.Store{"d": store}, Brokers: map[string]outbox.Target{broker: {Broker: f, Policy: policy}},
+			Stores: map[string]outbox.Delivery{"d": store}, Brokers: map[string]outbox.Target{broker: {Broker: f, Policy: policy}},
 			Log: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)

@@ -42,7 +42,7 @@ func testHostileFilters(t *table) {
 		t.insert(inserted)
 	}
 	t.exec(`UPDATE {t} SET last_error = '{"class":"retryable"}'`)
-	operator := t.operator()
+	operator := t.Store
 	rapid.Check(t.T, func(r *rapid.T) {
 		some := rapid.SampledFrom(rows).Draw(r, "row")
 		pick := func(name, own string) string {
@@ -71,7 +71,7 @@ func testHostileFilters(t *table) {
 
 // testHostileTexts gives such text to everything else that an operator may say.
 func testHostileTexts(t *table) {
-	operator := t.operator()
+	operator := t.Store
 	others := t.add("others")
 	for i := range 30 {
 		text := hostile().Example(i)
@@ -122,7 +122,7 @@ func testHostileTables(t *table) {
 		inserter, err := outbox.NewInserter(store.Dialect(), name)
 		require.NoError(t, err)
 		require.NoError(t, inserter.Insert(t.Context(), t.DB, []outbox.Row{newRow("k")}), name)
-		n, err := store.(outbox.Operator).Abandon(t.Context(), outbox.Filter{}, "", many)
+		n, err := store.Abandon(t.Context(), outbox.Filter{}, "", many)
 		require.NoError(t, err, name)
 		assert.Equal(t, 1, n, name)
 		require.NoError(t, store.Check(t.Context()), name)

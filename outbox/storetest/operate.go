@@ -58,32 +58,25 @@ var operateTests = []test{
 	{name: "AnySchedule", run: testOperateModel},
 }
 
-func (t *table) operator() outbox.Operator {
-	t.Helper()
-	operator, ok := t.Store.(outbox.Operator)
-	require.True(t, ok, "%T is no outbox.Operator", t.Store)
-	return operator
-}
-
 const many = 1000
 
 func (t *table) requeue(filter outbox.Filter) int {
 	t.Helper()
-	n, err := t.operator().Requeue(t.Context(), filter, many)
+	n, err := t.Store.Requeue(t.Context(), filter, many)
 	require.NoError(t, err)
 	return n
 }
 
 func (t *table) replay(filter outbox.Filter) int {
 	t.Helper()
-	n, err := t.operator().Replay(t.Context(), filter, many)
+	n, err := t.Store.Replay(t.Context(), filter, many)
 	require.NoError(t, err)
 	return n
 }
 
 func (t *table) abandon(filter outbox.Filter) int {
 	t.Helper()
-	n, err := t.operator().Abandon(t.Context(), filter, "not wanted", many)
+	n, err := t.Store.Abandon(t.Context(), filter, "not wanted", many)
 	require.NoError(t, err)
 	return n
 }
@@ -244,7 +237,7 @@ func testAbandonReason(t *table) {
 		"", `quotes " ' \ and {"class":"permanent"}`, "schlüssel 鍵 🔑", "nul \x00 inside", "no utf-8: \xff", strings.Repeat("lang ✓ ", 5000), "$1 ? @p1 {{table}}",
 	} {
 		id := t.add("key")[0]
-		n, err := t.operator().Abandon(t.Context(), t.these(id), reason, 1)
+		n, err := t.Store.Abandon(t.Context(), t.these(id), reason, 1)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		var last outbox.LastError
@@ -255,7 +248,7 @@ func testAbandonReason(t *table) {
 		} else {
 			assert.Equal(t, reason[:4], last.Message[:4])
 		}
-		n, err = t.operator().Matches(t.Context(), outbox.Filter{MessageIDs: t.these(id).MessageIDs, ErrorClass: "permanent"}, 1)
+		n, err = t.Store.Matches(t.Context(), outbox.Filter{MessageIDs: t.these(id).MessageIDs, ErrorClass: "permanent"}, 1)
 		require.NoError(t, err)
 		assert.Zero(t, n, "a class is not to be found in a message")
 	}
@@ -265,7 +258,7 @@ func testOperateOldestFirst(t *table) {
 	k := t.keys(5)
 	ids := t.add(k...)
 	t.exec("UPDATE {t} SET created_at = " + t.sql.minus("created_at", -lease) + " WHERE id = " + "(SELECT min(id) FROM {t})") // ids count, not clocks
-	operator := t.operator()
+	operator := t.Store
 	for _, action := range []struct {
 		name      string
 		into, out string
@@ -314,7 +307,7 @@ func testMatches(t *table) {
 		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusFailed, outbox.StatusFailed}}, many, 2},
 		{outbox.Filter{Statuses: outbox.Statuses()}, many, 8},
 	} {
-		n, err := t.operator().Matches(t.Context(), c.filter, c.limit)
+		n, err := t.Store.Matches(t.Context(), c.filter, c.limit)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, n, "%+v", c)
 	}

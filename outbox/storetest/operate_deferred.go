@@ -21,14 +21,14 @@ func (t *table) abandonAndBlock(id int64) {
 
 func (t *table) blockedKeys() []outbox.BlockedKey {
 	t.Helper()
-	keys, err := t.operator().BlockedKeys(t.Context(), broker, many)
+	keys, err := t.Store.BlockedKeys(t.Context(), broker, many)
 	require.NoError(t, err)
 	return keys
 }
 
 func (t *table) release(key string) bool {
 	t.Helper()
-	ok, err := t.operator().UnblockKey(t.Context(), broker, key)
+	ok, err := t.Store.UnblockKey(t.Context(), broker, key)
 	require.NoError(t, err)
 	return ok
 }
@@ -122,7 +122,7 @@ func testDeferredRelease(t *table) {
 	t.abandonAndBlock(ids[0])
 	require.Equal(t, 2, t.deferRows())
 	assert.False(t, t.release(k[1]), "a key that does not defer")
-	ok, err := t.operator().UnblockKey(t.Context(), "another", k[0])
+	ok, err := t.Store.UnblockKey(t.Context(), "another", k[0])
 	require.NoError(t, err)
 	assert.False(t, ok, "a broker's keys are its own")
 	assert.Empty(t, t.ready())
@@ -263,7 +263,7 @@ func testBlockedKeys(t *table) {
 	keys := t.blockedKeys()
 	require.Len(t, keys, 2)
 	assert.WithinDuration(t, time.Now().Add(-10*time.Minute), keys[0].Since, time.Minute)
-	keys, err := t.operator().BlockedKeys(t.Context(), "", 3)
+	keys, err := t.Store.BlockedKeys(t.Context(), "", 3)
 	require.NoError(t, err)
 	for i := range keys {
 		keys[i].Since = time.Time{}
@@ -274,11 +274,11 @@ func testBlockedKeys(t *table) {
 		{Broker: broker, Key: k[0], MessageID: t.messageID(ids[0])},
 	}
 	assert.Equal(t, want, keys)
-	keys, err = t.operator().BlockedKeys(t.Context(), "", 1)
+	keys, err = t.Store.BlockedKeys(t.Context(), "", 1)
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
 	assert.Equal(t, k[1], keys[0].Key)
-	keys, err = t.operator().BlockedKeys(t.Context(), "nobody", 1)
+	keys, err = t.Store.BlockedKeys(t.Context(), "nobody", 1)
 	require.NoError(t, err)
 	assert.Empty(t, keys)
 }

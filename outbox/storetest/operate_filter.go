@@ -19,7 +19,7 @@ type call struct {
 
 func (t *table) calls() []call {
 	t.Helper()
-	operator := t.operator()
+	operator := t.Store
 	return []call{
 		{"requeue", func(f outbox.Filter, limit int) (int, error) { return operator.Requeue(t.Context(), f, limit) }},
 		{"replay", func(f outbox.Filter, limit int) (int, error) { return operator.Replay(t.Context(), f, limit) }},
@@ -70,7 +70,7 @@ func testOperateWrong(t *table) {
 		require.NoError(t, err)
 		assert.Zero(t, n, "%s for a broker that nobody knows", action.name)
 	}
-	operator := t.operator()
+	operator := t.Store
 	_, err := operator.UnblockKey(t.Context(), broker, "")
 	require.ErrorContains(t, err, "key")
 	_, err = operator.UnblockKey(t.Context(), "", "key")
@@ -87,9 +87,9 @@ func testOperateWithoutTable(t *table) {
 			require.ErrorIs(t, err, outbox.ErrSchema, action.name)
 		}
 	}
-	_, err := t.operator().UnblockKey(t.Context(), broker, "key")
+	_, err := t.Store.UnblockKey(t.Context(), broker, "key")
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = t.operator().BlockedKeys(t.Context(), broker, 1)
+	_, err = t.Store.BlockedKeys(t.Context(), broker, 1)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }
 
@@ -110,7 +110,7 @@ func testOperateTableNames(t *table) {
 		other.publish(batch)
 		assert.Equal(t, 1, other.replay(outbox.Filter{}), name)
 		assert.Equal(t, 2, other.abandon(outbox.Filter{}), name)
-		deferred, err := other.operator().BlockedKeys(t.Context(), "", 1)
+		deferred, err := other.Store.BlockedKeys(t.Context(), "", 1)
 		require.NoError(t, err)
 		assert.Empty(t, deferred)
 	}
@@ -143,7 +143,7 @@ func (t *table) oddRows() []int64 {
 // select runs a filter through Matches and through an action, and returns the positions of what it has changed.
 func (t *table) selected(ids []int64, filter outbox.Filter) []int {
 	t.Helper()
-	matches, err := t.operator().Matches(t.Context(), filter, many)
+	matches, err := t.Store.Matches(t.Context(), filter, many)
 	require.NoError(t, err, "%+v", filter)
 	assert.Equal(t, matches, t.requeue(filter), "%+v", filter)
 	got := []int{}

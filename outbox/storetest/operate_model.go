@@ -180,7 +180,7 @@ func (run *operateRun) requeueSome(rt *rapid.T) {
 	filter, limit, want := run.choose(rt, func(r *operated) bool {
 		return r.status == outbox.StatusFailed || r.status == outbox.StatusAbandoned || r.status == outbox.StatusPending && r.waits
 	})
-	n, err := run.operator().Requeue(run.Context(), filter, limit)
+	n, err := run.Store.Requeue(run.Context(), filter, limit)
 	require.NoError(rt, err)
 	require.Equal(rt, len(want), n)
 	for _, row := range want {
@@ -194,7 +194,7 @@ func (run *operateRun) requeueSome(rt *rapid.T) {
 
 func (run *operateRun) replaySome(rt *rapid.T) {
 	filter, limit, want := run.choose(rt, func(r *operated) bool { return r.status == outbox.StatusPublished })
-	n, err := run.operator().Replay(run.Context(), filter, limit)
+	n, err := run.Store.Replay(run.Context(), filter, limit)
 	require.NoError(rt, err)
 	require.Equal(rt, len(want), n)
 	for _, row := range want {
@@ -204,7 +204,7 @@ func (run *operateRun) replaySome(rt *rapid.T) {
 
 func (run *operateRun) abandonSome(rt *rapid.T) {
 	filter, limit, want := run.choose(rt, func(r *operated) bool { return r.status == outbox.StatusPending || r.status == outbox.StatusFailed })
-	n, err := run.operator().Abandon(run.Context(), filter, "by chance", limit)
+	n, err := run.Store.Abandon(run.Context(), filter, "by chance", limit)
 	require.NoError(rt, err)
 	require.Equal(rt, len(want), n)
 	for _, row := range want {

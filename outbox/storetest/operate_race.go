@@ -32,7 +32,7 @@ func testOperateRace(t *table) {
 		table: t, keys: ordered, unwanted: unwanted, total: len(ids),
 		held: &hands{rows: map[int64]bool{}, keys: map[string]int{}}, last: map[string]int64{}, reentered: map[int64]bool{},
 	}
-	t.crew(func(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
+	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
 		for {
 			if done, err := r.done(ctx); done || err != nil {
 				return err
@@ -40,7 +40,7 @@ func testOperateRace(t *table) {
 			if err := r.deliver(ctx, store, random); err != nil {
 				return err
 			}
-			if err := r.operate(ctx, store.(outbox.Operator), random); err != nil {
+			if err := r.operate(ctx, store, random); err != nil {
 				return err
 			}
 			runtime.Gosched()
@@ -70,7 +70,7 @@ func (r *operateRace) done(ctx context.Context) (bool, error) {
 	return left == 0, err
 }
 
-func (r *operateRace) deliver(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
+func (r *operateRace) deliver(ctx context.Context, store outbox.Store, random *rand.Rand) error {
 	claim := r.request(limit(1+random.IntN(20)), wake, window(2*r.total)) // so that it sees a claimed row behind one that came back
 	result, err := store.Exchange(ctx, nil, claim)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *operateRace) outcomes(batch outbox.Batch, random *rand.Rand) (*outbox.C
 	return s, nil
 }
 
-func (r *operateRace) operate(ctx context.Context, operator outbox.Operator, random *rand.Rand) error {
+func (r *operateRace) operate(ctx context.Context, operator outbox.Administration, random *rand.Rand) error {
 	var err error
 	switch random.IntN(8) {
 	case 0:
@@ -151,8 +151,8 @@ func testOperateBrokersRace(t *table) {
 	t.insert(rows...)
 	t.exec("UPDATE {t} SET status = 'abandoned', finished_at = created_at")
 	var changed atomic.Int64
-	t.crew(func(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
-		operator := store.(outbox.Operator)
+	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
+		operator := store
 		for changed.Load() < total {
 			n, err := operator.Requeue(ctx, outbox.Filter{Broker: names[random.IntN(len(names))]}, 1+random.IntN(7))
 			if err != nil {
@@ -170,7 +170,7 @@ func testOperateBrokersRace(t *table) {
 func testOperatePurgeRace(t *table) {
 	_, dead := t.finish(150)
 	var requeued, removed atomic.Int64
-	t.crew(func(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
+	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
 		for requeued.Load()+removed.Load() < int64(len(dead)) {
 			if random.IntN(2) == 0 {
 				n, err := store.Purge(ctx, outbox.PurgeRequest{Status: outbox.StatusAbandoned, Limit: 1 + random.IntN(4), Broker: broker})
@@ -180,7 +180,7 @@ func testOperatePurgeRace(t *table) {
 				removed.Add(int64(n))
 				continue
 			}
-			n, err := store.(outbox.Operator).Requeue(ctx, outbox.Filter{Broker: broker}, 1+random.IntN(4))
+			n, err := store.Requeue(ctx, outbox.Filter{Broker: broker}, 1+random.IntN(4))
 			if err != nil {
 				return err
 			}

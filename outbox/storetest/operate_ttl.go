@@ -47,7 +47,7 @@ func testRequeueTTL(t *table) {
 	for _, id := range ids[:3] {
 		t.finishAs(id, outbox.StatusAbandoned, outbox.ClassExpired)
 	}
-	n, err := t.operator().Requeue(t.Context(), outbox.Filter{Broker: broker}, many, outbox.WithTTL(2*time.Hour))
+	n, err := t.Store.Requeue(t.Context(), outbox.Filter{Broker: broker}, many, outbox.WithTTL(2*time.Hour))
 	require.NoError(t, err)
 	assert.Equal(t, 3, n)
 	assert.Equal(t, []int64{expired, waiting, endless}, expires())
@@ -58,7 +58,7 @@ func testRequeueTTL(t *table) {
 		assert.False(t, batch.Messages[i].Expired, "a minute is left")
 	}
 	for _, ttl := range []time.Duration{0, -1, 11 * 365 * 24 * time.Hour} {
-		_, err := t.operator().Requeue(t.Context(), outbox.Filter{Broker: broker}, many, outbox.WithTTL(ttl))
+		_, err := t.Store.Requeue(t.Context(), outbox.Filter{Broker: broker}, many, outbox.WithTTL(ttl))
 		require.ErrorContains(t, err, "the time to live (ttl) is ")
 	}
 }

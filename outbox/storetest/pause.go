@@ -22,23 +22,16 @@ var pauseTests = []test{
 	{name: "CheckKnowsIt", run: testCheckPauses},
 }
 
-func (t *table) pauser() outbox.Pauser {
-	t.Helper()
-	pauser, ok := t.Store.(outbox.Pauser)
-	require.True(t, ok, "%T is no outbox.Pauser", t.Store)
-	return pauser
-}
-
 func (t *table) pause(p outbox.Pause) (changed bool) {
 	t.Helper()
-	changed, err := t.pauser().Pause(t.Context(), p)
+	changed, err := t.Store.Pause(t.Context(), p)
 	require.NoError(t, err)
 	return changed
 }
 
 func (t *table) resume(broker string) (changed bool) {
 	t.Helper()
-	changed, err := t.pauser().Resume(t.Context(), broker)
+	changed, err := t.Store.Resume(t.Context(), broker)
 	require.NoError(t, err)
 	return changed
 }
@@ -46,7 +39,7 @@ func (t *table) resume(broker string) (changed bool) {
 // pauses lists what is paused, without the time, which has to be now.
 func (t *table) pauses() []outbox.Pause {
 	t.Helper()
-	pauses, err := t.pauser().Pauses(t.Context())
+	pauses, err := t.Store.Pauses(t.Context())
 	require.NoError(t, err)
 	for i := range pauses {
 		assert.WithinDuration(t, time.Now(), pauses[i].Since, time.Minute)
@@ -93,9 +86,9 @@ func testPauseOneBroker(t *table) {
 	assert.Equal(t, outbox.Readiness{Paused: true}, t.readiness("alpha"), "also one without rows")
 	assert.True(t, t.resume("alpha"))
 	assert.Equal(t, []outbox.Pause{{Broker: "Alpha"}, {Broker: "zeta"}}, t.pauses())
-	_, err := t.pauser().Pause(t.Context(), outbox.Pause{})
+	_, err := t.Store.Pause(t.Context(), outbox.Pause{})
 	require.ErrorContains(t, err, "broker")
-	_, err = t.pauser().Pause(t.Context(), outbox.Pause{Broker: "a\x00b"})
+	_, err = t.Store.Pause(t.Context(), outbox.Pause{Broker: "a\x00b"})
 	require.ErrorContains(t, err, "zero byte")
 }
 
@@ -163,11 +156,11 @@ func testPauseTableNames(t *table) {
 }
 
 func testPauseWithoutTable(t *table) {
-	_, err := t.pauser().Pauses(t.Context())
+	_, err := t.Store.Pauses(t.Context())
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = t.pauser().Pause(t.Context(), outbox.Pause{Broker: broker})
+	_, err = t.Store.Pause(t.Context(), outbox.Pause{Broker: broker})
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = t.pauser().Resume(t.Context(), broker)
+	_, err = t.Store.Resume(t.Context(), broker)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }
 

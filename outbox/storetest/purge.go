@@ -165,7 +165,7 @@ func testExclusive(t *table) {
 	for range 2 { // it is free again afterwards
 		ran, err := t.Store.Exclusive(t.Context(), "purge", func(ctx context.Context) error {
 			calls++
-			for _, store := range []outbox.FullStore{t.Store, other} {
+			for _, store := range []outbox.Store{t.Store, other} {
 				ran, err := store.Exclusive(ctx, "purge", never)
 				assert.NoError(t, err)
 				assert.False(t, ran)

@@ -29,9 +29,9 @@ func testPurgeRace(t *table) {
 		keys[i] = names[i%len(names)]
 	}
 	r := &purgeRace{table: t, total: int64(len(t.add(keys...)))}
-	t.crew(func(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
+	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
 		for r.published.Load()+r.goneAbandoned.Load() < r.total {
-			steps := []func(context.Context, outbox.FullStore, *rand.Rand) error{r.deliver, r.deliver, r.requeue, r.purgeSome}
+			steps := []func(context.Context, outbox.Store, *rand.Rand) error{r.deliver, r.deliver, r.requeue, r.purgeSome}
 			if err := steps[random.IntN(len(steps))](ctx, store, random); err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ func testPurgeRace(t *table) {
 	assert.Positive(t, r.goneAbandoned.Load()+r.gonePublished.Load())
 }
 
-func (r *purgeRace) deliver(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
+func (r *purgeRace) deliver(ctx context.Context, store outbox.Store, random *rand.Rand) error {
 	exchanged, err := store.Exchange(ctx, nil, r.request(limit(1+random.IntN(15)), wake, window(int(r.total))))
 	if err != nil || len(exchanged.Batch.Messages) == 0 {
 		return err
@@ -71,13 +71,13 @@ func (r *purgeRace) deliver(ctx context.Context, store outbox.FullStore, random 
 	return err
 }
 
-func (r *purgeRace) requeue(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
+func (r *purgeRace) requeue(ctx context.Context, store outbox.Store, random *rand.Rand) error {
 	n, err := store.Requeue(ctx, outbox.Filter{Broker: broker}, 1+random.IntN(5))
 	r.requeued.Add(int64(n))
 	return err
 }
 
-func (r *purgeRace) purgeSome(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
+func (r *purgeRace) purgeSome(ctx context.Context, store outbox.Store, random *rand.Rand) error {
 	status, gone := outbox.StatusPublished, &r.gonePublished
 	if random.IntN(3) == 0 {
 		status, gone = outbox.StatusAbandoned, &r.goneAbandoned

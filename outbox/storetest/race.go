@@ -30,11 +30,11 @@ const (
 
 // crew runs one function on several goroutines, half of them on a store of their own as another process would have it.
 // The context ends when one of them reports a failure.
-func (t *table) crew(f func(ctx context.Context, store outbox.FullStore, random *rand.Rand) error) {
+func (t *table) crew(f func(ctx context.Context, store outbox.Store, random *rand.Rand) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), raceTimeout)
 	defer cancel()
-	stores := []outbox.FullStore{t.Store, t.another()}
+	stores := []outbox.Store{t.Store, t.another()}
 	var (
 		group sync.WaitGroup
 		once  sync.Once
@@ -106,7 +106,7 @@ func testNeverShared(t *table, isUnordered bool) {
 	total := t.number("SELECT count(*) FROM {t}")
 	held := &hands{rows: map[int64]bool{}, keys: map[string]int{}}
 
-	t.crew(func(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
+	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
 		var completion *outbox.Completion
 		for {
 			claim := t.request(limit(1+random.IntN(20)), func(c *outbox.Claim) {
@@ -207,7 +207,7 @@ func testDrain(t *table, isUnordered bool) {
 		}
 		writing <- nil
 	}()
-	t.crew(func(ctx context.Context, store outbox.FullStore, random *rand.Rand) error {
+	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
 		w := &drainer{table: t, store: store, random: random, log: delivered, unordered: isUnordered}
 		for {
 			var finished int
@@ -236,7 +236,7 @@ func testDrain(t *table, isUnordered bool) {
 
 type drainer struct {
 	*table
-	store     outbox.FullStore
+	store     outbox.Store
 	random    *rand.Rand
 	log       *log
 	unordered bool

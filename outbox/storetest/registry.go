@@ -27,21 +27,14 @@ var registryTests = []test{
 	{name: "CheckKnowsIt", run: testCheckRegistry},
 }
 
-func (t *table) registry() outbox.Registry {
-	t.Helper()
-	registry, ok := t.Store.(outbox.Registry)
-	require.True(t, ok, "%T is no outbox.Registry", t.Store)
-	return registry
-}
-
 func (t *table) heartbeat(instance outbox.Instance) {
 	t.Helper()
-	require.NoError(t, t.registry().Heartbeat(t.Context(), instance))
+	require.NoError(t, t.Store.Heartbeat(t.Context(), instance))
 }
 
 func (t *table) instances() []outbox.Instance {
 	t.Helper()
-	instances, err := t.registry().Instances(t.Context())
+	instances, err := t.Store.Instances(t.Context())
 	require.NoError(t, err)
 	return instances
 }
@@ -73,11 +66,11 @@ func testRegistry(t *table) {
 	got[0].StartedAt, got[0].SeenAt = instance.StartedAt, instance.SeenAt
 	assert.Equal(t, instance, got[0])
 
-	require.NoError(t, t.registry().Leave(t.Context(), uuid.New()), "nobody")
+	require.NoError(t, t.Store.Leave(t.Context(), uuid.New()), "nobody")
 	assert.Len(t, t.instances(), 1)
-	require.NoError(t, t.registry().Leave(t.Context(), instance.ID))
+	require.NoError(t, t.Store.Leave(t.Context(), instance.ID))
 	assert.Empty(t, t.instances())
-	require.NoError(t, t.registry().Leave(t.Context(), instance.ID), "twice")
+	require.NoError(t, t.Store.Leave(t.Context(), instance.ID), "twice")
 }
 
 func testHeartbeat(t *table) {
@@ -89,7 +82,7 @@ func testHeartbeat(t *table) {
 	got := t.instances()[0]
 	assert.WithinDuration(t, time.Now().Add(-time.Hour), got.SeenAt, time.Minute)
 	instance.Work = nil
-	require.NoError(t, t.another().(outbox.Registry).Heartbeat(t.Context(), instance))
+	require.NoError(t, t.another().Heartbeat(t.Context(), instance))
 	again := t.instances()
 	require.Len(t, again, 1)
 	assert.Equal(t, got.StartedAt, again[0].StartedAt, "it did not start anew")
@@ -104,7 +97,7 @@ func testSameName(t *table) {
 	t.heartbeat(second)
 	t.heartbeat(first)
 	assert.Len(t, t.instances(), 2)
-	require.NoError(t, t.registry().Leave(t.Context(), first.ID))
+	require.NoError(t, t.Store.Leave(t.Context(), first.ID))
 	got := t.instances()
 	require.Len(t, got, 1)
 	assert.Equal(t, second.ID, got[0].ID)
@@ -196,12 +189,12 @@ func testUnreadableInstance(t *table) {
 func testHeartbeatsAtOnce(t *table) {
 	instance := newInstance("relay")
 	var group sync.WaitGroup
-	for _, store := range []outbox.FullStore{t.Store, t.another()} {
+	for _, store := range []outbox.Store{t.Store, t.another()} {
 		for range 3 {
 			group.Go(func() {
-				assert.NoError(t, store.(outbox.Registry).Heartbeat(t.Context(), instance))
-				assert.NoError(t, store.(outbox.Registry).Heartbeat(t.Context(), newInstance("other")))
-				_, err := store.(outbox.Registry).Instances(t.Context())
+				assert.NoError(t, store.Heartbeat(t.Context(), instance))
+				assert.NoError(t, store.Heartbeat(t.Context(), newInstance("other")))
+				_, err := store.Instances(t.Context())
 				assert.NoError(t, err)
 			})
 		}
@@ -225,10 +218,10 @@ func testRegistryTableNames(t *table) {
 }
 
 func testRegistryWithoutTable(t *table) {
-	_, err := t.registry().Instances(t.Context())
+	_, err := t.Store.Instances(t.Context())
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	require.ErrorIs(t, t.registry().Heartbeat(t.Context(), newInstance("relay")), outbox.ErrSchema)
-	require.ErrorIs(t, t.registry().Leave(t.Context(), uuid.New()), outbox.ErrSchema)
+	require.ErrorIs(t, t.Store.Heartbeat(t.Context(), newInstance("relay")), outbox.ErrSchema)
+	require.ErrorIs(t, t.Store.Leave(t.Context(), uuid.New()), outbox.ErrSchema)
 }
 
 func testCheckRegistry(t *table) {

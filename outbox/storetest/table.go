@@ -204,7 +204,7 @@ func (t *table) count(status outbox.Status) int {
 }
 
 // another opens a second store on the same table, as another process would.
-func (t *table) another() outbox.FullStore {
+func (t *table) another() outbox.Store {
 	t.Helper()
 	return t.Open(t.T, t.Table)
 }
@@ -215,7 +215,7 @@ func (t *table) claim(change ...func(*outbox.Claim)) outbox.Batch {
 	return t.claimBy(t.Store, change...)
 }
 
-func (t *table) claimBy(store outbox.Store, change ...func(*outbox.Claim)) outbox.Batch {
+func (t *table) claimBy(store outbox.Delivery, change ...func(*outbox.Claim)) outbox.Batch {
 	t.Helper()
 	result, err := store.Exchange(t.Context(), nil, t.request(change...))
 	require.NoError(t, err)
@@ -242,7 +242,7 @@ func (t *table) complete(s *outbox.Completion) outbox.Completed {
 	return t.completeBy(t.Store, s)
 }
 
-func (t *table) completeBy(store outbox.Store, s *outbox.Completion) outbox.Completed {
+func (t *table) completeBy(store outbox.Delivery, s *outbox.Completion) outbox.Completed {
 	t.Helper()
 	result, err := store.Exchange(t.Context(), s, nil)
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ type tally struct {
 	done      chan struct{}
 }
 
-// Exchange implements outbox.Store.
+// Exchange implements outbox.Delivery.
 func (t *tally) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
 	t.trips.Add(1)
 	exchanged, err := t.Store.Exchange(ctx, completion, claim)
@@ -40,13 +40,13 @@ func (t *tally) Exchange(ctx context.Context, completion *outbox.Completion, cla
 	return exchanged, err
 }
 
-// Ready implements outbox.Store.
+// Ready implements outbox.Delivery.
 func (t *tally) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
 	t.trips.Add(1)
 	return t.Store.Ready(ctx, broker)
 }
 
-// Renew implements outbox.Store.
+// Renew implements outbox.Delivery.
 func (t *tally) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	t.trips.Add(1)
 	return t.Store.Renew(ctx, lease)

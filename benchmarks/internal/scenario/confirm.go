@@ -45,7 +45,7 @@ type lap struct {
 	rows int
 }
 
-// Exchange implements outbox.Store.
+// Exchange implements outbox.Delivery.
 func (s *stopwatch) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
 	began := time.Now()
 	exchanged, err := s.Store.Exchange(ctx, completion, claim)

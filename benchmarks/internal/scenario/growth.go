@@ -119,7 +119,7 @@ func redisTargets(server string, names []string, policy outbox.Policy, options .
 func deliverAll(ctx context.Context, store outbox.Store, rows int64, targets map[string]outbox.Target, beside func(context.Context, *outbox.Engine) error) error {
 	counted := &tally{Store: store, rows: rows, done: make(chan struct{})}
 	engine, err := outbox.NewEngine(outbox.EngineConfig{
-		Stores: map[string]outbox.Store{"bench": counted}, Brokers: targets, Log: slog.New(slog.DiscardHandler),
+		Stores: map[string]outbox.Delivery{"bench": counted}, Brokers: targets, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ type ages struct {
 	noted []time.Duration
 }
 
-// Exchange implements outbox.Store.
+// Exchange implements outbox.Delivery.
 func (a *ages) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
 	exchanged, err := a.Store.Exchange(ctx, completion, claim)
 	now := time.Now()
@@ -158,7 +158,7 @@ func (p *party) deliver(ctx context.Context, f func(engine *outbox.Engine) error
 	for _, name := range healthy() {
 		targets[name] = outbox.Target{Broker: confirm{}, Policy: policy}
 	}
-	engine, err := outbox.NewEngine(outbox.EngineConfig{Stores: map[string]outbox.Store{"bench": store}, Brokers: targets, Log: slog.New(slog.DiscardHandler)})
+	engine, err := outbox.NewEngine(outbox.EngineConfig{Stores: map[string]outbox.Delivery{"bench": store}, Brokers: targets, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

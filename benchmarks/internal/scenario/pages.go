@@ -15,7 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
-// Pages asks how long people wait who look at a large table: each method of [outbox.Browser] and [outbox.Auditor], with the sizes that
+// Pages asks how long people wait who look at a large table: each method of [outbox.Administration] and [outbox.Administration], with the sizes that
 // the console uses. Half of the rows are finished; of the open ones some are claimed, have failed, or stand behind blocks.
 type Pages struct {
 	// Rows of the table, of all brokers together; one half is finished.

@@ -114,7 +114,7 @@ type timedPurger struct {
 	ended time.Time // of the whole purge
 }
 
-// Purge implements outbox.Purger.
+// Purge implements cleanup.Table.
 func (p *timedPurger) Purge(ctx context.Context, request outbox.PurgeRequest) (int, error) {
 	began := time.Now()
 	n, err := p.Store.Purge(ctx, request)
@@ -191,7 +191,7 @@ func (s *sweep) fill(ctx context.Context, table *bed.Table, prefix string) error
 
 // purge lets the scheduler run once.
 func (s *sweep) purge(ctx context.Context) error {
-	config := cleanup.Config{Databases: map[string]outbox.Purger{"bench": s.purger}, Log: slog.New(slog.DiscardHandler)}
+	config := cleanup.Config{Databases: map[string]cleanup.Table{"bench": s.purger}, Log: slog.New(slog.DiscardHandler)}
 	if s.way == purgeForced {
 		config.MaxLag = neverLag
 	}

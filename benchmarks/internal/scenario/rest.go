@@ -79,7 +79,7 @@ func (r Rest) measure(ctx context.Context, o *Options, database *bed.Database, b
 		return err
 	}
 	engine, err := outbox.NewEngine(outbox.EngineConfig{
-		Stores: map[string]outbox.Store{"bench": table.Store}, Brokers: targets, Log: slog.New(slog.DiscardHandler),
+		Stores: map[string]outbox.Delivery{"bench": table.Store}, Brokers: targets, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ const brokerMessageID = "1780000000000-0"
 // drain claims batch after batch from the shards of a broker in turn. Each exchange completes what the one before it took from
 // the same shard, as a worker does.
 type drain struct {
-	store  outbox.Store
+	store  outbox.Delivery
 	broker string
 	batch  int
 	wake   bool // there may be deferred rows
@@ -81,7 +81,7 @@ type drain struct {
 }
 
 // newDrain looks which shards have work.
-func newDrain(ctx context.Context, store outbox.Store, broker string, batch int) (*drain, error) {
+func newDrain(ctx context.Context, store outbox.Delivery, broker string, batch int) (*drain, error) {
 	ready, err := store.Ready(ctx, broker)
 	if err != nil {
 		return nil, err

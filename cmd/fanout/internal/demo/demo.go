@@ -98,7 +98,7 @@ type run struct {
 	servers   *servers
 	view      *view
 	shop      *shop
-	store     outbox.FullStore
+	store     outbox.Store
 	relay     *fanout.Relay
 	projector *projector
 	closeDB   func()

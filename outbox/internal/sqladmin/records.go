@@ -1,4 +1,4 @@
-package admin
+package sqladmin
 
 import (
 	"cmp"
@@ -12,16 +12,10 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var (
-	_ outbox.Auditor  = (*Admin)(nil)
-	_ outbox.Pauser   = (*Admin)(nil)
-	_ outbox.Registry = (*Admin)(nil)
-)
-
 // mostRows bounds what a caller can ask for, so that arguments of statements do not overflow.
 const mostRows = 1 << 30
 
-// BeginAudit implements outbox.Auditor.
+// BeginAudit implements outbox.Administration.
 func (a *Admin) BeginAudit(ctx context.Context, entry outbox.AuditEntry) (id int64, err error) {
 	err = a.write(ctx, Plain, func(ctx context.Context, conn Conn) error {
 		id, err = a.number(ctx, conn, "audit_begin", args{
@@ -36,7 +30,7 @@ func (a *Admin) BeginAudit(ctx context.Context, entry outbox.AuditEntry) (id int
 	return id, nil
 }
 
-// EndAudit implements outbox.Auditor. It is no error that there is no such entry any more.
+// EndAudit implements outbox.Administration. It is no error that there is no such entry any more.
 func (a *Admin) EndAudit(ctx context.Context, id, rows int64, failure string) error {
 	if _, err := a.change(ctx, "audit_end", args{"id": id, "rows": rows, "failure": Text(failure)}); err != nil {
 		return a.failed(err, "record in %s_audit how action %d has ended", a.table, id)
@@ -44,7 +38,7 @@ func (a *Admin) EndAudit(ctx context.Context, id, rows int64, failure string) er
 	return nil
 }
 
-// Audit implements outbox.Auditor. Where readers do not wait for writers it passes over an entry that somebody is writing.
+// Audit implements outbox.Administration. Where readers do not wait for writers it passes over an entry that somebody is writing.
 func (a *Admin) Audit(ctx context.Context, before int64, limit int) (entries []outbox.AuditEntry, err error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("%s: audit: the limit is %d: it must be at least 1", a.dialect.Name, limit)
@@ -69,7 +63,7 @@ func (a *Admin) Audit(ctx context.Context, before int64, limit int) (entries []o
 	return entries, nil
 }
 
-// Pause implements outbox.Pauser.
+// Pause implements outbox.Administration.
 func (a *Admin) Pause(ctx context.Context, pause outbox.Pause) (changed bool, err error) {
 	if err := pause.Check(); err != nil {
 		return false, fmt.Errorf("%s: %w", a.dialect.Name, err)
@@ -81,7 +75,7 @@ func (a *Admin) Pause(ctx context.Context, pause outbox.Pause) (changed bool, er
 	return n > 0, nil
 }
 
-// Resume implements outbox.Pauser. Relays that listen go on at once.
+// Resume implements outbox.Administration. Relays that listen go on at once.
 func (a *Admin) Resume(ctx context.Context, broker string) (changed bool, err error) {
 	n, err := a.change(ctx, "resume", args{"broker": broker})
 	if err != nil {
@@ -93,7 +87,7 @@ func (a *Admin) Resume(ctx context.Context, broker string) (changed bool, err er
 	return n > 0, nil
 }
 
-// Pauses implements outbox.Pauser.
+// Pauses implements outbox.Administration.
 func (a *Admin) Pauses(ctx context.Context) (pauses []outbox.Pause, err error) {
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
 		pauses = nil
@@ -114,7 +108,7 @@ func (a *Admin) Pauses(ctx context.Context) (pauses []outbox.Pause, err error) {
 	return pauses, nil
 }
 
-// Heartbeat implements outbox.Registry.
+// Heartbeat implements outbox.Delivery.
 func (a *Admin) Heartbeat(ctx context.Context, instance outbox.Instance) error {
 	work, err := json.Marshal(append([]outbox.Work{}, instance.Work...)) // none is an empty list, not null
 	if err != nil {
@@ -129,7 +123,7 @@ func (a *Admin) Heartbeat(ctx context.Context, instance outbox.Instance) error {
 	return nil
 }
 
-// Leave implements outbox.Registry.
+// Leave implements outbox.Delivery.
 func (a *Admin) Leave(ctx context.Context, id uuid.UUID) error {
 	if _, err := a.change(ctx, "leave", args{"instance_id": id.String()}); err != nil {
 		return a.failed(err, "remove an instance from %s_instances", a.table)
@@ -137,7 +131,7 @@ func (a *Admin) Leave(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
-// Instances implements outbox.Registry. It writes only where there is an instance to be removed.
+// Instances implements outbox.Administration. It writes only where there is an instance to be removed.
 func (a *Admin) Instances(ctx context.Context) (instances []outbox.Instance, err error) {
 	gone := false
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {

@@ -1,4 +1,4 @@
-package admin
+package sqladmin
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 )
-
-var _ outbox.Operator = (*Admin)(nil)
 
 // OperateRows bounds the rows of one transaction: claims of their brokers stand still for as long as it runs.
 const OperateRows = 1000
@@ -28,7 +26,7 @@ type action struct {
 	given     args            // of its own
 }
 
-// Requeue implements outbox.Operator.
+// Requeue implements outbox.Administration.
 func (a *Admin) Requeue(ctx context.Context, filter outbox.Filter, limit int, opts ...outbox.RequeueOption) (int, error) {
 	requeuing, err := outbox.NewRequeuing(opts...)
 	if err != nil {
@@ -39,7 +37,7 @@ func (a *Admin) Requeue(ctx context.Context, filter outbox.Filter, limit int, op
 	return a.operate(ctx, filter, limit, requeue)
 }
 
-// Replay implements outbox.Operator.
+// Replay implements outbox.Administration.
 func (a *Admin) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
 	return a.operate(ctx, filter, limit, requeueing("replay", outbox.ReplayStatuses(), 0))
 }
@@ -51,7 +49,7 @@ func requeueing(name string, statuses []outbox.Status, ttl time.Duration) action
 	}
 }
 
-// Abandon implements outbox.Operator.
+// Abandon implements outbox.Administration.
 func (a *Admin) Abandon(ctx context.Context, filter outbox.Filter, reason string, limit int) (int, error) {
 	text, ok := strings.CutSuffix(outbox.OperatorError(reason, time.Time{}, 0), `"0001-01-01T00:00:00Z","attempt":0}`) // these the database fills in
 	if !ok {
@@ -62,7 +60,7 @@ func (a *Admin) Abandon(ctx context.Context, filter outbox.Filter, reason string
 	})
 }
 
-// Matches implements outbox.Operator. It takes no lock.
+// Matches implements outbox.Administration. It takes no lock.
 func (a *Admin) Matches(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
 	matches := action{name: "matches", statuses: outbox.Statuses()}
 	filter, err := filter.For(matches.name, limit, matches.statuses...)
@@ -213,7 +211,7 @@ func (a *Admin) lock(ctx context.Context, conn Conn, given args) error {
 	return err
 }
 
-// UnblockKey implements outbox.Operator.
+// UnblockKey implements outbox.Administration.
 func (a *Admin) UnblockKey(ctx context.Context, broker, key string) (bool, error) {
 	if broker == "" || key == "" {
 		return false, fmt.Errorf("%s: %w", a.dialect.Name, errNoKey)

@@ -1,4 +1,4 @@
-package admin
+package sqladmin
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package admin
+package sqladmin
 
 import (
 	"cmp"
@@ -10,9 +10,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var _ outbox.Browser = (*Admin)(nil)
-
-// List implements outbox.Browser. Claimed rows are looked for at the heads of the shards, where claims find them. A failed row without
+// List implements outbox.Administration. Claimed rows are looked for at the heads of the shards, where claims find them. A failed row without
 // an error is not found, nor one that finished at an infinite time. A role that may not read payloads gets no sizes.
 func (a *Admin) List(ctx context.Context, request outbox.ListRequest) (list outbox.List, err error) {
 	filter, err := listFilter(&request)
@@ -98,7 +96,7 @@ func (a *Admin) page(ctx context.Context, conn Conn, statement string, given arg
 	})
 }
 
-// Message implements outbox.Browser. A role that may not read payloads and headers gets the rows without them.
+// Message implements outbox.Administration. A role that may not read payloads and headers gets the rows without them.
 func (a *Admin) Message(ctx context.Context, id string) (records []outbox.Record, err error) {
 	filter, err := outbox.Filter{MessageIDs: []string{id}}.For("message", 1, outbox.Statuses()...)
 	if err != nil {

@@ -1,4 +1,4 @@
-package admin
+package sqladmin
 
 import (
 	"context"
@@ -8,9 +8,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-var _ outbox.Inspector = (*Admin)(nil)
-
-// Counts implements outbox.Inspector. It reads every open row; of finished ones the index alone, where the database can.
+// Counts implements outbox.Administration. It reads every open row; of finished ones the index alone, where the database can.
 func (a *Admin) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
 	var tally outbox.Tally
 	err := a.read(ctx, Count, func(ctx context.Context, conn Conn) error {
@@ -43,7 +41,7 @@ func (a *Admin) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
 // micros is a duration in microseconds, not below 0.
 func micros(n int64) time.Duration { return time.Duration(max(n, 0)) * time.Microsecond }
 
-// Backlog implements outbox.Inspector.
+// Backlog implements outbox.Administration.
 func (a *Admin) Backlog(ctx context.Context) (backlog []outbox.Backlog, err error) {
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
 		backlog, err = a.backlog(ctx, conn)
@@ -68,7 +66,7 @@ func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []outbox.Backlo
 	return backlog, err
 }
 
-// FinishedBrokers implements outbox.Purger.
+// FinishedBrokers implements outbox.Administration.
 func (a *Admin) FinishedBrokers(ctx context.Context) (names []string, err error) {
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
 		names, err = a.names(ctx, conn, "finished_brokers")
@@ -90,7 +88,7 @@ func (a *Admin) names(ctx context.Context, conn Conn, statement string) (names [
 	return names, err
 }
 
-// Purge implements outbox.Purger.
+// Purge implements outbox.Administration.
 func (a *Admin) Purge(ctx context.Context, request outbox.PurgeRequest) (int, error) {
 	if !request.Status.Terminal() {
 		return 0, fmt.Errorf("%s: purge rows in status %q: only published and abandoned rows can be purged", a.dialect.Name, request.Status)

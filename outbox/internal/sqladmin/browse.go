@@ -1,4 +1,4 @@
-package admin
+package sqladmin
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Overview implements outbox.Browser. Of each kind of rows no more are read than the limit and some: where there are more, the counts
+// Overview implements outbox.Administration. Of each kind of rows no more are read than the limit and some: where there are more, the counts
 // say so, and the oldest row is the oldest of those.
 func (a *Admin) Overview(ctx context.Context, limit int) (brokers []outbox.BrokerOverview, err error) {
 	if limit < 1 || limit > mostRows {
@@ -89,7 +89,7 @@ type blocker struct {
 	id int64
 }
 
-// KeyBlocks implements outbox.Browser. A key whose block is back in the way of claims is not blocked any more. Where very many keys are
+// KeyBlocks implements outbox.Administration. A key whose block is back in the way of claims is not blocked any more. Where very many keys are
 // blocked, those whose blocks wake first and whose failed rows are the oldest are listed. Followers that are not deferred are counted at
 // the heads of the shards.
 func (a *Admin) KeyBlocks(ctx context.Context, broker string, limit, maxCount int) ([]outbox.KeyBlock, error) {
@@ -186,7 +186,7 @@ func (a *Admin) followers(ctx context.Context, conn Conn, broker string, blocker
 	})
 }
 
-// BlockedKeys implements outbox.Operator.
+// BlockedKeys implements outbox.Administration.
 func (a *Admin) BlockedKeys(ctx context.Context, broker string, limit int) (keys []outbox.BlockedKey, err error) {
 	if _, err := (outbox.Filter{Broker: broker}).For("blocked keys", limit); err != nil {
 		return nil, fmt.Errorf("%s: %w", a.dialect.Name, err)

@@ -1,10 +1,10 @@
-// Package admin is what people and housekeeping do to an outbox table, once for all databases: browse, requeue, replay, abandon,
+// Package sqladmin is what people and housekeeping do to an outbox table, once for all databases: browse, requeue, replay, abandon,
 // unblock, pause, count and purge, keep the audit log and the heartbeats.
 //
 // The rules and everything that a caller sees are written here, in Go. What a database is told stands in sql/<database>, a file for
 // each statement; a statement of one name takes arguments of the same names and returns the same columns everywhere. A new database
 // is a folder of these files and a [Database].
-package admin
+package sqladmin
 
 import (
 	"context"
