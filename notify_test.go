@@ -55,17 +55,17 @@ func publish(t *testing.T, db *gorm.DB, n int) {
 }
 
 // startRelay runs a relay until the test ends. await waits until a number of messages was published.
-func startRelay(t *testing.T, cfg *config.Config, opts ...fanout.Option) (relay *fanout.Relay, await func(published int64)) {
+func startRelay(t *testing.T, cfg *config.Config, opts ...fanout.Option) (r *fanout.Relay, await func(published int64)) {
 	t.Helper()
-	relay, err := fanout.Open(t.Context(), cfg, append(opts, fanout.WithLogger(slog.New(slog.DiscardHandler)))...)
+	r, err := fanout.Open(t.Context(), cfg, append(opts, fanout.WithLogger(slog.New(slog.DiscardHandler)))...)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, relay.Run(ctx)) })
+	running.Go(func() { assert.NoError(t, r.Run(ctx)) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	return relay, func(published int64) {
+	return r, func(published int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return relay.Stats()[0].Published == published }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return r.Stats()[0].Published == published }, 20*time.Second, time.Millisecond)
 	}
 }
 
@@ -104,8 +104,8 @@ func TestRelaysAreWoken(t *testing.T) {
 
 	t.Run("of another process", func(t *testing.T) {
 		db := writer(t, dsn, cfg)
-		relay, await := startRelay(t, cfg)
-		require.Eventually(t, func() bool { return relay.Stats()[0].Listener == outbox.Listening }, 20*time.Second, time.Millisecond)
+		r, await := startRelay(t, cfg)
+		require.Eventually(t, func() bool { return r.Stats()[0].Listener == outbox.Listening }, 20*time.Second, time.Millisecond)
 		for n := range 5 {
 			publish(t, db, n)
 			await(int64(n) + 1)
@@ -114,8 +114,8 @@ func TestRelaysAreWoken(t *testing.T) {
 	})
 	t.Run("of the same process", func(t *testing.T) {
 		db := writer(t, dsn, cfg)
-		relay, await := startRelay(t, cfg, fanout.WithDB("main", db))
-		require.Eventually(t, func() bool { return relay.Stats()[0].Listener == outbox.Listening }, 20*time.Second, time.Millisecond)
+		r, await := startRelay(t, cfg, fanout.WithDB("main", db))
+		require.Eventually(t, func() bool { return r.Stats()[0].Listener == outbox.Listening }, 20*time.Second, time.Millisecond)
 		for n := range 5 {
 			publish(t, db, n)
 			await(int64(n) + 1)
@@ -124,8 +124,8 @@ func TestRelaysAreWoken(t *testing.T) {
 	})
 	t.Run("not at all", func(t *testing.T) {
 		quiet := sparse(t, dsn, ", notify: false")
-		relay, _ := startRelay(t, quiet)
-		assert.Equal(t, outbox.ListenerOff, relay.Stats()[0].Listener)
+		r, _ := startRelay(t, quiet)
+		assert.Equal(t, outbox.ListenerOff, r.Stats()[0].Listener)
 		publish(t, writer(t, dsn, quiet), 1)
 		assert.Empty(t, heard())
 	})

@@ -132,15 +132,15 @@ func (b *bench) arrived() int {
 }
 
 // relay is a relay in a process of its own.
-type relay struct {
+type relayProcess struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	log *bytes.Buffer
 }
 
-func (b *bench) relay() *relay {
+func (b *bench) relay() *relayProcess {
 	b.t.Helper()
-	r := &relay{t: b.t, log: new(bytes.Buffer)}
+	r := &relayProcess{t: b.t, log: new(bytes.Buffer)}
 	r.cmd = exec.Command(binary, "relay", "--config", b.config, "--log-json") //nolint:noctx // it is stopped by a signal
 	r.cmd.Stderr = r.log
 	require.NoError(b.t, r.cmd.Start())
@@ -149,7 +149,7 @@ func (b *bench) relay() *relay {
 }
 
 // stop asks the relay to stop and returns its exit code and how many rows it published.
-func (r *relay) stop() (code, published int) {
+func (r *relayProcess) stop() (code, published int) {
 	r.t.Helper()
 	require.NoError(r.t, r.cmd.Process.Signal(syscall.SIGTERM))
 	_ = r.cmd.Wait() // the code tells

@@ -199,8 +199,8 @@ func TestFailover(t *testing.T) {
 	require.NoError(t, err)
 	relaying, stopRelay := context.WithCancel(t.Context())
 	writing, stopWriting := context.WithCancel(t.Context())
-	var relay, writers errgroup.Group
-	relay.Go(func() error { return engine.Run(relaying) })
+	var delivering, writers errgroup.Group
+	delivering.Go(func() error { return engine.Run(relaying) })
 	for writer := range 3 {
 		writers.Go(func() error { return f.write(writing, db, writer) })
 	}
@@ -225,7 +225,7 @@ func TestFailover(t *testing.T) {
 	require.NoError(t, writers.Wait())
 	require.True(t, poll(t.Context(), func() bool { return f.one("SELECT count(*) FROM outbox_messages WHERE finished_at IS NULL") == 0 }))
 	stopRelay()
-	require.NoError(t, relay.Wait())
+	require.NoError(t, delivering.Wait())
 
 	f.checkLedger(bulk)
 	fresh := f.one("SELECT min(id) FROM outbox_messages WHERE created_at > $1", began)

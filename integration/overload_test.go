@@ -64,7 +64,7 @@ func (o *overload) lag() time.Duration {
 }
 
 // memory is what a process holds of the machine's memory, in kilobytes; 0 where /proc does not tell.
-func (r *relay) memory() int {
+func (r *relayProcess) memory() int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
 	if err != nil {
 		return 0

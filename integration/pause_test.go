@@ -45,7 +45,7 @@ func TestPauseAndResume(t *testing.T) {
 
 	require.Zero(t, b.run("broker", "resume", "default").code)
 	eventually(t, func() bool { return b.count("finished_at IS NULL") == 0 })
-	for _, relay := range []*relay{first, second, third} {
+	for _, relay := range []*relayProcess{first, second, third} {
 		code, _ := relay.stop()
 		assert.Zero(t, code)
 		assert.Contains(t, relay.log.String(), "broker paused by an operator")

@@ -45,9 +45,9 @@ func (c *counting) stop(ledger map[string]bool) {
 }
 
 // relayOf starts a relay of some version.
-func (b *bench) relayOf(program string) *relay {
+func (b *bench) relayOf(program string) *relayProcess {
 	b.t.Helper()
-	r := &relay{t: b.t, log: new(bytes.Buffer)}
+	r := &relayProcess{t: b.t, log: new(bytes.Buffer)}
 	r.cmd = exec.Command(program, "relay", "--config", b.config, "--log-json") //nolint:noctx // it is stopped by a signal
 	r.cmd.Stderr = r.log
 	require.NoError(b.t, r.cmd.Start())

@@ -24,12 +24,12 @@ import (
 )
 
 // relay is a processor on a SQLite file with a broker of Watermill, in a bubble where hours pass in an instant.
-type relay struct {
+type relayRig struct {
 	t  *testing.T
 	db *sql.DB
 }
 
-func newRelay(t *testing.T, path string, p *publisher) *relay {
+func newRelay(t *testing.T, path string, p *publisher) *relayRig {
 	t.Helper()
 	db, err := sql.Open("sqlite", path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
@@ -52,11 +52,11 @@ func newRelay(t *testing.T, path string, p *publisher) *relay {
 		assert.NoError(t, broker.Close(context.Background()))
 		assert.NoError(t, db.Close())
 	})
-	return &relay{t, db}
+	return &relayRig{t, db}
 }
 
 // insert writes a row; its payload is its name.
-func (r *relay) insert(key, name string) {
+func (r *relayRig) insert(key, name string) {
 	r.t.Helper()
 	_, err := r.db.ExecContext(r.t.Context(),
 		`INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload) VALUES (?, 'b', 's', 'T', nullif(?, ''), ?)`,
@@ -65,14 +65,14 @@ func (r *relay) insert(key, name string) {
 }
 
 // is tells status and attempts of a row.
-func (r *relay) is(name string) (status string, attempts int) {
+func (r *relayRig) is(name string) (status string, attempts int) {
 	r.t.Helper()
 	row := r.db.QueryRowContext(r.t.Context(), `SELECT status, attempts FROM outbox_messages WHERE CAST(payload AS TEXT) = ?`, name)
 	require.NoError(r.t, row.Scan(&status, &attempts))
 	return status, attempts
 }
 
-func (r *relay) until(limit time.Duration, condition func() bool) {
+func (r *relayRig) until(limit time.Duration, condition func() bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(limit); !condition(); time.Sleep(100 * time.Millisecond) { // of the bubble's time
 		require.True(r.t, time.Now().Before(deadline), "not within %s", limit)

@@ -24,7 +24,7 @@ import (
 )
 
 // relay is an engine that never polls within the time of a test: only what it hears makes it deliver.
-type relay struct {
+type relayRig struct {
 	t      *testing.T
 	engine *outbox.Engine
 	broker *memory.Broker
@@ -48,9 +48,9 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-func startRelay(t *testing.T, store outbox.Delivery) *relay {
+func startRelay(t *testing.T, store outbox.Delivery) *relayRig {
 	t.Helper()
-	r := &relay{t: t, broker: memory.New(), log: &logText{}}
+	r := &relayRig{t: t, broker: memory.New(), log: &logText{}}
 	var err error
 	r.engine, err = outbox.NewEngine(outbox.EngineConfig{
 		Stores:  map[string]outbox.Delivery{"db": store},
@@ -65,19 +65,19 @@ func startRelay(t *testing.T, store outbox.Delivery) *relay {
 	return r
 }
 
-func (r *relay) state() outbox.ListenerState { return r.engine.Stats()[0].Listener }
+func (r *relayRig) state() outbox.ListenerState { return r.engine.Stats()[0].Listener }
 
-func (r *relay) await(condition func() bool, what string) {
+func (r *relayRig) await(condition func() bool, what string) {
 	r.t.Helper()
 	require.Eventually(r.t, condition, 20*time.Second, time.Millisecond, what)
 }
 
-func (r *relay) awaitListening() {
+func (r *relayRig) awaitListening() {
 	r.t.Helper()
 	r.await(func() bool { return r.state() == outbox.Listening }, "listening")
 }
 
-func (r *relay) published() int64 { return r.engine.Stats()[0].Published }
+func (r *relayRig) published() int64 { return r.engine.Stats()[0].Published }
 
 // commit writes a row and announces it, as a writer in another process does.
 func commit(t *testing.T, db *sql.DB, inserter *outbox.Inserter) {

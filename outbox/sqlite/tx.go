@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -60,7 +60,7 @@ func (s *Store) write(ctx context.Context, f func(conn *sql.Conn) error) error {
 func rollback(ctx context.Context, conn *sql.Conn) {
 	_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	if err != nil && !strings.Contains(err.Error(), "no transaction is active") {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 	}
 }
 

@@ -2,7 +2,7 @@ package sqlserver
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"math"
 	"regexp"
@@ -29,13 +29,13 @@ var failed = outbox.LastError{Class: "permanent", Message: "no", At: created, At
 
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	names := reply{sets: []set{{columns: []string{"fanout_broker"}, rows: [][]driver.Value{{"a"}, {"b"}}}}}
-	behind := reply{sets: []set{{columns: []string{"fanout_behind", "lag"}, rows: [][]driver.Value{{"a", int64(7)}, {"just come", int64(9)}}}}}
+	names := reply{sets: []set{{columns: []string{"fanout_broker"}, rows: [][]sqldriver.Value{{"a"}, {"b"}}}}}
+	behind := reply{sets: []set{{columns: []string{"fanout_behind", "lag"}, rows: [][]sqldriver.Value{{"a", int64(7)}, {"just come", int64(9)}}}}}
 	columns := []string{
 		"fanout_pending", "more_pending", "processing", "more_processing", "failed", "more_failed", "published", "abandoned", "deferred", "age", "last_published", "last_error",
 	}
-	a := reply{sets: []set{foreign, {columns: columns, rows: [][]driver.Value{{int64(12), true, int64(0), false, int64(3), true, int64(0), int64(0), int64(11), int64(1_500_000), created, failure}}}}}
-	b := reply{sets: []set{{columns: columns, rows: [][]driver.Value{{int64(0), false, int64(0), false, int64(0), false, int64(10), int64(0), int64(10), int64(0), nil, "by hand"}}}, foreign}}
+	a := reply{sets: []set{foreign, {columns: columns, rows: [][]sqldriver.Value{{int64(12), true, int64(0), false, int64(3), true, int64(0), int64(0), int64(11), int64(1_500_000), created, failure}}}}}
+	b := reply{sets: []set{{columns: columns, rows: [][]sqldriver.Value{{int64(0), false, int64(0), false, int64(0), false, int64(10), int64(0), int64(10), int64(0), nil, "by hand"}}}, foreign}}
 	broken := a
 	broken.err = serverError(601)
 	store, server := newFake(t, "outbox_messages", inTurn(names, broken, names, a, b, behind, reply{err: serverError(208)}))
@@ -64,7 +64,7 @@ func TestOverview(t *testing.T) {
 }
 
 // recordRow is a row as browse_columns.sql reads it, after what the batch has of its own.
-func recordRow(id int64, own ...driver.Value) []driver.Value {
+func recordRow(id int64, own ...sqldriver.Value) []sqldriver.Value {
 	return append(own,
 		id, messageID, "b", "failed", "s", "T.v1", "k", int64(2), int64(-3), true, "application/json",
 		"Order", "7", "c", nil, "t", int64(4), int64(1), created,
@@ -89,16 +89,16 @@ var recordColumns = []string{
 }
 
 // deferrals answers why rows are deferred.
-func deferrals(rows ...[]driver.Value) set {
+func deferrals(rows ...[]sqldriver.Value) set {
 	return set{columns: []string{"fanout_deferral", "by_key", "reason", "message_id", "until_at"}, rows: rows}
 }
 
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	rows := set{columns: slices.Concat([]string{"fanout_row"}, recordColumns[1:], []string{"payload", "headers"})}
-	rows.rows = [][]driver.Value{append(recordRow(5), []byte("{}"), `{"a":"b"}`)}
+	rows.rows = [][]sqldriver.Value{append(recordRow(5), []byte("{}"), `{"a":"b"}`)}
 	rows.rows[0][len(recordColumns)-2] = "by hand"
-	deferral := deferrals([]driver.Value{int64(5), true, "backoff", otherID, created.Add(time.Hour)}, []driver.Value{int64(5), false, "scheduled", messageID, nil})
+	deferral := deferrals([]sqldriver.Value{int64(5), true, "backoff", otherID, created.Add(time.Hour)}, []sqldriver.Value{int64(5), false, "scheduled", messageID, nil})
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{rows}, err: serverError(1222)}, reply{sets: []set{rows}}, reply{sets: []set{deferral}}, reply{sets: []set{{columns: rows.columns}}}, reply{err: errors.New("boom")}))
 	got, err := store.Message(t.Context(), strings.ToUpper(messageID))
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestMessage(t *testing.T) {
 // listed answers with rows: those at places match, the last of so many that are read comes in any case, and may be gone.
 func listed(status outbox.Status, read int64, places ...int64) reply {
 	records := set{columns: slices.Concat([]string{"fanout_place", "matches", "position"}, recordColumns)}
-	var at driver.Value
+	var at sqldriver.Value
 	if status.Terminal() {
 		at = created
 	}
@@ -178,7 +178,7 @@ func TestListAsks(t *testing.T) {
 	t.Parallel()
 	first := listed(outbox.StatusFailed, 1, 1)
 	first.err = serverError(1205)
-	behind := deferrals([]driver.Value{int64(999), true, "operator", otherID, nil}, []driver.Value{int64(7), true, "backoff", messageID, created})
+	behind := deferrals([]sqldriver.Value{int64(999), true, "operator", otherID, nil}, []sqldriver.Value{int64(7), true, "backoff", messageID, created})
 	again := reply{sets: []set{behind}, err: serverError(601)}
 	list := listed(outbox.StatusFailed, 1, 1)
 	store, server := newFake(t, "outbox_messages", inTurn(first, list, again, list, reply{sets: []set{behind}}, listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
@@ -227,15 +227,15 @@ func TestListAsks(t *testing.T) {
 func TestKeyBlocks(t *testing.T) {
 	t.Parallel()
 	columns := []string{"fanout_block", "block_id", "message_id", "status", "reason", "since", "until_at", "failed", "last_error"}
-	blocks := reply{sets: []set{{columns: columns, rows: [][]driver.Value{
+	blocks := reply{sets: []set{{columns: columns, rows: [][]sqldriver.Value{
 		{"k", int64(1), messageID, "abandoned", "operator", created.Add(time.Hour), nil, false, failure},
 		{"m", int64(3), messageID, "pending", "scheduled", created.Add(time.Minute), created.Add(time.Hour), false, nil},
 	}}}}
-	failing := reply{sets: []set{{columns: columns, rows: [][]driver.Value{
+	failing := reply{sets: []set{{columns: columns, rows: [][]sqldriver.Value{
 		{"m", int64(4), messageID, "failed", "backoff", created, created.Add(time.Hour), true, nil}, // it has a block
 		{"l", int64(2), messageID, "failed", "backoff", created.Add(-time.Hour), created.Add(time.Hour), true, failure},
 	}}}}
-	counts := reply{sets: []set{{columns: []string{"fanout_place", "followers", "more"}, rows: [][]driver.Value{
+	counts := reply{sets: []set{{columns: []string{"fanout_place", "followers", "more"}, rows: [][]sqldriver.Value{
 		{int64(0), int64(5), false}, {int64(1), int64(4), false}, {int64(2), int64(2), true},
 	}}}}
 	broken := failing
@@ -338,7 +338,7 @@ func TestAudit(t *testing.T) {
 	t.Parallel()
 	entries := set{
 		columns: []string{"fanout_entry", "actor", "via", "action", "broker", "filter", "reason", "row_count", "started_at", "ended_at", "failure"},
-		rows: [][]driver.Value{
+		rows: [][]sqldriver.Value{
 			{int64(9), "ada", "cli", "requeue", "b", "{}", "why", int64(0), created, nil, ""},
 			{int64(8), "bob", "http", "purge", "", "", "", int64(5), created, created.Add(time.Second), "boom"},
 		},

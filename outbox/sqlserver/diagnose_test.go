@@ -1,7 +1,7 @@
 package sqlserver
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"testing"
 	"time"
 
@@ -13,17 +13,17 @@ import (
 
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
-	answer := func(values ...driver.Value) reply {
-		return reply{sets: []set{{columns: []string{"fanout_version", "", "", "", "", ""}, rows: [][]driver.Value{values}}}}
+	answer := func(values ...sqldriver.Value) reply {
+		return reply{sets: []set{{columns: []string{"fanout_version", "", "", "", "", ""}, rows: [][]sqldriver.Value{values}}}}
 	}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	clock := func(ahead time.Duration) reply {
-		return reply{sets: []set{{columns: []string{"fanout_clock"}, rows: [][]driver.Value{{now.Add(ahead)}}}}}
+		return reply{sets: []set{{columns: []string{"fanout_clock"}, rows: [][]sqldriver.Value{{now.Add(ahead)}}}}}
 	}
 	rights := func(missing ...string) reply {
 		s := set{columns: []string{"fanout_forbidden"}}
 		for _, right := range missing {
-			s.rows = append(s.rows, []driver.Value{right})
+			s.rows = append(s.rows, []sqldriver.Value{right})
 		}
 		return reply{sets: []set{s}}
 	}

@@ -1,7 +1,7 @@
 package sqlserver
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"testing"
 	"time"
@@ -24,13 +24,13 @@ var (
 	}
 	published2 = count("fanout_published", 2)
 	other1     = count("fanout_other", 1)
-	foreign    = set{columns: []string{"id"}, rows: [][]driver.Value{{int64(7)}, {int64(8)}}} // a trigger of the application's
+	foreign    = set{columns: []string{"id"}, rows: [][]sqldriver.Value{{int64(7)}, {int64(8)}}} // a trigger of the application's
 )
 
 func claimed(busy bool, seen int64) set {
 	return set{
 		columns: []string{"fanout_busy", "seen", "cut", "waiting", "blocked", "ahead_waits"},
-		rows:    [][]driver.Value{{busy, seen, false, int64(0), false, false}},
+		rows:    [][]sqldriver.Value{{busy, seen, false, int64(0), false, false}},
 	}
 }
 
@@ -42,7 +42,7 @@ func messages(ids ...int64) set {
 		"correlation_id", "attempts", "crashes", "created_at", "expired", "payload",
 	}}
 	for _, id := range ids {
-		s.rows = append(s.rows, []driver.Value{
+		s.rows = append(s.rows, []sqldriver.Value{
 			id, "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", "ordering::order", "T.v1", "k", int64(-3), "application/json", `{"a":"b"}`,
 			"c", int64(1), int64(2), created, true, []byte("{}"),
 		})
@@ -189,7 +189,7 @@ func TestExchangeRowChanged(t *testing.T) {
 func TestExchangeWithBlocks(t *testing.T) {
 	t.Parallel()
 	answer := claimed(false, 17)
-	answer.rows[0] = []driver.Value{false, int64(17), true, int64(5), true, true}
+	answer.rows[0] = []sqldriver.Value{false, int64(17), true, int64(5), true, true}
 	for _, kind := range []claimKind{orderedClaim, unorderedClaim} {
 		store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{other1, answer, messages()}}))
 		claim := *testClaim
@@ -255,7 +255,7 @@ func TestExchangeIncomplete(t *testing.T) {
 func TestExchangeUnreadable(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"fanout_published", "fanout_other", "fanout_busy", "fanout_id"} {
-		store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{{columns: []string{name}, rows: [][]driver.Value{{"?"}}}}}))
+		store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{{columns: []string{name}, rows: [][]sqldriver.Value{{"?"}}}}}))
 		result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 		require.ErrorContains(t, err, "read "+name)
 		assert.Equal(t, outbox.Exchanged{}, result)
@@ -284,7 +284,7 @@ func TestRenew(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	t.Parallel()
-	shards := set{columns: []string{"fanout_shard"}, rows: [][]driver.Value{{int64(0)}, {int64(3)}}}
+	shards := set{columns: []string{"fanout_shard"}, rows: [][]sqldriver.Value{{int64(0)}, {int64(3)}}}
 	store, _ := newFake(t, "outbox_messages", inTurn(
 		reply{sets: []set{shards}, err: serverError(1205)}, reply{sets: []set{shards}}, reply{err: serverError(208)},
 	))

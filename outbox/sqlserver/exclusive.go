@@ -3,7 +3,7 @@ package sqlserver
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -78,5 +78,5 @@ func (s *Store) applock(ctx context.Context, conn *sql.Conn, text, lock string) 
 
 // discard takes a connection out of the pool.
 func discard(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 }

@@ -1,7 +1,7 @@
 package sqlserver
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"os"
 	"slices"
 	"strings"
@@ -139,7 +139,7 @@ func told(facts schemacheck.Facts) reply {
 	s := set{columns: []string{"fanout_object", "property", "value"}}
 	for _, object := range facts {
 		for _, property := range object.Properties {
-			s.rows = append(s.rows, []driver.Value{object.Name, property.Name, property.Value})
+			s.rows = append(s.rows, []sqldriver.Value{object.Name, property.Name, property.Value})
 		}
 	}
 	return reply{sets: []set{s}}

@@ -3,7 +3,7 @@ package sqlserver
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"io"
 	"sync"
@@ -39,12 +39,12 @@ type reply struct {
 
 type set struct {
 	columns []string
-	rows    [][]driver.Value
+	rows    [][]sqldriver.Value
 }
 
 // count is a result set of one number.
 func count(name string, n int64) set {
-	return set{columns: []string{name}, rows: [][]driver.Value{{n}}}
+	return set{columns: []string{name}, rows: [][]sqldriver.Value{{n}}}
 }
 
 func serverError(number int32) error {
@@ -88,24 +88,24 @@ func (f *fake) texts() []string {
 	return texts
 }
 
-func (f *fake) Connect(context.Context) (driver.Conn, error) {
+func (f *fake) Connect(context.Context) (sqldriver.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.opened++
 	return &fakeConn{server: f}, nil
 }
 
-func (*fake) Driver() driver.Driver { return nil }
+func (*fake) Driver() sqldriver.Driver { return nil }
 
 type fakeConn struct{ server *fake }
 
-func (*fakeConn) Prepare(string) (driver.Stmt, error)      { return nil, errors.ErrUnsupported }
-func (*fakeConn) Begin() (driver.Tx, error)                { return nil, errors.ErrUnsupported }
-func (*fakeConn) CheckNamedValue(*driver.NamedValue) error { return nil } // go-mssqldb, too, takes values as they are
+func (*fakeConn) Prepare(string) (sqldriver.Stmt, error)      { return nil, errors.ErrUnsupported }
+func (*fakeConn) Begin() (sqldriver.Tx, error)                { return nil, errors.ErrUnsupported }
+func (*fakeConn) CheckNamedValue(*sqldriver.NamedValue) error { return nil } // go-mssqldb, too, takes values as they are
 func (c *fakeConn) record(r request)                       { c.server.requests = append(c.server.requests, r) }
 func (c *fakeConn) Commit() error                          { return c.note("COMMIT") }
 func (c *fakeConn) Rollback() error                        { return c.note("ROLLBACK") }
-func (c *fakeConn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+func (c *fakeConn) BeginTx(context.Context, sqldriver.TxOptions) (sqldriver.Tx, error) {
 	return c, c.note("BEGIN")
 }
 
@@ -123,7 +123,7 @@ func (c *fakeConn) Close() error {
 	return nil
 }
 
-func (c *fakeConn) ask(ctx context.Context, text string, args []driver.NamedValue) reply {
+func (c *fakeConn) ask(ctx context.Context, text string, args []sqldriver.NamedValue) reply {
 	if ctx.Err() != nil {
 		return reply{err: ctx.Err()}
 	}
@@ -137,7 +137,7 @@ func (c *fakeConn) ask(ctx context.Context, text string, args []driver.NamedValu
 	return c.server.answer(r)
 }
 
-func (c *fakeConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *fakeConn) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	answer := c.ask(ctx, text, args)
 	if len(answer.sets) == 0 && answer.err != nil {
 		return nil, answer.err
@@ -145,8 +145,8 @@ func (c *fakeConn) QueryContext(ctx context.Context, text string, args []driver.
 	return &fakeRows{reply: answer}, nil
 }
 
-func (c *fakeConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
-	return driver.RowsAffected(0), c.ask(ctx, text, args).err
+func (c *fakeConn) ExecContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
+	return sqldriver.RowsAffected(0), c.ask(ctx, text, args).err
 }
 
 type fakeRows struct {
@@ -163,7 +163,7 @@ func (r *fakeRows) Columns() []string {
 
 func (*fakeRows) Close() error { return nil }
 
-func (r *fakeRows) Next(dest []driver.Value) error {
+func (r *fakeRows) Next(dest []sqldriver.Value) error {
 	if len(r.sets) > 0 && r.row < len(r.sets[0].rows) {
 		copy(dest, r.sets[0].rows[r.row])
 		r.row++

@@ -1,7 +1,7 @@
 package sqlserver
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -22,7 +22,7 @@ import (
 func foundRows(ids ...int64) reply {
 	s := set{columns: []string{"fanout_found", "message_id", "target_broker"}}
 	for _, id := range ids {
-		s.rows = append(s.rows, []driver.Value{id, messageID, "b"})
+		s.rows = append(s.rows, []sqldriver.Value{id, messageID, "b"})
 	}
 	return reply{sets: []set{s}}
 }
@@ -145,7 +145,7 @@ func TestUnblockKey(t *testing.T) {
 
 func TestBlockedKeys(t *testing.T) {
 	t.Parallel()
-	keys := set{columns: []string{"fanout_blocked_key", "ordering_key", "block_message_id", "since"}, rows: [][]driver.Value{{"b", "k", "id", created}}}
+	keys := set{columns: []string{"fanout_blocked_key", "ordering_key", "block_message_id", "since"}, rows: [][]sqldriver.Value{{"b", "k", "id", created}}}
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{keys}, err: serverError(601)}, reply{sets: []set{keys}}, reply{err: serverError(208)}))
 	got, err := store.BlockedKeys(t.Context(), "b", 3)
 	require.NoError(t, err)
@@ -171,12 +171,12 @@ func TestOperateTexts(t *testing.T) {
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	id := uuid.New()
-	row := []driver.Value{id.String(), "relay", "host", int64(7), "v1", created, created, `[{"worker":"w","rows":3}]`, false}
-	list := func(row []driver.Value) reply {
-		return reply{sets: []set{{columns: []string{"fanout_instance", "name", "host", "pid", "version", "started_at", "seen_at", "work", "old"}, rows: [][]driver.Value{row}}}}
+	row := []sqldriver.Value{id.String(), "relay", "host", int64(7), "v1", created, created, `[{"worker":"w","rows":3}]`, false}
+	list := func(row []sqldriver.Value) reply {
+		return reply{sets: []set{{columns: []string{"fanout_instance", "name", "host", "pid", "version", "started_at", "seen_at", "work", "old"}, rows: [][]sqldriver.Value{row}}}}
 	}
 	seen, left := reply{sets: []set{count("fanout_seen", 1)}}, reply{sets: []set{count("fanout_left", 1)}}
-	garbled := slices.Concat(row[:7], []driver.Value{"{", false})
+	garbled := slices.Concat(row[:7], []sqldriver.Value{"{", false})
 	store, server := newFake(t, "outbox_messages", inTurn(
 		reply{err: serverError(2627)}, seen, reply{err: serverError(208)}, left, reply{}, reply{err: serverError(1205)}, list(row), list(garbled), reply{err: serverError(208)},
 	))

@@ -2,7 +2,7 @@ package sqlserver
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"testing"
 	"time"
@@ -41,7 +41,7 @@ func TestPurge(t *testing.T) {
 
 func TestFinishedBrokers(t *testing.T) {
 	t.Parallel()
-	names := set{columns: []string{"fanout_broker"}, rows: [][]driver.Value{{"a"}, {"b"}}}
+	names := set{columns: []string{"fanout_broker"}, rows: [][]sqldriver.Value{{"a"}, {"b"}}}
 	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{names}, err: serverError(1222)}, reply{sets: []set{names}}, reply{err: serverError(208)}))
 	got, err := store.FinishedBrokers(t.Context())
 	require.NoError(t, err)

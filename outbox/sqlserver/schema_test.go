@@ -1,7 +1,7 @@
 package sqlserver
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"strings"
 	"testing"
 	"time"
@@ -13,10 +13,10 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-func versions(values ...driver.Value) reply {
+func versions(values ...sqldriver.Value) reply {
 	s := set{columns: []string{"fanout_version"}}
 	for _, v := range values {
-		s.rows = append(s.rows, []driver.Value{v})
+		s.rows = append(s.rows, []sqldriver.Value{v})
 	}
 	return reply{sets: []set{s}}
 }
@@ -61,8 +61,8 @@ func TestMigrateFails(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func updateability(v driver.Value) reply {
-	return reply{sets: []set{{columns: []string{"fanout_updateability"}, rows: [][]driver.Value{{v}}}}}
+func updateability(v sqldriver.Value) reply {
+	return reply{sets: []set{{columns: []string{"fanout_updateability"}, rows: [][]sqldriver.Value{{v}}}}}
 }
 
 func TestCheck(t *testing.T) {
@@ -235,10 +235,10 @@ func TestCheckWithoutDefinitions(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	t.Parallel()
-	counts := set{columns: []string{"fanout_counted", "status", "row_count", "oldest"}, rows: [][]driver.Value{
+	counts := set{columns: []string{"fanout_counted", "status", "row_count", "oldest"}, rows: [][]sqldriver.Value{
 		{"b", "pending", int64(3), int64(90_000_000)}, {"b", "failed", int64(1), int64(30_000_000)}, {"a", "published", int64(7), int64(1)},
 	}}
-	errs := set{columns: []string{"fanout_failed", "last_error"}, rows: [][]driver.Value{{"b", "{}"}}}
+	errs := set{columns: []string{"fanout_failed", "last_error"}, rows: [][]sqldriver.Value{{"b", "{}"}}}
 	store, _ := newFake(t, "outbox_messages", inTurn(
 		reply{sets: []set{counts}}, reply{err: serverError(1222)}, // all of it is asked again
 		reply{sets: []set{counts}}, reply{sets: []set{errs}}, reply{err: serverError(208)},
