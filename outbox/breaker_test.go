@@ -101,7 +101,7 @@ func TestBreaker(t *testing.T) {
 func TestBreakerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBreaker(Breaker{}.withDefaults())
+		b := newBreaker(Policy{Breaker: Breaker{}}.WithDefaults().Breaker)
 		ctx, cancel := context.WithCancel(t.Context())
 		outage(t, b)
 		done := make(chan error)
@@ -118,7 +118,7 @@ func TestBreakerIsGivenUp(t *testing.T) {
 func TestBreakerBoundsProbes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBreaker(Breaker{}.withDefaults())
+		b := newBreaker(Policy{Breaker: Breaker{}}.WithDefaults().Breaker)
 		outage(t, b)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
