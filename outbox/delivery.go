@@ -32,7 +32,7 @@ type delivery struct {
 func (w *worker) deliver(ctx, sending context.Context, batch *Batch, claimedAt time.Time) *Completion {
 	p := w.p
 	d := &delivery{
-		p: p, pass: &w.pass, batch: batch, began: claimedAt, failedKeys: map[string]bool{}, destinations: map[string]*destination{},
+		p: p, pass: &w.pass, batch: batch, began: claimedAt, destinations: map[string]*destination{},
 		completion: &Completion{Lease: batch.Lease, BlockAbandoned: p.policy.BlockAbandoned && !p.policy.Unordered},
 	}
 	d.completion.Published = make([]Delivered, 0, len(batch.Messages))
@@ -67,7 +67,7 @@ func (d *delivery) sendAll(ctx, sending context.Context) {
 			continue
 		default:
 			d.abandon(m, outcome)
-			d.failedKeys[m.OrderingKey] = true
+			d.hold(m)
 			continue
 		}
 		alone := d.p.history.knows(m.ID)
@@ -132,7 +132,7 @@ func (d *delivery) carryOut(c *classification) {
 			d.completion.Published = append(d.completion.Published, Delivered{ID: m.ID, BrokerMessageID: d.call.Results[i].BrokerMessageID})
 			continue
 		}
-		d.failedKeys[m.OrderingKey] = true
+		d.hold(m)
 		var delay time.Duration
 		switch {
 		case charged:
@@ -169,6 +169,14 @@ func (d *delivery) release(m *Message, delay time.Duration) {
 	outcome := release(m)
 	outcome.Delay = delay
 	d.completion.Other = append(d.completion.Other, outcome)
+	d.hold(m)
+}
+
+// hold blocks the later messages of a key.
+func (d *delivery) hold(m *Message) {
+	if d.failedKeys == nil { // as a rule there are none
+		d.failedKeys = map[string]bool{}
+	}
 	d.failedKeys[m.OrderingKey] = true
 }
 
