@@ -21,9 +21,9 @@ const (
 )
 
 // awaitRoom waits until there is room for more entries, and makes some where nothing else does.
-func (s *session) awaitRoom(ctx context.Context, st *stream) {
+func (t *taker) awaitRoom(ctx context.Context, st *stream) {
 	patience := asidePatience
-	if s.handlers.Load() == 0 {
+	if t.c.handlers.Load() == 0 {
 		patience = time.Millisecond
 	}
 	timer := time.NewTimer(patience)
@@ -32,22 +32,22 @@ func (s *session) awaitRoom(ctx context.Context, st *stream) {
 	case <-ctx.Done():
 	case <-st.room:
 	case <-timer.C:
-		s.setAside(ctx, st)
+		t.setAside(ctx, st)
 	}
 }
 
 // setAside makes room for a quarter of the prefetch where workers are idle.
-func (s *session) setAside(ctx context.Context, st *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.roomOf(st) > 0 || s.paused || !s.hasWorker() || s.queues.hasReady() {
+func (t *taker) setAside(ctx context.Context, st *stream) {
+	t.claims.mu.Lock()
+	defer t.claims.mu.Unlock()
+	if t.claims.roomOf(st) > 0 || t.claims.paused || !t.claims.hasWorker() || t.claims.queues.hasReady() {
 		return
 	}
-	quota := min((s.prefetch+3)/4, asidePerPrefetch*s.prefetch-st.aside)
+	quota := min((t.c.prefetch+3)/4, asidePerPrefetch*t.c.prefetch-st.aside)
 	if quota <= 0 {
 		if !st.full {
 			st.full = true
-			s.log.WarnContext(ctx, "stream not read: too many messages set aside",
+			t.c.log.WarnContext(ctx, "stream not read: too many messages set aside",
 				"stream", st.name, "set_aside", st.aside)
 		}
 		return
@@ -98,42 +98,42 @@ func (it *item) canBeSetAside() bool {
 func (s *session) fetch(ctx context.Context, it *item) bool {
 	st := it.stream
 	begun := time.Now()
-	entries, err := s.client.XRange(ctx, st.name, it.position, it.position).Result()
+	entries, err := s.c.client.XRange(ctx, st.name, it.position, it.position).Result()
 	if err == nil && len(entries) == 0 {
-		err = s.own(ctx, st, []*item{it}, 0, 0) // which takes it off the pending ones
+		err = s.keeper.own(ctx, st, []*item{it}, 0, 0) // which takes it off the pending ones
 	}
 	if err != nil {
-		s.outages.begin(ctx, st, "fetch again from", err)
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.c.outages.begin(ctx, st, "fetch again from", err)
+		s.claims.mu.Lock()
+		defer s.claims.mu.Unlock()
 		if it.state == lost {
-			s.forget(it)
+			s.claims.forget(it)
 			return false
 		}
 		it.fetches++
 		it.state = waiting
-		s.queues.again(it, time.Now().Add(pauseAfter(it.fetches)))
+		s.claims.queues.again(it, time.Now().Add(pauseAfter(it.fetches)))
 		return false
 	}
-	s.outages.end(ctx, st, "fetch again from", begun)
+	s.c.outages.end(ctx, st, "fetch again from", begun)
 	if len(entries) == 0 {
-		s.mu.Lock()
+		s.claims.mu.Lock()
 		ours := it.state != lost
-		s.forget(it)
-		s.mu.Unlock()
+		s.claims.forget(it)
+		s.claims.mu.Unlock()
 		if ours {
-			s.trimmed(ctx, st, it.position)
+			s.c.trimmed(ctx, st, it.position)
 		}
 		return false
 	}
-	s.mu.Lock()
+	s.claims.mu.Lock()
 	count := it.count
-	s.mu.Unlock()
-	fresh, err := s.newItem(st, it.position, count, stringFields(entries[0].Values))
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.claims.mu.Unlock()
+	fresh, err := s.c.newItem(st, it.position, count, stringFields(entries[0].Values))
+	s.claims.mu.Lock()
+	defer s.claims.mu.Unlock()
 	if err != nil || it.state == lost { // taken over meanwhile; a position that was parsed before has no other error
-		s.forget(it)
+		s.claims.forget(it)
 		return false
 	}
 	it.message, it.abandoned, it.fetches = fresh.message, fresh.abandoned, 0
@@ -141,15 +141,6 @@ func (s *session) fetch(ctx context.Context, it *item) bool {
 	st.aside--
 	st.count()
 	return true
-}
-
-// roomOf is how many more entries may be claimed. The lock is held.
-func (s *session) roomOf(st *stream) int {
-	most := s.prefetch
-	if st.primary != nil { // no more than are handled soon: who has claimed them may have better things to do
-		most = min(most, 2*s.workers)
-	}
-	return max(most-(len(st.items)-st.aside), 0)
 }
 
 // count publishes the figures for those who only look. The session's lock is held.

@@ -72,7 +72,7 @@ type stream struct {
 // a few. Commands that must not be repeated blindly are exempt from the client's own retries,
 // whatever their number.
 func NewConsumer(client redis.UniversalClient, group string, streams []string, handler inbox.Handler, options ...Option) (*Consumer, error) {
-	c := &Consumer{settings: defaults(), client: client, group: group}
+	c := &Consumer{settings: defaults(), client: client, group: group, sharded: isSharded(client)}
 	c.consumer, c.name = group, uniqueName()
 	c.dead = func(stream string) string { return DeadStream(stream, group) }
 	for _, option := range options {
@@ -89,10 +89,6 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 	}
 	if err := errors.Join(append(wrong, c.check(group, streams))...); err != nil {
 		return nil, err
-	}
-	switch client.(type) {
-	case *redis.ClusterClient, *redis.Ring:
-		c.sharded = true
 	}
 	for _, name := range streams {
 		c.streams = append(c.streams, &stream{name: name, dead: c.dead(name), source: c.source(name)})
@@ -126,7 +122,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return fmt.Errorf("redisconsumer: run: %d handlers of the last run have not come to an end: wait for them, or make another consumer", n)
 	}
 	s := newSession(c)
-	if err := s.open(ctx); err != nil {
+	if err := c.open(ctx); err != nil {
 		return err
 	}
 	var streams []string
@@ -140,68 +136,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return s.run(ctx)
 }
 
-// open creates the groups. Only what does not pass by itself is an error; the rest is tried again
-// later.
-func (s *session) open(ctx context.Context) error {
-	var refused []error
-	for _, st := range s.streams {
-		err := s.ensure(ctx, st)
-		if err == nil || ctx.Err() != nil || st.primary != nil { // a backfill may be missing, and is tried again
-			continue
-		}
-		if r, known := ruleFor(err); known && r.settled {
-			refused = append(refused, explained("join the group "+s.group+" of", st.name, err))
-			continue
-		}
-		s.outages.begin(ctx, st, "join", err)
+func isSharded(client redis.UniversalClient) bool {
+	switch client.(type) {
+	case *redis.ClusterClient, *redis.Ring:
+		return true
 	}
-	return errors.Join(refused...)
-}
-
-// ensure creates stream and group where they do not exist.
-func (s *session) ensure(ctx context.Context, st *stream) error {
-	from := st.start
-	if from == "" {
-		from = "0"
-		if s.fromNow {
-			from = "$"
-		}
-	}
-	err := s.createGroup(ctx, st, from)
-	if errors.Is(err, errNoBackfill) {
-		st.start = "0" // whatever there will be is new
-		return err
-	}
-	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
-		return err
-	}
-	if err == nil { // a stream whose name is misspelt is created, too, and stays empty: so it is said
-		s.log.InfoContext(ctx, "consumer group created", "stream", st.name, "group", s.group, "from", from)
-	}
-	if st.start == "" {
-		st.start = "0"
-		if s.fromNow {
-			if st.start, err = s.position(ctx, st); err != nil {
-				st.start = ""
-				return err
-			}
-		}
-	}
-	st.ready = true
-	st.joined.Store(true)
-	return nil
-}
-
-// position is the id that the group was handed last.
-func (s *session) position(ctx context.Context, st *stream) (string, error) {
-	groups, err := s.client.XInfoGroups(ctx, st.name).Result()
-	if err != nil {
-		return "", err
-	}
-	for _, group := range groups {
-		if group.Name == s.group {
-			return group.LastDeliveredID, nil
-		}
-	}
-	return "", fmt.Errorf("NOGROUP the group %q is gone again", s.group)
+	return false
 }

@@ -34,52 +34,52 @@ const (
 const longestReason = 4000
 
 // forward puts an item among the dead letters. When that fails it stays pending and comes again.
-func (s *session) forward(ctx context.Context, it *item) {
+func (k *keeper) forward(ctx context.Context, it *item) {
 	st := it.stream
 	begun := time.Now()
-	err := s.writeDeadLetter(context.WithoutCancel(ctx), it)
+	err := k.writeDeadLetter(context.WithoutCancel(ctx), it)
 	if err == nil {
-		s.outages.end(ctx, st, "write the dead letter of", begun)
+		k.c.outages.end(ctx, st, "write the dead letter of", begun)
 		st.counters.forwarded.Add(1)
-		s.log.ErrorContext(ctx, "message forwarded to the dead letters", "stream", st.name, "group", s.group, "entry", it.position, "dead_letters", st.dead,
+		k.c.log.ErrorContext(ctx, "message forwarded to the dead letters", "stream", st.name, "group", k.c.group, "entry", it.position, "dead_letters", st.dead,
 			"message_id", it.message.ID, "type", it.message.Type, "attempts", it.past.Failures, "error", it.abandoned)
-		if s.observer != nil {
-			s.observer.Forwarded(ctx, it.message, it.abandoned)
+		if k.c.observer != nil {
+			k.c.observer.Forwarded(ctx, it.message, it.abandoned)
 		}
-		s.mu.Lock()
-		s.forget(it)
-		s.mu.Unlock()
+		k.claims.mu.Lock()
+		k.claims.forget(it)
+		k.claims.mu.Unlock()
 		return
 	}
 	if !errors.Is(err, errLost) && !isNoGroup(err) {
-		s.outages.begin(ctx, st, "write the dead letter of", err)
+		k.c.outages.begin(ctx, st, "write the dead letter of", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	k.claims.mu.Lock()
+	defer k.claims.mu.Unlock()
 	if errors.Is(err, errLost) || it.state == lost {
 		if it.state != lost {
 			st.counters.lost.Add(1)
 		}
-		s.forget(it)
+		k.claims.forget(it)
 		return
 	}
 	it.forwards++
 	if it.queue != nil {
 		it.state = waiting
-		s.queues.again(it, time.Now().Add(pauseAfter(it.forwards)))
+		k.claims.queues.again(it, time.Now().Add(pauseAfter(it.forwards)))
 	}
 }
 
 // writeDeadLetter writes the dead letter and acknowledges the message: in one step where both
 // streams are on one server, else one after the other.
-func (s *session) writeDeadLetter(ctx context.Context, it *item) error {
+func (k *keeper) writeDeadLetter(ctx context.Context, it *item) error {
 	st := it.stream
-	s.mu.Lock()
+	k.claims.mu.Lock()
 	gone, count := it.gone, it.count
-	s.mu.Unlock()
-	extra := s.deadFields(it, count)
-	if !gone && (!s.sharded || together(st.name, st.dead)) {
-		answer, err := deadScript.run(ctx, s.client, []string{st.name, st.dead}, append([]any{s.group, s.name, it.position, count}, extra...)...)
+	k.claims.mu.Unlock()
+	extra := k.deadFields(it, count)
+	if !gone && (!k.c.sharded || together(st.name, st.dead)) {
+		answer, err := deadScript.run(ctx, k.c.client, []string{st.name, st.dead}, append([]any{k.c.group, k.c.name, it.position, count}, extra...)...)
 		switch {
 		case err != nil:
 			return err
@@ -89,12 +89,12 @@ func (s *session) writeDeadLetter(ctx context.Context, it *item) error {
 			return errLost
 		}
 	}
-	if err := s.own(ctx, st, []*item{it}, 0, 0); err != nil {
+	if err := k.own(ctx, st, []*item{it}, 0, 0); err != nil {
 		return err
 	}
-	s.mu.Lock()
+	k.claims.mu.Lock()
 	taken := it.state == lost
-	s.mu.Unlock()
+	k.claims.mu.Unlock()
 	if taken {
 		return errLost
 	}
@@ -105,18 +105,18 @@ func (s *session) writeDeadLetter(ctx context.Context, it *item) error {
 	for name, value := range it.message.Attributes {
 		fields = append(fields, name, value)
 	}
-	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: st.dead, Values: append(fields, extra...)}).Err(); err != nil {
+	if err := k.c.client.XAdd(ctx, &redis.XAddArgs{Stream: st.dead, Values: append(fields, extra...)}).Err(); err != nil {
 		return err
 	}
-	_, err := ackScript.numbers(ctx, s.client, 1, st.name, s.group, s.name, it.position, count)
+	_, err := ackScript.numbers(ctx, k.c.client, 1, st.name, k.c.group, k.c.name, it.position, count)
 	return err
 }
 
 // deadFields are the fields that are added to a dead letter.
-func (s *session) deadFields(it *item, count int64) []any {
+func (k *keeper) deadFields(it *item, count int64) []any {
 	reason := strings.ToValidUTF8(it.abandoned.Error(), "\uFFFD")
 	return []any{
-		FieldReason, strings.ToValidUTF8(reason[:min(len(reason), longestReason)], ""), FieldGroup, s.group, FieldConsumer, s.name,
+		FieldReason, strings.ToValidUTF8(reason[:min(len(reason), longestReason)], ""), FieldGroup, k.c.group, FieldConsumer, k.c.name,
 		FieldAttempts, strconv.Itoa(it.past.Failures), FieldDeliveries, strconv.FormatInt(count, 10), FieldStream, it.stream.name, FieldEntry, it.position,
 		FieldTime, time.Now().UTC().Format(time.RFC3339Nano),
 	}
@@ -146,14 +146,12 @@ func hashTag(key string) string {
 // tag), a crash in between leaves the dead letter where it is, and the message is delivered once
 // more with the next Redrive. It is safe to call at the same time as everything else.
 func Redrive(ctx context.Context, client redis.UniversalClient, dead string, to func(stream string) string, n int) (moved int, err error) {
-	sharded := false
-	switch client.(type) {
-	case *redis.ClusterClient, *redis.Ring:
-		sharded = true
-	}
 	newest, err := client.XRevRangeN(ctx, dead, "+", "-", 1).Result()
-	if err != nil || len(newest) == 0 {
-		return 0, explainedOrNil("redrive", dead, err)
+	if err != nil {
+		return 0, explained("redrive", dead, err)
+	}
+	if len(newest) == 0 {
+		return 0, nil
 	}
 	for moved < n { // what comes back meanwhile is not moved again
 		letters, err := client.XRangeN(ctx, dead, "-", newest[0].ID, int64(min(n-moved, page))).Result()
@@ -171,7 +169,7 @@ func Redrive(ctx context.Context, client redis.UniversalClient, dead string, to 
 			if stream == "" || stream == dead {
 				return moved, fmt.Errorf("redisconsumer: redrive %q: the dead letter %s has no stream to go to: name one", dead, letter.ID)
 			}
-			done, err := redrive(ctx, client, dead, stream, letter, !sharded || together(dead, stream))
+			done, err := redrive(ctx, client, dead, stream, letter, !isSharded(client) || together(dead, stream))
 			if err != nil {
 				return moved, explained("redrive", dead, err)
 			}
@@ -181,13 +179,6 @@ func Redrive(ctx context.Context, client redis.UniversalClient, dead string, to 
 		}
 	}
 	return moved, nil
-}
-
-func explainedOrNil(what, stream string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return explained(what, stream, err)
 }
 
 // redrive moves one dead letter. It reports whether it was there.

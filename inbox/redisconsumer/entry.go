@@ -65,7 +65,7 @@ type item struct {
 	key     string // of its queue
 	past    inbox.Past
 
-	// condemned is why it goes to the dead letters; nil for most.
+	// abandoned is why it goes to the dead letters; nil for most.
 	abandoned error
 	// forwards, and fetches of its payload, have failed so far.
 	forwards, fetches int

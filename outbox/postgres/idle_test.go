@@ -23,9 +23,9 @@ import (
 // idler is a database with nothing in it, which counts what it is asked.
 type idler struct {
 	outbox.Store // nothing else of it is called
-	mu              sync.Mutex
-	asked           map[string]int
-	heard           func(string)
+	mu           sync.Mutex
+	asked        map[string]int
+	heard        func(string)
 }
 
 func (i *idler) ask(verb string) {

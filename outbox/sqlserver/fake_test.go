@@ -102,9 +102,9 @@ type fakeConn struct{ server *fake }
 func (*fakeConn) Prepare(string) (sqldriver.Stmt, error)      { return nil, errors.ErrUnsupported }
 func (*fakeConn) Begin() (sqldriver.Tx, error)                { return nil, errors.ErrUnsupported }
 func (*fakeConn) CheckNamedValue(*sqldriver.NamedValue) error { return nil } // go-mssqldb, too, takes values as they are
-func (c *fakeConn) record(r request)                       { c.server.requests = append(c.server.requests, r) }
-func (c *fakeConn) Commit() error                          { return c.note("COMMIT") }
-func (c *fakeConn) Rollback() error                        { return c.note("ROLLBACK") }
+func (c *fakeConn) record(r request)                          { c.server.requests = append(c.server.requests, r) }
+func (c *fakeConn) Commit() error                             { return c.note("COMMIT") }
+func (c *fakeConn) Rollback() error                           { return c.note("ROLLBACK") }
 func (c *fakeConn) BeginTx(context.Context, sqldriver.TxOptions) (sqldriver.Tx, error) {
 	return c, c.note("BEGIN")
 }
