@@ -76,3 +76,35 @@ func TestDeliverAbandonsAllRowsThatHaveExpired(t *testing.T) {
 	assert.True(t, s.Blocks(&s.Other[0]))
 	assert.False(t, s.Blocks(&s.Other[1]))
 }
+
+// sized is a broker that takes everything and notes how many messages each call has.
+type sized struct {
+	brokers.Broker
+
+	calls []int
+}
+
+func (b *sized) Publish(_ context.Context, messages []brokers.Message) []brokers.Result {
+	b.calls = append(b.calls, len(messages))
+	return make([]brokers.Result, len(messages))
+}
+
+// A message that has met an outage is alone in its call: whether it causes one is to be seen by itself.
+func TestDeliverSendsAMessageThatMetAnOutageAlone(t *testing.T) {
+	t.Parallel()
+	policy, broker := Policy{}.WithDefaults(), &sized{}
+	w := &worker{p: &Processor{
+		target: broker, policy: policy, breaker: newBreaker(policy.Breaker), sizing: &sizing{}, log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}}
+	batch := Batch{Lease: Lease{Token: uuid.New()}, Messages: make([]Message, 6)}
+	for i := range batch.Messages {
+		batch.Messages[i] = Message{ID: int64(i), Stream: "s", Type: "T", ContentType: "application/json"}
+	}
+	w.p.history.note(3, time.Now())
+	w.p.history.count.Store(1)
+	w.deliver(t.Context(), t.Context(), &batch, time.Now())
+	assert.Equal(t, []int{3, 1, 2}, broker.calls)
+	broker.calls = nil
+	w.deliver(t.Context(), t.Context(), &batch, time.Now())
+	assert.Equal(t, []int{6}, broker.calls, "it was delivered")
+}

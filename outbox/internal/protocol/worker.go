@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// What workers do: claim, send, complete, and die (package outbox: worker.go, deliver.go, lease.go, decide.go).
+// What workers do: claim, send, complete, and die (package outbox: worker.go, delivery.go, lease.go, classify.go).
 
 var errPhase = errors.New("the worker is about something else")
 
