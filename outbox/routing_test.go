@@ -20,14 +20,14 @@ type (
 	expiring struct{ ID string }
 )
 
-func seal(t *testing.T, data any, options ...envelope.Option) *envelope.Message {
+func seal(t *testing.T, data any, opts ...envelope.Option) *envelope.Message {
 	t.Helper()
 	events := envelope.NewCatalog("ordering")
 	envelope.Register[placed](events, envelope.Published(), envelope.Name("Placed"))
 	envelope.Register[audited](events, envelope.Name("Audited"))
 	envelope.Register[expiring](events, envelope.Published(), envelope.TTL(time.Minute))
 	require.NoError(t, events.Err())
-	message, err := events.Seal(envelope.NewEvent(data, options...), envelope.Source{Aggregate: "Order", ID: "1", Sequence: 1}, envelope.Context{})
+	message, err := events.Seal(envelope.NewEvent(data, opts...), envelope.Source{Aggregate: "Order", ID: "1", Sequence: 1}, envelope.Context{})
 	require.NoError(t, err)
 	return message
 }

@@ -73,7 +73,7 @@ type Option func(*Store)
 func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
 
 // New makes a store on a database that stays the caller's to close. An empty table means outbox.DefaultTable.
-func New(db *sql.DB, table string, options ...Option) (*Store, error) {
+func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
@@ -81,8 +81,8 @@ func New(db *sql.DB, table string, options ...Option) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{db: db, table: table, now: time.Now, patience: busyPatience, turns: newTurns(), answerTime: answerTime}
-	for _, option := range options {
-		option(s)
+	for _, opt := range opts {
+		opt(s)
 	}
 	for name, text := range map[string]*string{
 		"look": &s.sql.look, "look_unordered": &s.sql.lookUnordered, "look_blocks": &s.sql.lookBlocks,

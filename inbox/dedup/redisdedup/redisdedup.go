@@ -162,8 +162,8 @@ func wrap(what string, err error) error {
 type Store struct{ base }
 
 // New returns a store. The error is that of the client's kind, or of an option; no server is asked.
-func New(client redis.UniversalClient, options ...Option) (*Store, error) {
-	b, err := newBase(client, options)
+func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
+	b, err := newBase(client, opts)
 	if err != nil {
 		return nil, err
 	}

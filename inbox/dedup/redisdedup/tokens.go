@@ -17,8 +17,8 @@ import (
 type Tokens struct{ base }
 
 // NewTokens returns the tokens of a server or cluster. The error is that of the client's kind, or of an option; no server is asked.
-func NewTokens(client redis.UniversalClient, options ...Option) (*Tokens, error) {
-	b, err := newBase(client, options)
+func NewTokens(client redis.UniversalClient, opts ...Option) (*Tokens, error) {
+	b, err := newBase(client, opts)
 	if err != nil {
 		return nil, err
 	}
