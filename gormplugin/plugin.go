@@ -131,7 +131,7 @@ func (p *Plugin) check() error {
 	}
 	for i := range p.routing.External {
 		if route := &p.routing.External[i]; route.Format == envelope.FormatCloudEvents {
-			if err := p.events.CheckCloudEvents(route.Extensions...); err != nil {
+			if err := p.events.ValidateCloudEvents(route.Extensions...); err != nil {
 				problems = append(problems, fmt.Errorf("external broker %q: %w", route.Broker, err))
 			}
 		}

@@ -154,7 +154,7 @@ func (m *moment) Scan(value any) error {
 func Redrive(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID, opts ...Option) (int64, error) {
 	s, statements, err := prepare(db, opts)
 	if err == nil {
-		err = CheckConsumer(consumer)
+		err = ValidateConsumer(consumer)
 	}
 	if err != nil {
 		return 0, err
@@ -175,7 +175,7 @@ func Redrive(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID
 func RedriveAll(ctx context.Context, db *gorm.DB, consumer, messageType string, opts ...Option) (int64, error) {
 	s, statements, err := prepare(db, opts)
 	if err == nil {
-		err = CheckConsumer(consumer)
+		err = ValidateConsumer(consumer)
 	}
 	if err != nil {
 		return 0, err

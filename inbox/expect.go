@@ -38,7 +38,7 @@ const expectBatch = 1000
 func Expect(tx *gorm.DB, consumer, source string, keys []uuid.UUID, opts ...Option) error {
 	s, statements, err := prepare(tx, opts)
 	if err == nil {
-		err = errors.Join(CheckConsumer(consumer), CheckSource(source))
+		err = errors.Join(ValidateConsumer(consumer), ValidateSource(source))
 	}
 	if err != nil {
 		return err

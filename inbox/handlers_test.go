@@ -206,12 +206,12 @@ func TestProblemsOfHandlers(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, want)
 	}
-	require.ErrorIs(t, Check(h), err)
+	require.ErrorIs(t, Validate(h), err)
 	unopened := NewHandlers(&gorm.DB{}).Err()
 	assert.ErrorContains(t, unopened, "use gorm.Open")
 	options := NewHandlers(&gorm.DB{}, WithOptions(WithMaxAttempts(0))).Err()
 	assert.ErrorContains(t, options, "WithMaxAttempts is 0: give at least 1", "what every message would be answered with is said at the start")
-	assert.NoError(t, Check(HandlerFunc(nil)))
+	assert.NoError(t, Validate(HandlerFunc(nil)))
 	_, handling := h.Handle(t.Context(), arriving("A.B.v1", "{}"))
 	require.ErrorIs(t, handling, err)
 	assert.True(t, IsUnavailable(handling), "nothing is lost")

@@ -34,7 +34,7 @@ const (
 func Redeliver(ctx context.Context, db *gorm.DB, consumer string, handler Handler, opts ...Option) (int, error) {
 	s, statements, err := prepare(db, opts)
 	if err == nil {
-		err = CheckConsumer(consumer)
+		err = ValidateConsumer(consumer)
 	}
 	if err != nil {
 		return 0, err

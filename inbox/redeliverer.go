@@ -41,11 +41,11 @@ type Redeliverer struct {
 // those that the consumer's [Handle] has.
 func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg RedeliverConfig, opts ...Option) (*Redeliverer, error) {
 	_, _, err := prepare(db, opts)
-	problems := []error{err, CheckConsumer(consumer)}
+	problems := []error{err, ValidateConsumer(consumer)}
 	if handler == nil {
 		problems = append(problems, errors.New("inbox: redeliver: the handler is nil"))
 	} else {
-		problems = append(problems, Check(handler))
+		problems = append(problems, Validate(handler))
 	}
 	if cfg.Interval < 0 || cfg.Timeout < 0 {
 		problems = append(problems, fmt.Errorf("inbox: redeliver: Interval is %s and Timeout is %s: use positive durations", cfg.Interval, cfg.Timeout))

@@ -202,9 +202,9 @@ func render(dialect, name, table string) string {
 	return dbtable.Render(strings.TrimSpace(body), table)
 }
 
-// CheckConsumer refuses a name that could not be, or not be found again, in the table. Consumers
+// ValidateConsumer refuses a name that could not be, or not be found again, in the table. Consumers
 // ask at their start.
-func CheckConsumer(consumer string) error {
+func ValidateConsumer(consumer string) error {
 	switch {
 	case consumer == "":
 		return errors.New("inbox: the consumer has no name: messages are told apart by consumer and key, so give it one")
@@ -216,9 +216,9 @@ func CheckConsumer(consumer string) error {
 	return nil
 }
 
-// CheckSource refuses a name of a source that could not be in the table as it is. Consumers ask at
+// ValidateSource refuses a name of a source that could not be in the table as it is. Consumers ask at
 // their start about one that they were given.
-func CheckSource(source string) error {
+func ValidateSource(source string) error {
 	switch {
 	case source == "":
 		return errors.New("inbox: the source has no name: give it that of the stream or subscription")
@@ -252,7 +252,7 @@ func checkMessage(m *Message) error {
 	if m == nil {
 		return Permanent(errors.New("inbox: the message is nil"))
 	}
-	if err := CheckConsumer(m.Consumer); err != nil {
+	if err := ValidateConsumer(m.Consumer); err != nil {
 		return Unavailable(err) // the message is not to blame
 	}
 	if m.Key == uuid.Nil {

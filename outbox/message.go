@@ -66,7 +66,7 @@ func (m *Message) Outgoing() (brokers.Message, error) {
 		return out, &MalformedError{"ordering_key", reason}
 	}
 	if m.ContentType != "application/json" { // the common case needs no parsing
-		if err := CheckContentType(m.ContentType); err != nil {
+		if err := ValidateContentType(m.ContentType); err != nil {
 			return out, &MalformedError{"content_type", err.Error()}
 		}
 	}

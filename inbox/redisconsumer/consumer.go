@@ -85,7 +85,7 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 	if handler == nil {
 		wrong = append(wrong, errors.New("redisconsumer: consumer: there is no handler"))
 	} else {
-		wrong = append(wrong, inbox.Check(handler))
+		wrong = append(wrong, inbox.Validate(handler))
 	}
 	if err := errors.Join(append(wrong, c.check(group, streams))...); err != nil {
 		return nil, err

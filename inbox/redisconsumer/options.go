@@ -184,12 +184,12 @@ func (s *settings) check(group string, streams []string) error {
 	if s.source != nil {
 		for _, stream := range streams {
 			if source := s.source(stream); source != stream { // a long name of a stream is bounded by itself
-				wrong = append(wrong, inbox.CheckSource(source))
+				wrong = append(wrong, inbox.ValidateSource(source))
 			}
 		}
 	}
 	if s.consumer != "" {
-		wrong = append(wrong, inbox.CheckConsumer(s.consumer))
+		wrong = append(wrong, inbox.ValidateConsumer(s.consumer))
 	}
 	if err := s.retry.Validate(); err != nil {
 		wrong = append(wrong, fmt.Errorf("redisconsumer: consumer: WithRetry: %w", err))

@@ -13,7 +13,7 @@ var _ outbox.Pauser = (*Store)(nil)
 
 // Pause implements outbox.Pauser.
 func (s *Store) Pause(ctx context.Context, pause outbox.Pause) (changed bool, err error) {
-	if err := pause.Check(); err != nil {
+	if err := pause.Validate(); err != nil {
 		return false, fmt.Errorf("sqlite: %w", err)
 	}
 	if changed, err = s.changes(ctx, s.sql.pause, sql.Named("broker", pause.Broker), sql.Named("by", storable(pause.By)),

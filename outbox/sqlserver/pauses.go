@@ -14,7 +14,7 @@ var _ outbox.Pauser = (*Store)(nil)
 
 // Pause implements outbox.Pauser.
 func (s *Store) Pause(ctx context.Context, pause outbox.Pause) (changed bool, err error) {
-	if err := pause.Check(); err != nil {
+	if err := pause.Validate(); err != nil {
 		return false, fmt.Errorf("sqlserver: %w", err)
 	}
 	args := []any{

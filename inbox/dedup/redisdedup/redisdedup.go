@@ -178,7 +178,7 @@ func (s *Store) Contains(ctx context.Context, consumer string, key uuid.UUID) (b
 // Add implements dedup.Store. The entry expires after the retention, by the server's clock. One that is there stays as it is; where
 // replicas are waited for it is written again, as there would be nothing to wait for otherwise, and lives longer.
 func (s *Store) Add(ctx context.Context, consumer string, key uuid.UUID, at time.Time) error {
-	if err := dedup.CheckConsumer(consumer); err != nil {
+	if err := dedup.ValidateConsumer(consumer); err != nil {
 		return err
 	}
 	return s.write(ctx, "add", []string{s.key("handled", consumer, key.String())}, func(pipe redis.Pipeliner, key string) {

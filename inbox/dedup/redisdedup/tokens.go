@@ -38,7 +38,7 @@ func (t *Tokens) keys(tokens []dedup.Token) []string {
 // others. The client's own retries do not apply.
 func (t *Tokens) Create(ctx context.Context, tokens []dedup.Token, at time.Time) error {
 	for _, token := range tokens {
-		if err := token.Check(); err != nil {
+		if err := token.Validate(); err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ func (s *Store) Contains(ctx context.Context, consumer string, key uuid.UUID) (b
 
 // Add implements dedup.Store. An entry that is there stays as it is.
 func (s *Store) Add(ctx context.Context, consumer string, key uuid.UUID, at time.Time) error {
-	if err := dedup.CheckConsumer(consumer); err != nil {
+	if err := dedup.ValidateConsumer(consumer); err != nil {
 		return err
 	}
 	err := s.db.WithContext(ctx).Exec(s.texts.add, named{"kind": s.kind, "consumer": consumer, "token": key.String(), "at": s.texts.time(at)}).Error
@@ -96,7 +96,7 @@ func (t *Tokens) In(tx *gorm.DB) *Tokens {
 // Create implements dedup.Tokens: all of them, or none.
 func (t *Tokens) Create(ctx context.Context, tokens []dedup.Token, at time.Time) error {
 	for _, token := range tokens {
-		if err := token.Check(); err != nil {
+		if err := token.Validate(); err != nil {
 			return err
 		}
 	}
