@@ -78,8 +78,8 @@ func WithTracerProvider(provider trace.TracerProvider) Option {
 
 func gather(opts []Option) *options {
 	o := &options{handles: map[string]*gorm.DB{}, brokers: map[string]brokers.Broker{}, types: map[string]BrokerFactory{}, log: slog.Default()}
-	for _, option := range opts {
-		option(o)
+	for _, opt := range opts {
+		opt(o)
 	}
 	return o
 }

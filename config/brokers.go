@@ -141,11 +141,11 @@ const leastRate = 0.001
 // overrides reads what a broker's rows have in place of what an event says.
 func (o *object) overrides(dst *outbox.Overrides) {
 	if f := o.text("destination", &dst.Destination); f != nil {
-		o.check(f, outbox.CheckDestination(dst.Destination))
+		o.check(f, outbox.ValidateDestination(dst.Destination))
 	}
 	o.duration("ttl", &dst.TTL, 0)
 	if f := o.text("content_type", &dst.ContentType); f != nil {
-		o.check(f, outbox.CheckContentType(dst.ContentType))
+		o.check(f, outbox.ValidateContentType(dst.ContentType))
 	}
 	attributes := o.object("attributes")
 	for _, f := range attributes.fields {
@@ -153,7 +153,7 @@ func (o *object) overrides(dst *outbox.Overrides) {
 		if attributes.text(f.name, &value) == nil {
 			continue
 		}
-		o.check(f, outbox.CheckAttribute(f.name, value))
+		o.check(f, outbox.ValidateAttribute(f.name, value))
 		if dst.Attributes == nil {
 			dst.Attributes = map[string]string{}
 		}
@@ -175,7 +175,7 @@ func (o *object) check(f *field, err error) {
 func (o *object) extensions(format envelope.Format) (names []string) {
 	for _, item := range o.list("extensions") {
 		names = append(names, item.text)
-		if err := outbox.CheckExtensions(names, format); err != nil {
+		if err := outbox.ValidateExtensions(names, format); err != nil {
 			o.check(item, err)
 			names = names[:len(names)-1] // the others are looked at by themselves
 		}

@@ -67,7 +67,7 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 	out := &cfg.Outbox
 	out.Table, out.InternalBroker, out.MaxPayloadBytes = outbox.DefaultTable, outbox.DefaultInternalBroker, outbox.DefaultMaxPayloadBytes
 
-	if f := o.text("table", &out.Table); f != nil && outbox.CheckTable(out.Table) != nil {
+	if f := o.text("table", &out.Table); f != nil && outbox.ValidateTable(out.Table) != nil {
 		o.rejectf(f, "%s is no table name: use letters, digits and underscores (at most 48), with an optional schema as in %q",
 			shown(f.source), "app.outbox_messages")
 	}

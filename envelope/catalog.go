@@ -85,11 +85,11 @@ func (c *Catalog) ByWireType(t string) (*EventType, bool) {
 	return et, ok
 }
 
-// CheckCloudEvents reports, joined, every extension of a published event type,
+// ValidateCloudEvents reports, joined, every extension of a published event type,
 // among those that are named, that a broker with format cloudevents cannot take:
 // call it at start-up with the extensions that leave to such a broker. Extensions
 // of single events and of the context are checked by [Message.MarshalCloudEvent].
-func (c *Catalog) CheckCloudEvents(extensions ...string) error {
+func (c *Catalog) ValidateCloudEvents(extensions ...string) error {
 	var problems []error
 	for _, t := range c.entries.Load().sorted {
 		if !t.Published() {

@@ -161,10 +161,10 @@ var cloudEventAttributes = []string{
 const cloudEventRemedy = "rename the extension to 1 to 20 characters a-z and 0-9 not taken by CloudEvents, " +
 	"make its value a string, a number or a boolean, or set format: native for the broker"
 
-// CheckCloudEventExtension reports whether an extension of this name can travel in
+// ValidateCloudEventExtension reports whether an extension of this name can travel in
 // the CloudEvents form: 1 to 20 characters a-z and 0-9, and not the name of an
 // attribute that the form has already. tenant_id can, as tenantid.
-func CheckCloudEventExtension(name string) error {
+func ValidateCloudEventExtension(name string) error {
 	if err := checkCloudEventExtension(name, ""); err != nil {
 		return &RegisterError{"check extensions for CloudEvents", err, cloudEventRemedy}
 	}

@@ -110,16 +110,16 @@ func TestCloudEventExtensionErrors(t *testing.T) {
 		})
 	}
 
-	require.NoError(t, envelope.CheckCloudEventExtension("tenant_id"))
-	require.NoError(t, envelope.CheckCloudEventExtension("abcdefghijklmnopqrst"))
-	require.EqualError(t, envelope.CheckCloudEventExtension("data"), `envelope: check extensions for CloudEvents: extension "data" has the name of another attribute`+remedy)
+	require.NoError(t, envelope.ValidateCloudEventExtension("tenant_id"))
+	require.NoError(t, envelope.ValidateCloudEventExtension("abcdefghijklmnopqrst"))
+	require.EqualError(t, envelope.ValidateCloudEventExtension("data"), `envelope: check extensions for CloudEvents: extension "data" has the name of another attribute`+remedy)
 
 	envelope.Register[withFloat](c, envelope.Extension("not_for_ce", 1)) // internal: nobody minds
-	require.NoError(t, c.CheckCloudEvents("not_for_ce"))
+	require.NoError(t, c.ValidateCloudEvents("not_for_ce"))
 	envelope.Register[withRaw](c, envelope.Published(), envelope.Extension("not_for_ce", 1), envelope.Extension("list", []int{}))
 	require.NoError(t, c.Err())
-	require.NoError(t, c.CheckCloudEvents("region"), "what does not leave need not fit")
-	require.EqualError(t, c.CheckCloudEvents("not_for_ce", "list"),
+	require.NoError(t, c.ValidateCloudEvents("region"), "what does not leave need not fit")
+	require.EqualError(t, c.ValidateCloudEvents("not_for_ce", "list"),
 		`envelope: check event envelope_test.withRaw for CloudEvents: extension "not_for_ce" cannot be the name of an attribute`+remedy+"\n"+
 			`envelope: check event envelope_test.withRaw for CloudEvents: extension "list" is an array or object`+remedy)
 }

@@ -15,6 +15,9 @@
 // Consumers read all three with [Decode], and the payload with [DataAs] or
 // [Catalog.Unmarshal].
 //
+// Options here have no With in front, unlike those of other packages: they describe
+// an event, as in Register[OrderPlaced](events, Published(), Version(2)).
+//
 // The package knows neither GORM nor any broker, and does no I/O. Every error
 // reads "envelope: what was attempted: cause: remedy".
 package envelope

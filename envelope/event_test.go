@@ -68,13 +68,13 @@ func TestNewEventSettlesTheEvent(t *testing.T) {
 		calls.Add(1)
 		return "typed " + keyOf(p)
 	}))
-	raise := func(options ...envelope.Option) (event envelope.Event, encodings *atomic.Int32) {
+	raise := func(opts ...envelope.Option) (event envelope.Event, encodings *atomic.Int32) {
 		note, counted := "n", new(atomic.Int32)
 		data := picked{Lines: []string{"a", "b"}, Note: &note, counted: counted}
-		event = envelope.NewEvent(data, options...)
+		event = envelope.NewEvent(data, opts...)
 		data.Lines[0], note = "x", "changed"
-		for i := range options {
-			options[i] = envelope.TTL(time.Hour)
+		for i := range opts {
+			opts[i] = envelope.TTL(time.Hour)
 		}
 		return event, counted
 	}

@@ -170,7 +170,7 @@ func TTL(d time.Duration) Option {
 // its broker lists the name. Value is anything that encoding/json encodes; it is
 // encoded now. A broker with format cloudevents takes scalars only, under names of
 // 1 to 20 characters a-z and 0-9: see
-// [CheckCloudEventExtension].
+// [ValidateCloudEventExtension].
 func Extension(name string, value any) Option {
 	normal, err := normalize(value)
 	o := &option{

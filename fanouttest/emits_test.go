@@ -136,10 +136,10 @@ func TestFailures(t *testing.T) {
 	sqlDB, err := unplugged.DB()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = sqlDB.Close() })
-	raising := func(event any, options ...envelope.Option) func(fanouttest.TB) {
+	raising := func(event any, opts ...envelope.Option) func(fanouttest.TB) {
 		return func(t fanouttest.TB) {
 			order := &Order{ID: "1"}
-			order.Raise(event, options...)
+			order.Raise(event, opts...)
 			fanouttest.Emits(t, db, save(order))
 		}
 	}

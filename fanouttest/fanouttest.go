@@ -10,7 +10,7 @@
 //
 // What the helpers return is what gormplugin would write at the commit: sealed, routed and encoded, byte for byte. They
 // differ from a commit in this: nothing is written to the outbox, functions given to AfterCommit do not run, the relay is
-// not woken, and what gormplugin.Strict would refuse fails the test.
+// not woken, and what gormplugin.WithStrict would refuse fails the test.
 package fanouttest
 
 import (

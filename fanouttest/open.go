@@ -24,7 +24,7 @@ type Config struct {
 	// be. Default: the internal broker "default", and as external ones those that the event types name with envelope.To, and
 	// DefaultExternalBroker when a published type names none. A broker that is named only at Raise or Publish is not known.
 	Routing *outbox.Routing
-	// Plugin options, such as gormplugin.Enrich. Default: none.
+	// Plugin options, such as gormplugin.WithEnricher. Default: none.
 	Plugin []gormplugin.Option
 	// GORM is the configuration of the handle: a naming strategy or a clock, say. It is copied. Default: the zero value,
 	// with a logger that says nothing.

@@ -42,7 +42,7 @@ func TestOpenConfig(t *testing.T) {
 			Table: "my_outbox", InternalBroker: "inside",
 			External: []fanoutbox.Route{{Broker: "accounting", Format: envelope.FormatCloudEvents}},
 		},
-		Plugin: []gormplugin.Option{gormplugin.Enrich(func(ctx context.Context) context.Context {
+		Plugin: []gormplugin.Option{gormplugin.WithEnricher(func(ctx context.Context) context.Context {
 			return envelope.WithCorrelationID(ctx, "enriched")
 		})},
 		GORM: gorm.Config{NamingStrategy: schema.NamingStrategy{TablePrefix: "shop_"}},

@@ -348,7 +348,7 @@ func TestAssociationModeThatParts(t *testing.T) {
 				return tx.Model(raising(&o, "parent")).Association("Lines").Delete(&o.Lines[0])
 			}), &pending)
 		},
-	}, gormplugin.Strict())
+	}, gormplugin.WithStrict())
 }
 
 // Children that are deleted with their owner.

@@ -159,5 +159,5 @@ func TestUpdatesFromAnotherAggregate(t *testing.T) {
 			require.ErrorAs(b.t, b.db.Model(to).Select("Customer").Updates(from).Error, &pending)
 			b.want()
 		},
-	}, gormplugin.Strict())
+	}, gormplugin.WithStrict())
 }

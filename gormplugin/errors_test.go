@@ -70,7 +70,7 @@ func TestStrict(t *testing.T) {
 			b.ok(b.db.Delete(order("1")).Error)
 			b.want()
 		},
-	}, gormplugin.Strict())
+	}, gormplugin.WithStrict())
 }
 
 func TestUseReportsEverything(t *testing.T) {

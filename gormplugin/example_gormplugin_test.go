@@ -15,11 +15,11 @@ import (
 type userKey struct{}
 
 // Every event says who acted, and its code need not think of it. (An application writes
-// gormplugin.New(events, routing, gormplugin.Enrich(...)), and a test has a *testing.T in place of InExample.)
-func ExampleEnrich() {
+// gormplugin.New(events, routing, gormplugin.WithEnricher(...)), and a test has a *testing.T in place of InExample.)
+func ExampleWithEnricher() {
 	fanouttest.InExample(func(t fanouttest.TB) {
 		db := fanouttest.OpenConfig(t, fanouttest.Config{
-			Plugin: []gormplugin.Option{gormplugin.Enrich(func(ctx context.Context) context.Context {
+			Plugin: []gormplugin.Option{gormplugin.WithEnricher(func(ctx context.Context) context.Context {
 				user, _ := ctx.Value(userKey{}).(string)
 				return envelope.WithActor(ctx, user)
 			})},

@@ -353,7 +353,7 @@ func TestBatchesThatIgnoreConflicts(t *testing.T) {
 			assert.Equal(b.t, map[string]int{"Badge": 1}, pending.Aggregates)
 			b.want()
 		},
-	}, gormplugin.Strict())
+	}, gormplugin.WithStrict())
 }
 
 // The same by associations, whose conflicts do nothing.

@@ -132,7 +132,7 @@ func TestLoadedAndNotWritten(t *testing.T) {
 				var pending *gormplugin.PendingError
 				require.ErrorAs(b.t, b.db.Transaction(func(tx *gorm.DB) error { work(b, tx); return nil }), &pending)
 				require.Equal(b.t, map[string]int{"Order": 1}, pending.Aggregates)
-			}, gormplugin.Strict())
+			}, gormplugin.WithStrict())
 		})
 	}
 	fine := map[string]func(b *bench){

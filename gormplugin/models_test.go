@@ -221,7 +221,7 @@ func placed(id string) *Order {
 
 // raiser is an aggregate with the Raise that it gets from uow.Aggregate.
 type raiser interface {
-	Raise(event any, options ...envelope.Option)
+	Raise(event any, opts ...envelope.Option)
 }
 
 // raising lets an aggregate raise a Happened for each word.

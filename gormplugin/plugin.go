@@ -63,15 +63,15 @@ var (
 // An Option refines the plugin.
 type Option func(*Plugin)
 
-// Strict makes a commit fail, and roll back, when it would leave events behind on an aggregate that it touched: an UPDATE
+// WithStrict makes a commit fail, and roll back, when it would leave events behind on an aggregate that it touched: an UPDATE
 // that changed no row, say. Without it such a commit succeeds and a warning is logged.
-func Strict() Option { return func(p *Plugin) { p.strict = true } }
+func WithStrict() Option { return func(p *Plugin) { p.strict = true } }
 
-// Enrich adds to what events inherit from the context of the statement that captures them. The function gets that context
+// WithEnricher adds to what events inherit from the context of the statement that captures them. The function gets that context
 // and returns one that carries more, by envelope.WithActor, WithTenantID, WithExtension and the like: values that the
 // application keeps under keys of its own. It runs once per statement, in the goroutine of the statement, several in the
 // order in which they are given.
-func Enrich(enrich func(context.Context) context.Context) Option {
+func WithEnricher(enrich func(context.Context) context.Context) Option {
 	return func(p *Plugin) { p.enrichers = append(p.enrichers, enrich) }
 }
 
@@ -79,10 +79,10 @@ func Enrich(enrich func(context.Context) context.Context) Option {
 func WithLogger(log *slog.Logger) Option { return func(p *Plugin) { p.log = log } }
 
 // New makes a plugin for the event types of a catalog. Problems of the catalog and of the routing surface in db.Use.
-func New(events *envelope.Catalog, routing outbox.Routing, options ...Option) *Plugin {
+func New(events *envelope.Catalog, routing outbox.Routing, opts ...Option) *Plugin {
 	p := &Plugin{events: events, routing: routing.WithDefaults(), log: slog.Default(), inserters: map[outbox.Dialect]*outbox.Inserter{}}
-	for _, option := range options {
-		option(p)
+	for _, opt := range opts {
+		opt(p)
 	}
 	return p
 }
@@ -131,7 +131,7 @@ func (p *Plugin) check() error {
 	}
 	for i := range p.routing.External {
 		if route := &p.routing.External[i]; route.Format == envelope.FormatCloudEvents {
-			if err := p.events.CheckCloudEvents(route.Extensions...); err != nil {
+			if err := p.events.ValidateCloudEvents(route.Extensions...); err != nil {
 				problems = append(problems, fmt.Errorf("external broker %q: %w", route.Broker, err))
 			}
 		}
@@ -181,7 +181,7 @@ func (p *Plugin) inserter(dialect outbox.Dialect) (*outbox.Inserter, error) {
 }
 
 // EventsLeftPending counts the events that commits have left behind on aggregates they touched, each with a warning in the
-// log; see [Strict].
+// log; see [WithStrict].
 func (p *Plugin) EventsLeftPending() int64 { return p.left.Load() }
 
 // OnCommit registers f to be called after each commit that wrote rows, with one entry for each of their brokers, in the goroutine

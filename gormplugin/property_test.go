@@ -171,7 +171,7 @@ func (s *site) clean() {
 	envelope.Register[Choked](events)
 	options := []gormplugin.Option{gormplugin.WithLogger(slog.New(slog.DiscardHandler))}
 	if s.strict {
-		options = append(options, gormplugin.Strict())
+		options = append(options, gormplugin.WithStrict())
 	}
 	s.plugin = gormplugin.New(events, outbox.Routing{Table: s.prefix + "outbox", External: []outbox.Route{{Broker: "partner"}}}, options...)
 	require.NoError(s.t, db.Use(s.plugin))

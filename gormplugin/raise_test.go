@@ -35,7 +35,7 @@ func binTime(b Bin) time.Time {
 type Echo struct {
 	what string
 	on   interface {
-		Raise(event any, options ...envelope.Option)
+		Raise(event any, opts ...envelope.Option)
 	}
 }
 

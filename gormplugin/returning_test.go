@@ -256,7 +256,7 @@ func TestSlicesThatReadAllColumns(t *testing.T) {
 			assert.Equal(b.t, 1, b.orders())
 			b.want()
 		},
-	}, gormplugin.Strict())
+	}, gormplugin.WithStrict())
 }
 
 // GORM puts what rows bring back into elements by their places, which an UPDATE and a DELETE do not keep.

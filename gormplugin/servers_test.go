@@ -47,18 +47,18 @@ var databases = []struct {
 }
 
 // onEach runs a test on every database that can be had.
-func onEach(t *testing.T, test func(b *bench), options ...gormplugin.Option) {
+func onEach(t *testing.T, test func(b *bench), opts ...gormplugin.Option) {
 	t.Helper()
 	for _, database := range databases {
 		t.Run(string(database.dialect), func(t *testing.T) {
 			t.Parallel()
-			run(t, database.start(t)(t), test, options)
+			run(t, database.start(t)(t), test, opts)
 		})
 	}
 }
 
 // runCases runs each case on every database that can be had.
-func runCases(t *testing.T, cases map[string]func(b *bench), options ...gormplugin.Option) {
+func runCases(t *testing.T, cases map[string]func(b *bench), opts ...gormplugin.Option) {
 	t.Helper()
 	for _, database := range databases {
 		t.Run(string(database.dialect), func(t *testing.T) {
@@ -67,7 +67,7 @@ func runCases(t *testing.T, cases map[string]func(b *bench), options ...gormplug
 			for name, test := range cases {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					run(t, settle(t), test, options)
+					run(t, settle(t), test, opts)
 				})
 			}
 		})

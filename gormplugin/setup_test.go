@@ -154,16 +154,16 @@ func (b *bench) only(dialect outbox.Dialect, reason string) {
 const maxPayload = 1 << 15
 
 // newPlugin makes a plugin for the place's tables.
-func (b *bench) newPlugin(options ...gormplugin.Option) *gormplugin.Plugin {
+func (b *bench) newPlugin(opts ...gormplugin.Option) *gormplugin.Plugin {
 	routing := outbox.Routing{Table: b.at.outbox(), External: []outbox.Route{{Broker: "partner"}}, MaxPayloadBytes: maxPayload}
 	return gormplugin.New(catalog(), routing,
-		append(options, gormplugin.WithLogger(slog.New(slog.NewTextHandler(b.log, nil))))...)
+		append(opts, gormplugin.WithLogger(slog.New(slog.NewTextHandler(b.log, nil))))...)
 }
 
 // use puts a plugin on a handle.
-func (b *bench) use(db *gorm.DB, options ...gormplugin.Option) *gormplugin.Plugin {
+func (b *bench) use(db *gorm.DB, opts ...gormplugin.Option) *gormplugin.Plugin {
 	b.t.Helper()
-	plugin := b.newPlugin(options...)
+	plugin := b.newPlugin(opts...)
 	require.NoError(b.t, db.Use(plugin))
 	return plugin
 }

@@ -322,7 +322,7 @@ func TestRaisedBeforeAMiss(t *testing.T) {
 		require.Equal(b.t, map[string]int{"Order": 1}, pending.Aggregates)
 		b.want()
 		b.pending(o, "placed", "paid")
-	}, gormplugin.Strict())
+	}, gormplugin.WithStrict())
 }
 
 // A savepoint costs the same whatever the transaction has done before.

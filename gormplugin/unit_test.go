@@ -106,10 +106,10 @@ func TestEnrich(t *testing.T) {
 		for _, r := range b.rows() {
 			assert.Equal(b.t, "acme", *r.CorrelationID)
 		}
-	}, gormplugin.Enrich(func(ctx context.Context) context.Context {
+	}, gormplugin.WithEnricher(func(ctx context.Context) context.Context {
 		tenant, _ := ctx.Value(tenantKey{}).(string)
 		return envelope.WithTenantID(ctx, tenant)
-	}), gormplugin.Enrich(func(ctx context.Context) context.Context {
+	}), gormplugin.WithEnricher(func(ctx context.Context) context.Context {
 		return envelope.WithCorrelationID(ctx, envelope.FromContext(ctx).TenantID)
 	}))
 }
@@ -221,5 +221,5 @@ func TestPreviewOfAStrictPlugin(t *testing.T) {
 			require.ErrorAs(b.t, err, &left)
 			return errRefused
 		}), errRefused)
-	}, gormplugin.Strict())
+	}, gormplugin.WithStrict())
 }

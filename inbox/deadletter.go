@@ -24,11 +24,11 @@ const redriveBatch = 1000
 
 // Reject puts a message among the dead letters without running anything: it cannot be decoded, or
 // nobody knows its version. why is kept as its last error. A message that is handled or a dead
-// letter stays as it is, which is no error either. With [ByToken] a message without a token is
+// letter stays as it is, which is no error either. With [WithTokens] a message without a token is
 // handled. One whose id is another's is a [*RefusedError]. Where db is in a transaction, it becomes
 // a dead letter when that commits. The message needs a consumer and a key, but no envelope.
-func Reject(ctx context.Context, db *gorm.DB, m *Message, why error, options ...Option) error {
-	s, statements, err := prepare(db, options)
+func Reject(ctx context.Context, db *gorm.DB, m *Message, why error, opts ...Option) error {
+	s, statements, err := prepare(db, opts)
 	if err != nil {
 		return Unavailable(err)
 	}
@@ -80,9 +80,9 @@ type DeadLetterFilter struct {
 // DeadLetters lists dead letters page by page, in the order of consumer, key and source, so that
 // those of one consumer stand in the order in which they were created (SQL Server has an order of
 // its own). An empty page is the end. What becomes a dead letter meanwhile may be on a later page
-// or on none. Of the options it uses [Table].
-func DeadLetters(ctx context.Context, db *gorm.DB, filter DeadLetterFilter, options ...Option) ([]DeadLetter, error) {
-	s, statements, err := prepare(db, options)
+// or on none. Of the options it uses [WithTable].
+func DeadLetters(ctx context.Context, db *gorm.DB, filter DeadLetterFilter, opts ...Option) ([]DeadLetter, error) {
+	s, statements, err := prepare(db, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -148,13 +148,13 @@ func (m *moment) Scan(value any) error {
 // Redrive lets dead letters of a consumer be tried again, with a fresh budget of attempts: the next
 // copy that comes is handled, and [Redeliver] hands out the payload of the dead letter. It returns
 // how many were redriven; keys that are no dead letters are passed over, so that it may be
-// repeated. A key can be a dead letter for several sources: all are redriven, unless [FromSource]
+// repeated. A key can be a dead letter for several sources: all are redriven, unless [WithSource]
 // names one. Where db is in a transaction, they are redriven when that commits. Of the options it
-// uses [Table] and [FromSource].
-func Redrive(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID, options ...Option) (int64, error) {
-	s, statements, err := prepare(db, options)
+// uses [WithTable] and [WithSource].
+func Redrive(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID, opts ...Option) (int64, error) {
+	s, statements, err := prepare(db, opts)
 	if err == nil {
-		err = CheckConsumer(consumer)
+		err = ValidateConsumer(consumer)
 	}
 	if err != nil {
 		return 0, err
@@ -172,10 +172,10 @@ func Redrive(ctx context.Context, db *gorm.DB, consumer string, keys []uuid.UUID
 
 // RedriveAll redrives all dead letters of a consumer, in batches, or those of one type where
 // messageType is not empty; see [Redrive].
-func RedriveAll(ctx context.Context, db *gorm.DB, consumer, messageType string, options ...Option) (int64, error) {
-	s, statements, err := prepare(db, options)
+func RedriveAll(ctx context.Context, db *gorm.DB, consumer, messageType string, opts ...Option) (int64, error) {
+	s, statements, err := prepare(db, opts)
 	if err == nil {
-		err = CheckConsumer(consumer)
+		err = ValidateConsumer(consumer)
 	}
 	if err != nil {
 		return 0, err

@@ -61,7 +61,7 @@ func TestReject(t *testing.T) {
 		require.Equal(t, failed.Payload, p.row(failed).Payload)
 
 		require.ErrorContains(t, inbox.Reject(t.Context(), p.db, &inbox.Message{Consumer: consumer}, nil, p.at()), "has no key")
-		require.ErrorContains(t, inbox.Reject(t.Context(), p.db, m, nil, inbox.Table("missing")), "make the message a dead letter of missing")
+		require.ErrorContains(t, inbox.Reject(t.Context(), p.db, m, nil, inbox.WithTable("missing")), "make the message a dead letter of missing")
 
 		rolledBack := p.message()
 		require.ErrorIs(t, p.db.Transaction(func(tx *gorm.DB) error {
@@ -127,7 +127,7 @@ func TestRedrive(t *testing.T) {
 		failing := func(*gorm.DB) error { return errBoom }
 		m := p.message()
 		for range 2 {
-			_, _ = p.handleWith(failing, m, inbox.MaxAttempts(2))
+			_, _ = p.handleWith(failing, m, inbox.WithMaxAttempts(2))
 		}
 		require.Equal(t, "dead_letter", p.row(m).Status)
 		unknown := uuid.New()
@@ -141,12 +141,12 @@ func TestRedrive(t *testing.T) {
 		require.Equal(t, m.Payload, p.row(m).Payload)
 
 		// It fails once more: it stays redriven, with its payload, until its budget is used up.
-		_, err := p.handleWith(failing, m, inbox.MaxAttempts(2))
+		_, err := p.handleWith(failing, m, inbox.WithMaxAttempts(2))
 		require.ErrorIs(t, err, errBoom)
 		require.Equal(t, "redriven", p.row(m).Status)
 		require.Equal(t, 1, p.row(m).Attempts)
 		require.Equal(t, m.Payload, p.row(m).Payload)
-		outcome, err := p.handleWith(failing, m, inbox.MaxAttempts(2))
+		outcome, err := p.handleWith(failing, m, inbox.WithMaxAttempts(2))
 		require.NoError(t, err)
 		require.Equal(t, inbox.DeadLettered, outcome)
 
@@ -228,7 +228,7 @@ func TestRedeliverToOthers(t *testing.T) {
 		}
 		redeliver := func(answer func() (inbox.Outcome, error)) (int, error) {
 			return inbox.Redeliver(t.Context(), p.db, consumer, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) { return answer() }),
-				p.at(), inbox.MaxAttempts(2))
+				p.at(), inbox.WithMaxAttempts(2))
 		}
 		redrive()
 		for attempt := 1; attempt <= 2; attempt++ {

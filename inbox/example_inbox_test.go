@@ -112,7 +112,7 @@ func ExampleRedeliver() {
 				return errors.New("no rate for this currency")
 			}
 			return nil
-		}, inbox.MaxAttempts(2))
+		}, inbox.WithMaxAttempts(2))
 	})
 	for range 2 {
 		fmt.Println(handler.Handle(ctx, delivery(placed)))
@@ -195,7 +195,7 @@ func ExampleExpect() {
 	for range 2 { // it comes twice
 		m := delivery(placed)
 		m.Key, m.Source = id, "shop"
-		fmt.Println(inbox.Handle(ctx, db, m, func(*gorm.DB) error { return nil }, inbox.ByToken()))
+		fmt.Println(inbox.Handle(ctx, db, m, func(*gorm.DB) error { return nil }, inbox.WithTokens()))
 	}
 	fmt.Println("tokens:", tokens())
 	// Output:

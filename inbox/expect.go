@@ -16,7 +16,7 @@ import (
 const expectBatch = 1000
 
 // Expect creates a token for each of the keys: the consumer will handle a message of that key and
-// source once, and take the token away as it does; see [ByToken]. The source is what the consumer
+// source once, and take the token away as it does; see [WithTokens]. The source is what the consumer
 // has in Message.Source: the stream or subscription that it reads, or what its WithSource says. No
 // message of another source can take the token. A key that the table knows already keeps what it
 // has.
@@ -34,11 +34,11 @@ const expectBatch = 1000
 // must be longer than any message may be on its way.
 //
 // Many keys go in few statements. Outside a transaction the error wraps [uow.ErrNoTransaction]. Of
-// the options it uses [Table].
-func Expect(tx *gorm.DB, consumer, source string, keys []uuid.UUID, options ...Option) error {
-	s, statements, err := prepare(tx, options)
+// the options it uses [WithTable].
+func Expect(tx *gorm.DB, consumer, source string, keys []uuid.UUID, opts ...Option) error {
+	s, statements, err := prepare(tx, opts)
 	if err == nil {
-		err = errors.Join(CheckConsumer(consumer), CheckSource(source))
+		err = errors.Join(ValidateConsumer(consumer), ValidateSource(source))
 	}
 	if err != nil {
 		return err

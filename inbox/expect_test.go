@@ -38,29 +38,29 @@ func TestByToken(t *testing.T) {
 		require.Equal(t, "expected", p.row(m).Status)
 		require.Equal(t, 1, p.rows())
 		for attempt := 1; attempt <= 2; attempt++ {
-			_, err := p.handleWith(func(*gorm.DB) error { return errBoom }, m, inbox.ByToken())
+			_, err := p.handleWith(func(*gorm.DB) error { return errBoom }, m, inbox.WithTokens())
 			var failed *inbox.FailedError
 			require.ErrorAs(t, err, &failed)
 			require.Equal(t, attempt, failed.Attempts)
 			require.Equal(t, "failed", p.row(m).Status)
 		}
-		outcome, err := p.handle(m, inbox.ByToken())
+		outcome, err := p.handle(m, inbox.WithTokens())
 		require.NoError(t, err)
 		require.Equal(t, inbox.Handled, outcome)
 		require.Zero(t, p.rows())
 		for range 2 {
-			outcome, err = p.handle(m, inbox.ByToken())
+			outcome, err = p.handle(m, inbox.WithTokens())
 			require.NoError(t, err)
 			require.Equal(t, inbox.Duplicate, outcome)
 		}
-		require.NoError(t, inbox.Reject(t.Context(), p.db, m, errBoom, p.at(), inbox.ByToken()))
+		require.NoError(t, inbox.Reject(t.Context(), p.db, m, errBoom, p.at(), inbox.WithTokens()))
 		require.Zero(t, p.rows(), "it is handled")
 		require.Equal(t, 1, p.done(m))
 
 		poison := p.message()
 		p.expect(poison)
 		for range 2 {
-			outcome, err = p.handleWith(func(*gorm.DB) error { return inbox.Permanent(errBoom) }, poison, inbox.ByToken())
+			outcome, err = p.handleWith(func(*gorm.DB) error { return inbox.Permanent(errBoom) }, poison, inbox.WithTokens())
 			require.NoError(t, err)
 			require.Equal(t, inbox.DeadLettered, outcome)
 		}
@@ -68,7 +68,7 @@ func TestByToken(t *testing.T) {
 		n, err := inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{poison.Key}, p.at())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
-		outcome, err = p.handle(poison, inbox.ByToken())
+		outcome, err = p.handle(poison, inbox.WithTokens())
 		require.NoError(t, err)
 		require.Equal(t, inbox.Handled, outcome)
 		require.Zero(t, p.rows())
@@ -83,7 +83,7 @@ func TestBetweenTokensAndRetention(t *testing.T) {
 		_, err := p.handle(m)
 		require.NoError(t, err)
 		p.expect(m, other)
-		outcome, err := p.handle(m, inbox.ByToken())
+		outcome, err := p.handle(m, inbox.WithTokens())
 		require.NoError(t, err)
 		require.Equal(t, inbox.Duplicate, outcome)
 		require.Equal(t, "handled", p.row(m).Status)
@@ -129,7 +129,7 @@ func TestTokensLeaveNothing(t *testing.T) {
 		require.Equal(t, messages, p.rows())
 		handle := func(m *inbox.Message) {
 			for {
-				_, err := p.handle(m, inbox.ByToken())
+				_, err := p.handle(m, inbox.WithTokens())
 				if err == nil {
 					return
 				}

@@ -37,7 +37,7 @@ const countTimeout = 5 * time.Second
 //
 //   - [Handled]: f has run, and the transaction is committed;
 //   - [Duplicate]: it had been handled before, f has not run;
-//   - [DeadLettered]: it has failed [MaxAttempts] times, or for good, now or before; see
+//   - [DeadLettered]: it has failed [WithMaxAttempts] times, or for good, now or before; see
 //     [DeadLetters] and [Redrive]. It may be confirmed at the broker: the table has its payload and
 //     its last error.
 //
@@ -71,8 +71,8 @@ const countTimeout = 5 * time.Second
 //
 // Handle is safe for concurrent use. It works with and without the capture plugin, with prepared
 // statements and with resolvers, where the transaction goes to the primary.
-func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) error, options ...Option) (Outcome, error) {
-	s, statements, err := prepare(db, options)
+func Handle(ctx context.Context, db *gorm.DB, m *Message, f func(tx *gorm.DB) error, opts ...Option) (Outcome, error) {
+	s, statements, err := prepare(db, opts)
 	if err != nil {
 		return "", Unavailable(err) // the message is not to blame
 	}

@@ -53,7 +53,7 @@ func TestCommitRefused(t *testing.T) { //nolint:tparallel // the subtests share 
 		m := p.message()
 		orphan := func(tx *gorm.DB) error { return tx.Exec("INSERT INTO children VALUES ('nobody')").Error }
 		for attempt := range 2 {
-			outcome, err := inbox.Handle(t.Context(), db, m, orphan, p.at(), inbox.MaxAttempts(3))
+			outcome, err := inbox.Handle(t.Context(), db, m, orphan, p.at(), inbox.WithMaxAttempts(3))
 			var failed *inbox.FailedError
 			require.ErrorAs(t, err, &failed, "%s", outcome)
 			require.ErrorContains(t, err, "FOREIGN KEY constraint failed")

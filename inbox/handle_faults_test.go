@@ -23,8 +23,8 @@ func TestStatementBudget(t *testing.T) {
 		db, spy := p.spied(t)
 		text := inbox.StatementsOf(p.db.Name(), p.table)
 		m := p.message()
-		handle := func(m *inbox.Message, f func(*gorm.DB) error, options ...inbox.Option) []string {
-			_, _ = inbox.Handle(t.Context(), db, m, f, append(options, p.at(), inbox.MaxAttempts(2))...)
+		handle := func(m *inbox.Message, f func(*gorm.DB) error, opts ...inbox.Option) []string {
+			_, _ = inbox.Handle(t.Context(), db, m, f, append(opts, p.at(), inbox.WithMaxAttempts(2))...)
 			return spy.take()
 		}
 		got := handle(m, p.effect(m))
@@ -48,8 +48,8 @@ func TestStatementBudget(t *testing.T) {
 
 		token := p.message()
 		p.expect(token)
-		require.Equal(t, []string{"BEGIN", text["claim_token"], "ROLLBACK", text["count_token"]}, handle(token, failing, inbox.ByToken()))
-		require.Equal(t, []string{"BEGIN", text["claim_token"], "COMMIT"}, handle(token, func(*gorm.DB) error { return nil }, inbox.ByToken()))
+		require.Equal(t, []string{"BEGIN", text["claim_token"], "ROLLBACK", text["count_token"]}, handle(token, failing, inbox.WithTokens()))
+		require.Equal(t, []string{"BEGIN", text["claim_token"], "COMMIT"}, handle(token, func(*gorm.DB) error { return nil }, inbox.WithTokens()))
 	})
 }
 
@@ -226,7 +226,7 @@ func TestIsolationLevels(t *testing.T) {
 func TestFailureAfterSuccess(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
-		for _, options := range [][]inbox.Option{nil, {inbox.ByToken()}} {
+		for _, options := range [][]inbox.Option{nil, {inbox.WithTokens()}} {
 			m := p.message()
 			p.expect(m)
 			db, spy := p.spied(t)
@@ -252,7 +252,7 @@ func TestFailureBeforeRedrive(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
 		text := inbox.StatementsOf(p.db.Name(), p.table)
-		for count, options := range map[string][]inbox.Option{"count": nil, "count_token": {inbox.ByToken()}} {
+		for count, options := range map[string][]inbox.Option{"count": nil, "count_token": {inbox.WithTokens()}} {
 			m := p.message()
 			p.expect(m)
 			db, spy := p.spied(t)
@@ -319,7 +319,7 @@ func TestErrorsThatPanic(t *testing.T) {
 	p := on(t, "sqlite")
 	m := p.message()
 	for _, want := range []inbox.Outcome{"", inbox.DeadLettered} {
-		outcome, err := p.handleWith(func(*gorm.DB) error { var missing *nilError; return missing }, m, inbox.MaxAttempts(2))
+		outcome, err := p.handleWith(func(*gorm.DB) error { var missing *nilError; return missing }, m, inbox.WithMaxAttempts(2))
 		require.Equal(t, want, outcome)
 		require.Equal(t, want == "", err != nil)
 	}

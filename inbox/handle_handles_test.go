@@ -136,7 +136,7 @@ func TestHandleCaptures(t *testing.T) {
 func (p *place) life(t *testing.T, db *gorm.DB) {
 	t.Helper()
 	ctx := t.Context()
-	options := []inbox.Option{p.at(), inbox.MaxAttempts(2)}
+	options := []inbox.Option{p.at(), inbox.WithMaxAttempts(2)}
 	m, poison := p.message(), p.message()
 	failing := func(tx *gorm.DB) error { return errors.Join(p.effect(m)(tx), errBoom) }
 	_, err := inbox.Handle(ctx, db, m, failing, options...)
@@ -269,7 +269,7 @@ func TestJoinedAndNotNoted(t *testing.T) {
 		before, after := p.message(), p.message()
 		require.NoError(t, p.db.Transaction(func(tx *gorm.DB) error {
 			require.NoError(t, p.effect(before)(tx))
-			outcome, err := inbox.Handle(t.Context(), tx, p.message(), func(*gorm.DB) error { return nil }, inbox.Table("missing"))
+			outcome, err := inbox.Handle(t.Context(), tx, p.message(), func(*gorm.DB) error { return nil }, inbox.WithTable("missing"))
 			require.Empty(t, outcome)
 			require.True(t, inbox.IsUnavailable(err), "%v", err)
 			require.ErrorContains(t, err, "note the message in missing")

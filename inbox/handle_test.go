@@ -53,7 +53,7 @@ func TestHandleFails(t *testing.T) {
 		m := p.message()
 		failing := func(tx *gorm.DB) error { return errors.Join(p.effect(m)(tx), errBoom) }
 		for attempt := 1; attempt <= 2; attempt++ {
-			outcome, err := p.handleWith(failing, m, inbox.MaxAttempts(3))
+			outcome, err := p.handleWith(failing, m, inbox.WithMaxAttempts(3))
 			require.Empty(t, outcome)
 			var failed *inbox.FailedError
 			require.ErrorAs(t, err, &failed)
@@ -66,7 +66,7 @@ func TestHandleFails(t *testing.T) {
 			}, p.row(m))
 		}
 		for range 2 {
-			outcome, err := p.handleWith(failing, m, inbox.MaxAttempts(3))
+			outcome, err := p.handleWith(failing, m, inbox.WithMaxAttempts(3))
 			require.NoError(t, err)
 			require.Equal(t, inbox.DeadLettered, outcome)
 			require.Zero(t, p.done(m))
@@ -156,7 +156,7 @@ func TestHandleJudges(t *testing.T) {
 			_, err := inbox.Handle(ctx, p.db, m, p.effect(m), p.at())
 			require.True(t, inbox.IsUnavailable(err), "%v", err)
 			require.ErrorIs(t, err, context.Canceled)
-			_, err = inbox.Handle(t.Context(), p.db, m, p.effect(m), inbox.Table("missing"))
+			_, err = inbox.Handle(t.Context(), p.db, m, p.effect(m), inbox.WithTable("missing"))
 			require.True(t, inbox.IsUnavailable(err), "%v", err)
 			require.ErrorContains(t, err, "inbox: note the message in missing: ")
 			require.ErrorContains(t, err, "run inbox.Migrate")
@@ -255,8 +255,8 @@ func TestHandleRefuses(t *testing.T) {
 		"NUL":            {change: func(m *inbox.Message) { m.Consumer = "a\x00b" }, want: "without NUL"},
 		"no key":         {change: func(m *inbox.Message) { m.Key = uuid.Nil }, permanent: true, want: "has no key"},
 		"no envelope":    {change: func(m *inbox.Message) { m.Envelope = nil }, permanent: true, want: "has no envelope"},
-		"table":          {options: []inbox.Option{inbox.Table("x; DROP TABLE y")}, want: "use letters, digits and underscores"},
-		"attempts":       {options: []inbox.Option{inbox.MaxAttempts(0)}, want: "MaxAttempts is 0: give at least 1"},
+		"table":          {options: []inbox.Option{inbox.WithTable("x; DROP TABLE y")}, want: "use letters, digits and underscores"},
+		"attempts":       {options: []inbox.Option{inbox.WithMaxAttempts(0)}, want: "WithMaxAttempts is 0: give at least 1"},
 		"dry run":        {db: p.db.Session(&gorm.Session{DryRun: true}), want: "DryRun"},
 		"failed already": {db: &gorm.DB{Config: p.db.Config, Statement: p.db.Statement, Error: errBoom}, want: "has an error already: boom"},
 		"unopened":       {db: &gorm.DB{}, want: "use gorm.Open"},

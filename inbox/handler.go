@@ -38,9 +38,9 @@ type HandlerFunc func(ctx context.Context, m *Message) (Outcome, error)
 // Handle implements Handler.
 func (f HandlerFunc) Handle(ctx context.Context, m *Message) (Outcome, error) { return f(ctx, m) }
 
-// Check reports what a handler says is wrong with itself, by a method Err, as [Handlers] have one.
+// Validate reports what a handler says is wrong with itself, by a method Err, as [Handlers] have one.
 // Consumers ask at their start. A handler without that method is fine.
-func Check(h Handler) error {
+func Validate(h Handler) error {
 	if h, ok := h.(interface{ Err() error }); ok {
 		return h.Err()
 	}

@@ -21,7 +21,7 @@ import (
 //
 //   - A type that nobody handles is skipped: confirmed, counted ([Handlers.Unknown]), and logged as
 //     a warning at its first message. Say [Handlers.Ignore] for those that are meant to be, or
-//     [RejectUnknown].
+//     [WithRejectUnknown].
 //   - A version that is not handled, of a type of which another version is, becomes a dead letter:
 //     its producer is ahead of this consumer. It can be redriven (see [Redrive]) once the consumer
 //     knows it.
@@ -51,32 +51,32 @@ var _ Handler = (*Handlers)(nil)
 // A HandlersOption refines Handlers.
 type HandlersOption func(*Handlers)
 
-// With gives options to each [Handle]: its table, the attempts until a message becomes a dead
+// WithOptions gives options to each [Handle]: its table, the attempts until a message becomes a dead
 // letter.
-func With(options ...Option) HandlersOption {
-	return func(h *Handlers) { h.options = append(h.options, options...) }
+func WithOptions(opts ...Option) HandlersOption {
+	return func(h *Handlers) { h.options = append(h.options, opts...) }
 }
 
-// RejectUnknown makes dead letters of messages of types that nobody handles, instead of skipping
+// WithRejectUnknown makes dead letters of messages of types that nobody handles, instead of skipping
 // them. Types that are ignored are skipped all the same.
-func RejectUnknown() HandlersOption { return func(h *Handlers) { h.rejectUnknown = true } }
+func WithRejectUnknown() HandlersOption { return func(h *Handlers) { h.rejectUnknown = true } }
 
-// VerifyChecksums compares the data of each message in the internal form with its checksum, and
+// WithChecksums compares the data of each message in the internal form with its checksum, and
 // makes dead letters of those that differ. It costs the canonical form of the data, so it is off by
 // default.
-func VerifyChecksums() HandlersOption { return func(h *Handlers) { h.checksums = true } }
+func WithChecksums() HandlersOption { return func(h *Handlers) { h.checksums = true } }
 
 // WithLogger sets where unknown types are reported. Default: slog.Default().
 func WithLogger(log *slog.Logger) HandlersOption { return func(h *Handlers) { h.log = log } }
 
 // NewHandlers returns the empty handlers of a consumer whose state is in db. With the plugin of
 // package gormplugin on that handle, what the handlers raise goes to the consumer's own outbox.
-func NewHandlers(db *gorm.DB, options ...HandlersOption) *Handlers {
+func NewHandlers(db *gorm.DB, opts ...HandlersOption) *Handlers {
 	h := &Handlers{
 		db: db, handled: map[string]*handled{}, upcasts: map[string]*upcast{}, ignored: map[string]struct{}{}, unknown: map[string]int64{},
 	}
-	for _, option := range options {
-		option(h)
+	for _, opt := range opts {
+		opt(h)
 	}
 	if h.log == nil {
 		h.log = slog.Default()

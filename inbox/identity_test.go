@@ -30,7 +30,7 @@ func TestSourcesShareNoIDs(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, inbox.Handled, outcome, source)
 			require.NoError(t, inbox.Reject(t.Context(), p.db, from(rejected, source, "T.v2"), errBoom, p.at()))
-			_, err = p.handleWith(func(*gorm.DB) error { return errBoom }, from(failed, source, failed.Type), inbox.MaxAttempts(2))
+			_, err = p.handleWith(func(*gorm.DB) error { return errBoom }, from(failed, source, failed.Type), inbox.WithMaxAttempts(2))
 			require.Error(t, err)
 			outcome, err = p.handle(from(handled, source, handled.Type))
 			require.NoError(t, err)
@@ -39,13 +39,13 @@ func TestSourcesShareNoIDs(t *testing.T) {
 		for _, m := range []*inbox.Message{handled, rejected, failed} {
 			done := p.done(m)
 			for _, want := range []inbox.Outcome{inbox.Handled, inbox.Duplicate} {
-				outcome, err := p.handle(m, inbox.MaxAttempts(2))
+				outcome, err := p.handle(m, inbox.WithMaxAttempts(2))
 				require.NoError(t, err)
 				require.Equal(t, want, outcome)
 			}
 			require.Equal(t, done+1, p.done(m))
 		}
-		n, err := inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{rejected.Key}, p.at(), inbox.FromSource("partner"))
+		n, err := inbox.Redrive(t.Context(), p.db, consumer, []uuid.UUID{rejected.Key}, p.at(), inbox.WithSource("partner"))
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		var seen int
@@ -73,20 +73,20 @@ func TestSourcesShareNoIDs(t *testing.T) {
 func TestOtherTypesAreRefused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {
-		for name, before := range map[string]func(m *inbox.Message, options ...inbox.Option){
-			"handled": func(m *inbox.Message, options ...inbox.Option) {
-				_, err := p.handle(m, options...)
+		for name, before := range map[string]func(m *inbox.Message, opts ...inbox.Option){
+			"handled": func(m *inbox.Message, opts ...inbox.Option) {
+				_, err := p.handle(m, opts...)
 				require.NoError(t, err)
 			},
-			"failed": func(m *inbox.Message, options ...inbox.Option) {
-				_, err := p.handleWith(func(*gorm.DB) error { return errBoom }, m, options...)
+			"failed": func(m *inbox.Message, opts ...inbox.Option) {
+				_, err := p.handleWith(func(*gorm.DB) error { return errBoom }, m, opts...)
 				require.Error(t, err)
 			},
-			"dead_letter": func(m *inbox.Message, options ...inbox.Option) {
-				require.NoError(t, inbox.Reject(t.Context(), p.db, m, errBoom, append(options, p.at())...))
+			"dead_letter": func(m *inbox.Message, opts ...inbox.Option) {
+				require.NoError(t, inbox.Reject(t.Context(), p.db, m, errBoom, append(opts, p.at())...))
 			},
 		} {
-			for _, options := range [][]inbox.Option{nil, {inbox.ByToken()}} {
+			for _, options := range [][]inbox.Option{nil, {inbox.WithTokens()}} {
 				m := p.message()
 				if options != nil {
 					if name == "handled" {
@@ -117,14 +117,14 @@ func TestTokensBelongToTheirSource(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		m := p.message()
 		p.expect(m)
-		_, err := p.handle(from(m, "partner", m.Type), inbox.ByToken())
+		_, err := p.handle(from(m, "partner", m.Type), inbox.WithTokens())
 		var refusal *inbox.RefusedError
 		require.ErrorAs(t, err, &refusal)
 		require.True(t, inbox.IsPermanent(err))
 		require.Equal(t, "orders", refusal.RecordedSource)
 		require.Equal(t, "expected", p.row(m).Status)
 		for _, want := range []inbox.Outcome{inbox.Handled, inbox.Duplicate} {
-			outcome, err := p.handle(m, inbox.ByToken())
+			outcome, err := p.handle(m, inbox.WithTokens())
 			require.NoError(t, err)
 			require.Equal(t, want, outcome)
 		}

@@ -37,9 +37,9 @@ type model struct {
 }
 
 func (m *model) options() []inbox.Option {
-	options := []inbox.Option{m.p.at(), inbox.MaxAttempts(m.max)}
+	options := []inbox.Option{m.p.at(), inbox.WithMaxAttempts(m.max)}
 	if m.tokens {
-		options = append(options, inbox.ByToken())
+		options = append(options, inbox.WithTokens())
 	}
 	return options
 }

@@ -117,7 +117,7 @@ func (h *Handlers) resolve() {
 		}
 	}
 	if len(h.handled) == 0 && len(h.ignored) == 0 && !h.rejectUnknown {
-		problems = append(problems, errors.New("inbox: there is no handler, so every message would be skipped and confirmed: add inbox.On, or say RejectUnknown or Ignore"))
+		problems = append(problems, errors.New("inbox: there is no handler, so every message would be skipped and confirmed: add inbox.On, or say WithRejectUnknown or Ignore"))
 	}
 	h.err = errors.Join(problems...)
 }

@@ -27,7 +27,7 @@ type PurgeConfig struct {
 	// Handled is how long copies of a handled message are recognised, default 168 h. A copy that
 	// comes later is handled again! It must so be longer than the longest time after which one may
 	// come: the retention of the broker and of its dead letters, the longest outage of a relay or a
-	// consumer, and how far back anybody would ever replay. Consumers with [ByToken] have no such
+	// consumer, and how far back anybody would ever replay. Consumers with [WithTokens] have no such
 	// rows, and no such limit.
 	Handled time.Duration
 	// DeadLetters is for dead letters, and for what has failed, or was redriven, and nobody has
@@ -68,9 +68,9 @@ type Purger struct {
 }
 
 // NewPurger checks the configuration; all problems are reported in one error. Of the options it
-// uses [Table].
-func NewPurger(db *gorm.DB, cfg PurgeConfig, options ...Option) (*Purger, error) {
-	s, statements, err := prepare(db, options)
+// uses [WithTable].
+func NewPurger(db *gorm.DB, cfg PurgeConfig, opts ...Option) (*Purger, error) {
+	s, statements, err := prepare(db, opts)
 	problems := []error{err}
 	for _, setting := range []struct {
 		name     string

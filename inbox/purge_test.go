@@ -137,7 +137,7 @@ func TestPurgePassesOverWhatIsLocked(t *testing.T) {
 func TestNewPurgerRefuses(t *testing.T) {
 	t.Parallel()
 	p := on(t, "sqlite")
-	_, err := inbox.NewPurger(p.db, inbox.PurgeConfig{Handled: -1, Interval: -time.Hour, BatchSize: -1}, inbox.Table("a b"))
+	_, err := inbox.NewPurger(p.db, inbox.PurgeConfig{Handled: -1, Interval: -time.Hour, BatchSize: -1}, inbox.WithTable("a b"))
 	require.ErrorContains(t, err, "Handled is -1ns")
 	require.ErrorContains(t, err, "Interval is -1h0m0s")
 	require.ErrorContains(t, err, "BatchSize is -1")

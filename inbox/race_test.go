@@ -37,7 +37,7 @@ func TestManyCopies(t *testing.T) {
 			group.Go(func() {
 				for m := range deliveries {
 					fate := random.IntN(8)
-					outcome, err := inbox.Handle(t.Context(), p.db, m, p.fated(m, fate), p.at(), inbox.MaxAttempts(1000))
+					outcome, err := inbox.Handle(t.Context(), p.db, m, p.fated(m, fate), p.at(), inbox.WithMaxAttempts(1000))
 					if err != nil {
 						var failed *inbox.FailedError
 						assert.True(t, errors.As(err, &failed) || inbox.IsUnavailable(err) || uow.IsConflict(err), "%v", err)

@@ -23,7 +23,7 @@ const (
 // follows a [Redrive] where the broker does not have the messages any more.
 //
 // A message that fails stays redriven, for the next Redeliver or the next copy, until it has failed
-// [MaxAttempts] times since its redrive, or for good: then it becomes a dead letter again. A
+// [WithMaxAttempts] times since its redrive, or for good: then it becomes a dead letter again. A
 // payload that cannot be decoded becomes a dead letter again at once. The errors are joined, the
 // first ten of them. One that is marked by [Unavailable], and the end of ctx, end the run.
 //
@@ -31,10 +31,10 @@ const (
 // uses [Handle], with the same options, each message is handled once. Redeliver itself counts the
 // failures and notes the success of other handlers, but it cannot keep two processes from running
 // one at the same time: such a handler must bear repetition, or be run from one place.
-func Redeliver(ctx context.Context, db *gorm.DB, consumer string, handler Handler, options ...Option) (int, error) {
-	s, statements, err := prepare(db, options)
+func Redeliver(ctx context.Context, db *gorm.DB, consumer string, handler Handler, opts ...Option) (int, error) {
+	s, statements, err := prepare(db, opts)
 	if err == nil {
-		err = CheckConsumer(consumer)
+		err = ValidateConsumer(consumer)
 	}
 	if err != nil {
 		return 0, err

@@ -39,13 +39,13 @@ type Redeliverer struct {
 
 // NewRedeliverer checks what it is given; all problems are reported in one error. The options are
 // those that the consumer's [Handle] has.
-func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg RedeliverConfig, options ...Option) (*Redeliverer, error) {
-	_, _, err := prepare(db, options)
-	problems := []error{err, CheckConsumer(consumer)}
+func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg RedeliverConfig, opts ...Option) (*Redeliverer, error) {
+	_, _, err := prepare(db, opts)
+	problems := []error{err, ValidateConsumer(consumer)}
 	if handler == nil {
 		problems = append(problems, errors.New("inbox: redeliver: the handler is nil"))
 	} else {
-		problems = append(problems, Check(handler))
+		problems = append(problems, Validate(handler))
 	}
 	if cfg.Interval < 0 || cfg.Timeout < 0 {
 		problems = append(problems, fmt.Errorf("inbox: redeliver: Interval is %s and Timeout is %s: use positive durations", cfg.Interval, cfg.Timeout))
@@ -60,7 +60,7 @@ func NewRedeliverer(db *gorm.DB, consumer string, handler Handler, cfg Redeliver
 		cfg.Log = slog.Default()
 	}
 	runner := &Runner{Handler: handler, Timeout: cfg.Timeout, Observer: cfg.Observer, Log: cfg.Log}
-	return &Redeliverer{db: db, consumer: consumer, cfg: cfg, options: options, handler: HandlerFunc(func(ctx context.Context, m *Message) (Outcome, error) {
+	return &Redeliverer{db: db, consumer: consumer, cfg: cfg, options: opts, handler: HandlerFunc(func(ctx context.Context, m *Message) (Outcome, error) {
 		a := runner.Attempt(ctx, m, Past{})
 		return a.Outcome, a.Err
 	})}, nil

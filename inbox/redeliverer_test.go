@@ -56,12 +56,12 @@ func TestRedeliverer(t *testing.T) {
 					return errors.New("the bug")
 				}
 				return p.effect(m)(tx)
-			}, p.at(), inbox.MaxAttempts(2))
+			}, p.at(), inbox.WithMaxAttempts(2))
 		})
 		m := p.reject()
 		log := &lockedBuffer{}
 		r, err := inbox.NewRedeliverer(p.db, consumer, handler, inbox.RedeliverConfig{Interval: 5 * time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))},
-			p.at(), inbox.MaxAttempts(2))
+			p.at(), inbox.WithMaxAttempts(2))
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)

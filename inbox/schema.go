@@ -39,7 +39,7 @@ func Migrations(dialect, table string) ([]Migration, error) {
 	return steps, nil
 }
 
-var errNoTable = errors.New(`the inbox schema is not up to date: run inbox.Migrate or "fanout inbox migrate", or name the table that there is (inbox.Table, --table)`)
+var errNoTable = errors.New(`the inbox schema is not up to date: run inbox.Migrate or "fanout inbox migrate", or name the table that there is (inbox.WithTable, --table)`)
 
 // explain says what to do about a table that is missing.
 func explain(err error) error { return dbtable.Explain(err, errNoTable) }
@@ -48,9 +48,9 @@ func explain(err error) error { return dbtable.Explain(err, errNoTable) }
 // it has applied, none if there was nothing to do. Of several processes that call it at the same
 // time one does it, and the others wait. All steps are applied in one transaction, on a connection
 // of its own even where db is in a transaction. The table's schema, where one is named, must exist.
-// Of the options it uses [Table].
-func Migrate(ctx context.Context, db *gorm.DB, options ...Option) ([]string, error) {
-	s, statements, err := prepare(db, options)
+// Of the options it uses [WithTable].
+func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) ([]string, error) {
+	s, statements, err := prepare(db, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -122,7 +122,7 @@ func (p *place) open(config *gorm.Config) *gorm.DB {
 }
 
 // at is the option for this place's table.
-func (p *place) at() inbox.Option { return inbox.Table(p.table) }
+func (p *place) at() inbox.Option { return inbox.WithTable(p.table) }
 
 func (p *place) effects() string { return p.table + "_effects" }
 
@@ -157,12 +157,12 @@ func (p *place) effect(m *inbox.Message) func(tx *gorm.DB) error {
 }
 
 // handle hands a message to Handle with the effect as its handler.
-func (p *place) handle(m *inbox.Message, options ...inbox.Option) (inbox.Outcome, error) {
-	return p.handleWith(p.effect(m), m, options...)
+func (p *place) handle(m *inbox.Message, opts ...inbox.Option) (inbox.Outcome, error) {
+	return p.handleWith(p.effect(m), m, opts...)
 }
 
-func (p *place) handleWith(f func(tx *gorm.DB) error, m *inbox.Message, options ...inbox.Option) (inbox.Outcome, error) {
-	return inbox.Handle(p.t.Context(), p.db, m, f, append([]inbox.Option{p.at()}, options...)...)
+func (p *place) handleWith(f func(tx *gorm.DB) error, m *inbox.Message, opts ...inbox.Option) (inbox.Outcome, error) {
+	return inbox.Handle(p.t.Context(), p.db, m, f, append([]inbox.Option{p.at()}, opts...)...)
 }
 
 // row is a message in the table.

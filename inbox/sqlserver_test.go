@@ -128,11 +128,11 @@ func TestSQLServerWithoutAServer(t *testing.T) {
 			sent: []string{"BEGIN", text["claim"], "UPDATE effects", "ROLLBACK", text["count"], text["look"]},
 		},
 		"token": {
-			answers: map[string][]driver.Value{"claim_token": {"won", "", "orders"}}, options: []inbox.Option{inbox.ByToken()}, outcome: inbox.Handled,
+			answers: map[string][]driver.Value{"claim_token": {"won", "", "orders"}}, options: []inbox.Option{inbox.WithTokens()}, outcome: inbox.Handled,
 			sent: []string{"BEGIN", text["claim_token"], "UPDATE effects", "COMMIT"},
 		},
 		"no token": {
-			answers: map[string][]driver.Value{"claim_token": {"handled", "", "orders"}}, options: []inbox.Option{inbox.ByToken()}, outcome: inbox.Duplicate,
+			answers: map[string][]driver.Value{"claim_token": {"handled", "", "orders"}}, options: []inbox.Option{inbox.WithTokens()}, outcome: inbox.Duplicate,
 			sent: []string{"BEGIN", text["claim_token"], "ROLLBACK"},
 		},
 	} {
@@ -172,7 +172,7 @@ func TestSQLServerStatementsWithoutAServer(t *testing.T) {
 	text := inbox.StatementsOf("sqlserver", inbox.DefaultTable)
 	db, f := faked(t, nil)
 	key := uuid.New()
-	_, err := inbox.Redrive(t.Context(), db, consumer, []uuid.UUID{key}, inbox.Table(inbox.DefaultTable))
+	_, err := inbox.Redrive(t.Context(), db, consumer, []uuid.UUID{key}, inbox.WithTable(inbox.DefaultTable))
 	require.NoError(t, err)
 	require.Equal(t, []string{text["redrive"]}, f.sent)
 	require.Equal(t, `["`+key.String()+`"]`, f.args[0][1].Value)

@@ -18,7 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
-// DefaultTable is the name of the inbox table unless [Table] gives another one.
+// DefaultTable is the name of the inbox table unless [WithTable] gives another one.
 const DefaultTable = "inbox_messages"
 
 // DefaultMaxAttempts is after how many failed attempts [Handle] makes a dead letter of a message.
@@ -48,15 +48,15 @@ type settings struct {
 	source      string // what Redrive is confined to
 }
 
-// Table names the inbox table, optionally with its schema: letters, digits and underscores, at most
+// WithTable names the inbox table, optionally with its schema: letters, digits and underscores, at most
 // 48. Default: [DefaultTable].
-func Table(name string) Option { return func(s *settings) { s.table = name } }
+func WithTable(name string) Option { return func(s *settings) { s.table = name } }
 
-// MaxAttempts is the number of failed attempts after which [Handle] makes a dead letter of a
+// WithMaxAttempts is the number of failed attempts after which [Handle] makes a dead letter of a
 // message, at least 1. Default: [DefaultMaxAttempts].
-func MaxAttempts(n int) Option { return func(s *settings) { s.maxAttempts = n } }
+func WithMaxAttempts(n int) Option { return func(s *settings) { s.maxAttempts = n } }
 
-// ByToken makes the deduplication data of a consumer live exactly as long as it is needed. The
+// WithTokens makes the deduplication data of a consumer live exactly as long as it is needed. The
 // producer creates a token for each message and consumer in its own transaction, before the message
 // can be sent; see [Expect]. [Handle] takes the token away in the transaction that handles the
 // message, and a message without a token is a [Duplicate]. Nothing is left of a handled message,
@@ -65,11 +65,11 @@ func MaxAttempts(n int) Option { return func(s *settings) { s.maxAttempts = n } 
 // It needs one database for producer and consumer, and it needs every message to have its token:
 // turn it on at the producer first, and at the consumer when it has handled everything that was
 // sent before. A message that was sent without a token is taken for a duplicate.
-func ByToken() Option { return func(s *settings) { s.byToken = true } }
+func WithTokens() Option { return func(s *settings) { s.byToken = true } }
 
-// FromSource confines [Redrive] to messages of one source, as [DeadLetter] has it. Default: all of
+// WithSource confines [Redrive] to messages of one source, as [DeadLetter] has it. Default: all of
 // them.
-func FromSource(source string) Option { return func(s *settings) { s.source = storedSource(source) } }
+func WithSource(source string) Option { return func(s *settings) { s.source = storedSource(source) } }
 
 // newSettings applies options and checks them.
 func newSettings(options []Option) (settings, error) {
@@ -78,7 +78,7 @@ func newSettings(options []Option) (settings, error) {
 		option(&s)
 	}
 	if s.maxAttempts < 1 {
-		return s, fmt.Errorf("inbox: MaxAttempts is %d: give at least 1", s.maxAttempts)
+		return s, fmt.Errorf("inbox: WithMaxAttempts is %d: give at least 1", s.maxAttempts)
 	}
 	return s, nil
 }
@@ -202,9 +202,9 @@ func render(dialect, name, table string) string {
 	return dbtable.Render(strings.TrimSpace(body), table)
 }
 
-// CheckConsumer refuses a name that could not be, or not be found again, in the table. Consumers
+// ValidateConsumer refuses a name that could not be, or not be found again, in the table. Consumers
 // ask at their start.
-func CheckConsumer(consumer string) error {
+func ValidateConsumer(consumer string) error {
 	switch {
 	case consumer == "":
 		return errors.New("inbox: the consumer has no name: messages are told apart by consumer and key, so give it one")
@@ -216,9 +216,9 @@ func CheckConsumer(consumer string) error {
 	return nil
 }
 
-// CheckSource refuses a name of a source that could not be in the table as it is. Consumers ask at
+// ValidateSource refuses a name of a source that could not be in the table as it is. Consumers ask at
 // their start about one that they were given.
-func CheckSource(source string) error {
+func ValidateSource(source string) error {
 	switch {
 	case source == "":
 		return errors.New("inbox: the source has no name: give it that of the stream or subscription")
@@ -252,7 +252,7 @@ func checkMessage(m *Message) error {
 	if m == nil {
 		return Permanent(errors.New("inbox: the message is nil"))
 	}
-	if err := CheckConsumer(m.Consumer); err != nil {
+	if err := ValidateConsumer(m.Consumer); err != nil {
 		return Unavailable(err) // the message is not to blame
 	}
 	if m.Key == uuid.Nil {

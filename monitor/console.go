@@ -41,8 +41,8 @@ const defaultTimeout = 10 * time.Second
 // NewConsole makes a console of stores by the name of their database.
 func NewConsole(stores map[string]outbox.Administration, opts ...Option) *Console {
 	c := &Console{stores: maps.Clone(stores), timeout: defaultTimeout}
-	for _, option := range opts {
-		option(c)
+	for _, opt := range opts {
+		opt(c)
 	}
 	return c
 }

@@ -49,7 +49,7 @@ func TestChannel(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "fanout:app.outbox_messages", Channel("app.outbox_messages"))
 	long := strings.Repeat("s", 63) + "." + strings.Repeat("t", 48)
-	require.NoError(t, CheckTable(long))
+	require.NoError(t, ValidateTable(long))
 	assert.Len(t, Channel(long), len("fanout:")+32)
 	assert.NotEqual(t, Channel(long), Channel(long[1:]))
 	assert.Len(t, Channel(long[:56]), 63)

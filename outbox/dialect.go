@@ -26,9 +26,9 @@ const DefaultTable = "outbox_messages"
 // are serialised per shard; four shards keep that off the critical path and still read the table in order.
 const Shards = 4
 
-// CheckTable reports whether name can be the name of the outbox table: letters, digits and underscores, at most 48 of
+// ValidateTable reports whether name can be the name of the outbox table: letters, digits and underscores, at most 48 of
 // them, with an optional schema in front. Table names become part of SQL texts, so nothing else is let through.
-func CheckTable(name string) error {
+func ValidateTable(name string) error {
 	if err := dbtable.CheckName(name, DefaultTable); err != nil {
 		return fmt.Errorf("outbox: %w", err)
 	}

@@ -24,7 +24,7 @@ func TestHostileTableNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range hostileTables {
 		const want = "use letters, digits and underscores"
-		require.ErrorContains(t, outbox.CheckTable(name), want, "%q", name)
+		require.ErrorContains(t, outbox.ValidateTable(name), want, "%q", name)
 		for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer, outbox.SQLite} {
 			_, err := outbox.NewInserter(dialect, name)
 			require.ErrorContains(t, err, want, "%q", name)
@@ -53,7 +53,7 @@ func FuzzCheckTable(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		if outbox.CheckTable(name) != nil {
+		if outbox.ValidateTable(name) != nil {
 			return
 		}
 		require.Regexp(t, plainName, name)

@@ -32,9 +32,9 @@ type Inserter struct {
 	claimed  sync.Map // the same for rows of which some are born claimed
 }
 
-// NewInserter prepares inserts into table. The table name is checked with [CheckTable].
+// NewInserter prepares inserts into table. The table name is checked with [ValidateTable].
 func NewInserter(dialect Dialect, table string) (*Inserter, error) {
-	if err := CheckTable(table); err != nil {
+	if err := ValidateTable(table); err != nil {
 		return nil, err
 	}
 	return &Inserter{dialect: dialect, table: table, lockKeys: dialect.lockKeysSQL(table)}, nil

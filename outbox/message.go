@@ -43,11 +43,11 @@ func (m *Message) Outgoing() (brokers.Message, error) {
 		return out, &MalformedError{Column: "type", Reason: "is empty: it names the event type, e.g. \"Ordering.OrderPlaced.v1\""}
 	}
 	// No index holds such a key: the row could be neither deferred nor made to wait for an operator.
-	if err := CheckOrderingKey(m.OrderingKey); err != nil {
+	if err := ValidateOrderingKey(m.OrderingKey); err != nil {
 		return out, err
 	}
 	if m.ContentType != "application/json" { // the common case needs no parsing
-		if err := CheckContentType(m.ContentType); err != nil {
+		if err := ValidateContentType(m.ContentType); err != nil {
 			return out, &MalformedError{Column: "content_type", Reason: err.Error()}
 		}
 	}

@@ -28,9 +28,9 @@ func Migrations(files fs.FS, table string) ([]Migration, error) {
 	return steps, nil
 }
 
-// CheckTableAmong refuses a table name without a schema that is also the name of a part (WITH name AS) of one of the SQL files in a
+// ValidateTableAmong refuses a table name without a schema that is also the name of a part (WITH name AS) of one of the SQL files in a
 // folder: in that statement it would mean the part.
-func CheckTableAmong(table string, files fs.FS) error {
+func ValidateTableAmong(table string, files fs.FS) error {
 	if err := dbtable.CheckAmong(table, files); err != nil {
 		return fmt.Errorf("outbox: %w", err)
 	}
@@ -38,5 +38,5 @@ func CheckTableAmong(table string, files fs.FS) error {
 }
 
 // RenderSQL fills the table's name into a SQL text: {{table}} is the name as configured, {{name}} the name without its
-// schema, from which the names of indexes and constraints are made. The name must have passed [CheckTable].
+// schema, from which the names of indexes and constraints are made. The name must have passed [ValidateTable].
 func RenderSQL(text, table string) string { return dbtable.Render(text, table) }

@@ -31,7 +31,7 @@ type Overrides struct {
 	// ContentType of the messages, in place of application/json, such as "application/vnd.acme+json". Not for CloudEvents.
 	ContentType string
 	// Attributes are sent with each message as flat fields beside those of the event, whose names are refused here; see
-	// [CheckAttribute].
+	// [ValidateAttribute].
 	Attributes map[string]string
 }
 
@@ -40,8 +40,8 @@ var placeholders = []string{"{stream}", "{context}", "{aggregate}", "{type}"}
 
 var anyPlaceholder = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
 
-// CheckDestination says what is wrong with a destination template.
-func CheckDestination(template string) error {
+// ValidateDestination says what is wrong with a destination template.
+func ValidateDestination(template string) error {
 	if len(template) > envelope.MaxStreamBytes {
 		return fmt.Errorf("has %d bytes, the most is %d", len(template), envelope.MaxStreamBytes)
 	}
@@ -53,8 +53,8 @@ func CheckDestination(template string) error {
 	return nil
 }
 
-// CheckContentType says what is wrong with a content type.
-func CheckContentType(contentType string) error {
+// ValidateContentType says what is wrong with a content type.
+func ValidateContentType(contentType string) error {
 	if len(contentType) > envelope.MaxContentTypeBytes {
 		return fmt.Errorf("%.32q... has %d bytes, the most is %d", contentType, len(contentType), envelope.MaxContentTypeBytes)
 	}
@@ -78,10 +78,10 @@ const (
 // stream entry is a field, too.
 var ownFields = append([]string{brokers.FieldTraceParent, brokers.FieldTraceState, "data"}, reserved...)
 
-// CheckAttribute says what is wrong with a static attribute: the name of a field that messages have by themselves, one that a
+// ValidateAttribute says what is wrong with a static attribute: the name of a field that messages have by themselves, one that a
 // broker keeps for itself, more than 256 bytes of a name or 1024 of a value, or control characters, with which one header of a
 // message could pass for two.
-func CheckAttribute(name, value string) error {
+func ValidateAttribute(name, value string) error {
 	switch {
 	case name == "":
 		return errors.New("has an empty name")
@@ -104,12 +104,12 @@ func (o *Overrides) validate(broker string, format envelope.Format) error {
 			problems = append(problems, fmt.Errorf("outbox: broker %q: %s: %w", broker, key, err))
 		}
 	}
-	check(CheckDestination(o.Destination), "destination")
+	check(ValidateDestination(o.Destination), "destination")
 	if o.TTL < 0 {
 		check(fmt.Errorf("is %s: use a positive duration", o.TTL), "ttl")
 	}
 	if o.ContentType != "" {
-		check(CheckContentType(o.ContentType), "content_type")
+		check(ValidateContentType(o.ContentType), "content_type")
 		if format == envelope.FormatCloudEvents {
 			check(fmt.Errorf("does not go together with format cloudevents, whose messages are %s", envelope.FormatCloudEvents.ContentType()), "content_type")
 		}
@@ -118,7 +118,7 @@ func (o *Overrides) validate(broker string, format envelope.Format) error {
 		check(fmt.Errorf("there are %d: use at most %d", len(o.Attributes), MaxAttributes), "attributes")
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Attributes)) {
-		check(CheckAttribute(name, o.Attributes[name]), "attributes")
+		check(ValidateAttribute(name, o.Attributes[name]), "attributes")
 	}
 	return errors.Join(problems...)
 }

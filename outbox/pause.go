@@ -16,8 +16,8 @@ type Pause struct {
 	By, Reason string
 }
 
-// Check says what is wrong with a pause. Stores call it.
-func (p Pause) Check() error {
+// Validate says what is wrong with a pause. Stores call it.
+func (p Pause) Validate() error {
 	switch {
 	case p.Broker == "":
 		return errors.New("the name of the broker to be paused is empty")

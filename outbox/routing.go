@@ -86,7 +86,7 @@ func (r Routing) WithDefaults() Routing {
 // Validate reports everything that is wrong with the routing, all problems joined in one error.
 func (r Routing) Validate() error {
 	r = r.WithDefaults()
-	problems := []error{CheckTable(r.Table)}
+	problems := []error{ValidateTable(r.Table)}
 	if r.MaxPayloadBytes < 0 {
 		problems = append(problems, fmt.Errorf("outbox: max_payload_bytes is %d: use a positive number of bytes", r.MaxPayloadBytes))
 	}
@@ -125,9 +125,9 @@ func checkBrokerName(name string) error {
 	return nil
 }
 
-// CheckExtensions says which of the extensions that are to leave with messages of a format cannot: names that are empty, too long, occur
+// ValidateExtensions says which of the extensions that are to leave with messages of a format cannot: names that are empty, too long, occur
 // twice, or cannot be those of CloudEvents attributes.
-func CheckExtensions(names []string, format envelope.Format) error {
+func ValidateExtensions(names []string, format envelope.Format) error {
 	var problems []error
 	for i, name := range names {
 		switch {
@@ -149,7 +149,7 @@ func (route *Route) validateForm() error {
 	if err := (envelope.CloudEventOptions{Source: route.Source}).Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("outbox: external broker %q: %w", route.Broker, err))
 	}
-	if err := CheckExtensions(route.Extensions, route.Format); err != nil {
+	if err := ValidateExtensions(route.Extensions, route.Format); err != nil {
 		problems = append(problems, fmt.Errorf("outbox: external broker %q: extensions: %w", route.Broker, err))
 	}
 	return errors.Join(problems...)

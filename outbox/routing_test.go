@@ -20,14 +20,14 @@ type (
 	expiring struct{ ID string }
 )
 
-func seal(t *testing.T, data any, options ...envelope.Option) *envelope.Message {
+func seal(t *testing.T, data any, opts ...envelope.Option) *envelope.Message {
 	t.Helper()
 	events := envelope.NewCatalog("ordering")
 	envelope.Register[placed](events, envelope.Published(), envelope.Name("Placed"))
 	envelope.Register[audited](events, envelope.Name("Audited"))
 	envelope.Register[expiring](events, envelope.Published(), envelope.TTL(time.Minute))
 	require.NoError(t, events.Err())
-	message, err := events.Seal(envelope.NewEvent(data, options...), envelope.Source{Aggregate: "Order", ID: "1", Sequence: 1}, envelope.Context{})
+	message, err := events.Seal(envelope.NewEvent(data, opts...), envelope.Source{Aggregate: "Order", ID: "1", Sequence: 1}, envelope.Context{})
 	require.NoError(t, err)
 	return message
 }
@@ -135,10 +135,10 @@ func TestRoutingValidate(t *testing.T) {
 func TestCheckTable(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"outbox_messages", "app.outbox", "_x1"} {
-		require.NoError(t, outbox.CheckTable(name))
+		require.NoError(t, outbox.ValidateTable(name))
 	}
 	for _, name := range []string{"", "a b", "a.b.c", "1a", `"x"`, "x;--", "a.", "tabel\n", string(make([]byte, 60))} {
-		require.Error(t, outbox.CheckTable(name), "%q", name)
+		require.Error(t, outbox.ValidateTable(name), "%q", name)
 	}
 }
 
@@ -217,12 +217,12 @@ func TestOverridesTTLOfAScheduledEvent(t *testing.T) {
 func TestCheckAttribute(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{"environment": "production", "x-region": "Provence, à \"Côte d'Azur\"", "empty": ""} {
-		require.NoError(t, outbox.CheckAttribute(name, value), name)
+		require.NoError(t, outbox.ValidateAttribute(name, value), name)
 	}
 	for name, value := range map[string]string{
 		"a\x00": "x", "b": "x\x00", "c\r\nd": "x", "e": "x\r\nid: 1", "f\xff": "x", "g": "\xff", "data": "x", "ordering_key": "x", "id": "x",
 	} {
-		require.Error(t, outbox.CheckAttribute(name, value), "%q: %q", name, value)
+		require.Error(t, outbox.ValidateAttribute(name, value), "%q: %q", name, value)
 	}
 }
 

@@ -96,9 +96,9 @@ func (e *MalformedError) Error() string {
 	return fmt.Sprintf("outbox: malformed row: column %s %s", e.Column, e.Reason)
 }
 
-// CheckOrderingKey says what is wrong with an ordering key that no index holds: such a row could be neither deferred nor made to wait
+// ValidateOrderingKey says what is wrong with an ordering key that no index holds: such a row could be neither deferred nor made to wait
 // for an operator. The error is a *[MalformedError].
-func CheckOrderingKey(key string) error {
+func ValidateOrderingKey(key string) error {
 	if reason := unfit(key, envelope.MaxOrderingKeyBytes); reason != "" {
 		return &MalformedError{"ordering_key", reason}
 	}

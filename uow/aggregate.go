@@ -39,11 +39,11 @@ type Aggregate struct {
 // any other; they come before it.
 //
 // The options refine this one event; see envelope.Option.
-func (a *Aggregate) Raise(event any, options ...envelope.Option) {
+func (a *Aggregate) Raise(event any, opts ...envelope.Option) {
 	if a == nil {
 		panic("uow: Raise on an aggregate that embeds *uow.Aggregate, which is nil: embed uow.Aggregate by value")
 	}
-	a.events.Recorder().Raise(event, options)
+	a.events.Recorder().Raise(event, opts)
 }
 
 // AggregateError says that a struct type holds an [Aggregate] whose events would be lost: a second one, or one in a place

@@ -88,8 +88,8 @@ func WithSource(source envelope.Source) TrackOption {
 
 func track(plugin Plugin, tx *gorm.DB, aggregate any, opts []TrackOption) error {
 	var t tracking
-	for _, option := range opts {
-		option(&t)
+	for _, opt := range opts {
+		opt(&t)
 	}
 	if err := t.check(); err != nil {
 		return fmt.Errorf("uow: track %T: WithSource: %w", aggregate, err)
@@ -178,8 +178,8 @@ func Do(ctx context.Context, db *gorm.DB, f func(*Unit) error, opts ...Option) e
 		return err
 	}
 	s := settings{attempts: 1, repeats: IsConflict}
-	for _, option := range opts {
-		option(&s)
+	for _, opt := range opts {
+		opt(&s)
 	}
 	run := func(handle *gorm.DB) error {
 		return handle.Transaction(func(tx *gorm.DB) error { //nolint:wrapcheck // f's error is the caller's own

@@ -91,10 +91,10 @@ type server struct {
 	grants map[string][]string // permissions on topics; nil = it knows none, as an emulator
 }
 
-func newServer(t *testing.T, options ...grpc.ServerOption) *server {
+func newServer(t *testing.T, opts ...grpc.ServerOption) *server {
 	t.Helper()
 	s := &server{
-		addr: "127.0.0.1:0", options: append(options, grpc.MaxRecvMsgSize(20<<20)),
+		addr: "127.0.0.1:0", options: append(opts, grpc.MaxRecvMsgSize(20<<20)),
 	}
 	s.fake = pstest.NewServer(pstest.ServerReactorOption{FuncName: "Publish", Reactor: s})
 	t.Cleanup(func() { require.NoError(t, s.fake.Close()) })

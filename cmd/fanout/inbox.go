@@ -64,7 +64,7 @@ func (t *inboxTarget) each(cmd *cobra.Command, ask func(ctx context.Context, at 
 			return err
 		}
 		defer pool.Close()
-		if err := ask(cmd.Context(), inboxAt{cmd, session, name, *t.table}, db, inbox.Table(*t.table)); err != nil {
+		if err := ask(cmd.Context(), inboxAt{cmd, session, name, *t.table}, db, inbox.WithTable(*t.table)); err != nil {
 			return fmt.Errorf("database %q: %w", name, err)
 		}
 		return nil
@@ -273,7 +273,7 @@ func inboxRedriveCommand() *cobra.Command {
 				if *all {
 					n, err = inbox.RedriveAll(ctx, db, *consumer, *messageType, table)
 				} else {
-					n, err = inbox.Redrive(ctx, db, *consumer, keys, table, inbox.FromSource(*source))
+					n, err = inbox.Redrive(ctx, db, *consumer, keys, table, inbox.WithSource(*source))
 				}
 				if err == nil {
 					cmd.Printf("%s: %s messages redriven\n", at.database, thousands(n))

@@ -80,8 +80,8 @@ func DispatchEach(send func(ctx context.Context, message Outgoing) error) Dispat
 
 // Event makes an outgoing message, in the internal form, of an event of the catalog, raised by source. ctx is the handler's: correlation,
 // causation, tenant and trace come from it. Destination is the category of the source, the ordering key what the catalog says.
-func Event(ctx context.Context, catalog *envelope.Catalog, source envelope.Source, data any, options ...envelope.Option) (Outgoing, error) {
-	sealed, err := catalog.Seal(envelope.NewEvent(data, options...), source, envelope.FromContext(ctx))
+func Event(ctx context.Context, catalog *envelope.Catalog, source envelope.Source, data any, opts ...envelope.Option) (Outgoing, error) {
+	sealed, err := catalog.Seal(envelope.NewEvent(data, opts...), source, envelope.FromContext(ctx))
 	if err != nil {
 		return Outgoing{}, fmt.Errorf("dedup: seal an outgoing event: %w", err)
 	}

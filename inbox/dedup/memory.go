@@ -44,9 +44,9 @@ const (
 	MaxConsumer = 256
 )
 
-// Check reports what no store takes.
-func (t Token) Check() error {
-	if err := CheckConsumer(t.Consumer); err != nil {
+// Validate reports what no store takes.
+func (t Token) Validate() error {
+	if err := ValidateConsumer(t.Consumer); err != nil {
 		return err
 	}
 	if t.Value == "" {
@@ -63,8 +63,8 @@ func (t Token) Check() error {
 	return nil
 }
 
-// CheckConsumer reports what cannot be the name of a consumer in a store.
-func CheckConsumer(name string) error {
+// ValidateConsumer reports what cannot be the name of a consumer in a store.
+func ValidateConsumer(name string) error {
 	switch {
 	case name == "":
 		return errors.New("dedup: the message has no consumer: consumers of inbox/... set it; set Message.Consumer where there is none of them")

@@ -105,7 +105,7 @@ func (c *Config[S]) byToken() bool { return c.Store == nil }
 // state was saved has taken effect, but its outgoing messages wait in the outbox of its entity: see Resume.
 func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
 	r := &run[S]{p: p, c: &p.config, m: m, consumer: m.Consumer, key: m.Identity()}
-	if err := CheckConsumer(m.Consumer); err != nil {
+	if err := ValidateConsumer(m.Consumer); err != nil {
 		return "", inbox.Permanent(err)
 	}
 	var err error
@@ -119,7 +119,7 @@ func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outc
 		if r.token, err = p.config.TokenOf(m); err != nil {
 			return "", err
 		}
-		if err := (Token{Consumer: m.Consumer, Value: r.token}).Check(); err != nil {
+		if err := (Token{Consumer: m.Consumer, Value: r.token}).Validate(); err != nil {
 			return "", inbox.Permanent(err)
 		}
 	}

@@ -178,7 +178,7 @@ func (r *run[S]) identify(outgoing []Outgoing) (err error) {
 			return inbox.Permanent(fmt.Errorf("dedup: outgoing message %d for %q names receivers of a token, and Config.Tokens is missing", i, o.Destination))
 		}
 		for _, receiver := range o.Receivers {
-			if err := CheckConsumer(receiver); err != nil {
+			if err := ValidateConsumer(receiver); err != nil {
 				return inbox.Permanent(fmt.Errorf("outgoing message %d for %q: %w", i, o.Destination, err))
 			}
 		}

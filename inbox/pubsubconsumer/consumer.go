@@ -68,7 +68,7 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 	if handler == nil {
 		wrong = append(wrong, errors.New("pubsubconsumer: the handler is nil"))
 	} else {
-		wrong = append(wrong, inbox.Check(handler))
+		wrong = append(wrong, inbox.Validate(handler))
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
@@ -76,12 +76,12 @@ func NewConsumer(client *pubsub.Client, subscription string, handler inbox.Handl
 	if o.consumer == "" {
 		o.consumer = client.Subscriber(subscription).ID()
 	}
-	if err := inbox.CheckConsumer(o.consumer); err != nil {
+	if err := inbox.ValidateConsumer(o.consumer); err != nil {
 		return nil, fmt.Errorf("pubsubconsumer: WithConsumer: %w", err)
 	}
 	if o.source == "" {
 		o.source = subscription // a long one is bounded by itself
-	} else if err := inbox.CheckSource(o.source); err != nil {
+	} else if err := inbox.ValidateSource(o.source); err != nil {
 		return nil, fmt.Errorf("pubsubconsumer: WithSource: %w", err)
 	}
 	log := o.log

@@ -71,12 +71,12 @@ type stream struct {
 // its connections busy for reading, so its PoolSize has to be larger than the number of streams by
 // a few. Commands that must not be repeated blindly are exempt from the client's own retries,
 // whatever their number.
-func NewConsumer(client redis.UniversalClient, group string, streams []string, handler inbox.Handler, options ...Option) (*Consumer, error) {
+func NewConsumer(client redis.UniversalClient, group string, streams []string, handler inbox.Handler, opts ...Option) (*Consumer, error) {
 	c := &Consumer{settings: defaults(), client: client, group: group, sharded: isSharded(client)}
 	c.consumer, c.name = group, uniqueName()
 	c.dead = func(stream string) string { return DeadStream(stream, group) }
-	for _, option := range options {
-		option(&c.settings)
+	for _, opt := range opts {
+		opt(&c.settings)
 	}
 	var wrong []error
 	if client == nil {
@@ -85,7 +85,7 @@ func NewConsumer(client redis.UniversalClient, group string, streams []string, h
 	if handler == nil {
 		wrong = append(wrong, errors.New("redisconsumer: consumer: there is no handler"))
 	} else {
-		wrong = append(wrong, inbox.Check(handler))
+		wrong = append(wrong, inbox.Validate(handler))
 	}
 	if err := errors.Join(append(wrong, c.check(group, streams))...); err != nil {
 		return nil, err

@@ -40,12 +40,12 @@ func (silent) Printf(context.Context, string, ...any) {}
 const group = "billing"
 
 // quick are the times of a consumer that a test can wait for.
-func quick(options ...redisconsumer.Option) []redisconsumer.Option {
+func quick(opts ...redisconsumer.Option) []redisconsumer.Option {
 	return append([]redisconsumer.Option{
 		redisconsumer.WithClaimAfter(400 * time.Millisecond), redisconsumer.WithBlock(50 * time.Millisecond),
 		redisconsumer.WithRetry(inbox.Retry{BaseDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond}),
 		redisconsumer.WithLogger(slog.New(slog.DiscardHandler)),
-	}, options...)
+	}, opts...)
 }
 
 // A site is a server and a stream of this test's own.
@@ -219,9 +219,9 @@ type run struct {
 }
 
 // start runs a consumer until the test ends, or stop is called.
-func start(t *testing.T, client redis.UniversalClient, stream string, handler inbox.Handler, options ...redisconsumer.Option) *run {
+func start(t *testing.T, client redis.UniversalClient, stream string, handler inbox.Handler, opts ...redisconsumer.Option) *run {
 	t.Helper()
-	c, err := redisconsumer.NewConsumer(client, group, []string{stream}, handler, quick(options...)...)
+	c, err := redisconsumer.NewConsumer(client, group, []string{stream}, handler, quick(opts...)...)
 	require.NoError(t, err)
 	return launch(t, c)
 }

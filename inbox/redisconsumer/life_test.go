@@ -37,7 +37,7 @@ func TestFromNow(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		s.addAll(t, 1, 10)
 		l := newLedger()
-		r := start(t, s, s.stream, l.handler(nil), redisconsumer.FromNow())
+		r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithNewOnly())
 		soon(t, "the group is there", func() bool { return s.pending(t) == 0 })
 		s.addAllFrom(t, 1, 10, 10)
 		soon(t, "what came after is handled", func() bool { return l.len() == 10 })

@@ -139,9 +139,9 @@ func WithDeadLetters(name func(stream string) string) Option {
 	return func(s *settings) { s.dead = name }
 }
 
-// FromNow has a group that does not exist yet begin with what is added after it was created.
+// WithNewOnly has a group that does not exist yet begin with what is added after it was created.
 // Default: with the first entry of the stream. It changes nothing for a group that exists.
-func FromNow() Option { return func(s *settings) { s.fromNow = true } }
+func WithNewOnly() Option { return func(s *settings) { s.fromNow = true } }
 
 // WithoutBackfill leaves the backfill streams alone. Default: beside each stream the consumer reads
 // "<stream>:backfill", where producers put messages of low priority, once there is such a stream,
@@ -184,12 +184,12 @@ func (s *settings) check(group string, streams []string) error {
 	if s.source != nil {
 		for _, stream := range streams {
 			if source := s.source(stream); source != stream { // a long name of a stream is bounded by itself
-				wrong = append(wrong, inbox.CheckSource(source))
+				wrong = append(wrong, inbox.ValidateSource(source))
 			}
 		}
 	}
 	if s.consumer != "" {
-		wrong = append(wrong, inbox.CheckConsumer(s.consumer))
+		wrong = append(wrong, inbox.ValidateConsumer(s.consumer))
 	}
 	if err := s.retry.Validate(); err != nil {
 		wrong = append(wrong, fmt.Errorf("redisconsumer: consumer: WithRetry: %w", err))

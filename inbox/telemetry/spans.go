@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/instrument"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -20,10 +21,9 @@ type spanKey struct{}
 func startOptions(at where) []trace.SpanStartOption {
 	return []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(instrument.Operation("process", "process")...),
 		trace.WithAttributes(
-			attribute.String("messaging.system", "fanout"),
-			attribute.String("messaging.operation.type", "process"), attribute.String("messaging.operation.name", "process"),
-			attribute.String("messaging.consumer.group.name", at.consumer), attribute.String("messaging.destination.name", at.source),
+			instrument.System, attribute.String("messaging.consumer.group.name", at.consumer), instrument.Destination.String(at.source),
 		),
 	}
 }
@@ -37,9 +37,9 @@ func (t *Telemetry) begin(ctx context.Context, m *inbox.Message) context.Context
 	p := t.at(ctx, m)
 	options := append(make([]trace.SpanStartOption, 0, len(p.start)+3), p.start...)
 	attributes := append(make([]attribute.KeyValue, 0, 4),
-		attribute.String("messaging.message.id", m.ID), attribute.String("fanout.type", m.Type))
+		instrument.MessageID.String(m.ID), instrument.Type.String(m.Type))
 	if id := m.Envelope.Metadata.Domain.CorrelationID; id != "" {
-		attributes = append(attributes, attribute.String("messaging.message.conversation_id", id))
+		attributes = append(attributes, instrument.Conversation.String(id))
 	}
 	if m.Deliveries > 0 {
 		attributes = append(attributes, attribute.Int("fanout.deliveries", m.Deliveries))
@@ -80,14 +80,14 @@ func end(span trace.Span, a *inbox.Attempt) {
 		return
 	}
 	if a.Err == nil {
-		span.SetAttributes(attribute.Int("fanout.attempt", a.Failures+1), attribute.String("fanout.outcome", string(a.Outcome)))
+		span.SetAttributes(instrument.Attempt.Int(a.Failures+1), attribute.String("fanout.outcome", string(a.Outcome)))
 		return
 	}
 	attempt := a.Failures
 	if !counted(a) {
 		attempt++
 	}
-	span.SetAttributes(attribute.Int("fanout.attempt", attempt), attribute.String("error.type", errorType(a.Err)))
+	span.SetAttributes(instrument.Attempt.Int(attempt), instrument.ErrorType.String(errorType(a.Err)))
 	if a.Abandon {
 		span.SetAttributes(attribute.Bool("fanout.abandoned", true))
 	}

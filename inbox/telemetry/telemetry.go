@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/instrument"
 )
 
 // Scope is the name of the instrumentation scope.
@@ -40,11 +41,6 @@ const (
 // otherOutcome stands for all outcomes that this package does not know, of which there may be any
 // number.
 const otherOutcome inbox.Outcome = "other"
-
-// What the semantic conventions require of instruments that are named after them; the same for all.
-var conventional = []attribute.KeyValue{
-	attribute.String("messaging.system", "fanout"), attribute.String("messaging.operation.name", "process"),
-}
 
 // Config of a [Telemetry]. At least one of the providers is needed.
 type Config struct {
@@ -82,13 +78,6 @@ type instruments struct {
 	attempts                                                       metric.Int64Histogram
 }
 
-// Buckets of the histograms.
-var (
-	briefly  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
-	forLong  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600, 3600, 86400}
-	attempts = []float64{1, 2, 3, 4, 5, 10, 20}
-)
-
 // New makes the instruments. The error says which of them the provider refuses, or that there is no
 // provider at all.
 func New(cfg Config) (*Telemetry, error) {
@@ -113,30 +102,18 @@ func New(cfg Config) (*Telemetry, error) {
 }
 
 func (i *instruments) create(meter metric.Meter) error {
-	var problems []error
-	messages := func(name, description string) metric.Int64Counter {
-		made, err := meter.Int64Counter(name, metric.WithUnit("{message}"), metric.WithDescription(description))
-		problems = append(problems, err)
-		return made
-	}
-	seconds := func(name, description string, buckets []float64) metric.Float64Histogram {
-		made, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(buckets...))
-		problems = append(problems, err)
-		return made
-	}
-	i.consumed = messages("messaging.client.consumed.messages", "Messages that a handler was given; one that is tried again counts again.")
-	i.process = seconds("messaging.process.duration", "How long a handler took for one attempt, whether it failed or not.", briefly)
-	i.done = messages("fanout.inbox.messages.done", "Messages that the consumer is done with, by outcome.")
-	i.failed = messages("fanout.inbox.messages.failed", "Attempts at messages that ended with an error, for whatever reason.")
-	i.retried = messages("fanout.inbox.messages.retried", "Attempts that count against their message, and are followed by another.")
-	i.abandoned = messages("fanout.inbox.messages.abandoned", "Messages whose attempts are used up, or whose error is permanent.")
-	i.forwarded = messages("fanout.inbox.messages.forwarded", "Messages that were forwarded to the dead letters of the broker.")
-	i.overdue = messages("fanout.inbox.messages.overdue", "Attempts whose handler went on although its context had ended.")
-	i.age = seconds("fanout.inbox.message.age", "From the raising of an event to the end of its handling, by the two clocks involved.", forLong)
-	made, err := meter.Int64Histogram("fanout.inbox.message.attempts", metric.WithUnit("{attempt}"),
-		metric.WithDescription("Attempts that a message took until it was done or abandoned."), metric.WithExplicitBucketBoundaries(attempts...))
-	i.attempts = made
-	return errors.Join(append(problems, err)...)
+	maker := &instrument.Maker{Meter: meter}
+	i.consumed = maker.Messages("messaging.client.consumed.messages", "Messages that a handler was given; one that is tried again counts again.")
+	i.process = maker.Seconds("messaging.process.duration", "How long a handler took for one attempt, whether it failed or not.", instrument.Briefly)
+	i.done = maker.Messages("fanout.inbox.messages.done", "Messages that the consumer is done with, by outcome.")
+	i.failed = maker.Messages("fanout.inbox.messages.failed", "Attempts at messages that ended with an error, for whatever reason.")
+	i.retried = maker.Messages("fanout.inbox.messages.retried", "Attempts that count against their message, and are followed by another.")
+	i.abandoned = maker.Messages("fanout.inbox.messages.abandoned", "Messages whose attempts are used up, or whose error is permanent.")
+	i.forwarded = maker.Messages("fanout.inbox.messages.forwarded", "Messages that were forwarded to the dead letters of the broker.")
+	i.overdue = maker.Messages("fanout.inbox.messages.overdue", "Attempts whose handler went on although its context had ended.")
+	i.age = maker.Seconds("fanout.inbox.message.age", "From the raising of an event to the end of its handling, by the two clocks involved.", instrument.ForLong)
+	i.attempts = maker.Numbers("fanout.inbox.message.attempts", "{attempt}", "Attempts that a message took until it was done or abandoned.", instrument.Attempts)
+	return maker.Err()
 }
 
 // where a message comes from: a consumer and its source. There are as many as somebody has
@@ -177,7 +154,7 @@ func newPlace(at where) *place {
 	with := func(more ...attribute.KeyValue) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(append(attributes[:2:2], more...)...))
 	}
-	here, there := with(), with(conventional...)
+	here, there := with(), with(instrument.Conventional("process")...)
 	p := &place{
 		add: []metric.AddOption{here}, addConsumed: []metric.AddOption{there},
 		record: []metric.RecordOption{here}, recordProcess: []metric.RecordOption{there},

@@ -78,7 +78,7 @@ func (h *Hooked) AfterSave(tx *gorm.DB) error { return h.Act(tx) }
 
 // raising lets an aggregate raise a Happened for each word.
 func raising[R interface {
-	Raise(event any, options ...envelope.Option)
+	Raise(event any, opts ...envelope.Option)
 }](root R, what ...string) R {
 	for _, w := range what {
 		root.Raise(Happened{w})

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/gorm-fanout/fanout/internal/instrument"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -25,11 +26,6 @@ const (
 	AttributeBroker   = attribute.Key("broker")
 )
 
-// What the semantic conventions require of instruments that are named after them; the same for all.
-var conventional = []attribute.KeyValue{
-	attribute.String("messaging.system", "fanout"), attribute.String("messaging.operation.name", "publish"),
-}
-
 // Metrics are the instruments of one process; make them once. They are an [outbox.Observer], and safe for concurrent use.
 type Metrics struct {
 	meter metric.Meter
@@ -40,13 +36,8 @@ type Metrics struct {
 	claimSize, publishSize, attempts                                     metric.Int64Histogram
 }
 
-// Buckets of the histograms.
-var (
-	briefly  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
-	forLong  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600, 3600, 86400}
-	sizes    = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}
-	attempts = []float64{1, 2, 3, 4, 5, 10, 20}
-)
+// Buckets of the histograms of sizes.
+var sizes = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}
 
 // New makes the instruments. The error says which of them the provider refuses.
 func New(provider metric.MeterProvider) (*Metrics, error) {
@@ -54,38 +45,23 @@ func New(provider metric.MeterProvider) (*Metrics, error) {
 		return nil, errors.New("metrics: there is no meter provider: give the one of your OpenTelemetry set-up, or that of monitor/prometheus")
 	}
 	m := &Metrics{meter: provider.Meter(Scope)}
-	var problems []error
-	counter := func(name, unit, description string) metric.Int64Counter {
-		made, err := m.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
-		problems = append(problems, err)
-		return made
-	}
-	seconds := func(name, description string, buckets []float64) metric.Float64Histogram {
-		made, err := m.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(buckets...))
-		problems = append(problems, err)
-		return made
-	}
-	numbers := func(name, unit, description string, buckets []float64) metric.Int64Histogram {
-		made, err := m.meter.Int64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(buckets...))
-		problems = append(problems, err)
-		return made
-	}
-	m.sent = counter("messaging.client.sent.messages", "{message}", "Messages that a broker was asked to take, whether it did or not.")
-	m.operation = seconds("messaging.client.operation.duration", "How long a broker took for one call.", briefly)
-	m.claimed = counter("fanout.outbox.messages.claimed", "{message}", "Rows that were claimed.")
-	m.published = counter("fanout.outbox.messages.published", "{message}", "Messages that the broker has acknowledged.")
-	m.failed = counter("fanout.outbox.messages.failed", "{message}", "Messages that the broker, or the way to it, has refused.")
-	m.retried = counter("fanout.outbox.messages.retried", "{message}", "Messages that wait for another attempt after one was spent.")
-	m.abandoned = counter("fanout.outbox.messages.abandoned", "{message}", "Messages that were given up; an operator may requeue them.")
-	m.released = counter("fanout.outbox.messages.released", "{message}", "Messages that were given back with no attempt spent.")
-	m.purged = counter("fanout.outbox.messages.purged", "{message}", "Finished rows that were removed.")
-	m.leasesLost = counter("fanout.outbox.leases.lost", "{message}", "Rows that belonged to somebody else by the time their outcome was to be written.")
-	m.delivery = seconds("fanout.outbox.delivery.duration", "From the writing of a row to the broker's acknowledgement.", forLong)
-	m.claim = seconds("fanout.outbox.claim.duration", "How long the database took for one claim, and the completion that goes with it.", briefly)
-	m.claimSize = numbers("fanout.outbox.claim.size", "{message}", "Rows of one claim.", sizes)
-	m.publishSize = numbers("fanout.outbox.publish.size", "{message}", "Messages of one call of a broker.", sizes)
-	m.attempts = numbers("fanout.outbox.message.attempts", "{attempt}", "Attempts that a message took until it was published or abandoned.", attempts)
-	if err := errors.Join(problems...); err != nil {
+	maker := &instrument.Maker{Meter: m.meter}
+	m.sent = maker.Messages("messaging.client.sent.messages", "Messages that a broker was asked to take, whether it did or not.")
+	m.operation = maker.Seconds("messaging.client.operation.duration", "How long a broker took for one call.", instrument.Briefly)
+	m.claimed = maker.Messages("fanout.outbox.messages.claimed", "Rows that were claimed.")
+	m.published = maker.Messages("fanout.outbox.messages.published", "Messages that the broker has acknowledged.")
+	m.failed = maker.Messages("fanout.outbox.messages.failed", "Messages that the broker, or the way to it, has refused.")
+	m.retried = maker.Messages("fanout.outbox.messages.retried", "Messages that wait for another attempt after one was spent.")
+	m.abandoned = maker.Messages("fanout.outbox.messages.abandoned", "Messages that were given up; an operator may requeue them.")
+	m.released = maker.Messages("fanout.outbox.messages.released", "Messages that were given back with no attempt spent.")
+	m.purged = maker.Messages("fanout.outbox.messages.purged", "Finished rows that were removed.")
+	m.leasesLost = maker.Messages("fanout.outbox.leases.lost", "Rows that belonged to somebody else by the time their outcome was to be written.")
+	m.delivery = maker.Seconds("fanout.outbox.delivery.duration", "From the writing of a row to the broker's acknowledgement.", instrument.ForLong)
+	m.claim = maker.Seconds("fanout.outbox.claim.duration", "How long the database took for one claim, and the completion that goes with it.", instrument.Briefly)
+	m.claimSize = maker.Numbers("fanout.outbox.claim.size", "{message}", "Rows of one claim.", sizes)
+	m.publishSize = maker.Numbers("fanout.outbox.publish.size", "{message}", "Messages of one call of a broker.", sizes)
+	m.attempts = maker.Numbers("fanout.outbox.message.attempts", "{attempt}", "Attempts that a message took until it was published or abandoned.", instrument.Attempts)
+	if err := maker.Err(); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	return m, nil
@@ -100,7 +76,7 @@ func (m *Metrics) Purged(ctx context.Context, database string, rows int) {
 func (m *Metrics) Observe(database, broker string) outbox.ProcessorObserver {
 	place := []attribute.KeyValue{AttributeDatabase.String(database), AttributeBroker.String(broker)}
 	here := metric.WithAttributeSet(attribute.NewSet(place...))
-	there := metric.WithAttributeSet(attribute.NewSet(append(place, conventional...)...))
+	there := metric.WithAttributeSet(attribute.NewSet(append(place, instrument.Conventional("publish")...)...))
 	return &observer{
 		Metrics: m, add: []metric.AddOption{here}, record: []metric.RecordOption{here},
 		addSent: []metric.AddOption{there}, recordOperation: []metric.RecordOption{there},

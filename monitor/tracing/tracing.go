@@ -12,6 +12,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/instrument"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -60,26 +62,18 @@ func New(provider trace.TracerProvider, cfg Config) (*Tracer, error) {
 	if provider == nil {
 		return nil, errors.New("tracing: there is no tracer provider: give the one of your OpenTelemetry set-up")
 	}
-	setDefault(&cfg.LinkAfter, DefaultLinkAfter)
-	setDefault(&cfg.MaxLinks, DefaultMaxLinks)
-	setDefault(&cfg.MaxSpans, DefaultMaxSpans)
+	cfg.LinkAfter = cmp.Or(cfg.LinkAfter, DefaultLinkAfter)
+	cfg.MaxLinks = cmp.Or(cfg.MaxLinks, DefaultMaxLinks)
+	cfg.MaxSpans = cmp.Or(cfg.MaxSpans, DefaultMaxSpans)
 	return &Tracer{cfg: cfg, tracer: provider.Tracer(Scope)}, nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Observe implements outbox.Observer.
 func (t *Tracer) Observe(database, broker string) outbox.ProcessorObserver {
 	return &observer{
 		Tracer: t, name: "publish " + broker,
-		place: []attribute.KeyValue{
-			attribute.String("messaging.system", "fanout"), attribute.String("database", database), attribute.String("broker", broker),
-		},
+		place: append(instrument.Operation("send", "publish"),
+			instrument.System, attribute.String("database", database), attribute.String("broker", broker)),
 	}
 }
 
@@ -107,10 +101,7 @@ type callKey struct{}
 func (o *observer) Publishing(ctx context.Context, call *outbox.Call) context.Context {
 	ctx, span := o.tracer.Start(ctx, o.name, //nolint:spancheck // Published ends it
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(call.Began), trace.WithAttributes(o.place...),
-		trace.WithAttributes(
-			attribute.String("messaging.operation.type", "send"), attribute.String("messaging.operation.name", "publish"),
-			attribute.Int("messaging.batch.message_count", len(call.Messages)),
-		),
+		trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(call.Messages))),
 		trace.WithLinks(o.producers(ctx, call)...),
 	)
 	return context.WithValue(ctx, callKey{}, span) //nolint:spancheck // Published ends it
@@ -176,14 +167,13 @@ func (o *observer) send(ctx context.Context, batch trace.Span, call *outbox.Call
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(call.Began), trace.WithAttributes(o.place...),
 		trace.WithLinks(trace.Link{SpanContext: linked}),
 		trace.WithAttributes(
-			attribute.String("messaging.operation.type", "send"), attribute.String("messaging.operation.name", "publish"),
-			attribute.String("messaging.destination.name", out.Destination), attribute.String("messaging.message.id", out.ID),
-			attribute.String("fanout.type", out.Type), attribute.Int("fanout.attempt", call.Messages[i].Attempts+1),
+			instrument.Destination.String(out.Destination), instrument.MessageID.String(out.ID),
+			instrument.Type.String(out.Type), instrument.Attempt.Int(call.Messages[i].Attempts+1),
 			attribute.Float64("fanout.age", call.Age(i).Seconds()),
 		),
 	)
 	if out.CorrelationID != "" {
-		span.SetAttributes(attribute.String("messaging.message.conversation_id", out.CorrelationID))
+		span.SetAttributes(instrument.Conversation.String(out.CorrelationID))
 	}
 	if err != nil {
 		span.SetAttributes(errorType(err))
@@ -195,7 +185,7 @@ func (o *observer) send(ctx context.Context, batch trace.Span, call *outbox.Call
 
 func errorType(err error) attribute.KeyValue {
 	class, _ := brokers.Classify(err)
-	return attribute.String("error.type", string(class))
+	return instrument.ErrorType.String(string(class))
 }
 
 // producerOf reads the W3C trace context of a message; it is not valid where there is none, or a malformed one.

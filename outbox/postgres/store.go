@@ -123,7 +123,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
-	if err := errors.Join(outbox.CheckTable(table), outbox.CheckTableAmong(table, sqlFiles)); err != nil {
+	if err := errors.Join(outbox.ValidateTable(table), outbox.ValidateTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
 	s := &Store{

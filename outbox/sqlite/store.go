@@ -67,16 +67,16 @@ type Option func(*Store)
 func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
 
 // New makes a store on a database that stays the caller's to close. An empty table means outbox.DefaultTable.
-func New(db *sql.DB, table string, options ...Option) (*Store, error) {
+func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
-	if err := errors.Join(outbox.CheckTable(table), outbox.CheckTableAmong(table, sqlFiles)); err != nil {
+	if err := errors.Join(outbox.ValidateTable(table), outbox.ValidateTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
 	s := &Store{db: db, table: table, now: time.Now, patience: busyPatience, turns: newTurns(), answerTime: answerTime}
-	for _, option := range options {
-		option(s)
+	for _, opt := range opts {
+		opt(s)
 	}
 	var err error
 	if s.administration, err = sqladmin.New(database{s}, sqladmin.SQLite, table); err != nil {

@@ -18,12 +18,12 @@ import (
 )
 
 // newStore makes a store with its table, and a claim on it.
-func newStore(t *testing.T, options ...Option) (*Store, *outbox.Claim) {
+func newStore(t *testing.T, opts ...Option) (*Store, *outbox.Claim) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "outbox.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(0)")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	store, err := New(db, "", options...)
+	store, err := New(db, "", opts...)
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)

@@ -90,7 +90,7 @@ func testHostileTexts(t *table) {
 		_, err = operator.BlockedKeys(t.Context(), text, many)
 		require.NoError(t, err, "%q", text)
 		pause := outbox.Pause{Broker: text, By: text, Reason: text}
-		if pause.Check() == nil {
+		if pause.Validate() == nil {
 			changed, err := t.Store.Pause(t.Context(), pause)
 			require.NoError(t, err, "%q", text)
 			assert.True(t, changed)
@@ -110,12 +110,12 @@ func testHostileTexts(t *table) {
 	assert.Equal(t, others, t.ids("SELECT id FROM {t} WHERE status = 'pending' AND attempts = 0"), "others were left alone")
 }
 
-// testHostileTables uses names that CheckTable lets through beside a table whose rows must stay.
+// testHostileTables uses names that ValidateTable lets through beside a table whose rows must stay.
 func testHostileTables(t *table) {
 	bystanders := t.add("a", "b")
 	for i := range 6 {
 		name := rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_]{3,47}`).Example(i)
-		require.NoError(t, outbox.CheckTable(name))
+		require.NoError(t, outbox.ValidateTable(name))
 		store := t.Open(t.T, name)
 		_, err := store.Migrate(t.Context())
 		require.NoError(t, err, name)

@@ -94,7 +94,7 @@ func (o *Options) withStreams(ctx context.Context, f func(*bed.Streams) error) (
 }
 
 // redisTargets opens a client for each of the brokers. The caller closes them.
-func redisTargets(server string, names []string, policy outbox.Policy, options ...redisstreams.Option) (
+func redisTargets(server string, names []string, policy outbox.Policy, opts ...redisstreams.Option) (
 	targets map[string]outbox.Target, closeAll func(context.Context) error, err error,
 ) {
 	targets = make(map[string]outbox.Target, len(names))
@@ -105,7 +105,7 @@ func redisTargets(server string, names []string, policy outbox.Policy, options .
 		return err
 	}
 	for _, name := range names {
-		broker, err := redisstreams.Open(server, options...)
+		broker, err := redisstreams.Open(server, opts...)
 		if err != nil {
 			return nil, nil, err
 		}

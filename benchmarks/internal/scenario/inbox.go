@@ -171,7 +171,7 @@ func (i Inbox) open(ctx context.Context, database *bed.Database, name, suffix st
 	}
 	if name == byInbox {
 		c.handle = c.byInbox
-		_, err = inbox.Migrate(ctx, c.db, inbox.Table(c.inbox))
+		_, err = inbox.Migrate(ctx, c.db, inbox.WithTable(c.inbox))
 		return c, err
 	}
 	if c.handle = c.byGORM; name == bySQL {
@@ -219,7 +219,7 @@ var errNotOnce = errors.New("scenario: a message was handled before")
 func (c *consuming) byInbox(ctx context.Context, m *inbox.Message, row int) error {
 	outcome, err := inbox.Handle(ctx, c.db, m, func(tx *gorm.DB) error {
 		return tx.Exec("UPDATE "+c.rows+" SET total = total + 1 WHERE id = ?", row).Error
-	}, inbox.Table(c.inbox))
+	}, inbox.WithTable(c.inbox))
 	if err == nil && outcome != inbox.Handled {
 		return errNotOnce
 	}

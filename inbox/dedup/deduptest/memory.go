@@ -150,7 +150,7 @@ func (e *entries) add(ctx context.Context, tokens []dedup.Token, at time.Time) e
 		return err
 	}
 	for _, token := range tokens {
-		if err := token.Check(); err != nil {
+		if err := token.Validate(); err != nil {
 			return err
 		}
 	}

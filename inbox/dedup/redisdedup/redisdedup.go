@@ -162,8 +162,8 @@ func wrap(what string, err error) error {
 type Store struct{ base }
 
 // New returns a store. The error is that of the client's kind, or of an option; no server is asked.
-func New(client redis.UniversalClient, options ...Option) (*Store, error) {
-	b, err := newBase(client, options)
+func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
+	b, err := newBase(client, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (s *Store) Contains(ctx context.Context, consumer string, key uuid.UUID) (b
 // Add implements dedup.Store. The entry expires after the retention, by the server's clock. One that is there stays as it is; where
 // replicas are waited for it is written again, as there would be nothing to wait for otherwise, and lives longer.
 func (s *Store) Add(ctx context.Context, consumer string, key uuid.UUID, at time.Time) error {
-	if err := dedup.CheckConsumer(consumer); err != nil {
+	if err := dedup.ValidateConsumer(consumer); err != nil {
 		return err
 	}
 	return s.write(ctx, "add", []string{s.key("handled", consumer, key.String())}, func(pipe redis.Pipeliner, key string) {

@@ -17,8 +17,8 @@ import (
 type Tokens struct{ base }
 
 // NewTokens returns the tokens of a server or cluster. The error is that of the client's kind, or of an option; no server is asked.
-func NewTokens(client redis.UniversalClient, options ...Option) (*Tokens, error) {
-	b, err := newBase(client, options)
+func NewTokens(client redis.UniversalClient, opts ...Option) (*Tokens, error) {
+	b, err := newBase(client, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (t *Tokens) keys(tokens []dedup.Token) []string {
 // others. The client's own retries do not apply.
 func (t *Tokens) Create(ctx context.Context, tokens []dedup.Token, at time.Time) error {
 	for _, token := range tokens {
-		if err := token.Check(); err != nil {
+		if err := token.Validate(); err != nil {
 			return err
 		}
 	}

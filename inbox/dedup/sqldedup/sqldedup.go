@@ -26,8 +26,8 @@ type Option func(*settings)
 
 type settings struct{ table string }
 
-// Table is the name of the table, with or without a schema. Default: [DefaultTable].
-func Table(name string) Option { return func(s *settings) { s.table = name } }
+// WithTable is the name of the table, with or without a schema. Default: [DefaultTable].
+func WithTable(name string) Option { return func(s *settings) { s.table = name } }
 
 // named are the parameters of a statement.
 type named = map[string]any
@@ -53,8 +53,8 @@ func textsOf(db *gorm.DB, options []Option) (*texts, error) {
 type Store struct{ table }
 
 // New returns the store in the table of a database. The error is that of the dialect or the table's name.
-func New(db *gorm.DB, options ...Option) (*Store, error) {
-	t, err := textsOf(db, options)
+func New(db *gorm.DB, opts ...Option) (*Store, error) {
+	t, err := textsOf(db, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *Store) Contains(ctx context.Context, consumer string, key uuid.UUID) (b
 
 // Add implements dedup.Store. An entry that is there stays as it is.
 func (s *Store) Add(ctx context.Context, consumer string, key uuid.UUID, at time.Time) error {
-	if err := dedup.CheckConsumer(consumer); err != nil {
+	if err := dedup.ValidateConsumer(consumer); err != nil {
 		return err
 	}
 	err := s.db.WithContext(ctx).Exec(s.texts.add, named{"kind": s.kind, "consumer": consumer, "token": key.String(), "at": s.texts.time(at)}).Error
@@ -79,8 +79,8 @@ func (s *Store) Add(ctx context.Context, consumer string, key uuid.UUID, at time
 type Tokens struct{ table }
 
 // NewTokens returns the tokens in the table of a database. The error is that of the dialect or the table's name.
-func NewTokens(db *gorm.DB, options ...Option) (*Tokens, error) {
-	t, err := textsOf(db, options)
+func NewTokens(db *gorm.DB, opts ...Option) (*Tokens, error) {
+	t, err := textsOf(db, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (t *Tokens) In(tx *gorm.DB) *Tokens {
 // Create implements dedup.Tokens: all of them, or none.
 func (t *Tokens) Create(ctx context.Context, tokens []dedup.Token, at time.Time) error {
 	for _, token := range tokens {
-		if err := token.Check(); err != nil {
+		if err := token.Validate(); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func (t *table) PurgeOlderThan(ctx context.Context, before time.Time, limit int)
 	return result.RowsAffected, t.wrap("purge", result.Error)
 }
 
-var errNoTable = errors.New("the table is not up to date: run sqldedup.Migrate, or name the one that there is with sqldedup.Table")
+var errNoTable = errors.New("the table is not up to date: run sqldedup.Migrate, or name the one that there is with sqldedup.WithTable")
 
 func (t *table) wrap(what string, err error) error {
 	if err == nil {

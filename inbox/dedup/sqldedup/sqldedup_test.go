@@ -60,7 +60,7 @@ var tables atomic.Int64
 func fresh(t *testing.T, db *gorm.DB) sqldedup.Option {
 	t.Helper()
 	name := fmt.Sprintf("dedup_%s_%d", uuid.NewString()[:8], tables.Add(1))
-	option := sqldedup.Table(name)
+	option := sqldedup.WithTable(name)
 	applied, err := sqldedup.Migrate(t.Context(), db, option)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0001_deduplication"}, applied)
@@ -183,7 +183,7 @@ func migrations(t *testing.T, db *gorm.DB) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			applied, err := sqldedup.Migrate(t.Context(), db, sqldedup.Table(name))
+			applied, err := sqldedup.Migrate(t.Context(), db, sqldedup.WithTable(name))
 			assert.NoError(t, err)
 			by.Add(int32(len(applied)))
 		})
@@ -239,7 +239,7 @@ func TestRefusals(t *testing.T) {
 	_, err = sqldedup.Migrate(context.Background(), nil)
 	require.ErrorContains(t, err, "database is missing")
 	for _, table := range []string{"", "a b", "a;b", "1a", "a.b.c"} {
-		_, err := sqldedup.New(db, sqldedup.Table(table))
+		_, err := sqldedup.New(db, sqldedup.WithTable(table))
 		require.ErrorContains(t, err, "letters, digits and underscores", "%q", table)
 	}
 	_, err = sqldedup.Migrations("sqlserver", "old") // the name of a part of a statement

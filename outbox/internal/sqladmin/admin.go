@@ -116,7 +116,7 @@ func New(db Database, dialect Dialect, table string) (*Admin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: read the embedded SQL: %w", dialect.Name, err)
 	}
-	if err := outbox.CheckTableAmong(table, files); err != nil {
+	if err := outbox.ValidateTableAmong(table, files); err != nil {
 		return nil, err
 	}
 	a := &Admin{db: db, dialect: dialect, table: table}

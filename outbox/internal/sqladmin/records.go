@@ -65,7 +65,7 @@ func (a *Admin) Audit(ctx context.Context, before int64, limit int) (entries []o
 
 // Pause implements outbox.Administration.
 func (a *Admin) Pause(ctx context.Context, pause outbox.Pause) (changed bool, err error) {
-	if err := pause.Check(); err != nil {
+	if err := pause.Validate(); err != nil {
 		return false, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
 	n, err := a.change(ctx, "pause", args{"broker": pause.Broker, "by": Text(pause.By), "reason": Text(pause.Reason)})
