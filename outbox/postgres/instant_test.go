@@ -30,7 +30,7 @@ func TestListOfOneInstant(t *testing.T) {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			exec(t, conn, "SET LOCAL plan_cache_mode = "+mode)
 			p := plannedSQL{text: "list abandoned", settings: "browse_settings", args: fmt.Sprintf("'b', 'abandoned', %d, %[1]d, %%page, %s", scan, place)}
-			plan := explainAnalyze(t, conn, p.render(table), p.literals(), p.settings)
+			plan := explainAnalyze(t, conn, p.render(table), p.literals(plansSize{}), p.settings)
 			assert.Equal(t, []string{"instant_abandoned"}, plan.indexes(), place)
 			assert.LessOrEqual(t, plan.read(table), scan+1, "%s, %s", place, mode)
 			plan.walk(func(n *planNode) { assert.NotEqual(t, "Incremental Sort", n.Type, "%s, %s", place, mode) })

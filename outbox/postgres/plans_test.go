@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,59 +19,91 @@ import (
 
 // planned are the statements that run while messages flow and while somebody looks, with arguments as SQL literals, the
 // indexes of the outbox table that each may read, the first of which it must read, and how many rows of that table at most.
-var planned = []plannedSQL{
-	{text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
-	{name: "wide window", text: "claim_ordered", args: "'b', 1, 8000, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 8000 + 500 + 2, blocks: 1 + 8000},
-	{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 501},
-	{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 700000, 700000, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
-	{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
-	{text: "claim_plain", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
-	{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
-	{text: "mark_published", args: "'b', 1, %token, 600000, 605000, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
-	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
-	{text: "verify", settings: "verify_settings", args: "'b', 1, %token, %messages, 0, 0, 100, false", indexes: []string{"pkey", "open", "backfill"}, rows: 1000 + 500 + 101 + 500, blocks: 1000},
-	{text: "renew", args: "'b', 1, %token, 600000, 605000, 60000000", indexes: []string{"open"}, rows: 1000},
-	{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
-	{text: "backlog", indexes: []string{"open", "deferred_key"}, rows: 2*shards*1001 + 10, blocks: 2 * shards},
-	{text: "defer", args: "'b', 1, 4000, false, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, blocks: 1 + 4000},
-	{name: "without order", text: "defer", args: "'b', 1, 4000, true, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, blocks: 1},
-	{text: "wake", args: "'b', 1, 500", indexes: []string{"pkey"}, rows: 500, blocks: 2 * 500},
-	{text: "advance", args: "'b', 1, 10, 500", indexes: []string{"deferred_key", "pkey"}, rows: 500 + 3*10*500, blocks: 2 * 500},
-	{text: "pick", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed,abandoned}', true", indexes: []string{"pkey"}, rows: 1000},
-	{text: "move_blocks", settings: "operate_settings", args: "%messages, %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
-	{text: "requeue", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', 0", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
-	{text: "abandon", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', %brokers", indexes: []string{"pkey"}, rows: 1000},
-	{text: "lift_blocks", settings: "operate_settings", args: "%messages, %brokers", blocks: 1000},
-	{text: "undefer_alone", settings: "operate_settings", args: "%messages, %brokers", blocks: 1000},
-	{text: "unblock_key", settings: "operate_settings", args: "'b', 'later-1'", blocks: 1},
-	{text: "finished_brokers", indexes: []string{"published", "abandoned"}, rows: 10},
-	{text: "purge published", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"published"}, rows: 2 * 5000},
-	{text: "purge abandoned", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"abandoned"}, rows: 2 * 5000, blocks: 5000},
-	{text: "counts", settings: "inspect_settings", indexes: []string{"published", "open", "deferred_key", "abandoned"}, rows: 1000000},
-	{text: "last_errors", settings: "inspect_settings", indexes: []string{"abandoned", "failing"}, rows: 380 + 5000},
-	{
-		text: "overview", settings: "browse_settings", args: "11000, 10001, 1000, 4000", indexes: []string{"failing", "open", "deferred", "deferred_key", "published", "abandoned"},
-		rows: 2 * (2*11000 + 3*380 + (shards+1)*1000 + 2*10001 + 100 + 1 + 4),
-	},
-	{text: "list shards", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, %page, 1::bigint << 40, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
-	{name: "that match nothing", text: "list shards", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', now(), '2040-01-01', 700000, 4000", indexes: []string{"open", "deferred"}, rows: 1001 + shards + 1},
-	{name: "among the deferred rows", text: "list shards", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', NULL, NULL::timestamptz, 950000, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
-	{name: "in hand", text: "list shards", settings: "browse_settings", args: "'b', 'processing', 1000, 50, %page, 1::bigint << 40, 4000", indexes: []string{"open", "deferred"}, rows: 1001 + shards + shards*4001},
-	{text: "list key", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, '', '', 'block-7', '', NULL, NULL::timestamptz, 1::bigint << 40", indexes: []string{"deferred_key", "open"}, rows: 1001 + 3},
-	{text: "list failed", settings: "browse_settings", args: "'b', 'failed', 1000, 1000, %page, 1::bigint << 40", indexes: []string{"failing"}, rows: 1001},
-	// Published rows of one instant are read together: 500 in this table, of which this broker has four in five.
-	{text: "list published", settings: "browse_settings", args: "'b', 'published', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"published"}, rows: 1001 + 2*500},
-	{name: "a later page", text: "list published", settings: "browse_settings", args: "'b', 'published', 1000, 1000, %page, 200000, now() - interval '400100 seconds'", indexes: []string{"published"}, rows: 1001 + 2*500},
-	{text: "list abandoned", settings: "browse_settings", args: "'b', 'abandoned', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"abandoned"}, rows: 1001},
-	{text: "deferrals", settings: "browse_settings", args: "%brokers, %messages, array_fill('block-7'::text, ARRAY[1000])", blocks: 2 * 1000},
-	{text: "message", settings: "browse_settings", args: "lpad(to_hex(600000), 32, '0')", indexes: []string{"pkey"}, rows: 1},
-	{text: "key_blocks", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"pkey"}, rows: 100, blocks: shards * 2 * 2000},
-	{text: "blocked_failed", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"failing"}, rows: 2000},
-	{text: "followers", settings: "browse_settings", args: "'b', array_fill('block-7'::text, ARRAY[100]), array_fill(0, ARRAY[100]), 1000, 1000, 50000", indexes: []string{"deferred_key", "open"}, rows: 100*20 + 8*1000},
+func planned(s plansSize) []plannedSQL {
+	return []plannedSQL{
+		{text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
+		{name: "wide window", text: "claim_ordered", args: "'b', 1, 8000, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 8000 + 500 + 2, blocks: 1 + 8000},
+		{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 501},
+		{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, %mark, %mark, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
+		{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
+		{text: "claim_plain", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
+		{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
+		{text: "mark_published", args: "'b', 1, %token, %first, %last, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
+		{text: "mark_other", args: "'b', 1, %token, %first, %last, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
+		{text: "verify", settings: "verify_settings", args: "'b', 1, %token, %messages, 0, 0, 100, false", indexes: []string{"pkey", "open", "backfill"}, rows: 1000 + 500 + 101 + 500, blocks: 1000},
+		{text: "renew", args: "'b', 1, %token, %first, %last, 60000000", indexes: []string{"open"}, rows: 1000},
+		{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
+		{text: "backlog", indexes: []string{"open", "deferred_key"}, rows: 2*shards*1001 + 10, blocks: 2 * shards},
+		{text: "defer", args: "'b', 1, 4000, false, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, blocks: 1 + 4000},
+		{name: "without order", text: "defer", args: "'b', 1, 4000, true, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, blocks: 1},
+		{text: "wake", args: "'b', 1, 500", indexes: []string{"pkey"}, rows: 500, blocks: 2 * 500},
+		{text: "advance", args: "'b', 1, 10, 500", indexes: []string{"deferred_key", "pkey"}, rows: 500 + 3*10*500, blocks: 2 * 500},
+		{text: "pick", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed,abandoned}', true", indexes: []string{"pkey"}, rows: 1000},
+		{text: "move_blocks", settings: "operate_settings", args: "%messages, %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
+		{text: "requeue", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', 0", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
+		{text: "abandon", settings: "operate_settings", args: "%messages, %brokers, '{pending,failed}', %brokers", indexes: []string{"pkey"}, rows: 1000},
+		{text: "lift_blocks", settings: "operate_settings", args: "%messages, %brokers", blocks: 1000},
+		{text: "undefer_alone", settings: "operate_settings", args: "%messages, %brokers", blocks: 1000},
+		{text: "unblock_key", settings: "operate_settings", args: "'b', 'later-1'", blocks: 1},
+		{text: "finished_brokers", indexes: []string{"published", "abandoned"}, rows: 10},
+		{text: "purge published", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"published"}, rows: 2 * 5000},
+		{text: "purge abandoned", args: "'b', 60000000, 5000", settings: "purge_settings", indexes: []string{"abandoned"}, rows: 2 * s.abandoned(), blocks: 5000},
+		{text: "counts", settings: "inspect_settings", indexes: []string{"published", "open", "deferred_key", "abandoned"}, rows: s.rows()},
+		{text: "last_errors", settings: "inspect_settings", indexes: []string{"abandoned", "failing"}, rows: s.failed() + s.abandoned()},
+		{
+			text: "overview", settings: "browse_settings", args: "11000, 10001, 1000, 4000", indexes: []string{"failing", "open", "deferred", "deferred_key", "published", "abandoned"},
+			rows: 2 * (2*11000 + 3*s.failed() + (shards+1)*1000 + 2*10001 + 100 + 1 + 4),
+		},
+		{text: "list shards", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, %page, 1::bigint << 40, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
+		{name: "that match nothing", text: "list shards", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', now(), '2040-01-01', %mark, 4000", indexes: []string{"open", "deferred"}, rows: 1001 + shards + 1},
+		{name: "among the deferred rows", text: "list shards", settings: "browse_settings", args: "'b', 'pending', 1000, 50, 'x', '', '', 'y', NULL, NULL::timestamptz, %aside, 4000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
+		{name: "in hand", text: "list shards", settings: "browse_settings", args: "'b', 'processing', 1000, 50, %page, 1::bigint << 40, 4000", indexes: []string{"open", "deferred"}, rows: 1001 + shards + shards*4001},
+		{text: "list key", settings: "browse_settings", args: "'b', 'pending', 1000, 1000, '', '', 'block-7', '', NULL, NULL::timestamptz, 1::bigint << 40", indexes: []string{"deferred_key", "open"}, rows: 1001 + 3},
+		{text: "list failed", settings: "browse_settings", args: "'b', 'failed', 1000, 1000, %page, 1::bigint << 40", indexes: []string{"failing"}, rows: 1001},
+		// Published rows of one instant are read together: 500 in this table, of which this broker has four in five.
+		{text: "list published", settings: "browse_settings", args: "'b', 'published', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"published"}, rows: 1001 + 2*500},
+		{name: "a later page", text: "list published", settings: "browse_settings", args: "'b', 'published', 1000, 1000, %page, 200000, now() - interval '400100 seconds'", indexes: []string{"published"}, rows: 1001 + 2*500},
+		{text: "list abandoned", settings: "browse_settings", args: "'b', 'abandoned', 1000, 1000, %page, 1::bigint << 40, 'infinity'", indexes: []string{"abandoned"}, rows: 1001},
+		{text: "deferrals", settings: "browse_settings", args: "%brokers, %messages, array_fill('block-7'::text, ARRAY[1000])", blocks: 2 * 1000},
+		{text: "message", settings: "browse_settings", args: "lpad(to_hex(%first), 32, '0')", indexes: []string{"pkey"}, rows: 1},
+		{text: "key_blocks", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"pkey"}, rows: 100, blocks: shards * 2 * 2000},
+		{text: "blocked_failed", settings: "browse_settings", args: "'b', 100, 2000", indexes: []string{"failing"}, rows: 2000},
+		{text: "followers", settings: "browse_settings", args: "'b', array_fill('block-7'::text, ARRAY[100]), array_fill(0, ARRAY[100]), 1000, 1000, 50000", indexes: []string{"deferred_key", "open"}, rows: 100*20 + 8*1000},
+	}
 }
 
 // shards of all classes.
 const shards = outbox.Classes * outbox.Shards
+
+// A plansSize is how many rows a table of plans has: finished ones have the lowest ids, then come those that can be claimed, those that
+// are scheduled, and those that stand behind a block.
+type plansSize struct{ finished, claimable, scheduled, followers int }
+
+// thePlansSize is a million rows in the long run. A quarter of it is enough for the planner to tell good plans from bad ones.
+func thePlansSize() plansSize {
+	if testenv.Long() {
+		return plansSize{finished: 500_000, claimable: 380_000, scheduled: 100_000, followers: 20_000}
+	}
+	return plansSize{finished: 100_000, claimable: 80_000, scheduled: 50_000, followers: 20_000}
+}
+
+func (s plansSize) rows() int      { return s.finished + s.claimable + s.scheduled + s.followers }
+func (s plansSize) failed() int    { return s.claimable / 1000 }
+func (s plansSize) abandoned() int { return s.finished / 100 }
+
+// claimed and last are the range of ids of a claim.
+func (s plansSize) claimed() int { return s.finished + s.claimable/4 }
+func (s plansSize) last() int    { return s.claimed() + 5000 }
+
+// replace fills these numbers into a text.
+func (s plansSize) replace(text string) string {
+	return strings.NewReplacer(
+		"%finished", strconv.Itoa(s.finished), "%claimable", strconv.Itoa(s.claimable), "%scheduled", strconv.Itoa(s.scheduled), "%followers", strconv.Itoa(s.followers),
+		"%first", strconv.Itoa(s.claimed()), "%last", strconv.Itoa(s.last()), "%mark", strconv.Itoa(s.finished+s.claimable/2),
+		"%aside", strconv.Itoa(s.finished+s.claimable+s.scheduled*7/10), "%ids", repeated(strconv.Itoa(s.claimed()+1000), 500),
+		"%messages", messageIDs(s.claimed(), 500, s.finished+s.claimable+1, 500),
+	).Replace(text)
+}
 
 type plannedSQL struct {
 	name, text, args string
@@ -95,15 +128,14 @@ func (p plannedSQL) render(table string) string {
 	return readSQL(p.text, table)
 }
 
-func (p plannedSQL) literals() string {
-	return strings.NewReplacer("%token", "gen_random_uuid()", "%ids", repeated("601000", 500), "%texts", repeated("'x'", 500),
-		"%messages", messageIDs(600000, 500, 880001, 500), "%brokers", repeated("'b'", 1000),
-		"%ints", repeated("1", 500), "%page", "'', '', '', '', NULL, NULL").Replace(p.args)
+func (p plannedSQL) literals(s plansSize) string {
+	return strings.NewReplacer("%token", "gen_random_uuid()", "%texts", repeated("'x'", 500), "%brokers", repeated("'b'", 1000),
+		"%ints", repeated("1", 500), "%page", "'', '', '', '', NULL, NULL").Replace(s.replace(p.args))
 }
 
-func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {
+func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, s plansSize, table, state string) {
 	t.Helper()
-	plan := explainAnalyze(t, conn, p.render(table), p.literals(), p.settings)
+	plan := explainAnalyze(t, conn, p.render(table), p.literals(s), p.settings)
 	state = fmt.Sprintf("%s %s, %s", p.text, p.name, state)
 	var ours []string
 	for _, index := range plan.indexes() {
@@ -122,14 +154,11 @@ func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {
 }
 
 // TestPlans keeps the planner on the indexes that the statements were written for, and bounds the rows that they read, in a
-// table of a million rows: with plans made for the arguments and with generic ones, before the table was analysed for the
+// large table: with plans made for the arguments and with generic ones, before the table was analysed for the
 // first time, with statistics of a time when nothing was open, and with fresh ones.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("writes a million rows")
-	}
-	dsn := testenv.Postgres(t)
+	dsn, size := testenv.Postgres(t), thePlansSize()
 	const table = "plans"
 	_, err := openStore(t, dsn, table).Migrate(t.Context())
 	require.NoError(t, err)
@@ -143,15 +172,16 @@ func TestPlans(t *testing.T) {
 	check := func(state string) {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			exec(t, conn, "SET LOCAL plan_cache_mode = "+mode)
-			for _, p := range planned {
-				p.check(t, conn, table, state+", "+mode)
+			for _, p := range planned(size) {
+				p.check(t, conn, size, table, state+", "+mode)
 			}
 		}
 	}
-	exec(t, conn, readTestdata(t, "published.sql"))
+	exec(t, conn, size.replace(readTestdata(t, "published.sql")))
 	exec(t, conn, "BEGIN")
-	exec(t, conn, readTestdata(t, "open.sql"))
-	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false), set_config('fanout.own', '0', false), set_config('fanout.from', '', false), set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
+	exec(t, conn, size.replace(readTestdata(t, "open.sql")))
+	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false), set_config('fanout.own', '0', false), set_config('fanout.from', '', false), "+
+		size.replace("set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
 	check("never analysed")
 	exec(t, other, "ANALYZE plans, plans_key_blocks") // sees nothing of what is open
 	check("analysed when nothing was open")
@@ -173,7 +203,8 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
 	const operator, claim, completion = "operate_settings", "try_lock", "settings"
-	exec(t, conn, "SELECT set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
+	size := thePlansSize()
+	exec(t, conn, size.replace("SELECT set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
 	for _, analysed := range []bool{false, true} {
 		if analysed {
 			exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")
@@ -194,8 +225,9 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 					exec(t, conn, readSQL(run, "empty"))
 				}
 			}
-			p := planned[slices.IndexFunc(planned, func(p plannedSQL) bool { return p.text == text })]
-			plan := explainOnly(t, conn, p.render("empty"), p.literals())
+			all := planned(size)
+			p := all[slices.IndexFunc(all, func(p plannedSQL) bool { return p.text == text })]
+			plan := explainOnly(t, conn, p.render("empty"), p.literals(size))
 			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
 			blocked := map[string]int{"claim_ordered": 1, "claim_plain": 1, "claim_unordered": 1, "defer": 1, "ready": 1, "verify": 1}[text] // the first block of a broker, or its pause
 			assert.Equal(t, blocked, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
