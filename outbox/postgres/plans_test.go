@@ -79,12 +79,12 @@ const shards = outbox.Classes * outbox.Shards
 // are scheduled, and those that stand behind a block.
 type plansSize struct{ finished, claimable, scheduled, followers int }
 
-// thePlansSize is a million rows in the long run. A quarter of it is enough for the planner to tell good plans from bad ones.
+// thePlansSize is a million rows in the long run. A third of it is enough for the planner to tell good plans from bad ones.
 func thePlansSize() plansSize {
 	if testenv.Long() {
 		return plansSize{finished: 500_000, claimable: 380_000, scheduled: 100_000, followers: 20_000}
 	}
-	return plansSize{finished: 100_000, claimable: 80_000, scheduled: 50_000, followers: 20_000}
+	return plansSize{finished: 100_000, claimable: 80_000, scheduled: 100_000, followers: 20_000}
 }
 
 func (s plansSize) rows() int      { return s.finished + s.claimable + s.scheduled + s.followers }
