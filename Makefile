@@ -20,36 +20,60 @@ BESIDE   := GOWORK=off GOTOOLCHAIN=auto
 
 BUILD       := .build
 WITHSERVERS := $(BUILD)/withservers
+TESTREPORT  := $(BUILD)/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help test cover allocations explore chaos bench overload bench-short bench-commit fuzz lint fmt tidy tidy-check footprint demo ci FORCE
+.PHONY: help test test-all cover allocations chaos bench overload bench-short bench-commit fuzz lint fmt tidy tidy-check footprint demo ci FORCE
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo '  PKG=./outbox/...      only these packages (test, cover, fuzz)'
-	@echo '  ARGS="-run TestClaim" more arguments (test, cover, demo, bench)'
+	@echo '  PKG=./outbox/...      only these packages (test, test-all, cover, fuzz)'
+	@echo '  ARGS="-run TestClaim" more arguments (test, test-all, cover, demo, bench); -v shows all output'
 	@echo '  FANOUT_TEST_POSTGRES=postgres://... FANOUT_TEST_REDIS=redis://...  test with these servers'
 	@echo '  FANOUT_TEST_TOXIPROXY=http://127.0.0.1:8474  do not build and start a toxiproxy'
 	@echo '  FANOUT_TEST_SQLSERVER=sqlserver://...  test the SQL Server store too'
+	@echo '  FANOUT_TEST_SEED=7    other random choices than those of make test, or those of a make test-all again'
 	@echo '  FANOUT_TEST_INSTALL=0 never install a missing server'
 
 # Built, not run with go run, which would turn every exit code into 1 and keep signals to itself.
 $(WITHSERVERS): FORCE
 	@$(GO) build -o $@ ./internal/testservers/cmd/withservers
 
+$(TESTREPORT): FORCE
+	@$(GO) build -o $@ ./internal/testreport
+
 FORCE:
 
-# FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run of make test is complete or red.
-# SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours.
-# Alert rules and the dashboard need the Go of Prometheus' libraries, and are tested where everything is.
-test: $(WITHSERVERS) ## Run all tests, with PostgreSQL, Redis and toxiproxy found or started (race detector where it works)
+# Tests that exist in a short version and in one that takes minutes, or only in that.
+LONG := TestConformanceOfExecModes|TestPlans|TestMillionFollowers|TestRollingUpgrade|TestOrderUnderFire|TestRig|TestBroken
+LONG_PACKAGES := $(MODULE)/outbox/postgres $(MODULE)/integration/...
+
+# What go test cannot see of the packages that build programs of others: a sum over all files of ours. Without it, it would take their
+# results from its cache.
+TREE = $$(find . \( -name .git -o -name $(BUILD) -o -name rapid \) -prune -o -type f -exec cksum {} + | LC_ALL=C sort | cksum | tr -d ' ')
+
+# Results of unchanged packages come from the cache of go test, of whose key the variables are a part that a test reads, and which
+# -shuffle turns off. FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run is complete or red.
+# The linters vet.
+test: $(WITHSERVERS) $(TESTREPORT) ## Run the tests, in minutes, with PostgreSQL, Redis and toxiproxy found or started
+	@export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-1} FANOUT_TEST_TREE=$(TREE); \
+	echo "make test: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
+	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -vet=off -timeout=10m $(ARGS) $(PACKAGES)
+
+# SQLite is C that was translated to Go: watching its memory, too, takes ten times as long and tells nothing about ours. Explorations,
+# which make test goes through in full, are shorter under the race detector (-short). Alert rules and the dashboard need the Go of
+# Prometheus' libraries, and are tested where everything is.
+test-all: $(WITHSERVERS) $(TESTREPORT) ## Run the tests with the race detector, in another order each time, then those that take minutes
 	@race='-race -gcflags=modernc.org/...=-race=false'; \
 	$(GO) build -race runtime/cgo >/dev/null 2>&1 || { \
-	    race=; echo 'make test: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \
-	export FANOUT_TEST_REQUIRE=1; \
-	exec $(WITHSERVERS) -- $(GO) test $$race -shuffle=on -timeout=20m $(ARGS) $(PACKAGES)
-	@[ '$(PKG)' != './...' ] || $(BESIDE) $(GO) -C deploy test -timeout=10m $(ARGS) ./...
+	    race=; echo 'make test-all: the race detector needs cgo and a C compiler: running WITHOUT it' >&2; }; \
+	export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-$$(date +%s)}; \
+	echo "make test-all: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
+	$(WITHSERVERS) -- $(TESTREPORT) $(GO) test $$race -vet=off -short -shuffle=on -timeout=20m $(ARGS) $(PACKAGES) && \
+	{ [ '$(PKG)' != './...' ] || \
+	    FANOUT_TEST_LONG=1 $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -vet=off -count=1 -timeout=20m -run='^($(LONG))$$' $(ARGS) $(LONG_PACKAGES); } && \
+	{ [ '$(PKG)' != './...' ] || $(BESIDE) $(TESTREPORT) $(GO) -C deploy test -timeout=10m $(ARGS) ./...; }
 
 cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packages
 	@FANOUT_TEST_REQUIRE=1 $(WITHSERVERS) -- \
@@ -59,9 +83,6 @@ cover: $(WITHSERVERS) ## Run all tests and measure what they cover, across packa
 
 allocations: ## Run the tests that count allocations, of which the race detector makes more
 	@$(GO) test -run=Allocations -count=1 ./gormplugin ./brokers/redisstreams ./outbox ./monitor/metrics ./inbox/telemetry
-
-explore: ## Go through every interleaving of copies and crashes, which takes too long under the race detector
-	@$(GO) test -run=TestEveryInterleaving -count=1 ./inbox/dedup
 
 chaos: $(WITHSERVERS) ## Kill, stop and cut everything and compare: make chaos ARGS="--for 20m --seed 7" (docs/reliability.md)
 	@$(GO) build -o $(BUILD)/chaos ./integration/chaos/cmd/chaos
@@ -90,7 +111,9 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
 	done
 
+# fanoutvet looks for what this repository warns its users of, examples and tests included.
 lint: ## Run the linters
+	@$(GO) build -o $(BUILD)/fanoutvet ./fanoutvet/cmd/fanoutvet && $(GO) vet -vettool=$$PWD/$(BUILD)/fanoutvet work
 	@$(GOLANGCI) run $$($(GO) list -m | sed 's#^$(MODULE)#.#; s#$$#/...#')
 	@cd benchmarks && GOWORK=off $(GOLANGCI) run
 	@cd deploy && GOWORK=off $(GOLANGCI) run
@@ -110,5 +133,5 @@ footprint: ## Count the modules that a service has which only writes
 demo: ## Show the whole outbox at work, with nothing installed
 	@$(GO) run ./cmd/fanout demo $(ARGS)
 
-ci: ## Do what the continuous integration does: lint, test, demo, tidy-check, footprint
+ci: ## Do what the continuous integration does: lint, test, test-all, demo, tidy-check, footprint
 	@.ci/run

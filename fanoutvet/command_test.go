@@ -56,11 +56,3 @@ func findings(dir, out string) (found []string) {
 	slices.Sort(found)
 	return slices.Compact(found)
 }
-
-// Nothing in this repository raises on copies, examples and tests included, and nothing is taken
-// for it.
-func TestRepositoryIsClean(t *testing.T) {
-	t.Parallel()
-	_, err := run(t, root, "go", "vet", "-vettool="+tool(t), "work") // all modules of the workspace
-	require.NoError(t, err)
-}

@@ -17,6 +17,7 @@ const root = ".."
 // change of the library's go.mod.
 func shop(t *testing.T) string {
 	t.Helper()
+	_ = os.Getenv("FANOUT_TEST_TREE") // the result depends on the library, whose files go test does not see: see testenv.UsesAllFiles
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/shop")))
 	library, err := filepath.Abs(root)

@@ -152,9 +152,9 @@ func (c *crowd) write(ctx context.Context, keys []string, commit func() bool) er
 // arrivals are in order.
 func TestOrderUnderFire(t *testing.T) {
 	t.Parallel()
-	messages := 50_000
-	if testing.Short() {
-		messages = 5_000
+	messages := 5_000
+	if testenv.Long() {
+		messages = 50_000
 	}
 	const writers, keysEach, lateKeys, relays, perTransaction = 4, 48, 8, 4, 50
 	seed := uint64(testenv.Seed(t))

@@ -59,9 +59,7 @@ func (b *bench) relayOf(program string) *relayProcess {
 // stopped and started meanwhile. Nothing is lost, and each key keeps its order.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("NOT TESTED: a rolling upgrade: it builds another version, and -short asks for less")
-	}
+	testenv.NeedLong(t) // it builds another version
 	before, now := previousVersion(t), currentVersion(t)
 	t.Logf("beside %s", before.name)
 	b := newBench(t)

@@ -17,6 +17,7 @@ import (
 // needServers skips a test, or fails it where servers are required, when there is nothing to start or to use.
 func needServers(t *testing.T) {
 	t.Helper()
+	testenv.UsesAllFiles()
 	testenv.Postgres(t)
 	testenv.Redis(t)
 }
@@ -41,6 +42,7 @@ func show(t *testing.T, report *chaos.Report) {
 // A minute of everything: processes killed and stopped, servers killed, networks cut, clocks off by minutes. FANOUT_TEST_SEED replays the
 // schedule.
 func TestRig(t *testing.T) {
+	testenv.NeedLong(t)
 	needServers(t)
 	report, err := chaos.Run(t.Context(), chaos.Options{
 		Seed: uint64(testenv.Seed(t)), For: time.Minute, Every: 2 * time.Second, Rate: 10, Log: writer{t},
@@ -58,9 +60,30 @@ func TestRig(t *testing.T) {
 	}
 }
 
+// A few seconds of the same, without a second program for clocks that are off.
+func TestRigSmoke(t *testing.T) {
+	if testenv.Long() {
+		t.Skip("TestRig does more")
+	}
+	needServers(t)
+	report, err := chaos.Run(t.Context(), chaos.Options{
+		Seed: uint64(testenv.Seed(t)), For: 6 * time.Second, Every: time.Second, Rate: 10, Lease: 2 * time.Second, TrueClocks: true, Log: writer{t},
+	})
+	require.NoError(t, err)
+	show(t, report)
+	assert.Empty(t, report.Violations)
+	assert.NotEmpty(t, report.Performed)
+	require.Len(t, report.Consumers, len(report.Brokers))
+	for i, consumer := range report.Consumers {
+		assert.Positive(t, report.Brokers[i].Expected, consumer.Broker)
+		assert.EqualValues(t, report.Brokers[i].Expected, consumer.Handled, consumer.Broker)
+	}
+}
+
 // The rig notices what is broken on purpose: without that, its silence about the others would mean nothing. What is not tried here, is by
 // make chaos ARGS="--broken".
 func TestBroken(t *testing.T) {
+	testenv.NeedLong(t)
 	needServers(t)
 	tried := map[string]bool{"no-fence": true, "rows-of-their-own": true, "marks-unsent": true, "handles-twice": true}
 	for _, defect := range chaos.Defects() {

@@ -26,3 +26,26 @@ func need(t testing.TB, variable string) string {
 	t.Skipf("%s is not set: run make test, which finds or starts the servers", variable)
 	return ""
 }
+
+// longVariable is set to 1 by make test-all.
+const longVariable = "FANOUT_TEST_LONG"
+
+// Long reports whether a test may take minutes, as in make test-all: with more rows, more faults, more time. Without, each test
+// takes seconds, and still asserts what it is about.
+func Long() bool { return os.Getenv(longVariable) == "1" }
+
+// NeedLong skips a test of minutes that has no short version.
+func NeedLong(t testing.TB) {
+	t.Helper()
+	if !Long() {
+		t.Skipf("takes minutes: make test-all runs it (%s=1)", longVariable)
+	}
+}
+
+// treeVariable is a sum over all files of the repository.
+const treeVariable = "FANOUT_TEST_TREE"
+
+// UsesAllFiles tells go test that the results of this package depend on more files than it sees, as where a test builds a program
+// of another module: from now on they come from its cache only while no file has changed. Without the sum, in a plain go test,
+// -count=1 is needed.
+func UsesAllFiles() { _ = os.Getenv(treeVariable) }

@@ -20,6 +20,8 @@ type local struct {
 	ready func(ctx context.Context, port string, pid int) error
 	// shutdown ends the server, politely first.
 	shutdown []child.Step
+	// usual is the port that is tried first: the URL of a server is part of what go test knows its cached results by. Empty: none.
+	usual string
 }
 
 // run starts the server and returns its port and what stops it and removes its files.
@@ -31,11 +33,11 @@ func (l *local) run(ctx context.Context) (string, func() error, error) {
 	return port, func() error { return errors.Join(process.Stop(l.shutdown...), l.workspace.remove()) }, nil
 }
 
-// anywhere starts the server at a free port. Between our look for one and the server's own bind somebody else may take it; then
+// anywhere starts the server at its usual port or another free one. Between our look for one and the server's own bind somebody else may take it; then
 // the next one is tried.
 func (l *local) anywhere(ctx context.Context) (string, *child.Child, error) {
 	for attempt := 1; ; attempt++ {
-		port, err := freePort(ctx)
+		port, err := l.freePort(ctx, attempt)
 		if err != nil {
 			return "", nil, err
 		}
@@ -48,6 +50,15 @@ func (l *local) anywhere(ctx context.Context) (string, *child.Child, error) {
 			return "", nil, err
 		}
 	}
+}
+
+func (l *local) freePort(ctx context.Context, attempt int) (string, error) {
+	if attempt == 1 && l.usual != "" {
+		if port, err := portToListen(ctx, l.usual); err == nil {
+			return port, nil
+		}
+	}
+	return freePort(ctx)
 }
 
 // at starts the server at a port and returns when it answers.

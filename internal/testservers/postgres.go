@@ -67,6 +67,7 @@ func launchPostgresIn(ctx context.Context, files *workspace, bin string) (*Serve
 		return nil, err
 	}
 	run := localPostgres(ctx, files, bin, data)
+	run.usual = "30432"
 	port, stop, err := run.run(ctx)
 	if err != nil {
 		return nil, err

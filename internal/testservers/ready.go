@@ -46,11 +46,14 @@ func attempt(ctx context.Context, probe func(context.Context) error) error {
 }
 
 // freePort returns a TCP port that is free on 127.0.0.1 at this moment.
-func freePort(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (string, error) { return portToListen(ctx, "0") }
+
+// portToListen returns a TCP port if it is free on 127.0.0.1 at this moment, and any free one for port 0.
+func portToListen(ctx context.Context, port string) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
 		return "", fmt.Errorf("testservers: find a free port: %w", err)
 	}
-	_, port, err := net.SplitHostPort(listener.Addr().String())
+	_, port, err = net.SplitHostPort(listener.Addr().String())
 	return port, errors.Join(err, listener.Close())
 }

@@ -63,6 +63,7 @@ func launchRedis(ctx context.Context, bin string) (*Server, error) {
 	}
 	var version string
 	run := localRedis(ctx, files, bin, &version, "--save", "", "--appendonly", "no")
+	run.usual = "30379"
 	port, stop, err := run.run(ctx)
 	if err != nil {
 		return nil, errors.Join(err, files.remove())

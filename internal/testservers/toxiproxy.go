@@ -91,6 +91,7 @@ func launchToxiproxy(ctx context.Context, command string) (*Server, error) {
 			return err
 		},
 		shutdown: redisShutdown,
+		usual:    "30474",
 	}
 	port, stop, err := run.run(ctx)
 	if err != nil {

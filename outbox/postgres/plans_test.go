@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,18 +19,19 @@ import (
 
 // planned are the statements that run while messages flow and while somebody looks, with arguments as SQL literals, the
 // indexes of the outbox table that each may read, the first of which it must read, and how many rows of that table at most.
-var planned = []plannedSQL{
+func planned(s plansSize) []plannedSQL {
+	return []plannedSQL{
 	{text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
 	{name: "wide window", text: "claim_ordered", args: "'b', 1, 8000, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 8000 + 500 + 2, blocks: 1 + 8000},
 	{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 501},
-	{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 700000, 700000, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
+	{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, %mark, %mark, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
 	{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
 	{text: "claim_plain", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
 	{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
-	{text: "mark_published", args: "'b', 1, %token, 600000, 605000, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
-	{text: "mark_other", args: "'b', 1, %token, 600000, 605000, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
+	{text: "mark_published", args: "'b', 1, %token, %first, %last, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
+	{text: "mark_other", args: "'b', 1, %token, %first, %last, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
 	{text: "verify", settings: "verify_settings", args: "'b', 1, %token, %messages, 0, 0, 100, false", indexes: []string{"pkey", "open", "backfill"}, rows: 1000 + 500 + 101 + 500, blocks: 1000},
-	{text: "renew", args: "'b', 1, %token, 600000, 605000, 60000000", indexes: []string{"open"}, rows: 1000},
+	{text: "renew", args: "'b', 1, %token, %first, %last, 60000000", indexes: []string{"open"}, rows: 1000},
 	{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
 	{text: "backlog", indexes: []string{"open", "deferred_key"}, rows: 2*shards*1001 + 10, blocks: 2 * shards},
 	{text: "defer", args: "'b', 1, 4000, false, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, blocks: 1 + 4000},
@@ -45,16 +47,16 @@ var planned = []plannedSQL{
 	{text: "unblock_key", settings: "settings_operate", args: "broker 'b'; key 'later-1'", blocks: 1},
 	{text: "finished_brokers", indexes: []string{"published", "abandoned"}, rows: 10},
 	{text: "purge_published", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"published"}, rows: 2 * 5000},
-	{text: "purge_abandoned", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"abandoned"}, rows: 2 * 5000, blocks: 5000},
-	{text: "counts", settings: "settings_count", indexes: []string{"published", "open", "deferred_key", "abandoned"}, rows: 1000000},
-	{text: "last_errors", settings: "settings_count", indexes: []string{"abandoned", "failing"}, rows: 380 + 5000},
+	{text: "purge_abandoned", args: "broker 'b'; retention 60000000; limit 5000", settings: "settings_purge", indexes: []string{"abandoned"}, rows: 2 * s.abandoned(), blocks: 5000},
+	{text: "counts", settings: "settings_count", indexes: []string{"published", "open", "deferred_key", "abandoned"}, rows: s.rows()},
+	{text: "last_errors", settings: "settings_count", indexes: []string{"abandoned", "failing"}, rows: s.failed() + s.abandoned()},
 	{
 		text: "overview", settings: "settings_browse", args: "broker 'b'; limit 10000", indexes: []string{"failing", "open", "deferred", "deferred_key", "published", "abandoned"},
-		rows: 2 * (2*11000 + 3*380 + (shards+1)*1000 + 2*10001 + 100 + 1 + 4),
+		rows: 2 * (2*11000 + 3*s.failed() + (shards+1)*1000 + 2*10001 + 100 + 1 + 4),
 	},
 	{text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
-	{name: "that match nothing", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; class 'y'; since now(); until '2040-01-01'; after_id 700000", indexes: []string{"open", "deferred"}, rows: 1001 + shards + 1},
-	{name: "among the deferred rows", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; class 'y'; since NULL; until NULL; after_id 950000", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
+	{name: "that match nothing", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; class 'y'; since now(); until '2040-01-01'; after_id %mark", indexes: []string{"open", "deferred"}, rows: 1001 + shards + 1},
+	{name: "among the deferred rows", text: "list_pending", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 50; type 'x'; type_prefix ''; key ''; class 'y'; since NULL; until NULL; after_id %aside", indexes: []string{"deferred", "open"}, rows: 1001 + shards + 1},
 	{name: "in hand", text: "list_processing", settings: "settings_browse", args: "broker 'b'; status 'processing'; scan 1000; limit 50; %filter; after_id 1::bigint << 40", indexes: []string{"open"}, rows: 1001 + shards + shards*4001},
 	{text: "list_key", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 1000; type ''; type_prefix ''; key 'block-7'; class ''; since NULL; until NULL; after_id 1::bigint << 40", indexes: []string{"deferred_key", "open"}, rows: 1001 + 3},
 	{text: "list_failed", settings: "settings_browse", args: "broker 'b'; status 'failed'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40", indexes: []string{"failing"}, rows: 1001},
@@ -63,14 +65,45 @@ var planned = []plannedSQL{
 	{name: "a later page", text: "list_published", settings: "settings_browse", args: "broker 'b'; status 'published'; scan 1000; limit 1000; %filter; after_id 200000; after now() - interval '400100 seconds'", indexes: []string{"published"}, rows: 1001 + 2*500},
 	{text: "list_abandoned", settings: "settings_browse", args: "broker 'b'; status 'abandoned'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40; after NULL", indexes: []string{"abandoned"}, rows: 1001},
 	{text: "deferrals", settings: "settings_browse", args: "ids array_fill(1, ARRAY[1000]); brokers %brokers; message_ids %messages; keys array_fill('block-7'::text, ARRAY[1000])", blocks: 2 * 1000},
-	{text: "message", settings: "settings_browse", args: "message_id lpad(to_hex(600000), 32, '0')", indexes: []string{"pkey"}, rows: 1},
+	{text: "message", settings: "settings_browse", args: "message_id lpad(to_hex(%first), 32, '0')", indexes: []string{"pkey"}, rows: 1},
 	{text: "key_blocks", settings: "settings_browse", args: "broker 'b'; limit 100", indexes: []string{"pkey"}, rows: 100, blocks: shards * 2 * 2000},
 	{text: "failed_keys", settings: "settings_browse", args: "broker 'b'; limit 100", indexes: []string{"failing"}, rows: 2000},
 	{text: "followers", settings: "settings_browse", args: "broker 'b'; keys array_fill('block-7'::text, ARRAY[100]); ids array_fill(0, ARRAY[100]); max_count 1000", indexes: []string{"deferred_key", "open"}, rows: 100*20 + 8*1000},
+	}
 }
 
 // shards of all classes.
 const shards = outbox.Classes * outbox.Shards
+
+// A plansSize is how many rows a table of plans has: finished ones have the lowest ids, then come those that can be claimed, those that
+// are scheduled, and those that stand behind a block.
+type plansSize struct{ finished, claimable, scheduled, followers int }
+
+// thePlansSize is a million rows in the long run. A third of it is enough for the planner to tell good plans from bad ones.
+func thePlansSize() plansSize {
+	if testenv.Long() {
+		return plansSize{finished: 500_000, claimable: 380_000, scheduled: 100_000, followers: 20_000}
+	}
+	return plansSize{finished: 100_000, claimable: 80_000, scheduled: 100_000, followers: 20_000}
+}
+
+func (s plansSize) rows() int      { return s.finished + s.claimable + s.scheduled + s.followers }
+func (s plansSize) failed() int    { return s.claimable / 1000 }
+func (s plansSize) abandoned() int { return s.finished / 100 }
+
+// claimed and last are the range of ids of a claim.
+func (s plansSize) claimed() int { return s.finished + s.claimable/4 }
+func (s plansSize) last() int    { return s.claimed() + 5000 }
+
+// replace fills these numbers into a text.
+func (s plansSize) replace(text string) string {
+	return strings.NewReplacer(
+		"%finished", strconv.Itoa(s.finished), "%claimable", strconv.Itoa(s.claimable), "%scheduled", strconv.Itoa(s.scheduled), "%followers", strconv.Itoa(s.followers),
+		"%first", strconv.Itoa(s.claimed()), "%last", strconv.Itoa(s.last()), "%mark", strconv.Itoa(s.finished+s.claimable/2),
+		"%aside", strconv.Itoa(s.finished+s.claimable+s.scheduled*7/10), "%ids", repeated(strconv.Itoa(s.claimed()+1000), 500),
+		"%messages", messageIDs(s.claimed(), 500, s.finished+s.claimable+1, 500),
+	).Replace(text)
+}
 
 type plannedSQL struct {
 	name, text, args string
@@ -86,16 +119,15 @@ func (p plannedSQL) render(t *testing.T, table string) string {
 }
 
 // literals are the arguments in their order. Those of the administration's statements are told by name.
-func (p plannedSQL) literals(t *testing.T) string {
+func (p plannedSQL) literals(t *testing.T, s plansSize) string {
 	t.Helper()
-	return literalsOf(t, p.text, strings.NewReplacer("%token", "gen_random_uuid()", "%ids", repeated("601000", 500), "%texts", repeated("'x'", 500),
-		"%messages", messageIDs(600000, 500, 880001, 500), "%brokers", repeated("'b'", 1000),
-		"%ints", repeated("1", 500), "%filter", "type ''; type_prefix ''; key ''; class ''; since NULL; until NULL").Replace(p.args))
+	return literalsOf(t, p.text, strings.NewReplacer("%token", "gen_random_uuid()", "%texts", repeated("'x'", 500), "%brokers", repeated("'b'", 1000),
+		"%ints", repeated("1", 500), "%filter", "type ''; type_prefix ''; key ''; class ''; since NULL; until NULL").Replace(s.replace(p.args)))
 }
 
-func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {
+func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, s plansSize, table, state string) {
 	t.Helper()
-	plan := explainAnalyze(t, conn, p.render(t, table), p.literals(t), p.settings)
+	plan := explainAnalyze(t, conn, p.render(t, table), p.literals(t, s), p.settings)
 	state = fmt.Sprintf("%s %s, %s", p.text, p.name, state)
 	var ours []string
 	for _, index := range plan.indexes() {
@@ -114,14 +146,11 @@ func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, table, state string) {
 }
 
 // TestPlans keeps the planner on the indexes that the statements were written for, and bounds the rows that they read, in a
-// table of a million rows: with plans made for the arguments and with generic ones, before the table was analysed for the
+// large table: with plans made for the arguments and with generic ones, before the table was analysed for the
 // first time, with statistics of a time when nothing was open, and with fresh ones.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("writes a million rows")
-	}
-	dsn := testenv.Postgres(t)
+	dsn, size := testenv.Postgres(t), thePlansSize()
 	const table = "plans"
 	_, err := openStore(t, dsn, table).Migrate(t.Context())
 	require.NoError(t, err)
@@ -135,15 +164,16 @@ func TestPlans(t *testing.T) {
 	check := func(state string) {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			exec(t, conn, "SET LOCAL plan_cache_mode = "+mode)
-			for _, p := range planned {
-				p.check(t, conn, table, state+", "+mode)
+			for _, p := range planned(size) {
+				p.check(t, conn, size, table, state+", "+mode)
 			}
 		}
 	}
-	exec(t, conn, readTestdata(t, "published.sql"))
+	exec(t, conn, size.replace(readTestdata(t, "published.sql")))
 	exec(t, conn, "BEGIN")
-	exec(t, conn, readTestdata(t, "open.sql"))
-	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false), set_config('fanout.own', '0', false), set_config('fanout.from', '', false), set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
+	exec(t, conn, size.replace(readTestdata(t, "open.sql")))
+	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false), set_config('fanout.own', '0', false), set_config('fanout.from', '', false), "+
+		size.replace("set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
 	check("never analysed")
 	exec(t, other, "ANALYZE plans, plans_key_blocks") // sees nothing of what is open
 	check("analysed when nothing was open")
@@ -165,7 +195,8 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
 	const operator, claim, completion = "settings_operate", "try_lock", "settings"
-	exec(t, conn, "SELECT set_config('fanout.first', '600000', false), set_config('fanout.last', '605000', false)")
+	size := thePlansSize()
+	exec(t, conn, size.replace("SELECT set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
 	for _, analysed := range []bool{false, true} {
 		if analysed {
 			exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")
@@ -186,8 +217,9 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 					exec(t, conn, textOf(t, run, "empty"))
 				}
 			}
-			p := planned[slices.IndexFunc(planned, func(p plannedSQL) bool { return p.text == text })]
-			plan := explainOnly(t, conn, p.render(t, "empty"), p.literals(t))
+			all := planned(size)
+			p := all[slices.IndexFunc(all, func(p plannedSQL) bool { return p.text == text })]
+			plan := explainOnly(t, conn, p.render(t, "empty"), p.literals(t, size))
 			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
 			blocked := map[string]int{"claim_ordered": 1, "claim_plain": 1, "claim_unordered": 1, "defer": 1, "ready": 1, "verify": 1}[text] // the first block of a broker, or its pause
 			assert.Equal(t, blocked, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)

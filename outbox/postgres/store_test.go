@@ -13,12 +13,15 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// TestConformanceOfExecModes: behind a pooler one switches prepared statements off.
+// TestConformanceOfExecModes: behind a pooler one switches prepared statements off. The simple protocol differs most from the usual one.
 func TestConformanceOfExecModes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"simple_protocol", "exec", "cache_describe"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
+			if mode != "simple_protocol" {
+				testenv.NeedLong(t)
+			}
 			dsn := testenv.Postgres(t)
 			conform(t, dsn, with(t, dsn, "default_query_exec_mode", mode))
 		})
