@@ -23,6 +23,7 @@ import (
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -83,13 +84,13 @@ func (h *handing) eventually(condition func() bool) {
 	require.Eventually(h, condition, 20*time.Second, 5*time.Millisecond)
 }
 
-func (h *handing) stats(broker string) outbox.Stats {
+func (h *handing) stats(broker string) relay.Stats {
 	for _, stats := range h.relay.Stats() {
 		if stats.Broker == broker {
 			return stats
 		}
 	}
-	return outbox.Stats{}
+	return relay.Stats{}
 }
 
 func (h *handing) sent(broker string) int64 { return h.stats(broker).HandOff.Sent }

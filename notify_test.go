@@ -20,7 +20,7 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -105,7 +105,7 @@ func TestRelaysAreWoken(t *testing.T) {
 	t.Run("of another process", func(t *testing.T) {
 		db := writer(t, dsn, cfg)
 		r, await := startRelay(t, cfg)
-		require.Eventually(t, func() bool { return r.Stats()[0].Listener == outbox.Listening }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.Listening }, 20*time.Second, time.Millisecond)
 		for n := range 5 {
 			publish(t, db, n)
 			await(int64(n) + 1)
@@ -115,7 +115,7 @@ func TestRelaysAreWoken(t *testing.T) {
 	t.Run("of the same process", func(t *testing.T) {
 		db := writer(t, dsn, cfg)
 		r, await := startRelay(t, cfg, fanout.WithDB("main", db))
-		require.Eventually(t, func() bool { return r.Stats()[0].Listener == outbox.Listening }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.Listening }, 20*time.Second, time.Millisecond)
 		for n := range 5 {
 			publish(t, db, n)
 			await(int64(n) + 1)
@@ -125,7 +125,7 @@ func TestRelaysAreWoken(t *testing.T) {
 	t.Run("not at all", func(t *testing.T) {
 		quiet := sparse(t, dsn, ", notify: false")
 		r, _ := startRelay(t, quiet)
-		assert.Equal(t, outbox.ListenerOff, r.Stats()[0].Listener)
+		assert.Equal(t, relay.ListenerOff, r.Stats()[0].Listener)
 		publish(t, writer(t, dsn, quiet), 1)
 		assert.Empty(t, heard())
 	})

@@ -18,15 +18,18 @@ import (
 	"github.com/gorm-fanout/fanout/monitor/metrics"
 	"github.com/gorm-fanout/fanout/monitor/tracing"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // Open connects to the databases, checks how they are set up and their schema, and makes the clients of the brokers. A
 // database must answer; a broker may be down, and is tried when there is something to deliver. All problems are reported in
-// one error; what is no problem but should be otherwise, is logged as a warning: see outbox.Diagnosis. The relay does nothing
+// one error; what is no problem but should be otherwise, is logged as a warning: see driver.Diagnosis. The relay does nothing
 // until Run; close it in any case.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
-	r := &Relay{stores: map[string]outbox.Store{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
+	r := &Relay{stores: map[string]admin.Store{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
 	err := errors.Join(o.checkHandles(cfg), r.openStores(ctx, cfg, o), r.openBrokers(ctx, cfg, o))
 	if err == nil {
 		err = r.assemble(cfg, o)
@@ -68,14 +71,14 @@ func (r *Relay) openBrokers(ctx context.Context, cfg *config.Config, o *options)
 
 // assemble makes the processors and the cleaner, and connects the wake-ups.
 func (r *Relay) assemble(cfg *config.Config, o *options) error {
-	stores := make(map[string]outbox.Delivery, len(r.stores))
+	stores := make(map[string]driver.Delivery, len(r.stores))
 	purgers := make(map[string]cleanup.Table, len(r.stores))
 	for name, store := range r.stores {
 		stores[name], purgers[name] = store, store
 	}
-	targets := make(map[string]outbox.Target, len(r.brokers))
+	targets := make(map[string]relay.Target, len(r.brokers))
 	for name, broker := range r.brokers {
-		targets[name] = outbox.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
+		targets[name] = relay.Target{Broker: broker, Policy: policyOf(cfg, name, o)}
 	}
 	var listen []string
 	for name, database := range cfg.Databases {
@@ -87,7 +90,7 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	if err != nil {
 		return err
 	}
-	if r.engine, err = outbox.NewEngine(outbox.EngineConfig{
+	if r.engine, err = relay.NewEngine(relay.EngineConfig{
 		Stores: stores, Brokers: targets, Listen: listen, Log: o.log, Name: o.name, Version: programVersion(), Observer: observer,
 	}); err != nil {
 		return err
@@ -122,7 +125,7 @@ func programVersion() string {
 
 // examine finds out whether a relay can work with a database, and logs what an operator should change there. That the
 // database cannot tell how it is set up is no obstacle.
-func examine(ctx context.Context, name string, store outbox.Store, log *slog.Logger) error {
+func examine(ctx context.Context, name string, store admin.Store, log *slog.Logger) error {
 	log = log.With("database", name)
 	diagnosis, err := store.Diagnose(ctx)
 	if err != nil {
@@ -155,7 +158,7 @@ func (r *Relay) connectHandOff(database string, db *gorm.DB, plugin *gormplugin.
 
 // receiver is one database's part of an engine.
 type receiver struct {
-	engine   *outbox.Engine
+	engine   *relay.Engine
 	database string
 }
 
@@ -165,9 +168,9 @@ func (r receiver) Reserve(dialect outbox.Dialect, rows []outbox.Row) *outbox.Res
 }
 
 // observe makes what looks at the processors; nil where nobody asked for it.
-func (r *Relay) observe(o *options) (outbox.Observer, error) {
+func (r *Relay) observe(o *options) (relay.Observer, error) {
 	var (
-		list     []outbox.Observer
+		list     []relay.Observer
 		problems []error
 	)
 	if o.measured {
@@ -186,7 +189,7 @@ func (r *Relay) observe(o *options) (outbox.Observer, error) {
 			list = append(list, tracer)
 		}
 	}
-	return outbox.Observers(list...), errors.Join(problems...)
+	return relay.Observers(list...), errors.Join(problems...)
 }
 
 // watch lets the gauges follow the relay until it is closed.
@@ -194,7 +197,7 @@ func (r *Relay) watch() error {
 	if r.metrics == nil {
 		return nil
 	}
-	browsers := make(map[string]outbox.Administration, len(r.stores))
+	browsers := make(map[string]admin.Administration, len(r.stores))
 	for name, store := range r.stores {
 		browsers[name] = store
 	}

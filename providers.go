@@ -24,6 +24,7 @@ import (
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 	"github.com/gorm-fanout/fanout/outbox/sqlserver"
@@ -31,7 +32,7 @@ import (
 
 // OpenStore connects to one database of the configuration, for tools that look at the table or migrate it. It does not
 // check the schema. The caller closes the store.
-func OpenStore(ctx context.Context, cfg *config.Config, name string) (outbox.Store, error) {
+func OpenStore(ctx context.Context, cfg *config.Config, name string) (admin.Store, error) {
 	if _, ok := cfg.Databases[name]; !ok {
 		return nil, fmt.Errorf("fanout: the configuration has no database %q (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases)))
 	}
@@ -59,7 +60,7 @@ func OpenBroker(ctx context.Context, cfg *config.Config, name string, opts ...Op
 // spareConns are the connections of a store beside one for each worker: for renewals, probes and the purge.
 const spareConns = 3
 
-func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (outbox.Store, error) {
+func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (admin.Store, error) {
 	database := cfg.Databases[name]
 	handle := o.handles[name]
 	dsn := database.DSN.Reveal()
@@ -87,17 +88,17 @@ func openStore(ctx context.Context, cfg *config.Config, name string, o *options)
 }
 
 // connect opens a store with connections of its own.
-func connect(ctx context.Context, driver outbox.Dialect, dsn, table string, conns int) (outbox.Store, error) {
+func connect(ctx context.Context, driver outbox.Dialect, dsn, table string, conns int) (admin.Store, error) {
 	switch driver {
 	case outbox.Postgres:
 		return postgres.Open(ctx, postgres.Config{DSN: dsn, Table: table, MaxConns: conns})
 	case outbox.SQLServer:
-		return openSQL(ctx, "sqlserver", dsn, conns, func(db *sql.DB) (outbox.Store, error) { return sqlserver.New(db, table) })
+		return openSQL(ctx, "sqlserver", dsn, conns, func(db *sql.DB) (admin.Store, error) { return sqlserver.New(db, table) })
 	case outbox.SQLite:
 		if strings.Contains(dsn, ":memory:") || strings.Contains(dsn, "mode=memory") {
 			return nil, errors.New("an in-memory SQLite database cannot be opened twice: leave dsn empty and pass the handle with fanout.WithDB")
 		}
-		return openSQL(ctx, "sqlite", sqliteDSN(dsn), conns, func(db *sql.DB) (outbox.Store, error) { return sqlite.New(db, table) })
+		return openSQL(ctx, "sqlite", sqliteDSN(dsn), conns, func(db *sql.DB) (admin.Store, error) { return sqlite.New(db, table) })
 	default:
 		return nil, fmt.Errorf("driver %q is not supported: use postgres, sqlserver or sqlite", driver)
 	}
@@ -116,7 +117,7 @@ func dsnOf(db *gorm.DB) string {
 }
 
 // shareSQLite uses the application's own handle, which is the only way to an in-memory database.
-func shareSQLite(handle *gorm.DB, table string) (outbox.Store, error) {
+func shareSQLite(handle *gorm.DB, table string) (admin.Store, error) {
 	db, err := handle.DB()
 	if err != nil {
 		return nil, fmt.Errorf("read the handle: %w", err)
@@ -142,14 +143,14 @@ func sqliteDSN(dsn string) string {
 
 // ownedStore closes the pool that was opened for it.
 type ownedStore struct {
-	outbox.Store
+	admin.Store
 	db *sql.DB
 }
 
 // Close closes the store and its pool.
 func (s ownedStore) Close() error { return errors.Join(s.Store.Close(), s.db.Close()) }
 
-func openSQL(ctx context.Context, driver, dsn string, conns int, open func(*sql.DB) (outbox.Store, error)) (outbox.Store, error) {
+func openSQL(ctx context.Context, driver, dsn string, conns int, open func(*sql.DB) (admin.Store, error)) (admin.Store, error) {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot read the dsn; check its form", driver) // the cause would quote the password

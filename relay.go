@@ -5,7 +5,7 @@
 // the same transaction, one row per target broker, and delivered by independent processors (package outbox).
 //
 // This package links every provider and opens a relay from a configuration. A program that wants to link only what it
-// uses composes the parts by hand: a store, a broker and an outbox.Engine.
+// uses composes the parts by hand: a store, a broker and an relay.Engine.
 package fanout
 
 import (
@@ -30,14 +30,15 @@ import (
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/monitor/dashboard"
 	"github.com/gorm-fanout/fanout/monitor/metrics"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // A Relay delivers the rows of all configured databases to all configured brokers, and purges finished rows.
 type Relay struct {
-	engine  *outbox.Engine
+	engine  *relay.Engine
 	cleaner *cleanup.Scheduler
-	stores  map[string]outbox.Store
+	stores  map[string]admin.Store
 	brokers map[string]brokers.Broker
 	metrics *metrics.Metrics // nil: nothing is measured
 	cancels []func()
@@ -70,7 +71,7 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // Stats returns the counters of every processor.
-func (r *Relay) Stats() []outbox.Stats { return r.engine.Stats() }
+func (r *Relay) Stats() []relay.Stats { return r.engine.Stats() }
 
 // closeTimeout bounds how long Close waits for one broker.
 const closeTimeout = 10 * time.Second
@@ -141,7 +142,7 @@ func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 
 // Console looks at the relay's databases and repairs them by hand. It works until the relay is closed.
 func (r *Relay) Console() *monitor.Console {
-	stores := make(map[string]outbox.Administration, len(r.stores))
+	stores := make(map[string]admin.Administration, len(r.stores))
 	for name, store := range r.stores {
 		stores[name] = store
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/purge"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Defaults of the schedule.
@@ -36,11 +38,11 @@ type Retention struct {
 
 // A Table is what a purge needs of one database. Every store is one.
 type Table interface {
-	// FinishedBrokers, Purge, Exclusive and Backlog are those of outbox.Administration.
+	// FinishedBrokers, Purge, Exclusive and Backlog are those of admin.Administration.
 	FinishedBrokers(ctx context.Context) ([]string, error)
-	Purge(ctx context.Context, request outbox.PurgeRequest) (int, error)
+	Purge(ctx context.Context, request admin.PurgeRequest) (int, error)
 	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)
-	Backlog(ctx context.Context) ([]outbox.Backlog, error)
+	Backlog(ctx context.Context) ([]driver.Backlog, error)
 }
 
 // Config of a scheduler. Zero values take the defaults.
@@ -56,7 +58,7 @@ type Config struct {
 	Brokers map[string]Retention
 	// BatchSize is the most rows that one statement removes. Default 5,000, at which a batch takes some milliseconds.
 	BatchSize int
-	// MaxLag is how far the delivery of a database may be behind (see outbox.Backlog) before a run slows down, to one batch
+	// MaxLag is how far the delivery of a database may be behind (see driver.Backlog) before a run slows down, to one batch
 	// every five seconds: removing what is done can wait, but not for ever, for a broker may be down for days. Default 10 s.
 	MaxLag time.Duration
 	// Log gets one line per run and database. Default: slog.Default().
@@ -162,10 +164,10 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 		}
 		for _, broker := range brokers {
 			retention := s.retention(broker)
-			if err := s.drain(ctx, purger, &report.Published, outbox.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published}); err != nil {
+			if err := s.drain(ctx, purger, &report.Published, admin.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published}); err != nil {
 				return err
 			}
-			if err := s.drain(ctx, purger, &report.Abandoned, outbox.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned}); err != nil {
+			if err := s.drain(ctx, purger, &report.Abandoned, admin.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned}); err != nil {
 				return err
 			}
 		}
@@ -176,7 +178,7 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 }
 
 // drain removes batch after batch until one comes back short. It keeps out of the way of a delivery that is behind.
-func (s *Scheduler) drain(ctx context.Context, purger Table, total *int, request outbox.PurgeRequest) error {
+func (s *Scheduler) drain(ctx context.Context, purger Table, total *int, request admin.PurgeRequest) error {
 	request.Limit = s.cfg.BatchSize
 	return purge.Batches(total, request.Limit,
 		func() (int, error) { return purger.Purge(ctx, request) },

@@ -21,7 +21,9 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/telemetry"
 	"github.com/gorm-fanout/fanout/monitor/metrics"
 	"github.com/gorm-fanout/fanout/monitor/prometheus"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // scraped are the names of all series that the exporter really has, each with the names of its labels.
@@ -35,14 +37,14 @@ func scrape(t *testing.T) scraped {
 	m, err := metrics.New(exporter)
 	require.NoError(t, err)
 	_, err = m.Watch(metrics.Sources{
-		Stats:     func() []outbox.Stats { return []outbox.Stats{{Database: "d", Broker: "b", Listener: outbox.Listening}} },
-		Databases: map[string]outbox.Administration{"d": browser{}},
+		Stats:     func() []relay.Stats { return []relay.Stats{{Database: "d", Broker: "b", Listener: relay.Listening}} },
+		Databases: map[string]admin.Administration{"d": browser{}},
 	})
 	require.NoError(t, err)
 	o := m.Observe("d", "b")
 	o.Claimed(t.Context(), 1, time.Second)
-	o.Published(t.Context(), &outbox.Call{Messages: []*outbox.Message{{}}, Outgoing: make([]brokers.Message, 1), Results: make([]brokers.Result, 1)})
-	o.Completing(t.Context(), &outbox.Completion{})
+	o.Published(t.Context(), &relay.Call{Messages: []*driver.Message{{}}, Outgoing: make([]brokers.Message, 1), Results: make([]brokers.Result, 1)})
+	o.Completing(t.Context(), &driver.Completion{})
 	m.Purged(t.Context(), "d", 1)
 
 	useConsumer(t, exporter)
@@ -84,10 +86,10 @@ func useConsumer(t *testing.T, provider metric.MeterProvider) {
 }
 
 // browser says of one broker that nothing waits.
-type browser struct{ outbox.Administration }
+type browser struct{ admin.Administration }
 
-func (browser) Overview(context.Context, int) ([]outbox.BrokerOverview, error) {
-	return []outbox.BrokerOverview{{Broker: "b"}}, nil
+func (browser) Overview(context.Context, int) ([]admin.BrokerOverview, error) {
+	return []admin.BrokerOverview{{Broker: "b"}}, nil
 }
 
 // check parses an expression and looks whether its series are there, with the labels by which it picks and groups them.

@@ -28,7 +28,7 @@ func TestEmits(t *testing.T) {
 	assert.Equal(t, []OrderShipped{{"1"}}, fanouttest.Of[OrderShipped](events))
 	assert.Empty(t, fanouttest.Of[InvoiceSent](events))
 
-	assert.Zero(t, outbox(t, db), "nothing is written")
+	assert.Zero(t, rowsIn(t, db), "nothing is written")
 	var orders int64
 	require.NoError(t, db.Model(&Order{}).Count(&orders).Error)
 	assert.Zero(t, orders)
@@ -37,7 +37,7 @@ func TestEmits(t *testing.T) {
 	again := fanouttest.Emits(t, db, save(order))
 	assert.Equal(t, events[0].ID, again[0].ID, "the same message")
 	require.NoError(t, db.Save(order).Error)
-	assert.EqualValues(t, 4, outbox(t, db), "what the test saves in earnest is written")
+	assert.EqualValues(t, 4, rowsIn(t, db), "what the test saves in earnest is written")
 }
 
 func TestEmitsNothing(t *testing.T) {
@@ -79,7 +79,7 @@ func TestEmitsInATransaction(t *testing.T) {
 				assert.Len(t, uow.Pending(unsaved), 1)
 				return nil
 			}))
-			assert.EqualValues(t, 3, outbox(t, db), "the first order's event, for three brokers")
+			assert.EqualValues(t, 3, rowsIn(t, db), "the first order's event, for three brokers")
 		})
 	}
 }
@@ -111,7 +111,7 @@ func TestEmitsAroundTransactions(t *testing.T) {
 	})
 	assert.Len(t, events, 1)
 	assert.False(t, ran)
-	assert.Zero(t, outbox(t, db))
+	assert.Zero(t, rowsIn(t, db))
 }
 
 func TestEmitsLetsPanicsThrough(t *testing.T) {
@@ -213,7 +213,7 @@ func TestFailures(t *testing.T) {
 			for _, text := range test.says {
 				assert.Contains(t, said, text)
 			}
-			assert.Zero(t, outbox(t, db))
+			assert.Zero(t, rowsIn(t, db))
 		})
 	}
 }
@@ -228,7 +228,7 @@ func TestWouldEmit(t *testing.T) {
 	order.Raise(OrderShipped{"1"})
 	assert.Equal(t, []any{OrderShipped{"1"}}, fanouttest.Data(fanouttest.WouldEmit(t, tx)))
 	require.NoError(t, tx.Commit().Error)
-	assert.EqualValues(t, 1, outbox(t, db), "asking changes nothing")
+	assert.EqualValues(t, 1, rowsIn(t, db), "asking changes nothing")
 }
 
 func TestEvent(t *testing.T) {

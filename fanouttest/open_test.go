@@ -13,7 +13,7 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/fanouttest"
 	"github.com/gorm-fanout/fanout/gormplugin"
-	fanoutbox "github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -38,9 +38,9 @@ func TestDefaultRouting(t *testing.T) {
 func TestOpenConfig(t *testing.T) {
 	t.Parallel()
 	db := fanouttest.OpenConfig(t, fanouttest.Config{
-		Routing: &fanoutbox.Routing{
+		Routing: &outbox.Routing{
 			Table: "my_outbox", InternalBroker: "inside",
-			External: []fanoutbox.Route{{Broker: "accounting", Format: envelope.FormatCloudEvents}},
+			External: []outbox.Route{{Broker: "accounting", Format: envelope.FormatCloudEvents}},
 		},
 		Plugin: []gormplugin.Option{gormplugin.WithEnricher(func(ctx context.Context) context.Context {
 			return envelope.WithCorrelationID(ctx, "enriched")
@@ -60,8 +60,8 @@ func TestDatabasesArePrivate(t *testing.T) {
 	t.Parallel()
 	one, other := open(t), open(t)
 	require.NoError(t, one.Create(placed("1")).Error)
-	assert.EqualValues(t, 3, outbox(t, one))
-	assert.Zero(t, outbox(t, other))
+	assert.EqualValues(t, 3, rowsIn(t, one))
+	assert.Zero(t, rowsIn(t, other))
 }
 
 // A transaction under way is no wall for code beside it, be it in its own goroutine or in another one.
@@ -103,7 +103,7 @@ func TestConcurrentTransactions(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	assert.EqualValues(t, 24, outbox(t, db))
+	assert.EqualValues(t, 24, rowsIn(t, db))
 }
 
 func TestInExample(t *testing.T) {

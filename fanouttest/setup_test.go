@@ -72,8 +72,8 @@ func save(values ...any) func(tx *gorm.DB) error {
 	}
 }
 
-// outbox counts the rows of the outbox that were committed.
-func outbox(t *testing.T, db *gorm.DB) int64 {
+// rowsIn counts the rows of the outbox that were committed.
+func rowsIn(t *testing.T, db *gorm.DB) int64 {
 	t.Helper()
 	var n int64
 	require.NoError(t, db.Table("outbox_messages").Count(&n).Error)

@@ -18,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // childVariable makes this test program a relay with a broker that misbehaves: the value says which one.
@@ -66,7 +67,7 @@ func runChild(ctx context.Context) error {
 		level = slog.LevelInfo
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	processor, err := outbox.NewProcessor(outbox.ProcessorConfig{
+	processor, err := relay.NewProcessor(relay.ProcessorConfig{
 		Database: "test", Broker: "b", Store: store, Target: broker, Policy: policy,
 		Log: log,
 	})

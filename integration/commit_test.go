@@ -19,7 +19,9 @@ import (
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -95,15 +97,15 @@ func (d *doubt) deliver(dsn string) {
 
 // deliverUnder runs a relay on a DSN, begins something when it has found out that there is nothing to do yet, and ends it when a
 // condition holds and every row is finished.
-func (d *doubt) deliverUnder(dsn string, begin func(), condition func() bool) []outbox.Stats {
+func (d *doubt) deliverUnder(dsn string, begin func(), condition func() bool) []relay.Stats {
 	d.Helper()
-	store, targets := d.store(dsn), map[string]outbox.Target{}
+	store, targets := d.store(dsn), map[string]relay.Target{}
 	for name, broker := range d.received {
 		policy := shortLease()
 		policy.BatchSize = 50
-		targets[name] = outbox.Target{Broker: broker, Policy: policy}
+		targets[name] = relay.Target{Broker: broker, Policy: policy}
 	}
-	engine, err := outbox.NewEngine(outbox.EngineConfig{Stores: map[string]outbox.Delivery{"test": store}, Brokers: targets, Log: slog.New(slog.DiscardHandler)})
+	engine, err := relay.NewEngine(relay.EngineConfig{Stores: map[string]driver.Delivery{"test": store}, Brokers: targets, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(d, err)
 	ctx, stop := context.WithCancel(d.Context())
 	done := make(chan error, 1)

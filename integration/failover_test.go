@@ -27,7 +27,9 @@ import (
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/internal/testservers"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
@@ -144,13 +146,13 @@ func (f *failover) application() *gorm.DB {
 }
 
 // abduct claims rows as a relay does that dies right afterwards.
-func (f *failover) abduct() []outbox.Message {
+func (f *failover) abduct() []driver.Message {
 	f.Helper()
-	var exchanged outbox.Exchanged
+	var exchanged driver.Exchanged
 	store := f.store()
 	require.True(f, poll(f.Context(), func() bool {
 		var err error
-		exchanged, err = store.Exchange(f.Context(), nil, &outbox.Claim{
+		exchanged, err = store.Exchange(f.Context(), nil, &driver.Claim{
 			Broker: "default", Shard: 0, Limit: 5, Window: 500, Lease: 4 * time.Second, Worker: "gone", Shared: true,
 		})
 		return err == nil && len(exchanged.Batch.Messages) == 5
@@ -192,9 +194,9 @@ func TestFailover(t *testing.T) {
 	f.broker.Fail = func(brokers.Message) error { <-time.After(time.Millisecond); return nil } // a slow broker
 	policy := shortLease()
 	policy.BatchSize, policy.Lease = 50, 4*time.Second
-	engine, err := outbox.NewEngine(outbox.EngineConfig{
-		Stores:  map[string]outbox.Delivery{"default": f.store()},
-		Brokers: map[string]outbox.Target{"default": {Broker: f.broker, Policy: policy}}, Log: slog.New(slog.DiscardHandler),
+	engine, err := relay.NewEngine(relay.EngineConfig{
+		Stores:  map[string]driver.Delivery{"default": f.store()},
+		Brokers: map[string]relay.Target{"default": {Broker: f.broker, Policy: policy}}, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	relaying, stopRelay := context.WithCancel(t.Context())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // actionRequest is what POST actions takes.
@@ -43,7 +44,7 @@ func (b *actionRequest) action(database string) (Action, error) {
 	action := Action{
 		guarded: true,
 		Verb:    b.Action, Database: database, Fingerprint: b.Fingerprint, Reason: b.Reason, Limit: b.Limit, DryRun: b.DryRun,
-		Filter: outbox.Filter{
+		Filter: admin.Filter{
 			Broker: b.Broker, Statuses: b.Status, Type: b.Type, Key: b.Key, MessageIDs: b.MessageIDs, ErrorClass: b.ErrorClass, Since: since, Until: until,
 		},
 	}
@@ -193,7 +194,7 @@ func (h *Handler) toggle(w http.ResponseWriter, q *request, verb string) error {
 	if err := q.decode(&body); err != nil {
 		return err
 	}
-	result, err := h.do(q, Action{Verb: verb, Database: q.values["db"], Filter: outbox.Filter{Broker: q.values["broker"]}, Reason: body.Reason})
+	result, err := h.do(q, Action{Verb: verb, Database: q.values["db"], Filter: admin.Filter{Broker: q.values["broker"]}, Reason: body.Reason})
 	if err != nil {
 		return err
 	}

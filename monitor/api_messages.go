@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Deferral tells for which message a row waits, in the form of the HTTP interface, which the command's JSON shares.
@@ -18,7 +20,7 @@ type Deferral struct {
 }
 
 // NewDeferral returns nil where there is none.
-func NewDeferral(d *outbox.Deferral) *Deferral {
+func NewDeferral(d *admin.Deferral) *Deferral {
 	if d == nil {
 		return nil
 	}
@@ -63,7 +65,7 @@ type messageAnswer struct {
 	Headers     json.RawMessage `json:"headers,omitempty"`
 }
 
-func newMessageAnswer(r *outbox.Record) messageAnswer {
+func newMessageAnswer(r *admin.Record) messageAnswer {
 	return messageAnswer{
 		ID: r.ID, MessageID: r.MessageID, Broker: r.Broker, Status: r.Status, Stream: r.Stream, Type: r.Type, Key: r.OrderingKey,
 		Shard: r.Shard, Priority: r.Priority, Deferred: r.Deferred, Deferral: NewDeferral(r.Deferral), ContentType: r.ContentType, AggregateType: r.AggregateType,
@@ -75,7 +77,7 @@ func newMessageAnswer(r *outbox.Record) messageAnswer {
 }
 
 // reveal adds what only an operator may see.
-func (m *messageAnswer) reveal(r *outbox.Record) {
+func (m *messageAnswer) reveal(r *admin.Record) {
 	if utf8.Valid(r.Payload) {
 		text := string(r.Payload)
 		m.PayloadText = &text
@@ -126,7 +128,7 @@ func (h *Handler) getMessage(w http.ResponseWriter, q *request) error {
 	if payload == 1 && q.identity.Role != RoleOperator {
 		return problemf(http.StatusForbidden, "payloads and headers are for operators: ask without \"payload\"")
 	}
-	var records []outbox.Record
+	var records []admin.Record
 	if payload == 1 {
 		records, err = h.console.Reveal(q.Context(), Actor{Name: q.identity.Name, Via: "http"}, q.values["db"], q.values["id"])
 	} else {
@@ -230,7 +232,7 @@ type instanceAnswer struct {
 	StartedAt time.Time     `json:"started_at"`
 	SeenAt    time.Time     `json:"seen_at"`
 	Silent    bool          `json:"silent"`
-	Work      []outbox.Work `json:"work"`
+	Work      []driver.Work `json:"work"`
 	// Unreadable is there for a row that cannot be read, with what is wrong.
 	Unreadable string `json:"unreadable,omitempty"`
 }
@@ -248,7 +250,7 @@ func (h *Handler) getWorkers(w http.ResponseWriter, q *request) error {
 		in := &found[i]
 		result.Instances[i] = instanceAnswer{
 			ID: in.ID.String(), Name: in.Name, Host: in.Host, PID: in.PID, Version: in.Version, StartedAt: in.StartedAt.UTC(), SeenAt: in.SeenAt.UTC(),
-			Silent: h.now().Sub(in.SeenAt) > silentAfter, Work: append([]outbox.Work{}, in.Work...), Unreadable: in.Unreadable,
+			Silent: h.now().Sub(in.SeenAt) > silentAfter, Work: append([]driver.Work{}, in.Work...), Unreadable: in.Unreadable,
 		}
 	}
 	return answer(w, result)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/discreet"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // databaseAnswer is one database of GET /api/outbox.
@@ -30,12 +31,12 @@ type brokerAnswer struct {
 	LagSeconds              float64                 `json:"lag_seconds"`
 	RetryRate               *float64                `json:"retry_rate"`
 	PublishedPerSecond      *float64                `json:"published_per_second"`
-	Breaker                 outbox.BreakerState     `json:"breaker,omitempty"`
+	Breaker                 relay.BreakerState      `json:"breaker,omitempty"`
 	UnavailableDestinations []string                `json:"unavailable_destinations"`
 	Paused                  *pauseAnswer            `json:"paused"`
 	LastPublished           *time.Time              `json:"last_published,omitempty"`
 	LastError               *outbox.LastError       `json:"last_error,omitempty"`
-	Listener                outbox.ListenerState    `json:"listener"`
+	Listener                relay.ListenerState     `json:"listener"`
 	Unknown                 bool                    `json:"unknown"`
 }
 
@@ -69,7 +70,7 @@ func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 	return answer(w, result)
 }
 
-func (h *Handler) brokerAnswer(database string, b *BrokerStatus, stats *outbox.Stats) brokerAnswer {
+func (h *Handler) brokerAnswer(database string, b *BrokerStatus, stats *relay.Stats) brokerAnswer {
 	a := brokerAnswer{
 		Counts: map[outbox.Status]int64{}, Capped: []outbox.Status{}, Deferred: b.Deferred.N, DeferredMore: b.Deferred.More,
 		OldestPendingSeconds: b.OldestPending.Seconds(), LagSeconds: b.Lag.Seconds(), UnavailableDestinations: []string{},
@@ -105,8 +106,8 @@ func (h *Handler) status(ctx context.Context) map[string]DatabaseStatus {
 }
 
 // stats are the counters of the engine in this process.
-func (h *Handler) stats() map[series]*outbox.Stats {
-	all := map[series]*outbox.Stats{}
+func (h *Handler) stats() map[series]*relay.Stats {
+	all := map[series]*relay.Stats{}
 	if h.cfg.Stats != nil {
 		stats := h.cfg.Stats()
 		for i := range stats {

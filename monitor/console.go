@@ -10,13 +10,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // A Console looks at the tables of some databases and repairs them by hand. Every action leaves an entry in the audit table of the
 // database that it changes. A console is safe for concurrent use.
 type Console struct {
-	stores  map[string]outbox.Administration
+	stores  map[string]admin.Administration
 	brokers []string
 	timeout time.Duration
 }
@@ -39,7 +40,7 @@ func WithTimeout(d time.Duration) Option {
 const defaultTimeout = 10 * time.Second
 
 // NewConsole makes a console of stores by the name of their database.
-func NewConsole(stores map[string]outbox.Administration, opts ...Option) *Console {
+func NewConsole(stores map[string]admin.Administration, opts ...Option) *Console {
 	c := &Console{stores: maps.Clone(stores), timeout: defaultTimeout}
 	for _, opt := range opts {
 		opt(c)
@@ -67,7 +68,7 @@ type NotFoundError struct{ Reason string }
 
 func (e *NotFoundError) Error() string { return "monitor: " + e.Reason }
 
-func (c *Console) store(database string) (outbox.Administration, error) {
+func (c *Console) store(database string) (admin.Administration, error) {
 	store, ok := c.stores[database]
 	if !ok {
 		return nil, &NotFoundError{Reason: fmt.Sprintf("there is no database %q: there are %q", database, c.Databases())}
@@ -76,7 +77,7 @@ func (c *Console) store(database string) (outbox.Administration, error) {
 }
 
 // ask puts one question to one database, within the time that an answer may take.
-func ask[T any](ctx context.Context, c *Console, database string, question func(context.Context, outbox.Administration) (T, error)) (answer T, err error) {
+func ask[T any](ctx context.Context, c *Console, database string, question func(context.Context, admin.Administration) (T, error)) (answer T, err error) {
 	store, err := c.store(database)
 	if err != nil {
 		return answer, err
@@ -91,14 +92,14 @@ func ask[T any](ctx context.Context, c *Console, database string, question func(
 
 // Message returns the rows of one message, one for each broker, with payload and headers; none where there is no such message. The error
 // is a [*RefusedError] where id is no UUID.
-func (c *Console) Message(ctx context.Context, database, id string) ([]outbox.Record, error) {
+func (c *Console) Message(ctx context.Context, database, id string) ([]admin.Record, error) {
 	if err := checkText("message id", id); err != nil {
 		return nil, err
 	}
-	if _, err := (outbox.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
+	if _, err := (admin.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
 		return nil, refusef("%v", err)
 	}
-	return ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) ([]outbox.Record, error) {
+	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.Record, error) {
 		return store.Message(ctx, id)
 	})
 }
@@ -108,15 +109,15 @@ const ActionReveal = "reveal"
 
 // Reveal is [Console.Message] for somebody who wants to see payload and headers, which may hold what is not for everybody: it leaves an
 // entry in the audit, with the message's id and the number of rows that were shown, and shows nothing where that cannot be written.
-func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) (records []outbox.Record, err error) {
+func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) (records []admin.Record, err error) {
 	if err := errors.Join(checkText("message id", id), checkText("actor", actor.Name)); err != nil {
 		return nil, err
 	}
-	if _, err := (outbox.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
+	if _, err := (admin.Filter{MessageIDs: []string{id}}).For("message", 1); err != nil {
 		return nil, refusef("%v", err)
 	}
-	look := Action{Filter: outbox.Filter{MessageIDs: []string{id}}}
-	entry := outbox.AuditEntry{Actor: actor.Name, Via: actor.Via, Action: ActionReveal, Filter: look.record()}
+	look := Action{Filter: admin.Filter{MessageIDs: []string{id}}}
+	entry := admin.AuditEntry{Actor: actor.Name, Via: actor.Via, Action: ActionReveal, Filter: look.record()}
 	err = c.Record(ctx, database, entry, func(int64) (int64, error) {
 		var err error
 		records, err = c.Message(ctx, database, id)
@@ -133,7 +134,7 @@ const MaxBlocked = 200
 
 // Blocked lists the ordering keys that wait: of all brokers where broker is empty, up to [MaxBlocked] of each. Followers are counted up to
 // 1,000.
-func (c *Console) Blocked(ctx context.Context, database, broker string) ([]outbox.KeyBlock, error) {
+func (c *Console) Blocked(ctx context.Context, database, broker string) ([]admin.KeyBlock, error) {
 	if err := checkText("broker", broker); err != nil {
 		return nil, err
 	}
@@ -141,9 +142,9 @@ func (c *Console) Blocked(ctx context.Context, database, broker string) ([]outbo
 	if err != nil {
 		return nil, err
 	}
-	var all []outbox.KeyBlock
+	var all []admin.KeyBlock
 	for _, name := range brokers {
-		keys, err := ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) ([]outbox.KeyBlock, error) {
+		keys, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.KeyBlock, error) {
 			return store.KeyBlocks(ctx, name, MaxBlocked, 1000)
 		})
 		if err != nil {
@@ -155,19 +156,19 @@ func (c *Console) Blocked(ctx context.Context, database, broker string) ([]outbo
 }
 
 // Workers lists the processes that run a relay on a database, oldest first.
-func (c *Console) Workers(ctx context.Context, database string) ([]outbox.Instance, error) {
-	return ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) ([]outbox.Instance, error) {
+func (c *Console) Workers(ctx context.Context, database string) ([]driver.Instance, error) {
+	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]driver.Instance, error) {
 		return store.Instances(ctx)
 	})
 }
 
 // Audit lists what operators have done, newest first: those entries before an id (0 = from the newest), up to limit, which must be at least
 // 1.
-func (c *Console) Audit(ctx context.Context, database string, before int64, limit int) ([]outbox.AuditEntry, error) {
+func (c *Console) Audit(ctx context.Context, database string, before int64, limit int) ([]admin.AuditEntry, error) {
 	if limit < 1 || before < 0 {
 		return nil, refusef("audit: limit is %d and before is %d: use a limit of at least 1, and no negative id", limit, before)
 	}
-	return ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) ([]outbox.AuditEntry, error) {
+	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]admin.AuditEntry, error) {
 		return store.Audit(ctx, before, limit)
 	})
 }
@@ -177,7 +178,7 @@ func (c *Console) brokersOf(ctx context.Context, database, broker string) ([]str
 	if broker != "" {
 		return []string{broker}, nil
 	}
-	return ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) ([]string, error) {
+	return ask(ctx, c, database, func(ctx context.Context, store admin.Administration) ([]string, error) {
 		overview, err := store.Overview(ctx, 1)
 		names := make([]string, len(overview))
 		for i := range overview {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // What an action can be.
@@ -48,7 +49,7 @@ type Action struct {
 	// unblock need one. A requeue whose filter names no status is for failed and abandoned rows: pending rows that wait for a time, and
 	// processing ones whose lease is over, come back only when the status is named, or the messages are. Abandon and replay need at least one condition beside the statuses,
 	// and so does a requeue over HTTP.
-	Filter outbox.Filter
+	Filter admin.Filter
 	// Fingerprint limits a requeue or an abandon to the rows whose last error has it: see [Fingerprint].
 	Fingerprint string
 	// Key is the ordering key to unblock.
@@ -73,7 +74,7 @@ type Action struct {
 type Progress struct {
 	Database string
 	// Matched rows when it began, and those Done so far.
-	Matched outbox.Count
+	Matched admin.Count
 	Done    int64
 }
 
@@ -82,7 +83,7 @@ type Result struct {
 	Database string
 	// Matched is how many rows were found. What is in a worker's hands, waits for an earlier message of its key alone (requeue), or has
 	// changed meanwhile, is left alone, so Changed can be less.
-	Matched outbox.Count
+	Matched admin.Count
 	// Refused is how many rows a requeue has left out since they are malformed, and would be abandoned again at once: they have to be
 	// corrected in the table, and then requeued by a filter that names the error class malformed.
 	Refused int64
@@ -202,7 +203,7 @@ func (a *Action) checkTTL() error {
 	if a.Verb != VerbRequeue {
 		return refusef("%s: a new time to live is for requeue", a.Verb)
 	}
-	if _, err := outbox.NewRequeuing(outbox.WithTTL(a.TTL)); err != nil {
+	if _, err := admin.NewRequeuing(admin.WithTTL(a.TTL)); err != nil {
 		return refusef("%v", err)
 	}
 	return nil
@@ -213,9 +214,9 @@ func (a *Action) refuses() bool { return a.Verb == VerbRequeue && a.Filter.Error
 
 // actionStatuses are what an action is for, and those that it means when none is named.
 var actionStatuses = map[string]struct{ allowed, meant []outbox.Status }{
-	VerbRequeue: {outbox.RequeueStatuses(), []outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned}},
-	VerbAbandon: {outbox.AbandonStatuses(), outbox.AbandonStatuses()},
-	VerbReplay:  {outbox.ReplayStatuses(), outbox.ReplayStatuses()},
+	VerbRequeue: {admin.RequeueStatuses(), []outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned}},
+	VerbAbandon: {admin.AbandonStatuses(), admin.AbandonStatuses()},
+	VerbReplay:  {admin.ReplayStatuses(), admin.ReplayStatuses()},
 }
 
 // boundless reports whether the action would be for every row though it should not; some says that its filter has a condition beside broker
@@ -232,7 +233,7 @@ func (a *Action) checkFilter() error {
 	if len(f.MessageIDs) == 0 {
 		conditions.MessageIDs = nil
 	}
-	some := !reflect.DeepEqual(conditions, outbox.Filter{})
+	some := !reflect.DeepEqual(conditions, admin.Filter{})
 	statuses, selects := actionStatuses[a.Verb]
 	switch {
 	case !selects && (some || len(f.Statuses) > 0):

@@ -4,7 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // count is what a dry run does.
@@ -28,35 +29,35 @@ func (r *run) count(ctx context.Context) (err error) {
 	} else {
 		rows, more, err = r.collect(ctx, r.action.Filter)
 	}
-	r.result.Matched = outbox.Count{N: int64(len(rows)), More: more}
+	r.result.Matched = admin.Count{N: int64(len(rows)), More: more}
 	return err
 }
 
 // countOne tells whether a pause, a resume or an unblock would change something.
-func (r *run) countOne(ctx context.Context) (outbox.Count, error) {
+func (r *run) countOne(ctx context.Context) (admin.Count, error) {
 	broker := r.action.Filter.Broker
 	var would bool
 	if r.action.Verb == VerbUnblock {
 		const most = 10_000
-		keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store outbox.Administration) ([]outbox.BlockedKey, error) {
+		keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store admin.Administration) ([]admin.BlockedKey, error) {
 			return store.BlockedKeys(ctx, broker, most)
 		})
 		if err != nil {
-			return outbox.Count{}, err
+			return admin.Count{}, err
 		}
-		would = slices.ContainsFunc(keys, func(k outbox.BlockedKey) bool { return k.Broker == broker && k.Key == r.action.Key })
+		would = slices.ContainsFunc(keys, func(k admin.BlockedKey) bool { return k.Broker == broker && k.Key == r.action.Key })
 	} else {
-		pauses, err := ask(ctx, r.console, r.database, func(ctx context.Context, store outbox.Administration) ([]outbox.Pause, error) {
+		pauses, err := ask(ctx, r.console, r.database, func(ctx context.Context, store admin.Administration) ([]driver.Pause, error) {
 			return store.Pauses(ctx)
 		})
 		if err != nil {
-			return outbox.Count{}, err
+			return admin.Count{}, err
 		}
-		paused := slices.ContainsFunc(pauses, func(p outbox.Pause) bool { return p.Broker == broker })
+		paused := slices.ContainsFunc(pauses, func(p driver.Pause) bool { return p.Broker == broker })
 		would = paused == (r.action.Verb == VerbResume)
 	}
 	if would {
-		return outbox.Count{N: 1}, nil
+		return admin.Count{N: 1}, nil
 	}
-	return outbox.Count{}, nil
+	return admin.Count{}, nil
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/strictjson"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // A cursor is a place in the lists of all brokers and statuses. On its way through a client it is an opaque text.
 type cursor struct {
 	Broker string
 	Status outbox.Status
-	After  outbox.Position
+	After  admin.Position
 }
 
 // wireCursor is what the text holds.
@@ -55,7 +56,7 @@ func decodeCursor(text string) (cursor, error) {
 	if strictjson.UnmarshalKnown(source, &wire) != nil || wire.Broker == "" || !wire.Status.Valid() || wire.ID < 0 || checkText("broker", wire.Broker) != nil {
 		return cursor{}, bad
 	}
-	c := cursor{Broker: wire.Broker, Status: wire.Status, After: outbox.Position{ID: wire.ID}}
+	c := cursor{Broker: wire.Broker, Status: wire.Status, After: admin.Position{ID: wire.ID}}
 	if wire.Time != nil {
 		c.After.Time = *wire.Time
 	}

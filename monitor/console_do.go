@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/internal/discreet"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // endAuditTime bounds the last word about an action, which has a context of its own: it is recorded also when the caller has gone.
@@ -17,7 +18,7 @@ const endAuditTime = 5 * time.Second
 // run is one action in one database.
 type run struct {
 	console  *Console
-	store    outbox.Administration
+	store    admin.Administration
 	database string
 	action   Action
 	actor    Actor
@@ -30,7 +31,7 @@ func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database
 		r.result.Err = r.count(ctx)
 		return r.result
 	}
-	entry := outbox.AuditEntry{
+	entry := admin.AuditEntry{
 		Actor: actor.Name, Via: actor.Via, Action: action.Verb, Broker: action.Filter.Broker, Filter: action.record(), Reason: action.Reason,
 	}
 	r.result.Err = c.Record(ctx, database, entry, func(id int64) (int64, error) {
@@ -44,8 +45,8 @@ func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database
 // Record does something to a database for which this console has no action, and leaves an entry in its audit: begun before, and ended
 // after it with the number of rows that do returns and its error. Where the audit cannot be begun, do is not called. It is for actions of
 // others that belong into the same record; [Console.Do] records its own.
-func (c *Console) Record(ctx context.Context, database string, entry outbox.AuditEntry, do func(id int64) (rows int64, err error)) error {
-	id, err := ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) (int64, error) {
+func (c *Console) Record(ctx context.Context, database string, entry admin.AuditEntry, do func(id int64) (rows int64, err error)) error {
+	id, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) (int64, error) {
 		return store.BeginAudit(ctx, entry)
 	})
 	if err != nil {
@@ -79,7 +80,7 @@ func (r *run) change(ctx context.Context) error {
 	broker := r.action.Filter.Broker
 	switch r.action.Verb {
 	case VerbPause:
-		return r.single(r.store.Pause(ctx, outbox.Pause{Broker: broker, By: r.actor.Name, Reason: r.action.Reason}))
+		return r.single(r.store.Pause(ctx, driver.Pause{Broker: broker, By: r.actor.Name, Reason: r.action.Reason}))
 	case VerbResume:
 		return r.single(r.store.Resume(ctx, broker))
 	case VerbUnblock:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 const (
@@ -62,8 +63,8 @@ func (c *Console) Failures(ctx context.Context, database, broker string) (Failur
 		groups, prints := newGrouping(name), newPrints(name)
 		left := maxFailures
 		for _, status := range failureStatuses {
-			request := outbox.ListRequest{Broker: name, Status: status}
-			more, err := c.walk(ctx, database, request, left, func(r *outbox.Record) { groups.add(r, prints.of(r)) })
+			request := admin.ListRequest{Broker: name, Status: status}
+			more, err := c.walk(ctx, database, request, left, func(r *admin.Record) { groups.add(r, prints.of(r)) })
 			if err != nil {
 				return FailureGroups{}, err
 			}
@@ -80,11 +81,11 @@ func (c *Console) Failures(ctx context.Context, database, broker string) (Failur
 }
 
 // walk looks at no more than the given number of rows of a list, page by page. more is true when there are others.
-func (c *Console) walk(ctx context.Context, database string, request outbox.ListRequest, rows int, visit func(*outbox.Record)) (more bool, err error) {
+func (c *Console) walk(ctx context.Context, database string, request admin.ListRequest, rows int, visit func(*admin.Record)) (more bool, err error) {
 	for rows > 0 {
 		request.Limit = min(failuresPage, rows)
 		request.Scan = max(request.Limit, scanPage)
-		page, err := ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) (outbox.List, error) {
+		page, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) (admin.List, error) {
 			return store.List(ctx, request)
 		})
 		if err != nil {
@@ -94,7 +95,7 @@ func (c *Console) walk(ctx context.Context, database string, request outbox.List
 			visit(&page.Records[i])
 		}
 		rows -= len(page.Records)
-		if page.Next == (outbox.Position{}) {
+		if page.Next == (admin.Position{}) {
 			return false, nil
 		}
 		request.After = page.Next
@@ -103,12 +104,12 @@ func (c *Console) walk(ctx context.Context, database string, request outbox.List
 }
 
 // any tells whether a list goes on.
-func (c *Console) any(ctx context.Context, database string, request outbox.ListRequest) (bool, error) {
+func (c *Console) any(ctx context.Context, database string, request admin.ListRequest) (bool, error) {
 	request.Limit, request.Scan = 1, scanPage
-	page, err := ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) (outbox.List, error) {
+	page, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) (admin.List, error) {
 		return store.List(ctx, request)
 	})
-	return len(page.Records) > 0 || page.Next != (outbox.Position{}), err
+	return len(page.Records) > 0 || page.Next != (admin.Position{}), err
 }
 
 // prints knows the fingerprints of the messages that came by: most of them come many times.
@@ -121,7 +122,7 @@ func newPrints(broker string) *prints {
 	return &prints{broker: broker, known: map[outbox.LastError]string{}}
 }
 
-func (p *prints) of(r *outbox.Record) string {
+func (p *prints) of(r *admin.Record) string {
 	var what outbox.LastError // without when, and at which attempt
 	if r.LastError != nil {
 		what.Class, what.Message = r.LastError.Class, r.LastError.Message
@@ -148,7 +149,7 @@ func newGrouping(broker string) *grouping {
 	return &grouping{broker: broker, groups: map[string]*FailureGroup{}, keys: map[string]map[string]bool{}}
 }
 
-func (g *grouping) add(r *outbox.Record, fingerprint string) {
+func (g *grouping) add(r *admin.Record, fingerprint string) {
 	g.seen++
 	group := g.groups[fingerprint]
 	if group == nil {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func TestShape(t *testing.T) {
@@ -83,8 +84,8 @@ func TestCursorKeepsItsPlace(t *testing.T) {
 }
 
 func FuzzCursor(f *testing.F) {
-	f.Add(cursor{Broker: "default", Status: outbox.StatusFailed, After: outbox.Position{ID: 7}}.encode())
-	f.Add(cursor{Broker: "x", Status: outbox.StatusPublished, After: outbox.Position{ID: 7, Time: start}}.encode())
+	f.Add(cursor{Broker: "default", Status: outbox.StatusFailed, After: admin.Position{ID: 7}}.encode())
+	f.Add(cursor{Broker: "x", Status: outbox.StatusPublished, After: admin.Position{ID: 7, Time: start}}.encode())
 	f.Add("e30")
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := decodeCursor(text)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // How many messages a page may have.
@@ -23,7 +24,7 @@ type MessagesQuery struct {
 	Broker string
 	// Statuses that are listed, one after the other in the order of [outbox.Statuses]. Default: all.
 	Statuses []outbox.Status
-	// Type, Key, ErrorClass, Since and Until are those of [outbox.Filter]. Deferred rows are listed in their status like all others.
+	// Type, Key, ErrorClass, Since and Until are those of [admin.Filter]. Deferred rows are listed in their status like all others.
 	Type, Key, ErrorClass string
 	Since, Until          time.Time
 	// Cursor is the Next of the page before, of a query that was otherwise the same; empty = the first page.
@@ -34,7 +35,7 @@ type MessagesQuery struct {
 
 // MessagesPage is one page of messages, within each broker and status newest first.
 type MessagesPage struct {
-	Records []outbox.Record
+	Records []admin.Record
 	// Next is the cursor of the next page; empty = there is none. A page may hold few messages, or none, and have a next one.
 	Next string
 	// Scanned is how many rows were looked at.
@@ -57,9 +58,9 @@ func (c *Console) Messages(ctx context.Context, database string, query MessagesQ
 			page.Next = list.encode()
 			return page, nil
 		}
-		found, err := ask(ctx, c, database, func(ctx context.Context, store outbox.Administration) (outbox.List, error) {
+		found, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) (admin.List, error) {
 			limit := query.Limit - len(page.Records)
-			return store.List(ctx, outbox.ListRequest{
+			return store.List(ctx, admin.ListRequest{
 				Broker: list.Broker, Status: list.Status, Type: query.Type, Key: query.Key, ErrorClass: query.ErrorClass,
 				Since: query.Since, Until: query.Until, After: list.After, Limit: limit, Scan: max(limit, scanPage-page.Scanned),
 			})
@@ -69,7 +70,7 @@ func (c *Console) Messages(ctx context.Context, database string, query MessagesQ
 		}
 		page.Records = append(page.Records, found.Records...)
 		page.Scanned += found.Scanned
-		if found.Next != (outbox.Position{}) {
+		if found.Next != (admin.Position{}) {
 			page.Next = cursor{Broker: list.Broker, Status: list.Status, After: found.Next}.encode()
 			return page, nil
 		}
@@ -85,7 +86,7 @@ func (q *MessagesQuery) check() (cursor, error) {
 	if q.Limit < 1 || q.Limit > MaxPage {
 		return cursor{}, refusef("messages: the limit is %d: use 1 to %d", q.Limit, MaxPage)
 	}
-	filter := outbox.Filter{
+	filter := admin.Filter{
 		Broker: q.Broker, Statuses: q.Statuses, Type: q.Type, Key: q.Key, ErrorClass: q.ErrorClass, Since: q.Since, Until: q.Until,
 	}
 	filter, err := filter.For("messages", q.Limit, outbox.Statuses()...)

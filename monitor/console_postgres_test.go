@@ -12,6 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
@@ -41,11 +42,11 @@ func TestOnCallPostgres(t *testing.T) {
 	insert(510, "partner", outbox.StatusFailed, timeout)
 	abandoned := insert(7, "partner", outbox.StatusAbandoned, topic)
 	insert(3, "default", outbox.StatusPublished, nil)
-	console, me := monitor.NewConsole(map[string]outbox.Administration{"main": store}), monitor.Actor{Name: "ann", Via: "go"}
+	console, me := monitor.NewConsole(map[string]admin.Administration{"main": store}), monitor.Actor{Name: "ann", Via: "go"}
 
 	status := console.Status(ctx, 100)["main"]
 	require.NoError(t, status.Err)
-	assert.Equal(t, outbox.Count{N: 100, More: true}, status.Counts[outbox.StatusFailed])
+	assert.Equal(t, admin.Count{N: 100, More: true}, status.Counts[outbox.StatusFailed])
 	found, err := console.Failures(ctx, "main", "")
 	require.NoError(t, err)
 	require.Len(t, found.Groups, 2)
@@ -53,7 +54,7 @@ func TestOnCallPostgres(t *testing.T) {
 	requeue := monitor.Action{Verb: monitor.VerbRequeue, Fingerprint: found.Groups[1].Fingerprint, DryRun: true}
 	results, err := console.Do(ctx, me, requeue)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Count{N: 7}, results[0].Matched)
+	assert.Equal(t, admin.Count{N: 7}, results[0].Matched)
 	requeue.DryRun = false
 	results, err = console.Do(ctx, me, requeue)
 	require.NoError(t, err)
@@ -79,7 +80,7 @@ func TestOnCallPostgres(t *testing.T) {
 	purge := monitor.Action{Verb: monitor.VerbPurge, PublishedBefore: time.Minute, DryRun: true}
 	results, err = console.Do(ctx, me, purge)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Count{N: 3}, results[0].Matched)
+	assert.Equal(t, admin.Count{N: 3}, results[0].Matched)
 	purge.DryRun = false
 	results, err = console.Do(ctx, me, purge)
 	require.NoError(t, err)

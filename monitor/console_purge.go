@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // errBusy is why a purge has to wait.
@@ -33,7 +34,7 @@ func (r *run) purge(ctx context.Context) error {
 		}
 		for _, broker := range brokers {
 			for status, age := range r.action.ages() {
-				if err := r.drain(ctx, outbox.PurgeRequest{Broker: broker, Status: status, Retention: age}); err != nil {
+				if err := r.drain(ctx, admin.PurgeRequest{Broker: broker, Status: status, Retention: age}); err != nil {
 					return err
 				}
 			}
@@ -43,11 +44,11 @@ func (r *run) purge(ctx context.Context) error {
 	if err == nil && !ran {
 		return errBusy
 	}
-	r.result.Matched = outbox.Count{N: r.result.Changed}
+	r.result.Matched = admin.Count{N: r.result.Changed}
 	return err
 }
 
-func (r *run) drain(ctx context.Context, request outbox.PurgeRequest) error {
+func (r *run) drain(ctx context.Context, request admin.PurgeRequest) error {
 	for {
 		if request.Limit = r.left(); request.Limit <= 0 {
 			return nil
@@ -68,7 +69,7 @@ func (r *run) finished(ctx context.Context) ([]string, error) {
 	if broker := r.action.Filter.Broker; broker != "" {
 		return []string{broker}, nil
 	}
-	return ask(ctx, r.console, r.database, func(ctx context.Context, store outbox.Administration) ([]string, error) {
+	return ask(ctx, r.console, r.database, func(ctx context.Context, store admin.Administration) ([]string, error) {
 		return store.FinishedBrokers(ctx)
 	})
 }
@@ -87,8 +88,8 @@ func (r *run) countOld(ctx context.Context) error {
 	for _, broker := range brokers {
 		for status, age := range r.action.ages() {
 			var n int64
-			request := outbox.ListRequest{Broker: broker, Status: status, After: outbox.Position{Time: now.Add(-age), ID: math.MaxInt64}}
-			more, err := r.console.walk(ctx, r.database, request, maxFailures, func(record *outbox.Record) {
+			request := admin.ListRequest{Broker: broker, Status: status, After: admin.Position{Time: now.Add(-age), ID: math.MaxInt64}}
+			more, err := r.console.walk(ctx, r.database, request, maxFailures, func(record *admin.Record) {
 				if !waiting[record.Broker+"\x00"+record.MessageID] {
 					n++
 				}
@@ -96,11 +97,11 @@ func (r *run) countOld(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			r.result.Matched = sum(r.result.Matched, outbox.Count{N: n, More: more})
+			r.result.Matched = sum(r.result.Matched, admin.Count{N: n, More: more})
 		}
 	}
 	if most := int64(r.action.Limit); most > 0 && r.result.Matched.N > most {
-		r.result.Matched = outbox.Count{N: most, More: true}
+		r.result.Matched = admin.Count{N: most, More: true}
 	}
 	return nil
 }
@@ -110,7 +111,7 @@ func (r *run) waitedFor(ctx context.Context) (map[string]bool, error) {
 	if r.action.AbandonedBefore == 0 {
 		return nil, nil //nolint:nilnil // a map of nothing can be asked
 	}
-	keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store outbox.Administration) ([]outbox.BlockedKey, error) {
+	keys, err := ask(ctx, r.console, r.database, func(ctx context.Context, store admin.Administration) ([]admin.BlockedKey, error) {
 		return store.BlockedKeys(ctx, r.action.Filter.Broker, maxFailures)
 	})
 	rows := make(map[string]bool, len(keys))
@@ -120,4 +121,4 @@ func (r *run) waitedFor(ctx context.Context) (map[string]bool, error) {
 	return rows, err
 }
 
-func sum(a, b outbox.Count) outbox.Count { return outbox.Count{N: a.N + b.N, More: a.More || b.More} }
+func sum(a, b admin.Count) admin.Count { return admin.Count{N: a.N + b.N, More: a.More || b.More} }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 const (
@@ -44,7 +45,7 @@ func (r *run) rows(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.result.Matched = outbox.Count{N: int64(len(rows)), More: more}
+	r.result.Matched = admin.Count{N: int64(len(rows)), More: more}
 	if hurries {
 		matched, err := r.matches(ctx, waiting)
 		if err != nil {
@@ -59,11 +60,11 @@ func (r *run) rows(ctx context.Context) error {
 }
 
 // call does it to no more than limit rows.
-func (r *run) call(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
+func (r *run) call(ctx context.Context, filter admin.Filter, limit int) (int, error) {
 	switch r.action.Verb {
 	case VerbRequeue:
 		if r.action.TTL > 0 {
-			return r.store.Requeue(ctx, filter, limit, outbox.WithTTL(r.action.TTL))
+			return r.store.Requeue(ctx, filter, limit, admin.WithTTL(r.action.TTL))
 		}
 		return r.store.Requeue(ctx, filter, limit)
 	case VerbReplay:
@@ -74,7 +75,7 @@ func (r *run) call(ctx context.Context, filter outbox.Filter, limit int) (int, e
 }
 
 // found lets the store find the rows, chunk by chunk, and no more than were there when it began, where they could be counted.
-func (r *run) found(ctx context.Context, filter outbox.Filter) error {
+func (r *run) found(ctx context.Context, filter admin.Filter) error {
 	most := r.result.Matched
 	for {
 		limit := r.left()
@@ -105,7 +106,7 @@ func (r *run) named(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.result.Matched = outbox.Count{N: int64(len(rows))}
+		r.result.Matched = admin.Count{N: int64(len(rows))}
 		return r.collected(ctx, r.action.Filter, rows)
 	}
 	matched, err := r.matches(ctx, r.action.Filter)
@@ -126,7 +127,7 @@ func (r *run) named(ctx context.Context) error {
 }
 
 // chunk changes the rows that one broker has of some messages.
-func (r *run) chunk(ctx context.Context, filter outbox.Filter, ids []string) error {
+func (r *run) chunk(ctx context.Context, filter admin.Filter, ids []string) error {
 	filter.MessageIDs = ids
 	limit := min(r.left(), len(ids))
 	if limit <= 0 {
@@ -140,7 +141,7 @@ func (r *run) chunk(ctx context.Context, filter outbox.Filter, ids []string) err
 }
 
 // collected changes rows that were looked up before, oldest first within each broker.
-func (r *run) collected(ctx context.Context, filter outbox.Filter, rows []taken) error {
+func (r *run) collected(ctx context.Context, filter admin.Filter, rows []taken) error {
 	slices.SortFunc(rows, func(a, b taken) int { return cmp.Or(cmp.Compare(a.broker, b.broker), cmp.Compare(a.id, b.id)) })
 	for len(rows) > 0 && r.left() > 0 {
 		n := 1
@@ -168,18 +169,18 @@ type taken struct {
 }
 
 // collect takes together what the filter and the fingerprint select, newest first. more is true when there are others.
-func (r *run) collect(ctx context.Context, filter outbox.Filter) (rows []taken, more bool, err error) {
+func (r *run) collect(ctx context.Context, filter admin.Filter) (rows []taken, more bool, err error) {
 	brokers, err := r.console.brokersOf(ctx, r.database, filter.Broker)
 	if err != nil {
 		return nil, false, err
 	}
 	for _, broker := range brokers {
 		for _, status := range filter.Statuses {
-			request := outbox.ListRequest{
+			request := admin.ListRequest{
 				Broker: broker, Status: status, Type: filter.Type, Key: filter.Key, ErrorClass: filter.ErrorClass, Since: filter.Since, Until: filter.Until,
 			}
 			prints := newPrints(broker)
-			beyond, err := r.console.walk(ctx, r.database, request, maxCollected-len(rows), func(record *outbox.Record) {
+			beyond, err := r.console.walk(ctx, r.database, request, maxCollected-len(rows), func(record *admin.Record) {
 				rows = r.take(rows, record, prints)
 			})
 			if err != nil {
@@ -192,7 +193,7 @@ func (r *run) collect(ctx context.Context, filter outbox.Filter) (rows []taken, 
 }
 
 // take adds a row unless its error is another one than that of the action.
-func (r *run) take(rows []taken, record *outbox.Record, prints *prints) []taken {
+func (r *run) take(rows []taken, record *admin.Record, prints *prints) []taken {
 	message, err := uuid.Parse(record.MessageID)
 	if err != nil || r.action.Fingerprint != "" && prints.of(record) != r.action.Fingerprint {
 		return rows
@@ -205,7 +206,7 @@ func (r *run) take(rows []taken, record *outbox.Record, prints *prints) []taken 
 }
 
 // lookUp takes those of the named messages that the filter and the fingerprint select. What the filter says beside them, the store tests.
-func (r *run) lookUp(ctx context.Context, filter outbox.Filter) ([]taken, error) {
+func (r *run) lookUp(ctx context.Context, filter admin.Filter) ([]taken, error) {
 	var rows []taken
 	for _, id := range filter.MessageIDs {
 		records, err := r.console.Message(ctx, r.database, id)
@@ -222,13 +223,13 @@ func (r *run) lookUp(ctx context.Context, filter outbox.Filter) ([]taken, error)
 }
 
 // matches counts what a filter selects.
-func (r *run) matches(ctx context.Context, filter outbox.Filter) (outbox.Count, error) {
+func (r *run) matches(ctx context.Context, filter admin.Filter) (admin.Count, error) {
 	most := maxMatched
 	if r.action.Limit > 0 {
 		most = min(most, r.action.Limit)
 	}
-	count := func(filter outbox.Filter, most int) (int, error) {
-		return ask(ctx, r.console, r.database, func(ctx context.Context, store outbox.Administration) (int, error) {
+	count := func(filter admin.Filter, most int) (int, error) {
+		return ask(ctx, r.console, r.database, func(ctx context.Context, store admin.Administration) (int, error) {
 			return store.Matches(ctx, filter, most)
 		})
 	}
@@ -238,13 +239,13 @@ func (r *run) matches(ctx context.Context, filter outbox.Filter) (outbox.Count, 
 		malformed.ErrorClass = outbox.ClassMalformed
 		var err error
 		if refused, err = count(malformed, maxMatched); err != nil {
-			return outbox.Count{}, err
+			return admin.Count{}, err
 		}
 		r.result.Refused += int64(refused)
 	}
 	n, err := count(filter, most+1+refused)
 	if n -= refused; n > most {
-		return outbox.Count{N: int64(most), More: true}, err
+		return admin.Count{N: int64(most), More: true}, err
 	}
-	return outbox.Count{N: int64(max(n, 0))}, err
+	return admin.Count{N: int64(max(n, 0))}, err
 }

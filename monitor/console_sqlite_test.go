@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
@@ -25,7 +26,7 @@ func open(t *testing.T) (*sql.DB, *monitor.Console) {
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
-	return db, monitor.NewConsole(map[string]outbox.Administration{"main": store}, monitor.WithBrokers("default", "partner"))
+	return db, monitor.NewConsole(map[string]admin.Administration{"main": store}, monitor.WithBrokers("default", "partner"))
 }
 
 func insert(t *testing.T, db *sql.DB, broker string, status outbox.Status, lastError string) string {
@@ -59,8 +60,8 @@ func TestOnCall(t *testing.T) {
 	require.NoError(t, status.Err)
 	require.Len(t, status.Brokers, 2)
 	partner := status.Brokers[1]
-	assert.Equal(t, outbox.Count{N: 100, More: true}, partner.Counts[outbox.StatusFailed])
-	assert.Equal(t, outbox.Count{N: 7}, partner.Counts[outbox.StatusAbandoned])
+	assert.Equal(t, admin.Count{N: 100, More: true}, partner.Counts[outbox.StatusFailed])
+	assert.Equal(t, admin.Count{N: 7}, partner.Counts[outbox.StatusAbandoned])
 
 	found, err := console.Failures(ctx, "main", "partner")
 	require.NoError(t, err)
@@ -72,15 +73,15 @@ func TestOnCall(t *testing.T) {
 	requeue := monitor.Action{Verb: monitor.VerbRequeue, Fingerprint: group.Fingerprint, DryRun: true, Reason: "the topic is there"}
 	results, err := console.Do(ctx, me, requeue)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Count{N: 7}, results[0].Matched)
+	assert.Equal(t, admin.Count{N: 7}, results[0].Matched)
 	requeue.DryRun = false
 	results, err = console.Do(ctx, me, requeue)
 	require.NoError(t, err)
 	assert.EqualValues(t, 7, results[0].Changed)
-	results, err = console.Do(ctx, me, monitor.Action{Verb: monitor.VerbRequeue, Filter: outbox.Filter{Broker: "partner"}})
+	results, err = console.Do(ctx, me, monitor.Action{Verb: monitor.VerbRequeue, Filter: admin.Filter{Broker: "partner"}})
 	require.NoError(t, err)
 	assert.EqualValues(t, 600, results[0].Changed)
-	results, err = console.Do(ctx, me, monitor.Action{Verb: monitor.VerbReplay, Filter: outbox.Filter{MessageIDs: []string{published}}})
+	results, err = console.Do(ctx, me, monitor.Action{Verb: monitor.VerbReplay, Filter: admin.Filter{MessageIDs: []string{published}}})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, results[0].Changed)
 
@@ -119,7 +120,7 @@ func TestPurgeOfAStore(t *testing.T) {
 	purge := monitor.Action{Verb: monitor.VerbPurge, PublishedBefore: 30 * time.Minute, DryRun: true}
 	results, err := console.Do(t.Context(), monitor.Actor{}, purge)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Count{N: 510}, results[0].Matched)
+	assert.Equal(t, admin.Count{N: 510}, results[0].Matched)
 	purge.DryRun = false
 	results, err = console.Do(t.Context(), monitor.Actor{}, purge)
 	require.NoError(t, err)

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // DefaultMaxCount is where the counts of a status end unless somebody wants to know better.
@@ -17,17 +19,17 @@ type DatabaseStatus struct {
 	// Err is why the database could not be asked; the rest is empty then.
 	Err error
 	// Counts by status, of all brokers together.
-	Counts map[outbox.Status]outbox.Count
+	Counts map[outbox.Status]admin.Count
 	// Brokers sorted by name.
 	Brokers []BrokerStatus
 }
 
 // BrokerStatus is where one broker of one database stands.
 type BrokerStatus struct {
-	outbox.BrokerOverview
+	admin.BrokerOverview
 
 	// Paused is nil unless an operator has paused the broker.
-	Paused *outbox.Pause
+	Paused *driver.Pause
 	// Unknown is true for rows of a broker that the configuration does not have: nobody delivers them.
 	Unknown bool
 }
@@ -45,7 +47,7 @@ func (c *Console) Status(ctx context.Context, maxCount int) map[string]DatabaseS
 	)
 	for name := range c.stores {
 		group.Go(func() {
-			status, err := ask(ctx, c, name, func(ctx context.Context, store outbox.Administration) (DatabaseStatus, error) {
+			status, err := ask(ctx, c, name, func(ctx context.Context, store admin.Administration) (DatabaseStatus, error) {
 				return c.statusOf(ctx, store, maxCount)
 			})
 			if err != nil {
@@ -60,7 +62,7 @@ func (c *Console) Status(ctx context.Context, maxCount int) map[string]DatabaseS
 	return result
 }
 
-func (c *Console) statusOf(ctx context.Context, store outbox.Administration, maxCount int) (DatabaseStatus, error) {
+func (c *Console) statusOf(ctx context.Context, store admin.Administration, maxCount int) (DatabaseStatus, error) {
 	overview, err := store.Overview(ctx, maxCount)
 	if err != nil {
 		return DatabaseStatus{}, err
@@ -78,7 +80,7 @@ func (c *Console) statusOf(ctx context.Context, store outbox.Administration, max
 		i := slices.IndexFunc(status.Brokers, func(b BrokerStatus) bool { return b.Broker == broker })
 		if i < 0 { // without rows, it is shown all the same
 			i = len(status.Brokers)
-			status.Brokers = append(status.Brokers, BrokerStatus{BrokerOverview: outbox.BrokerOverview{Broker: broker, Counts: counts(nil)}})
+			status.Brokers = append(status.Brokers, BrokerStatus{BrokerOverview: admin.BrokerOverview{Broker: broker, Counts: counts(nil)}})
 		}
 		return &status.Brokers[i]
 	}
@@ -94,15 +96,15 @@ func (c *Console) statusOf(ctx context.Context, store outbox.Administration, max
 		broker.Unknown = len(c.brokers) > 0 && !slices.Contains(c.brokers, broker.Broker)
 		for s, n := range broker.Counts {
 			sum := status.Counts[s]
-			status.Counts[s] = outbox.Count{N: sum.N + n.N, More: sum.More || n.More}
+			status.Counts[s] = admin.Count{N: sum.N + n.N, More: sum.More || n.More}
 		}
 	}
 	return status, nil
 }
 
 // counts has an entry for every status.
-func counts(some map[outbox.Status]outbox.Count) map[outbox.Status]outbox.Count {
-	all := make(map[outbox.Status]outbox.Count, len(outbox.Statuses()))
+func counts(some map[outbox.Status]admin.Count) map[outbox.Status]admin.Count {
+	all := make(map[outbox.Status]admin.Count, len(outbox.Statuses()))
 	for _, s := range outbox.Statuses() {
 		all[s] = some[s]
 	}
@@ -118,7 +120,7 @@ func (c *Console) ping(ctx context.Context) map[string]error {
 	)
 	for name := range c.stores {
 		group.Go(func() {
-			_, err := ask(ctx, c, name, func(ctx context.Context, store outbox.Administration) ([]outbox.Pause, error) {
+			_, err := ask(ctx, c, name, func(ctx context.Context, store admin.Administration) ([]driver.Pause, error) {
 				return store.Pauses(ctx)
 			})
 			if err != nil {

@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var somebody = Actor{Name: "ann", Via: "go"}
@@ -36,14 +38,14 @@ func TestRequeueTakesEachRowOnce(t *testing.T) {
 	var progress []Progress
 	result := do(t, consoleOf(store), Action{Verb: VerbRequeue, Progress: func(p Progress) { progress = append(progress, p) }})
 
-	assert.Equal(t, Result{Database: "main", Matched: outbox.Count{N: 1200}, Changed: 1200, AuditID: 1}, result)
+	assert.Equal(t, Result{Database: "main", Matched: admin.Count{N: 1200}, Changed: 1200, AuditID: 1}, result)
 	want := make([]int64, 1200)
 	for i := range want {
 		want[i] = int64(i + 1)
 	}
 	assert.Equal(t, want, store.changed)
 	assert.Equal(t, []Progress{
-		{"main", outbox.Count{N: 1200}, 500}, {"main", outbox.Count{N: 1200}, 1000}, {"main", outbox.Count{N: 1200}, 1200},
+		{"main", admin.Count{N: 1200}, 500}, {"main", admin.Count{N: 1200}, 1000}, {"main", admin.Count{N: 1200}, 1200},
 	}, progress)
 	for _, call := range store.calls {
 		assert.LessOrEqual(t, len(call.MessageIDs), 500)
@@ -57,7 +59,7 @@ func TestRequeueByFingerprint(t *testing.T) {
 	console := consoleOf(store)
 	action := Action{Verb: VerbRequeue, Fingerprint: fingerprint, DryRun: true}
 
-	assert.Equal(t, Result{Database: "main", Matched: outbox.Count{N: 30}}, do(t, console, action))
+	assert.Equal(t, Result{Database: "main", Matched: admin.Count{N: 30}}, do(t, console, action))
 	assert.Empty(t, store.calls)
 	assert.Empty(t, store.audit, "a dry run is no action")
 
@@ -77,19 +79,19 @@ func TestActionsLeaveTheirMark(t *testing.T) {
 	store := (&fake{}).add(3, failed("permanent", "bad %d"))
 	ctx, cancel := context.WithCancel(t.Context())
 	store.after = cancel // the caller goes in the middle
-	_, err := consoleOf(store).Do(ctx, somebody, Action{Verb: VerbAbandon, Filter: outbox.Filter{Broker: "default", Type: "Ordering.*"}, Reason: "ticket 7", Limit: 2})
+	_, err := consoleOf(store).Do(ctx, somebody, Action{Verb: VerbAbandon, Filter: admin.Filter{Broker: "default", Type: "Ordering.*"}, Reason: "ticket 7", Limit: 2})
 	require.NoError(t, err)
 	require.Len(t, store.audit, 1)
 	entry := store.audit[0]
 	assert.JSONEq(t, `{"type": "Ordering.*", "status": ["pending", "processing", "failed"], "limit": 2}`, entry.Filter)
 	entry.Filter = ""
-	assert.Equal(t, outbox.AuditEntry{
+	assert.Equal(t, admin.AuditEntry{
 		ID: 1, Actor: "ann", Via: "go", Action: "abandon", Broker: "default", Reason: "ticket 7", Rows: 2, StartedAt: start, EndedAt: start.Add(time.Second),
 	}, entry)
 	require.NoError(t, store.endCtx, "the end is recorded though the caller has gone")
 
 	store.after = nil
-	results, err := consoleOf(store).Do(ctx, somebody, Action{Verb: VerbReplay, Filter: outbox.Filter{Broker: "default"}})
+	results, err := consoleOf(store).Do(ctx, somebody, Action{Verb: VerbReplay, Filter: admin.Filter{Broker: "default"}})
 	require.ErrorIs(t, err, context.Canceled)
 	assert.ErrorIs(t, results[0].Err, context.Canceled)
 }
@@ -110,7 +112,7 @@ func TestNothingHappensUnrecorded(t *testing.T) {
 func TestOneDatabaseDown(t *testing.T) {
 	t.Parallel()
 	well, ill := (&fake{}).add(3, failed("permanent", "bad %d")), &fake{down: errors.New("connection refused")}
-	console := NewConsole(map[string]outbox.Administration{"a": ill, "b": well}, WithBrokers("default", "idle"))
+	console := NewConsole(map[string]admin.Administration{"a": ill, "b": well}, WithBrokers("default", "idle"))
 	results, err := console.Do(t.Context(), somebody, Action{Verb: VerbRequeue})
 	require.ErrorContains(t, err, `database "a"`)
 	require.Len(t, results, 2)
@@ -121,14 +123,14 @@ func TestOneDatabaseDown(t *testing.T) {
 	status := console.Status(t.Context(), 2)
 	require.ErrorContains(t, status["a"].Err, "connection refused")
 	require.NoError(t, status["b"].Err)
-	assert.Equal(t, outbox.Count{N: 2, More: true}, status["b"].Counts[outbox.StatusPending])
+	assert.Equal(t, admin.Count{N: 2, More: true}, status["b"].Counts[outbox.StatusPending])
 	assert.Equal(t, "idle", status["b"].Brokers[1].Broker)
 	assert.False(t, status["b"].Brokers[1].Unknown)
 }
 
 func TestStatusKnowsPausesAndStrangers(t *testing.T) {
 	t.Parallel()
-	store := (&fake{pauses: []outbox.Pause{{Broker: "partner", By: "bob"}}}).add(1, func(_ int, r *outbox.Record) { r.Broker = "old" })
+	store := (&fake{pauses: []driver.Pause{{Broker: "partner", By: "bob"}}}).add(1, func(_ int, r *admin.Record) { r.Broker = "old" })
 	brokers := consoleOf(store, WithBrokers("partner")).Status(t.Context(), 0)["main"].Brokers
 	require.Len(t, brokers, 2)
 	assert.True(t, brokers[0].Unknown, brokers[0].Broker)
@@ -139,19 +141,19 @@ func TestStatusKnowsPausesAndStrangers(t *testing.T) {
 
 func TestOtherActions(t *testing.T) {
 	t.Parallel()
-	store := (&fake{deferred: []outbox.BlockedKey{{Broker: "default", Key: "k"}}}).
-		add(1100, func(i int, r *outbox.Record) {
+	store := (&fake{deferred: []admin.BlockedKey{{Broker: "default", Key: "k"}}}).
+		add(1100, func(i int, r *admin.Record) {
 			r.Status, r.FinishedAt = outbox.StatusPublished, time.Now().Add(-2*time.Hour)
 			if i%2 == 0 {
 				r.Broker = "partner"
 			}
 		}).
-		add(5, func(_ int, r *outbox.Record) { r.Status, r.FinishedAt = outbox.StatusPublished, time.Now() }).
-		add(5, func(_ int, r *outbox.Record) {
+		add(5, func(_ int, r *admin.Record) { r.Status, r.FinishedAt = outbox.StatusPublished, time.Now() }).
+		add(5, func(_ int, r *admin.Record) {
 			r.Status, r.FinishedAt = outbox.StatusAbandoned, time.Now().Add(-2*time.Hour)
 		})
 	console := consoleOf(store)
-	broker := outbox.Filter{Broker: "default"}
+	broker := admin.Filter{Broker: "default"}
 
 	for _, a := range []Action{
 		{Verb: VerbPause, Filter: broker, Reason: "maintenance"}, {Verb: VerbResume, Filter: broker}, {Verb: VerbUnblock, Filter: broker, Key: "k"},
@@ -165,7 +167,7 @@ func TestOtherActions(t *testing.T) {
 	}
 
 	purge := Action{Verb: VerbPurge, PublishedBefore: time.Hour, DryRun: true}
-	assert.Equal(t, outbox.Count{N: 1100}, do(t, console, purge).Matched)
+	assert.Equal(t, admin.Count{N: 1100}, do(t, console, purge).Matched)
 	purge.DryRun, purge.Limit = false, 600
 	assert.EqualValues(t, 600, do(t, console, purge).Changed)
 	purge.Limit, purge.AbandonedBefore = 0, time.Hour
@@ -179,17 +181,17 @@ func TestOtherActions(t *testing.T) {
 
 func TestAbandonAndHurry(t *testing.T) {
 	t.Parallel()
-	store := (&fake{}).add(800, func(i int, r *outbox.Record) {
+	store := (&fake{}).add(800, func(i int, r *admin.Record) {
 		if i%2 == 0 {
 			r.AvailableAt = start.Add(time.Hour)
 		}
 	}).add(10, failed("retryable", "x %d"))
 	console := consoleOf(store)
 	assert.EqualValues(t, 10, do(t, console, Action{Verb: VerbRequeue}).Changed, "pending rows are hurried only on demand")
-	assert.EqualValues(t, 400, do(t, console, Action{Verb: VerbRequeue, Filter: outbox.Filter{Statuses: []outbox.Status{outbox.StatusPending}}}).Changed)
+	assert.EqualValues(t, 400, do(t, console, Action{Verb: VerbRequeue, Filter: admin.Filter{Statuses: []outbox.Status{outbox.StatusPending}}}).Changed)
 	store.rows[1].AvailableAt = start.Add(time.Hour)
-	assert.EqualValues(t, 1, do(t, console, Action{Verb: VerbRequeue, Filter: outbox.Filter{MessageIDs: []string{store.rows[1].MessageID}}}).Changed, "by its name")
-	assert.EqualValues(t, 810, do(t, console, Action{Verb: VerbAbandon, Filter: outbox.Filter{Broker: "default"}}).Changed)
+	assert.EqualValues(t, 1, do(t, console, Action{Verb: VerbRequeue, Filter: admin.Filter{MessageIDs: []string{store.rows[1].MessageID}}}).Changed, "by its name")
+	assert.EqualValues(t, 810, do(t, console, Action{Verb: VerbAbandon, Filter: admin.Filter{Broker: "default"}}).Changed)
 }
 
 func TestRefusedActions(t *testing.T) {
@@ -202,15 +204,15 @@ func TestRefusedActions(t *testing.T) {
 		"verb":            {Action{Verb: "drop"}, `there is no action "drop"`},
 		"database":        {Action{Verb: VerbRequeue, Database: "x"}, `there is no database "x"`},
 		"everything":      {Action{Verb: VerbAbandon}, "every row"},
-		"replay all":      {Action{Verb: VerbReplay, Filter: outbox.Filter{Statuses: []outbox.Status{"published"}}}, "every row"},
-		"status":          {Action{Verb: VerbRequeue, Filter: outbox.Filter{Statuses: []outbox.Status{"published"}}}, "published"},
-		"id":              {Action{Verb: VerbRequeue, Filter: outbox.Filter{MessageIDs: []string{"7"}}}, "no UUID"},
+		"replay all":      {Action{Verb: VerbReplay, Filter: admin.Filter{Statuses: []outbox.Status{"published"}}}, "every row"},
+		"status":          {Action{Verb: VerbRequeue, Filter: admin.Filter{Statuses: []outbox.Status{"published"}}}, "published"},
+		"id":              {Action{Verb: VerbRequeue, Filter: admin.Filter{MessageIDs: []string{"7"}}}, "no UUID"},
 		"fingerprint":     {Action{Verb: VerbRequeue, Fingerprint: "zz"}, "12 hexadecimal"},
 		"fingerprint for": {Action{Verb: VerbReplay, Fingerprint: "0123456789ab"}, "requeued or abandoned"},
 		"pause whom":      {Action{Verb: VerbPause}, "name the broker"},
-		"pause a stray":   {Action{Verb: VerbPause, Filter: outbox.Filter{Broker: "x"}}, `no broker "x"`},
-		"pause more":      {Action{Verb: VerbPause, Filter: outbox.Filter{Broker: "default", Type: "T"}}, "takes no other condition"},
-		"key":             {Action{Verb: VerbUnblock, Filter: outbox.Filter{Broker: "default"}}, "ordering key"},
+		"pause a stray":   {Action{Verb: VerbPause, Filter: admin.Filter{Broker: "x"}}, `no broker "x"`},
+		"pause more":      {Action{Verb: VerbPause, Filter: admin.Filter{Broker: "default", Type: "T"}}, "takes no other condition"},
+		"key":             {Action{Verb: VerbUnblock, Filter: admin.Filter{Broker: "default"}}, "ordering key"},
 		"purge":           {Action{Verb: VerbPurge}, "how long ago"},
 		"age":             {Action{Verb: VerbRequeue, PublishedBefore: time.Hour}, "is for purge"},
 		"limit":           {Action{Verb: VerbRequeue, Limit: -1}, "positive"},
@@ -230,7 +232,7 @@ func TestMessagesPages(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		store := &fake{}
-		store.add(rapid.IntRange(0, 60).Draw(rt, "rows"), func(_ int, r *outbox.Record) {
+		store.add(rapid.IntRange(0, 60).Draw(rt, "rows"), func(_ int, r *admin.Record) {
 			r.Broker = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "broker")
 			r.Status = rapid.SampledFrom(outbox.Statuses()).Draw(rt, "status")
 			r.Type = rapid.SampledFrom([]string{"T.A", "T.B", "U"}).Draw(rt, "type")
@@ -255,7 +257,7 @@ func TestMessagesPages(t *testing.T) {
 			}
 		}
 		var want []int64
-		filter := outbox.Filter{Broker: query.Broker, Statuses: query.Statuses, Type: query.Type}
+		filter := admin.Filter{Broker: query.Broker, Statuses: query.Statuses, Type: query.Type}
 		for i := range store.rows {
 			if matches(&store.rows[i], &filter) {
 				want = append(want, store.rows[i].ID)
@@ -268,7 +270,7 @@ func TestMessagesPages(t *testing.T) {
 
 func TestMessagesRefuses(t *testing.T) {
 	t.Parallel()
-	console := consoleOf((&fake{}).add(3, func(int, *outbox.Record) {}))
+	console := consoleOf((&fake{}).add(3, func(int, *admin.Record) {}))
 	page, err := console.Messages(t.Context(), "main", MessagesQuery{Limit: 1})
 	require.NoError(t, err)
 	require.NotEmpty(t, page.Next)
@@ -295,11 +297,11 @@ func TestMessagesRefuses(t *testing.T) {
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	store := (&fake{}).add(20, failed("retryable", "timeout after %d ms")).add(7, failed("permanent", "no such topic %d")).
-		add(4, func(i int, r *outbox.Record) {
+		add(4, func(i int, r *admin.Record) {
 			failed("permanent", "no such topic %d")(i, r)
 			r.Status, r.OrderingKey = outbox.StatusAbandoned, []string{"k", "l"}[i%2]
 		}).
-		add(9, func(int, *outbox.Record) {})
+		add(9, func(int, *admin.Record) {})
 	found, err := consoleOf(store).Failures(t.Context(), "main", "")
 	require.NoError(t, err)
 	require.Len(t, found.Groups, 2)
@@ -326,7 +328,7 @@ func TestFailuresAreBounded(t *testing.T) {
 
 func TestBlockedWorkersAudit(t *testing.T) {
 	t.Parallel()
-	store := (&fake{blocked: []outbox.KeyBlock{{Key: "k"}}, instances: []outbox.Instance{{Name: "a"}}}).add(1, func(int, *outbox.Record) {})
+	store := (&fake{blocked: []admin.KeyBlock{{Key: "k"}}, instances: []driver.Instance{{Name: "a"}}}).add(1, func(int, *admin.Record) {})
 	console := consoleOf(store)
 	blocked, err := console.Blocked(t.Context(), "main", "")
 	require.NoError(t, err)
@@ -339,7 +341,7 @@ func TestBlockedWorkersAudit(t *testing.T) {
 	}
 	entries, err := console.Audit(t.Context(), "main", 3, 1)
 	require.NoError(t, err)
-	assert.True(t, slices.ContainsFunc(entries, func(e outbox.AuditEntry) bool { return e.ID == 2 }))
+	assert.True(t, slices.ContainsFunc(entries, func(e admin.AuditEntry) bool { return e.ID == 2 }))
 	_, err = console.Audit(t.Context(), "main", 0, 0)
 	require.Error(t, err)
 }

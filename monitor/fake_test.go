@@ -13,35 +13,37 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // fake is a store in memory that knows the rules of an operator's statements, and can be down.
 type fake struct {
-	outbox.Administration // nothing else of it is called
-	mu                    sync.Mutex
-	rows                  []outbox.Record
-	pauses                []outbox.Pause
-	deferred              []outbox.BlockedKey
-	blocked               []outbox.KeyBlock
-	instances             []outbox.Instance
-	audit                 []outbox.AuditEntry
-	overview              func(*outbox.BrokerOverview)
-	down                  error
-	busy                  bool
-	calls                 []outbox.Filter // of requeue, replay and abandon
-	changed               []int64         // ids, in the order of their changes
-	after                 func()          // is called after each change, with the lock held
-	badAudit              error
-	endErr                error
-	endCtx                error // what the context of EndAudit said
+	admin.Administration // nothing else of it is called
+	mu                   sync.Mutex
+	rows                 []admin.Record
+	pauses               []driver.Pause
+	deferred             []admin.BlockedKey
+	blocked              []admin.KeyBlock
+	instances            []driver.Instance
+	audit                []admin.AuditEntry
+	overview             func(*admin.BrokerOverview)
+	down                 error
+	busy                 bool
+	calls                []admin.Filter // of requeue, replay and abandon
+	changed              []int64        // ids, in the order of their changes
+	after                func()         // is called after each change, with the lock held
+	badAudit             error
+	endErr               error
+	endCtx               error // what the context of EndAudit said
 }
 
-func (f *fake) add(n int, change func(i int, r *outbox.Record)) *fake {
+func (f *fake) add(n int, change func(i int, r *admin.Record)) *fake {
 	for i := range n {
 		id := int64(len(f.rows) + 1)
-		r := outbox.Record{
+		r := admin.Record{
 			ID: id, MessageID: uuid.NewString(), Broker: "default", Status: outbox.StatusPending, Stream: "orders", Type: "Ordering.Placed",
 			CreatedAt: start.Add(time.Duration(id) * time.Second), Payload: []byte("{}"), PayloadBytes: 2,
 		}
@@ -54,8 +56,8 @@ func (f *fake) add(n int, change func(i int, r *outbox.Record)) *fake {
 	return f
 }
 
-func failed(class, message string) func(int, *outbox.Record) {
-	return func(i int, r *outbox.Record) {
+func failed(class, message string) func(int, *admin.Record) {
+	return func(i int, r *admin.Record) {
 		r.Status = outbox.StatusFailed
 		r.LastError = &outbox.LastError{Class: class, Message: fmt.Sprintf(message, i), At: r.CreatedAt, Attempt: 1}
 	}
@@ -66,7 +68,7 @@ func (f *fake) lock() (unlock func(), err error) {
 	return f.mu.Unlock, f.down
 }
 
-func matches(r *outbox.Record, filter *outbox.Filter) bool {
+func matches(r *admin.Record, filter *admin.Filter) bool {
 	exact, prefix := filter.TypePattern()
 	return (filter.Broker == "" || r.Broker == filter.Broker) &&
 		(len(filter.Statuses) == 0 || slices.Contains(filter.Statuses, r.Status)) &&
@@ -77,7 +79,7 @@ func matches(r *outbox.Record, filter *outbox.Filter) bool {
 		!r.CreatedAt.Before(filter.Since) && (filter.Until.IsZero() || r.CreatedAt.Before(filter.Until))
 }
 
-func (f *fake) operate(ctx context.Context, filter outbox.Filter, limit int, to outbox.Status, allowed ...outbox.Status) (int, error) {
+func (f *fake) operate(ctx context.Context, filter admin.Filter, limit int, to outbox.Status, allowed ...outbox.Status) (int, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	filter, bad := filter.For("test", limit, allowed...)
@@ -99,19 +101,19 @@ func (f *fake) operate(ctx context.Context, filter outbox.Filter, limit int, to 
 	return n, nil
 }
 
-func (f *fake) Requeue(ctx context.Context, filter outbox.Filter, limit int, _ ...outbox.RequeueOption) (int, error) {
-	return f.operate(ctx, filter, limit, outbox.StatusPending, outbox.RequeueStatuses()...)
+func (f *fake) Requeue(ctx context.Context, filter admin.Filter, limit int, _ ...admin.RequeueOption) (int, error) {
+	return f.operate(ctx, filter, limit, outbox.StatusPending, admin.RequeueStatuses()...)
 }
 
-func (f *fake) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
+func (f *fake) Replay(ctx context.Context, filter admin.Filter, limit int) (int, error) {
 	return f.operate(ctx, filter, limit, outbox.StatusPending, outbox.StatusPublished)
 }
 
-func (f *fake) Abandon(ctx context.Context, filter outbox.Filter, _ string, limit int) (int, error) {
-	return f.operate(ctx, filter, limit, outbox.StatusAbandoned, outbox.AbandonStatuses()...)
+func (f *fake) Abandon(ctx context.Context, filter admin.Filter, _ string, limit int) (int, error) {
+	return f.operate(ctx, filter, limit, outbox.StatusAbandoned, admin.AbandonStatuses()...)
 }
 
-func (f *fake) Matches(_ context.Context, filter outbox.Filter, limit int) (int, error) {
+func (f *fake) Matches(_ context.Context, filter admin.Filter, limit int) (int, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	n := 0
@@ -127,28 +129,28 @@ func (f *fake) UnblockKey(_ context.Context, broker, key string) (bool, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	n := len(f.deferred)
-	f.deferred = slices.DeleteFunc(f.deferred, func(k outbox.BlockedKey) bool { return k.Broker == broker && k.Key == key })
+	f.deferred = slices.DeleteFunc(f.deferred, func(k admin.BlockedKey) bool { return k.Broker == broker && k.Key == key })
 	return len(f.deferred) < n, err
 }
 
-func (f *fake) BlockedKeys(context.Context, string, int) ([]outbox.BlockedKey, error) {
+func (f *fake) BlockedKeys(context.Context, string, int) ([]admin.BlockedKey, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	return slices.Clone(f.deferred), err
 }
 
-func (f *fake) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverview, error) {
+func (f *fake) Overview(ctx context.Context, limit int) ([]admin.BrokerOverview, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	by := map[string]*outbox.BrokerOverview{}
+	by := map[string]*admin.BrokerOverview{}
 	for i := range f.rows {
 		r := &f.rows[i]
 		o := by[r.Broker]
 		if o == nil {
-			o = &outbox.BrokerOverview{Broker: r.Broker, Counts: map[outbox.Status]outbox.Count{}, OldestPending: time.Minute, Lag: time.Second}
+			o = &admin.BrokerOverview{Broker: r.Broker, Counts: map[outbox.Status]admin.Count{}, OldestPending: time.Minute, Lag: time.Second}
 			by[r.Broker] = o
 		}
 		c := o.Counts[r.Status]
@@ -165,44 +167,44 @@ func (f *fake) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverview
 			o.LastPublished = r.FinishedAt
 		}
 	}
-	var list []outbox.BrokerOverview
+	var list []admin.BrokerOverview
 	for _, o := range by {
 		if f.overview != nil {
 			f.overview(o)
 		}
 		list = append(list, *o)
 	}
-	slices.SortFunc(list, func(a, b outbox.BrokerOverview) int { return strings.Compare(a.Broker, b.Broker) })
+	slices.SortFunc(list, func(a, b admin.BrokerOverview) int { return strings.Compare(a.Broker, b.Broker) })
 	return list, nil
 }
 
-func position(r *outbox.Record) outbox.Position {
+func position(r *admin.Record) admin.Position {
 	if r.Status.Terminal() {
-		return outbox.Position{Time: r.FinishedAt, ID: r.ID}
+		return admin.Position{Time: r.FinishedAt, ID: r.ID}
 	}
-	return outbox.Position{ID: r.ID}
+	return admin.Position{ID: r.ID}
 }
 
-func (f *fake) List(ctx context.Context, q outbox.ListRequest) (outbox.List, error) {
+func (f *fake) List(ctx context.Context, q admin.ListRequest) (admin.List, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	if err = errors.Join(err, ctx.Err()); err != nil || q.Limit < 1 || q.Scan < q.Limit || q.Broker == "" || !q.Status.Valid() {
-		return outbox.List{}, cmp.Or(err, fmt.Errorf("bad request %+v", q))
+		return admin.List{}, cmp.Or(err, fmt.Errorf("bad request %+v", q))
 	}
-	var all []*outbox.Record
+	var all []*admin.Record
 	for i := range f.rows {
 		if f.rows[i].Broker == q.Broker && f.rows[i].Status == q.Status {
 			all = append(all, &f.rows[i])
 		}
 	}
-	slices.SortFunc(all, func(a, b *outbox.Record) int {
+	slices.SortFunc(all, func(a, b *admin.Record) int {
 		return cmp.Or(position(b).Time.Compare(position(a).Time), cmp.Compare(b.ID, a.ID))
 	})
-	var list outbox.List
-	filter := outbox.Filter{Type: q.Type, Key: q.Key, ErrorClass: q.ErrorClass, Since: q.Since, Until: q.Until}
+	var list admin.List
+	filter := admin.Filter{Type: q.Type, Key: q.Key, ErrorClass: q.ErrorClass, Since: q.Since, Until: q.Until}
 	for i, r := range all {
 		p := position(r)
-		if q.After != (outbox.Position{}) && (p.Time.After(q.After.Time) || p.Time.Equal(q.After.Time) && p.ID >= q.After.ID) {
+		if q.After != (admin.Position{}) && (p.Time.After(q.After.Time) || p.Time.Equal(q.After.Time) && p.ID >= q.After.ID) {
 			continue
 		}
 		list.Scanned++
@@ -219,10 +221,10 @@ func (f *fake) List(ctx context.Context, q outbox.ListRequest) (outbox.List, err
 	return list, nil
 }
 
-func (f *fake) Message(_ context.Context, id string) ([]outbox.Record, error) {
+func (f *fake) Message(_ context.Context, id string) ([]admin.Record, error) {
 	unlock, err := f.lock()
 	defer unlock()
-	var found []outbox.Record
+	var found []admin.Record
 	for i := range f.rows {
 		if f.rows[i].MessageID == id {
 			found = append(found, f.rows[i])
@@ -231,13 +233,13 @@ func (f *fake) Message(_ context.Context, id string) ([]outbox.Record, error) {
 	return found, err
 }
 
-func (f *fake) KeyBlocks(context.Context, string, int, int) ([]outbox.KeyBlock, error) {
+func (f *fake) KeyBlocks(context.Context, string, int, int) ([]admin.KeyBlock, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	return f.blocked, err
 }
 
-func (f *fake) BeginAudit(_ context.Context, e outbox.AuditEntry) (int64, error) {
+func (f *fake) BeginAudit(_ context.Context, e admin.AuditEntry) (int64, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	if err := cmp.Or(err, f.badAudit); err != nil {
@@ -257,10 +259,10 @@ func (f *fake) EndAudit(ctx context.Context, id, rows int64, failure string) err
 	return f.endErr
 }
 
-func (f *fake) Audit(_ context.Context, before int64, limit int) ([]outbox.AuditEntry, error) {
+func (f *fake) Audit(_ context.Context, before int64, limit int) ([]admin.AuditEntry, error) {
 	unlock, err := f.lock()
 	defer unlock()
-	var list []outbox.AuditEntry
+	var list []admin.AuditEntry
 	for i := len(f.audit) - 1; i >= 0 && len(list) < limit; i-- {
 		if before == 0 || f.audit[i].ID < before {
 			list = append(list, f.audit[i])
@@ -269,10 +271,10 @@ func (f *fake) Audit(_ context.Context, before int64, limit int) ([]outbox.Audit
 	return list, err
 }
 
-func (f *fake) Pause(_ context.Context, p outbox.Pause) (bool, error) {
+func (f *fake) Pause(_ context.Context, p driver.Pause) (bool, error) {
 	unlock, err := f.lock()
 	defer unlock()
-	if err != nil || slices.ContainsFunc(f.pauses, func(o outbox.Pause) bool { return o.Broker == p.Broker }) {
+	if err != nil || slices.ContainsFunc(f.pauses, func(o driver.Pause) bool { return o.Broker == p.Broker }) {
 		return false, err
 	}
 	p.Since = start
@@ -284,11 +286,11 @@ func (f *fake) Resume(_ context.Context, broker string) (bool, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	n := len(f.pauses)
-	f.pauses = slices.DeleteFunc(f.pauses, func(p outbox.Pause) bool { return p.Broker == broker })
+	f.pauses = slices.DeleteFunc(f.pauses, func(p driver.Pause) bool { return p.Broker == broker })
 	return len(f.pauses) < n, err
 }
 
-func (f *fake) Pauses(ctx context.Context) ([]outbox.Pause, error) {
+func (f *fake) Pauses(ctx context.Context) ([]driver.Pause, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	return slices.Clone(f.pauses), errors.Join(err, ctx.Err())
@@ -307,11 +309,11 @@ func (f *fake) FinishedBrokers(context.Context) ([]string, error) {
 	return names, err
 }
 
-func (f *fake) Purge(_ context.Context, q outbox.PurgeRequest) (int, error) {
+func (f *fake) Purge(_ context.Context, q admin.PurgeRequest) (int, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	n := 0
-	f.rows = slices.DeleteFunc(f.rows, func(r outbox.Record) bool {
+	f.rows = slices.DeleteFunc(f.rows, func(r admin.Record) bool {
 		if n < q.Limit && r.Broker == q.Broker && r.Status == q.Status && time.Since(r.FinishedAt) > q.Retention {
 			n++
 			return true
@@ -328,15 +330,15 @@ func (f *fake) Exclusive(ctx context.Context, name string, do func(context.Conte
 	return true, do(ctx)
 }
 
-func (f *fake) Instances(context.Context) ([]outbox.Instance, error) {
+func (f *fake) Instances(context.Context) ([]driver.Instance, error) {
 	unlock, err := f.lock()
 	defer unlock()
 	return f.instances, err
 }
 
-func (f *fake) Backlog(context.Context) ([]outbox.Backlog, error)     { return nil, nil }
-func (f *fake) Counts(context.Context) ([]outbox.BrokerCounts, error) { return nil, nil }
+func (f *fake) Backlog(context.Context) ([]driver.Backlog, error)    { return nil, nil }
+func (f *fake) Counts(context.Context) ([]admin.BrokerCounts, error) { return nil, nil }
 
 func consoleOf(f *fake, opts ...Option) *Console {
-	return NewConsole(map[string]outbox.Administration{"main": f}, opts...)
+	return NewConsole(map[string]admin.Administration{"main": f}, opts...)
 }

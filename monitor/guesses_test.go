@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // guessing is a handler whose time stands still, and its log.
@@ -112,7 +112,7 @@ func TestReplicasAgreeOnCSRF(t *testing.T) {
 func TestLooksAtPayloadsAreAudited(t *testing.T) {
 	t.Parallel()
 	id := uuid.NewString()
-	store := (&fake{}).add(2, func(_ int, r *outbox.Record) { r.MessageID, r.Payload = id, []byte("secret") })
+	store := (&fake{}).add(2, func(_ int, r *admin.Record) { r.MessageID, r.Payload = id, []byte("secret") })
 	h := newHandler(t, store)
 	address := "/api/outbox/main/messages/" + id
 	require.Equal(t, 200, call(h, "GET", address, "", as(operatorToken)).Code)

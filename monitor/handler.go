@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // Config of a handler. Zero values take the defaults.
@@ -22,7 +22,7 @@ type Config struct {
 	Console *Console
 	// Stats returns the counters of the engine that runs in this process. They give the rates, the breakers and the listeners. Default: none
 	// runs here; rates then come from the database as far as it knows them.
-	Stats func() []outbox.Stats
+	Stats func() []relay.Stats
 	// Running tells whether that engine runs; /readyz asks it. Default: nobody is asked.
 	Running func() bool
 	// Authorise says who asks. An error is answered with 401 and is not shown. Default: by Tokens; without them everybody may look, and nobody

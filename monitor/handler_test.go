@@ -20,6 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 const (
@@ -104,7 +106,7 @@ const actions = "/api/outbox/main/actions"
 func TestSecurity(t *testing.T) {
 	t.Parallel()
 	id := uuid.NewString()
-	store := (&fake{}).add(3, func(_ int, r *outbox.Record) { r.MessageID, r.Status, r.Headers = id, outbox.StatusFailed, "{}" })
+	store := (&fake{}).add(3, func(_ int, r *admin.Record) { r.MessageID, r.Status, r.Headers = id, outbox.StatusFailed, "{}" })
 	open := func(cfg *Config) { cfg.Tokens = nil }
 	own := func(cfg *Config) {
 		cfg.Tokens, cfg.Authorise = nil, func(r *http.Request) (Identity, error) {
@@ -313,7 +315,7 @@ func TestActionsOverHTTP(t *testing.T) {
 
 	w = call(h, "POST", "/api/outbox/main/brokers/default/pause", `{"reason": "why"}`, as(operatorToken))
 	assert.JSONEq(t, `{"changed": true}`, w.Body.String())
-	assert.Equal(t, outbox.Pause{Broker: "default", Since: start, By: "oncall", Reason: "why"}, store.pauses[0])
+	assert.Equal(t, driver.Pause{Broker: "default", Since: start, By: "oncall", Reason: "why"}, store.pauses[0])
 	w = call(h, "POST", "/api/outbox/main/brokers/default/resume", `{}`, as(operatorToken))
 	assert.JSONEq(t, `{"changed": true}`, w.Body.String())
 }
@@ -322,7 +324,7 @@ func TestActionsOverHTTP(t *testing.T) {
 // A proxy that checks bodies, and we, must read the same in them.
 func TestBodiesAreUnambiguous(t *testing.T) {
 	t.Parallel()
-	store := (&fake{}).add(1, func(_ int, r *outbox.Record) { r.Status = outbox.StatusFailed })
+	store := (&fake{}).add(1, func(_ int, r *admin.Record) { r.Status = outbox.StatusFailed })
 	h := newHandler(t, store)
 	for body, want := range map[string]string{
 		`{"action":"abandon","type":"x","ACTION":"requeue"}`: `member "ACTION" is not "action": names are case-sensitive`,
@@ -396,7 +398,7 @@ func TestOneDatabaseDownOverHTTP(t *testing.T) {
 	var log bytes.Buffer
 	h := newHandler(t, nil, func(cfg *Config) {
 		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-		cfg.Console = NewConsole(map[string]outbox.Administration{"a": &fake{down: errors.New("connection refused")}, "b": (&fake{}).add(1, func(int, *outbox.Record) {})})
+		cfg.Console = NewConsole(map[string]admin.Administration{"a": &fake{down: errors.New("connection refused")}, "b": (&fake{}).add(1, func(int, *admin.Record) {})})
 	})
 	w := call(h, "GET", "/api/outbox", "", as(viewerToken))
 	require.Equal(t, 200, w.Code)
@@ -412,7 +414,7 @@ func FuzzQuery(f *testing.F) {
 	f.Add("broker=a&status=failed,pending&status=x&since=2026-01-02T03:04:05Z&limit=7&cursor=e30&type=T*")
 	f.Add("since=9999999-01-01T00:00:00Z&limit=-1")
 	f.Fuzz(func(t *testing.T, query string) {
-		h := newHandler(t, (&fake{}).add(2, func(int, *outbox.Record) {}))
+		h := newHandler(t, (&fake{}).add(2, func(int, *admin.Record) {}))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.URL.Path, r.URL.RawQuery = "/api/outbox/main/messages", query
 		r.Header.Set("Authorization", "Bearer "+viewerToken)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 const (
@@ -102,7 +104,7 @@ func (h *Handler) speeds(ctx context.Context, status map[string]DatabaseStatus) 
 			}
 			var newest, oldest time.Time
 			n := 0
-			_, err := h.console.walk(ctx, database, outbox.ListRequest{Broker: broker, Status: outbox.StatusPublished}, speedRows, func(r *outbox.Record) {
+			_, err := h.console.walk(ctx, database, admin.ListRequest{Broker: broker, Status: outbox.StatusPublished}, speedRows, func(r *admin.Record) {
 				if n == 0 {
 					newest = r.FinishedAt
 				}
@@ -132,7 +134,7 @@ func (h *history) learn(status map[string]DatabaseStatus, speeds map[series]floa
 }
 
 // add makes a sample of the counters and of what the databases said last.
-func (h *history) add(now time.Time, stats map[series]*outbox.Stats) {
+func (h *history) add(now time.Time, stats map[series]*relay.Stats) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fresh := map[series]sample{}

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 func value(t *testing.T, n *float64) float64 {
@@ -21,12 +23,12 @@ func value(t *testing.T, n *float64) float64 {
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := (&fake{}).add(3, func(int, *outbox.Record) {})
+		store := (&fake{}).add(3, func(int, *admin.Record) {})
 		begin := time.Now()
 		h := newHandler(t, store, func(cfg *Config) {
-			cfg.Stats = func() []outbox.Stats { // 40 are published in a second, and 10 retried
+			cfg.Stats = func() []relay.Stats { // 40 are published in a second, and 10 retried
 				seconds := int64(time.Since(begin) / time.Second)
-				return []outbox.Stats{{Database: "main", Broker: "default", Published: 40 * seconds, Retried: 10 * seconds, Breaker: outbox.BreakerClosed}}
+				return []relay.Stats{{Database: "main", Broker: "default", Published: 40 * seconds, Retried: 10 * seconds, Breaker: relay.BreakerClosed}}
 			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -53,7 +55,7 @@ func TestHistory(t *testing.T) {
 		broker := decoded[map[string]databaseAnswer](t, call(h, "GET", "/api/outbox", "", as(viewerToken)))["main"].Brokers["default"]
 		assert.InDelta(t, 40, value(t, broker.PublishedPerSecond), 1e-9)
 		assert.InDelta(t, 0.2, value(t, broker.RetryRate), 1e-9)
-		assert.Equal(t, outbox.BreakerClosed, broker.Breaker)
+		assert.Equal(t, relay.BreakerClosed, broker.Breaker)
 
 		time.Sleep(time.Hour)
 		h.history.mu.Lock()
@@ -71,7 +73,7 @@ func TestHistoryOfTheDatabase(t *testing.T) {
 		store := &fake{}
 		h := newHandler(t, store)
 		add := func(n int, apart time.Duration) {
-			store.add(n, func(i int, r *outbox.Record) {
+			store.add(n, func(i int, r *admin.Record) {
 				r.Status, r.FinishedAt = outbox.StatusPublished, time.Now().Add(-time.Duration(i)*apart)
 			})
 		}
@@ -97,8 +99,8 @@ func TestSamplesAreSeldomUnlessWatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		store := (&fake{overview: func(*outbox.BrokerOverview) { asked++ }}).add(1, func(int, *outbox.Record) {})
-		h := newHandler(t, store, func(cfg *Config) { cfg.Stats = func() []outbox.Stats { return nil } })
+		store := (&fake{overview: func(*admin.BrokerOverview) { asked++ }}).add(1, func(int, *admin.Record) {})
+		h := newHandler(t, store, func(cfg *Config) { cfg.Stats = func() []relay.Stats { return nil } })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- h.Run(ctx) }()
@@ -119,9 +121,9 @@ func TestSamplesAreSeldomUnlessWatched(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newHistory()
-	stats := map[series]*outbox.Stats{}
+	stats := map[series]*relay.Stats{}
 	for i := range 2 * maxSeries {
-		stats[series{"d", string(rune('a' + i))}] = &outbox.Stats{}
+		stats[series{"d", string(rune('a' + i))}] = &relay.Stats{}
 	}
 	for i := range 2 * historySamples {
 		h.add(start.Add(time.Duration(i)*sampleEvery), stats)

@@ -16,6 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 type document struct {
@@ -160,22 +163,22 @@ func full(id string) *fake {
 	last := &outbox.LastError{Class: "retryable", Message: "no", At: start, Attempt: 2}
 	now := time.Now()
 	f := (&fake{
-		pauses:    []outbox.Pause{{Broker: "default", Since: start, By: "ann", Reason: "why"}},
-		blocked:   []outbox.KeyBlock{{Broker: "default", Key: "k", MessageID: id, Status: "failed", Reason: "backoff", Since: start, Until: start, Followers: outbox.Count{N: 3}, LastError: last}},
-		instances: []outbox.Instance{{ID: uuid.New(), Name: "a", SeenAt: now, StartedAt: start, Work: []outbox.Work{{Worker: "w", Broker: "default", Rows: 2, Since: start}}, Unreadable: "column pid is no whole number"}},
-		audit:     []outbox.AuditEntry{{ID: 1, Actor: "ann", Via: "cli", Action: "requeue", Filter: `{"type": "T"}`, StartedAt: start, EndedAt: start, Failure: "no"}},
-		overview: func(o *outbox.BrokerOverview) {
-			o.Deferred = outbox.Count{N: 7, More: true}
+		pauses:    []driver.Pause{{Broker: "default", Since: start, By: "ann", Reason: "why"}},
+		blocked:   []admin.KeyBlock{{Broker: "default", Key: "k", MessageID: id, Status: "failed", Reason: "backoff", Since: start, Until: start, Followers: admin.Count{N: 3}, LastError: last}},
+		instances: []driver.Instance{{ID: uuid.New(), Name: "a", SeenAt: now, StartedAt: start, Work: []driver.Work{{Worker: "w", Broker: "default", Rows: 2, Since: start}}, Unreadable: "column pid is no whole number"}},
+		audit:     []admin.AuditEntry{{ID: 1, Actor: "ann", Via: "cli", Action: "requeue", Filter: `{"type": "T"}`, StartedAt: start, EndedAt: start, Failure: "no"}},
+		overview: func(o *admin.BrokerOverview) {
+			o.Deferred = admin.Count{N: 7, More: true}
 			o.LastPublished = now
 		},
-	}).add(2, func(i int, r *outbox.Record) {
-		*r = outbox.Record{
-			ID: r.ID, MessageID: id, Broker: []string{"default", "partner"}[i], Status: outbox.StatusAbandoned, Stream: "s", Type: "T", OrderingKey: "k", Shard: 1, Priority: 1, Deferred: true, Deferral: &outbox.Deferral{Reason: "backoff", MessageID: id, Until: start},
+	}).add(2, func(i int, r *admin.Record) {
+		*r = admin.Record{
+			ID: r.ID, MessageID: id, Broker: []string{"default", "partner"}[i], Status: outbox.StatusAbandoned, Stream: "s", Type: "T", OrderingKey: "k", Shard: 1, Priority: 1, Deferred: true, Deferral: &admin.Deferral{Reason: "backoff", MessageID: id, Until: start},
 			ContentType: "c", AggregateType: "a", AggregateID: "1", CorrelationID: "c", CausationID: "d", TenantID: "t", Attempts: 1, Crashes: 1,
 			CreatedAt: start, AvailableAt: start, ExpiresAt: start, LockedUntil: start, PublishedAt: start, FinishedAt: start, LockedBy: "w", BrokerMessageID: "m",
 			LastError: last, PayloadBytes: 2, Payload: [][]byte{[]byte("{}"), {0xff}}[i], Headers: []string{`{"a": "b"}`, "broken"}[i],
 		}
-	}).add(2, func(_ int, r *outbox.Record) { r.Broker, r.Status = "partner", outbox.StatusPublished })
+	}).add(2, func(_ int, r *admin.Record) { r.Broker, r.Status = "partner", outbox.StatusPublished })
 	return f
 }
 
@@ -184,11 +187,11 @@ func TestOpenAPI(t *testing.T) {
 	t.Parallel()
 	j, id := newJudge(t), uuid.NewString()
 	store := full(id)
-	stats := []outbox.Stats{{Database: "main", Broker: "default", Breaker: outbox.BreakerOpen, Listener: outbox.Listening, UnavailableDestinations: []string{"x"}}}
+	stats := []relay.Stats{{Database: "main", Broker: "default", Breaker: relay.BreakerOpen, Listener: relay.Listening, UnavailableDestinations: []string{"x"}}}
 	h := newHandler(t, store, func(cfg *Config) {
-		cfg.Console = NewConsole(map[string]outbox.Administration{"main": store, "gone": &fake{down: http.ErrServerClosed}})
+		cfg.Console = NewConsole(map[string]admin.Administration{"main": store, "gone": &fake{down: http.ErrServerClosed}})
 		cfg.MaxCount = 1
-		cfg.Stats = func() []outbox.Stats { return stats }
+		cfg.Stats = func() []relay.Stats { return stats }
 		cfg.Metrics = http.NotFoundHandler()
 	})
 	h.sample(t.Context())

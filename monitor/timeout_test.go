@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // Who looks waits a short time; an action goes on for longer.
 func TestRequestsHaveTheirTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		slow := func(*outbox.BrokerOverview) { time.Sleep(3 * time.Second) }
+		slow := func(*admin.BrokerOverview) { time.Sleep(3 * time.Second) }
 		store := (&fake{overview: slow}).add(1100, failed("retryable", "x %d"))
 		store.after = func() { time.Sleep(time.Minute) }
 		h := newHandler(t, store, func(cfg *Config) { cfg.Timeout = time.Second })

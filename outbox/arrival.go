@@ -20,7 +20,7 @@ type Arrival struct {
 	Shards ShardSet
 }
 
-// A ShardSet is a set of shards, numbered as [Delivery].Shards says: bit n is shard n. Zero stands for shards that are not known: a
+// A ShardSet is a set of shards, numbered as [driver.Delivery].Shards says: bit n is shard n. Zero stands for shards that are not known: a
 // processor that is woken by it looks for them in the database first, which costs a round trip.
 type ShardSet uint32
 

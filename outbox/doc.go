@@ -1,8 +1,14 @@
-// Package outbox is the heart of Fanout: rows, their routing to brokers, their state machine, and the processors that
-// deliver them.
+// Package outbox is what writers and everybody else share: rows, their routing to brokers, their
+// states, and the statement that inserts them.
 //
-// A row is one message for one broker. Writers insert rows in their business transaction (see package gormplugin, or
-// plain SQL). For each pair of database and broker a [Processor] claims batches of rows through a [Delivery], publishes
-// them through a brokers.Broker and completes the outcome; an [Engine] runs the processors. No database driver is linked
-// here: the stores are packages of their own.
+// A row is one message for one broker. [Routing] turns an event into rows, an [Inserter] writes them
+// in the business transaction; package gormplugin does both at a commit, and plain SQL can do it as
+// well. What happens to a row afterwards is said by its [Status].
+//
+// The other rooms of the house are packages of their own, so that a writer links nothing of them:
+//
+//   - outbox/driver is the contract that a database has to fulfil: what a relay asks of the table;
+//   - outbox/admin is what people ask of it: look, requeue, replay, abandon, unblock, pause, purge;
+//   - outbox/relay delivers: engine, processors, workers;
+//   - outbox/postgres, sqlserver and sqlite are stores, outbox/storetest checks them.
 package outbox

@@ -176,5 +176,5 @@ func appendColumns(dst []byte, prefix string) []byte {
 }
 
 // ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is "fanout migrate", or
-// what a [SchemaError] says.
+// what a [driver.SchemaError] says.
 var ErrSchema = errors.New("the outbox schema is not up to date: run \"fanout migrate\"")

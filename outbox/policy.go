@@ -32,7 +32,7 @@ type Policy struct {
 	// message or lets the key go on. Default: the key goes on.
 	BlockAbandoned bool
 	// HandOff lets rows of transactions in this process go to the broker straight after the commit, without a claim, where nothing
-	// stands in their way; see [Engine.Reserve]. It needs a store that is a [Verifier]; with others it does nothing.
+	// stands in their way; see [relay.Engine.Reserve]. It needs a store that is a [Verifier]; with others it does nothing.
 	HandOff bool
 	// Retry after failures that are the message's own.
 	Retry Retry

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
@@ -46,7 +47,7 @@ func TestProcessor(t *testing.T) {
 		insert(uuid.NewString(), "b")
 	}
 
-	processor, err := outbox.NewProcessor(outbox.ProcessorConfig{
+	processor, err := relay.NewProcessor(relay.ProcessorConfig{
 		Database: "test", Broker: "b", Store: store, Target: s.open(t), Log: slog.New(slog.DiscardHandler), Policy: outbox.Policy{
 			PollMin: time.Millisecond, PollMax: 10 * time.Millisecond, Workers: 1,
 			Retry: outbox.Retry{MaxAttempts: 3, BaseDelay: 10 * time.Millisecond, Jitter: -1},

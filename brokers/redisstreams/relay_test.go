@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
@@ -66,7 +67,7 @@ func newRelayed(t *testing.T, url string) *relayed {
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
-	processor, err := outbox.NewProcessor(outbox.ProcessorConfig{
+	processor, err := relay.NewProcessor(relay.ProcessorConfig{
 		Database: "test", Broker: "b", Store: store, Target: open(t, url), Log: slog.New(slog.NewTextHandler(&r.log, nil)), Policy: outbox.Policy{
 			PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Breaker: outbox.Breaker{MinDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond},
 		},

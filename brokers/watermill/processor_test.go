@@ -20,6 +20,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers/watermill"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
@@ -39,7 +40,7 @@ func newRelay(t *testing.T, path string, p *publisher) *relayRig {
 	require.NoError(t, err)
 	broker := watermill.New(p)
 	policy := outbox.Policy{PollMin: time.Second, PollMax: 10 * time.Second, Workers: 1, Retry: outbox.Retry{BaseDelay: time.Second}}
-	processor, err := outbox.NewProcessor(outbox.ProcessorConfig{
+	processor, err := relay.NewProcessor(relay.ProcessorConfig{
 		Database: "test", Broker: "b", Store: store, Target: broker, Policy: policy, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

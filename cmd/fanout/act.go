@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // deed is how an action that changes rows is asked for and told of.
@@ -67,7 +68,7 @@ func (d *deed) do(cmd *cobra.Command, session *session, actor monitor.Actor, act
 	return errors.Join(asUsage(err), d.tell(cmd, results), session.problem())
 }
 
-func matched(results []monitor.Result) (total outbox.Count) {
+func matched(results []monitor.Result) (total admin.Count) {
 	for _, r := range results {
 		total.N += r.Matched.N
 		total.More = total.More || r.Matched.More
@@ -95,20 +96,20 @@ func (d *deed) tell(cmd *cobra.Command, results []monitor.Result) error {
 		}
 		if r.Refused > 0 {
 			cmd.Printf("%s: %s left out: malformed, so that a relay would abandon it again; correct it in the table, then requeue it with --error-class %s\n",
-				r.Database, rows(outbox.Count{N: r.Refused}), outbox.ClassMalformed)
+				r.Database, rows(admin.Count{N: r.Refused}), outbox.ClassMalformed)
 		}
 	}
 	return nil
 }
 
 func (d *deed) sentence(r monitor.Result) string {
-	of := func(c outbox.Count) string {
+	of := func(c admin.Count) string {
 		if d.broker == "" {
 			return rows(c)
 		}
 		return rows(c) + " of broker " + d.broker
 	}
-	changed := outbox.Count{N: r.Changed}
+	changed := admin.Count{N: r.Changed}
 	switch {
 	case *d.dryRun:
 		return fmt.Sprintf("%s would be %s", of(r.Matched), d.past)

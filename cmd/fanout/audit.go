@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // wireAudit is one entry of the audit.
@@ -73,7 +73,7 @@ func auditCommand() *cobra.Command {
 	return cmd
 }
 
-func toAudit(database string, e *outbox.AuditEntry) wireAudit {
+func toAudit(database string, e *admin.AuditEntry) wireAudit {
 	line := wireAudit{
 		Database: database, ID: e.ID, Actor: e.Actor, Via: e.Via, Action: e.Action, Broker: e.Broker, Reason: e.Reason, Rows: e.Rows,
 		StartedAt: toTime(e.StartedAt), EndedAt: toTime(e.EndedAt), Failure: e.Failure,
@@ -85,14 +85,14 @@ func toAudit(database string, e *outbox.AuditEntry) wireAudit {
 }
 
 // took shows how long it took; what has not ended is under way, or its process died.
-func took(e *outbox.AuditEntry) cell {
+func took(e *admin.AuditEntry) cell {
 	if e.EndedAt.IsZero() {
 		return styled("not ended", yellow)
 	}
 	return text(age(max(time.Millisecond, e.EndedAt.Sub(e.StartedAt))))
 }
 
-func failureStyle(e *outbox.AuditEntry) style {
+func failureStyle(e *admin.AuditEntry) style {
 	if e.Failure != "" {
 		return red
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout/monitor"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func brokerCommand() *cobra.Command {
@@ -38,7 +38,7 @@ func pauseCommand() *cobra.Command {
 			return err
 		}
 		defer session.Close()
-		action := monitor.Action{Verb: monitor.VerbPause, Filter: outbox.Filter{Broker: args[0]}, Reason: *reason}
+		action := monitor.Action{Verb: monitor.VerbPause, Filter: admin.Filter{Broker: args[0]}, Reason: *reason}
 		return one(cmd, session, actor(), action, *asJSON, func(changed bool) string {
 			if !changed {
 				return fmt.Sprintf("broker %s was paused already", args[0])
@@ -65,7 +65,7 @@ func resumeCommand() *cobra.Command {
 			return err
 		}
 		defer session.Close()
-		action := monitor.Action{Verb: monitor.VerbResume, Filter: outbox.Filter{Broker: args[0]}, Reason: *reason}
+		action := monitor.Action{Verb: monitor.VerbResume, Filter: admin.Filter{Broker: args[0]}, Reason: *reason}
 		if err := checkPaused(cmd, session, action); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // The rows of a relay that has died can be repaired while no other one runs; those of one that lives cannot.
@@ -16,7 +17,7 @@ func TestRowsOfADeadWorker(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		claim := func(lease time.Duration) {
 			for shard := range outbox.Classes * s.store.Shards() {
-				_, err := s.store.Exchange(s.Context(), nil, &outbox.Claim{Broker: "default", Shard: shard, Limit: 9, Window: 9, Lease: lease, Worker: "dead"})
+				_, err := s.store.Exchange(s.Context(), nil, &driver.Claim{Broker: "default", Shard: shard, Limit: 9, Window: 9, Lease: lease, Worker: "dead"})
 				require.NoError(t, err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 func (s *shop) deferMany() {
 	s.Helper()
 	s.write(deferredHead, "Ordering.OrderPlaced.v1", "stuck", "partner")
-	s.complete("partner", func(*outbox.Message) *outbox.LastError {
+	s.complete("partner", func(*driver.Message) *outbox.LastError {
 		return &outbox.LastError{Class: "retryable", Message: "deadline exceeded", At: time.Now().UTC(), Attempt: 1}
 	})
 	tx, err := s.db.BeginTx(s.Context(), nil)
@@ -39,7 +40,7 @@ func (s *shop) deferMany() {
 	require.NoError(s, tx.Commit())
 	s.write(freeRow, "Ordering.OrderPlaced.v1", "free", "partner")
 	for shard := range outbox.Classes * s.store.Shards() {
-		_, err := s.store.Defer(s.Context(), &outbox.Claim{Broker: "partner", Shard: shard, Limit: 4000, Window: 4000, Lease: time.Minute, Worker: "night-shift"})
+		_, err := s.store.Defer(s.Context(), &driver.Claim{Broker: "partner", Shard: shard, Limit: 4000, Window: 4000, Lease: time.Minute, Worker: "night-shift"})
 		require.NoError(s, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // filterFlags select rows.
@@ -35,7 +36,7 @@ func addFilter(cmd *cobra.Command, statuses ...outbox.Status) *filterFlags {
 	complete(cmd, "broker", (*config.Config).BrokerNames)
 	completeFixed(cmd, "status", statusWords(statuses...)...)
 	completeFixed(cmd, "error-class", "permanent", "retryable", "unavailable", "not_sent",
-		outbox.ClassMalformed, outbox.ClassExpired, outbox.ClassCrashed, outbox.ClassAttempts, outbox.ClassOperator)
+		outbox.ClassMalformed, outbox.ClassExpired, outbox.ClassCrashed, outbox.ClassAttempts, admin.ClassOperator)
 	return f
 }
 
@@ -47,8 +48,8 @@ func (f *filterFlags) withFingerprint(cmd *cobra.Command) {
 var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 // filter checks the flags.
-func (f *filterFlags) filter(now time.Time, allowed ...outbox.Status) (outbox.Filter, error) {
-	filter := outbox.Filter{Broker: f.broker, Type: f.eventType, Key: f.key, ErrorClass: f.errorClass}
+func (f *filterFlags) filter(now time.Time, allowed ...outbox.Status) (admin.Filter, error) {
+	filter := admin.Filter{Broker: f.broker, Type: f.eventType, Key: f.key, ErrorClass: f.errorClass}
 	for _, word := range f.statuses {
 		status := outbox.Status(word)
 		if !slices.Contains(allowed, status) {
@@ -114,7 +115,7 @@ func parseAge(text string) (time.Duration, error) {
 	return d, err
 }
 
-// typeMatches compares an event type with what [outbox.Filter] takes.
+// typeMatches compares an event type with what [admin.Filter] takes.
 func typeMatches(pattern, eventType string) bool {
 	prefix, open := strings.CutSuffix(pattern, "*")
 	return pattern == "" || pattern == eventType || open && strings.HasPrefix(eventType, prefix)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // thousands groups digits by commas.
@@ -22,7 +23,7 @@ func thousands(n int64) string {
 }
 
 // countText shows a number that may have been too large to count.
-func countText(c outbox.Count) string {
+func countText(c admin.Count) string {
 	if c.More {
 		return thousands(c.N) + "+"
 	}
@@ -30,7 +31,7 @@ func countText(c outbox.Count) string {
 }
 
 // rows says how many, as people do.
-func rows(c outbox.Count) string {
+func rows(c admin.Count) string {
 	if c.N == 1 && !c.More {
 		return "1 row"
 	}

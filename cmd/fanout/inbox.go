@@ -21,6 +21,7 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func inboxCommand() *cobra.Command {
@@ -96,7 +97,7 @@ func (a *inboxAt) record(ctx context.Context, actor monitor.Actor, action string
 		return err
 	}
 	done := false
-	entry := outbox.AuditEntry{Actor: actor.Name, Via: actor.Via, Action: action, Filter: string(text)}
+	entry := admin.AuditEntry{Actor: actor.Name, Via: actor.Via, Action: action, Filter: string(text)}
 	err = a.session.Record(ctx, a.database, entry, func(int64) (int64, error) {
 		done = true
 		return do()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // repair is a command that changes the rows that a filter selects.
@@ -35,7 +36,7 @@ func requeueCommand() *cobra.Command {
 	}
 	return repairCommand(cmd, repair{
 		deed:     deed{verb: monitor.VerbRequeue, past: "requeued", question: "Send again"},
-		statuses: outbox.RequeueStatuses(),
+		statuses: admin.RequeueStatuses(),
 		check:    someCondition("requeue"), failures: true, ttl: true,
 	})
 }
@@ -50,7 +51,7 @@ func abandonCommand() *cobra.Command {
 	}
 	return repairCommand(cmd, repair{
 		deed:     deed{verb: monitor.VerbAbandon, past: "abandoned", question: "Give up"},
-		statuses: outbox.AbandonStatuses(),
+		statuses: admin.AbandonStatuses(),
 		check:    someCondition("abandon"), failures: true,
 	})
 }
@@ -66,7 +67,7 @@ func replayCommand() *cobra.Command {
 	}
 	return repairCommand(cmd, repair{
 		deed:     deed{verb: monitor.VerbReplay, past: "set to be sent again", question: "Send once more"},
-		statuses: outbox.ReplayStatuses(),
+		statuses: admin.ReplayStatuses(),
 		check: func(f *filterFlags) error {
 			if f.broker == "" || f.since == "" && f.until == "" && len(f.ids) == 0 {
 				return usageError{errors.New("replay needs --broker, and a bound: --since, --until or --id")}

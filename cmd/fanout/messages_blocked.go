@@ -10,6 +10,7 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // wireKeyBlock is an ordering key that waits.
@@ -72,7 +73,7 @@ func blockedCommand() *cobra.Command {
 	return cmd
 }
 
-func toBlocked(database string, k *outbox.KeyBlock) wireKeyBlock {
+func toBlocked(database string, k *admin.KeyBlock) wireKeyBlock {
 	return wireKeyBlock{
 		Database: database, Broker: k.Broker, Key: k.Key, MessageID: k.MessageID, Status: k.Status, Reason: k.Reason, Since: toTime(k.Since),
 		Until: toTime(k.Until), Followers: k.Followers.N, More: k.Followers.More, LastError: toError(k.LastError),
@@ -121,7 +122,7 @@ func unblockCommand() *cobra.Command {
 		}
 		defer session.Close()
 		return one(cmd, session, actor(), monitor.Action{
-			Verb: monitor.VerbUnblock, Filter: outbox.Filter{Broker: *broker}, Key: args[0], Reason: *reason, DryRun: *dryRun,
+			Verb: monitor.VerbUnblock, Filter: admin.Filter{Broker: *broker}, Key: args[0], Reason: *reason, DryRun: *dryRun,
 		}, *asJSON, func(changed bool) string {
 			switch {
 			case changed && *dryRun:

@@ -10,17 +10,18 @@ import (
 
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // listing is one run of "messages list".
 type listing struct {
 	cmd         *cobra.Command
 	session     *session
-	filter      outbox.Filter
+	filter      admin.Filter
 	fingerprint string
 	cursor      string
 	limit       int
-	emit        func(database string, record *outbox.Record) error
+	emit        func(database string, record *admin.Record) error
 }
 
 func listCommand() *cobra.Command {
@@ -58,7 +59,7 @@ func listCommand() *cobra.Command {
 		}
 		list := &listing{cmd: cmd, session: session, filter: filter, fingerprint: filters.fingerprint, cursor: *cursor, limit: *limit}
 		if *asJSON {
-			list.emit = func(database string, record *outbox.Record) error { return printLine(cmd, toRecord(database, record)) }
+			list.emit = func(database string, record *admin.Record) error { return printLine(cmd, toRecord(database, record)) }
 			return session.each(func(database string) error {
 				next, err := list.database(database)
 				if err == nil && next != "" {
@@ -76,7 +77,7 @@ func (l *listing) table() error {
 	out := l.cmd.OutOrStdout()
 	table, found := newTable(out, "DATABASE", "BROKER", "STATUS", "MESSAGE", "TYPE", "KEY", "WRITTEN", "ATTEMPTS", "WAITS FOR", "LAST ERROR"), 0
 	now := time.Now()
-	l.emit = func(database string, r *outbox.Record) error {
+	l.emit = func(database string, r *admin.Record) error {
 		found++
 		table.add(text(database), text(r.Broker), styled(statusText(r), statusStyle(r.Status)), text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
 			text(since(r.CreatedAt, now)), textf("%d", r.Attempts), text(waitsFor(r, now)), text(agedError(r.LastError, now)))
@@ -137,7 +138,7 @@ func (l *listing) database(database string) (next string, err error) {
 	return query.Cursor, nil
 }
 
-func (l *listing) matches(r *outbox.Record) bool {
+func (l *listing) matches(r *admin.Record) bool {
 	return l.fingerprint == "" || monitor.Fingerprint(r.Broker, r.LastError) == l.fingerprint
 }
 
@@ -165,7 +166,7 @@ func (l *listing) named(database string) error {
 }
 
 // selects tests the conditions of a filter, but for the message id.
-func selects(f *outbox.Filter, r *outbox.Record) bool {
+func selects(f *admin.Filter, r *admin.Record) bool {
 	class := ""
 	if r.LastError != nil {
 		class = r.LastError.Class

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func showCommand() *cobra.Command { //nolint:gocognit // flags, the look and two forms of the answer
@@ -38,7 +39,7 @@ func showCommand() *cobra.Command { //nolint:gocognit // flags, the look and two
 		}
 		defer session.Close()
 		var found []found
-		look := func(database string) ([]outbox.Record, error) {
+		look := func(database string) ([]admin.Record, error) {
 			records, err := session.Message(cmd.Context(), database, args[0])
 			if err != nil || !*payload || len(records) == 0 {
 				return records, err
@@ -81,10 +82,10 @@ func showCommand() *cobra.Command { //nolint:gocognit // flags, the look and two
 // found is a row with the database in which it stands.
 type found struct {
 	database string
-	record   *outbox.Record
+	record   *admin.Record
 }
 
-func foundIn(database string, records []outbox.Record) []found {
+func foundIn(database string, records []admin.Record) []found {
 	rows := make([]found, len(records))
 	for i := range records {
 		rows[i] = found{database, &records[i]}
@@ -156,7 +157,7 @@ func (f *found) print(cmd *cobra.Command, payload bool) error {
 }
 
 // statusText is the status of a row, with what it does not tell.
-func statusText(r *outbox.Record) string {
+func statusText(r *admin.Record) string {
 	if r.Deferred {
 		return string(r.Status) + " (deferred)"
 	}
@@ -164,7 +165,7 @@ func statusText(r *outbox.Record) string {
 }
 
 // waitsFor tells what has to happen before a deferred row can go.
-func waitsFor(r *outbox.Record, now time.Time) string {
+func waitsFor(r *admin.Record, now time.Time) string {
 	d := r.Deferral
 	if d == nil {
 		return "-"

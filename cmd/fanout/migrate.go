@@ -11,6 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 	"github.com/gorm-fanout/fanout/outbox/sqlserver"
@@ -81,7 +82,7 @@ func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error 
 	return nil
 }
 
-func migrationsOf(dialect outbox.Dialect, table string) ([]outbox.Migration, error) {
+func migrationsOf(dialect outbox.Dialect, table string) ([]driver.Migration, error) {
 	switch dialect {
 	case outbox.Postgres:
 		return postgres.Migrations(table)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 func TestPauseAndResume(t *testing.T) {
@@ -115,7 +116,7 @@ func TestPurgeByTheConfiguration(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.badNight()
 		s.write(30, "T", "", "old")
-		s.complete("old", func(*outbox.Message) *outbox.LastError { return nil })
+		s.complete("old", func(*driver.Message) *outbox.LastError { return nil })
 		s.unblockAll()
 		source, err := os.ReadFile(s.config)
 		require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/monitor"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func purgeCommand() *cobra.Command {
@@ -30,7 +30,7 @@ func purgeCommand() *cobra.Command {
 	actor := actorFlag(cmd)
 	deed := deedFlags(cmd, deed{verb: monitor.VerbPurge, past: "removed", question: "Remove"})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		action := monitor.Action{Filter: outbox.Filter{Broker: *broker}, Reason: *reason, Limit: *limit}
+		action := monitor.Action{Filter: admin.Filter{Broker: *broker}, Reason: *reason, Limit: *limit}
 		if *limit < 0 {
 			return usageError{fmt.Errorf("--limit is %d: use a positive number, or leave it out for all", *limit)}
 		}

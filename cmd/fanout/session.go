@@ -15,7 +15,7 @@ import (
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/monitor"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // connectTimeout bounds how long a command waits for a database to answer.
@@ -39,7 +39,7 @@ type session struct {
 	*monitor.Console
 
 	cfg    *config.Config
-	stores map[string]outbox.Store
+	stores map[string]admin.Store
 	// failed are the databases that could not be opened.
 	failed map[string]error
 }
@@ -54,7 +54,7 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{cfg: cfg, stores: map[string]outbox.Store{}, failed: map[string]error{}}
+	s := &session{cfg: cfg, stores: map[string]admin.Store{}, failed: map[string]error{}}
 	var (
 		mu    sync.Mutex
 		group sync.WaitGroup
@@ -74,7 +74,7 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 		})
 	}
 	group.Wait()
-	stores := make(map[string]outbox.Administration, len(s.stores))
+	stores := make(map[string]admin.Administration, len(s.stores))
 	for name, store := range s.stores {
 		stores[name] = store
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // shop is an outbox with rows in every state, as a relay has left them on a bad night. Its brokers are addressed by variables that are
@@ -26,7 +28,7 @@ type shop struct {
 
 	driver string
 	db     *sql.DB
-	store  outbox.Store
+	store  admin.Store
 }
 
 // onEach runs a test on each database that can be had.
@@ -83,24 +85,24 @@ func (s *shop) write(n int, eventType, key string, targets ...string) {
 
 // complete claims what a broker has and writes what became of each row; "" = published, an error class = abandoned where it is permanent, and
 // else failed with a backoff of an hour.
-func (s *shop) complete(broker string, outcome func(m *outbox.Message) *outbox.LastError) {
+func (s *shop) complete(broker string, outcome func(m *driver.Message) *outbox.LastError) {
 	s.Helper()
 	for shard := range outbox.Classes * s.store.Shards() {
-		claimed, err := s.store.Exchange(s.Context(), nil, &outbox.Claim{
+		claimed, err := s.store.Exchange(s.Context(), nil, &driver.Claim{
 			Broker: broker, Shard: shard, Limit: 1000, Window: 1000, Lease: time.Minute, Worker: "night-shift",
 		})
 		require.NoError(s, err)
-		completion := &outbox.Completion{Lease: claimed.Batch.Lease, BlockAbandoned: true}
+		completion := &driver.Completion{Lease: claimed.Batch.Lease, BlockAbandoned: true}
 		for i := range claimed.Batch.Messages {
 			m := &claimed.Batch.Messages[i]
 			last := outcome(m)
 			switch {
 			case last == nil:
-				completion.Published = append(completion.Published, outbox.Delivered{ID: m.ID, BrokerMessageID: "1-0"})
+				completion.Published = append(completion.Published, driver.Delivered{ID: m.ID, BrokerMessageID: "1-0"})
 			case last.Class == "not_sent":
-				completion.Other = append(completion.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusPending})
+				completion.Other = append(completion.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusPending})
 			default:
-				o := outbox.Outcome{ID: m.ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
+				o := driver.Outcome{ID: m.ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
 				if last.Class == "permanent" {
 					o.Status, o.Delay = outbox.StatusAbandoned, 0
 				}
@@ -124,9 +126,9 @@ func (s *shop) badNight() {
 		s.write(n, "Ordering.OrderPlaced.v1", fmt.Sprintf("order-%d", n), "default", "partner")
 	}
 	s.write(13, "Ordering.OrderShipped.v1", "order-1", "default", "partner") // behind what was refused
-	s.complete("default", func(*outbox.Message) *outbox.LastError { return nil })
+	s.complete("default", func(*driver.Message) *outbox.LastError { return nil })
 	at := time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
-	s.complete("partner", func(m *outbox.Message) *outbox.LastError {
+	s.complete("partner", func(m *driver.Message) *outbox.LastError {
 		switch n := strings.TrimLeft(m.MessageID[24:], "0"); n {
 		case "1", "2", "3":
 			return &outbox.LastError{Class: "permanent", Message: "topic refused order " + n + ": schema mismatch \x1b[2J", At: at, Attempt: 1}

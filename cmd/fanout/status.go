@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // watchEvery is the time between two looks of "status --watch".
@@ -123,17 +124,17 @@ func (l *look) count(ctx context.Context, status map[string]monitor.DatabaseStat
 			continue
 		}
 		database := status[name]
-		database.Counts = map[outbox.Status]outbox.Count{}
+		database.Counts = map[outbox.Status]admin.Count{}
 		for i := range database.Brokers {
 			broker := &database.Brokers[i]
-			at := slices.IndexFunc(counts, func(c outbox.BrokerCounts) bool { return c.Broker == broker.Broker })
+			at := slices.IndexFunc(counts, func(c admin.BrokerCounts) bool { return c.Broker == broker.Broker })
 			for s := range broker.Counts {
 				var n int64
 				if at >= 0 {
 					n = counts[at].Counts[s]
 				}
-				broker.Counts[s] = outbox.Count{N: n}
-				database.Counts[s] = outbox.Count{N: database.Counts[s].N + n}
+				broker.Counts[s] = admin.Count{N: n}
+				database.Counts[s] = admin.Count{N: database.Counts[s].N + n}
 			}
 		}
 		status[name] = database

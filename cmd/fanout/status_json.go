@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // wireStatus is one database of "status --json".
@@ -86,7 +87,7 @@ func (w *wireBrokerStatus) rate(r rates) {
 }
 
 // toCounts tells numbers from those that are at least that.
-func toCounts(counts map[outbox.Status]outbox.Count) (numbers map[outbox.Status]int64, capped []outbox.Status) {
+func toCounts(counts map[outbox.Status]admin.Count) (numbers map[outbox.Status]int64, capped []outbox.Status) {
 	numbers = make(map[outbox.Status]int64, len(counts))
 	for s, n := range counts {
 		numbers[s] = n.N

@@ -10,6 +10,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // printStatus shows one line for each broker, and below them what people have paused and why. Rates have columns where there is a look
@@ -70,7 +72,7 @@ func brokerCell(b *monitor.BrokerStatus) cell {
 	return c
 }
 
-func pauseNote(database string, p *outbox.Pause, now time.Time) string {
+func pauseNote(database string, p *driver.Pause, now time.Time) string {
 	note := fmt.Sprintf("%s: broker %s has been paused for %s", database, p.Broker, age(max(time.Millisecond, now.Sub(p.Since))))
 	if p.By != "" {
 		note += " by " + p.By
@@ -81,7 +83,7 @@ func pauseNote(database string, p *outbox.Pause, now time.Time) string {
 	return note + fmt.Sprintf(" (fanout broker resume %s)", p.Broker)
 }
 
-func statusCell(s outbox.Status, n outbox.Count) cell {
+func statusCell(s outbox.Status, n admin.Count) cell {
 	c := text(countText(n))
 	if n.N > 0 {
 		c.style = statusStyle(s)

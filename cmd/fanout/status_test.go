@@ -16,6 +16,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 func TestStatus(t *testing.T) {
@@ -76,7 +77,7 @@ func TestStatusWatch(t *testing.T) {
 		for n := range 5 { // published before the first look
 			s.write(50+n, "T", "", "default")
 		}
-		s.complete("default", func(*outbox.Message) *outbox.LastError { return nil })
+		s.complete("default", func(*driver.Message) *outbox.LastError { return nil })
 		for n := range 30 {
 			s.write(n, "T", "", "default")
 		}
@@ -88,7 +89,7 @@ func TestStatusWatch(t *testing.T) {
 			done <- run(ctx, []string{"status", "--watch", "--json", "--config", s.config}, strings.NewReader(""), &stdout, &stderr)
 		}()
 		time.Sleep(time.Second) // of the bubble's clock
-		s.complete("default", func(m *outbox.Message) *outbox.LastError {
+		s.complete("default", func(m *driver.Message) *outbox.LastError {
 			if strings.HasSuffix(m.MessageID, "1") {
 				return &outbox.LastError{Class: "retryable", Message: "m"}
 			}
@@ -113,9 +114,9 @@ func TestWorkers(t *testing.T) {
 		assert.Zero(t, code)
 		assert.Empty(t, stdout)
 		assert.Equal(t, "no relay runs: those that were stopped have left the list\n", stderr)
-		require.NoError(t, s.store.Heartbeat(t.Context(), outbox.Instance{
+		require.NoError(t, s.store.Heartbeat(t.Context(), driver.Instance{
 			ID: uuid.New(), Name: "relay-1", Host: "node-7", PID: 4711, Version: "v1.2.3",
-			Work: []outbox.Work{{Worker: "w1", Broker: "partner", Rows: 40}, {Worker: "w2", Broker: "partner", Rows: 2}, {Worker: "w3", Broker: "default", Rows: 1}},
+			Work: []driver.Work{{Worker: "w1", Broker: "partner", Rows: 40}, {Worker: "w2", Broker: "partner", Rows: 2}, {Worker: "w3", Broker: "default", Rows: 1}},
 		}))
 		assert.Regexp(t, `main +relay-1 +node-7 +4711 +v1.2.3 +\S+ ago +\S+ ago +partner: 42, default: 1\n`, s.does("workers"))
 		instances := lines[wireInstance](t, s.does("workers", "--json"))

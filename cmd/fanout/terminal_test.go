@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/monitor"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // tty is a terminal: what a program prints on its side, the test reads on the other, and the other way round.
@@ -116,7 +116,7 @@ func TestProgress(t *testing.T) {
 		p.now, p.shown = func() time.Time { return now }, now
 		for i := range 5 {
 			now = now.Add(2 * time.Second)
-			p.step(monitor.Progress{Database: "main", Matched: outbox.Count{N: 2500}, Done: int64(500 * (i + 1))})
+			p.step(monitor.Progress{Database: "main", Matched: admin.Count{N: 2500}, Done: int64(500 * (i + 1))})
 		}
 		p.end()
 	}

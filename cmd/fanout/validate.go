@@ -14,6 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func validateCommand() *cobra.Command {
@@ -143,10 +144,10 @@ func newDestinations(cfg *config.Config, flags []string) (destinations, error) {
 const rowsForDestinations = 200
 
 // see adds the destinations of the newest rows.
-func (d destinations) see(ctx context.Context, store outbox.Administration) error {
+func (d destinations) see(ctx context.Context, store admin.Administration) error {
 	for broker := range d {
 		for _, status := range outbox.Statuses() {
-			list, err := store.List(ctx, outbox.ListRequest{Broker: broker, Status: status, Limit: rowsForDestinations, Scan: rowsForDestinations})
+			list, err := store.List(ctx, admin.ListRequest{Broker: broker, Status: status, Limit: rowsForDestinations, Scan: rowsForDestinations})
 			if err != nil {
 				return err
 			}

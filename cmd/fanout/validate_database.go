@@ -11,7 +11,8 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // checkDatabase looks at how one database is set up, at its schema, and for rows that nobody delivers. Warnings are printed and counted;
@@ -40,7 +41,7 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known de
 		return warnings, fmt.Errorf("database %s: %w", name, spellOut(err))
 	}
 	cmd.Printf("database %s: the schema is up to date\n", name)
-	unknown, err := outbox.UnknownBrokers(ctx, store, cfg.BrokerNames())
+	unknown, err := relay.UnknownBrokers(ctx, store, cfg.BrokerNames())
 	for _, broker := range unknown {
 		cmd.PrintErrf("warning: database %s: rows wait for broker %q, which is not configured: nobody delivers them\n", name, broker)
 		warnings++
@@ -55,7 +56,7 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known de
 }
 
 // describe says in a line what the database is and how it is set up.
-func describe(d *outbox.Diagnosis) string {
+func describe(d *driver.Diagnosis) string {
 	settings := make([]string, len(d.Settings))
 	for i, setting := range d.Settings {
 		settings[i] = setting.Name + " " + setting.Value
@@ -73,7 +74,7 @@ func offset(by time.Duration) string {
 
 // spellOut gives each difference of a schema a line of its own.
 func spellOut(err error) error {
-	var schema *outbox.SchemaError
+	var schema *driver.SchemaError
 	if !errors.As(err, &schema) {
 		return err
 	}

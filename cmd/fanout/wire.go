@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // The JSON of this command is that of the HTTP interface, with the database's name in each object where several may answer.
@@ -73,7 +74,7 @@ type wireRecord struct {
 }
 
 // toRecord leaves out the payload and the headers, which may hold what is nobody's business.
-func toRecord(database string, r *outbox.Record) wireRecord {
+func toRecord(database string, r *admin.Record) wireRecord {
 	return wireRecord{
 		Database: database, ID: r.ID, MessageID: r.MessageID, Broker: r.Broker, Status: r.Status, Stream: r.Stream, Type: r.Type, Key: r.OrderingKey,
 		Shard: r.Shard, Priority: r.Priority, Deferred: r.Deferred, Deferral: monitor.NewDeferral(r.Deferral), ContentType: r.ContentType,
@@ -86,7 +87,7 @@ func toRecord(database string, r *outbox.Record) wireRecord {
 }
 
 // reveal adds payload and headers.
-func (w *wireRecord) reveal(r *outbox.Record) {
+func (w *wireRecord) reveal(r *admin.Record) {
 	if utf8.Valid(r.Payload) {
 		w.PayloadText = string(r.Payload)
 	} else {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // silentAfter is how long a process may not have been seen: it says every 30 s that it is there.
@@ -25,7 +25,7 @@ type wireInstance struct {
 	StartedAt *time.Time    `json:"started_at,omitempty"`
 	SeenAt    *time.Time    `json:"seen_at,omitempty"`
 	Silent    bool          `json:"silent"`
-	Work      []outbox.Work `json:"work"`
+	Work      []driver.Work `json:"work"`
 	// Unreadable is there for a row that cannot be read, with what is wrong.
 	Unreadable string `json:"unreadable,omitempty"`
 }
@@ -76,10 +76,10 @@ func workersCommand() *cobra.Command {
 	return cmd
 }
 
-func toInstance(database string, p *outbox.Instance, silent bool) wireInstance {
+func toInstance(database string, p *driver.Instance, silent bool) wireInstance {
 	work := p.Work
 	if work == nil {
-		work = []outbox.Work{}
+		work = []driver.Work{}
 	}
 	return wireInstance{
 		Database: database, ID: p.ID.String(), Name: p.Name, Host: p.Host, PID: p.PID, Version: p.Version, StartedAt: toTime(p.StartedAt),
@@ -88,7 +88,7 @@ func toInstance(database string, p *outbox.Instance, silent bool) wireInstance {
 }
 
 // inHand is what a process had claimed, or why nobody knows.
-func inHand(p *outbox.Instance) cell {
+func inHand(p *driver.Instance) cell {
 	if p.Unreadable != "" {
 		return styled("unreadable row "+p.ID.String()+": "+shorten(p.Unreadable), red)
 	}
@@ -96,7 +96,7 @@ func inHand(p *outbox.Instance) cell {
 }
 
 // workText sums up what is claimed by broker, in the order in which the brokers come.
-func workText(work []outbox.Work) string {
+func workText(work []driver.Work) string {
 	var brokers []string
 	sums := map[string]int{}
 	for _, w := range work {

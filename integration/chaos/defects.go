@@ -66,7 +66,7 @@ func Defects() []Defect {
 		{
 			Name: "marks-unsent", What: "a row is published before the broker has answered, and whatever it answers", Crimes: []Crime{Lost, Unconfirmed},
 			edits: []edit{{
-				"outbox/classify.go", "\tcase class == \"\":\n\t\treturn",
+				"outbox/relay/classify.go", "\tcase class == \"\":\n\t\treturn",
 				"\tcase class == \"\" || class == brokers.ClassUnavailable:\n\t\treturn",
 			}},
 			options: func(o *Options) { o.Only, o.Every = []Kind{Reset, BlackHole, RedisKill}, time.Second },

@@ -95,7 +95,7 @@ func (f Facts) String() string {
 	return b.String()
 }
 
-// Template is String with the table's name taken out, for outbox.RenderSQL to fill in: {{table}} in the names of tables,
+// Template is String with the table's name taken out, for driver.RenderSQL to fill in: {{table}} in the names of tables,
 // {{name}} in those of indexes and constraints. The name must stand for nothing else in the facts.
 func (f Facts) Template(table string) string {
 	name := regexp.MustCompile(`(^table | of |)\b` + regexp.QuoteMeta(table))

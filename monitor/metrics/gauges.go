@@ -10,14 +10,16 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // Sources are what gauges are read from when somebody collects.
 type Sources struct {
-	// Stats returns those of the processors, such as outbox.Engine.Stats does. Nil: there are none.
-	Stats func() []outbox.Stats
+	// Stats returns those of the processors, such as relay.Engine.Stats does. Nil: there are none.
+	Stats func() []relay.Stats
 	// Databases are asked where their brokers stand, no more than once in ten seconds, one question of each at a time.
-	Databases map[string]outbox.Administration
+	Databases map[string]admin.Administration
 	// Brokers of the configuration: they always have their figures. Of others that have rows in a database the first 20 by name have
 	// theirs, and the rest are summed up as [OtherBrokers]. Default: none is configured.
 	Brokers []string
@@ -87,14 +89,14 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 	return registration.Unregister, nil
 }
 
-func (g *gauges) observeStats(to metric.Observer, stats *outbox.Stats) {
+func (g *gauges) observeStats(to metric.Observer, stats *relay.Stats) {
 	here := metric.WithAttributes(AttributeDatabase.String(stats.Database), AttributeBroker.String(stats.Broker))
 	to.ObserveInt64(g.leases, int64(stats.Leases), here)
 	to.ObserveInt64(g.breaker, levelOf(stats.Breaker), here)
 	to.ObserveInt64(g.destinations, int64(len(stats.UnavailableDestinations)), here)
 	to.ObserveInt64(g.paused, yes(stats.Paused), here)
-	if stats.Listener != outbox.ListenerOff {
-		to.ObserveInt64(g.listener, yes(stats.Listener == outbox.Listening), here)
+	if stats.Listener != relay.ListenerOff {
+		to.ObserveInt64(g.listener, yes(stats.Listener == relay.Listening), here)
 	}
 }
 
@@ -114,13 +116,13 @@ func (g *gauges) observeSample(to metric.Observer, s *sampler) {
 }
 
 // levelOf grows with how little is sent.
-func levelOf(state outbox.BreakerState) int64 {
+func levelOf(state relay.BreakerState) int64 {
 	switch state {
-	case outbox.BreakerOpen:
+	case relay.BreakerOpen:
 		return 2
-	case outbox.BreakerHalfOpen:
+	case relay.BreakerHalfOpen:
 		return 1
-	case outbox.BreakerClosed:
+	case relay.BreakerClosed:
 	}
 	return 0
 }

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gorm-fanout/fanout/internal/instrument"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // Scope is the name of the instrumentation scope.
@@ -26,7 +26,7 @@ const (
 	AttributeBroker   = attribute.Key("broker")
 )
 
-// Metrics are the instruments of one process; make them once. They are an [outbox.Observer], and safe for concurrent use.
+// Metrics are the instruments of one process; make them once. They are an [relay.Observer], and safe for concurrent use.
 type Metrics struct {
 	meter metric.Meter
 
@@ -72,8 +72,8 @@ func (m *Metrics) Purged(ctx context.Context, database string, rows int) {
 	m.purged.Add(ctx, int64(rows), metric.WithAttributes(AttributeDatabase.String(database)))
 }
 
-// Observe implements outbox.Observer.
-func (m *Metrics) Observe(database, broker string) outbox.ProcessorObserver {
+// Observe implements relay.Observer.
+func (m *Metrics) Observe(database, broker string) relay.ProcessorObserver {
 	place := []attribute.KeyValue{AttributeDatabase.String(database), AttributeBroker.String(broker)}
 	here := metric.WithAttributeSet(attribute.NewSet(place...))
 	there := metric.WithAttributeSet(attribute.NewSet(append(place, instrument.Conventional("publish")...)...))

@@ -30,18 +30,21 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/monitor/metrics"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
 // browser counts how often a store is asked how brokers stand.
 type browser struct {
-	outbox.Administration
+	admin.Administration
 
 	asked atomic.Int64
 	out   atomic.Bool
 }
 
-func (b *browser) Overview(ctx context.Context, limit int) ([]outbox.BrokerOverview, error) {
+func (b *browser) Overview(ctx context.Context, limit int) ([]admin.BrokerOverview, error) {
 	b.asked.Add(1)
 	if b.out.Load() || limit < 10_000 {
 		return nil, errors.New("no answer")
@@ -114,14 +117,14 @@ func TestEveryInstrument(t *testing.T) {
 		reader := sdk.NewManualReader()
 		m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
 		require.NoError(t, err)
-		engine, err := outbox.NewEngine(outbox.EngineConfig{
+		engine, err := relay.NewEngine(relay.EngineConfig{
 			// A bare store: SQLite's own clock, by which it could be compared with ours, is not in the bubble.
-			Stores: map[string]outbox.Delivery{"orders": struct{ outbox.Delivery }{store}}, Log: slog.New(slog.DiscardHandler), Observer: m,
-			Brokers: map[string]outbox.Target{"events": {Broker: broker, Policy: outbox.Policy{Retry: outbox.Retry{BaseDelay: 24 * time.Hour}}}},
+			Stores: map[string]driver.Delivery{"orders": struct{ driver.Delivery }{store}}, Log: slog.New(slog.DiscardHandler), Observer: m,
+			Brokers: map[string]relay.Target{"events": {Broker: broker, Policy: outbox.Policy{Retry: outbox.Retry{BaseDelay: 24 * time.Hour}}}},
 		})
 		require.NoError(t, err)
 		answers := &browser{Administration: store}
-		stop, err := m.Watch(metrics.Sources{Stats: engine.Stats, Databases: map[string]outbox.Administration{"orders": answers}})
+		stop, err := m.Watch(metrics.Sources{Stats: engine.Stats, Databases: map[string]admin.Administration{"orders": answers}})
 		require.NoError(t, err)
 
 		for _, payload := range []string{"good", "better", "hopeless", "later", "stolen"} {
@@ -187,7 +190,7 @@ func TestEveryInstrument(t *testing.T) {
 		// An outage, and what is claimed.
 		down.Store(true)
 		insert("waits")
-		until(t, func() bool { return engine.Stats()[0].Breaker != outbox.BreakerClosed })
+		until(t, func() bool { return engine.Stats()[0].Breaker != relay.BreakerClosed })
 		values, _ = collect(t, reader)
 		assert.NotZero(t, values["fanout.outbox.breaker.state events orders"])
 		until(t, func() bool { v, _ := collect(t, reader); return v["fanout.outbox.messages.released events orders"] > 0 })
@@ -240,12 +243,12 @@ func TestGaugesOfAListener(t *testing.T) {
 	reader := sdk.NewManualReader()
 	m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
 	require.NoError(t, err)
-	stats := []outbox.Stats{
-		{Database: "d", Broker: "hears", Listener: outbox.Listening, Breaker: outbox.BreakerHalfOpen, Paused: true, UnavailableDestinations: []string{"a", "b"}, Leases: 4},
-		{Database: "d", Broker: "deaf", Listener: outbox.Deaf, Breaker: outbox.BreakerOpen},
-		{Database: "d", Broker: "polls", Listener: outbox.ListenerOff, Breaker: outbox.BreakerClosed},
+	stats := []relay.Stats{
+		{Database: "d", Broker: "hears", Listener: relay.Listening, Breaker: relay.BreakerHalfOpen, Paused: true, UnavailableDestinations: []string{"a", "b"}, Leases: 4},
+		{Database: "d", Broker: "deaf", Listener: relay.Deaf, Breaker: relay.BreakerOpen},
+		{Database: "d", Broker: "polls", Listener: relay.ListenerOff, Breaker: relay.BreakerClosed},
 	}
-	_, err = m.Watch(metrics.Sources{Stats: func() []outbox.Stats { return stats }})
+	_, err = m.Watch(metrics.Sources{Stats: func() []relay.Stats { return stats }})
 	require.NoError(t, err)
 	values, _ := collect(t, reader)
 	assert.Equal(t, series{
@@ -259,12 +262,12 @@ func TestGaugesOfAListener(t *testing.T) {
 
 // crowd has rows of more brokers than anybody configured.
 type crowd struct {
-	outbox.Administration
+	admin.Administration
 
-	brokers []outbox.BrokerOverview
+	brokers []admin.BrokerOverview
 }
 
-func (c *crowd) Overview(context.Context, int) ([]outbox.BrokerOverview, error) {
+func (c *crowd) Overview(context.Context, int) ([]admin.BrokerOverview, error) {
 	return c.brokers, nil
 }
 
@@ -274,7 +277,7 @@ func TestForeignBrokersDoNotPushOutOurs(t *testing.T) {
 	var log strings.Builder
 	c := &crowd{}
 	waiting := func(name string, n int64) {
-		c.brokers = append(c.brokers, outbox.BrokerOverview{Broker: name, Lag: time.Duration(n) * time.Second, Counts: map[outbox.Status]outbox.Count{outbox.StatusPending: {N: n}}})
+		c.brokers = append(c.brokers, admin.BrokerOverview{Broker: name, Lag: time.Duration(n) * time.Second, Counts: map[outbox.Status]admin.Count{outbox.StatusPending: {N: n}}})
 	}
 	waiting("(others)", 1000)
 	for i := range 130 {
@@ -286,7 +289,7 @@ func TestForeignBrokersDoNotPushOutOurs(t *testing.T) {
 	m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
 	require.NoError(t, err)
 	_, err = m.Watch(metrics.Sources{
-		Databases: map[string]outbox.Administration{"d": c}, Brokers: []string{"default", "partner"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Databases: map[string]admin.Administration{"d": c}, Brokers: []string{"default", "partner"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	require.NoError(t, err)
 	values, _ := collect(t, reader)
@@ -323,11 +326,11 @@ func TestAllocationsOfAMessage(t *testing.T) { // not parallel, as other tests w
 	require.NoError(t, err)
 	observer := m.Observe("d", "b")
 	measure := func(n int) float64 {
-		call := &outbox.Call{Messages: make([]*outbox.Message, n), Outgoing: make([]brokers.Message, n), Results: make([]brokers.Result, n), Began: time.Now()}
-		completion := &outbox.Completion{Published: make([]outbox.Delivered, n), Other: make([]outbox.Outcome, n)}
+		call := &relay.Call{Messages: make([]*driver.Message, n), Outgoing: make([]brokers.Message, n), Results: make([]brokers.Result, n), Began: time.Now()}
+		completion := &driver.Completion{Published: make([]driver.Delivered, n), Other: make([]driver.Outcome, n)}
 		for i := range n {
-			call.Messages[i] = &outbox.Message{CreatedAt: time.Now()}
-			completion.Other[i] = outbox.Outcome{Status: outbox.StatusAbandoned, Attempts: 3}
+			call.Messages[i] = &driver.Message{CreatedAt: time.Now()}
+			completion.Other[i] = driver.Outcome{Status: outbox.StatusAbandoned, Attempts: 3}
 		}
 		return testing.AllocsPerRun(100, func() {
 			observer.Claimed(t.Context(), n, time.Millisecond)

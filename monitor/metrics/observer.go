@@ -8,6 +8,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // observer is the instruments of one processor. Its options are made once: no message costs an allocation.
@@ -18,18 +20,18 @@ type observer struct {
 	record, recordOperation []metric.RecordOption
 }
 
-// Claimed implements outbox.ProcessorObserver.
+// Claimed implements relay.ProcessorObserver.
 func (o *observer) Claimed(ctx context.Context, rows int, took time.Duration) {
 	o.claimed.Add(ctx, int64(rows), o.add...)
 	o.claimSize.Record(ctx, int64(rows), o.record...)
 	o.claim.Record(ctx, took.Seconds(), o.record...)
 }
 
-// Publishing implements outbox.ProcessorObserver.
-func (o *observer) Publishing(ctx context.Context, _ *outbox.Call) context.Context { return ctx }
+// Publishing implements relay.ProcessorObserver.
+func (o *observer) Publishing(ctx context.Context, _ *relay.Call) context.Context { return ctx }
 
-// Published implements outbox.ProcessorObserver.
-func (o *observer) Published(ctx context.Context, call *outbox.Call) {
+// Published implements relay.ProcessorObserver.
+func (o *observer) Published(ctx context.Context, call *relay.Call) {
 	var sent, published, failed int64
 	for i := range call.Results {
 		switch class, _ := brokers.Classify(call.Results[i].Err); class {
@@ -51,9 +53,9 @@ func (o *observer) Published(ctx context.Context, call *outbox.Call) {
 	o.failed.Add(ctx, failed, o.add...)
 }
 
-// Completing implements outbox.ProcessorObserver. All counters are added to, be it 0: a series that appears only with its first event
+// Completing implements relay.ProcessorObserver. All counters are added to, be it 0: a series that appears only with its first event
 // hides that event from increase().
-func (o *observer) Completing(ctx context.Context, completion *outbox.Completion) {
+func (o *observer) Completing(ctx context.Context, completion *driver.Completion) {
 	var retried, abandoned, released int64
 	for i := range completion.Other {
 		switch outcome := &completion.Other[i]; {
@@ -72,7 +74,7 @@ func (o *observer) Completing(ctx context.Context, completion *outbox.Completion
 	o.leasesLost.Add(ctx, 0, o.add...)
 }
 
-// LeaseLost implements outbox.ProcessorObserver.
+// LeaseLost implements relay.ProcessorObserver.
 func (o *observer) LeaseLost(ctx context.Context, rows int) {
 	o.leasesLost.Add(ctx, int64(rows), o.add...)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 const (
@@ -25,13 +26,13 @@ const (
 // sampler remembers where the brokers of one database stood.
 type sampler struct {
 	database   string
-	browser    outbox.Administration
+	browser    admin.Administration
 	configured []string
 	log        *slog.Logger
 
 	mu      sync.Mutex
 	asked   time.Time
-	brokers []outbox.BrokerOverview // nil where the database did not answer: old figures would look like good ones
+	brokers []admin.BrokerOverview // nil where the database did not answer: old figures would look like good ones
 	ok      bool
 	told    bool // that brokers are summed up
 }
@@ -68,8 +69,8 @@ const OtherBrokers = "(others)"
 
 // bound puts the configured brokers first, all of them; of the others, which rows of strangers may name, it keeps a few, those with the
 // least names, and sums up the rest.
-func (s *sampler) bound(ctx context.Context, all []outbox.BrokerOverview) []outbox.BrokerOverview {
-	var known, foreign []outbox.BrokerOverview
+func (s *sampler) bound(ctx context.Context, all []admin.BrokerOverview) []admin.BrokerOverview {
+	var known, foreign []admin.BrokerOverview
 	for i := range all {
 		if slices.Contains(s.configured, all[i].Broker) {
 			known = append(known, all[i])
@@ -77,7 +78,7 @@ func (s *sampler) bound(ctx context.Context, all []outbox.BrokerOverview) []outb
 			foreign = append(foreign, all[i])
 		}
 	}
-	slices.SortFunc(foreign, func(a, b outbox.BrokerOverview) int {
+	slices.SortFunc(foreign, func(a, b admin.BrokerOverview) int {
 		if last := a.Broker == OtherBrokers; last != (b.Broker == OtherBrokers) { // so that nothing else has this name beside it
 			return map[bool]int{true: 1, false: -1}[last]
 		}
@@ -93,19 +94,19 @@ func (s *sampler) bound(ctx context.Context, all []outbox.BrokerOverview) []outb
 		s.told = true
 		s.log.WarnContext(ctx, "many brokers that are not configured have rows: the metrics sum them up", "database", s.database, "brokers", len(foreign), "label", OtherBrokers)
 	}
-	rest := outbox.BrokerOverview{Broker: OtherBrokers, Counts: map[outbox.Status]outbox.Count{}}
+	rest := admin.BrokerOverview{Broker: OtherBrokers, Counts: map[outbox.Status]admin.Count{}}
 	for i := range foreign[few:] {
 		b := &foreign[few+i]
 		for status, n := range b.Counts {
 			sum := rest.Counts[status]
-			rest.Counts[status] = outbox.Count{N: sum.N + n.N, More: sum.More || n.More}
+			rest.Counts[status] = admin.Count{N: sum.N + n.N, More: sum.More || n.More}
 		}
 		rest.OldestPending, rest.Lag = max(rest.OldestPending, b.OldestPending), max(rest.Lag, b.Lag)
 	}
 	return append(bounded, rest)
 }
 
-func (s *sampler) last() (brokers []outbox.BrokerOverview, ok bool) {
+func (s *sampler) last() (brokers []admin.BrokerOverview, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.brokers, s.ok

@@ -25,7 +25,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/instrument"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // Scope is the name of the instrumentation scope.
@@ -51,7 +52,7 @@ type Config struct {
 	MaxSpans int
 }
 
-// A Tracer is an [outbox.Observer] that draws spans. It is safe for concurrent use.
+// A Tracer is an [relay.Observer] that draws spans. It is safe for concurrent use.
 type Tracer struct {
 	cfg    Config
 	tracer trace.Tracer
@@ -68,8 +69,8 @@ func New(provider trace.TracerProvider, cfg Config) (*Tracer, error) {
 	return &Tracer{cfg: cfg, tracer: provider.Tracer(Scope)}, nil
 }
 
-// Observe implements outbox.Observer.
-func (t *Tracer) Observe(database, broker string) outbox.ProcessorObserver {
+// Observe implements relay.Observer.
+func (t *Tracer) Observe(database, broker string) relay.ProcessorObserver {
 	return &observer{
 		Tracer: t, name: "publish " + broker,
 		place: append(instrument.Operation("send", "publish"),
@@ -85,20 +86,20 @@ type observer struct {
 	place []attribute.KeyValue
 }
 
-// Claimed implements outbox.ProcessorObserver.
+// Claimed implements relay.ProcessorObserver.
 func (o *observer) Claimed(context.Context, int, time.Duration) {}
 
-// Completing implements outbox.ProcessorObserver.
-func (o *observer) Completing(context.Context, *outbox.Completion) {}
+// Completing implements relay.ProcessorObserver.
+func (o *observer) Completing(context.Context, *driver.Completion) {}
 
-// LeaseLost implements outbox.ProcessorObserver.
+// LeaseLost implements relay.ProcessorObserver.
 func (o *observer) LeaseLost(context.Context, int) {}
 
 // callKey finds the span of a call in its context, whatever others have put there since.
 type callKey struct{}
 
-// Publishing implements outbox.ProcessorObserver: it begins the span of a call, in a trace of its own.
-func (o *observer) Publishing(ctx context.Context, call *outbox.Call) context.Context {
+// Publishing implements relay.ProcessorObserver: it begins the span of a call, in a trace of its own.
+func (o *observer) Publishing(ctx context.Context, call *relay.Call) context.Context {
 	ctx, span := o.tracer.Start(ctx, o.name, //nolint:spancheck // Published ends it
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(call.Began), trace.WithAttributes(o.place...),
 		trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(call.Messages))),
@@ -108,7 +109,7 @@ func (o *observer) Publishing(ctx context.Context, call *outbox.Call) context.Co
 }
 
 // producers are the links of a call: each producer once, those that are sampled first.
-func (o *observer) producers(ctx context.Context, call *outbox.Call) (links []trace.Link) {
+func (o *observer) producers(ctx context.Context, call *relay.Call) (links []trace.Link) {
 	seen := map[trace.SpanID]bool{}
 	for _, sampled := range []bool{true, false} {
 		for i := range call.Outgoing {
@@ -125,8 +126,8 @@ func (o *observer) producers(ctx context.Context, call *outbox.Call) (links []tr
 	return links
 }
 
-// Published implements outbox.ProcessorObserver: it draws the spans of the messages and ends that of the call.
-func (o *observer) Published(ctx context.Context, call *outbox.Call) {
+// Published implements relay.ProcessorObserver: it draws the spans of the messages and ends that of the call.
+func (o *observer) Published(ctx context.Context, call *relay.Call) {
 	span, ok := ctx.Value(callKey{}).(trace.Span)
 	if !ok {
 		return
@@ -153,7 +154,7 @@ func (o *observer) Published(ctx context.Context, call *outbox.Call) {
 }
 
 // send draws the span of one message, if its producer was sampled.
-func (o *observer) send(ctx context.Context, batch trace.Span, call *outbox.Call, i int, end time.Time) (drawn bool) {
+func (o *observer) send(ctx context.Context, batch trace.Span, call *relay.Call, i int, end time.Time) (drawn bool) {
 	out, err := &call.Outgoing[i], call.Results[i].Err
 	producer := producerOf(ctx, out)
 	if !producer.IsSampled() {

@@ -16,7 +16,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/monitor/tracing"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // message n of a call, of a producer of its own.
@@ -36,7 +37,7 @@ func drawn(t *testing.T, cfg tracing.Config, messages ...message) (batch tracete
 	tracer, err := tracing.New(sdk.NewTracerProvider(sdk.WithSyncer(kept)), cfg)
 	require.NoError(t, err)
 	o := tracer.Observe("orders", "events")
-	call := &outbox.Call{Began: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+	call := &relay.Call{Began: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
 	var results []brokers.Result
 	for n, m := range messages {
 		flags := "00"
@@ -48,7 +49,7 @@ func drawn(t *testing.T, cfg tracing.Config, messages ...message) (batch tracete
 			out.Attributes = []brokers.Attribute{{Name: "traceparent", Value: "00-" + traceID(n) + "-" + spanID(n) + "-" + flags}, {Name: "tracestate", Value: "a=b"}}
 		}
 		call.Outgoing = append(call.Outgoing, out)
-		call.Messages = append(call.Messages, &outbox.Message{CreatedAt: call.Began.Add(time.Second - m.age), Attempts: n})
+		call.Messages = append(call.Messages, &driver.Message{CreatedAt: call.Began.Add(time.Second - m.age), Attempts: n})
 		results = append(results, brokers.Result{Err: m.err})
 	}
 	ctx := o.Publishing(t.Context(), call)

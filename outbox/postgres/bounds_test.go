@@ -18,6 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // refusing is a broker that fails messages of the type "fails", and counts the deliveries of the others.
@@ -113,7 +114,7 @@ func TestLongKeysCostThemselves(t *testing.T) {
 			policy.Workers, policy.BatchSize = 4, 10
 			policy.PollMin, policy.PollMax, policy.Lease = time.Millisecond, 10*time.Millisecond, time.Second
 			policy.Retry = outbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour}
-			proc, err := outbox.NewProcessor(outbox.ProcessorConfig{
+			proc, err := relay.NewProcessor(relay.ProcessorConfig{
 				Database: "test", Broker: "b", Store: store, Target: broker, Policy: policy, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 			})
 			require.NoError(t, err)

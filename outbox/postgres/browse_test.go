@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
@@ -38,7 +39,7 @@ func put(t *testing.T, store *Store, first, last int, columns, values string) {
 }
 
 // walk reads all pages of a list and returns the ids.
-func walk(t *testing.T, store *Store, request outbox.ListRequest) (ids []int64) {
+func walk(t *testing.T, store *Store, request admin.ListRequest) (ids []int64) {
 	t.Helper()
 	for range 1000 {
 		list, err := store.List(t.Context(), request)
@@ -49,7 +50,7 @@ func walk(t *testing.T, store *Store, request outbox.ListRequest) (ids []int64) 
 			assert.Equal(t, request.Status, list.Records[i].Status)
 			ids = append(ids, list.Records[i].ID)
 		}
-		if list.Next == (outbox.Position{}) {
+		if list.Next == (admin.Position{}) {
 			return ids
 		}
 		assert.NotEqual(t, request.After, list.Next, "a page leads on")
@@ -81,35 +82,35 @@ func TestListPages(t *testing.T) {
 	put(t, store, 231, 250, "status, finished_at, last_error", "'abandoned', timestamptz '2026-01-01' + i / 7 * interval '1 second', "+failedJSON)
 	for _, sizes := range [][2]int{{1, 1}, {2, 3}, {3, 7}, {10, 10}, {20, 100}, {1000, 1000}} {
 		for name, c := range map[string]struct {
-			request outbox.ListRequest
+			request admin.ListRequest
 			want    []int64
 		}{
-			"pending":           {outbox.ListRequest{Status: outbox.StatusPending}, append(down(140, 131), down(50, 1)...)},
-			"pending of a key":  {outbox.ListRequest{Status: outbox.StatusPending, Key: "key-3"}, []int64{38, 31, 24, 17, 10, 3}},
-			"deferred of a key": {outbox.ListRequest{Status: outbox.StatusPending, Key: "deferred"}, down(50, 41)},
-			"processing":        {outbox.ListRequest{Status: outbox.StatusProcessing}, down(120, 101)},
-			"failed":            {outbox.ListRequest{Status: outbox.StatusFailed}, down(130, 121)},
-			"failed of a key":   {outbox.ListRequest{Status: outbox.StatusFailed, Key: "f"}, down(130, 121)},
-			"failed of none":    {outbox.ListRequest{Status: outbox.StatusFailed, Key: "g"}, nil},
-			"published":         {outbox.ListRequest{Status: outbox.StatusPublished}, down(230, 201)},
-			"abandoned":         {outbox.ListRequest{Status: outbox.StatusAbandoned}, down(250, 231)},
-			"type":              {outbox.ListRequest{Status: outbox.StatusPublished, Type: "T.20*"}, down(209, 201)},
-			"deferred type":     {outbox.ListRequest{Status: outbox.StatusPending, Type: "T.4*"}, append(down(49, 40), 4)},
-			"one type":          {outbox.ListRequest{Status: outbox.StatusPending, Type: "T.20"}, []int64{20}},
-			"class":             {outbox.ListRequest{Status: outbox.StatusAbandoned, ErrorClass: "retryable"}, down(250, 231)},
-			"another class":     {outbox.ListRequest{Status: outbox.StatusAbandoned, ErrorClass: "permanent"}, nil},
-			"since":             {outbox.ListRequest{Status: outbox.StatusPending, Since: time.Now().Add(-time.Hour)}, append(down(140, 131), down(50, 1)...)},
-			"until":             {outbox.ListRequest{Status: outbox.StatusPending, Until: time.Now().Add(-time.Hour)}, nil},
+			"pending":           {admin.ListRequest{Status: outbox.StatusPending}, append(down(140, 131), down(50, 1)...)},
+			"pending of a key":  {admin.ListRequest{Status: outbox.StatusPending, Key: "key-3"}, []int64{38, 31, 24, 17, 10, 3}},
+			"deferred of a key": {admin.ListRequest{Status: outbox.StatusPending, Key: "deferred"}, down(50, 41)},
+			"processing":        {admin.ListRequest{Status: outbox.StatusProcessing}, down(120, 101)},
+			"failed":            {admin.ListRequest{Status: outbox.StatusFailed}, down(130, 121)},
+			"failed of a key":   {admin.ListRequest{Status: outbox.StatusFailed, Key: "f"}, down(130, 121)},
+			"failed of none":    {admin.ListRequest{Status: outbox.StatusFailed, Key: "g"}, nil},
+			"published":         {admin.ListRequest{Status: outbox.StatusPublished}, down(230, 201)},
+			"abandoned":         {admin.ListRequest{Status: outbox.StatusAbandoned}, down(250, 231)},
+			"type":              {admin.ListRequest{Status: outbox.StatusPublished, Type: "T.20*"}, down(209, 201)},
+			"deferred type":     {admin.ListRequest{Status: outbox.StatusPending, Type: "T.4*"}, append(down(49, 40), 4)},
+			"one type":          {admin.ListRequest{Status: outbox.StatusPending, Type: "T.20"}, []int64{20}},
+			"class":             {admin.ListRequest{Status: outbox.StatusAbandoned, ErrorClass: "retryable"}, down(250, 231)},
+			"another class":     {admin.ListRequest{Status: outbox.StatusAbandoned, ErrorClass: "permanent"}, nil},
+			"since":             {admin.ListRequest{Status: outbox.StatusPending, Since: time.Now().Add(-time.Hour)}, append(down(140, 131), down(50, 1)...)},
+			"until":             {admin.ListRequest{Status: outbox.StatusPending, Until: time.Now().Add(-time.Hour)}, nil},
 		} {
 			c.request.Broker, c.request.Limit, c.request.Scan = "b", sizes[0], sizes[1]
 			assert.Equal(t, c.want, walk(t, store, c.request), "%s, pages of %v", name, sizes)
 		}
 	}
-	list, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusFailed, Limit: 1, Scan: 100})
+	list, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusFailed, Limit: 1, Scan: 100})
 	require.NoError(t, err)
 	got := list.Records[0]
 	assert.Equal(t, 11, list.Scanned, "the ten rows that were requeued were looked at, too")
-	assert.Equal(t, outbox.Record{
+	assert.Equal(t, admin.Record{
 		ID: 130, MessageID: uuid.UUID{15: 130}.String(), Broker: "b", Status: outbox.StatusFailed, Stream: "s", Type: "T.130", OrderingKey: "f",
 		Shard: got.Shard, Deferred: true, ContentType: "application/json", CreatedAt: got.CreatedAt, PayloadBytes: 4,
 		LastError: &outbox.LastError{Class: "retryable", Message: "no", At: time.Date(2026, 1, 2, 3, 4, 5, 130e6, time.UTC), Attempt: 1},
@@ -120,7 +121,7 @@ func TestListPages(t *testing.T) {
 func TestListRefuses(t *testing.T) {
 	t.Parallel()
 	store := browsed(t)
-	for want, request := range map[string]outbox.ListRequest{
+	for want, request := range map[string]admin.ListRequest{
 		"name the broker":      {Status: outbox.StatusPending, Limit: 1, Scan: 1},
 		"there is no status":   {Broker: "b", Limit: 1, Scan: 1},
 		"the limit is 0":       {Broker: "b", Status: outbox.StatusPending, Scan: 1},
@@ -159,18 +160,18 @@ func TestOverviewCounts(t *testing.T) {
 	overview, err := store.Overview(t.Context(), 100)
 	require.NoError(t, err)
 	require.Len(t, overview, 2)
-	none := outbox.Count{}
-	assert.Equal(t, outbox.BrokerOverview{
+	none := admin.Count{}
+	assert.Equal(t, admin.BrokerOverview{
 		Broker: "a", LastPublished: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Counts: map[outbox.Status]outbox.Count{
+		Counts: map[outbox.Status]admin.Count{
 			outbox.StatusPending: none, outbox.StatusProcessing: none, outbox.StatusFailed: none, outbox.StatusPublished: {N: 1}, outbox.StatusAbandoned: none,
 		},
 	}, overview[0])
 	b := overview[1]
-	assert.Equal(t, map[outbox.Status]outbox.Count{
+	assert.Equal(t, map[outbox.Status]admin.Count{
 		outbox.StatusPending: {N: 10}, outbox.StatusProcessing: {N: 4}, outbox.StatusFailed: {N: 3}, outbox.StatusPublished: {N: 7}, outbox.StatusAbandoned: {N: 6},
 	}, b.Counts)
-	assert.Equal(t, outbox.Count{N: 4}, b.Deferred)
+	assert.Equal(t, admin.Count{N: 4}, b.Deferred)
 	assert.InDelta(t, time.Hour, b.OldestPending, float64(time.Minute))
 	assert.InDelta(t, 5*time.Minute, b.Lag, float64(time.Minute))
 	assert.Equal(t, time.Date(2026, 1, 1, 0, 0, 24, 0, time.UTC), b.LastPublished)
@@ -179,8 +180,8 @@ func TestOverviewCounts(t *testing.T) {
 
 	overview, err = store.Overview(t.Context(), 3)
 	require.NoError(t, err)
-	capped := outbox.Count{N: 3, More: true}
-	assert.Equal(t, map[outbox.Status]outbox.Count{
+	capped := admin.Count{N: 3, More: true}
+	assert.Equal(t, map[outbox.Status]admin.Count{
 		outbox.StatusPending: capped, outbox.StatusProcessing: capped, outbox.StatusFailed: {N: 3}, outbox.StatusPublished: capped, outbox.StatusAbandoned: capped,
 	}, overview[1].Counts)
 	assert.Equal(t, capped, overview[1].Deferred)
@@ -189,7 +190,7 @@ func TestOverviewCounts(t *testing.T) {
 	put(t, store, 1001, 3100, "last_error", failedJSON)
 	overview, err = store.Overview(t.Context(), 3)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Count{N: 0, More: true}, overview[1].Counts[outbox.StatusFailed])
+	assert.Equal(t, admin.Count{N: 0, More: true}, overview[1].Counts[outbox.StatusFailed])
 	assert.Equal(t, capped, overview[1].Counts[outbox.StatusPending])
 }
 
@@ -224,9 +225,9 @@ func TestBlockedKeys(t *testing.T) {
 		return &outbox.LastError{Class: "retryable", Message: "no", At: time.Date(2026, 1, 2, 3, 4, 5, map[int]int{1: 100e6, 11: 110e6, 21: 210e6}[i], time.UTC), Attempt: 1}
 	}
 	id := func(i byte) string { return uuid.UUID{15: i}.String() }
-	want := []outbox.KeyBlock{
-		{Broker: "b", Key: "stopped", MessageID: id(1), Status: outbox.StatusAbandoned, Reason: "operator", Since: at("2026-03-03"), Followers: outbox.Count{N: 5}, LastError: wrong(1)},
-		{Broker: "b", Key: "failed", MessageID: id(21), Status: outbox.StatusFailed, Reason: "backoff", Since: wrong(21).At, Until: at("2041-01-01"), Followers: outbox.Count{N: 19}, LastError: wrong(21)},
+	want := []admin.KeyBlock{
+		{Broker: "b", Key: "stopped", MessageID: id(1), Status: outbox.StatusAbandoned, Reason: "operator", Since: at("2026-03-03"), Followers: admin.Count{N: 5}, LastError: wrong(1)},
+		{Broker: "b", Key: "failed", MessageID: id(21), Status: outbox.StatusFailed, Reason: "backoff", Since: wrong(21).At, Until: at("2041-01-01"), Followers: admin.Count{N: 19}, LastError: wrong(21)},
 		{Broker: "b", Key: "late", MessageID: id(11), Status: outbox.StatusFailed, Reason: "backoff", Since: at("2026-02-02"), Until: at("2040-01-01"), LastError: wrong(11)},
 		{Broker: "b", Key: "scheduled", MessageID: id(61), Status: outbox.StatusPending, Reason: "scheduled", Since: at("2026-04-04"), Until: at("2042-01-01")},
 	}
@@ -235,7 +236,7 @@ func TestBlockedKeys(t *testing.T) {
 	assert.Equal(t, want, keys)
 	keys, err = store.KeyBlocks(t.Context(), "b", 2, 4)
 	require.NoError(t, err)
-	want[0].Followers, want[1].Followers = outbox.Count{N: 4, More: true}, outbox.Count{N: 4, More: true}
+	want[0].Followers, want[1].Followers = admin.Count{N: 4, More: true}, admin.Count{N: 4, More: true}
 	assert.Equal(t, want[:2], keys)
 	keys, err = store.KeyBlocks(t.Context(), "nobody", 2, 4)
 	require.NoError(t, err)
@@ -256,14 +257,14 @@ func TestListFindsHands(t *testing.T) {
 	store := browsed(t)
 	put(t, store, 1, 3, "ordering_key, status, lock_token, locked_until", "'k', 'processing', gen_random_uuid(), now()")
 	put(t, store, 4, 30000, "ordering_key", "'k'")
-	list, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusProcessing, Limit: 10, Scan: headRows + 10})
+	list, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusProcessing, Limit: 10, Scan: headRows + 10})
 	require.NoError(t, err)
 	assert.Len(t, list.Records, 3)
 	assert.Zero(t, list.Next)
 	assert.Equal(t, headRows+1, list.Scanned)
 	overview, err := store.Overview(t.Context(), 100)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Count{N: 3}, overview[0].Counts[outbox.StatusProcessing])
+	assert.Equal(t, admin.Count{N: 3}, overview[0].Counts[outbox.StatusProcessing])
 	// Claims have gone past rows that wait.
 	_, err = store.pool.Exec(t.Context(), "UPDATE browsed SET locked_until = now() + interval '1 hour' WHERE id BETWEEN 4 AND $1", firstRows-10)
 	require.NoError(t, err)
@@ -271,7 +272,7 @@ func TestListFindsHands(t *testing.T) {
 	require.NoError(t, err)
 	overview, err = store.Overview(t.Context(), 100)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Count{N: 4, More: true}, overview[0].Counts[outbox.StatusProcessing], "so far down there may be more")
+	assert.Equal(t, admin.Count{N: 4, More: true}, overview[0].Counts[outbox.StatusProcessing], "so far down there may be more")
 }
 
 // TestMessageRows: all rows of a message, with what they carry.
@@ -288,7 +289,7 @@ func TestMessageRows(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, records, 2)
 	assert.Equal(t, "a", records[0].Broker)
-	assert.Equal(t, outbox.Record{
+	assert.Equal(t, admin.Record{
 		ID: records[1].ID, MessageID: id.String(), Broker: "b", Status: outbox.StatusPending, Stream: "s", Type: "t", Shard: records[1].Shard,
 		ContentType: "application/json", TenantID: "tenant", ExpiresAt: time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC),
 		PayloadBytes: 3, Payload: []byte("pay"), Headers: `{"h":"v"}`,

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // How much one claim brings back: blocks that are due; blocks that are done, and followers of each of these. Together they
@@ -66,7 +67,7 @@ func (x *exchange) claimRows() error {
 }
 
 // bytesOf is how many bytes of payload a claim may take.
-func bytesOf(c *outbox.Claim) int64 {
+func bytesOf(c *driver.Claim) int64 {
 	if c.Bytes == 0 {
 		return math.MaxInt64
 	}
@@ -114,16 +115,16 @@ func (x *exchange) readMessages(answers pgx.BatchResults) error {
 	defer rows.Close()
 	batch := &x.result.Batch
 	expected := max(1, min(batch.Seen, x.claim.Limit))
-	before, decode := &outbox.Message{}, scan
+	before, decode := &driver.Message{}, scan
 	if raw(rows.FieldDescriptions()) {
 		d := decoder{left: expected}
-		decode = func(m, before *outbox.Message, rows pgx.Rows) error { return d.decode(m, before, rows.RawValues()) }
+		decode = func(m, before *driver.Message, rows pgx.Rows) error { return d.decode(m, before, rows.RawValues()) }
 	}
 	for rows.Next() {
 		if batch.Messages == nil {
-			batch.Messages = make([]outbox.Message, 0, expected)
+			batch.Messages = make([]driver.Message, 0, expected)
 		}
-		batch.Messages = append(batch.Messages, outbox.Message{})
+		batch.Messages = append(batch.Messages, driver.Message{})
 		m := &batch.Messages[len(batch.Messages)-1]
 		if err := decode(m, before, rows); err != nil {
 			return err
@@ -133,7 +134,7 @@ func (x *exchange) readMessages(answers pgx.BatchResults) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	batch.Lease = outbox.Lease{Broker: x.claim.Broker, Shard: x.claim.Shard, Token: x.token, Duration: x.claim.Lease}
+	batch.Lease = driver.Lease{Broker: x.claim.Broker, Shard: x.claim.Shard, Token: x.token, Duration: x.claim.Lease}
 	if n := len(batch.Messages); n > 0 {
 		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
 	}
@@ -141,7 +142,7 @@ func (x *exchange) readMessages(answers pgx.BatchResults) error {
 }
 
 // scan reads a row that comes as text: where the pool prepares no statements.
-func scan(m, _ *outbox.Message, rows pgx.Rows) error {
+func scan(m, _ *driver.Message, rows pgx.Rows) error {
 	var id pgtype.UUID
 	err := rows.Scan(&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
 		&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired)

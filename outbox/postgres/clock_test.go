@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // A worker whose clock is decades behind or ahead claims neither early nor twice nor late, and its leases and delays are those of the
@@ -36,8 +37,8 @@ func TestFault09ClockOfAWorkerIsWrong(t *testing.T) {
 			exec("INSERT INTO outbox (message_id, target_broker, stream, type, ordering_key, payload) VALUES (gen_random_uuid(), 'b', 's', 'T', 'k', '')")
 			var shard int
 			require.NoError(t, right.pool.QueryRow(t.Context(), "SELECT shard FROM outbox").Scan(&shard))
-			claim := &outbox.Claim{Broker: "b", Shard: shard, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w", Wake: true}
-			take := func(store *Store) outbox.Batch {
+			claim := &driver.Claim{Broker: "b", Shard: shard, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w", Wake: true}
+			take := func(store *Store) driver.Batch {
 				t.Helper()
 				exchanged, err := store.Exchange(t.Context(), nil, claim)
 				require.NoError(t, err)
@@ -55,7 +56,7 @@ func TestFault09ClockOfAWorkerIsWrong(t *testing.T) {
 				})
 			}
 
-			var lease outbox.Lease
+			var lease driver.Lease
 			wrong(func(store *Store) {
 				require.Greater(t, time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).Abs(), 10*365*24*time.Hour, "the clock is wrong")
 				batch := take(store)
@@ -77,7 +78,7 @@ func TestFault09ClockOfAWorkerIsWrong(t *testing.T) {
 			require.Len(t, batch.Messages, 1, "the lease is over")
 			wrong(func(store *Store) {
 				assert.Empty(t, take(store).Messages, "not twice")
-				exchanged, err := store.Exchange(t.Context(), &outbox.Completion{Lease: lease, Published: []outbox.Delivered{{ID: lease.FirstID}}}, nil)
+				exchanged, err := store.Exchange(t.Context(), &driver.Completion{Lease: lease, Published: []driver.Delivered{{ID: lease.FirstID}}}, nil)
 				require.NoError(t, err)
 				assert.Equal(t, 1, exchanged.Completed.Lost, "the late word changes nothing")
 			})
@@ -86,7 +87,7 @@ func TestFault09ClockOfAWorkerIsWrong(t *testing.T) {
 			wrong(func(store *Store) {
 				batch := take(store)
 				require.Len(t, batch.Messages, 1, "not late")
-				_, err := store.Exchange(t.Context(), &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{
+				_, err := store.Exchange(t.Context(), &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{
 					{ID: batch.Lease.FirstID, Status: outbox.StatusFailed, Spent: true, Delay: time.Minute},
 				}}, nil)
 				require.NoError(t, err)

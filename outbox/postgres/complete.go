@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // complete queues the transaction that writes the completion.
@@ -16,7 +16,7 @@ func (x *exchange) complete() {
 	}
 	published, other := len(x.completion.Published) > 0, len(x.completion.Other) > 0
 	if !published && !other {
-		x.result.Completed = &outbox.Completed{}
+		x.result.Completed = &driver.Completed{}
 		return
 	}
 	x.send(nil, begin)
@@ -36,7 +36,7 @@ func (x *exchange) completed(answers pgx.BatchResults) error {
 	if _, err := answers.Exec(); err != nil {
 		return err
 	}
-	x.result.Completed = &outbox.Completed{Lost: len(x.completion.Published) + len(x.completion.Other) - x.marked}
+	x.result.Completed = &driver.Completed{Lost: len(x.completion.Published) + len(x.completion.Other) - x.marked}
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (x *exchange) markPublished() {
 
 // publishedArrays writes two arrays as text, which the server reads as fast as the binary form; the driver makes that one
 // element by element, and boxes each.
-func publishedArrays(published []outbox.Delivered) (ids, brokerIDs string) {
+func publishedArrays(published []driver.Delivered) (ids, brokerIDs string) {
 	const usual = 24 // bytes of an element with all around it
 	numbers, texts := make([]byte, 1, usual*len(published)), make([]byte, 1, usual*len(published))
 	numbers[0], texts[0] = '{', '{'

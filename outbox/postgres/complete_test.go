@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // The server reads the ids of the rows and of the broker as they were, or what can be stored of them.
@@ -22,11 +22,11 @@ func TestPublishedArrays(t *testing.T) {
 	special := rapid.StringOf(rapid.SampledFrom([]rune(`"\{}, ÄNULL` + "\x00\x01\n")))
 	anyBytes := rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })
 	rapid.Check(t, func(t *rapid.T) {
-		var published []outbox.Delivered
+		var published []driver.Delivered
 		var wantIDs []int64
 		var wantTexts []string
 		for range rapid.IntRange(1, 20).Draw(t, "n") {
-			d := outbox.Delivered{ID: rapid.Int64().Draw(t, "id"), BrokerMessageID: rapid.OneOf(special, anyBytes, rapid.Just("1780000000000-0")).Draw(t, "broker id")}
+			d := driver.Delivered{ID: rapid.Int64().Draw(t, "id"), BrokerMessageID: rapid.OneOf(special, anyBytes, rapid.Just("1780000000000-0")).Draw(t, "broker id")}
 			published = append(published, d)
 			wantIDs, wantTexts = append(wantIDs, d.ID), append(wantTexts, storable(d.BrokerMessageID))
 		}

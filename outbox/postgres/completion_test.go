@@ -12,6 +12,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // completion is a table in one shard of which tests look at transactions while they are under way.
@@ -60,12 +62,12 @@ func (c *completion) insertMany(n int) []int64 {
 	return ids
 }
 
-func (c *completion) request(limit int, wake bool) *outbox.Claim {
-	return &outbox.Claim{Broker: "b", Shard: c.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake}
+func (c *completion) request(limit int, wake bool) *driver.Claim {
+	return &driver.Claim{Broker: "b", Shard: c.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake}
 }
 
 // claim returns a batch and its ids.
-func (c *completion) claim(limit int) (outbox.Batch, []int64) {
+func (c *completion) claim(limit int) (driver.Batch, []int64) {
 	c.Helper()
 	exchanged, err := c.store.Exchange(c.Context(), nil, c.request(limit, true))
 	require.NoError(c, err)
@@ -76,11 +78,11 @@ func (c *completion) claim(limit int) (outbox.Batch, []int64) {
 	return exchanged.Batch, ids
 }
 
-func (c *completion) complete(s *outbox.Completion) {
+func (c *completion) complete(s *driver.Completion) {
 	c.Helper()
 	exchanged, err := c.store.Exchange(c.Context(), s, nil)
 	require.NoError(c, err)
-	require.Equal(c, &outbox.Completed{}, exchanged.Completed)
+	require.Equal(c, &driver.Completed{}, exchanged.Completed)
 }
 
 // drain publishes what there is, and returns it in the order of delivery.
@@ -92,9 +94,9 @@ func (c *completion) drain() (all []int64) {
 			return all
 		}
 		all = append(all, ids...)
-		s := &outbox.Completion{Lease: batch.Lease}
+		s := &driver.Completion{Lease: batch.Lease}
 		for _, id := range ids {
-			s.Published = append(s.Published, outbox.Delivered{ID: id})
+			s.Published = append(s.Published, driver.Delivered{ID: id})
 		}
 		c.complete(s)
 	}
@@ -139,7 +141,7 @@ func (c *completion) await(what func() bool) {
 // released followers and the block of its key change in one step for all statements of a claim.
 func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 	t.Parallel()
-	for _, outcome := range []outbox.Outcome{
+	for _, outcome := range []driver.Outcome{
 		{Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 		{Status: outbox.StatusPending, Delay: time.Hour},
 		{Status: outbox.StatusPending},
@@ -164,7 +166,7 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 			completed := make(chan error, 1)
 			go func() {
 				outcome.ID = first
-				_, err := c.store.Exchange(t.Context(), &outbox.Completion{Lease: batch.Lease, BlockAbandoned: true, Other: []outbox.Outcome{outcome}}, nil)
+				_, err := c.store.Exchange(t.Context(), &driver.Completion{Lease: batch.Lease, BlockAbandoned: true, Other: []driver.Outcome{outcome}}, nil)
 				completed <- err
 			}()
 			c.await(func() bool { return under() == 1 })
@@ -174,7 +176,7 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 			exchanged, err := other.Exchange(t.Context(), nil, backfill)
 			require.NoError(t, err)
 			assert.True(t, exchanged.Batch.Busy, "the classes of a shard hold the same keys")
-			claimed := make(chan outbox.Batch, 1)
+			claimed := make(chan driver.Batch, 1)
 			go func() {
 				exchanged, err := other.Exchange(t.Context(), nil, c.request(10, true))
 				assert.NoError(t, err)
@@ -218,7 +220,7 @@ func TestClaimWhileARowIsChangedByHand(t *testing.T) {
 			defer tx.Rollback(t.Context())
 			_, err = tx.Exec(t.Context(), "UPDATE completion SET locked_until = now() + interval '1 hour' WHERE id = $1", first)
 			require.NoError(t, err)
-			claimed := make(chan outbox.Batch, 1)
+			claimed := make(chan driver.Batch, 1)
 			go func() {
 				exchanged, err := c.store.Exchange(t.Context(), nil, c.request(100, wake))
 				assert.NoError(t, err)
@@ -245,7 +247,7 @@ func TestCompletionWhileRowsAreDeferred(t *testing.T) {
 	c.exec("UPDATE completion SET locked_until = now() WHERE status = 'processing'")
 	batch, got := c.claim(2)
 	require.Equal(t, ids[:1], got, "rows of a lease that ran out come alone")
-	c.complete(&outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}}})
+	c.complete(&driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}}})
 
 	under, release := c.hold("completion_key_blocks", "INSERT", "true")
 	deferred := make(chan error, 1)
@@ -256,7 +258,7 @@ func TestCompletionWhileRowsAreDeferred(t *testing.T) {
 	c.await(func() bool { return under() == 1 })
 	completed := make(chan error, 1)
 	go func() {
-		_, err := c.store.Exchange(t.Context(), &outbox.Completion{Lease: late.Lease, BlockAbandoned: true, Other: []outbox.Outcome{
+		_, err := c.store.Exchange(t.Context(), &driver.Completion{Lease: late.Lease, BlockAbandoned: true, Other: []driver.Outcome{
 			{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true},
 		}}, nil)
 		completed <- err
@@ -266,7 +268,7 @@ func TestCompletionWhileRowsAreDeferred(t *testing.T) {
 	require.NoError(t, <-deferred)
 	require.NoError(t, <-completed)
 
-	n, err := c.store.Requeue(t.Context(), outbox.Filter{Broker: "b", Statuses: []outbox.Status{outbox.StatusAbandoned}}, 10)
+	n, err := c.store.Requeue(t.Context(), admin.Filter{Broker: "b", Statuses: []outbox.Status{outbox.StatusAbandoned}}, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Empty(t, c.drain(), "the first row waits for its next attempt, and all others for it")
@@ -303,13 +305,13 @@ func TestOutcomesAreDurable(t *testing.T) {
 		lease := exchanged.Batch.Lease
 		require.Len(t, exchanged.Batch.Messages, len(ids))
 		assert.Equal(t, []string{"pending > processing: off"}, commits(), "a claim")
-		c.complete(&outbox.Completion{Lease: lease, Published: []outbox.Delivered{{ID: ids[0]}}})
+		c.complete(&driver.Completion{Lease: lease, Published: []driver.Delivered{{ID: ids[0]}}})
 		assert.Equal(t, []string{"processing > published: on"}, commits())
-		c.complete(&outbox.Completion{Lease: lease, Other: []outbox.Outcome{{ID: ids[1], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}}})
+		c.complete(&driver.Completion{Lease: lease, Other: []driver.Outcome{{ID: ids[1], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour}}})
 		assert.Equal(t, []string{"processing > failed: on"}, commits())
 		next := c.insertMany(1) // of the claim that travels together with the completion
-		exchanged, err = c.store.Exchange(t.Context(), &outbox.Completion{
-			Lease: lease, BlockAbandoned: true, Published: []outbox.Delivered{{ID: ids[2]}}, Other: []outbox.Outcome{
+		exchanged, err = c.store.Exchange(t.Context(), &driver.Completion{
+			Lease: lease, BlockAbandoned: true, Published: []driver.Delivered{{ID: ids[2]}}, Other: []driver.Outcome{
 				{ID: ids[3], Status: outbox.StatusAbandoned, Spent: true},
 				{ID: ids[4], Status: outbox.StatusPending, Delay: time.Hour},
 				{ID: ids[5], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
@@ -320,16 +322,16 @@ func TestOutcomesAreDurable(t *testing.T) {
 		assert.ElementsMatch(t, []string{
 			"processing > abandoned: on", "processing > pending: on", "processing > failed: on", "processing > published: on", "pending > processing: off",
 		}, commits())
-		c.complete(&outbox.Completion{Lease: exchanged.Batch.Lease, Published: []outbox.Delivered{{ID: next[0]}}})
+		c.complete(&driver.Completion{Lease: exchanged.Batch.Lease, Published: []driver.Delivered{{ID: next[0]}}})
 		assert.Equal(t, []string{"processing > published: on"}, commits())
 
-		n, err := c.store.Requeue(t.Context(), outbox.Filter{Broker: "b"}, 10)
+		n, err := c.store.Requeue(t.Context(), admin.Filter{Broker: "b"}, 10)
 		require.NoError(t, err)
 		require.Equal(t, 4, n)
-		n, err = c.store.Replay(t.Context(), outbox.Filter{Broker: "b"}, 10)
+		n, err = c.store.Replay(t.Context(), admin.Filter{Broker: "b"}, 10)
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
-		n, err = c.store.Abandon(t.Context(), outbox.Filter{Broker: "b"}, "test", 10)
+		n, err = c.store.Abandon(t.Context(), admin.Filter{Broker: "b"}, "test", 10)
 		require.NoError(t, err)
 		require.Equal(t, 7, n)
 		assert.ElementsMatch(t, []string{

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
@@ -35,7 +35,7 @@ func conform(t *testing.T, dsn, storeDSN string) {
 	storetest.Run(t, func(t *testing.T) storetest.Bundle {
 		n := tables.Add(1)
 		table := fmt.Sprintf("outbox_%d", n)
-		open := func(t *testing.T, table string) outbox.Store { return openStore(t, storeDSN, table) }
+		open := func(t *testing.T, table string) admin.Store { return openStore(t, storeDSN, table) }
 		return storetest.Bundle{
 			Store: open(t, table), DB: db, Table: table, Open: open,
 			Tables: []string{

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // messageTypes are the types of the columns of fetch.sql, in their order.
@@ -46,7 +46,7 @@ const maxBlock = 64 << 10
 
 // decode fills a message. before is the message of the row before, or an empty one: many of their texts are the same, and are
 // shared. A row that is not as the server makes it is an error.
-func (d *decoder) decode(m, before *outbox.Message, row [][]byte) error {
+func (d *decoder) decode(m, before *driver.Message, row [][]byte) error {
 	r := rawRow{values: row}
 	id := r.fixed(1, len(pgtype.UUID{}.Bytes))
 	m.ID, m.Priority, m.Attempts, m.Crashes = r.int8(0), r.int4(5), r.int4(10), r.int4(11)

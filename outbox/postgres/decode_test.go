@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // wireRow makes of a message what the server would send.
-func wireRow(m *outbox.Message) [][]byte {
+func wireRow(m *driver.Message) [][]byte {
 	four := func(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(int32(n))) }
 	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 	text := func(s string) []byte { return append([]byte{}, s...) } // never nil, which is NULL
@@ -32,11 +32,11 @@ func wireRow(m *outbox.Message) [][]byte {
 	}
 }
 
-func drawMessages(t *rapid.T) []outbox.Message {
+func drawMessages(t *rapid.T) []driver.Message {
 	some := rapid.OneOf(rapid.SampledFrom([]string{"", "orders", "käse\x00"}), rapid.String())
 	numbers := rapid.Int32()
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) outbox.Message {
-		return outbox.Message{
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) driver.Message {
+		return driver.Message{
 			ID: rapid.Int64().Draw(t, "id"), MessageID: uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "message id")).String(),
 			Stream: some.Draw(t, "stream"), Type: some.Draw(t, "type"), OrderingKey: some.Draw(t, "key"), ContentType: some.Draw(t, "content type"),
 			Headers: some.Draw(t, "headers"), CorrelationID: some.Draw(t, "correlation id"),
@@ -53,8 +53,8 @@ func TestDecode(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawMessages(t)
-		d, before := decoder{left: rapid.IntRange(1, 60).Draw(t, "expected")}, &outbox.Message{}
-		got := make([]outbox.Message, len(want))
+		d, before := decoder{left: rapid.IntRange(1, 60).Draw(t, "expected")}, &driver.Message{}
+		got := make([]driver.Message, len(want))
 		for i := range want {
 			row := wireRow(&want[i])
 			require.NoError(t, d.decode(&got[i], before, row))
@@ -85,14 +85,14 @@ func TestDecodeGarbage(t *testing.T) {
 		default:
 			row[column] = nil
 		}
-		got := outbox.Message{}
-		require.ErrorContains(t, (&decoder{left: 1}).decode(&got, &outbox.Message{}, row), "column")
+		got := driver.Message{}
+		require.ErrorContains(t, (&decoder{left: 1}).decode(&got, &driver.Message{}, row), "column")
 		assert.Empty(t, got.MessageID)
 	})
 	for _, infinite := range []uint64{1<<63 - 1, 1 << 63} {
-		row := wireRow(&outbox.Message{MessageID: uuid.NewString(), CreatedAt: time.Now()})
+		row := wireRow(&driver.Message{MessageID: uuid.NewString(), CreatedAt: time.Now()})
 		row[12] = binary.BigEndian.AppendUint64(nil, infinite)
-		require.ErrorContains(t, (&decoder{left: 1}).decode(&outbox.Message{}, &outbox.Message{}, row), "column 13 of a claimed row is an infinite time")
+		require.ErrorContains(t, (&decoder{left: 1}).decode(&driver.Message{}, &driver.Message{}, row), "column 13 of a claimed row is an infinite time")
 	}
 }
 

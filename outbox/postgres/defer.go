@@ -7,11 +7,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Defer implements outbox.Delivery.
-func (s *Store) Defer(ctx context.Context, claim *outbox.Claim) (int, error) {
+// Defer implements driver.Delivery.
+func (s *Store) Defer(ctx context.Context, claim *driver.Claim) (int, error) {
 	floors, reopened, _ := s.water.floors(claim.Broker, time.Now())
 	var batch pgx.Batch
 	batch.Queue(begin)

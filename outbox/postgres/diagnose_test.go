@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // diagnose returns the findings as text, refusals with an exclamation mark in front. Servers of tests save themselves the
@@ -21,7 +21,7 @@ func diagnose(t *testing.T, store *Store) []string {
 	return texts(&d)
 }
 
-func texts(d *outbox.Diagnosis) []string {
+func texts(d *driver.Diagnosis) []string {
 	found := []string{}
 	for _, finding := range d.Findings {
 		mark := ""
@@ -54,11 +54,11 @@ func TestDiagnoseSession(t *testing.T) {
 	}
 	d, err := openStore(t, with(t, dsn, "synchronous_commit", "off"), "outbox").Diagnose(t.Context())
 	require.NoError(t, err)
-	assert.Contains(t, d.Settings, outbox.Setting{Name: "synchronous_commit", Value: "off"})
+	assert.Contains(t, d.Settings, driver.Setting{Name: "synchronous_commit", Value: "off"})
 	assert.Contains(t, messages(&d), "synchronous_commit is off")
 }
 
-func messages(d *outbox.Diagnosis) string {
+func messages(d *driver.Diagnosis) string {
 	var all strings.Builder
 	for _, finding := range d.Findings {
 		all.WriteString(finding.Message + "\n")
@@ -151,19 +151,19 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*settings)
-		want   outbox.Finding
+		want   driver.Finding
 	}{
-		{"good", func(*settings) {}, outbox.Finding{}},
-		{"old", func(f *settings) { f.version, f.number = "13.4", 130004 }, outbox.Finding{Refused: true, Topic: "version", Message: "PostgreSQL 13.4 is too old"}},
-		{"replica", func(f *settings) { f.replica = true; f.readOnly = "on" }, outbox.Finding{Refused: true, Topic: "read-only", Message: "point the relay at the primary"}},
-		{"remote", func(f *settings) { f.synchronousCommit = "remote_write" }, outbox.Finding{}},
-		{"fsync", func(f *settings) { f.fsync = "off" }, outbox.Finding{Topic: "durability", Message: "fsync is off"}},
-		{"full_page_writes", func(f *settings) { f.fullPageWrites = "off" }, outbox.Finding{Topic: "durability", Message: "full_page_writes is off"}},
-		{"autovacuum", func(f *settings) { f.autovacuum = "off" }, outbox.Finding{Topic: "autovacuum", Message: "off on this server"}},
+		{"good", func(*settings) {}, driver.Finding{}},
+		{"old", func(f *settings) { f.version, f.number = "13.4", 130004 }, driver.Finding{Refused: true, Topic: "version", Message: "PostgreSQL 13.4 is too old"}},
+		{"replica", func(f *settings) { f.replica = true; f.readOnly = "on" }, driver.Finding{Refused: true, Topic: "read-only", Message: "point the relay at the primary"}},
+		{"remote", func(f *settings) { f.synchronousCommit = "remote_write" }, driver.Finding{}},
+		{"fsync", func(f *settings) { f.fsync = "off" }, driver.Finding{Topic: "durability", Message: "fsync is off"}},
+		{"full_page_writes", func(f *settings) { f.fullPageWrites = "off" }, driver.Finding{Topic: "durability", Message: "full_page_writes is off"}},
+		{"autovacuum", func(f *settings) { f.autovacuum = "off" }, driver.Finding{Topic: "autovacuum", Message: "off on this server"}},
 	} {
 		found := good
 		c.change(&found)
-		var d outbox.Diagnosis
+		var d driver.Diagnosis
 		found.judge(&d)
 		if c.want.Topic == "" {
 			assert.Empty(t, d.Findings, c.name)

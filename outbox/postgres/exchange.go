@@ -10,16 +10,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Exchange implements outbox.Delivery: one round trip, two transactions. The first writes the completion; outcomes other than
+// Exchange implements driver.Delivery: one round trip, two transactions. The first writes the completion; outcomes other than
 // published under the shard's lock, since the place of a failed head and of its released followers must change in one step
 // for the next claim. The second makes the claim under the same lock; when somebody else holds it at that moment, the
 // batch is Busy. What was claimed is read last, when the lock is free again. A second round trip follows where a shard was taken for plain
 // and is not.
-func (s *Store) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
-	var completed *outbox.Completed
+func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	var completed *driver.Completed
 	for try := 1; ; try++ {
 		result, err := s.exchange(ctx, completion, claim)
 		if result.Completed != nil {
@@ -30,7 +30,7 @@ func (s *Store) Exchange(ctx context.Context, completion *outbox.Completion, cla
 			return result, nil
 		}
 		if !transient(err) || try == maxTries {
-			result.Batch = outbox.Batch{}
+			result.Batch = driver.Batch{}
 			return result, fmt.Errorf("postgres: claim and complete in %s: %w", s.table, err)
 		}
 	}
@@ -46,7 +46,7 @@ func transient(err error) bool {
 	return errors.As(err, &pgErr) && (pgErr.Code == "40P01" || pgErr.Code == "40001" || pgErr.Code == "22012")
 }
 
-func (s *Store) exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
+func (s *Store) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	x := exchange{store: s, completion: completion, claim: claim}
 	if claim != nil {
 		x.baseline = s.water.take(claim.Broker, claim.Shard, time.Now())
@@ -88,8 +88,8 @@ func (x *exchange) run(ctx context.Context) error {
 // exchange is one call under way: the statements as they are sent and, in the same order, how to read their answers.
 type exchange struct {
 	store      *Store
-	completion *outbox.Completion
-	claim      *outbox.Claim
+	completion *driver.Completion
+	claim      *driver.Claim
 	batch      pgx.Batch
 	readers    []func(pgx.BatchResults) error
 	marked     int
@@ -98,7 +98,7 @@ type exchange struct {
 	plain      bool // the claim is made with claim_plain.sql
 	wasPlain   bool // the window was
 	sighting   sighting
-	result     outbox.Exchanged
+	result     driver.Exchanged
 }
 
 func (x *exchange) send(read func(pgx.BatchResults) error, text string, args ...any) {

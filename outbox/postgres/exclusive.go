@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Exclusive implements outbox.Administration with a lock that lives in a transaction of its own, so that it also holds behind a
+// Exclusive implements admin.Administration with a lock that lives in a transaction of its own, so that it also holds behind a
 // pooler in transaction mode. The transaction reads nothing and holds back no vacuum. Its connection is none of the pool's, which
 // f needs and which may have a single one.
 func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Fifty thousand rows, or a million, wait behind one that failed, and vacuum never comes. Once they are out of the way, a claim of another key in
@@ -33,12 +34,12 @@ func TestMillionFollowers(t *testing.T) {
 	exec("ALTER TABLE followers SET (autovacuum_enabled = false)")
 	exec(`INSERT INTO followers (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT lpad(to_hex(i), 32, '0')::uuid, 'b', 's', 't', 'head', '' FROM generate_series(0, $1::int) AS i`, followers)
-	claim := &outbox.Claim{Broker: "b", Limit: 1, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
+	claim := &driver.Claim{Broker: "b", Limit: 1, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
 	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT shard FROM followers LIMIT 1").Scan(&claim.Shard))
 	exchanged, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, exchanged.Batch.Messages, 1)
-	_, err = store.Exchange(t.Context(), &outbox.Completion{Lease: exchanged.Batch.Lease, Other: []outbox.Outcome{
+	_, err = store.Exchange(t.Context(), &driver.Completion{Lease: exchanged.Batch.Lease, Other: []driver.Outcome{
 		{ID: exchanged.Batch.Lease.FirstID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 	}}, nil)
 	require.NoError(t, err)
@@ -50,7 +51,7 @@ func TestMillionFollowers(t *testing.T) {
 		exchanged, err := store.Exchange(t.Context(), nil, claim)
 		require.NoError(t, err)
 		require.Empty(t, exchanged.Batch.Messages)
-		n, err := store.Defer(t.Context(), &outbox.Claim{Broker: "b", Shard: claim.Shard, Window: 4000})
+		n, err := store.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: claim.Shard, Window: 4000})
 		require.NoError(t, err)
 		if n == 0 && exchanged.Batch.Seen == 0 {
 			idle++
@@ -105,11 +106,11 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 	exec(`INSERT INTO waiters (message_id, target_broker, stream, type, ordering_key, payload, available_at)
 		SELECT lpad(to_hex(i), 32, '0')::uuid, 'b', 's', 't', 'head', '', CASE WHEN i = 0 THEN now() + interval '1 hour' END
 		  FROM generate_series(0, $1::int) AS i`, followers)
-	claim := &outbox.Claim{Broker: "b", Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
+	claim := &driver.Claim{Broker: "b", Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
 	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT shard FROM waiters LIMIT 1").Scan(&claim.Shard))
 	store.water.line("b", claim.Shard).class[outbox.ClassNormal].full = time.Now().Add(time.Hour) // whatever the time this takes
 	for deferred := 0; deferred <= followers; {
-		n, err := store.Defer(t.Context(), &outbox.Claim{Broker: "b", Shard: claim.Shard, Window: 4000})
+		n, err := store.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: claim.Shard, Window: 4000})
 		require.NoError(t, err)
 		require.Positive(t, n)
 		deferred += n
@@ -123,7 +124,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 	exec("UPDATE waiters_key_blocks SET wake_at = now()")
 
 	// read is how many entries of the two indexes the next claim goes through.
-	read := func(completion *outbox.Completion) (deferred, open int) {
+	read := func(completion *driver.Completion) (deferred, open int) {
 		t.Helper()
 		_, err := store.Exchange(t.Context(), completion, nil)
 		require.NoError(t, err)
@@ -157,15 +158,15 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 		return deferred - deferredBefore, open - openBefore
 	}
 
-	var completion *outbox.Completion
+	var completion *driver.Completion
 	for delivered := 0; delivered <= followers-4*batch; {
 		exchanged, err := store.Exchange(t.Context(), completion, claim)
 		require.NoError(t, err)
 		require.NotEmpty(t, exchanged.Batch.Messages)
-		completion = &outbox.Completion{Lease: exchanged.Batch.Lease}
+		completion = &driver.Completion{Lease: exchanged.Batch.Lease}
 		for _, m := range exchanged.Batch.Messages {
 			require.Equal(t, int64(delivered+1), m.ID, "in order")
-			completion.Published = append(completion.Published, outbox.Delivered{ID: m.ID})
+			completion.Published = append(completion.Published, driver.Delivered{ID: m.ID})
 			delivered++
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
@@ -38,9 +38,9 @@ func TestClaimKeepsThePrefixOfAKeyThatIsChangedByHand(t *testing.T) {
 	defer tx.Rollback(ctx)
 	_, err = tx.Exec(ctx, "UPDATE outbox_messages SET priority = 7 WHERE id = 1")
 	require.NoError(t, err)
-	claimed := make(chan outbox.Exchanged, 1)
+	claimed := make(chan driver.Exchanged, 1)
 	go func() {
-		exchanged, err := store.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Shard: shard, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w"})
+		exchanged, err := store.Exchange(ctx, nil, &driver.Claim{Broker: "b", Shard: shard, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w"})
 		assert.NoError(t, err)
 		claimed <- exchanged
 	}()

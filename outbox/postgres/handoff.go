@@ -10,16 +10,17 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Verify implements outbox.Delivery, in one round trip.
-func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
+// Verify implements driver.Delivery, in one round trip.
+func (s *Store) Verify(ctx context.Context, v *driver.Verification) ([]driver.HandedRow, error) {
 	ids := make([]pgtype.UUID, len(v.MessageIDs))
 	for i, id := range v.MessageIDs {
 		ids[i] = pgUUID(id)
 	}
 	floor, reopened := s.water.floor(v.Broker, v.Shard)
-	var found []outbox.HandedRow
+	var found []driver.HandedRow
 	var batch pgx.Batch
 	batch.Queue(begin)
 	batch.Queue(s.sql.verifySettings)
@@ -35,7 +36,7 @@ func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.Ha
 	return found, nil
 }
 
-func readHanded(row pgx.CollectableRow) (h outbox.HandedRow, err error) {
+func readHanded(row pgx.CollectableRow) (h driver.HandedRow, err error) {
 	var id pgtype.UUID
 	err = row.Scan(&h.ID, &id, &h.Shard, &h.Attempts, &h.Crashes, &h.CreatedAt, &h.Expired, &h.Clear)
 	h.MessageID = uuid.UUID(id.Bytes)

@@ -18,14 +18,17 @@ import (
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // idler is a database with nothing in it, which counts what it is asked.
 type idler struct {
-	outbox.Store // nothing else of it is called
-	mu           sync.Mutex
-	asked        map[string]int
-	heard        func(string)
+	admin.Store // nothing else of it is called
+	mu          sync.Mutex
+	asked       map[string]int
+	heard       func(string)
 }
 
 func (i *idler) ask(verb string) {
@@ -34,30 +37,31 @@ func (i *idler) ask(verb string) {
 	i.asked[verb]++
 }
 
-func (i *idler) Exchange(context.Context, *outbox.Completion, *outbox.Claim) (outbox.Exchanged, error) {
+func (i *idler) Exchange(context.Context, *driver.Completion, *driver.Claim) (driver.Exchanged, error) {
 	i.ask("exchange")
-	return outbox.Exchanged{}, nil
+	return driver.Exchanged{}, nil
 }
-func (i *idler) Renew(context.Context, outbox.Lease) (int, error) { i.ask("renew"); return 0, nil }
-func (i *idler) Ready(context.Context, string) (outbox.Readiness, error) {
+func (i *idler) Renew(context.Context, driver.Lease) (int, error) { i.ask("renew"); return 0, nil }
+func (i *idler) Ready(context.Context, string) (driver.Readiness, error) {
 	i.ask("ready")
-	return outbox.Readiness{}, nil
+	return driver.Readiness{}, nil
 }
 
-func (i *idler) Defer(context.Context, *outbox.Claim) (int, error) { i.ask("defer"); return 0, nil }
+func (i *idler) Defer(context.Context, *driver.Claim) (int, error) { i.ask("defer"); return 0, nil }
 func (i *idler) Shards() int                                       { return outbox.Shards }
 func (i *idler) Close() error                                      { return nil }
-func (i *idler) Heartbeat(context.Context, outbox.Instance) error  { i.ask("heartbeat"); return nil }
+func (i *idler) Heartbeat(context.Context, driver.Instance) error  { i.ask("heartbeat"); return nil }
 func (i *idler) Leave(context.Context, uuid.UUID) error            { return nil }
-func (i *idler) Backlog(context.Context) ([]outbox.Backlog, error) { i.ask("backlog"); return nil, nil }
-func (i *idler) Watch(context.Context) ([]outbox.Finding, error)   { i.ask("watch"); return nil, nil }
+func (i *idler) Backlog(context.Context) ([]driver.Backlog, error) { i.ask("backlog"); return nil, nil }
+
+func (i *idler) Watch(context.Context) ([]driver.Finding, error) { i.ask("watch"); return nil, nil }
 
 func (i *idler) FinishedBrokers(context.Context) ([]string, error) {
 	i.ask("finished")
 	return []string{"b"}, nil
 }
 
-func (i *idler) Purge(context.Context, outbox.PurgeRequest) (int, error) {
+func (i *idler) Purge(context.Context, admin.PurgeRequest) (int, error) {
 	i.ask("purge")
 	return 0, nil
 }
@@ -102,13 +106,13 @@ func TestIdleCost(t *testing.T) {
 	store := wired(t, dsn, "idle", &trips, &stall{}, &log)
 	for verb, run := range map[string]func() error{
 		"ready":     func() error { _, err := store.Ready(t.Context(), "b"); return err },
-		"heartbeat": func() error { return store.Heartbeat(t.Context(), outbox.Instance{ID: uuid.New()}) },
+		"heartbeat": func() error { return store.Heartbeat(t.Context(), driver.Instance{ID: uuid.New()}) },
 		"backlog":   func() error { _, err := store.Backlog(t.Context()); return err },
 		"watch":     func() error { _, err := store.Watch(t.Context()); return err },
 		"notify":    func() error { return store.Notify(t.Context(), "1 ?x") },
 		"finished":  func() error { _, err := store.FinishedBrokers(t.Context()); return err },
 		"purge": func() error {
-			_, err := store.Purge(t.Context(), outbox.PurgeRequest{Broker: "b", Status: outbox.StatusPublished, Limit: 1})
+			_, err := store.Purge(t.Context(), admin.PurgeRequest{Broker: "b", Status: outbox.StatusPublished, Limit: 1})
 			return err
 		},
 		"exclusive": func() error {
@@ -127,9 +131,9 @@ func TestIdleCost(t *testing.T) {
 		const duration = 24 * time.Hour
 		database := &idler{asked: map[string]int{}}
 		quiet := slog.New(slog.DiscardHandler)
-		engine, err := outbox.NewEngine(outbox.EngineConfig{
-			Stores:  map[string]outbox.Delivery{"db": database},
-			Brokers: map[string]outbox.Target{"b": {Broker: memory.New(), Policy: outbox.Policy{PollMax: 10 * time.Second}}},
+		engine, err := relay.NewEngine(relay.EngineConfig{
+			Stores:  map[string]driver.Delivery{"db": database},
+			Brokers: map[string]relay.Target{"b": {Broker: memory.New(), Policy: outbox.Policy{PollMax: 10 * time.Second}}},
 			Listen:  []string{"db"}, Log: quiet,
 		})
 		require.NoError(t, err)
@@ -154,7 +158,7 @@ func TestIdleCost(t *testing.T) {
 		perSecond := float64(total) / duration.Seconds()
 		t.Logf("%.3f statements a second: %v times %v", perSecond, database.asked, cost)
 		assert.LessOrEqual(t, perSecond, 0.2)
-		assert.Equal(t, outbox.Deaf, engine.Stats()[0].Listener, "it has stopped")
+		assert.Equal(t, relay.Deaf, engine.Stats()[0].Listener, "it has stopped")
 		assert.InDelta(t, duration/(10*time.Second)*10/9, database.asked["ready"], float64(duration/time.Minute), "and it did look")
 	})
 }

@@ -7,11 +7,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Renew implements outbox.Delivery.
-func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
+// Renew implements driver.Delivery.
+func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 	var batch pgx.Batch
 	batch.Queue(begin)
 	batch.Queue(s.sql.lock, shardLock(lease.Broker, lease.Shard))
@@ -24,8 +24,8 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	return kept, nil
 }
 
-// Ready implements outbox.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
+// Ready implements driver.Delivery.
+func (s *Store) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
 	var shards []int
 	began := time.Now()
 	floors, reopened, full := s.water.floors(broker, began)
@@ -38,9 +38,9 @@ func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, err
 		return err
 	})
 	if err != nil {
-		return outbox.Readiness{}, fmt.Errorf("postgres: look for ready rows in %s: %w", s.table, err)
+		return driver.Readiness{}, fmt.Errorf("postgres: look for ready rows in %s: %w", s.table, err)
 	}
-	ready := outbox.NewReadiness(shards)
+	ready := driver.NewReadiness(shards)
 	if full && !ready.Paused { // of a broker that is paused nothing was looked at
 		s.water.looked(broker, shards, began, time.Now())
 	}

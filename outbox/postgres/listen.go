@@ -10,14 +10,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-var _ outbox.Listener = (*Store)(nil)
+var _ driver.Listener = (*Store)(nil)
 
 // closeTime bounds how long a connection beside the pool takes to say goodbye.
 const closeTime = 2 * time.Second
 
-// Listen implements outbox.Listener. Its connection is none of the pool's: it is in use for as long as the relay runs.
+// Listen implements driver.Listener. Its connection is none of the pool's: it is in use for as long as the relay runs.
 func (s *Store) Listen(ctx context.Context, began func(), heard func(text string)) error {
 	if err := s.listen(ctx, began, heard); err != nil {
 		return fmt.Errorf("postgres: listen for rows in %s: %w", s.table, explain(redact(err)))
@@ -75,7 +76,7 @@ func (s *Store) dial(ctx context.Context) (conn *pgx.Conn, hangUp func(), err er
 	return conn, hangUp, nil
 }
 
-// Notify implements outbox.Listener.
+// Notify implements driver.Listener.
 func (s *Store) Notify(ctx context.Context, text string) error {
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, s.sql.notify, s.channel, text)

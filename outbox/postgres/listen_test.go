@@ -21,12 +21,14 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // relay is an engine that never polls within the time of a test: only what it hears makes it deliver.
 type relayRig struct {
 	t      *testing.T
-	engine *outbox.Engine
+	engine *relay.Engine
 	broker *memory.Broker
 	log    *logText
 }
@@ -48,13 +50,13 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-func startRelay(t *testing.T, store outbox.Delivery) *relayRig {
+func startRelay(t *testing.T, store driver.Delivery) *relayRig {
 	t.Helper()
 	r := &relayRig{t: t, broker: memory.New(), log: &logText{}}
 	var err error
-	r.engine, err = outbox.NewEngine(outbox.EngineConfig{
-		Stores:  map[string]outbox.Delivery{"db": store},
-		Brokers: map[string]outbox.Target{"b": {Broker: r.broker, Policy: outbox.Policy{PollMin: time.Hour, PollMax: time.Hour}}},
+	r.engine, err = relay.NewEngine(relay.EngineConfig{
+		Stores:  map[string]driver.Delivery{"db": store},
+		Brokers: map[string]relay.Target{"b": {Broker: r.broker, Policy: outbox.Policy{PollMin: time.Hour, PollMax: time.Hour}}},
 		Listen:  []string{"db"}, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	require.NoError(t, err)
@@ -65,7 +67,7 @@ func startRelay(t *testing.T, store outbox.Delivery) *relayRig {
 	return r
 }
 
-func (r *relayRig) state() outbox.ListenerState { return r.engine.Stats()[0].Listener }
+func (r *relayRig) state() relay.ListenerState { return r.engine.Stats()[0].Listener }
 
 func (r *relayRig) await(condition func() bool, what string) {
 	r.t.Helper()
@@ -74,7 +76,7 @@ func (r *relayRig) await(condition func() bool, what string) {
 
 func (r *relayRig) awaitListening() {
 	r.t.Helper()
-	r.await(func() bool { return r.state() == outbox.Listening }, "listening")
+	r.await(func() bool { return r.state() == relay.Listening }, "listening")
 }
 
 func (r *relayRig) published() int64 { return r.engine.Stats()[0].Published }
@@ -148,7 +150,7 @@ func TestFault23PoolerInTransactionMode(t *testing.T) {
 	address.User = url.UserPassword(address.User.Username(), "hunter2")
 	r := startRelay(t, openStore(t, address.String(), ""))
 	r.await(func() bool { return strings.Contains(r.log.String(), "pooler in transaction mode") }, "it finds out by itself")
-	assert.Equal(t, outbox.Deaf, r.state())
+	assert.Equal(t, relay.Deaf, r.state())
 	assert.NotContains(t, r.log.String(), "hunter2")
 	commit(t, db, inserter)
 	r.engine.Wake("db") // a poll

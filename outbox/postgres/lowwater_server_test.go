@@ -10,6 +10,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // tide is a store whose marks rise with every few claims.
@@ -55,14 +57,14 @@ func (d *tide) exec(text string, args ...any) {
 // deliver claims and publishes what there is, and returns its ids.
 func (d *tide) deliver(unordered bool) (ids []int64) {
 	d.Helper()
-	exchanged, err := d.store.Exchange(d.Context(), nil, &outbox.Claim{
+	exchanged, err := d.store.Exchange(d.Context(), nil, &driver.Claim{
 		Broker: "b", Shard: d.shard, Limit: 100, Window: 100, Lease: time.Hour, Worker: "w", Unordered: unordered, Wake: true,
 	})
 	require.NoError(d, err)
-	s := &outbox.Completion{Lease: exchanged.Batch.Lease}
+	s := &driver.Completion{Lease: exchanged.Batch.Lease}
 	for _, m := range exchanged.Batch.Messages {
 		ids = append(ids, m.ID)
-		s.Published = append(s.Published, outbox.Delivered{ID: m.ID})
+		s.Published = append(s.Published, driver.Delivered{ID: m.ID})
 	}
 	_, err = d.store.Exchange(d.Context(), s, nil)
 	require.NoError(d, err)
@@ -130,7 +132,7 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	other := openStore(t, d.store.pool.Config().ConnString(), "tide")
 	require.Equal(t, []int64{1}, d.deliver(false))
 	d.rise(false, true)
-	n, err := other.Replay(t.Context(), outbox.Filter{Broker: "b"}, 1)
+	n, err := other.Replay(t.Context(), admin.Filter{Broker: "b"}, 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	ready, err := d.store.Ready(t.Context(), "b")
@@ -143,7 +145,7 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	// Ids 23 and 24 wait for their time, and others of another key pass them by meanwhile.
 	d.insert(2)
 	d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE id = 23")
-	deferred, err := other.Defer(t.Context(), &outbox.Claim{Broker: "b", Shard: d.shard, Window: 100})
+	deferred, err := other.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: d.shard, Window: 100})
 	require.NoError(t, err)
 	require.Equal(t, 2, deferred)
 	for range 10 {
@@ -176,18 +178,18 @@ func TestLowWaterLearnedLate(t *testing.T) {
 			require.Equal(t, []int64{2, 3}, d.deliver(false))
 			d.insertOthers("deferred", 2)
 			d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE type = 'deferred'")
-			deferred, err := d.store.Defer(t.Context(), &outbox.Claim{Broker: "b", Shard: d.shard, Window: 100})
+			deferred, err := d.store.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: d.shard, Window: 100})
 			require.NoError(t, err)
 			require.Equal(t, 2, deferred)
 			d.rise(false, true)
 
-			claim := func(limit int) *outbox.Claim {
-				return &outbox.Claim{Broker: "b", Shard: d.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: true}
+			claim := func(limit int) *driver.Claim {
+				return &driver.Claim{Broker: "b", Shard: d.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: true}
 			}
 			begin := func(limit int) *exchange {
 				return &exchange{store: d.store, claim: claim(limit), baseline: d.store.water.take("b", d.shard, time.Now())}
 			}
-			taken := func(batch outbox.Batch) (ids []int64) {
+			taken := func(batch driver.Batch) (ids []int64) {
 				for _, m := range batch.Messages {
 					ids = append(ids, m.ID)
 				}
@@ -201,7 +203,7 @@ func TestLowWaterLearnedLate(t *testing.T) {
 			require.Len(t, first.result.Batch.Messages, 1)
 			var want []int64
 			if back.replayed {
-				n, err := d.store.Replay(t.Context(), outbox.Filter{Broker: "b", Type: "replayed"}, 10)
+				n, err := d.store.Replay(t.Context(), admin.Filter{Broker: "b", Type: "replayed"}, 10)
 				require.NoError(t, err)
 				require.Equal(t, 2, n)
 				want = append(want, 2, 3)
@@ -263,10 +265,10 @@ func TestLowWaterOfAnotherProcess(t *testing.T) {
 			d.exec("UPDATE tide SET locked_until = now() WHERE status = 'processing'")
 			again := d.taken(d.store, 2, false)
 			require.Equal(d, []int64{2}, again.ids)
-			d.complete(d.store, again, outbox.Outcome{ID: 2, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour})
+			d.complete(d.store, again, driver.Outcome{ID: 2, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour})
 			d.deferRows(other)
 			d.pass()
-			d.complete(other, late, outbox.Outcome{ID: 3, Status: outbox.StatusAbandoned, Spent: true})
+			d.complete(other, late, driver.Outcome{ID: 3, Status: outbox.StatusAbandoned, Spent: true})
 			d.exec("UPDATE tide SET locked_until = NULL WHERE id = 2")
 			assert.Equal(d, []int64{2}, d.taken(d.store, 100, false).ids)
 		},
@@ -275,7 +277,7 @@ func TestLowWaterOfAnotherProcess(t *testing.T) {
 			d.shard += outbox.Shards
 			d.pass()
 			d.exec("DELETE FROM tide WHERE id = 1") // of the same key, and would go first
-			n, err := other.Replay(d.Context(), outbox.Filter{Broker: "b"}, 2)
+			n, err := other.Replay(d.Context(), admin.Filter{Broker: "b"}, 2)
 			require.NoError(d, err)
 			require.Equal(d, 2, n)
 			assert.Equal(d, []int64{2, 3}, d.taken(d.store, 100, false).ids)
@@ -292,13 +294,13 @@ func TestLowWaterOfAnotherProcess(t *testing.T) {
 
 // taking is a batch and the ids of its rows.
 type taking struct {
-	lease outbox.Lease
+	lease driver.Lease
 	ids   []int64
 }
 
 func (d *tide) taken(store *Store, limit int, wake bool) (c taking) {
 	d.Helper()
-	exchanged, err := store.Exchange(d.Context(), nil, &outbox.Claim{Broker: "b", Shard: d.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake})
+	exchanged, err := store.Exchange(d.Context(), nil, &driver.Claim{Broker: "b", Shard: d.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: wake})
 	require.NoError(d, err)
 	c.lease = exchanged.Batch.Lease
 	for _, m := range exchanged.Batch.Messages {
@@ -309,24 +311,24 @@ func (d *tide) taken(store *Store, limit int, wake bool) (c taking) {
 
 func (d *tide) publish(store *Store, c taking) {
 	d.Helper()
-	s := &outbox.Completion{Lease: c.lease}
+	s := &driver.Completion{Lease: c.lease}
 	for _, id := range c.ids {
-		s.Published = append(s.Published, outbox.Delivered{ID: id})
+		s.Published = append(s.Published, driver.Delivered{ID: id})
 	}
 	_, err := store.Exchange(d.Context(), s, nil)
 	require.NoError(d, err)
 }
 
-func (d *tide) complete(store *Store, c taking, outcome outbox.Outcome) {
+func (d *tide) complete(store *Store, c taking, outcome driver.Outcome) {
 	d.Helper()
-	exchanged, err := store.Exchange(d.Context(), &outbox.Completion{Lease: c.lease, BlockAbandoned: true, Other: []outbox.Outcome{outcome}}, nil)
+	exchanged, err := store.Exchange(d.Context(), &driver.Completion{Lease: c.lease, BlockAbandoned: true, Other: []driver.Outcome{outcome}}, nil)
 	require.NoError(d, err)
 	require.Zero(d, exchanged.Completed.Lost)
 }
 
 func (d *tide) deferRows(store *Store) {
 	d.Helper()
-	deferred, err := store.Defer(d.Context(), &outbox.Claim{Broker: "b", Shard: d.shard, Window: 100})
+	deferred, err := store.Defer(d.Context(), &driver.Claim{Broker: "b", Shard: d.shard, Window: 100})
 	require.NoError(d, err)
 	require.Positive(d, deferred)
 }

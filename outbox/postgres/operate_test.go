@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
@@ -80,13 +81,13 @@ func TestOperateInChunks(t *testing.T) {
 	const total = 2*sqladmin.OperateRows + sqladmin.OperateRows/2
 	_, err = store.pool.Exec(t.Context(), fill("chunks", total, "published"), pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
-	n, err := store.Replay(t.Context(), outbox.Filter{}, sqladmin.OperateRows+1)
+	n, err := store.Replay(t.Context(), admin.Filter{}, sqladmin.OperateRows+1)
 	require.NoError(t, err)
 	assert.Equal(t, sqladmin.OperateRows+1, n)
-	n, err = store.Replay(t.Context(), outbox.Filter{}, total)
+	n, err = store.Replay(t.Context(), admin.Filter{}, total)
 	require.NoError(t, err)
 	assert.Equal(t, total-sqladmin.OperateRows-1, n)
-	n, err = store.Abandon(t.Context(), outbox.Filter{}, "enough", 10*total)
+	n, err = store.Abandon(t.Context(), admin.Filter{}, "enough", 10*total)
 	require.NoError(t, err)
 	assert.Equal(t, total, n)
 }
@@ -109,22 +110,22 @@ func TestOperatorWaitsForClaims(t *testing.T) {
 		require.NoError(t, err)
 		hasty.Replace("settings_operate", "'lock_timeout', '10s'", "'lock_timeout', '1ms'")
 		for _, broker := range []string{"b", ""} {
-			n, err := hasty.Requeue(t.Context(), outbox.Filter{Broker: broker}, 100)
+			n, err := hasty.Requeue(t.Context(), admin.Filter{Broker: broker}, 100)
 			require.ErrorContains(t, err, "lock timeout", "shard %d", shard)
 			assert.Zero(t, n)
 		}
 		_, err = hasty.UnblockKey(t.Context(), "b", "key-1")
 		require.ErrorContains(t, err, "lock timeout")
-		n, err := hasty.Requeue(t.Context(), outbox.Filter{Broker: "a"}, 1)
+		n, err := hasty.Requeue(t.Context(), admin.Filter{Broker: "a"}, 1)
 		require.NoError(t, err)
 		assert.Equal(t, 1, n, "other brokers have locks of their own")
-		n, err = hasty.Matches(t.Context(), outbox.Filter{Broker: "b"}, 100)
+		n, err = hasty.Matches(t.Context(), admin.Filter{Broker: "b"}, 100)
 		require.NoError(t, err)
 		assert.Equal(t, 10, n, "looking takes no lock")
 		exec(t, conn, "COMMIT")
 		require.NoError(t, conn.Close(t.Context()))
 	}
-	n, err := store.Requeue(t.Context(), outbox.Filter{Broker: "b"}, 100)
+	n, err := store.Requeue(t.Context(), admin.Filter{Broker: "b"}, 100)
 	require.NoError(t, err)
 	assert.Equal(t, 10, n)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // gauge is a store that tells how many exchanges were under way at once.
@@ -23,7 +25,7 @@ type gauge struct {
 	now, most atomic.Int64
 }
 
-func (g *gauge) Exchange(ctx context.Context, s *outbox.Completion, c *outbox.Claim) (outbox.Exchanged, error) {
+func (g *gauge) Exchange(ctx context.Context, s *driver.Completion, c *driver.Claim) (driver.Exchanged, error) {
 	now := g.now.Add(1)
 	defer g.now.Add(-1)
 	for most := g.most.Load(); now > most; most = g.most.Load() {
@@ -61,7 +63,7 @@ func TestOverlap(t *testing.T) {
 				SELECT gen_random_uuid(), 'b', 's', 't', 'key-' || n, 'x' FROM generate_series(1, 400) AS n`, store.table))
 			require.NoError(t, err)
 			broker := &block{open: make(chan struct{})}
-			proc, err := outbox.NewProcessor(outbox.ProcessorConfig{
+			proc, err := relay.NewProcessor(relay.ProcessorConfig{
 				Database: "test", Broker: "b", Store: store, Target: broker, Log: slog.New(slog.DiscardHandler),
 				Policy: outbox.Policy{Workers: workers, BatchSize: 10, PollMin: time.Millisecond, PollMax: 10 * time.Millisecond},
 			})

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // plainShards remembers which shards were plain when they were claimed last: nothing in them waited for anything. Those are claimed
@@ -24,7 +25,7 @@ type plainShard struct {
 const plainAgain = 8
 
 // likely reports whether a claim may be tried with the small statement.
-func (p *plainShards) likely(c *outbox.Claim) bool {
+func (p *plainShards) likely(c *driver.Claim) bool {
 	if c.Unordered || c.Wake || c.Window > c.Limit || outbox.Class(c.Shard/outbox.Shards) == outbox.ClassBackfill {
 		return false
 	}
@@ -34,7 +35,7 @@ func (p *plainShards) likely(c *outbox.Claim) bool {
 }
 
 // learn is called after a claim that has seen the shard.
-func (p *plainShards) learn(c *outbox.Claim, plain bool) {
+func (p *plainShards) learn(c *driver.Claim, plain bool) {
 	if c.Unordered {
 		return
 	}

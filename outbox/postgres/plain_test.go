@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // plainWindow is what a claim reports.
@@ -149,7 +150,7 @@ func TestPlainGuess(t *testing.T) {
 	claim := func() (rows int, spent int64) {
 		t.Helper()
 		trips.Store(0)
-		exchanged, err := store.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Shard: 1, Limit: 10, Window: window, Lease: time.Hour, Worker: "w"})
+		exchanged, err := store.Exchange(t.Context(), nil, &driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: window, Lease: time.Hour, Worker: "w"})
 		require.NoError(t, err)
 		return len(exchanged.Batch.Messages), trips.Load()
 	}
@@ -176,15 +177,15 @@ func TestPlainGuess(t *testing.T) {
 		_, spent = claim()
 		assert.LessOrEqual(t, spent, int64(1))
 	}
-	assert.True(t, store.plain.likely(&outbox.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}), "it was plain so often")
+	assert.True(t, store.plain.likely(&driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}), "it was plain so often")
 }
 
 func TestPlainShards(t *testing.T) {
 	t.Parallel()
 	var p plainShards
-	claim := &outbox.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}
+	claim := &driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}
 	assert.True(t, p.likely(claim), "before anything is known")
-	for name, other := range map[string]outbox.Claim{
+	for name, other := range map[string]driver.Claim{
 		"rows come back":                 {Shard: 1, Limit: 10, Window: 10, Wake: true},
 		"without order":                  {Shard: 1, Limit: 10, Window: 10, Unordered: true},
 		"a window larger than the claim": {Shard: 1, Limit: 10, Window: 20},
@@ -199,6 +200,6 @@ func TestPlainShards(t *testing.T) {
 	}
 	assert.True(t, p.likely(claim))
 	p.learn(claim, false)
-	assert.True(t, p.likely(&outbox.Claim{Broker: "b", Shard: 2, Limit: 10, Window: 10}), "another shard")
-	assert.True(t, p.likely(&outbox.Claim{Broker: "c", Shard: 1, Limit: 10, Window: 10}), "another broker")
+	assert.True(t, p.likely(&driver.Claim{Broker: "b", Shard: 2, Limit: 10, Window: 10}), "another shard")
+	assert.True(t, p.likely(&driver.Claim{Broker: "c", Shard: 1, Limit: 10, Window: 10}), "another broker")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // The statement of docs/plain-sql.md unblocks a key: its next message can be claimed.
@@ -35,9 +36,9 @@ func TestUnblockByHand(t *testing.T) {
 	require.NoError(t, inserter.Insert(t.Context(), db, rows))
 	ready, err := store.Ready(t.Context(), "partner")
 	require.NoError(t, err)
-	claim := func(limit int) outbox.Batch {
+	claim := func(limit int) driver.Batch {
 		t.Helper()
-		claimed, err := store.Exchange(t.Context(), nil, &outbox.Claim{
+		claimed, err := store.Exchange(t.Context(), nil, &driver.Claim{
 			Broker: "partner", Shard: ready.Shards[0], Limit: limit, Window: 10, Lease: time.Hour, Worker: "w", Wake: true,
 		})
 		require.NoError(t, err)
@@ -45,9 +46,9 @@ func TestUnblockByHand(t *testing.T) {
 	}
 	head := claim(1)
 	require.Len(t, head.Messages, 1)
-	_, err = store.Exchange(t.Context(), &outbox.Completion{
+	_, err = store.Exchange(t.Context(), &driver.Completion{
 		Lease: head.Lease, BlockAbandoned: true,
-		Other: []outbox.Outcome{{ID: head.Messages[0].ID, Status: outbox.StatusAbandoned, Spent: true}},
+		Other: []driver.Outcome{{ID: head.Messages[0].ID, Status: outbox.StatusAbandoned, Spent: true}},
 	}, nil)
 	require.NoError(t, err)
 	require.Empty(t, claim(2).Messages, "the key is blocked")

@@ -14,6 +14,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // documentedRole makes a role with the grants that docs/operations.md gives to the one of that name there, for the tables of a store in
@@ -121,21 +123,21 @@ func TestRolesRelay(t *testing.T) {
 	require.Empty(t, diagnose(t, relay), "the diagnosis misses no right")
 	ready, err := relay.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	claim := &outbox.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}
+	claim := &driver.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}
 	claimed, err := relay.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, claimed.Batch.Messages, 1)
-	retry := outbox.Outcome{ID: claimed.Batch.Messages[0].ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
-	_, err = relay.Exchange(t.Context(), &outbox.Completion{Lease: claimed.Batch.Lease, Other: []outbox.Outcome{retry}}, nil)
+	retry := driver.Outcome{ID: claimed.Batch.Messages[0].ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
+	_, err = relay.Exchange(t.Context(), &driver.Completion{Lease: claimed.Batch.Lease, Other: []driver.Outcome{retry}}, nil)
 	require.NoError(t, err)
 	deferred, err := relay.Defer(t.Context(), claim)
 	require.NoError(t, err)
 	assert.NotZero(t, deferred)
-	_, err = relay.Purge(t.Context(), outbox.PurgeRequest{Broker: "b", Status: outbox.StatusPublished, Limit: 1})
+	_, err = relay.Purge(t.Context(), admin.PurgeRequest{Broker: "b", Status: outbox.StatusPublished, Limit: 1})
 	require.NoError(t, err)
 	_, err = relay.Exclusive(t.Context(), "purge", func(context.Context) error { return nil })
 	require.NoError(t, err)
-	require.NoError(t, relay.Heartbeat(t.Context(), outbox.Instance{ID: uuid.New()}))
+	require.NoError(t, relay.Heartbeat(t.Context(), driver.Instance{ID: uuid.New()}))
 	_, err = relay.Instances(t.Context())
 	require.NoError(t, err)
 	_, err = relay.Counts(t.Context())
@@ -146,11 +148,11 @@ func TestRolesRelay(t *testing.T) {
 	require.NoError(t, err)
 
 	browses(t, relay, true)
-	_, err = relay.BeginAudit(t.Context(), outbox.AuditEntry{Actor: "me", Via: "http", Action: "pause", Broker: "b"})
+	_, err = relay.BeginAudit(t.Context(), admin.AuditEntry{Actor: "me", Via: "http", Action: "pause", Broker: "b"})
 	require.ErrorContains(t, err, "docs/operations.md lists what the roles")
 	_, err = relay.Migrate(t.Context())
 	require.ErrorContains(t, err, "permission denied")
-	_, err = relay.Pause(t.Context(), outbox.Pause{Broker: "b"})
+	_, err = relay.Pause(t.Context(), driver.Pause{Broker: "b"})
 	require.ErrorContains(t, err, "docs/operations.md lists what the roles")
 	refused(t, dsn, append([]string{
 		"INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload) VALUES (gen_random_uuid(), 'b', 's', 't', '')",
@@ -166,11 +168,11 @@ func TestRolesOperator(t *testing.T) {
 	_, err := owner.pool.Exec(t.Context(), `UPDATE outbox_messages SET status = 'published', published_at = now() - interval '1 day', finished_at = now() - interval '1 day'
 	 WHERE id = (SELECT min(id) FROM outbox_messages)`)
 	require.NoError(t, err)
-	require.NoError(t, owner.Heartbeat(t.Context(), outbox.Instance{ID: uuid.New()}))
+	require.NoError(t, owner.Heartbeat(t.Context(), driver.Instance{ID: uuid.New()}))
 	owners := dsn
 	dsn = with(t, dsn, "role", documentedRole(t, owner, "fanout_operator"))
 	operator := openStore(t, dsn, "outbox_messages")
-	all := outbox.Filter{Broker: "b", Type: "t*", ErrorClass: ""}
+	all := admin.Filter{Broker: "b", Type: "t*", ErrorClass: ""}
 	for _, step := range []struct {
 		name string
 		do   func() (int, error)
@@ -180,11 +182,11 @@ func TestRolesOperator(t *testing.T) {
 		{"replay", func() (int, error) { return operator.Replay(t.Context(), all, 10) }, 1},
 		{"abandon", func() (int, error) { return operator.Abandon(t.Context(), all, "why", 10) }, 4},
 		{"requeue", func() (int, error) {
-			return operator.Requeue(t.Context(), outbox.Filter{ErrorClass: outbox.ClassOperator}, 10)
+			return operator.Requeue(t.Context(), admin.Filter{ErrorClass: admin.ClassOperator}, 10)
 		}, 4},
 		{"abandon again", func() (int, error) { return operator.Abandon(t.Context(), all, "", 10) }, 4},
 		{"purge", func() (int, error) {
-			return operator.Purge(t.Context(), outbox.PurgeRequest{Broker: "b", Status: outbox.StatusAbandoned, Limit: 10})
+			return operator.Purge(t.Context(), admin.PurgeRequest{Broker: "b", Status: outbox.StatusAbandoned, Limit: 10})
 		}, 4},
 	} {
 		got, err := step.do()
@@ -195,7 +197,7 @@ func TestRolesOperator(t *testing.T) {
 	require.NoError(t, err)
 	_, err = operator.BlockedKeys(t.Context(), "", 10)
 	require.NoError(t, err)
-	paused, err := operator.Pause(t.Context(), outbox.Pause{Broker: "b", By: "me", Reason: "why"})
+	paused, err := operator.Pause(t.Context(), driver.Pause{Broker: "b", By: "me", Reason: "why"})
 	require.NoError(t, err)
 	assert.True(t, paused)
 	_, err = operator.Pauses(t.Context())
@@ -211,13 +213,13 @@ func TestRolesOperator(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, instances, 1)
 	require.NoError(t, operator.Check(t.Context()))
-	id, err := operator.BeginAudit(t.Context(), outbox.AuditEntry{Actor: "me", Via: "cli", Action: "pause", Broker: "b"})
+	id, err := operator.BeginAudit(t.Context(), admin.AuditEntry{Actor: "me", Via: "cli", Action: "pause", Broker: "b"})
 	require.NoError(t, err)
 	require.NoError(t, operator.EndAudit(t.Context(), id, 1, ""))
 
 	writeRows(t, owners, 1)
 	browses(t, operator, false)
-	_, err = operator.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"})
+	_, err = operator.Exchange(t.Context(), nil, &driver.Claim{Broker: "b", Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"})
 	require.ErrorContains(t, err, "permission denied", "it can claim nothing")
 	refused(t, dsn, append([]string{
 		"SELECT payload FROM outbox_messages", "SELECT headers FROM outbox_messages", "SELECT * FROM outbox_messages",
@@ -236,9 +238,9 @@ func browses(t *testing.T, store *Store, content bool) {
 	overview, err := store.Overview(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, overview, 1)
-	var rows []outbox.Record
+	var rows []admin.Record
 	for _, status := range outbox.Statuses() {
-		list, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: status, Limit: 10, Scan: 10})
+		list, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: status, Limit: 10, Scan: 10})
 		require.NoError(t, err)
 		rows = append(rows, list.Records...)
 	}

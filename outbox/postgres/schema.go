@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // errReplica is the answer to a relay that was pointed at a standby.
@@ -26,15 +26,15 @@ var migrationFiles embed.FS
 var wantedFacts string
 
 // Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for other migration tools.
-func Migrations(table string) ([]outbox.Migration, error) {
+func Migrations(table string) ([]driver.Migration, error) {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read migrations: %w", err)
 	}
-	return outbox.Migrations(files, table)
+	return driver.Migrations(files, table)
 }
 
-// Migrate implements outbox.Administration. All missing steps are applied in one transaction. The table's schema, where one is
+// Migrate implements admin.Administration. All missing steps are applied in one transaction. The table's schema, where one is
 // named, must exist.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
@@ -57,7 +57,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		applied, err = outbox.ApplyMigrations(steps, done, func(step outbox.Migration) error {
+		applied, err = driver.ApplyMigrations(steps, done, func(step driver.Migration) error {
 			// The simple protocol lets the text hold several statements.
 			if _, err := tx.Exec(ctx, step.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
 				return err
@@ -91,7 +91,7 @@ func (s *Store) versions(ctx context.Context, on querier) ([]int, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
-// Check implements outbox.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
+// Check implements admin.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
 // and at the steps that Migrate has recorded, where it has. It also refuses a read replica, on which nothing could be
 // claimed.
 func (s *Store) Check(ctx context.Context) error {
@@ -129,7 +129,7 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	if version != factsVersion {
 		live = schemacheck.Forget(want, live, "default", "definition", "generated", "predicate")
 	}
-	found := outbox.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(schemacheck.Table + s.table)}
+	found := driver.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(schemacheck.Table + s.table)}
 	found.Versions, err = s.versions(ctx, conn)
 	var pgErr *pgconn.PgError
 	switch {
@@ -149,7 +149,7 @@ const factsVersion = 15
 
 // wanted are the facts of this store's tables.
 func (s *Store) wanted() (schemacheck.Facts, error) {
-	return schemacheck.Parse(outbox.RenderSQL(wantedFacts, s.table))
+	return schemacheck.Parse(driver.RenderSQL(wantedFacts, s.table))
 }
 
 // facts reads what the named tables are made of.

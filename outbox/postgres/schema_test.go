@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // TestWantedFacts keeps schema.facts to what the migrations make; FANOUT_UPDATE_GOLDEN writes it anew.
@@ -90,7 +90,7 @@ func TestCheckSequence(t *testing.T) {
 				require.NoError(t, err, c.change)
 				continue
 			}
-			var schema *outbox.SchemaError
+			var schema *driver.SchemaError
 			require.ErrorAs(t, err, &schema, c.change)
 			assert.Equal(t, []string{"column id: identity is " + c.want + ", want by default"}, schema.Differences)
 		}

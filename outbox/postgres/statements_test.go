@@ -16,6 +16,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // A tracer lists the statements that go to the server.
@@ -112,14 +113,14 @@ func TestStatements(t *testing.T) {
 		trips atomic.Int64
 	)
 	store := wired(t, dsn, "counted", &trips, &stall{}, &log)
-	claim := &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w"}
-	free := &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w", Unordered: true}
+	claim := &driver.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w"}
+	free := &driver.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w", Unordered: true}
 	waking, freeWaking := *claim, *free
 	waking.Wake, freeWaking.Wake = true, true
-	lease := outbox.Lease{Broker: "b", Duration: time.Hour}
-	published := &outbox.Completion{Lease: lease, Published: []outbox.Delivered{{ID: 1}}}
-	failed := &outbox.Completion{Lease: lease, Published: []outbox.Delivered{{ID: 1}}, Other: []outbox.Outcome{{ID: 2, Status: outbox.StatusFailed}}}
-	exchange := func(s *outbox.Completion, c *outbox.Claim) func() error {
+	lease := driver.Lease{Broker: "b", Duration: time.Hour}
+	published := &driver.Completion{Lease: lease, Published: []driver.Delivered{{ID: 1}}}
+	failed := &driver.Completion{Lease: lease, Published: []driver.Delivered{{ID: 1}}, Other: []driver.Outcome{{ID: 2, Status: outbox.StatusFailed}}}
+	exchange := func(s *driver.Completion, c *driver.Claim) func() error {
 		return func() error { _, err := store.Exchange(t.Context(), s, c); return err }
 	}
 	const (
@@ -174,12 +175,12 @@ func TestRoundTrips(t *testing.T) {
 	for _, free := range []bool{false, true} {
 		var trips atomic.Int64
 		store := wired(t, dsn, "trips", &trips, &stall{}, nil)
-		claim := &outbox.Claim{Broker: "b", Shard: shard, Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Unordered: free}
-		nobody := &outbox.Completion{Lease: outbox.Lease{Broker: "nobody"}, Published: []outbox.Delivered{{ID: 1}}}
-		_, err := store.Exchange(t.Context(), nobody, &outbox.Claim{Broker: "nobody", Limit: 1, Window: 1, Lease: time.Hour, Unordered: free}) // prepares the statements
+		claim := &driver.Claim{Broker: "b", Shard: shard, Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Unordered: free}
+		nobody := &driver.Completion{Lease: driver.Lease{Broker: "nobody"}, Published: []driver.Delivered{{ID: 1}}}
+		_, err := store.Exchange(t.Context(), nobody, &driver.Claim{Broker: "nobody", Limit: 1, Window: 1, Lease: time.Hour, Unordered: free}) // prepares the statements
 		require.NoError(t, err)
 		trips.Store(0)
-		var completion *outbox.Completion
+		var completion *driver.Completion
 		completed := 0
 		for {
 			exchanged, err := store.Exchange(t.Context(), completion, claim)
@@ -191,9 +192,9 @@ func TestRoundTrips(t *testing.T) {
 			if len(exchanged.Batch.Messages) == 0 {
 				break
 			}
-			completion = &outbox.Completion{Lease: exchanged.Batch.Lease}
+			completion = &driver.Completion{Lease: exchanged.Batch.Lease}
 			for i := range exchanged.Batch.Messages {
-				completion.Published = append(completion.Published, outbox.Delivered{ID: exchanged.Batch.Messages[i].ID, BrokerMessageID: "1780000000000-0"})
+				completion.Published = append(completion.Published, driver.Delivered{ID: exchanged.Batch.Messages[i].ID, BrokerMessageID: "1780000000000-0"})
 			}
 		}
 		assert.Equal(t, rows, completed)
@@ -238,15 +239,15 @@ func TestStoppedClaimer(t *testing.T) {
 	require.NoError(t, err)
 	var shard int
 	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT shard FROM interrupted LIMIT 1").Scan(&shard))
-	claim := &outbox.Claim{Broker: "b", Shard: shard, Limit: 100, Window: 100, Lease: time.Hour, Worker: "w"}
+	claim := &driver.Claim{Broker: "b", Shard: shard, Limit: 100, Window: 100, Lease: time.Hour, Worker: "w"}
 
 	var hold stall
 	stopped := wired(t, dsn, "interrupted", new(atomic.Int64), &hold, nil)
-	_, err = stopped.Exchange(t.Context(), nil, &outbox.Claim{Broker: "nobody", Limit: 1, Window: 1, Lease: time.Hour}) // prepares
+	_, err = stopped.Exchange(t.Context(), nil, &driver.Claim{Broker: "nobody", Limit: 1, Window: 1, Lease: time.Hour}) // prepares
 	require.NoError(t, err)
 	block := make(chan struct{})
 	hold.set(block)
-	done := make(chan outbox.Exchanged, 1)
+	done := make(chan driver.Exchanged, 1)
 	go func() {
 		result, err := stopped.Exchange(context.WithoutCancel(t.Context()), nil, claim)
 		assert.NoError(t, err)

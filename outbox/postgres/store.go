@@ -20,13 +20,15 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one PostgreSQL database. It implements [outbox.Store] and is safe for concurrent use.
+// Store is the outbox table of one PostgreSQL database. It implements [admin.Store] and is safe for concurrent use.
 type Store struct {
 	*administration
 
@@ -43,7 +45,7 @@ type Store struct {
 	heldBackTransactions int64
 }
 
-var _ outbox.Store = (*Store)(nil)
+var _ admin.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
@@ -123,7 +125,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
-	if err := errors.Join(outbox.ValidateTable(table), outbox.ValidateTableAmong(table, sqlFiles)); err != nil {
+	if err := errors.Join(outbox.ValidateTable(table), driver.ValidateTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
 	s := &Store{
@@ -151,10 +153,10 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	return s, nil
 }
 
-// Dialect implements outbox.Store.
+// Dialect implements admin.Store.
 func (s *Store) Dialect() outbox.Dialect { return outbox.Postgres }
 
-// Shards implements outbox.Delivery.
+// Shards implements driver.Delivery.
 func (s *Store) Shards() int { return outbox.Shards }
 
 // Close releases the connections of a store that was made with Open.
@@ -212,7 +214,7 @@ func readSQL(name, table string) string {
 	if err != nil {
 		panic(err)
 	}
-	return outbox.RenderSQL(string(text), table)
+	return driver.RenderSQL(string(text), table)
 }
 
 // begin starts a transaction in which each statement sees what was committed before it, whatever the server's default.

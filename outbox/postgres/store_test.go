@@ -11,6 +11,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // TestConformanceOfExecModes: behind a pooler one switches prepared statements off. The simple protocol differs most from the usual one.
@@ -88,15 +90,15 @@ func TestDeadlock(t *testing.T) {
 	}
 	ready, err := store.Ready(t.Context(), "b")
 	require.NoError(t, err)
-	claim := &outbox.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"}
+	claim := &driver.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w"}
 	result, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, result.Batch.Messages, 1)
 	assert.Zero(t, result.Batch.Messages[0].Attempts)
-	s := &outbox.Completion{Lease: result.Batch.Lease, Other: []outbox.Outcome{{ID: result.Batch.Messages[0].ID, Status: outbox.StatusPending}}}
+	s := &driver.Completion{Lease: result.Batch.Lease, Other: []driver.Outcome{{ID: result.Batch.Messages[0].ID, Status: outbox.StatusPending}}}
 	result, err = store.Exchange(t.Context(), s, claim)
 	require.NoError(t, err)
-	assert.Equal(t, &outbox.Completed{}, result.Completed, "known from the try that wrote it")
+	assert.Equal(t, &driver.Completed{}, result.Completed, "known from the try that wrote it")
 	assert.Len(t, result.Batch.Messages, 1)
 
 	_, err = store.pool.Exec(t.Context(), "ALTER SEQUENCE victims INCREMENT BY 2 RESTART WITH 1") // everybody is a victim
@@ -123,9 +125,9 @@ func TestReadOnly(t *testing.T) {
 	_, err := openStore(t, dsn, "outbox").Migrate(t.Context())
 	require.NoError(t, err)
 	store := openStore(t, with(t, dsn, "default_transaction_read_only", "on"), "outbox")
-	_, purgeErr := store.Purge(t.Context(), outbox.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: "b"})
-	_, claimErr := store.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Limit: 1, Window: 1, Lease: time.Hour})
-	_, renewErr := store.Renew(t.Context(), outbox.Lease{Broker: "b"})
+	_, purgeErr := store.Purge(t.Context(), admin.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: "b"})
+	_, claimErr := store.Exchange(t.Context(), nil, &driver.Claim{Broker: "b", Limit: 1, Window: 1, Lease: time.Hour})
+	_, renewErr := store.Renew(t.Context(), driver.Lease{Broker: "b"})
 	for _, err := range []error{purgeErr, claimErr, renewErr} {
 		require.ErrorContains(t, err, "needs the primary")
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // What an operator makes deliverable goes out at once: the relays are told. This one would look by itself in an hour.
@@ -31,9 +33,9 @@ func TestOperatorsWakeRelays(t *testing.T) {
 	}
 	// A key that waits for an operator behind an abandoned row, one behind a row that waits for a day, and a row that waits for a day alone.
 	add("deferred")
-	var batch outbox.Batch
+	var batch driver.Batch
 	for shard := range store.Shards() {
-		claimed, err := store.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Shard: shard, Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"})
+		claimed, err := store.Exchange(ctx, nil, &driver.Claim{Broker: "b", Shard: shard, Limit: 1, Window: 1, Lease: time.Minute, Worker: "w"})
 		require.NoError(t, err)
 		if len(claimed.Batch.Messages) > 0 {
 			batch = claimed.Batch
@@ -41,8 +43,8 @@ func TestOperatorsWakeRelays(t *testing.T) {
 	}
 	require.Len(t, batch.Messages, 1)
 	add("deferred")
-	_, err := store.Exchange(ctx, &outbox.Completion{
-		Lease: batch.Lease, BlockAbandoned: true, Other: []outbox.Outcome{{ID: batch.Messages[0].ID, Status: outbox.StatusAbandoned, Spent: true, LastError: "{}"}},
+	_, err := store.Exchange(ctx, &driver.Completion{
+		Lease: batch.Lease, BlockAbandoned: true, Other: []driver.Outcome{{ID: batch.Messages[0].ID, Status: outbox.StatusAbandoned, Spent: true, LastError: "{}"}},
 	}, nil)
 	require.NoError(t, err)
 	head, alone := add("held"), add("")
@@ -64,7 +66,7 @@ func TestOperatorsWakeRelays(t *testing.T) {
 	}
 	commit(t, db, inserter)
 	delivered(1, "what waits for nothing")
-	filter := func(id string) outbox.Filter { return outbox.Filter{Broker: "b", MessageIDs: []string{id}} }
+	filter := func(id string) admin.Filter { return admin.Filter{Broker: "b", MessageIDs: []string{id}} }
 
 	n, err := store.Requeue(ctx, filter(alone), 10)
 	require.NoError(t, err)
@@ -83,7 +85,7 @@ func TestOperatorsWakeRelays(t *testing.T) {
 	require.True(t, released)
 	delivered(5, "released")
 
-	_, err = store.Pause(ctx, outbox.Pause{Broker: "b"})
+	_, err = store.Pause(ctx, driver.Pause{Broker: "b"})
 	require.NoError(t, err)
 	require.NoError(t, store.Notify(ctx, outbox.Announcement(nil)))
 	r.await(func() bool { return r.engine.Stats()[0].Paused }, "paused")
@@ -110,23 +112,23 @@ func TestOperatorsAnnounceChanges(t *testing.T) {
 	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload, status, locked_until)
 		SELECT gen_random_uuid(), broker, 's', 'T', '', 'failed', now() + interval '1 day' FROM unnest('{c,a b,b,c}'::text[]) AS broker`)
 	require.NoError(t, err)
-	requeue := func(filter outbox.Filter, want int) {
+	requeue := func(filter admin.Filter, want int) {
 		t.Helper()
 		n, err := store.Requeue(t.Context(), filter, 10)
 		require.NoError(t, err)
 		require.Equal(t, want, n)
 	}
-	requeue(outbox.Filter{Broker: "nobody"}, 0)
+	requeue(admin.Filter{Broker: "nobody"}, 0)
 	_, err = store.Resume(t.Context(), "b")
 	require.NoError(t, err)
 	_, err = store.UnblockKey(t.Context(), "b", "k")
 	require.NoError(t, err)
-	requeue(outbox.Filter{Broker: "b"}, 1)
+	requeue(admin.Filter{Broker: "b"}, 1)
 	assert.Equal(t, "1 b", <-heard, "the first that was said")
 	_, err = db.ExecContext(t.Context(), "UPDATE outbox_messages SET status = 'failed', locked_until = now() + interval '1 day' WHERE target_broker <> 'a b'")
 	require.NoError(t, err)
-	requeue(outbox.Filter{Type: "T", Statuses: []outbox.Status{outbox.StatusFailed}, Broker: "c"}, 2)
+	requeue(admin.Filter{Type: "T", Statuses: []outbox.Status{outbox.StatusFailed}, Broker: "c"}, 2)
 	assert.Equal(t, "1 c", <-heard)
-	requeue(outbox.Filter{}, 2)
+	requeue(admin.Filter{}, 2)
 	assert.Equal(t, strings.TrimSpace(outbox.Announcement(nil)), <-heard)
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 const (
@@ -18,9 +18,9 @@ const (
 	heldBackTransactions = 100_000
 )
 
-// Watch implements outbox.Delivery: it names who keeps vacuum from removing dead rows, which makes claims slower and slower.
-func (s *Store) Watch(ctx context.Context) ([]outbox.Finding, error) {
-	var found []outbox.Finding
+// Watch implements driver.Delivery: it names who keeps vacuum from removing dead rows, which makes claims slower and slower.
+func (s *Store) Watch(ctx context.Context) ([]driver.Finding, error) {
+	var found []driver.Finding
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, s.sql.horizon, s.heldBack, s.heldBackTransactions)
 		if err != nil {
@@ -52,7 +52,7 @@ type holder struct {
 }
 
 // finding says who it is and what to do, in words that stay the same while it lasts.
-func (h *holder) finding() outbox.Finding {
+func (h *holder) finding() driver.Finding {
 	const harm = "so dead rows of the outbox stay and claims get slower"
 	var message string
 	since := h.since.UTC().Format(time.RFC3339)
@@ -67,5 +67,5 @@ func (h *holder) finding() outbox.Finding {
 	default:
 		message = fmt.Sprintf("standby %q reports a long query by hot_standby_feedback, %s: end the query there, or switch the feedback off", h.application, harm)
 	}
-	return outbox.Finding{Topic: "vacuum", Message: message, Passing: true}
+	return driver.Finding{Topic: "vacuum", Message: message, Passing: true}
 }

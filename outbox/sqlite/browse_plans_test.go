@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // What people ask for is read along indexes, in their order: nothing but a handful of rows is sorted, and the branches of a list are merged
@@ -88,12 +89,12 @@ func TestBrowseIsBounded(t *testing.T) {
 	store, _ := newStore(t)
 	fillBrowsed(t, store)
 	const limit, more = 10, true
-	full := outbox.Count{N: limit, More: more}
+	full := admin.Count{N: limit, More: more}
 	overview, err := store.Overview(t.Context(), limit)
 	require.NoError(t, err)
 	require.Len(t, overview, 1)
 	assert.Equal(t, full, overview[0].Deferred)
-	assert.Equal(t, map[outbox.Status]outbox.Count{
+	assert.Equal(t, map[outbox.Status]admin.Count{
 		outbox.StatusPending: full, outbox.StatusProcessing: {N: 0, More: more}, outbox.StatusFailed: full, outbox.StatusPublished: full, outbox.StatusAbandoned: full,
 	}, overview[0].Counts)
 	assert.Equal(t, int64(2*(limit+1)+limit+1), number(t, store, "overview", sql.Named("broker", "b"), sql.Named("limit", limit), sql.Named("now", 0)),
@@ -126,7 +127,7 @@ func TestBrowseIsBounded(t *testing.T) {
 		_, err = conn.ExecContext(t.Context(), `UPDATE outbox_messages SET attempts = 'unreadable'
 			 WHERE status = ?1 AND id NOT IN (SELECT id FROM outbox_messages WHERE status = ?1 ORDER BY finished_at DESC, id DESC LIMIT 3)`, string(status))
 		require.NoError(t, err)
-		request := outbox.ListRequest{Broker: "b", Status: status, Limit: 3, Scan: 3000} // a thousand failed rows stand among the pending ones
+		request := admin.ListRequest{Broker: "b", Status: status, Limit: 3, Scan: 3000} // a thousand failed rows stand among the pending ones
 		page, err := store.List(t.Context(), request)
 		require.NoError(t, err, status)
 		assert.Len(t, page.Records, 3, status)
@@ -172,7 +173,7 @@ func TestBrowseFindsWhatIsInHand(t *testing.T) {
 	_, err = store.db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
 		SELECT printf('%08d-0000-0000-0001-%012d', n.value, m.id), m.target_broker, 's', 'T', x'' FROM outbox_messages AS m, json_each('[1, 2, 3, 4]') AS n WHERE m.ordering_key = 'k'`)
 	require.NoError(t, err)
-	request := outbox.ListRequest{Broker: "b", Status: outbox.StatusProcessing, Limit: 10, Scan: 5000}
+	request := admin.ListRequest{Broker: "b", Status: outbox.StatusProcessing, Limit: 10, Scan: 5000}
 	page, err := store.List(t.Context(), request)
 	require.NoError(t, err)
 	assert.Len(t, page.Records, 5)
@@ -189,7 +190,7 @@ func TestBrowseTakesNotForever(t *testing.T) {
 	for name, ask := range map[string]func() error{
 		"overview": func() error { _, err := store.Overview(t.Context(), 1); return err },
 		"list": func() error {
-			_, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusPending, Limit: 1, Scan: 1})
+			_, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusPending, Limit: 1, Scan: 1})
 			return err
 		},
 		"message": func() error { _, err := store.Message(t.Context(), "00000000-0000-0000-0000-000000000001"); return err },

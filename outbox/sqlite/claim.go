@@ -13,24 +13,24 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/internal/sqlscan"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // claim claims without a completion. It looks first, without the lock.
-func (s *Store) claim(ctx context.Context, c *outbox.Claim) (outbox.Batch, error) {
+func (s *Store) claim(ctx context.Context, c *driver.Claim) (driver.Batch, error) {
 	seen, err := s.look(ctx, c)
 	if err != nil || !seen.ready && !seen.due {
 		return seen.batch, err
 	}
 	batch := emptyBatch(c)
 	if err := s.write(ctx, func(conn *sql.Conn) error { return s.take(ctx, conn, c, seen.due, &batch) }); err != nil {
-		return outbox.Batch{}, err
+		return driver.Batch{}, err
 	}
 	return batch, nil
 }
 
 // take claims in a transaction. Blocks that are due are stirred first.
-func (s *Store) take(ctx context.Context, conn *sql.Conn, c *outbox.Claim, due bool, batch *outbox.Batch) error {
+func (s *Store) take(ctx context.Context, conn *sql.Conn, c *driver.Claim, due bool, batch *driver.Batch) error {
 	token, err := uuid.NewRandom()
 	if err != nil {
 		return fmt.Errorf("make a claim token: %w", err)
@@ -50,7 +50,7 @@ func (s *Store) take(ctx context.Context, conn *sql.Conn, c *outbox.Claim, due b
 		return err
 	}
 	// RETURNING promises no order.
-	slices.SortFunc(batch.Messages, func(a, b outbox.Message) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(batch.Messages, func(a, b driver.Message) int { return cmp.Compare(a.ID, b.ID) })
 	if n := len(batch.Messages); n > 0 {
 		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
 	}
@@ -59,7 +59,7 @@ func (s *Store) take(ctx context.Context, conn *sql.Conn, c *outbox.Claim, due b
 
 // takeHead claims the first rows of the shard where nothing holds any of them back, by three short statements, of which the first also
 // finds that the shard is empty.
-func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *outbox.Claim, now int64, batch *outbox.Batch) (taken bool, err error) {
+func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *driver.Claim, now int64, batch *driver.Batch) (taken bool, err error) {
 	window := c.Window
 	if c.Unordered {
 		window = min(c.Window, c.Limit)
@@ -95,7 +95,7 @@ func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *outbox.Claim, n
 }
 
 // bytesOf is how many bytes of payload a claim may take.
-func bytesOf(c *outbox.Claim) int64 {
+func bytesOf(c *driver.Claim) int64 {
 	if c.Bytes == 0 {
 		return math.MaxInt64
 	}
@@ -103,7 +103,7 @@ func bytesOf(c *outbox.Claim) int64 {
 }
 
 // takeChosen claims what a judgement of each row of the window leaves.
-func (s *Store) takeChosen(ctx context.Context, conn *sql.Conn, c *outbox.Claim, now int64, batch *outbox.Batch) error {
+func (s *Store) takeChosen(ctx context.Context, conn *sql.Conn, c *driver.Claim, now int64, batch *driver.Batch) error {
 	text := s.sql.window
 	if c.Unordered {
 		text = s.sql.windowUnordered
@@ -126,8 +126,8 @@ func (s *Store) takeChosen(ctx context.Context, conn *sql.Conn, c *outbox.Claim,
 	return err
 }
 
-func emptyBatch(c *outbox.Claim) outbox.Batch {
-	return outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Shard: c.Shard, Duration: c.Lease}}
+func emptyBatch(c *driver.Claim) driver.Batch {
+	return driver.Batch{Lease: driver.Lease{Broker: c.Broker, Shard: c.Shard, Duration: c.Lease}}
 }
 
 // noIDs is a list of ids, as it travels between statements, that is empty.
@@ -135,13 +135,13 @@ const noIDs = "[]"
 
 // glance is what a claim can tell without the lock.
 type glance struct {
-	batch outbox.Batch // without messages
+	batch driver.Batch // without messages
 	ready bool         // a row in the window looks as if it could be claimed
 	due   bool         // a block would move; only where the claim wakes
 }
 
 // look tells without a lock whether a claim would find or change anything: an idle outbox costs no more than that.
-func (s *Store) look(ctx context.Context, c *outbox.Claim) (glance, error) {
+func (s *Store) look(ctx context.Context, c *driver.Claim) (glance, error) {
 	g := glance{batch: emptyBatch(c)}
 	broker, shard, now := sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("now", s.micros())
 	err := s.read(ctx, func(rows *sql.Rows) (err error) { g.batch.Blocked, g.due, err = scanBlocks(rows); return err }, s.sql.lookBlocks, broker, shard, now)
@@ -163,11 +163,11 @@ func scanBlocks(row interface{ Scan(values ...any) error }) (blocked, due bool, 
 	return blocked, due, err
 }
 
-func readMessages(rows *sql.Rows, expected int) (messages []outbox.Message, err error) {
-	messages = make([]outbox.Message, 0, expected)
+func readMessages(rows *sql.Rows, expected int) (messages []driver.Message, err error) {
+	messages = make([]driver.Message, 0, expected)
 	var created int64
 	err = each(rows, func(rows *sql.Rows) error {
-		messages = append(messages, outbox.Message{})
+		messages = append(messages, driver.Message{})
 		m := &messages[len(messages)-1]
 		if err := rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Payload, &m.Headers,
 			&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &created, (*sqlscan.Bool)(&m.Expired)); err != nil {

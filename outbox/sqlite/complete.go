@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // otherRow is how an outcome that is no success travels into a statement.
@@ -22,7 +23,7 @@ type otherRow struct {
 }
 
 // complete writes outcomes in a transaction and returns how many rows were still ours.
-func (s *Store) complete(ctx context.Context, conn *sql.Conn, completion *outbox.Completion) (int, error) {
+func (s *Store) complete(ctx context.Context, conn *sql.Conn, completion *driver.Completion) (int, error) {
 	other := make([]otherRow, len(completion.Other))
 	for i, outcome := range completion.Other {
 		other[i] = otherRow{ID: outcome.ID, Status: outcome.Status, Delay: outcome.Delay.Microseconds(), Error: storable(outcome.LastError)}
@@ -43,7 +44,7 @@ func (s *Store) complete(ctx context.Context, conn *sql.Conn, completion *outbox
 }
 
 // deferring are those of the rows whose keys are to wait.
-func deferring(completion *outbox.Completion, marked []int64) (ids []int64) {
+func deferring(completion *driver.Completion, marked []int64) (ids []int64) {
 	for i := range completion.Other {
 		if o := &completion.Other[i]; completion.Blocks(o) && slices.Contains(marked, o.ID) {
 			ids = append(ids, o.ID)
@@ -52,7 +53,7 @@ func deferring(completion *outbox.Completion, marked []int64) (ids []int64) {
 	return ids
 }
 
-func (s *Store) markPublished(ctx context.Context, conn *sql.Conn, rows []outbox.Delivered, token string, now int64) (int, error) {
+func (s *Store) markPublished(ctx context.Context, conn *sql.Conn, rows []driver.Delivered, token string, now int64) (int, error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
@@ -69,7 +70,7 @@ func (s *Store) markPublished(ctx context.Context, conn *sql.Conn, rows []outbox
 }
 
 // deliveredList encodes {"id":"id at the broker"}, an object because SQLite finds its way in one flat text faster than in one for each row.
-func deliveredList(rows []outbox.Delivered) (string, error) {
+func deliveredList(rows []driver.Delivered) (string, error) {
 	list := make([]byte, 0, len(rows)*48)
 	for i := range rows {
 		list = append(list, ',', '"')

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
@@ -28,7 +29,7 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			storetest.Run(t, func(t *testing.T) storetest.Bundle {
 				path := filepath.Join(t.TempDir(), "outbox.db") + "?" + parameters
-				open := func(t *testing.T, table string) outbox.Store {
+				open := func(t *testing.T, table string) admin.Store {
 					db := openDB(t, path) // a process has a pool of its own
 					if name == "Journal" {
 						db.SetMaxOpenConns(1)

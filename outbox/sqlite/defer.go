@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Defer implements outbox.Delivery.
-func (s *Store) Defer(ctx context.Context, claim *outbox.Claim) (int, error) {
+// Defer implements driver.Delivery.
+func (s *Store) Defer(ctx context.Context, claim *driver.Claim) (int, error) {
 	var deferred int64
 	err := s.write(ctx, func(conn *sql.Conn) error {
 		now, unordered := sql.Named("now", s.micros()), sql.Named("unordered", claim.Unordered)

@@ -9,16 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // oldestVersion of SQLite that knows all that the store's SQL uses.
 const oldestVersion = "3.38.0"
 
-// Diagnose implements outbox.Administration. It looks at one connection of the pool: the others are set up by the same DSN.
-func (s *Store) Diagnose(ctx context.Context) (outbox.Diagnosis, error) {
+// Diagnose implements admin.Administration. It looks at one connection of the pool: the others are set up by the same DSN.
+func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
 	var (
-		d     outbox.Diagnosis
+		d     driver.Diagnosis
 		found settings
 	)
 	before := s.now()
@@ -48,7 +48,7 @@ type settings struct {
 	queryOnly            bool
 }
 
-func (f *settings) judge(d *outbox.Diagnosis) {
+func (f *settings) judge(d *driver.Diagnosis) {
 	d.Server = "SQLite " + f.version
 	d.Set("journal_mode", f.journal)
 	d.Set("synchronous", strconv.Itoa(f.synchronous))
@@ -78,7 +78,7 @@ func (f *settings) judge(d *outbox.Diagnosis) {
 // tryToWrite asks whether this process may write at all. The lock alone does not tell: on a read-only database SQLite makes
 // BEGIN IMMEDIATE a transaction that reads. That somebody else has the lock is no finding, and it is not waited for longer
 // than the connection does by itself.
-func (s *Store) tryToWrite(ctx context.Context, d *outbox.Diagnosis) error {
+func (s *Store) tryToWrite(ctx context.Context, d *driver.Diagnosis) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -113,5 +113,5 @@ func olderThan(version, other string) bool {
 	return false
 }
 
-// Watch implements outbox.Delivery: nothing of this database's is known to come and go.
-func (*Store) Watch(context.Context) ([]outbox.Finding, error) { return nil, nil }
+// Watch implements driver.Delivery: nothing of this database's is known to come and go.
+func (*Store) Watch(context.Context) ([]driver.Finding, error) { return nil, nil }

@@ -6,16 +6,16 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Exchange implements outbox.Delivery: a completion and a claim share one transaction, and so one wait for the disk. Should the claim
+// Exchange implements driver.Delivery: a completion and a claim share one transaction, and so one wait for the disk. Should the claim
 // fail, the completion is made again by itself. A claim without a completion that finds nothing to take, and no block to move, needs
 // no transaction. Batches are never Busy: a claim waits for the lock.
-func (s *Store) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
-	var result outbox.Exchanged
+func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	var result driver.Exchanged
 	if completion != nil && len(completion.Published)+len(completion.Other) == 0 {
-		result.Completed, completion = &outbox.Completed{}, nil
+		result.Completed, completion = &driver.Completed{}, nil
 	}
 	if completion == nil && claim == nil {
 		return result, nil
@@ -34,21 +34,21 @@ func (s *Store) Exchange(ctx context.Context, completion *outbox.Completion, cla
 		if completed, failed = s.exchange(ctx, completion, claim, &result); failed == nil {
 			return result, nil
 		}
-		if result = (outbox.Exchanged{}); !completed { // nor would it be by itself
+		if result = (driver.Exchanged{}); !completed { // nor would it be by itself
 			return result, fmt.Errorf("sqlite: complete in %s: %w", s.table, failed)
 		}
 		failed = fmt.Errorf("sqlite: claim in %s: %w", s.table, failed)
 	}
 	err := s.write(ctx, func(conn *sql.Conn) error { return s.completeInto(ctx, conn, completion, &result) })
 	if err != nil {
-		return outbox.Exchanged{}, errors.Join(fmt.Errorf("sqlite: complete in %s: %w", s.table, err), failed)
+		return driver.Exchanged{}, errors.Join(fmt.Errorf("sqlite: complete in %s: %w", s.table, err), failed)
 	}
 	return result, failed
 }
 
 // exchange does both in one transaction. When it fails, nothing has been done; completed tells that it was not the completion that
 // failed, nor the transaction.
-func (s *Store) exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim, result *outbox.Exchanged) (completed bool, err error) {
+func (s *Store) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim, result *driver.Exchanged) (completed bool, err error) {
 	batch := emptyBatch(claim)
 	err = s.write(ctx, func(conn *sql.Conn) error {
 		completed = false
@@ -76,14 +76,14 @@ func (s *Store) exchange(ctx context.Context, completion *outbox.Completion, cla
 }
 
 // completeInto completes and notes how many rows were lost.
-func (s *Store) completeInto(ctx context.Context, conn *sql.Conn, completion *outbox.Completion, result *outbox.Exchanged) error {
+func (s *Store) completeInto(ctx context.Context, conn *sql.Conn, completion *driver.Completion, result *driver.Exchanged) error {
 	marked, err := s.complete(ctx, conn, completion)
-	result.Completed = &outbox.Completed{Lost: len(completion.Published) + len(completion.Other) - marked}
+	result.Completed = &driver.Completed{Lost: len(completion.Published) + len(completion.Other) - marked}
 	return err
 }
 
-// Renew implements outbox.Delivery.
-func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
+// Renew implements driver.Delivery.
+func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 	var kept int64
 	err := s.write(ctx, func(conn *sql.Conn) error {
 		result, err := conn.ExecContext(ctx, s.sql.renew, sql.Named("broker", lease.Broker), sql.Named("shard", lease.Shard),
@@ -101,8 +101,8 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	return int(kept), nil
 }
 
-// Ready implements outbox.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
+// Ready implements driver.Delivery.
+func (s *Store) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
 	var shards []int
 	err := s.read(ctx, func(rows *sql.Rows) error {
 		var shard int
@@ -111,7 +111,7 @@ func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, err
 		return err
 	}, s.sql.ready, sql.Named("broker", broker), sql.Named("now", s.micros()))
 	if err != nil {
-		return outbox.Readiness{}, fmt.Errorf("sqlite: look for ready rows in %s: %w", s.table, err)
+		return driver.Readiness{}, fmt.Errorf("sqlite: look for ready rows in %s: %w", s.table, err)
 	}
-	return outbox.NewReadiness(shards), nil
+	return driver.NewReadiness(shards), nil
 }

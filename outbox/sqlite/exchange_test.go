@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // A completion stands even when the claim in the same transaction fails, and the other way round nothing is claimed.
@@ -33,7 +33,7 @@ func TestExchangeFails(t *testing.T) {
 	result, err := store.Exchange(t.Context(), published(first.Batch), claim)
 	require.ErrorContains(t, err, "sqlite: complete in outbox_messages: ")
 	require.ErrorContains(t, err, "refused")
-	assert.Equal(t, outbox.Exchanged{}, result)
+	assert.Equal(t, driver.Exchanged{}, result)
 	assert.Equal(t, "processing,pending", status())
 
 	// A commit that fails leaves the outcome of both unknown.
@@ -47,13 +47,13 @@ func TestExchangeFails(t *testing.T) {
 	result, err = store.Exchange(t.Context(), published(first.Batch), claim)
 	require.ErrorContains(t, err, "sqlite: complete in outbox_messages: ")
 	require.ErrorContains(t, err, "FOREIGN KEY")
-	assert.Equal(t, outbox.Exchanged{}, result)
+	assert.Equal(t, driver.Exchanged{}, result)
 	assert.Equal(t, "processing,pending", status())
 
 	trigger("processing")
 	result, err = store.Exchange(t.Context(), published(first.Batch), claim)
 	require.ErrorContains(t, err, "sqlite: claim in outbox_messages: ")
-	assert.Equal(t, outbox.Exchanged{Completed: &outbox.Completed{}}, result)
+	assert.Equal(t, driver.Exchanged{Completed: &driver.Completed{}}, result)
 	assert.Equal(t, "published,pending", status())
 }
 
@@ -142,7 +142,7 @@ func TestHeadAndWindow(t *testing.T) {
 // Whatever a broker calls a message can be written.
 func TestDeliveredList(t *testing.T) {
 	t.Parallel()
-	rows := []outbox.Delivered{
+	rows := []driver.Delivered{
 		{ID: 1, BrokerMessageID: "1780000000000-0"},
 		{ID: 1 << 62, BrokerMessageID: ""},
 		{ID: 3, BrokerMessageID: `a"b\c/ü<>` + "\n\x7f"},

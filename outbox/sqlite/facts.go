@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // wantedText is what the migrations make, as sql/facts.sql sees it. A test writes the file.
@@ -18,7 +18,7 @@ var wantedText string
 
 // wanted are the facts of this store's tables. SQLite's catalog names them without their schema.
 func (s *Store) wanted() (schemacheck.Facts, error) {
-	return schemacheck.Parse(outbox.RenderSQL(wantedText, bareName(s.table)))
+	return schemacheck.Parse(driver.RenderSQL(wantedText, bareName(s.table)))
 }
 
 func bareName(table string) string { return table[strings.LastIndexByte(table, '.')+1:] }

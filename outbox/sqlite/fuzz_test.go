@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // FuzzRow writes rows as plain SQL can, with bytes, texts and numbers in whatever column: either the table refuses them or the claim reads
@@ -55,7 +56,7 @@ func FuzzRow(f *testing.F) {
 		}
 		seen := false
 		for _, shard := range []int{0, 4, 8} {
-			answer, err := store.Exchange(t.Context(), nil, &outbox.Claim{Broker: "b", Shard: shard, Limit: 10, Window: 10, Lease: time.Hour, Worker: "w", Wake: true})
+			answer, err := store.Exchange(t.Context(), nil, &driver.Claim{Broker: "b", Shard: shard, Limit: 10, Window: 10, Lease: time.Hour, Worker: "w", Wake: true})
 			require.NoError(t, err)
 			for _, m := range answer.Batch.Messages {
 				seen = seen || m.Type == "plain"

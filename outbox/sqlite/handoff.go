@@ -9,19 +9,19 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Verify implements outbox.Delivery.
-func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
+// Verify implements driver.Delivery.
+func (s *Store) Verify(ctx context.Context, v *driver.Verification) ([]driver.HandedRow, error) {
 	ids, err := json.Marshal(v.MessageIDs)
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: encode message ids: %w", err)
 	}
-	var found []outbox.HandedRow
+	var found []driver.HandedRow
 	err = s.read(ctx, func(rows *sql.Rows) error {
 		var (
-			h       outbox.HandedRow
+			h       driver.HandedRow
 			id      string
 			created int64
 		)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // planned are the statements that run while messages flow, and the indexes that each of them must use.
@@ -106,7 +107,7 @@ func TestManyFollowers(t *testing.T) {
 		require.NoError(t, store.db.QueryRowContext(t.Context(), text).Scan(&n), text)
 		return n
 	}
-	exchange := func(completion *outbox.Completion) outbox.Batch {
+	exchange := func(completion *driver.Completion) driver.Batch {
 		result, err := store.Exchange(t.Context(), completion, claim)
 		require.NoError(t, err)
 		return result.Batch
@@ -116,11 +117,11 @@ func TestManyFollowers(t *testing.T) {
 	claim.Limit = 1
 	batch := exchange(nil)
 	require.Len(t, batch.Messages, 1)
-	_, err := store.Exchange(t.Context(), &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{
+	_, err := store.Exchange(t.Context(), &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{
 		{ID: batch.Messages[0].ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 	}}, nil)
 	require.NoError(t, err)
-	deferred, err := store.Defer(t.Context(), &outbox.Claim{Broker: "b", Window: 100})
+	deferred, err := store.Defer(t.Context(), &driver.Claim{Broker: "b", Window: 100})
 	require.NoError(t, err)
 	require.Equal(t, 1, deferred)
 	fill("slow", rows, 1)
@@ -144,10 +145,10 @@ func TestManyFollowers(t *testing.T) {
 	assert.Equal(t, rows-3*advanceRows, number("SELECT count(*) FROM outbox_messages WHERE deferred"))
 }
 
-func published(batch outbox.Batch) *outbox.Completion {
-	completion := &outbox.Completion{Lease: batch.Lease}
+func published(batch driver.Batch) *driver.Completion {
+	completion := &driver.Completion{Lease: batch.Lease}
 	for i := range batch.Messages {
-		completion.Published = append(completion.Published, outbox.Delivered{ID: batch.Messages[i].ID})
+		completion.Published = append(completion.Published, driver.Delivered{ID: batch.Messages[i].ID})
 	}
 	return completion
 }
@@ -163,7 +164,7 @@ func TestIdleBlocksTakeNoLock(t *testing.T) {
 	result, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, result.Batch.Messages, 1)
-	completion := &outbox.Completion{Lease: result.Batch.Lease, Other: []outbox.Outcome{
+	completion := &driver.Completion{Lease: result.Batch.Lease, Other: []driver.Outcome{
 		{ID: result.Batch.Messages[0].ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 	}}
 	_, err = store.Exchange(t.Context(), completion, nil)

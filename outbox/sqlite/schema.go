@@ -10,21 +10,22 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
 // Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for other migration tools.
-func Migrations(table string) ([]outbox.Migration, error) {
+func Migrations(table string) ([]driver.Migration, error) {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: read migrations: %w", err)
 	}
-	return outbox.Migrations(files, table)
+	return driver.Migrations(files, table)
 }
 
-// Migrate implements outbox.Administration. All missing steps are applied in one transaction.
+// Migrate implements admin.Administration. All missing steps are applied in one transaction.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
 	if err != nil {
@@ -40,7 +41,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		applied, err = outbox.ApplyMigrations(steps, done, func(step outbox.Migration) error {
+		applied, err = driver.ApplyMigrations(steps, done, func(step driver.Migration) error {
 			if _, err := conn.ExecContext(ctx, step.SQL); err != nil {
 				return err
 			}
@@ -76,7 +77,7 @@ func addVersion(rows *sql.Rows, versions *[]int) error {
 	return err
 }
 
-// Check implements outbox.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
+// Check implements admin.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
 // and at the steps that Migrate has recorded, where it has.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {
@@ -98,7 +99,7 @@ func (s *Store) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := outbox.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(want[0].Name)}
+	found := driver.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(want[0].Name)}
 	err = s.read(ctx, func(rows *sql.Rows) error { return addVersion(rows, &found.Versions) }, s.versionsSQL())
 	switch {
 	case err == nil:

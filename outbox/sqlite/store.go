@@ -26,13 +26,15 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQLite database. It implements [outbox.Store] and is safe for concurrent use.
+// Store is the outbox table of one SQLite database. It implements [admin.Store] and is safe for concurrent use.
 type Store struct {
 	*administration
 
@@ -46,7 +48,7 @@ type Store struct {
 	answerTime time.Duration // of a question that a person asks
 }
 
-var _ outbox.Store = (*Store)(nil)
+var _ admin.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
@@ -71,7 +73,7 @@ func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
-	if err := errors.Join(outbox.ValidateTable(table), outbox.ValidateTableAmong(table, sqlFiles)); err != nil {
+	if err := errors.Join(outbox.ValidateTable(table), driver.ValidateTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
 	s := &Store{db: db, table: table, now: time.Now, patience: busyPatience, turns: newTurns(), answerTime: answerTime}
@@ -99,10 +101,10 @@ func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Dialect implements outbox.Store.
+// Dialect implements admin.Store.
 func (s *Store) Dialect() outbox.Dialect { return outbox.SQLite }
 
-// Shards implements outbox.Delivery.
+// Shards implements driver.Delivery.
 func (s *Store) Shards() int { return 1 }
 
 // Close does nothing: the database is the caller's.
@@ -116,5 +118,5 @@ func readSQL(name, table string) string {
 	if err != nil {
 		panic(err)
 	}
-	return outbox.RenderSQL(string(text), table)
+	return driver.RenderSQL(string(text), table)
 }

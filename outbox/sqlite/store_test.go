@@ -15,10 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // newStore makes a store with its table, and a claim on it.
-func newStore(t *testing.T, opts ...Option) (*Store, *outbox.Claim) {
+func newStore(t *testing.T, opts ...Option) (*Store, *driver.Claim) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "outbox.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(0)")
 	require.NoError(t, err)
@@ -27,7 +28,7 @@ func newStore(t *testing.T, opts ...Option) (*Store, *outbox.Claim) {
 	require.NoError(t, err)
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
-	return store, &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w"}
+	return store, &driver.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour, Worker: "w"}
 }
 
 func insert(t *testing.T, store *Store) {
@@ -91,7 +92,7 @@ func TestWaitsForTheLock(t *testing.T) {
 		_, err = store.Exchange(t.Context(), nil, claim)
 		require.ErrorContains(t, err, "somebody holds the lock for long")
 
-		done := make(chan outbox.Exchanged)
+		done := make(chan driver.Exchanged)
 		go func() {
 			result, err := store.Exchange(context.WithoutCancel(t.Context()), nil, claim)
 			assert.NoError(t, err)
@@ -109,7 +110,7 @@ func TestClock(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	store, claim := newStore(t, WithClock(func() time.Time { return now }))
 	insert(t, store)
-	take := func() []outbox.Message {
+	take := func() []driver.Message {
 		result, err := store.Exchange(t.Context(), nil, claim)
 		require.NoError(t, err)
 		return result.Batch.Messages
@@ -191,7 +192,7 @@ func TestInMemory(t *testing.T) {
 	require.NoError(t, store.Check(t.Context()))
 	insert(t, store)
 	ran, err := store.Exclusive(t.Context(), "x", func(ctx context.Context) error {
-		result, err := store.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour})
+		result, err := store.Exchange(ctx, nil, &driver.Claim{Broker: "b", Limit: 10, Window: 10, Lease: time.Hour})
 		assert.Len(t, result.Batch.Messages, 1)
 		return err
 	})

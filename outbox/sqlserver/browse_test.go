@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 const (
@@ -41,14 +42,14 @@ func TestOverview(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(names, broken, names, a, b, behind, reply{err: serverError(208)}))
 	got, err := store.Overview(t.Context(), 10)
 	require.NoError(t, err)
-	assert.Equal(t, []outbox.BrokerOverview{{
-		Broker: "a", Deferred: outbox.Count{N: 10, More: true}, OldestPending: 1500 * time.Millisecond, Lag: 7 * time.Microsecond, LastPublished: created,
-		LastError: &failed, Counts: map[outbox.Status]outbox.Count{
+	assert.Equal(t, []admin.BrokerOverview{{
+		Broker: "a", Deferred: admin.Count{N: 10, More: true}, OldestPending: 1500 * time.Millisecond, Lag: 7 * time.Microsecond, LastPublished: created,
+		LastError: &failed, Counts: map[outbox.Status]admin.Count{
 			outbox.StatusPending: {N: 10, More: true}, outbox.StatusFailed: {N: 3, More: true},
 			outbox.StatusProcessing: {}, outbox.StatusPublished: {}, outbox.StatusAbandoned: {},
 		},
 	}, {
-		Broker: "b", Deferred: outbox.Count{N: 10}, Counts: map[outbox.Status]outbox.Count{
+		Broker: "b", Deferred: admin.Count{N: 10}, Counts: map[outbox.Status]admin.Count{
 			outbox.StatusPending: {}, outbox.StatusFailed: {}, outbox.StatusProcessing: {}, outbox.StatusPublished: {N: 10}, outbox.StatusAbandoned: {},
 		},
 	}}, got, "once, although it was read twice")
@@ -72,8 +73,8 @@ func recordRow(id int64, own ...sqldriver.Value) []sqldriver.Value {
 	)
 }
 
-func recordOf(id int64) outbox.Record {
-	return outbox.Record{
+func recordOf(id int64) admin.Record {
+	return admin.Record{
 		ID: id, MessageID: messageID, Broker: "b", Status: outbox.StatusFailed, Stream: "s", Type: "T.v1", OrderingKey: "k", Shard: 2, Priority: -3,
 		Deferred: true, ContentType: "application/json", AggregateType: "Order", AggregateID: "7", CorrelationID: "c", TenantID: "t",
 		Attempts: 4, Crashes: 1, CreatedAt: created, ExpiresAt: created.Add(time.Hour), LockedUntil: created.Add(time.Minute),
@@ -104,8 +105,8 @@ func TestMessage(t *testing.T) {
 	require.NoError(t, err)
 	want := recordOf(5)
 	want.Payload, want.Headers, want.LastError = []byte("{}"), `{"a":"b"}`, nil
-	want.Deferral = &outbox.Deferral{Reason: "backoff", MessageID: otherID, Until: created.Add(time.Hour)}
-	assert.Equal(t, []outbox.Record{want}, got)
+	want.Deferral = &admin.Deferral{Reason: "backoff", MessageID: otherID, Until: created.Add(time.Hour)}
+	assert.Equal(t, []admin.Record{want}, got)
 	assert.Equal(t, map[string]any{"message_id": messageID}, server.requests[1].args)
 	assert.Equal(t, store.Text("deferrals"), server.requests[2].text)
 	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[5]")}, server.requests[2].args)
@@ -151,22 +152,22 @@ func TestListEnds(t *testing.T) {
 		status  outbox.Status
 		read    int64
 		places  []int64
-		next    outbox.Position
+		next    admin.Position
 		scanned int
 	}{
-		{"nothing", outbox.StatusFailed, 0, nil, outbox.Position{}, 0},
-		{"nothing matches, and there is no more", outbox.StatusFailed, 5, nil, outbox.Position{}, 5},
-		{"nothing matches so far", outbox.StatusFailed, 6, nil, outbox.Position{ID: 995}, 5},
-		{"nothing matches so far, and rows are finished", outbox.StatusPublished, 6, nil, outbox.Position{ID: 995, Time: created}, 5},
-		{"a part of a page, and more to read", outbox.StatusFailed, 6, []int64{2}, outbox.Position{ID: 995}, 5},
-		{"a part of a page", outbox.StatusFailed, 5, []int64{2}, outbox.Position{}, 5},
-		{"a full page, and more", outbox.StatusFailed, 4, []int64{1, 2}, outbox.Position{ID: 998}, 2},
-		{"a full page, and more are finished", outbox.StatusAbandoned, 4, []int64{1, 2}, outbox.Position{ID: 998, Time: created}, 2},
-		{"a full page, and perhaps more", outbox.StatusFailed, 6, []int64{1, 5}, outbox.Position{ID: 995}, 5},
-		{"a full page, and no more", outbox.StatusFailed, 4, []int64{1, 4}, outbox.Position{}, 4},
+		{"nothing", outbox.StatusFailed, 0, nil, admin.Position{}, 0},
+		{"nothing matches, and there is no more", outbox.StatusFailed, 5, nil, admin.Position{}, 5},
+		{"nothing matches so far", outbox.StatusFailed, 6, nil, admin.Position{ID: 995}, 5},
+		{"nothing matches so far, and rows are finished", outbox.StatusPublished, 6, nil, admin.Position{ID: 995, Time: created}, 5},
+		{"a part of a page, and more to read", outbox.StatusFailed, 6, []int64{2}, admin.Position{ID: 995}, 5},
+		{"a part of a page", outbox.StatusFailed, 5, []int64{2}, admin.Position{}, 5},
+		{"a full page, and more", outbox.StatusFailed, 4, []int64{1, 2}, admin.Position{ID: 998}, 2},
+		{"a full page, and more are finished", outbox.StatusAbandoned, 4, []int64{1, 2}, admin.Position{ID: 998, Time: created}, 2},
+		{"a full page, and perhaps more", outbox.StatusFailed, 6, []int64{1, 5}, admin.Position{ID: 995}, 5},
+		{"a full page, and no more", outbox.StatusFailed, 4, []int64{1, 4}, admin.Position{}, 4},
 	} {
 		store, _ := newFake(t, "outbox_messages", inTurn(listed(c.status, c.read, c.places...), reply{sets: []set{deferrals()}}))
-		got, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: c.status, Limit: 2, Scan: 5})
+		got, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: c.status, Limit: 2, Scan: 5})
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.next, got.Next, c.name)
 		assert.Equal(t, c.scanned, got.Scanned, c.name)
@@ -182,11 +183,11 @@ func TestListAsks(t *testing.T) {
 	again := reply{sets: []set{behind}, err: serverError(601)}
 	list := listed(outbox.StatusFailed, 1, 1)
 	store, server := newFake(t, "outbox_messages", inTurn(first, list, again, list, reply{sets: []set{behind}}, listed(outbox.StatusPublished, 0), reply{err: serverError(208)}))
-	got, err := store.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusFailed, Type: "Ordering.*", Key: "k ", Limit: 2, Scan: 5})
+	got, err := store.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusFailed, Type: "Ordering.*", Key: "k ", Limit: 2, Scan: 5})
 	require.NoError(t, err)
 	deferred := recordOf(999)
-	deferred.Deferral = &outbox.Deferral{Reason: "operator", MessageID: otherID}
-	assert.Equal(t, outbox.List{Records: []outbox.Record{deferred}, Scanned: 1}, got, "once, although it was read three times")
+	deferred.Deferral = &admin.Deferral{Reason: "operator", MessageID: otherID}
+	assert.Equal(t, admin.List{Records: []admin.Record{deferred}, Scanned: 1}, got, "once, although it was read three times")
 	failing, why := store.Text("list_failed"), store.Text("deferrals")
 	assert.Equal(t, []string{failing, failing, why, failing, why}, server.texts())
 	assert.Equal(t, map[string]any{"ids": mssql.NVarCharMax("[999]")}, server.requests[4].args)
@@ -197,9 +198,9 @@ func TestListAsks(t *testing.T) {
 	}
 	assert.Equal(t, want, server.requests[1].args)
 
-	request := outbox.ListRequest{
+	request := admin.ListRequest{
 		Broker: "b", Status: outbox.StatusPublished, Type: "T.v1", ErrorClass: "permanent", Since: created, Until: created.Add(time.Second),
-		After: outbox.Position{Time: created, ID: 7}, Limit: 2, Scan: 1000,
+		After: admin.Position{Time: created, ID: 7}, Limit: 2, Scan: 1000,
 	}
 	_, err = store.List(t.Context(), request)
 	require.NoError(t, err)
@@ -211,7 +212,7 @@ func TestListAsks(t *testing.T) {
 	assert.Equal(t, want, server.requests[5].args)
 	_, err = store.List(t.Context(), request)
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	for message, wrong := range map[string]outbox.ListRequest{
+	for message, wrong := range map[string]admin.ListRequest{
 		"the limit is 0":       {Broker: "b", Status: outbox.StatusFailed, Scan: 5},
 		"there is no status":   {Broker: "b", Limit: 1, Scan: 5},
 		"name the broker":      {Status: outbox.StatusFailed, Limit: 1, Scan: 5},
@@ -243,20 +244,20 @@ func TestKeyBlocks(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(blocks, broken, blocks, failing, counts, reply{err: serverError(208)}))
 	got, err := store.KeyBlocks(t.Context(), "b", 3, 4)
 	require.NoError(t, err)
-	assert.Equal(t, []outbox.KeyBlock{
-		{Broker: "b", Key: "k", MessageID: messageID, Status: outbox.StatusAbandoned, Reason: "operator", Since: created.Add(time.Hour), Followers: outbox.Count{N: 4, More: true}, LastError: &failed},
-		{Broker: "b", Key: "l", MessageID: messageID, Status: outbox.StatusFailed, Reason: "backoff", Since: created, Until: created.Add(time.Hour), Followers: outbox.Count{N: 4}, LastError: &failed},
-		{Broker: "b", Key: "m", MessageID: messageID, Status: outbox.StatusPending, Reason: "scheduled", Since: created.Add(time.Minute), Until: created.Add(time.Hour), Followers: outbox.Count{N: 2, More: true}},
+	assert.Equal(t, []admin.KeyBlock{
+		{Broker: "b", Key: "k", MessageID: messageID, Status: outbox.StatusAbandoned, Reason: "operator", Since: created.Add(time.Hour), Followers: admin.Count{N: 4, More: true}, LastError: &failed},
+		{Broker: "b", Key: "l", MessageID: messageID, Status: outbox.StatusFailed, Reason: "backoff", Since: created, Until: created.Add(time.Hour), Followers: admin.Count{N: 4}, LastError: &failed},
+		{Broker: "b", Key: "m", MessageID: messageID, Status: outbox.StatusPending, Reason: "scheduled", Since: created.Add(time.Minute), Until: created.Add(time.Hour), Followers: admin.Count{N: 2, More: true}},
 	}, got)
 	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3)}, server.requests[2].args)
 	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(5)}, server.requests[3].args, "some of which have blocks")
 	assert.Equal(t, map[string]any{"broker": "b", "keys": mssql.NVarCharMax(`["k","l","m"]`), "ids": mssql.NVarCharMax("[1,2,3]"), "max_count": int64(4)}, server.requests[4].args)
 	_, err = store.KeyBlocks(t.Context(), "b", 3, 4)
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	for _, wrong := range []func() ([]outbox.KeyBlock, error){
-		func() ([]outbox.KeyBlock, error) { return store.KeyBlocks(t.Context(), "", 1, 1) },
-		func() ([]outbox.KeyBlock, error) { return store.KeyBlocks(t.Context(), "b", 0, 1) },
-		func() ([]outbox.KeyBlock, error) { return store.KeyBlocks(t.Context(), "b", 1, 0) },
+	for _, wrong := range []func() ([]admin.KeyBlock, error){
+		func() ([]admin.KeyBlock, error) { return store.KeyBlocks(t.Context(), "", 1, 1) },
+		func() ([]admin.KeyBlock, error) { return store.KeyBlocks(t.Context(), "b", 0, 1) },
+		func() ([]admin.KeyBlock, error) { return store.KeyBlocks(t.Context(), "b", 1, 0) },
 	} {
 		_, err := wrong()
 		require.ErrorContains(t, err, "sqlserver: blocked keys: ")
@@ -348,7 +349,7 @@ func TestAudit(t *testing.T) {
 		reply{sets: []set{count("fanout_ended", 1)}}, reply{sets: []set{count("fanout_ended", 0)}}, reply{},
 		reply{sets: []set{entries}, err: serverError(1205)}, reply{sets: []set{entries}}, reply{err: serverError(208)},
 	))
-	entry := outbox.AuditEntry{Actor: "a\x00da", Via: "cli", Action: "requeue", Broker: "b", Filter: "{}", Reason: "why"}
+	entry := admin.AuditEntry{Actor: "a\x00da", Via: "cli", Action: "requeue", Broker: "b", Filter: "{}", Reason: "why"}
 	id, err := store.BeginAudit(t.Context(), entry)
 	require.NoError(t, err)
 	assert.Equal(t, int64(1<<40), id)
@@ -368,7 +369,7 @@ func TestAudit(t *testing.T) {
 
 	got, err := store.Audit(t.Context(), 0, 2)
 	require.NoError(t, err)
-	assert.Equal(t, []outbox.AuditEntry{
+	assert.Equal(t, []admin.AuditEntry{
 		{ID: 9, Actor: "ada", Via: "cli", Action: "requeue", Broker: "b", Filter: "{}", Reason: "why", StartedAt: created},
 		{ID: 8, Actor: "bob", Via: "http", Action: "purge", Rows: 5, StartedAt: created, EndedAt: created.Add(time.Second), Failure: "boom"},
 	}, got)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/storetest"
 )
 
@@ -91,7 +91,7 @@ func conform(t *testing.T, dsn, session string) {
 			fmt.Sprintf("%s_%s_%d", strings.Repeat("x", 48-2-len(prefix)-len(fmt.Sprint(n))), prefix, n),
 		}
 		dropAfter(t, db, append([]string{table}, further...)...)
-		open := func(t *testing.T, table string) outbox.Store {
+		open := func(t *testing.T, table string) admin.Store {
 			t.Helper()
 			return newStore(t, openDB(t, dsn, session), table)
 		}

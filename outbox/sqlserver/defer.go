@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Defer implements outbox.Delivery.
-func (s *Store) Defer(ctx context.Context, claim *outbox.Claim) (int, error) {
+// Defer implements driver.Delivery.
+func (s *Store) Defer(ctx context.Context, claim *driver.Claim) (int, error) {
 	args := []any{
 		sql.Named("broker", claim.Broker), sql.Named("shard", int32(claim.Shard)), //nolint:gosec // a few
 		sql.Named("claim_lock", s.shardLock(claim.Broker, claim.Shard)), sql.Named("window", int64(claim.Window)),

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 const (
@@ -20,9 +20,9 @@ const (
 	oldestLevel = 130
 )
 
-// Diagnose implements outbox.Administration.
-func (s *Store) Diagnose(ctx context.Context) (outbox.Diagnosis, error) {
-	var d outbox.Diagnosis
+// Diagnose implements admin.Administration.
+func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
+	var d driver.Diagnosis
 	err := s.diagnose(ctx, &d)
 	if err != nil {
 		return d, fmt.Errorf("sqlserver: diagnose %s: %w", s.table, explain(err))
@@ -30,7 +30,7 @@ func (s *Store) Diagnose(ctx context.Context) (outbox.Diagnosis, error) {
 	return d, nil
 }
 
-func (s *Store) diagnose(ctx context.Context, d *outbox.Diagnosis) error {
+func (s *Store) diagnose(ctx context.Context, d *driver.Diagnosis) error {
 	want, err := s.wanted()
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (f *settings) scan(rows *sql.Rows) error {
 	return err
 }
 
-func (f *settings) judge(d *outbox.Diagnosis) {
+func (f *settings) judge(d *driver.Diagnosis) {
 	d.Server = "SQL Server " + f.version
 	d.Set("compatibility_level", strconv.Itoa(f.level))
 	d.Set("read_committed_snapshot", map[bool]string{true: "on", false: "off"}[f.rowVersions])
@@ -108,5 +108,5 @@ func (f *settings) judge(d *outbox.Diagnosis) {
 	}
 }
 
-// Watch implements outbox.Delivery: nothing of this database's is known to come and go.
-func (*Store) Watch(context.Context) ([]outbox.Finding, error) { return nil, nil }
+// Watch implements driver.Delivery: nothing of this database's is known to come and go.
+func (*Store) Watch(context.Context) ([]driver.Finding, error) { return nil, nil }

@@ -11,20 +11,20 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/gorm-fanout/fanout/internal/sqlscan"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Exchange implements outbox.Delivery: one round trip, up to three transactions. The first writes what was published. The
+// Exchange implements driver.Delivery: one round trip, up to three transactions. The first writes what was published. The
 // second writes the other outcomes under the shard's lock, since the place of a failed head and of its released followers
 // must change in one step for the next claim. The third makes the claim under the same lock; when somebody else holds it
 // at that moment, the batch is Busy. What was claimed is read last, when the lock is free again.
 //
 // A part that the server breaks off in favour of somebody else is repeated a few times. What was completed before that
 // stands and is not sent again. A claim whose answer was lost leaves leases that run out.
-func (s *Store) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
+func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	x := exchange{store: s, completion: completion, claim: claim}
 	err := retry(func() error { return x.run(ctx) })
-	result := outbox.Exchanged{Completed: x.completed()}
+	result := driver.Exchanged{Completed: x.completed()}
 	if err != nil {
 		return result, fmt.Errorf("sqlserver: claim and complete in %s: %w", s.table, explain(err))
 	}
@@ -35,12 +35,12 @@ func (s *Store) Exchange(ctx context.Context, completion *outbox.Completion, cla
 // exchange is one call under way.
 type exchange struct {
 	store      *Store
-	completion *outbox.Completion
-	claim      *outbox.Claim
+	completion *driver.Completion
+	claim      *driver.Claim
 	// published and other are how many rows were marked; nil until the server has said that they are.
 	published, other *int
 	claimed          bool // the server has said what it claimed
-	batch            outbox.Batch
+	batch            driver.Batch
 }
 
 // parts says which parts a batch has; each combination is a text of its own, which the server plans once.
@@ -84,8 +84,8 @@ func (p parts) text(table string) string {
 			wake = strings.ReplaceAll(embedded("try_wake"), wakeHere, wake)
 		}
 	}
-	text = strings.ReplaceAll(text, wakeHere, outbox.RenderSQL(wake, table))
-	return strings.ReplaceAll(text, bytesHere, outbox.RenderSQL(embedded("cut_bytes"), table))
+	text = strings.ReplaceAll(text, wakeHere, driver.RenderSQL(wake, table))
+	return strings.ReplaceAll(text, bytesHere, driver.RenderSQL(embedded("cut_bytes"), table))
 }
 
 // wakeHere stands in the texts where deferred rows are brought back.
@@ -161,7 +161,7 @@ func (x *exchange) remaining() (p parts) {
 }
 
 // completed is nil until the completion stands as a whole.
-func (x *exchange) completed() *outbox.Completed {
+func (x *exchange) completed() *driver.Completed {
 	if x.completion == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (x *exchange) completed() *outbox.Completed {
 			lost -= *marked
 		}
 	}
-	return &outbox.Completed{Lost: lost}
+	return &driver.Completed{Lost: lost}
 }
 
 // args are the parameters of a text, and no others: a parameter that a text does not use would make it another plan.
@@ -207,7 +207,7 @@ func (x *exchange) args(p parts) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a claim token: %w", err)
 	}
-	x.batch = outbox.Batch{Lease: outbox.Lease{Broker: c.Broker, Shard: c.Shard, Token: token, Duration: c.Lease}}
+	x.batch = driver.Batch{Lease: driver.Lease{Broker: c.Broker, Shard: c.Shard, Token: token, Duration: c.Lease}}
 	if p.claim == orderedClaim || p.wake {
 		args = append(args, sql.Named("claim_lock", x.store.shardLock(c.Broker, c.Shard)))
 	}
@@ -219,7 +219,7 @@ func (x *exchange) args(p parts) ([]any, error) {
 }
 
 // bytesOf is how many bytes of payload a claim may take.
-func bytesOf(c *outbox.Claim) int64 {
+func bytesOf(c *driver.Claim) int64 {
 	if c.Bytes == 0 {
 		return math.MaxInt64
 	}
@@ -239,9 +239,9 @@ func scanCount(rows *sql.Rows, into **int) error {
 // readMessage reads one row of fetch.sql.
 func (x *exchange) readMessage(rows *sql.Rows) error {
 	if x.batch.Messages == nil {
-		x.batch.Messages = make([]outbox.Message, 0, min(x.batch.Seen, x.claim.Limit))
+		x.batch.Messages = make([]driver.Message, 0, min(x.batch.Seen, x.claim.Limit))
 	}
-	x.batch.Messages = append(x.batch.Messages, outbox.Message{})
+	x.batch.Messages = append(x.batch.Messages, driver.Message{})
 	m := &x.batch.Messages[len(x.batch.Messages)-1]
 	return rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Headers,
 		&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &m.CreatedAt, &m.Expired, &m.Payload)

@@ -12,15 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var (
-	testLease      = outbox.Lease{Broker: "partner", Shard: 2, Token: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), FirstID: 1, LastID: 9}
-	testClaim      = &outbox.Claim{Broker: "partner", Shard: 3, Limit: 10, Bytes: 1 << 20, Window: 20, Lease: 90 * time.Second, Worker: "w"}
-	testCompletion = &outbox.Completion{
+	testLease      = driver.Lease{Broker: "partner", Shard: 2, Token: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), FirstID: 1, LastID: 9}
+	testClaim      = &driver.Claim{Broker: "partner", Shard: 3, Limit: 10, Bytes: 1 << 20, Window: 20, Lease: 90 * time.Second, Worker: "w"}
+	testCompletion = &driver.Completion{
 		Lease:     testLease,
-		Published: []outbox.Delivered{{ID: 1, BrokerMessageID: "17-0"}, {ID: 3}},
-		Other:     []outbox.Outcome{{ID: 2, Status: outbox.StatusFailed, Spent: true, Delay: time.Minute, LastError: "{}"}},
+		Published: []driver.Delivered{{ID: 1, BrokerMessageID: "17-0"}, {ID: 3}},
+		Other:     []driver.Outcome{{ID: 2, Status: outbox.StatusFailed, Spent: true, Delay: time.Minute, LastError: "{}"}},
 	}
 	published2 = count("fanout_published", 2)
 	other1     = count("fanout_other", 1)
@@ -57,15 +58,15 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 	}))
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.NoError(t, err)
-	assert.Equal(t, &outbox.Completed{}, result.Completed)
+	assert.Equal(t, &driver.Completed{}, result.Completed)
 
 	token := result.Batch.Lease.Token
 	assert.NotEqual(t, uuid.Nil, token)
-	assert.Equal(t, outbox.Lease{Broker: "partner", Shard: 3, Token: token, FirstID: 4, LastID: 5, Duration: 90 * time.Second}, result.Batch.Lease)
+	assert.Equal(t, driver.Lease{Broker: "partner", Shard: 3, Token: token, FirstID: 4, LastID: 5, Duration: 90 * time.Second}, result.Batch.Lease)
 	assert.Equal(t, 17, result.Batch.Seen)
 	assert.False(t, result.Batch.Busy)
 	require.Len(t, result.Batch.Messages, 2)
-	assert.Equal(t, outbox.Message{
+	assert.Equal(t, driver.Message{
 		ID: 4, MessageID: "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b", Stream: "ordering::order", Type: "T.v1", OrderingKey: "k", Priority: -3,
 		ContentType: "application/json", Headers: `{"a":"b"}`, CorrelationID: "c", Attempts: 1, Crashes: 2, CreatedAt: created,
 		Expired: true, Payload: []byte("{}"),
@@ -89,10 +90,10 @@ func TestExchangeWithoutWork(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn())
 	result, err := store.Exchange(t.Context(), nil, nil)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Exchanged{}, result)
-	result, err = store.Exchange(t.Context(), &outbox.Completion{}, nil)
+	assert.Equal(t, driver.Exchanged{}, result)
+	result, err = store.Exchange(t.Context(), &driver.Completion{}, nil)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Exchanged{Completed: &outbox.Completed{}}, result)
+	assert.Equal(t, driver.Exchanged{Completed: &driver.Completed{}}, result)
 	assert.Empty(t, server.requests)
 }
 
@@ -111,7 +112,7 @@ func TestExchangeLost(t *testing.T) {
 	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{count("fanout_published", 1), count("fanout_other", 0)}}))
 	result, err := store.Exchange(t.Context(), testCompletion, nil)
 	require.NoError(t, err)
-	assert.Equal(t, &outbox.Completed{Lost: 2}, result.Completed)
+	assert.Equal(t, &driver.Completed{Lost: 2}, result.Completed)
 }
 
 // What is completed stands, and is known to stand, when the claim behind it fails.
@@ -120,7 +121,7 @@ func TestExchangeCompletionStands(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{published2, other1}, err: serverError(50000)}))
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.ErrorContains(t, err, "sqlserver: claim and complete in outbox_messages: ")
-	assert.Equal(t, outbox.Exchanged{Completed: &outbox.Completed{}}, result)
+	assert.Equal(t, driver.Exchanged{Completed: &driver.Completed{}}, result)
 	assert.Len(t, server.requests, 1, "an error that is nobody's turn is not repeated")
 }
 
@@ -130,7 +131,7 @@ func TestExchangeHalfCompleted(t *testing.T) {
 	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{published2}, err: serverError(547)}))
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.Error(t, err)
-	assert.Equal(t, outbox.Exchanged{}, result)
+	assert.Equal(t, driver.Exchanged{}, result)
 }
 
 // After a deadlock only that is repeated which the server has not confirmed, so that what the first try marked does not
@@ -144,7 +145,7 @@ func TestExchangeRepeatsWhatIsLeft(t *testing.T) {
 	))
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.NoError(t, err)
-	assert.Equal(t, &outbox.Completed{}, result.Completed)
+	assert.Equal(t, &driver.Completed{}, result.Completed)
 	assert.Len(t, result.Batch.Messages, 1)
 	all := store.sql.exchange
 	assert.Equal(t, []string{
@@ -180,7 +181,7 @@ func TestExchangeRowChanged(t *testing.T) {
 	))
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.NoError(t, err)
-	assert.Equal(t, &outbox.Completed{}, result.Completed)
+	assert.Equal(t, &driver.Completed{}, result.Completed)
 	assert.Len(t, result.Batch.Messages, 1)
 	assert.Equal(t, store.sql.exchange[parts{claim: orderedClaim}], server.texts()[1])
 }
@@ -194,12 +195,12 @@ func TestExchangeWithBlocks(t *testing.T) {
 		store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{other1, answer, messages()}}))
 		claim := *testClaim
 		claim.Shard, claim.Wake, claim.Unordered = 6, true, kind == unorderedClaim
-		completion := &outbox.Completion{Lease: testLease, Other: testCompletion.Other, BlockAbandoned: true}
+		completion := &driver.Completion{Lease: testLease, Other: testCompletion.Other, BlockAbandoned: true}
 		completion.Lease.Shard = 10
 		result, err := store.Exchange(t.Context(), completion, &claim)
 		require.NoError(t, err)
-		assert.Equal(t, outbox.Batch{
-			Lease: outbox.Lease{Broker: "partner", Shard: 6, Token: result.Batch.Lease.Token, Duration: 90 * time.Second},
+		assert.Equal(t, driver.Batch{
+			Lease: driver.Lease{Broker: "partner", Shard: 6, Token: result.Batch.Lease.Token, Duration: 90 * time.Second},
 			Seen:  17, Cut: true, Waiting: 5, Blocked: true, AheadWaits: true,
 		}, result.Batch)
 		assert.Equal(t, store.sql.exchange[parts{other: true, claim: kind, wake: true}], server.requests[0].text)
@@ -216,7 +217,7 @@ func TestDefer(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(
 		reply{err: serverError(errLockNotGranted)}, reply{sets: []set{count("fanout_deferred", 400)}}, reply{}, reply{err: serverError(208)},
 	))
-	claim := &outbox.Claim{Broker: "partner", Shard: 5, Window: 4000, Unordered: true}
+	claim := &driver.Claim{Broker: "partner", Shard: 5, Window: 4000, Unordered: true}
 	deferred, err := store.Defer(t.Context(), claim)
 	require.NoError(t, err)
 	assert.Equal(t, 400, deferred)
@@ -236,7 +237,7 @@ func TestExchangeGivesUp(t *testing.T) {
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	var cause mssql.Error
 	require.ErrorAs(t, err, &cause)
-	assert.Equal(t, outbox.Exchanged{}, result)
+	assert.Equal(t, driver.Exchanged{}, result)
 	assert.Len(t, server.requests, maxTries)
 }
 
@@ -258,7 +259,7 @@ func TestExchangeUnreadable(t *testing.T) {
 		store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{{columns: []string{name}, rows: [][]sqldriver.Value{{"?"}}}}}))
 		result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 		require.ErrorContains(t, err, "read "+name)
-		assert.Equal(t, outbox.Exchanged{}, result)
+		assert.Equal(t, driver.Exchanged{}, result)
 	}
 }
 
@@ -290,7 +291,7 @@ func TestReady(t *testing.T) {
 	))
 	got, err := store.Ready(t.Context(), "partner")
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Readiness{Shards: []int{0, 3}}, got)
+	assert.Equal(t, driver.Readiness{Shards: []int{0, 3}}, got)
 	_, err = store.Ready(t.Context(), "partner")
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }

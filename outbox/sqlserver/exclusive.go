@@ -25,7 +25,7 @@ func (s *Store) wide() error {
 	return nil
 }
 
-// Exclusive implements outbox.Administration with a lock that belongs to a session: f runs outside any transaction, and a process
+// Exclusive implements admin.Administration with a lock that belongs to a session: f runs outside any transaction, and a process
 // that dies lets go. The session's connection is kept until f returns; f uses others of the pool, and a pool that may have no
 // others is refused.
 func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error) {

@@ -11,7 +11,7 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // wantedText is what the migrations make, as sql/facts.sql sees it. A test reads it out of the migrations and writes the file.
@@ -21,7 +21,7 @@ var wantedText string
 
 // wanted are the facts of this store's tables.
 func (s *Store) wanted() (schemacheck.Facts, error) {
-	return schemacheck.Parse(outbox.RenderSQL(wantedText, s.table))
+	return schemacheck.Parse(driver.RenderSQL(wantedText, s.table))
 }
 
 // facts reads what the wanted tables are made of, as far as it can be compared with what is wanted.

@@ -7,21 +7,21 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Verify implements outbox.Delivery, under the shard's lock: claims of the shard wait meanwhile.
-func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.HandedRow, error) {
+// Verify implements driver.Delivery, under the shard's lock: claims of the shard wait meanwhile.
+func (s *Store) Verify(ctx context.Context, v *driver.Verification) ([]driver.HandedRow, error) {
 	args, err := s.verifyArgs(v)
 	if err != nil {
 		return nil, err
 	}
-	var found []outbox.HandedRow
+	var found []driver.HandedRow
 	err = retry(func() error {
 		found = nil
 		return s.query(ctx, s.sql.verify, args, resultSets{"fanout_handed": func(rows *sql.Rows) error {
 			var (
-				h  outbox.HandedRow
+				h  driver.HandedRow
 				id string
 			)
 			err := rows.Scan(&h.ID, &id, &h.Shard, &h.Attempts, &h.Crashes, &h.CreatedAt, &h.Expired, &h.Clear)
@@ -39,7 +39,7 @@ func (s *Store) Verify(ctx context.Context, v *outbox.Verification) ([]outbox.Ha
 	return found, nil
 }
 
-func (s *Store) verifyArgs(v *outbox.Verification) ([]any, error) {
+func (s *Store) verifyArgs(v *driver.Verification) ([]any, error) {
 	messages, err := jsonList(v.MessageIDs)
 	if err != nil {
 		return nil, fmt.Errorf("sqlserver: %w", err)

@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Renew implements outbox.Delivery.
-func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
+// Renew implements driver.Delivery.
+func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 	args := append([]any{
 		sql.Named("broker", lease.Broker), sql.Named("shard", int32(lease.Shard)), //nolint:gosec // a few
 		sql.Named("claim_lock", s.shardLock(lease.Broker, lease.Shard)), sql.Named("token", lease.Token.String()),
@@ -30,8 +30,8 @@ func (s *Store) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
 	return kept, nil
 }
 
-// Ready implements outbox.Delivery.
-func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
+// Ready implements driver.Delivery.
+func (s *Store) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
 	var shards []int
 	err := retry(func() error {
 		shards = nil
@@ -45,7 +45,7 @@ func (s *Store) Ready(ctx context.Context, broker string) (outbox.Readiness, err
 		})
 	})
 	if err != nil {
-		return outbox.Readiness{}, fmt.Errorf("sqlserver: look for ready rows in %s: %w", s.table, explain(err))
+		return driver.Readiness{}, fmt.Errorf("sqlserver: look for ready rows in %s: %w", s.table, explain(err))
 	}
-	return outbox.NewReadiness(shards), nil
+	return driver.NewReadiness(shards), nil
 }

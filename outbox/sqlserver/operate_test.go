@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
@@ -35,7 +37,7 @@ func TestRequeue(t *testing.T) {
 	found.sets[0].rows[1][2] = "a"
 	store, server := newFake(t, "outbox_messages", inTurn(reply{err: serverError(601)}, found, reply{err: serverError(1205)}, operated(2)))
 	id := "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"
-	filter := outbox.Filter{
+	filter := admin.Filter{
 		Statuses: []outbox.Status{outbox.StatusFailed}, Type: "Ordering.*", Key: "k", MessageIDs: []string{strings.ToUpper(id)}, ErrorClass: "permanent",
 		Since: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.FixedZone("elsewhere", 3600)),
 	}
@@ -71,7 +73,7 @@ func TestOperateInPieces(t *testing.T) {
 		ids[i] = int64(i + 1)
 	}
 	store, server := newFake(t, "outbox_messages", inTurn(foundRows(ids...), operated(998), foundRows(2001, 2002), operated(1), foundRows(2003), operated(1)))
-	n, err := store.Replay(t.Context(), outbox.Filter{}, sqladmin.OperateRows)
+	n, err := store.Replay(t.Context(), admin.Filter{}, sqladmin.OperateRows)
 	require.NoError(t, err)
 	assert.Equal(t, 1000, n)
 	var limits []int64
@@ -88,7 +90,7 @@ func TestOperateInPieces(t *testing.T) {
 func TestAbandon(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn(foundRows(4), operated(1)))
-	n, err := store.Abandon(t.Context(), outbox.Filter{Broker: "b"}, "not <wanted>", 5)
+	n, err := store.Abandon(t.Context(), admin.Filter{Broker: "b"}, "not <wanted>", 5)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	assert.Equal(t, store.Text("abandon"), server.requests[1].text)
@@ -96,32 +98,32 @@ func TestAbandon(t *testing.T) {
 	assert.True(t, strings.HasSuffix(head, `,"at":`), head)
 	var last outbox.LastError
 	require.NoError(t, json.Unmarshal([]byte(head+`"2026-01-02T03:04:05.000006Z","attempt":7}`), &last), "with what the server adds")
-	assert.Equal(t, outbox.LastError{Class: outbox.ClassOperator, Message: "not <wanted>", At: created, Attempt: 7}, last)
+	assert.Equal(t, outbox.LastError{Class: admin.ClassOperator, Message: "not <wanted>", At: created, Attempt: 7}, last)
 }
 
 func TestMatches(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{count("fanout_matches", 3)}}, reply{}))
-	n, err := store.Matches(t.Context(), outbox.Filter{}, 5)
+	n, err := store.Matches(t.Context(), admin.Filter{}, 5)
 	require.NoError(t, err)
 	assert.Equal(t, 3, n)
 	assert.Equal(t, store.Text("matches"), server.requests[0].text)
 	assert.Equal(t, mssql.NVarCharMax("[]"), server.requests[0].args["message_ids"], "any")
-	_, err = store.Matches(t.Context(), outbox.Filter{}, 5)
+	_, err = store.Matches(t.Context(), admin.Filter{}, 5)
 	require.ErrorIs(t, err, errIncomplete)
 }
 
 func TestOperateFails(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn(reply{err: serverError(208)}, foundRows(1), reply{err: serverError(547)}, foundRows(1), reply{}))
-	_, err := store.Requeue(t.Context(), outbox.Filter{}, 0)
+	_, err := store.Requeue(t.Context(), admin.Filter{}, 0)
 	require.EqualError(t, err, "sqlserver: requeue: the limit is 0: it must be at least 1")
 	assert.Empty(t, server.requests)
-	_, err = store.Requeue(t.Context(), outbox.Filter{}, 1)
+	_, err = store.Requeue(t.Context(), admin.Filter{}, 1)
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = store.Replay(t.Context(), outbox.Filter{}, 1)
+	_, err = store.Replay(t.Context(), admin.Filter{}, 1)
 	require.ErrorContains(t, err, "sqlserver: replay rows in outbox_messages: ")
-	_, err = store.Replay(t.Context(), outbox.Filter{}, 1)
+	_, err = store.Replay(t.Context(), admin.Filter{}, 1)
 	require.ErrorIs(t, err, errIncomplete)
 }
 
@@ -149,7 +151,7 @@ func TestBlockedKeys(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{keys}, err: serverError(601)}, reply{sets: []set{keys}}, reply{err: serverError(208)}))
 	got, err := store.BlockedKeys(t.Context(), "b", 3)
 	require.NoError(t, err)
-	assert.Equal(t, []outbox.BlockedKey{{Broker: "b", Key: "k", MessageID: "id", Since: created}}, got)
+	assert.Equal(t, []admin.BlockedKey{{Broker: "b", Key: "k", MessageID: "id", Since: created}}, got)
 	assert.Equal(t, map[string]any{"broker": "b", "limit": int64(3)}, server.requests[1].args)
 	_, err = store.BlockedKeys(t.Context(), "", 1)
 	require.ErrorIs(t, err, outbox.ErrSchema)
@@ -180,7 +182,7 @@ func TestInstances(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(
 		reply{err: serverError(2627)}, seen, reply{err: serverError(208)}, left, reply{}, reply{err: serverError(1205)}, list(row), list(garbled), reply{err: serverError(208)},
 	))
-	instance := outbox.Instance{ID: id, Name: "re\x00lay", Host: "host", PID: 7, Version: "v1"}
+	instance := driver.Instance{ID: id, Name: "re\x00lay", Host: "host", PID: 7, Version: "v1"}
 	require.NoError(t, store.Heartbeat(t.Context(), instance), "two at once")
 	assert.Equal(t, map[string]any{
 		"instance_id": id.String(), "name": mssql.NVarCharMax("re\uFFFDlay"), "host": mssql.NVarCharMax("host"), "pid": 7,
@@ -192,8 +194,8 @@ func TestInstances(t *testing.T) {
 
 	got, err := store.Instances(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []outbox.Instance{{
-		ID: id, Name: "relay", Host: "host", PID: 7, Version: "v1", StartedAt: created, SeenAt: created, Work: []outbox.Work{{Worker: "w", Rows: 3}},
+	assert.Equal(t, []driver.Instance{{
+		ID: id, Name: "relay", Host: "host", PID: 7, Version: "v1", StartedAt: created, SeenAt: created, Work: []driver.Work{{Worker: "w", Rows: 3}},
 	}}, got)
 	got, err = store.Instances(t.Context())
 	require.NoError(t, err)

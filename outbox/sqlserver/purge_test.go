@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 func TestPurge(t *testing.T) {
@@ -18,7 +19,7 @@ func TestPurge(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(
 		reply{err: serverError(1205)}, reply{sets: []set{count("fanout_removed", 12)}}, reply{sets: []set{count("fanout_removed", 0)}}, reply{},
 	))
-	request := outbox.PurgeRequest{Status: outbox.StatusPublished, Retention: 168*time.Hour + time.Microsecond, Limit: 1000, Broker: "b"}
+	request := admin.PurgeRequest{Status: outbox.StatusPublished, Retention: 168*time.Hour + time.Microsecond, Limit: 1000, Broker: "b"}
 	removed, err := store.Purge(t.Context(), request)
 	require.NoError(t, err)
 	assert.Equal(t, 12, removed)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // newUser makes a login and its user with some rights, and returns the DSN with which it connects. Where the owner may not make logins,
@@ -78,35 +80,35 @@ func TestRoles(t *testing.T) {
 	ready, err := relay.Ready(t.Context(), "b")
 	require.NoError(t, err)
 	require.NotEmpty(t, ready.Shards)
-	claim := &outbox.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}
+	claim := &driver.Claim{Broker: "b", Shard: ready.Shards[0], Limit: 1, Window: 1, Lease: time.Hour, Worker: "w", Wake: true}
 	claimed, err := relay.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)
 	require.Len(t, claimed.Batch.Messages, 1)
 	_, err = relay.Renew(t.Context(), claimed.Batch.Lease)
 	require.NoError(t, err)
-	retry := outbox.Outcome{ID: claimed.Batch.Messages[0].ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
-	_, err = relay.Exchange(t.Context(), &outbox.Completion{Lease: claimed.Batch.Lease, Other: []outbox.Outcome{retry}}, nil)
+	retry := driver.Outcome{ID: claimed.Batch.Messages[0].ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
+	_, err = relay.Exchange(t.Context(), &driver.Completion{Lease: claimed.Batch.Lease, Other: []driver.Outcome{retry}}, nil)
 	require.NoError(t, err)
 	deferred, err := relay.Defer(t.Context(), claim)
 	require.NoError(t, err)
 	assert.NotZero(t, deferred)
-	_, err = relay.Purge(t.Context(), outbox.PurgeRequest{Broker: "b", Status: outbox.StatusPublished, Limit: 1})
+	_, err = relay.Purge(t.Context(), admin.PurgeRequest{Broker: "b", Status: outbox.StatusPublished, Limit: 1})
 	require.NoError(t, err)
 	_, err = relay.Exclusive(t.Context(), "purge", func(context.Context) error { return nil })
 	require.NoError(t, err)
-	_, err = relay.Requeue(t.Context(), outbox.Filter{Broker: "b"}, 10)
+	_, err = relay.Requeue(t.Context(), admin.Filter{Broker: "b"}, 10)
 	require.NoError(t, err)
-	require.NoError(t, relay.Heartbeat(t.Context(), outbox.Instance{ID: uuid.New()}))
+	require.NoError(t, relay.Heartbeat(t.Context(), driver.Instance{ID: uuid.New()}))
 	_, err = relay.Counts(t.Context())
 	require.NoError(t, err)
 	overview, err := relay.Overview(t.Context(), 10)
 	require.NoError(t, err)
 	assert.Len(t, overview, 1)
-	_, err = relay.List(t.Context(), outbox.ListRequest{Broker: "b", Status: outbox.StatusPending, Key: "k", Limit: 1, Scan: 1})
+	_, err = relay.List(t.Context(), admin.ListRequest{Broker: "b", Status: outbox.StatusPending, Key: "k", Limit: 1, Scan: 1})
 	require.NoError(t, err)
 	_, err = relay.KeyBlocks(t.Context(), "b", 1, 1)
 	require.NoError(t, err)
-	id, err := relay.BeginAudit(t.Context(), outbox.AuditEntry{Actor: "a", Via: "go", Action: "requeue"})
+	id, err := relay.BeginAudit(t.Context(), admin.AuditEntry{Actor: "a", Via: "go", Action: "requeue"})
 	require.NoError(t, err)
 	require.NoError(t, relay.EndAudit(t.Context(), id, 1, ""))
 }

@@ -11,7 +11,7 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 //go:embed migrations/*.sql
@@ -19,15 +19,15 @@ var migrationFiles embed.FS
 
 // Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for other migration tools. A
 // step is one batch: it holds no GO.
-func Migrations(table string) ([]outbox.Migration, error) {
+func Migrations(table string) ([]driver.Migration, error) {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("sqlserver: read migrations: %w", err)
 	}
-	return outbox.Migrations(files, table)
+	return driver.Migrations(files, table)
 }
 
-// Migrate implements outbox.Administration. All missing steps are applied in one transaction. The table's schema, where one is
+// Migrate implements admin.Administration. All missing steps are applied in one transaction. The table's schema, where one is
 // named, must exist.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
@@ -54,7 +54,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	return nil, fmt.Errorf("sqlserver: migrate %s: %w", s.table, err)
 }
 
-func (s *Store) migrate(ctx context.Context, steps []outbox.Migration) ([]string, error) {
+func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s *Store) migrate(ctx context.Context, steps []outbox.Migration) ([]string
 	if err != nil {
 		return nil, err
 	}
-	applied, err := outbox.ApplyMigrations(steps, done, func(step outbox.Migration) error {
+	applied, err := driver.ApplyMigrations(steps, done, func(step driver.Migration) error {
 		// Without parameters the text is a batch of its own, which may hold several statements.
 		if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (s *Store) appliedSteps(ctx context.Context, on querier) (versions []int, r
 	return versions, recorded && err == nil, err
 }
 
-// Check implements outbox.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
+// Check implements admin.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
 // and at the steps that Migrate has recorded, where it has. Of CHECK constraints it sees whether they are there and in
 // force, not what they say. A user without VIEW DEFINITION cannot see defaults, computed expressions and constraints: these
 // are not compared then. It also refuses a read replica, on which nothing could be claimed, and a pool of one connection, which
@@ -137,7 +137,7 @@ func (s *Store) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := outbox.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(want[0].Name)}
+	found := driver.LiveSchema{Differences: schemacheck.Differences(want, live), Exists: live.Has(want[0].Name)}
 	found.Versions, found.Recorded, err = s.appliedSteps(ctx, s.db)
 	if err != nil && !numbered(err, permissionDenied) { // who may not read the record has the tables alone to judge by
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 func versions(values ...sqldriver.Value) reply {
@@ -193,7 +194,7 @@ func TestCheckFacts(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			var schema *outbox.SchemaError
+			var schema *driver.SchemaError
 			require.ErrorAs(t, err, &schema)
 			require.Len(t, schema.Differences, 1)
 			assert.Contains(t, schema.Differences[0], c.want)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // A bench is a store on a migrated table of its own.
@@ -69,7 +70,7 @@ func (b *bench) shardOf(key string) (shard int) {
 }
 
 func (b *bench) claimed(ctx context.Context) (ids []string, err error) {
-	result, err := b.Exchange(ctx, nil, &outbox.Claim{Broker: "b", Shard: b.shard, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w"})
+	result, err := b.Exchange(ctx, nil, &driver.Claim{Broker: "b", Shard: b.shard, Limit: 10, Window: 10, Lease: time.Minute, Worker: "w"})
 	for _, m := range result.Batch.Messages {
 		ids = append(ids, m.MessageID)
 	}
@@ -163,17 +164,17 @@ func TestLockedBlock(t *testing.T) {
 	b := newBench(t)
 	key, _ := b.keys()
 	head, follower := b.add(b.outside, key), b.add(b.outside, key)
-	claim := &outbox.Claim{Broker: "b", Shard: b.shard, Limit: 1, Window: 10, Lease: time.Minute, Worker: "w", Wake: true}
-	exchange := func(s *outbox.Completion) outbox.Batch {
+	claim := &driver.Claim{Broker: "b", Shard: b.shard, Limit: 1, Window: 10, Lease: time.Minute, Worker: "w", Wake: true}
+	exchange := func(s *driver.Completion) driver.Batch {
 		result, err := b.Exchange(t.Context(), s, claim)
 		require.NoError(t, err)
 		return result.Batch
 	}
 	batch := exchange(nil)
 	require.Len(t, batch.Messages, 1)
-	failed := outbox.Outcome{ID: batch.Messages[0].ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
-	require.Empty(t, exchange(&outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{failed}}).Messages)
-	deferred, err := b.Defer(t.Context(), &outbox.Claim{Broker: "b", Shard: b.shard, Window: 10})
+	failed := driver.Outcome{ID: batch.Messages[0].ID, Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}
+	require.Empty(t, exchange(&driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{failed}}).Messages)
+	deferred, err := b.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: b.shard, Window: 10})
 	require.NoError(t, err)
 	require.Equal(t, 2, deferred)
 	execute(t, b.outside, "UPDATE "+b.table+" SET locked_until = NULL")
@@ -181,7 +182,7 @@ func TestLockedBlock(t *testing.T) {
 	batch = exchange(nil)
 	require.Len(t, batch.Messages, 1)
 	require.Equal(t, head, batch.Messages[0].MessageID)
-	_, err = b.Exchange(t.Context(), &outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: batch.Messages[0].ID}}}, nil)
+	_, err = b.Exchange(t.Context(), &driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: batch.Messages[0].ID}}}, nil)
 	require.NoError(t, err)
 
 	tx := b.begin()
@@ -213,7 +214,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	release := holdShard(t, b.outside, b.table, "b", b.shard)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err = b.Renew(ctx, outbox.Lease{Broker: "b", Shard: b.shard, Token: uuid.New(), Duration: time.Minute})
+	_, err = b.Renew(ctx, driver.Lease{Broker: "b", Shard: b.shard, Token: uuid.New(), Duration: time.Minute})
 	require.ErrorIs(t, err, context.DeadlineExceeded, "it waits for the shard, and no longer than its context")
 	release()
 

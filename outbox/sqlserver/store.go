@@ -25,13 +25,15 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQL Server database. It implements [outbox.Store], and is safe for concurrent use.
+// Store is the outbox table of one SQL Server database. It implements [admin.Store], and is safe for concurrent use.
 type Store struct {
 	*administration
 
@@ -41,7 +43,7 @@ type Store struct {
 	sql   statements
 }
 
-var _ outbox.Store = (*Store)(nil)
+var _ admin.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
@@ -60,7 +62,7 @@ func New(db *sql.DB, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
-	if err := errors.Join(outbox.ValidateTable(table), outbox.ValidateTableAmong(table, sqlFiles)); err != nil {
+	if err := errors.Join(outbox.ValidateTable(table), driver.ValidateTableAmong(table, sqlFiles)); err != nil {
 		return nil, err
 	}
 	s := &Store{db: db, table: table, now: time.Now}
@@ -81,10 +83,10 @@ func New(db *sql.DB, table string) (*Store, error) {
 	return s, nil
 }
 
-// Dialect implements outbox.Store.
+// Dialect implements admin.Store.
 func (s *Store) Dialect() outbox.Dialect { return outbox.SQLServer }
 
-// Shards implements outbox.Delivery.
+// Shards implements driver.Delivery.
 func (s *Store) Shards() int { return outbox.Shards }
 
 // Close does nothing: the database is the caller's.
@@ -97,7 +99,7 @@ func batchText(table string, names ...string) string {
 	for _, name := range names {
 		b.WriteString(embedded(name))
 	}
-	return outbox.RenderSQL(b.String(), table)
+	return driver.RenderSQL(b.String(), table)
 }
 
 // embedded is the text of one file. The files are part of the program, so a missing one cannot happen at run time.

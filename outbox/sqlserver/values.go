@@ -14,6 +14,7 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // A list of any length travels as one parameter, which OPENJSON unfolds. It is always nvarchar(max): a type that followed
@@ -24,7 +25,7 @@ type publishedItem struct {
 	BrokerMessageID string `json:"b,omitempty"`
 }
 
-func publishedList(delivered []outbox.Delivered) (mssql.NVarCharMax, error) {
+func publishedList(delivered []driver.Delivered) (mssql.NVarCharMax, error) {
 	items := make([]publishedItem, len(delivered))
 	for i, d := range delivered {
 		items[i] = publishedItem{ID: d.ID, BrokerMessageID: storable(d.BrokerMessageID)}
@@ -44,7 +45,7 @@ type otherItem struct {
 	GoesOn  int           `json:"g,omitempty"`
 }
 
-func otherList(outcomes []outbox.Outcome) (mssql.NVarCharMax, error) {
+func otherList(outcomes []driver.Outcome) (mssql.NVarCharMax, error) {
 	items := make([]otherItem, len(outcomes))
 	for i, o := range outcomes {
 		items[i] = otherItem{ID: o.ID, Status: o.Status, Error: storable(o.LastError)}

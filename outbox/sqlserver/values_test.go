@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 func TestSplitDuration(t *testing.T) {
@@ -41,12 +42,12 @@ func TestStorable(t *testing.T) {
 
 func TestLists(t *testing.T) {
 	t.Parallel()
-	list, err := publishedList([]outbox.Delivered{{ID: 9, BrokerMessageID: "<a&b>"}, {ID: math.MaxInt64}, {ID: 1}})
+	list, err := publishedList([]driver.Delivered{{ID: 9, BrokerMessageID: "<a&b>"}, {ID: math.MaxInt64}, {ID: 1}})
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"i":1},{"i":9,"b":"<a&b>"},{"i":9223372036854775807}]`, string(list), "in the order of ids")
 	assert.Contains(t, list, "<a&b>", "not made longer by escapes that only HTML needs")
 
-	list, err = otherList([]outbox.Outcome{
+	list, err = otherList([]driver.Outcome{
 		{ID: 2, Status: outbox.StatusPending},
 		{ID: 1, Status: outbox.StatusFailed, Spent: true, Delay: time.Minute + time.Millisecond, LastError: `{"class":"x"}`},
 	})
@@ -59,7 +60,7 @@ func TestListsAreJSON(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) + rapid.String().Draw(t, "text")
-		list, err := otherList([]outbox.Outcome{{ID: 1, Status: outbox.StatusFailed, LastError: text}})
+		list, err := otherList([]driver.Outcome{{ID: 1, Status: outbox.StatusFailed, LastError: text}})
 		require.NoError(t, err)
 		assert.NotContains(t, string(list), "\x00")
 		var items []otherItem

@@ -5,6 +5,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Keys that are blocked behind an abandoned row, beside other rows of the key.
@@ -20,7 +21,7 @@ func testAbandonTwo(t *table) {
 	ids := t.add(k[0], k[0], k[0], k[1])
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
-	s := outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})
+	s := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true})
 	s.Other[2].Status, s.Other[2].Spent = outbox.StatusPending, false
 	s.BlockAbandoned = true
 	require.Zero(t, t.complete(s).Lost)
@@ -35,7 +36,7 @@ func testAbandonKeyGoesOn(t *table) {
 	ids := t.add(k[0], k[0], k[0], k[1], k[1])
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
-	s := outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned})
+	s := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned})
 	s.Other[0].KeyGoesOn, s.Other[3].KeyGoesOn = true, true
 	s.Other[2].Status, s.Other[4].Status = outbox.StatusPending, outbox.StatusPending
 	s.BlockAbandoned = true
@@ -57,7 +58,7 @@ func testAbandonLate(t *table) {
 	require.Zero(t, t.complete(retryLater(batch, ids[0])).Lost)
 	require.NotZero(t, t.deferRows())
 
-	s := &outbox.Completion{Lease: late.Lease, BlockAbandoned: true, Published: []outbox.Delivered{{ID: ids[0]}}, Other: []outbox.Outcome{
+	s := &driver.Completion{Lease: late.Lease, BlockAbandoned: true, Published: []driver.Delivered{{ID: ids[0]}}, Other: []driver.Outcome{
 		{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true},
 	}}
 	require.Equal(t, 1, t.complete(s).Lost)

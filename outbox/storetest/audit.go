@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 var auditTests = []test{
@@ -21,7 +22,7 @@ var auditTests = []test{
 	{name: "WithoutATable", run: testAuditWithoutTable, bare: true},
 }
 
-func (t *table) begin(entry outbox.AuditEntry) int64 {
+func (t *table) begin(entry admin.AuditEntry) int64 {
 	t.Helper()
 	id, err := t.Store.BeginAudit(t.Context(), entry)
 	require.NoError(t, err)
@@ -29,7 +30,7 @@ func (t *table) begin(entry outbox.AuditEntry) int64 {
 	return id
 }
 
-func (t *table) audit(before int64, limit int) []outbox.AuditEntry {
+func (t *table) audit(before int64, limit int) []admin.AuditEntry {
 	t.Helper()
 	entries, err := t.Store.Audit(t.Context(), before, limit)
 	require.NoError(t, err)
@@ -39,7 +40,7 @@ func (t *table) audit(before int64, limit int) []outbox.AuditEntry {
 // What was begun is there at once, and until it ends it can be seen that it has not.
 func testAudit(t *table) {
 	assert.Empty(t, t.audit(0, 10))
-	entry := outbox.AuditEntry{
+	entry := admin.AuditEntry{
 		Actor: "me", Via: "cli", Action: "requeue", Broker: "b", Filter: `{"type":"T"}`, Reason: "why",
 		ID: 4711, Rows: 99, Failure: "not yet", StartedAt: time.Unix(0, 0), EndedAt: time.Unix(0, 0), // those are the store's to say
 	}
@@ -47,7 +48,7 @@ func testAudit(t *table) {
 	entries := t.audit(0, 10)
 	require.Len(t, entries, 1)
 	assert.WithinDuration(t, time.Now(), entries[0].StartedAt, time.Minute)
-	want := outbox.AuditEntry{ID: id, Actor: "me", Via: "cli", Action: "requeue", Broker: "b", Filter: `{"type":"T"}`, Reason: "why", StartedAt: entries[0].StartedAt}
+	want := admin.AuditEntry{ID: id, Actor: "me", Via: "cli", Action: "requeue", Broker: "b", Filter: `{"type":"T"}`, Reason: "why", StartedAt: entries[0].StartedAt}
 	assert.Equal(t, want, entries[0])
 
 	require.NoError(t, t.Store.EndAudit(t.Context(), id, 3_000_000_000, "the database has gone"))
@@ -60,7 +61,7 @@ func testAudit(t *table) {
 	assert.Equal(t, entries, t.auditOf(t.another()), "another process sees it")
 }
 
-func (t *table) auditOf(store outbox.Store) []outbox.AuditEntry {
+func (t *table) auditOf(store admin.Store) []admin.AuditEntry {
 	t.Helper()
 	entries, err := store.Audit(t.Context(), 0, 10)
 	require.NoError(t, err)
@@ -68,7 +69,7 @@ func (t *table) auditOf(store outbox.Store) []outbox.AuditEntry {
 }
 
 func testAuditEnded(t *table) {
-	first, second := t.begin(outbox.AuditEntry{Actor: "a", Via: "go", Action: "purge"}), t.begin(outbox.AuditEntry{Actor: "b", Via: "http", Action: "pause"})
+	first, second := t.begin(admin.AuditEntry{Actor: "a", Via: "go", Action: "purge"}), t.begin(admin.AuditEntry{Actor: "b", Via: "http", Action: "pause"})
 	require.Greater(t, second, first)
 	require.NoError(t, t.Store.EndAudit(t.Context(), first, 5, ""))
 	before := t.audit(0, 10)
@@ -84,7 +85,7 @@ func testAuditEnded(t *table) {
 func testAuditPages(t *table) {
 	var ids []int64
 	for range 7 {
-		ids = append([]int64{t.begin(outbox.AuditEntry{Actor: "a", Via: "go", Action: "resume"})}, ids...)
+		ids = append([]int64{t.begin(admin.AuditEntry{Actor: "a", Via: "go", Action: "resume"})}, ids...)
 	}
 	var got []int64
 	for before := int64(0); ; {
@@ -97,7 +98,7 @@ func testAuditPages(t *table) {
 			got = append(got, entry.ID)
 		}
 		before = got[len(got)-1]
-		t.begin(outbox.AuditEntry{Actor: "a", Via: "go", Action: "resume"}) // is not on the pages that follow
+		t.begin(admin.AuditEntry{Actor: "a", Via: "go", Action: "resume"}) // is not on the pages that follow
 		require.LessOrEqual(t, len(got), 7)
 	}
 	assert.Equal(t, ids, got, "newest first")
@@ -110,7 +111,7 @@ func testAuditRace(t *table) {
 	for range 8 {
 		tasks.Go(func() {
 			for range 5 {
-				id, err := t.Store.BeginAudit(t.background(), outbox.AuditEntry{Actor: "a", Via: "go", Action: "requeue"})
+				id, err := t.Store.BeginAudit(t.background(), admin.AuditEntry{Actor: "a", Via: "go", Action: "requeue"})
 				if assert.NoError(t, err) {
 					assert.NoError(t, t.Store.EndAudit(t.background(), id, id, ""))
 				}
@@ -130,13 +131,13 @@ func testAuditRace(t *table) {
 func testAuditHostile(t *table) {
 	for i := range 30 {
 		text := hostile().Example(i)
-		id := t.begin(outbox.AuditEntry{Actor: text, Via: text, Action: text, Broker: text, Filter: text, Reason: text})
+		id := t.begin(admin.AuditEntry{Actor: text, Via: text, Action: text, Broker: text, Filter: text, Reason: text})
 		require.NoError(t, t.Store.EndAudit(t.Context(), id, 1, text))
 		got := t.audit(0, 1)[0]
 		assert.Equal(t, []string{text, text, text, text, text, text, text}, []string{got.Actor, got.Via, got.Action, got.Broker, got.Filter, got.Reason, got.Failure})
 	}
 	text := "a\x00b\xff" + strings.Repeat("ü", 10_000)
-	id := t.begin(outbox.AuditEntry{Actor: text, Via: text, Action: text, Broker: text, Filter: text, Reason: text})
+	id := t.begin(admin.AuditEntry{Actor: text, Via: text, Action: text, Broker: text, Filter: text, Reason: text})
 	require.NoError(t, t.Store.EndAudit(t.Context(), id, 1, text))
 	got := t.audit(0, 1)[0]
 	for _, kept := range []string{got.Actor, got.Reason, got.Failure} {
@@ -147,7 +148,7 @@ func testAuditHostile(t *table) {
 }
 
 func testAuditWithoutTable(t *table) {
-	_, err := t.Store.BeginAudit(t.Context(), outbox.AuditEntry{Actor: "a", Via: "go", Action: "purge"})
+	_, err := t.Store.BeginAudit(t.Context(), admin.AuditEntry{Actor: "a", Via: "go", Action: "purge"})
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	require.ErrorIs(t, t.Store.EndAudit(t.Context(), 1, 0, ""), outbox.ErrSchema)
 	_, err = t.Store.Audit(t.Context(), 0, 1)

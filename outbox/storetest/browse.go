@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // A browsed row is what the suite knows of a row by itself, in the order of ids.
@@ -23,8 +24,8 @@ type browsed struct {
 }
 
 // matches says whether a request asks for the row.
-func (b *browsed) matches(r outbox.ListRequest) bool {
-	exact, prefix := outbox.Filter{Type: r.Type}.TypePattern()
+func (b *browsed) matches(r admin.ListRequest) bool {
+	exact, prefix := admin.Filter{Type: r.Type}.TypePattern()
 	return b.broker == r.Broker && b.status == r.Status &&
 		(exact == "" || b.eventType == exact) && len(b.eventType) >= len(prefix) && b.eventType[:len(prefix)] == prefix &&
 		(r.Key == "" || b.key == r.Key) && (r.ErrorClass == "" || b.class == r.ErrorClass) &&
@@ -101,9 +102,9 @@ func someRows(n int, random *rand.Rand) []browsed {
 }
 
 // pages follows a list to its end and returns all its rows. between is called after each page but the last.
-func (t *table) pages(request outbox.ListRequest, between func(page int)) []outbox.Record {
+func (t *table) pages(request admin.ListRequest, between func(page int)) []admin.Record {
 	t.Helper()
-	var all []outbox.Record
+	var all []admin.Record
 	for page := range 10_000 {
 		list, err := t.Store.List(t.Context(), request)
 		require.NoError(t, err)
@@ -111,7 +112,7 @@ func (t *table) pages(request outbox.ListRequest, between func(page int)) []outb
 		require.LessOrEqual(t, len(list.Records), list.Scanned, "what is returned was looked at")
 		require.LessOrEqual(t, list.Scanned, request.Scan, "no more rows are looked at than was asked for")
 		all = append(all, list.Records...)
-		if list.Next == (outbox.Position{}) {
+		if list.Next == (admin.Position{}) {
 			return all
 		}
 		require.Equal(t, request.Status.Terminal(), !list.Next.Time.IsZero(), "only lists of what is finished are ordered by time")
@@ -126,7 +127,7 @@ func (t *table) pages(request outbox.ListRequest, between func(page int)) []outb
 	return nil
 }
 
-func recordIDs(records []outbox.Record) []int64 {
+func recordIDs(records []admin.Record) []int64 {
 	ids := make([]int64, len(records))
 	for i := range records {
 		ids[i] = records[i].ID
@@ -161,7 +162,7 @@ func testMessage(t *table) {
 		assert.WithinDuration(t, now, records[i].CreatedAt, time.Minute)
 		records[i].CreatedAt = time.Time{}
 	}
-	same := outbox.Record{
+	same := admin.Record{
 		MessageID: row.MessageID.String(), Broker: "another", Status: outbox.StatusPending, Stream: "s", Type: "t", OrderingKey: row.OrderingKey, Shard: t.shard, Priority: 7,
 		ContentType: "text/plain", Headers: `{"a":"b"}`, AggregateType: "order", AggregateID: "4711", CorrelationID: "co", CausationID: "ca", TenantID: "te",
 	}
@@ -206,7 +207,7 @@ func testMessage(t *table) {
 }
 
 // message is the row of a message for the test's broker.
-func (t *table) message(id uuid.UUID) outbox.Record {
+func (t *table) message(id uuid.UUID) admin.Record {
 	t.Helper()
 	records, err := t.Store.Message(t.Context(), id.String())
 	require.NoError(t, err)

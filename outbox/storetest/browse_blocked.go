@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var blockedTests = []test{
@@ -17,7 +19,7 @@ var blockedTests = []test{
 	{name: "BlockRemoved", run: testKeyBlockGone},
 }
 
-func (t *table) blocked(limit, maxCount int) []outbox.KeyBlock {
+func (t *table) blocked(limit, maxCount int) []admin.KeyBlock {
 	t.Helper()
 	keys, err := t.Store.KeyBlocks(t.Context(), broker, limit, maxCount)
 	require.NoError(t, err)
@@ -54,14 +56,14 @@ func testKeyBlocks(t *table) {
 	keys := t.blocked(10, 10)
 	require.Len(t, keys, 3)
 	for i, want := range []struct {
-		outbox.KeyBlock
+		admin.KeyBlock
 		block int64
 		since time.Duration
 		until time.Time
 	}{
-		{outbox.KeyBlock{Key: k[2], Status: outbox.StatusAbandoned, Reason: "operator", Followers: outbox.Count{N: 1}}, waits[0], 0, time.Time{}},
-		{outbox.KeyBlock{Key: k[1], Status: outbox.StatusPending, Reason: "scheduled", Followers: outbox.Count{N: 1}}, scheduled[0], 2 * time.Hour, later.AvailableAt},
-		{outbox.KeyBlock{Key: k[0], Status: outbox.StatusFailed, Reason: "backoff", Followers: outbox.Count{N: 3}}, retried[0], time.Hour, time.Now().Add(time.Minute)},
+		{admin.KeyBlock{Key: k[2], Status: outbox.StatusAbandoned, Reason: "operator", Followers: admin.Count{N: 1}}, waits[0], 0, time.Time{}},
+		{admin.KeyBlock{Key: k[1], Status: outbox.StatusPending, Reason: "scheduled", Followers: admin.Count{N: 1}}, scheduled[0], 2 * time.Hour, later.AvailableAt},
+		{admin.KeyBlock{Key: k[0], Status: outbox.StatusFailed, Reason: "backoff", Followers: admin.Count{N: 3}}, retried[0], time.Hour, time.Now().Add(time.Minute)},
 	} {
 		got := keys[i]
 		assert.WithinDuration(t, time.Now().Add(-want.since), got.Since, time.Minute, want.Key)
@@ -91,10 +93,10 @@ func testBlockedHeads(t *table) {
 	at := time.Now().UTC().Truncate(time.Second)
 	batch := t.claim()
 	require.Len(t, batch.Messages, 6)
-	s := outcome(batch, outbox.Outcome{Status: outbox.StatusPending})
+	s := outcome(batch, driver.Outcome{Status: outbox.StatusPending})
 	for i, id := range taken(batch) {
 		if id == loose[0] || id == ids[1] {
-			s.Other[i] = outbox.Outcome{
+			s.Other[i] = driver.Outcome{
 				ID: id, Status: outbox.StatusFailed, Delay: lease, Spent: true, LastError: `{"class":"retryable","message":"m","at":"` + at.Format(time.RFC3339) + `","attempt":1}`,
 			}
 		}
@@ -109,8 +111,8 @@ func testBlockedHeads(t *table) {
 		assert.Equal(t, "m", got.LastError.Message)
 	}
 	got.Since, got.Until, got.LastError = time.Time{}, time.Time{}, nil
-	assert.Equal(t, outbox.KeyBlock{
-		Broker: broker, Key: k[0], MessageID: t.messageID(ids[1]), Status: outbox.StatusFailed, Reason: "backoff", Followers: outbox.Count{N: 1},
+	assert.Equal(t, admin.KeyBlock{
+		Broker: broker, Key: k[0], MessageID: t.messageID(ids[1]), Status: outbox.StatusFailed, Reason: "backoff", Followers: admin.Count{N: 1},
 	}, got, "the row before it does not wait for it")
 	assert.Equal(t, 1, t.requeue(t.these(ids[1])))
 	assert.Empty(t, t.blocked(10, 10), "it can be claimed again, though its error is still there")
@@ -128,11 +130,11 @@ func testBlockedOnce(t *table) {
 	}
 	keys := t.blocked(10, 10)
 	require.Len(t, keys, 2)
-	found := map[string]outbox.KeyBlock{keys[0].Key: keys[0], keys[1].Key: keys[1]}
+	found := map[string]admin.KeyBlock{keys[0].Key: keys[0], keys[1].Key: keys[1]}
 	assert.Equal(t, t.messageID(ids[0]), found[k[0]].MessageID)
-	assert.Equal(t, outbox.Count{N: 3}, found[k[0]].Followers)
+	assert.Equal(t, admin.Count{N: 3}, found[k[0]].Followers)
 	assert.Equal(t, t.messageID(more[2]), found[k[1]].MessageID)
-	assert.Equal(t, outbox.Count{N: 1}, found[k[1]].Followers)
+	assert.Equal(t, admin.Count{N: 1}, found[k[1]].Followers)
 }
 
 // Neither keys nor followers are counted beyond what was asked for, and what needs an operator is not crowded out.
@@ -150,7 +152,7 @@ func testBlockedBounds(t *table) {
 	keys := t.blocked(3, 2)
 	require.Len(t, keys, 3)
 	assert.Equal(t, []string{k[5], k[0], k[1]}, []string{keys[0].Key, keys[1].Key, keys[2].Key}, "who waits for an operator, then the oldest")
-	assert.Equal(t, []outbox.Count{{N: 1}, {N: 2, More: true}, {N: 2, More: true}}, []outbox.Count{keys[0].Followers, keys[1].Followers, keys[2].Followers})
+	assert.Equal(t, []admin.Count{{N: 1}, {N: 2, More: true}, {N: 2, More: true}}, []admin.Count{keys[0].Followers, keys[1].Followers, keys[2].Followers})
 	keys = t.blocked(1, 1)
 	require.Len(t, keys, 1)
 	assert.Equal(t, k[5], keys[0].Key)
@@ -171,5 +173,5 @@ func testKeyBlockGone(t *table) {
 	assert.Equal(t, "operator", keys[0].Reason)
 	assert.Zero(t, keys[0].Until)
 	assert.Nil(t, keys[0].LastError)
-	assert.Equal(t, outbox.Count{N: 1}, keys[0].Followers)
+	assert.Equal(t, admin.Count{N: 1}, keys[0].Followers)
 }

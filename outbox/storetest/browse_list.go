@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var listTests = []test{
@@ -29,7 +31,7 @@ var listTests = []test{
 }
 
 // listed are the ids that a request asks for, in their order.
-func listed(rows []browsed, request outbox.ListRequest) []int64 {
+func listed(rows []browsed, request admin.ListRequest) []int64 {
 	var found []browsed
 	for i := range rows {
 		if rows[i].matches(request) {
@@ -54,7 +56,7 @@ func testListModel(t *table) {
 	rows := someRows(90, rand.New(rand.NewPCG(1, 2))) // the same rows each time
 	t.write(rows)
 	for _, status := range outbox.Statuses() {
-		request := outbox.ListRequest{Broker: broker, Status: status, Limit: 3, Scan: 1000}
+		request := admin.ListRequest{Broker: broker, Status: status, Limit: 3, Scan: 1000}
 		want := listed(rows, request)
 		require.Greater(t, len(want), 2*request.Limit, "there is more than a page of each")
 		assert.Equal(t, want, recordIDs(t.pages(request, nil)), status)
@@ -65,7 +67,7 @@ func testListModel(t *table) {
 		assert.NotContains(t, recordIDs(t.pages(request, nil)), rows[middle].id, "before until")
 	}
 	rapid.Check(t.T, func(r *rapid.T) {
-		request := outbox.ListRequest{
+		request := admin.ListRequest{
 			Broker: rapid.SampledFrom([]string{broker, "another", "nobody"}).Draw(r, "broker"), Status: rapid.SampledFrom(outbox.Statuses()).Draw(r, "status"),
 			Type: rapid.SampledFrom([]string{"", "Shipped", "Ordering.*", "Ordering.P*", "*", "Ship"}).Draw(r, "type"),
 			Key:  rapid.SampledFrom([]string{"", "", "k1", "k2", "k3"}).Draw(r, "key"), ErrorClass: rapid.SampledFrom([]string{"", "", "retryable", "permanent", "x"}).Draw(r, "class"),
@@ -99,7 +101,7 @@ func testListScan(t *table) {
 		rows[0].eventType = "rare"
 		rows[25].eventType = "rare"
 		t.write(rows)
-		request := outbox.ListRequest{Broker: string(status), Status: status, Type: "rare", Limit: 2, Scan: 10}
+		request := admin.ListRequest{Broker: string(status), Status: status, Type: "rare", Limit: 2, Scan: 10}
 		list, err := t.Store.List(t.Context(), request)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, list.Scanned, 10, status)
@@ -122,7 +124,7 @@ func testListTies(t *table) {
 		rows[22].finished, rows[3].finished = at.Add(-time.Microsecond), at.Add(time.Microsecond)
 		t.write(rows)
 		for size := range 9 {
-			request := outbox.ListRequest{Broker: broker, Status: status, Limit: size + 1, Scan: size + 1}
+			request := admin.ListRequest{Broker: broker, Status: status, Limit: size + 1, Scan: size + 1}
 			assert.Equal(t, listed(rows, request), recordIDs(t.pages(request, nil)), "%s, %d on a page", status, size+1)
 		}
 	}
@@ -135,7 +137,7 @@ func testListDeferred(t *table) {
 	t.failHead(ids[0])
 	require.Equal(t, 2, t.deferRows())
 	late := t.add(k[0])
-	request := outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}
+	request := admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}
 	records := t.pages(request, nil)
 	require.Equal(t, []int64{late[0], ids[2], ids[1]}, recordIDs(records))
 	assert.Equal(t, []bool{false, false, true}, []bool{records[0].Deferred, records[1].Deferred, records[2].Deferred})
@@ -145,7 +147,7 @@ func testListDeferred(t *table) {
 		assert.Equal(t, []int64{late[0], ids[2], ids[1]}, recordIDs(t.pages(request, nil)), "%d on a page", size+1)
 	}
 	request.Limit, request.Scan = 10, 10
-	behind := func(records []outbox.Record) {
+	behind := func(records []admin.Record) {
 		t.Helper()
 		deferral := records[len(records)-1].Deferral
 		require.NotNil(t, deferral)
@@ -188,12 +190,12 @@ func testListDeferredForever(t *table) {
 	ids := t.add("key", "key", "key")
 	t.abandonAndBlock(ids[0])
 	t.deferRows()
-	records := t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
+	records := t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
 	require.Equal(t, []int64{ids[2], ids[1]}, recordIDs(records))
 	for i := range records {
-		assert.Equal(t, &outbox.Deferral{Reason: "operator", MessageID: t.messageID(ids[0])}, records[i].Deferral)
+		assert.Equal(t, &admin.Deferral{Reason: "operator", MessageID: t.messageID(ids[0])}, records[i].Deferral)
 	}
-	records = t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusAbandoned, Limit: 10, Scan: 10}, nil)
+	records = t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusAbandoned, Limit: 10, Scan: 10}, nil)
 	require.Equal(t, ids[:1], recordIDs(records))
 	assert.Nil(t, records[0].Deferral, "it waits for nothing")
 }
@@ -204,8 +206,8 @@ func testListDeferredAlone(t *table) {
 	row := newRow("")
 	row.AvailableAt = at
 	id := t.insert(row)
-	require.Equal(t, 1, t.deferRows(func(c *outbox.Claim) { c.Shard = t.shardOf(id[0]) }))
-	records := t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
+	require.Equal(t, 1, t.deferRows(func(c *driver.Claim) { c.Shard = t.shardOf(id[0]) }))
+	records := t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 10, Scan: 10}, nil)
 	require.Equal(t, id, recordIDs(records))
 	if deferral := records[0].Deferral; assert.NotNil(t, deferral) {
 		assert.Equal(t, "scheduled", deferral.Reason)
@@ -229,7 +231,7 @@ func testListMoving(t *table) {
 		}
 		t.write(rows)
 		gone := map[int64]bool{}
-		request := outbox.ListRequest{Broker: broker, Status: status, Limit: 4, Scan: 4}
+		request := admin.ListRequest{Broker: broker, Status: status, Limit: 4, Scan: 4}
 		got := recordIDs(t.pages(request, func(page int) {
 			added := []browsed{row(at.Add(time.Hour).Add(time.Duration(page) * time.Second))}
 			t.write(added)
@@ -262,7 +264,7 @@ func testListContent(t *table) {
 	assert.Equal(t, "some payload", string(message[0].Payload))
 	assert.JSONEq(t, `{"a":"b"}`, message[0].Headers)
 	message[0].Payload, message[0].Headers = nil, ""
-	records := t.pages(outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 1, Scan: 1}, nil)
+	records := t.pages(admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 1, Scan: 1}, nil)
 	assert.Equal(t, message, records)
 	assert.Equal(t, len("some payload"), records[0].PayloadBytes)
 }
@@ -274,7 +276,7 @@ func testListHostile(t *table) {
 		row := newRow(text)
 		row.TargetBroker, row.Type = text, text
 		id := t.insert(row)
-		request := outbox.ListRequest{Broker: text, Status: outbox.StatusPending, Type: text, Key: text, Limit: 10, Scan: 10}
+		request := admin.ListRequest{Broker: text, Status: outbox.StatusPending, Type: text, Key: text, Limit: 10, Scan: 10}
 		if strings.HasSuffix(text, "*") {
 			request.Type = text + "*"
 		}
@@ -297,19 +299,19 @@ func testListHostile(t *table) {
 
 func testListWrong(t *table) {
 	t.add("key")
-	good := outbox.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 2, Scan: 2}
+	good := admin.ListRequest{Broker: broker, Status: outbox.StatusPending, Limit: 2, Scan: 2}
 	_, err := t.Store.List(t.Context(), good)
 	require.NoError(t, err)
-	for name, change := range map[string]func(*outbox.ListRequest){
-		"no broker":         func(r *outbox.ListRequest) { r.Broker = "" },
-		"no status":         func(r *outbox.ListRequest) { r.Status = "" },
-		"unknown status":    func(r *outbox.ListRequest) { r.Status = "done" },
-		"no limit":          func(r *outbox.ListRequest) { r.Limit = 0 },
-		"negative limit":    func(r *outbox.ListRequest) { r.Limit = -1 },
-		"scan below limit":  func(r *outbox.ListRequest) { r.Scan = 1 },
-		"broker of no row":  func(r *outbox.ListRequest) { r.Broker = "a\x00" },
-		"key of no row":     func(r *outbox.ListRequest) { r.Key = "\xff" },
-		"until before then": func(r *outbox.ListRequest) { r.Since, r.Until = time.Now(), time.Now().Add(-time.Hour) },
+	for name, change := range map[string]func(*admin.ListRequest){
+		"no broker":         func(r *admin.ListRequest) { r.Broker = "" },
+		"no status":         func(r *admin.ListRequest) { r.Status = "" },
+		"unknown status":    func(r *admin.ListRequest) { r.Status = "done" },
+		"no limit":          func(r *admin.ListRequest) { r.Limit = 0 },
+		"negative limit":    func(r *admin.ListRequest) { r.Limit = -1 },
+		"scan below limit":  func(r *admin.ListRequest) { r.Scan = 1 },
+		"broker of no row":  func(r *admin.ListRequest) { r.Broker = "a\x00" },
+		"key of no row":     func(r *admin.ListRequest) { r.Key = "\xff" },
+		"until before then": func(r *admin.ListRequest) { r.Since, r.Until = time.Now(), time.Now().Add(-time.Hour) },
 	} {
 		request := good
 		change(&request)
@@ -329,7 +331,7 @@ func testListWrong(t *table) {
 
 func testListWithoutTable(t *table) {
 	for _, status := range outbox.Statuses() {
-		_, err := t.Store.List(t.Context(), outbox.ListRequest{Broker: broker, Status: status, Limit: 1, Scan: 1})
+		_, err := t.Store.List(t.Context(), admin.ListRequest{Broker: broker, Status: status, Limit: 1, Scan: 1})
 		require.ErrorIs(t, err, outbox.ErrSchema, status)
 	}
 	_, err := t.Store.Overview(t.Context(), 1)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 var overviewTests = []test{
@@ -17,7 +18,7 @@ var overviewTests = []test{
 	{name: "LastError", run: testOverviewLastError},
 }
 
-func (t *table) overview(limit int) []outbox.BrokerOverview {
+func (t *table) overview(limit int) []admin.BrokerOverview {
 	t.Helper()
 	overview, err := t.Store.Overview(t.Context(), limit)
 	require.NoError(t, err)
@@ -47,8 +48,8 @@ func testOverviewBrokers(t *table) {
 			assert.Less(t, overview[i-1].Broker, o.Broker, "sorted by name")
 		}
 	}
-	assert.Equal(t, outbox.Count{N: 1}, overview[0].Deferred)
-	assert.Equal(t, outbox.Count{N: 1}, overview[0].Counts[outbox.StatusPending], "what is deferred is pending all the same")
+	assert.Equal(t, admin.Count{N: 1}, overview[0].Deferred)
+	assert.Equal(t, admin.Count{N: 1}, overview[0].Counts[outbox.StatusPending], "what is deferred is pending all the same")
 	assert.Zero(t, overview[0].Counts[outbox.StatusPublished])
 }
 
@@ -74,7 +75,7 @@ func testOverviewCounts(t *table) {
 		overview := t.overview(limit)
 		require.Len(t, overview, 2)
 		for _, o := range overview {
-			counts := map[outbox.Status]outbox.Count{"deferred": o.Deferred}
+			counts := map[outbox.Status]admin.Count{"deferred": o.Deferred}
 			for _, status := range outbox.Statuses() {
 				counts[status] = o.Counts[status]
 			}
@@ -86,7 +87,7 @@ func testOverviewCounts(t *table) {
 				}
 				assert.LessOrEqual(t, count.N, min(n, int64(limit)), "%s %s of %d, up to %d", o.Broker, status, n, limit)
 				if bound < int64(limit) || !count.More {
-					assert.Equal(t, outbox.Count{N: n}, count, "%s %s up to %d", o.Broker, status, limit)
+					assert.Equal(t, admin.Count{N: n}, count, "%s %s up to %d", o.Broker, status, limit)
 				}
 				if n > int64(limit) {
 					assert.True(t, count.More, "%s %s of %d, up to %d", o.Broker, status, n, limit)
@@ -96,7 +97,7 @@ func testOverviewCounts(t *table) {
 	}
 	t.exec("DELETE FROM {t}")
 	t.add("a", "b", "c", "d")
-	assert.Equal(t, outbox.Count{N: 3, More: true}, t.overview(3)[0].Counts[outbox.StatusPending], "it goes as far as it may")
+	assert.Equal(t, admin.Count{N: 3, More: true}, t.overview(3)[0].Counts[outbox.StatusPending], "it goes as far as it may")
 }
 
 func testOverviewTimes(t *table) {
@@ -113,9 +114,9 @@ func testOverviewTimes(t *table) {
 	o = t.overview(10)[0]
 	assert.InDelta(t, 3*time.Hour.Seconds(), o.OldestPending.Seconds(), 60, "what is deferred is not finished either")
 	assert.Less(t, o.Lag, time.Minute, "and waits for its time")
-	assert.Equal(t, outbox.Count{N: 2}, o.Deferred)
-	assert.Equal(t, outbox.Count{N: 1}, o.Counts[outbox.StatusFailed])
-	assert.Equal(t, outbox.Count{N: 2}, o.Counts[outbox.StatusPending])
+	assert.Equal(t, admin.Count{N: 2}, o.Deferred)
+	assert.Equal(t, admin.Count{N: 1}, o.Counts[outbox.StatusFailed])
+	assert.Equal(t, admin.Count{N: 2}, o.Counts[outbox.StatusPending])
 
 	t.next(ids[2])
 	t.exec("UPDATE {t} SET published_at = "+t.sql.minus("published_at", time.Hour)+", finished_at = "+t.sql.minus("finished_at", time.Hour)+" WHERE id = ?", ids[2])

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var bytesTests = []test{
@@ -33,11 +34,11 @@ func (t *table) addSizes(keys []string, sizes ...int) []int64 {
 	return t.insert(rows...)
 }
 
-func maxBytes(n int) func(*outbox.Claim) { return func(c *outbox.Claim) { c.Bytes = n } }
+func maxBytes(n int) func(*driver.Claim) { return func(c *driver.Claim) { c.Bytes = n } }
 
 // inBothModes runs a test with order on and off; order is a change for claims.
-func (t *table) inBothModes(f func(name string, order func(*outbox.Claim))) {
-	f("ordered", func(*outbox.Claim) {})
+func (t *table) inBothModes(f func(name string, order func(*driver.Claim))) {
+	f("ordered", func(*driver.Claim) {})
 	t.exec("DELETE FROM {t}")
 	f("unordered", unordered)
 }
@@ -45,7 +46,7 @@ func (t *table) inBothModes(f func(name string, order func(*outbox.Claim))) {
 // To the byte: what fits is taken, and no row beyond.
 func testExactBytes(t *table) {
 	keys := t.keys(2)
-	t.inBothModes(func(name string, order func(*outbox.Claim)) {
+	t.inBothModes(func(name string, order func(*driver.Claim)) {
 		ids := t.addSizes(keys, 10, 20, 30, 40)
 		for _, c := range []struct{ bytes, rows int }{{0, 4}, {101, 4}, {100, 4}, {99, 3}, {60, 3}, {59, 2}, {31, 2}, {30, 2}, {29, 1}} {
 			batch := t.claim(maxBytes(c.bytes), order)
@@ -55,7 +56,7 @@ func testExactBytes(t *table) {
 			for _, id := range ids[c.rows:] {
 				assert.Equal(t, state{Status: "pending"}, t.state(id), "%s, %d bytes", name, c.bytes)
 			}
-			require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+			require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
 		}
 	})
 }
@@ -63,7 +64,7 @@ func testExactBytes(t *table) {
 // A row larger than the bytes is claimed all the same, by itself, and so is the next one.
 func testOneRow(t *table) {
 	keys := t.keys(1)
-	t.inBothModes(func(name string, order func(*outbox.Claim)) {
+	t.inBothModes(func(name string, order func(*driver.Claim)) {
 		ids := t.addSizes(keys, 10, 20, 30)
 		for i, id := range ids {
 			batch := t.claim(maxBytes(1), order)
@@ -79,7 +80,7 @@ func testOneRow(t *table) {
 // Rows that weigh nothing before a large one do not make the large one the first.
 func testLargeFirst(t *table) {
 	keys := t.keys(1)
-	t.inBothModes(func(name string, order func(*outbox.Claim)) {
+	t.inBothModes(func(name string, order func(*driver.Claim)) {
 		ids := t.addSizes(keys, 0, 50, 0, 50)
 		assert.Equal(t, ids[:1], taken(t.claim(maxBytes(49), order)), name)
 		t.exec("DELETE FROM {t} WHERE id = ?", ids[0])
@@ -90,7 +91,7 @@ func testLargeFirst(t *table) {
 // Rows count by their number, too; a batch that is full of rows was not cut.
 func testBytesAndLimit(t *table) {
 	keys := t.keys(3)
-	t.inBothModes(func(name string, order func(*outbox.Claim)) {
+	t.inBothModes(func(name string, order func(*driver.Claim)) {
 		ids := t.addSizes(keys, 10, 10, 10, 10)
 		batch := t.claim(limit(2), window(4), maxBytes(20), order)
 		assert.Equal(t, ids[:2], taken(batch), name)
@@ -148,11 +149,11 @@ func testBytesHeld(t *table) {
 	batch := t.claim()
 	require.Equal(t, []int64{first}, taken(batch))
 	ids := t.addSizes(keys[1:], 10, 10)
-	for _, order := range []func(*outbox.Claim){func(*outbox.Claim) {}, unordered} {
+	for _, order := range []func(*driver.Claim){func(*driver.Claim) {}, unordered} {
 		batch := t.claim(maxBytes(20), order)
 		assert.Equal(t, ids, taken(batch))
 		assert.False(t, batch.Cut)
-		require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+		require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
 	}
 }
 
@@ -160,7 +161,7 @@ func testBytesHeld(t *table) {
 // comes alone because of its size alone is as alone as any other.
 func testBytesCrashIsolation(t *table) {
 	keys := t.keys(4)
-	t.inBothModes(func(name string, order func(*outbox.Claim)) {
+	t.inBothModes(func(name string, order func(*driver.Claim)) {
 		ids := t.addSizes(keys, 10, 10, 10, 10)
 		require.Equal(t, ids, taken(t.claim(order)), name)
 		t.expire(ids...)
@@ -192,7 +193,7 @@ func testBytesCrashIsolation(t *table) {
 func testBytesOutOfLine(t *table) {
 	const size = 100_000
 	keys := t.keys(2)
-	t.inBothModes(func(name string, order func(*outbox.Claim)) {
+	t.inBothModes(func(name string, order func(*driver.Claim)) {
 		ids := t.addSizes(keys, slices.Repeat([]int{size}, 4)...)
 		batch := t.claim(maxBytes(3*size-1), order)
 		assert.Equal(t, ids[:2], taken(batch), name)

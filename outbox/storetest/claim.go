@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var claimTests = []test{
@@ -28,7 +29,7 @@ var claimTests = []test{
 }
 
 func testNothing(t *table) {
-	for _, change := range []func(*outbox.Claim){limit(1), limit(500), unordered} {
+	for _, change := range []func(*driver.Claim){limit(1), limit(500), unordered} {
 		batch := t.claim(change)
 		assert.Empty(t, batch.Messages)
 		assert.Zero(t, batch.Seen)
@@ -37,7 +38,7 @@ func testNothing(t *table) {
 }
 
 func testLimit(t *table) {
-	for name, change := range map[string]func(*outbox.Claim){"ordered": limit(3), "unordered": func(c *outbox.Claim) { limit(3)(c); c.Unordered = true }} {
+	for name, change := range map[string]func(*driver.Claim){"ordered": limit(3), "unordered": func(c *driver.Claim) { limit(3)(c); c.Unordered = true }} {
 		key := t.keys(1)[0]
 		ids := append(t.add(key, key), t.addLoose(3)...)
 		var got []int64
@@ -58,13 +59,13 @@ func testLimit(t *table) {
 func testClaimMarks(t *table) {
 	for _, isUnordered := range []bool{false, true} {
 		id := t.add(t.keys(1)...)[0]
-		batch := t.claim(func(c *outbox.Claim) { c.Unordered, c.Worker = isUnordered, "host/1/w" })
+		batch := t.claim(func(c *driver.Claim) { c.Unordered, c.Worker = isUnordered, "host/1/w" })
 		require.Equal(t, []int64{id}, taken(batch))
 		s := t.state(id)
 		assert.InDelta(t, lease.Seconds(), s.LockedFor.Seconds(), 60, "by the database's clock")
 		s.LockedFor = 0
 		assert.Equal(t, state{Status: "processing", Token: batch.Lease.Token.String(), Worker: "host/1/w"}, s)
-		assert.Equal(t, outbox.Lease{
+		assert.Equal(t, driver.Lease{
 			Broker: broker, Shard: t.shard, Token: batch.Lease.Token, FirstID: id, LastID: id, Duration: lease,
 		}, batch.Lease)
 		t.publish(batch)
@@ -102,10 +103,10 @@ func testOtherBrokers(t *table) {
 			}
 		}
 	}
-	for _, change := range []func(*outbox.Claim){limit(10), unordered} {
+	for _, change := range []func(*driver.Claim){limit(10), unordered} {
 		batch := t.claim(change)
 		require.Equal(t, mine, taken(batch))
-		require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+		require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
 		for _, id := range []int64{other, upper, elsewhere} {
 			if id > 0 {
 				assert.Equal(t, state{Status: "pending"}, t.state(id))
@@ -124,7 +125,7 @@ func testNotBefore(t *table) {
 		row := newRow(key)
 		row.AvailableAt = time.Now().Add(time.Minute)
 		id := t.insert(row)[0]
-		change := func(c *outbox.Claim) { c.Unordered = isUnordered }
+		change := func(c *driver.Claim) { c.Unordered = isUnordered }
 		assert.Empty(t, t.claim(change).Messages)
 		t.age(id, "available_at", 2*time.Minute)
 		batch := t.claim(change)
@@ -153,10 +154,10 @@ func testFinished(t *table) {
 	t.add(keys...)
 	batch := t.claim()
 	require.Len(t, batch.Messages, 2)
-	s := &outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: batch.Messages[0].ID}}}
-	s.Other = []outbox.Outcome{{ID: batch.Messages[1].ID, Status: outbox.StatusAbandoned}}
+	s := &driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: batch.Messages[0].ID}}}
+	s.Other = []driver.Outcome{{ID: batch.Messages[1].ID, Status: outbox.StatusAbandoned}}
 	require.Zero(t, t.complete(s).Lost)
-	for _, change := range []func(*outbox.Claim){limit(10), unordered} {
+	for _, change := range []func(*driver.Claim){limit(10), unordered} {
 		batch = t.claim(change)
 		assert.Empty(t, batch.Messages)
 		assert.Zero(t, batch.Seen)
@@ -168,13 +169,13 @@ func testOldestFirst(t *table) {
 	ids := t.add(t.keys(3)...)
 	for _, isUnordered := range []bool{false, true} {
 		for range 3 {
-			claim := t.request(limit(1), func(c *outbox.Claim) { c.Unordered = isUnordered })
+			claim := t.request(limit(1), func(c *driver.Claim) { c.Unordered = isUnordered })
 			claim.Window = 1
 			result, err := t.Store.Exchange(t.Context(), nil, claim)
 			require.NoError(t, err)
 			batch := result.Batch
 			require.Equal(t, ids[:1], taken(batch))
-			require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+			require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
 		}
 	}
 }
@@ -214,11 +215,11 @@ func testBusy(t *table) {
 func testNoRequest(t *table) {
 	result, err := t.Store.Exchange(t.Context(), nil, nil)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Exchanged{}, result)
+	assert.Equal(t, driver.Exchanged{}, result)
 
-	result, err = t.Store.Exchange(t.Context(), &outbox.Completion{}, nil)
+	result, err = t.Store.Exchange(t.Context(), &driver.Completion{}, nil)
 	require.NoError(t, err)
-	assert.Equal(t, outbox.Exchanged{Completed: &outbox.Completed{}}, result, "an empty completion succeeds")
+	assert.Equal(t, driver.Exchanged{Completed: &driver.Completed{}}, result, "an empty completion succeeds")
 }
 
 // A context that has ended leaves no lock and no transaction behind.
@@ -228,7 +229,7 @@ func testCancelled(t *table) {
 	cancel()
 	_, err := t.Store.Exchange(ctx, nil, t.request())
 	require.Error(t, err)
-	_, err = t.Store.Renew(ctx, outbox.Lease{Broker: broker, Shard: t.shard, Token: uuid.New(), Duration: lease})
+	_, err = t.Store.Renew(ctx, driver.Lease{Broker: broker, Shard: t.shard, Token: uuid.New(), Duration: lease})
 	require.Error(t, err)
 	_, err = t.Store.Ready(ctx, broker)
 	require.Error(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var completeTests = []test{
@@ -49,7 +50,7 @@ func testPublished(t *table) {
 func testRetry(t *table) {
 	ids := t.add(t.keys(2)...)
 	batch := t.claim()
-	s := &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{
+	s := &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{
 		{ID: ids[0], Status: outbox.StatusFailed, Spent: true, Delay: time.Minute, LastError: `{"class":"retryable"}`},
 		{ID: ids[1], Status: outbox.StatusFailed, Spent: true, LastError: `{"class":"retryable"}`},
 	}}
@@ -75,7 +76,7 @@ func testRetry(t *table) {
 func testAbandoned(t *table) {
 	ids := t.add(t.keys(2)...)
 	batch := t.claim()
-	s := &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{
+	s := &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{
 		{ID: ids[0], Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`},
 		{ID: ids[1], Status: outbox.StatusAbandoned, LastError: `{"class":"expired"}`},
 	}}
@@ -94,7 +95,7 @@ func testReleased(t *table) {
 	t.exec("UPDATE {t} SET status = 'failed', attempts = 2, last_error = 'before' WHERE id = ?", ids[1])
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
-	require.Zero(t, t.complete(&outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{
+	require.Zero(t, t.complete(&driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{
 		{ID: ids[0], Status: outbox.StatusPending},
 		{ID: ids[1], Status: outbox.StatusFailed},
 		{ID: ids[2], Status: outbox.StatusPending, Delay: time.Minute, LastError: "unavailable"},
@@ -112,9 +113,9 @@ func testMixed(t *table) {
 	k := t.keys(5)
 	ids := t.add(k...)
 	batch := t.claim()
-	s := &outbox.Completion{Lease: batch.Lease}
-	s.Published = []outbox.Delivered{{ID: ids[4], BrokerMessageID: "4"}, {ID: ids[0], BrokerMessageID: "0"}} // in any order
-	s.Other = []outbox.Outcome{
+	s := &driver.Completion{Lease: batch.Lease}
+	s.Published = []driver.Delivered{{ID: ids[4], BrokerMessageID: "4"}, {ID: ids[0], BrokerMessageID: "0"}} // in any order
+	s.Other = []driver.Outcome{
 		{ID: ids[3], Status: outbox.StatusPending},
 		{ID: ids[1], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 		{ID: ids[2], Status: outbox.StatusAbandoned, Spent: true},
@@ -138,10 +139,10 @@ func testErrorTexts(t *table) {
 	ids := t.addLoose(2 * len(texts))
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
-	s := &outbox.Completion{Lease: batch.Lease}
+	s := &driver.Completion{Lease: batch.Lease}
 	for n, text := range texts {
-		s.Other = append(s.Other, outbox.Outcome{ID: ids[n], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour, LastError: text})
-		s.Published = append(s.Published, outbox.Delivered{ID: ids[len(texts)+n], BrokerMessageID: text})
+		s.Other = append(s.Other, driver.Outcome{ID: ids[n], Status: outbox.StatusFailed, Spent: true, Delay: time.Hour, LastError: text})
+		s.Published = append(s.Published, driver.Delivered{ID: ids[len(texts)+n], BrokerMessageID: text})
 	}
 	require.Zero(t, t.complete(s).Lost)
 	for n, text := range texts {
@@ -187,7 +188,7 @@ func testNeverOverPublished(t *table) {
 	late := t.claim()
 	t.expire(ids...)
 	t.publish(t.claimBy(t.another()))
-	for _, o := range []outbox.Outcome{
+	for _, o := range []driver.Outcome{
 		{Status: outbox.StatusFailed, Spent: true}, {Status: outbox.StatusAbandoned}, {Status: outbox.StatusPending},
 	} {
 		assert.Equal(t, 1, t.complete(outcome(late, o)).Lost)
@@ -238,7 +239,7 @@ func testCompleteThenClaim(t *table) {
 	result, err = t.Store.Exchange(t.Context(), published(batch), t.request())
 	require.NoError(t, err)
 	assert.Equal(t, more[1:], taken(result.Batch))
-	result, err = t.Store.Exchange(t.Context(), outcome(result.Batch, outbox.Outcome{Status: outbox.StatusPending}), t.request())
+	result, err = t.Store.Exchange(t.Context(), outcome(result.Batch, driver.Outcome{Status: outbox.StatusPending}), t.request())
 	require.NoError(t, err)
 	assert.Equal(t, more[1:], taken(result.Batch), "released and claimed again")
 }
@@ -252,7 +253,7 @@ func testStands(t *table) {
 	for _, statement := range t.sql.refuseWorker {
 		t.exec(statement)
 	}
-	result, err := t.Store.Exchange(t.Context(), retryLater(batch, ids[1]), t.request(func(c *outbox.Claim) { c.Worker = "refused" }))
+	result, err := t.Store.Exchange(t.Context(), retryLater(batch, ids[1]), t.request(func(c *driver.Claim) { c.Worker = "refused" }))
 	require.ErrorContains(t, err, "refused by the test")
 	require.NotNil(t, result.Completed, "the caller can tell that the completion stands")
 	assert.Zero(t, result.Completed.Lost)
@@ -270,7 +271,7 @@ func testOtherShard(t *table) {
 	ids := t.add(t.keys(2)...)
 	batch := t.claim()
 	other := (t.shard + 1) % t.Store.Shards()
-	result, err := t.Store.Exchange(t.Context(), retryLater(batch, ids[1]), t.request(func(c *outbox.Claim) { c.Shard = other }))
+	result, err := t.Store.Exchange(t.Context(), retryLater(batch, ids[1]), t.request(func(c *driver.Claim) { c.Shard = other }))
 	require.NoError(t, err)
 	require.NotNil(t, result.Completed)
 	assert.Zero(t, result.Completed.Lost)

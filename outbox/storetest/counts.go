@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var countsTests = []test{
@@ -16,7 +18,7 @@ var countsTests = []test{
 	{name: "BacklogOfDeferredRows", run: testBacklogDeferred},
 }
 
-func (t *table) counts() []outbox.BrokerCounts {
+func (t *table) counts() []admin.BrokerCounts {
 	t.Helper()
 	counts, err := t.Store.Counts(t.Context())
 	require.NoError(t, err)
@@ -41,7 +43,7 @@ func testCounts(t *table) {
 
 	counts := t.counts()
 	require.Len(t, counts, 2)
-	assert.Equal(t, outbox.BrokerCounts{Broker: "another", Counts: map[outbox.Status]int64{
+	assert.Equal(t, admin.BrokerCounts{Broker: "another", Counts: map[outbox.Status]int64{
 		outbox.StatusPending: 0, outbox.StatusProcessing: 0, outbox.StatusFailed: 0, outbox.StatusPublished: 1, outbox.StatusAbandoned: 0,
 	}}, counts[0])
 	assert.Equal(t, broker, counts[1].Broker)
@@ -59,7 +61,7 @@ func testLastError(t *table) {
 		return `{"class":"retryable","message":"` + second + `","at":"2026-01-02T03:04:` + second + `.5Z","attempt":1}`
 	}
 	batch := t.claim()
-	s := &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{
+	s := &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{
 		{ID: ids[0], Status: outbox.StatusFailed, Spent: true, LastError: at("07")},
 		{ID: ids[1], Status: outbox.StatusAbandoned, Spent: true, LastError: at("09")},
 		{ID: ids[2], Status: outbox.StatusPending, LastError: "written by hand"},
@@ -69,13 +71,13 @@ func testLastError(t *table) {
 	assert.Equal(t, at("10"), t.counts()[0].LastError)
 	batch = t.claim()
 	require.Equal(t, []int64{ids[0], ids[2], ids[3]}, taken(batch))
-	require.Zero(t, t.complete(&outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[3]}}}).Lost)
+	require.Zero(t, t.complete(&driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: ids[3]}}}).Lost)
 	assert.Equal(t, at("09"), t.counts()[0].LastError)
 	t.exec("DELETE FROM {t} WHERE id IN (?, ?)", ids[0], ids[1])
 	assert.Equal(t, "written by hand", t.counts()[0].LastError)
 }
 
-func (t *table) backlog() []outbox.Backlog {
+func (t *table) backlog() []driver.Backlog {
 	t.Helper()
 	backlog, err := t.Store.Backlog(t.Context())
 	require.NoError(t, err)
@@ -119,8 +121,8 @@ func testBacklogDeferred(t *table) {
 	later := newRow("")
 	later.TargetBroker, later.AvailableAt = "another", time.Now().Add(time.Hour)
 	alone := t.insert(later)[0]
-	require.Equal(t, 1, t.deferRows(func(c *outbox.Claim) { c.Broker, c.Shard = "another", t.shardOf(alone) }))
-	assert.Equal(t, []outbox.Backlog{{Broker: "another"}, {Broker: broker}}, t.backlog(), "those that merely wait are not behind")
+	require.Equal(t, 1, t.deferRows(func(c *driver.Claim) { c.Broker, c.Shard = "another", t.shardOf(alone) }))
+	assert.Equal(t, []driver.Backlog{{Broker: "another"}, {Broker: broker}}, t.backlog(), "those that merely wait are not behind")
 
 	t.exec("UPDATE {t}_key_blocks SET wake_at = " + t.sql.minus("wake_at", time.Hour+10*time.Minute) + " WHERE target_broker = 'another'")
 	backlog := t.backlog()
@@ -132,7 +134,7 @@ func testBacklogDeferred(t *table) {
 
 	batch := t.claim(wake)
 	require.Len(t, batch.Messages, 2)
-	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
+	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
 	assert.Len(t, t.backlog(), 2, "what stands behind the block is open")
 	t.publish(t.claim(wake))
 	assert.Len(t, t.backlog(), 1)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var crashTests = []test{
@@ -24,7 +25,7 @@ var crashTests = []test{
 
 func testRecovered(t *table) {
 	for _, isUnordered := range []bool{false, true} {
-		change := func(c *outbox.Claim) { c.Limit, c.Unordered = 2, isUnordered }
+		change := func(c *driver.Claim) { c.Limit, c.Unordered = 2, isUnordered }
 		ids := t.add(t.keys(2)...)
 		first := t.claim(change)
 		require.Equal(t, ids, taken(first))
@@ -62,7 +63,7 @@ func testAloneBesideOthers(t *table) {
 			shared   bool
 			attempts int // that the claims before have cost
 		}{{true, 0}, {true, 0}, {false, 0}, {true, 1}, {false, 1}, {true, 2}} {
-			batch := t.claim(func(claim *outbox.Claim) { claim.Shared, claim.Unordered = c.shared, isUnordered })
+			batch := t.claim(func(claim *driver.Claim) { claim.Shared, claim.Unordered = c.shared, isUnordered })
 			require.Equal(t, []int64{id}, taken(batch))
 			assert.Equal(t, crash, batch.Messages[0].Crashes)
 			assert.Equal(t, c.attempts, batch.Messages[0].Attempts, "after %d crashes, unordered %t", crash, isUnordered)
@@ -89,7 +90,7 @@ func testCrashIsolationBehind(t *table) {
 	ids := t.add(k[0], k[0], k[1])
 	batch := t.claim(limit(2))
 	require.Equal(t, ids[:2], taken(batch))
-	s := &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true}}}
+	s := &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{{ID: ids[0], Status: outbox.StatusFailed, Spent: true}}}
 	require.Zero(t, t.complete(s).Lost)
 	t.expire(ids[1])
 	batch = t.claim()
@@ -122,7 +123,7 @@ func testCrashIsolationInOrder(t *table) {
 // One message kills every process that sends it. It is found by halving, and nobody else pays for it.
 func testPoison(t *table, isUnordered bool) {
 	const rows, maxAttempts = 500, 5
-	change := func(c *outbox.Claim) { c.Limit, c.Window, c.Unordered = rows, rows, isUnordered }
+	change := func(c *driver.Claim) { c.Limit, c.Window, c.Unordered = rows, rows, isUnordered }
 	k := t.keys(40)
 	keys := make([]string, 0, rows)
 	for n := range rows {
@@ -136,16 +137,16 @@ func testPoison(t *table, isUnordered bool) {
 		require.Less(t, claims, 200, "the poison must be found")
 		batch := t.claim(change)
 		require.NotEmpty(t, batch.Messages)
-		s := &outbox.Completion{Lease: batch.Lease}
+		s := &driver.Completion{Lease: batch.Lease}
 		for _, m := range batch.Messages {
 			if m.ID != poison {
 				require.Zero(t, m.Attempts, "row %d shared a claim with the poison and pays for it", m.ID)
 			}
 			switch {
 			case m.Attempts >= maxAttempts:
-				s.Other = append(s.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusAbandoned})
+				s.Other = append(s.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusAbandoned})
 			default:
-				s.Published = append(s.Published, outbox.Delivered{ID: m.ID})
+				s.Published = append(s.Published, driver.Delivered{ID: m.ID})
 			}
 		}
 		if slices.Contains(taken(batch), poison) && len(s.Other) == 0 {
@@ -167,18 +168,18 @@ func testOutcomeEndsSuspicion(t *table) {
 	t.expire(ids...)
 	batch := t.claim(limit(2))
 	require.Equal(t, ids[:1], taken(batch))
-	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
 	assert.Equal(t, 1, t.state(ids[0]).Crashes, "released unsent: still isolated")
 
 	batch = t.claim(limit(2))
 	require.Equal(t, ids[:1], taken(batch))
 	assert.Zero(t, batch.Messages[0].Attempts, "a release is no crash, though it was alone")
-	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusFailed, Spent: true})).Lost)
+	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusFailed, Spent: true})).Lost)
 	assert.Equal(t, state{Status: "failed", Attempts: 1}, t.state(ids[0]))
 
 	// The count of the claim holds for a claim of one, too: a token nobody knows changes nothing.
-	require.Equal(t, 1, t.complete(&outbox.Completion{
-		Lease:     outbox.Lease{Broker: broker, Shard: t.shard, Token: uuid.New(), FirstID: ids[0], LastID: ids[2]},
-		Published: []outbox.Delivered{{ID: ids[1]}},
+	require.Equal(t, 1, t.complete(&driver.Completion{
+		Lease:     driver.Lease{Broker: broker, Shard: t.shard, Token: uuid.New(), FirstID: ids[0], LastID: ids[2]},
+		Published: []driver.Delivered{{ID: ids[1]}},
 	}).Lost)
 }

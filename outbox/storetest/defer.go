@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var deferTests = []test{
@@ -26,9 +27,9 @@ var deferTests = []test{
 	{name: "OtherBrokers", run: testDeferOtherBrokers},
 }
 
-func wake(c *outbox.Claim) { c.Wake = true }
+func wake(c *driver.Claim) { c.Wake = true }
 
-func (t *table) deferRows(change ...func(*outbox.Claim)) int {
+func (t *table) deferRows(change ...func(*driver.Claim)) int {
 	t.Helper()
 	deferred, err := t.Store.Defer(t.Context(), t.request(change...))
 	require.NoError(t, err)
@@ -189,7 +190,7 @@ func testDeferFailsAgain(t *table) {
 	t.pass()
 	batch := t.claim(wake)
 	require.Equal(t, ids[:1], taken(batch))
-	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
+	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
 	assert.Equal(t, ids[1:], taken(t.claim(wake)), "the key goes on after an abandon")
 }
 
@@ -243,7 +244,7 @@ func testBlockOnAbandon(t *table) {
 	ids := t.add(k[0], k[0], k[1])
 	batch := t.claim()
 	require.Len(t, batch.Messages, 4)
-	s := &outbox.Completion{Lease: batch.Lease, BlockAbandoned: true, Other: []outbox.Outcome{
+	s := &driver.Completion{Lease: batch.Lease, BlockAbandoned: true, Other: []driver.Outcome{
 		{ID: loose[0], Status: outbox.StatusAbandoned, Spent: true},
 		{ID: ids[0], Status: outbox.StatusAbandoned, Spent: true},
 		{ID: ids[1], Status: outbox.StatusPending},
@@ -274,7 +275,7 @@ func testBlockOnAbandonBehindBlock(t *table) {
 	t.publish(t.claim(wake))
 	batch := t.claim(limit(10), wake)
 	require.Equal(t, ids[1:11], taken(batch))
-	s := outcome(batch, outbox.Outcome{Status: outbox.StatusPending})
+	s := outcome(batch, driver.Outcome{Status: outbox.StatusPending})
 	s.Other[0].Status, s.BlockAbandoned = outbox.StatusAbandoned, true
 	require.Zero(t, t.complete(s).Lost)
 	assert.Equal(t, 1, t.blocks())
@@ -291,7 +292,7 @@ func testDeferOtherBrokers(t *table) {
 	row.TargetBroker = "another"
 	id := t.insert(row)
 	require.Equal(t, 2, t.deferRows())
-	batch := t.claim(wake, func(c *outbox.Claim) { c.Broker = "another" })
+	batch := t.claim(wake, func(c *driver.Claim) { c.Broker = "another" })
 	assert.Equal(t, id, taken(batch), "a broker's blocks are its own")
 	assert.False(t, batch.Blocked)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Blocks that were in the way of claims once, and have to wait again.
@@ -107,7 +108,7 @@ func testInHandNoBlock(t *table) {
 	ids := t.add(k, k, k, k)
 	batch := t.claim(limit(3))
 	require.Equal(t, ids[:3], taken(batch))
-	s := &outbox.Completion{Lease: batch.Lease, Other: []outbox.Outcome{
+	s := &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{
 		{ID: ids[1], Status: outbox.StatusPending},
 		{ID: ids[2], Status: outbox.StatusFailed, Spent: true, Delay: time.Minute},
 	}}
@@ -115,6 +116,6 @@ func testInHandNoBlock(t *table) {
 	assert.Equal(t, 2, t.deferRows())
 	assert.Equal(t, ids[2:], t.ids("SELECT id FROM {t} WHERE deferred <> "+t.sql.no+" ORDER BY id"))
 	assert.Equal(t, ids[2:3], t.ids("SELECT block_id FROM {t}_key_blocks"))
-	require.Zero(t, t.complete(&outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[0]}}}).Lost)
+	require.Zero(t, t.complete(&driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: ids[0]}}}).Lost)
 	assert.Equal(t, ids[1:2], taken(t.claim(wake)))
 }

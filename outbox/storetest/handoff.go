@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var handOffTests = []test{
@@ -34,9 +35,9 @@ func (t *table) handOff(token uuid.UUID, rows ...outbox.Row) (ids []int64) {
 }
 
 // verify asks about rows; change adapts the question.
-func (t *table) verify(token uuid.UUID, rows []outbox.Row, change ...func(*outbox.Verification)) []outbox.HandedRow {
+func (t *table) verify(token uuid.UUID, rows []outbox.Row, change ...func(*driver.Verification)) []driver.HandedRow {
 	t.Helper()
-	v := &outbox.Verification{Broker: broker, Shard: t.shard, Token: token, Backlog: 10}
+	v := &driver.Verification{Broker: broker, Shard: t.shard, Token: token, Backlog: 10}
 	for i := range rows {
 		v.MessageIDs = append(v.MessageIDs, rows[i].MessageID)
 	}
@@ -45,12 +46,12 @@ func (t *table) verify(token uuid.UUID, rows []outbox.Row, change ...func(*outbo
 	}
 	found, err := t.Store.Verify(t.Context(), v)
 	require.NoError(t, err)
-	slices.SortFunc(found, func(a, b outbox.HandedRow) int { return int(a.ID - b.ID) })
+	slices.SortFunc(found, func(a, b driver.HandedRow) int { return int(a.ID - b.ID) })
 	return found
 }
 
 // clear lists the ids of the rows that may be published, after it has made sure that all are there.
-func (t *table) clear(token uuid.UUID, rows []outbox.Row, change ...func(*outbox.Verification)) []int64 {
+func (t *table) clear(token uuid.UUID, rows []outbox.Row, change ...func(*driver.Verification)) []int64 {
 	t.Helper()
 	found := t.verify(token, rows, change...)
 	require.Len(t, found, len(rows))
@@ -86,9 +87,9 @@ func testVerify(t *table) {
 		assert.Zero(t, f.Attempts+f.Crashes)
 	}
 	assert.Empty(t, t.claim().Messages, "the key of the later row %d is claimed", later[0])
-	completion := &outbox.Completion{Lease: outbox.Lease{Broker: broker, Shard: t.shard, Token: token, FirstID: ids[0], LastID: ids[2]}}
-	completion.Published = []outbox.Delivered{{ID: ids[0]}, {ID: ids[2]}}
-	completion.Other = []outbox.Outcome{{ID: ids[1], Status: outbox.StatusPending}}
+	completion := &driver.Completion{Lease: driver.Lease{Broker: broker, Shard: t.shard, Token: token, FirstID: ids[0], LastID: ids[2]}}
+	completion.Published = []driver.Delivered{{ID: ids[0]}, {ID: ids[2]}}
+	completion.Other = []driver.Outcome{{ID: ids[1], Status: outbox.StatusPending}}
 	require.Zero(t, t.complete(completion).Lost)
 	assert.Equal(t, []int64{ids[1], later[0]}, taken(t.claim()))
 }
@@ -115,7 +116,7 @@ func testVerifyGone(t *table) {
 	t.shard = t.shardOf(ids[0])
 	t.expire(ids[0])
 	assert.Empty(t, t.clear(token, late), "ours still, but not for long, and so is what follows")
-	assert.Empty(t, t.clear(token, late, func(v *outbox.Verification) { v.Shard = (t.shard + 1) % max(2, t.Store.Shards()) }), "another shard")
+	assert.Empty(t, t.clear(token, late, func(v *driver.Verification) { v.Shard = (t.shard + 1) % max(2, t.Store.Shards()) }), "another shard")
 }
 
 // testVerifyBehind: an open row of the key that stands before goes first, whoever has it and whatever its priority.
@@ -175,7 +176,7 @@ func testVerifyBacklog(t *table) {
 	ids = append(ids, t.handOff(token, second...)...)
 	assert.Empty(t, t.clear(token, second))
 	assert.Empty(t, t.clear(token, append(first, second...)))
-	assert.Equal(t, ids, t.clear(token, append(first, second...), func(v *outbox.Verification) { v.Backlog = 11 }))
+	assert.Equal(t, ids, t.clear(token, append(first, second...), func(v *driver.Verification) { v.Backlog = 11 }))
 }
 
 func testVerifyUnordered(t *table) {
@@ -185,7 +186,7 @@ func testVerifyUnordered(t *table) {
 	rows := []outbox.Row{newRow(key)}
 	ids := t.handOff(token, rows...)
 	assert.Empty(t, t.clear(token, rows))
-	assert.Equal(t, ids, t.clear(token, rows, func(v *outbox.Verification) { v.Unordered = true }))
+	assert.Equal(t, ids, t.clear(token, rows, func(v *driver.Verification) { v.Unordered = true }))
 	t.shard = 0
 	loose := []outbox.Row{newRow("")}
 	ids = t.handOff(token, loose...)
@@ -197,16 +198,16 @@ func testVerifyPaused(t *table) {
 	rows := []outbox.Row{newRow(t.keys(1)[0])}
 	token := uuid.New()
 	ids := t.handOff(token, rows...)
-	t.pause(outbox.Pause{Broker: "other"})
+	t.pause(driver.Pause{Broker: "other"})
 	assert.Equal(t, ids, t.clear(token, rows))
-	t.pause(outbox.Pause{Broker: broker})
+	t.pause(driver.Pause{Broker: broker})
 	assert.Empty(t, t.clear(token, rows))
-	assert.Empty(t, t.clear(token, rows, func(v *outbox.Verification) { v.Unordered = true }))
+	assert.Empty(t, t.clear(token, rows, func(v *driver.Verification) { v.Unordered = true }))
 	t.resume(broker)
 	assert.Equal(t, ids, t.clear(token, rows))
 }
 
 func testVerifyWithoutTable(t *table) {
-	_, err := t.Store.Verify(t.Context(), &outbox.Verification{Broker: broker, MessageIDs: []uuid.UUID{uuid.New()}})
+	_, err := t.Store.Verify(t.Context(), &driver.Verification{Broker: broker, MessageIDs: []uuid.UUID{uuid.New()}})
 	require.ErrorIs(t, err, outbox.ErrSchema)
 }

@@ -16,6 +16,9 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // What testHandOffOrder does.
@@ -106,12 +109,12 @@ func testHandOffOrder(t *table) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	engines := make([]*outbox.Engine, 2)
+	engines := make([]*relay.Engine, 2)
 	var running, writing sync.WaitGroup
-	for i, store := range []outbox.Store{t.Store, t.another()} {
+	for i, store := range []admin.Store{t.Store, t.another()} {
 		var err error
-		engines[i], err = outbox.NewEngine(outbox.EngineConfig{
-			Stores: map[string]outbox.Delivery{"d": store}, Brokers: map[string]outbox.Target{broker: {Broker: f, Policy: policy}},
+		engines[i], err = relay.NewEngine(relay.EngineConfig{
+			Stores: map[string]driver.Delivery{"d": store}, Brokers: map[string]relay.Target{broker: {Broker: f, Policy: policy}},
 			Log: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
@@ -154,7 +157,7 @@ func testHandOffOrder(t *table) {
 }
 
 // fire commits and rolls back, with and without a place.
-func (t *table) fire(ctx context.Context, f *fire, engines []*outbox.Engine, random *rand.Rand) {
+func (t *table) fire(ctx context.Context, f *fire, engines []*relay.Engine, random *rand.Rand) {
 	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
 	if !assert.NoError(t, err) {
 		return

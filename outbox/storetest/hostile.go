@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var hostileTests = []test{
@@ -48,7 +50,7 @@ func testHostileFilters(t *table) {
 		pick := func(name, own string) string {
 			return rapid.OneOf(rapid.Just(""), rapid.Just(own), text).Draw(r, name)
 		}
-		filter := outbox.Filter{
+		filter := admin.Filter{
 			Broker: pick("broker", some.broker), Type: pick("type", some.eventType), Key: pick("key", some.key), ErrorClass: pick("class", "retryable"),
 		}
 		if runes := []rune(some.eventType); filter.Type == some.eventType && rapid.Bool().Draw(r, "prefix") {
@@ -76,20 +78,20 @@ func testHostileTexts(t *table) {
 	for i := range 30 {
 		text := hostile().Example(i)
 		id := t.add(text)[0]
-		n, err := operator.Abandon(t.Context(), outbox.Filter{Key: text}, text, many)
+		n, err := operator.Abandon(t.Context(), admin.Filter{Key: text}, text, many)
 		require.NoError(t, err, "%q", text)
 		assert.Equal(t, 1, n, "%q", text)
-		n, err = operator.Requeue(t.Context(), outbox.Filter{Key: text, ErrorClass: outbox.ClassOperator}, many)
+		n, err = operator.Requeue(t.Context(), admin.Filter{Key: text, ErrorClass: admin.ClassOperator}, many)
 		require.NoError(t, err, "%q", text)
 		assert.Equal(t, 1, n, "%q", text)
-		_, err = operator.Replay(t.Context(), outbox.Filter{Type: text + "*", Broker: text}, many)
+		_, err = operator.Replay(t.Context(), admin.Filter{Type: text + "*", Broker: text}, many)
 		require.NoError(t, err, "%q", text)
 		released, err := operator.UnblockKey(t.Context(), text, text)
 		require.NoError(t, err, "%q", text)
 		assert.False(t, released)
 		_, err = operator.BlockedKeys(t.Context(), text, many)
 		require.NoError(t, err, "%q", text)
-		pause := outbox.Pause{Broker: text, By: text, Reason: text}
+		pause := driver.Pause{Broker: text, By: text, Reason: text}
 		if pause.Validate() == nil {
 			changed, err := t.Store.Pause(t.Context(), pause)
 			require.NoError(t, err, "%q", text)
@@ -103,7 +105,7 @@ func testHostileTexts(t *table) {
 			require.NoError(t, err, "%q", text)
 			assert.True(t, changed)
 		}
-		_, err = t.Store.Purge(t.Context(), outbox.PurgeRequest{Broker: text, Status: outbox.StatusPublished, Limit: 1})
+		_, err = t.Store.Purge(t.Context(), admin.PurgeRequest{Broker: text, Status: outbox.StatusPublished, Limit: 1})
 		require.NoError(t, err, "%q", text)
 		t.exec("DELETE FROM {t} WHERE id = ?", id)
 	}
@@ -122,7 +124,7 @@ func testHostileTables(t *table) {
 		inserter, err := outbox.NewInserter(store.Dialect(), name)
 		require.NoError(t, err)
 		require.NoError(t, inserter.Insert(t.Context(), t.DB, []outbox.Row{newRow("k")}), name)
-		n, err := store.Abandon(t.Context(), outbox.Filter{}, "", many)
+		n, err := store.Abandon(t.Context(), admin.Filter{}, "", many)
 		require.NoError(t, err, name)
 		assert.Equal(t, 1, n, name)
 		require.NoError(t, store.Check(t.Context()), name)

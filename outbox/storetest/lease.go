@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var leaseTests = []test{
@@ -23,7 +23,7 @@ var readyTests = []test{
 	{name: "OfOneBroker", run: testReadyBroker},
 }
 
-func (t *table) renew(l outbox.Lease) int {
+func (t *table) renew(l driver.Lease) int {
 	t.Helper()
 	kept, err := t.Store.Renew(t.Context(), l)
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func (t *table) renew(l outbox.Lease) int {
 
 func testRenew(t *table) {
 	ids := t.add(t.keys(2)...)
-	batch := t.claim(func(c *outbox.Claim) { c.Lease = time.Minute })
+	batch := t.claim(func(c *driver.Claim) { c.Lease = time.Minute })
 	batch.Lease.Duration = lease
 	assert.Equal(t, 2, t.renew(batch.Lease))
 	for _, id := range ids {
@@ -48,7 +48,7 @@ func testRenew(t *table) {
 func testRenewPart(t *table) {
 	ids := t.add(t.keys(3)...)
 	batch := t.claim()
-	require.Zero(t, t.complete(&outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[1]}}}).Lost)
+	require.Zero(t, t.complete(&driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: ids[1]}}}).Lost)
 	assert.Equal(t, 2, t.renew(batch.Lease))
 	wrong := batch.Lease
 	wrong.Token = uuid.New()

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/protocol"
 )
 
@@ -43,7 +44,7 @@ type modelRun struct {
 	// not for these schedules; a store must follow the model all the same.
 	anyOutcome bool
 	most       int                  // how many rows there are at a time
-	leases     map[int]outbox.Lease // by the model's token
+	leases     map[int]driver.Lease // by the model's token
 	loose      []uuid.UUID          // message ids that put a row without a key into the shard of the test
 	ids        uint64               // message ids given to rows that have a key
 }
@@ -60,7 +61,7 @@ func (t *table) newModelRun(keys []string, loose []uuid.UUID, workers int) *mode
 	t.exec("DELETE FROM {t}")
 	return &modelRun{
 		table: t, keys: keys, protocol: protocol.Default(), state: protocol.NewState(workers), most: modelRows / 2,
-		leases: map[int]outbox.Lease{}, loose: loose,
+		leases: map[int]driver.Lease{}, loose: loose,
 	}
 }
 

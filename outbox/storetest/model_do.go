@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/protocol"
 )
 
@@ -110,9 +111,9 @@ func (run *modelRun) shardOfClass(c protocol.Class) int { return run.shard + int
 // exchange completes and claims, in the model one after the other, in the store in one call.
 func (run *modelRun) exchange(t modelT, complete, claim *protocol.Action) (reply protocol.Reply, ok bool) {
 	var (
-		completion *outbox.Completion
-		completed  *outbox.Completed
-		request    *outbox.Claim
+		completion *driver.Completion
+		completed  *driver.Completed
+		request    *driver.Claim
 	)
 	if complete != nil {
 		w := run.state.Workers[complete.Worker]
@@ -126,7 +127,7 @@ func (run *modelRun) exchange(t modelT, complete, claim *protocol.Action) (reply
 			return reply, true
 		}
 		completion = run.completionOf(&w, complete.Outcomes)
-		completed = &outbox.Completed{Lost: reply.Lost}
+		completed = &driver.Completed{Lost: reply.Lost}
 	}
 	before := run.state
 	if claim != nil {
@@ -149,7 +150,7 @@ func (run *modelRun) exchange(t modelT, complete, claim *protocol.Action) (reply
 	return reply, true
 }
 
-func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protocol.Reply, batch *outbox.Batch) {
+func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protocol.Reply, batch *driver.Batch) {
 	ids := make([]int64, len(want.Rows))
 	for i, id := range want.Rows {
 		ids[i] = int64(id)
@@ -170,7 +171,7 @@ func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protoc
 
 // compareAdvice looks at what a claim says about deferring. Where no row of the window could be claimed but for its time or its
 // holder, a store may answer from a glance: it tells of rows that wait for a time, and of nothing else.
-func (run *modelRun) compareAdvice(t modelT, r protocol.Request, want *protocol.Reply, batch *outbox.Batch) {
+func (run *modelRun) compareAdvice(t modelT, r protocol.Request, want *protocol.Reply, batch *driver.Batch) {
 	ready, held, seen := len(want.Rows) > 0, 0, 0
 	for i := range run.state.Rows {
 		row := &run.state.Rows[i]
@@ -192,21 +193,21 @@ func (run *modelRun) compareAdvice(t modelT, r protocol.Request, want *protocol.
 }
 
 // claimOf is a request in the store's terms.
-func (run *modelRun) claimOf(r protocol.Request) *outbox.Claim {
+func (run *modelRun) claimOf(r protocol.Request) *driver.Claim {
 	claim := run.request()
 	claim.Bytes = r.Bytes
 	claim.Shard, claim.Limit, claim.Window, claim.Unordered, claim.Wake = run.shardOfClass(r.Shard), r.Limit, r.Window, r.Unordered, r.Wake
 	return claim
 }
 
-func (run *modelRun) completionOf(w *protocol.Worker, outcomes []protocol.Outcome) *outbox.Completion {
-	s := &outbox.Completion{Lease: run.leases[w.Token], BlockAbandoned: run.protocol.BlockAbandoned && !w.Request.Unordered}
+func (run *modelRun) completionOf(w *protocol.Worker, outcomes []protocol.Outcome) *driver.Completion {
+	s := &driver.Completion{Lease: run.leases[w.Token], BlockAbandoned: run.protocol.BlockAbandoned && !w.Request.Unordered}
 	for _, o := range outcomes {
 		if o.Status == protocol.Published {
-			s.Published = append(s.Published, outbox.Delivered{ID: int64(o.ID)})
+			s.Published = append(s.Published, driver.Delivered{ID: int64(o.ID)})
 			continue
 		}
-		other := outbox.Outcome{ID: int64(o.ID), Status: statuses[o.Status], Spent: o.Spent}
+		other := driver.Outcome{ID: int64(o.ID), Status: statuses[o.Status], Spent: o.Spent}
 		if o.Wait {
 			other.Delay = lease
 		}

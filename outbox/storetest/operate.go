@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var operateTests = []test{
@@ -60,21 +62,21 @@ var operateTests = []test{
 
 const many = 1000
 
-func (t *table) requeue(filter outbox.Filter) int {
+func (t *table) requeue(filter admin.Filter) int {
 	t.Helper()
 	n, err := t.Store.Requeue(t.Context(), filter, many)
 	require.NoError(t, err)
 	return n
 }
 
-func (t *table) replay(filter outbox.Filter) int {
+func (t *table) replay(filter admin.Filter) int {
 	t.Helper()
 	n, err := t.Store.Replay(t.Context(), filter, many)
 	require.NoError(t, err)
 	return n
 }
 
-func (t *table) abandon(filter outbox.Filter) int {
+func (t *table) abandon(filter admin.Filter) int {
 	t.Helper()
 	n, err := t.Store.Abandon(t.Context(), filter, "not wanted", many)
 	require.NoError(t, err)
@@ -82,9 +84,9 @@ func (t *table) abandon(filter outbox.Filter) int {
 }
 
 // these selects rows by their ids.
-func (t *table) these(ids ...int64) outbox.Filter {
+func (t *table) these(ids ...int64) admin.Filter {
 	t.Helper()
-	filter := outbox.Filter{Broker: broker}
+	filter := admin.Filter{Broker: broker}
 	for _, id := range ids {
 		filter.MessageIDs = append(filter.MessageIDs, t.messageID(id))
 	}
@@ -162,13 +164,13 @@ func testRequeueStates(t *table) {
 	rows := t.everyState()
 	before := t.outlines(rows)
 	const why = `{"class":"retryable"}`
-	assert.Equal(t, 6, t.requeue(outbox.Filter{Broker: broker}))
+	assert.Equal(t, 6, t.requeue(admin.Filter{Broker: broker}))
 	t.checkStates(rows, before, map[string]state{
 		"expired": {Status: "pending"}, "scheduled": {Status: "pending"}, "outage": {Status: "pending"},
 		"failed": {Status: "pending", LastError: why}, "due": {Status: "pending", LastError: why}, "abandoned": {Status: "pending", LastError: why},
 	})
 	assert.Zero(t, t.number("SELECT count(*) FROM {t} WHERE available_at IS NOT NULL OR isolated <> "+t.sql.no))
-	assert.Zero(t, t.requeue(outbox.Filter{Broker: broker}), "nothing is left")
+	assert.Zero(t, t.requeue(admin.Filter{Broker: broker}), "nothing is left")
 	assert.Equal(t, []int64{rows["expired"], rows["ready"], rows["scheduled"], rows["outage"], rows["failed"], rows["due"], rows["abandoned"]},
 		taken(t.claim()), "none is claimed in isolation any more")
 }
@@ -177,11 +179,11 @@ func testReplayStates(t *table) {
 	rows := t.everyState()
 	before := t.outlines(rows)
 	message := t.messageID(rows["published"])
-	assert.Equal(t, 1, t.replay(outbox.Filter{Broker: broker}))
+	assert.Equal(t, 1, t.replay(admin.Filter{Broker: broker}))
 	t.checkStates(rows, before, map[string]state{
 		"published": {Status: "pending", LastError: `{"class":"retryable"}`, BrokerMessageID: "theirs"},
 	})
-	assert.Zero(t, t.replay(outbox.Filter{Broker: broker}))
+	assert.Zero(t, t.replay(admin.Filter{Broker: broker}))
 	t.expire(rows["expired"])
 	require.Len(t, t.claim().Messages, 1) // in isolation
 	batch := t.claim()
@@ -195,7 +197,7 @@ func testReplayStates(t *table) {
 func testAbandonStates(t *table) {
 	rows := t.everyState()
 	before := t.outlines(rows)
-	assert.Equal(t, 6, t.abandon(outbox.Filter{Broker: broker}))
+	assert.Equal(t, 6, t.abandon(admin.Filter{Broker: broker}))
 	changed := map[string]state{}
 	for _, name := range []string{"expired", "ready", "scheduled", "outage", "failed", "due"} {
 		changed[name] = state{Status: "abandoned", FinishedAgo: 1, Attempts: before[name].Attempts, Crashes: before[name].Crashes, LastError: t.state(rows[name]).LastError}
@@ -203,12 +205,12 @@ func testAbandonStates(t *table) {
 		require.NoError(t, json.Unmarshal([]byte(changed[name].LastError), &last), name)
 		assert.WithinDuration(t, time.Now(), last.At, time.Minute)
 		last.At = time.Time{}
-		assert.Equal(t, outbox.LastError{Class: outbox.ClassOperator, Message: "not wanted", Attempt: before[name].Attempts}, last)
+		assert.Equal(t, outbox.LastError{Class: admin.ClassOperator, Message: "not wanted", Attempt: before[name].Attempts}, last)
 		assert.Less(t, t.state(rows[name]).FinishedAgo, time.Minute)
 	}
 	t.checkStates(rows, before, changed)
-	assert.Zero(t, t.abandon(outbox.Filter{Broker: broker}))
-	assert.Equal(t, 6, t.requeue(outbox.Filter{Broker: broker, ErrorClass: outbox.ClassOperator}), "and back")
+	assert.Zero(t, t.abandon(admin.Filter{Broker: broker}))
+	assert.Equal(t, 6, t.requeue(admin.Filter{Broker: broker, ErrorClass: admin.ClassOperator}), "and back")
 }
 
 // The rows of a worker that has died need not wait for a relay to recover them; and should it live, it may write nothing down any more.
@@ -217,7 +219,7 @@ func testOperateLeaseOver(t *table) {
 	ids := t.add(k[0], k[0], k[1], k[1])
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
-	processing := outbox.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusProcessing}}
+	processing := admin.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusProcessing}}
 	assert.Zero(t, t.requeue(processing), "it lives")
 	assert.Zero(t, t.abandon(processing))
 	t.expire(ids...)
@@ -225,7 +227,7 @@ func testOperateLeaseOver(t *table) {
 	assert.Equal(t, 1, t.abandon(t.these(ids[2])))
 	assert.Equal(t, "pending", t.state(ids[0]).Status)
 	assert.Equal(t, "abandoned", t.state(ids[2]).Status)
-	late := outbox.Completion{Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[0]}, {ID: ids[2]}}}
+	late := driver.Completion{Lease: batch.Lease, Published: []driver.Delivered{{ID: ids[0]}, {ID: ids[2]}}}
 	assert.Equal(t, 2, t.complete(&late).Lost)
 	assert.Equal(t, 2, t.requeue(processing))
 	assert.Equal(t, []int64{ids[0], ids[1], ids[3]}, taken(t.claim()), "in their order, and none of them in isolation")
@@ -242,13 +244,13 @@ func testAbandonReason(t *table) {
 		require.Equal(t, 1, n)
 		var last outbox.LastError
 		require.NoError(t, json.Unmarshal([]byte(t.state(id).LastError), &last))
-		assert.Equal(t, outbox.ClassOperator, last.Class)
+		assert.Equal(t, admin.ClassOperator, last.Class)
 		if reason == "" {
 			assert.NotEmpty(t, last.Message)
 		} else {
 			assert.Equal(t, reason[:4], last.Message[:4])
 		}
-		n, err = t.Store.Matches(t.Context(), outbox.Filter{MessageIDs: t.these(id).MessageIDs, ErrorClass: "permanent"}, 1)
+		n, err = t.Store.Matches(t.Context(), admin.Filter{MessageIDs: t.these(id).MessageIDs, ErrorClass: "permanent"}, 1)
 		require.NoError(t, err)
 		assert.Zero(t, n, "a class is not to be found in a message")
 	}
@@ -265,16 +267,16 @@ func testOperateOldestFirst(t *table) {
 		run       func(limit int) (int, error)
 	}{
 		{"requeue", "status = 'failed', finished_at = NULL, published_at = NULL", "pending", func(limit int) (int, error) {
-			return operator.Requeue(t.Context(), outbox.Filter{Broker: broker}, limit)
+			return operator.Requeue(t.Context(), admin.Filter{Broker: broker}, limit)
 		}},
 		{"replay", "status = 'published', published_at = created_at, finished_at = created_at", "pending", func(limit int) (int, error) {
-			return operator.Replay(t.Context(), outbox.Filter{Broker: broker}, limit)
+			return operator.Replay(t.Context(), admin.Filter{Broker: broker}, limit)
 		}},
 		{"abandon", "status = 'pending', finished_at = NULL, published_at = NULL", "abandoned", func(limit int) (int, error) {
-			return operator.Abandon(t.Context(), outbox.Filter{}, "because", limit)
+			return operator.Abandon(t.Context(), admin.Filter{}, "because", limit)
 		}},
 		{"requeue what was abandoned", "priority = 0", "pending", func(limit int) (int, error) {
-			return operator.Requeue(t.Context(), outbox.Filter{}, limit)
+			return operator.Requeue(t.Context(), admin.Filter{}, limit)
 		}},
 	} {
 		t.exec("UPDATE {t} SET " + action.into)
@@ -293,19 +295,19 @@ func testMatches(t *table) {
 	rows := t.everyState()
 	before := t.outlines(rows)
 	for _, c := range []struct {
-		filter      outbox.Filter
+		filter      admin.Filter
 		limit, want int
 	}{
-		{outbox.Filter{}, many, 8}, // one is in a worker's hands
-		{outbox.Filter{}, 7, 7},
-		{outbox.Filter{}, 1, 1},
-		{outbox.Filter{Broker: broker}, 9, 8},
-		{outbox.Filter{Broker: "nobody"}, many, 0},
-		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusPending}}, many, 3},
-		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusProcessing}}, many, 1},
-		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusPublished, outbox.StatusAbandoned}}, many, 2},
-		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusFailed, outbox.StatusFailed}}, many, 2},
-		{outbox.Filter{Statuses: outbox.Statuses()}, many, 8},
+		{admin.Filter{}, many, 8}, // one is in a worker's hands
+		{admin.Filter{}, 7, 7},
+		{admin.Filter{}, 1, 1},
+		{admin.Filter{Broker: broker}, 9, 8},
+		{admin.Filter{Broker: "nobody"}, many, 0},
+		{admin.Filter{Statuses: []outbox.Status{outbox.StatusPending}}, many, 3},
+		{admin.Filter{Statuses: []outbox.Status{outbox.StatusProcessing}}, many, 1},
+		{admin.Filter{Statuses: []outbox.Status{outbox.StatusPublished, outbox.StatusAbandoned}}, many, 2},
+		{admin.Filter{Statuses: []outbox.Status{outbox.StatusFailed, outbox.StatusFailed}}, many, 2},
+		{admin.Filter{Statuses: outbox.Statuses()}, many, 8},
 	} {
 		n, err := t.Store.Matches(t.Context(), c.filter, c.limit)
 		require.NoError(t, err)

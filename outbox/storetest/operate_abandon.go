@@ -5,7 +5,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 func testAbandonBlock(t *table) {
@@ -50,7 +51,7 @@ func testAbandonKey(t *table) {
 	t.failHead(t.add(k[0], k[0], k[0])[0])
 	require.Equal(t, 3, t.deferRows())
 	other := t.add(k[1])
-	assert.Equal(t, 3, t.abandon(outbox.Filter{Broker: broker, Key: k[0]}))
+	assert.Equal(t, 3, t.abandon(admin.Filter{Broker: broker, Key: k[0]}))
 	t.next(other...)
 	t.clean()
 	later := t.add(k[0])
@@ -64,8 +65,8 @@ func testSameLooseMessage(t *table) {
 	twin := newRow("")
 	twin.MessageID, twin.TargetBroker = uuid.MustParse(t.messageID(loose[0])), "another"
 	other := t.insert(twin)
-	another := func(c *outbox.Claim) { c.Broker = "another" }
-	for _, action := range []func(outbox.Filter) int{t.requeue, t.abandon} {
+	another := func(c *driver.Claim) { c.Broker = "another" }
+	for _, action := range []func(admin.Filter) int{t.requeue, t.abandon} {
 		t.exec("UPDATE {t} SET available_at = " + t.sql.minus("created_at", -lease))
 		require.Equal(t, 1, t.deferRows())
 		t.deferRows(another)

@@ -5,6 +5,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // abandonByHand makes rows abandoned as if that had been long ago, when their key went on.
@@ -34,7 +36,7 @@ func (t *table) drain() (got []int64) {
 	t.Helper()
 	for idle := 0; idle < 2; idle++ {
 		for class := range outbox.Classes {
-			batch := t.claim(window(4000), limit(many), wake, func(c *outbox.Claim) { c.Shard += class * t.Store.Shards() })
+			batch := t.claim(window(4000), limit(many), wake, func(c *driver.Claim) { c.Shard += class * t.Store.Shards() })
 			if len(batch.Messages) > 0 {
 				idle = -1
 				got = append(got, taken(batch)...)
@@ -59,7 +61,7 @@ func testRequeueBlock(t *table) {
 	t.failHead(ids[0])
 	require.Equal(t, 3, t.deferRows())
 	assert.Empty(t, t.ready())
-	assert.Equal(t, 1, t.requeue(outbox.Filter{Broker: broker}), "the others wait for no time")
+	assert.Equal(t, 1, t.requeue(admin.Filter{Broker: broker}), "the others wait for no time")
 	assert.Equal(t, []int{t.shard}, t.ready())
 	t.next(ids[0])
 	t.next(ids[1:]...)
@@ -73,7 +75,7 @@ func testRequeueScheduled(t *table) {
 	t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", ids[0])
 	require.Equal(t, 2, t.deferRows())
 	t.nothing("not yet")
-	assert.Equal(t, 1, t.requeue(outbox.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusPending}}))
+	assert.Equal(t, 1, t.requeue(admin.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusPending}}))
 	t.failHead(ids[0])
 	t.nothing("it waits again")
 	assert.Equal(t, 2, t.deferred())
@@ -109,7 +111,7 @@ func testRequeueBeforeBlock(t *table) {
 	t.abandonByHand(ids[0], ids[1])
 	t.failHead(ids[2])
 	require.Equal(t, 3, t.deferRows())
-	assert.Equal(t, 2, t.requeue(outbox.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusAbandoned}}))
+	assert.Equal(t, 2, t.requeue(admin.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusAbandoned}}))
 	assert.Equal(t, []int{t.shard}, t.ready())
 	t.failHead(ids[0])
 	t.nothing("it has to wait, and the others behind it")
@@ -140,13 +142,13 @@ func testRequeueBeforeActiveBlock(t *table) {
 	require.Equal(t, ids[1:11], taken(batch))
 	s := published(batch)
 	s.Published = s.Published[:9]
-	s.Other = []outbox.Outcome{{ID: ids[10], Status: outbox.StatusAbandoned, Spent: true}}
+	s.Other = []driver.Outcome{{ID: ids[10], Status: outbox.StatusAbandoned, Spent: true}}
 	require.Zero(t, t.complete(s).Lost)
 	t.abandonByHand(ids[300], ids[600])
 
 	batch = t.claim(limit(5), wake)
 	require.Equal(t, ids[11:16], taken(batch))
-	assert.Equal(t, 3, t.requeue(outbox.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusAbandoned}}))
+	assert.Equal(t, 3, t.requeue(admin.Filter{Broker: broker, Statuses: []outbox.Status{outbox.StatusAbandoned}}))
 	t.nothing("the key is claimed")
 	t.publish(batch)
 	assert.Equal(t, append(ids[10:11:11], ids[16:]...), t.drain())
@@ -180,7 +182,7 @@ func testRequeueLoose(t *table) {
 	assert.Equal(t, 3, t.requeue(t.these(ids[:3]...)))
 	assert.Equal(t, 1, t.blocks())
 	t.next(ids[:3]...)
-	assert.Equal(t, 1, t.abandon(outbox.Filter{}))
+	assert.Equal(t, 1, t.abandon(admin.Filter{}))
 	t.clean()
 }
 
@@ -215,7 +217,7 @@ func testRequeueClasses(t *table) {
 	t.failHead(normal[0])
 	require.Equal(t, 2, t.deferRows())
 	assert.Equal(t, 1, t.deferRows(backfill(t)))
-	assert.Equal(t, 2, t.requeue(outbox.Filter{Broker: broker}))
+	assert.Equal(t, 2, t.requeue(admin.Filter{Broker: broker}))
 	t.nothing("an earlier row stands in the other shard")
 	batch := t.claim(backfill(t), wake)
 	require.Equal(t, low[:1], taken(batch))
@@ -232,15 +234,15 @@ func testRequeueOtherBrokers(t *table) {
 	others := t.insert(row, newRow(k))
 	t.failHead(ids[0])
 	require.Equal(t, 3, t.deferRows())
-	another := func(c *outbox.Claim) { c.Broker = "another" }
+	another := func(c *driver.Claim) { c.Broker = "another" }
 	batch := t.claim(another)
 	require.Equal(t, others[:1], taken(batch))
 	require.Zero(t, t.complete(retryLater(batch, others[0])).Lost)
 	require.Equal(t, 1, t.deferRows(another))
-	assert.Equal(t, 1, t.requeue(outbox.Filter{Broker: "another"}))
+	assert.Equal(t, 1, t.requeue(admin.Filter{Broker: "another"}))
 	t.nothing("of this broker nothing was asked")
 	assert.Equal(t, others[:1], taken(t.claim(another, wake)))
-	assert.Equal(t, 1, t.requeue(outbox.Filter{}), "of all brokers")
+	assert.Equal(t, 1, t.requeue(admin.Filter{}), "of all brokers")
 	assert.Equal(t, []int64{ids[0], ids[1], others[1]}, t.drain())
 }
 
@@ -252,7 +254,7 @@ func testReplayBeforeBlock(t *table) {
 	t.publish(batch)
 	t.failHead(ids[2])
 	require.Equal(t, 2, t.deferRows())
-	assert.Equal(t, 2, t.replay(outbox.Filter{Key: k}))
+	assert.Equal(t, 2, t.replay(admin.Filter{Key: k}))
 	t.pass()
 	batch = t.claim(limit(1), wake)
 	require.Equal(t, ids[:1], taken(batch))

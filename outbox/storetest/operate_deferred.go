@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // abandonAndBlock claims the first row of a key and abandons it where that makes the key wait for an operator.
@@ -14,12 +16,12 @@ func (t *table) abandonAndBlock(id int64) {
 	t.Helper()
 	batch := t.claim(limit(1), wake)
 	require.Equal(t, []int64{id}, taken(batch))
-	s := outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
+	s := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true, LastError: `{"class":"permanent"}`})
 	s.BlockAbandoned = true
 	require.Zero(t, t.complete(s).Lost)
 }
 
-func (t *table) blockedKeys() []outbox.BlockedKey {
+func (t *table) blockedKeys() []admin.BlockedKey {
 	t.Helper()
 	keys, err := t.Store.BlockedKeys(t.Context(), broker, many)
 	require.NoError(t, err)
@@ -87,7 +89,7 @@ func testDeferredRequeueAll(t *table) {
 	t.abandonAndBlock(ids[1])
 	t.abandonByHand(ids[2])
 	t.deferRows()
-	assert.Equal(t, 3, t.requeue(outbox.Filter{Broker: broker, Key: k}))
+	assert.Equal(t, 3, t.requeue(admin.Filter{Broker: broker, Key: k}))
 	assert.Empty(t, t.blockedKeys())
 	batch := t.claim(limit(1), wake)
 	require.Equal(t, ids[:1], taken(batch))
@@ -103,7 +105,7 @@ func testDeferredSeveral(t *table) {
 	ids := t.add(k[0], k[0], k[0], k[1], k[1])
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
-	s := outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned})
+	s := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned})
 	s.Other[1].Status, s.BlockAbandoned = outbox.StatusPending, true
 	require.Zero(t, t.complete(s).Lost)
 	require.Len(t, t.blockedKeys(), 2)
@@ -187,7 +189,7 @@ func testSameMessage(t *table) {
 	follower := newRow(k)
 	follower.TargetBroker = "another"
 	ids := t.insert(head, newRow(k), other, follower)
-	another := func(c *outbox.Claim) { c.Broker = "another" }
+	another := func(c *driver.Claim) { c.Broker = "another" }
 	for _, abandon := range []bool{false, true} {
 		t.failHead(ids[0])
 		batch := t.claim(another, limit(1), wake)
@@ -206,7 +208,7 @@ func testSameMessage(t *table) {
 		t.pass()
 	}
 	assert.Equal(t, ids[2:3], taken(t.claim(another, wake)))
-	assert.Equal(t, 1, t.requeue(outbox.Filter{MessageIDs: []string{head.MessageID.String()}}), "the other one is claimed")
+	assert.Equal(t, 1, t.requeue(admin.Filter{MessageIDs: []string{head.MessageID.String()}}), "the other one is claimed")
 }
 
 // nextIs claims the given row alone and gives it back.
@@ -214,7 +216,7 @@ func (t *table) nextIs(id int64) {
 	t.Helper()
 	batch := t.claim(wake)
 	require.Equal(t, []int64{id}, taken(batch))
-	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending})).Lost)
+	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending})).Lost)
 }
 
 // What docs/plain-sql.md says about statements by hand.
@@ -253,8 +255,8 @@ func testBlockedKeys(t *table) {
 	row := newRow(k[3])
 	row.TargetBroker = "another"
 	other := t.insert(row)
-	batch := t.claim(func(c *outbox.Claim) { c.Broker = "another" })
-	s := outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned})
+	batch := t.claim(func(c *driver.Claim) { c.Broker = "another" })
+	s := outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned})
 	s.BlockAbandoned = true
 	require.Zero(t, t.complete(s).Lost)
 	for i, key := range []string{k[1], k[3], k[0]} { // the order in which they deferred
@@ -268,7 +270,7 @@ func testBlockedKeys(t *table) {
 	for i := range keys {
 		keys[i].Since = time.Time{}
 	}
-	want := []outbox.BlockedKey{
+	want := []admin.BlockedKey{
 		{Broker: broker, Key: k[1], MessageID: t.messageID(ids[1])},
 		{Broker: "another", Key: k[3], MessageID: t.messageID(other[0])},
 		{Broker: broker, Key: k[0], MessageID: t.messageID(ids[0])},

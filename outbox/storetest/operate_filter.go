@@ -9,24 +9,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // A call is one action with what it needs to be refused or to find nothing.
 type call struct {
 	name string
-	run  func(outbox.Filter, int) (int, error)
+	run  func(admin.Filter, int) (int, error)
 }
 
 func (t *table) calls() []call {
 	t.Helper()
 	operator := t.Store
 	return []call{
-		{"requeue", func(f outbox.Filter, limit int) (int, error) { return operator.Requeue(t.Context(), f, limit) }},
-		{"replay", func(f outbox.Filter, limit int) (int, error) { return operator.Replay(t.Context(), f, limit) }},
-		{"abandon", func(f outbox.Filter, limit int) (int, error) {
+		{"requeue", func(f admin.Filter, limit int) (int, error) { return operator.Requeue(t.Context(), f, limit) }},
+		{"replay", func(f admin.Filter, limit int) (int, error) { return operator.Replay(t.Context(), f, limit) }},
+		{"abandon", func(f admin.Filter, limit int) (int, error) {
 			return operator.Abandon(t.Context(), f, "because", limit)
 		}},
-		{"matches", func(f outbox.Filter, limit int) (int, error) { return operator.Matches(t.Context(), f, limit) }},
+		{"matches", func(f admin.Filter, limit int) (int, error) { return operator.Matches(t.Context(), f, limit) }},
 	}
 }
 
@@ -41,21 +42,21 @@ func testOperateWrong(t *table) {
 	}
 	for _, action := range t.calls() {
 		for _, c := range []struct {
-			filter outbox.Filter
+			filter admin.Filter
 			limit  int
 			want   string
 		}{
-			{outbox.Filter{}, 0, "limit is 0"},
-			{outbox.Filter{}, -1, "limit is -1"},
-			{outbox.Filter{MessageIDs: []string{uuid.NewString(), "42"}}, 1, `"42"`},
-			{outbox.Filter{MessageIDs: []string{""}}, 1, `""`},
-			{outbox.Filter{Statuses: []outbox.Status{"done"}}, 1, `"done"`},
-			{outbox.Filter{Since: now, Until: now}, 1, "since"},
-			{outbox.Filter{Since: now, Until: now.Add(-time.Hour)}, 1, "since"},
-			{outbox.Filter{Broker: "a\x00b"}, 1, "broker"},
-			{outbox.Filter{Key: "\xff"}, 1, "key"},
-			{outbox.Filter{Type: "\x00*"}, 1, "type"},
-			{outbox.Filter{ErrorClass: "\x00"}, 1, "error class"},
+			{admin.Filter{}, 0, "limit is 0"},
+			{admin.Filter{}, -1, "limit is -1"},
+			{admin.Filter{MessageIDs: []string{uuid.NewString(), "42"}}, 1, `"42"`},
+			{admin.Filter{MessageIDs: []string{""}}, 1, `""`},
+			{admin.Filter{Statuses: []outbox.Status{"done"}}, 1, `"done"`},
+			{admin.Filter{Since: now, Until: now}, 1, "since"},
+			{admin.Filter{Since: now, Until: now.Add(-time.Hour)}, 1, "since"},
+			{admin.Filter{Broker: "a\x00b"}, 1, "broker"},
+			{admin.Filter{Key: "\xff"}, 1, "key"},
+			{admin.Filter{Type: "\x00*"}, 1, "type"},
+			{admin.Filter{ErrorClass: "\x00"}, 1, "error class"},
 		} {
 			n, err := action.run(c.filter, c.limit)
 			require.ErrorContains(t, err, c.want, action.name)
@@ -63,10 +64,10 @@ func testOperateWrong(t *table) {
 			assert.Zero(t, n)
 		}
 		for status := range refused[action.name] {
-			_, err := action.run(outbox.Filter{Statuses: []outbox.Status{status}}, 1)
+			_, err := action.run(admin.Filter{Statuses: []outbox.Status{status}}, 1)
 			assert.ErrorContains(t, err, string(status), action.name)
 		}
-		n, err := action.run(outbox.Filter{Broker: "nobody"}, 1)
+		n, err := action.run(admin.Filter{Broker: "nobody"}, 1)
 		require.NoError(t, err)
 		assert.Zero(t, n, "%s for a broker that nobody knows", action.name)
 	}
@@ -83,7 +84,7 @@ func testOperateWrong(t *table) {
 func testOperateWithoutTable(t *table) {
 	for _, action := range t.calls() {
 		for _, name := range []string{broker, ""} {
-			_, err := action.run(outbox.Filter{Broker: name}, 1)
+			_, err := action.run(admin.Filter{Broker: name}, 1)
 			require.ErrorIs(t, err, outbox.ErrSchema, action.name)
 		}
 	}
@@ -104,12 +105,12 @@ func testOperateTableNames(t *table) {
 		rows := other.add(k, k)
 		other.failHead(rows[0])
 		assert.Equal(t, 2, other.deferRows())
-		assert.Equal(t, 1, other.requeue(outbox.Filter{}), name)
+		assert.Equal(t, 1, other.requeue(admin.Filter{}), name)
 		batch := other.claim(wake)
 		assert.Equal(t, rows[:1], taken(batch))
 		other.publish(batch)
-		assert.Equal(t, 1, other.replay(outbox.Filter{}), name)
-		assert.Equal(t, 2, other.abandon(outbox.Filter{}), name)
+		assert.Equal(t, 1, other.replay(admin.Filter{}), name)
+		assert.Equal(t, 2, other.abandon(admin.Filter{}), name)
 		deferred, err := other.Store.BlockedKeys(t.Context(), "", 1)
 		require.NoError(t, err)
 		assert.Empty(t, deferred)
@@ -141,7 +142,7 @@ func (t *table) oddRows() []int64 {
 }
 
 // select runs a filter through Matches and through an action, and returns the positions of what it has changed.
-func (t *table) selected(ids []int64, filter outbox.Filter) []int {
+func (t *table) selected(ids []int64, filter admin.Filter) []int {
 	t.Helper()
 	matches, err := t.Store.Matches(t.Context(), filter, many)
 	require.NoError(t, err, "%+v", filter)
@@ -161,47 +162,47 @@ func testFilters(t *table) {
 	ids := t.oddRows()
 	id := func(i int) string { return t.messageID(ids[i]) }
 	for _, c := range []struct {
-		filter outbox.Filter
+		filter admin.Filter
 		want   []int
 	}{
-		{outbox.Filter{}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
-		{outbox.Filter{Broker: broker}, []int{0, 1, 2, 5, 6, 7, 8, 9}},
-		{outbox.Filter{Broker: "another"}, []int{3}},
-		{outbox.Filter{Broker: "Broker"}, []int{4}},
-		{outbox.Filter{Broker: "broke"}, []int{}},
-		{outbox.Filter{Broker: "%"}, []int{}},
-		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusFailed}}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
-		{outbox.Filter{Statuses: []outbox.Status{outbox.StatusAbandoned, outbox.StatusPending}}, []int{}},
-		{outbox.Filter{Type: "Ordering.OrderPlaced.v1"}, []int{0}},
-		{outbox.Filter{Type: "Ordering.OrderPlaced"}, []int{}},
-		{outbox.Filter{Type: "Ordering.OrderPlaced*"}, []int{0, 1}},
-		{outbox.Filter{Type: "Ordering.OrderPlaced.v1*"}, []int{0}},
-		{outbox.Filter{Type: "Ordering.Order%*"}, []int{2}},
-		{outbox.Filter{Type: "Ordering_*"}, []int{3}},
-		{outbox.Filter{Type: "Ordering%"}, []int{}},
-		{outbox.Filter{Type: "Ordering.[O]*"}, []int{8}},
-		{outbox.Filter{Type: "[O]rdering*"}, []int{}},
-		{outbox.Filter{Type: `Ordering\*`}, []int{5}},
-		{outbox.Filter{Type: `Ordering\.OrderPlaced`}, []int{5}},
-		{outbox.Filter{Type: "Ordering.*"}, []int{0, 1, 2, 6, 8}},
-		{outbox.Filter{Type: "Ordering.**"}, []int{6}},
-		{outbox.Filter{Type: "Ordering*"}, []int{0, 1, 2, 3, 5, 6, 7, 8}},
-		{outbox.Filter{Type: "*.v1"}, []int{}},
-		{outbox.Filter{Type: "*"}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
-		{outbox.Filter{Type: "Ör*"}, []int{9}},
-		{outbox.Filter{Type: strings.Repeat("x", 3000) + "*"}, []int{}},
-		{outbox.Filter{Key: "key-a"}, []int{0}},
-		{outbox.Filter{Key: "key-*"}, []int{}},
-		{outbox.Filter{Key: "KEY-A"}, []int{}},
-		{outbox.Filter{Key: "schlüssel % _ '\"🔑"}, []int{2}},
-		{outbox.Filter{MessageIDs: []string{id(1)}}, []int{1}},
-		{outbox.Filter{MessageIDs: []string{id(8), strings.ToUpper(id(1)), "{" + id(1) + "}", uuid.NewString()}}, []int{1, 8}},
-		{outbox.Filter{MessageIDs: []string{uuid.NewString()}}, []int{}},
-		{outbox.Filter{MessageIDs: []string{}}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
-		{outbox.Filter{ErrorClass: "retryable"}, []int{0, 1, 2, 3, 4, 8, 9}},
-		{outbox.Filter{ErrorClass: "permanent"}, []int{5}},
-		{outbox.Filter{ErrorClass: "per"}, []int{}},
-		{outbox.Filter{ErrorClass: "%"}, []int{}},
+		{admin.Filter{}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{admin.Filter{Broker: broker}, []int{0, 1, 2, 5, 6, 7, 8, 9}},
+		{admin.Filter{Broker: "another"}, []int{3}},
+		{admin.Filter{Broker: "Broker"}, []int{4}},
+		{admin.Filter{Broker: "broke"}, []int{}},
+		{admin.Filter{Broker: "%"}, []int{}},
+		{admin.Filter{Statuses: []outbox.Status{outbox.StatusFailed}}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{admin.Filter{Statuses: []outbox.Status{outbox.StatusAbandoned, outbox.StatusPending}}, []int{}},
+		{admin.Filter{Type: "Ordering.OrderPlaced.v1"}, []int{0}},
+		{admin.Filter{Type: "Ordering.OrderPlaced"}, []int{}},
+		{admin.Filter{Type: "Ordering.OrderPlaced*"}, []int{0, 1}},
+		{admin.Filter{Type: "Ordering.OrderPlaced.v1*"}, []int{0}},
+		{admin.Filter{Type: "Ordering.Order%*"}, []int{2}},
+		{admin.Filter{Type: "Ordering_*"}, []int{3}},
+		{admin.Filter{Type: "Ordering%"}, []int{}},
+		{admin.Filter{Type: "Ordering.[O]*"}, []int{8}},
+		{admin.Filter{Type: "[O]rdering*"}, []int{}},
+		{admin.Filter{Type: `Ordering\*`}, []int{5}},
+		{admin.Filter{Type: `Ordering\.OrderPlaced`}, []int{5}},
+		{admin.Filter{Type: "Ordering.*"}, []int{0, 1, 2, 6, 8}},
+		{admin.Filter{Type: "Ordering.**"}, []int{6}},
+		{admin.Filter{Type: "Ordering*"}, []int{0, 1, 2, 3, 5, 6, 7, 8}},
+		{admin.Filter{Type: "*.v1"}, []int{}},
+		{admin.Filter{Type: "*"}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{admin.Filter{Type: "Ör*"}, []int{9}},
+		{admin.Filter{Type: strings.Repeat("x", 3000) + "*"}, []int{}},
+		{admin.Filter{Key: "key-a"}, []int{0}},
+		{admin.Filter{Key: "key-*"}, []int{}},
+		{admin.Filter{Key: "KEY-A"}, []int{}},
+		{admin.Filter{Key: "schlüssel % _ '\"🔑"}, []int{2}},
+		{admin.Filter{MessageIDs: []string{id(1)}}, []int{1}},
+		{admin.Filter{MessageIDs: []string{id(8), strings.ToUpper(id(1)), "{" + id(1) + "}", uuid.NewString()}}, []int{1, 8}},
+		{admin.Filter{MessageIDs: []string{uuid.NewString()}}, []int{}},
+		{admin.Filter{MessageIDs: []string{}}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{admin.Filter{ErrorClass: "retryable"}, []int{0, 1, 2, 3, 4, 8, 9}},
+		{admin.Filter{ErrorClass: "permanent"}, []int{5}},
+		{admin.Filter{ErrorClass: "per"}, []int{}},
+		{admin.Filter{ErrorClass: "%"}, []int{}},
 	} {
 		assert.Equal(t, c.want, t.selected(ids, c.filter), "%+v", c.filter)
 	}
@@ -209,21 +210,21 @@ func testFilters(t *table) {
 
 func testFiltersCombined(t *table) {
 	ids := t.oddRows()
-	all := outbox.Filter{
+	all := admin.Filter{
 		Broker: broker, Statuses: []outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned}, Type: "Ordering.*", Key: "key-a",
 		MessageIDs: []string{t.messageID(ids[0]), t.messageID(ids[5])}, ErrorClass: "retryable",
 		Since: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour),
 	}
 	assert.Equal(t, []int{0}, t.selected(ids, all))
-	for name, change := range map[string]func(*outbox.Filter){
-		"broker": func(f *outbox.Filter) { f.Broker = "another" },
-		"status": func(f *outbox.Filter) { f.Statuses = f.Statuses[1:] },
-		"type":   func(f *outbox.Filter) { f.Type = "Ordering.OrderPlaced.v2" },
-		"key":    func(f *outbox.Filter) { f.Key = "key-b" },
-		"ids":    func(f *outbox.Filter) { f.MessageIDs = f.MessageIDs[1:] },
-		"class":  func(f *outbox.Filter) { f.ErrorClass = "permanent" },
-		"since":  func(f *outbox.Filter) { f.Since = time.Now().Add(time.Minute) },
-		"until":  func(f *outbox.Filter) { f.Until = time.Now().Add(-time.Minute) },
+	for name, change := range map[string]func(*admin.Filter){
+		"broker": func(f *admin.Filter) { f.Broker = "another" },
+		"status": func(f *admin.Filter) { f.Statuses = f.Statuses[1:] },
+		"type":   func(f *admin.Filter) { f.Type = "Ordering.OrderPlaced.v2" },
+		"key":    func(f *admin.Filter) { f.Key = "key-b" },
+		"ids":    func(f *admin.Filter) { f.MessageIDs = f.MessageIDs[1:] },
+		"class":  func(f *admin.Filter) { f.ErrorClass = "permanent" },
+		"since":  func(f *admin.Filter) { f.Since = time.Now().Add(time.Minute) },
+		"until":  func(f *admin.Filter) { f.Until = time.Now().Add(-time.Minute) },
 	} {
 		filter := all
 		change(&filter)
@@ -251,6 +252,6 @@ func testFilterByTime(t *table) {
 		{since: at.Add(time.Minute).In(berlin), until: at.Add(2 * time.Minute).In(berlin), want: []int{1}},
 		{since: at.Add(3 * time.Minute), want: []int{}},
 	} {
-		assert.Equal(t, c.want, t.selected(ids, outbox.Filter{Since: c.since, Until: c.until}), "%v %v", c.since, c.until)
+		assert.Equal(t, c.want, t.selected(ids, admin.Filter{Since: c.since, Until: c.until}), "%v %v", c.since, c.until)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // testOperateModel runs random schedules of writers, claims, deferring and operators. It does not foretell what a claim takes,
@@ -45,7 +47,7 @@ type operateRun struct {
 	keys    []string
 	rows    []*operated // in the order of ids
 	shut    map[string]int64
-	batches []outbox.Batch
+	batches []driver.Batch
 }
 
 func (run *operateRun) row(id int64) *operated {
@@ -108,7 +110,7 @@ func (run *operateRun) completeSome(rt *rapid.T) {
 	i := rapid.IntRange(0, len(run.batches)-1).Draw(rt, "batch")
 	batch := run.batches[i]
 	run.batches = slices.Delete(run.batches, i, i+1)
-	s := &outbox.Completion{Lease: batch.Lease, BlockAbandoned: rapid.Bool().Draw(rt, "defer")}
+	s := &driver.Completion{Lease: batch.Lease, BlockAbandoned: rapid.Bool().Draw(rt, "defer")}
 	stopped := map[string]bool{}
 	for n := range batch.Messages {
 		row := run.row(batch.Messages[n].ID)
@@ -116,11 +118,11 @@ func (run *operateRun) completeSome(rt *rapid.T) {
 		if row.key != "" && stopped[row.key] {
 			what = "released"
 		}
-		o := outbox.Outcome{ID: row.id, Spent: true, Status: outbox.StatusFailed}
+		o := driver.Outcome{ID: row.id, Spent: true, Status: outbox.StatusFailed}
 		switch what {
 		case "published":
 			row.status = outbox.StatusPublished
-			s.Published = append(s.Published, outbox.Delivered{ID: row.id})
+			s.Published = append(s.Published, driver.Delivered{ID: row.id})
 			continue
 		case "later":
 			o.Delay, row.waits = time.Minute, true
@@ -155,7 +157,7 @@ func (run *operateRun) timePasses(*rapid.T) {
 }
 
 // choose draws some rows, as a filter, and which of them an action must change.
-func (run *operateRun) choose(rt *rapid.T, fit func(*operated) bool) (filter outbox.Filter, limit int, want []*operated) {
+func (run *operateRun) choose(rt *rapid.T, fit func(*operated) bool) (filter admin.Filter, limit int, want []*operated) {
 	if len(run.rows) == 0 {
 		rt.Skip("no row")
 	}
@@ -222,14 +224,14 @@ func (run *operateRun) releaseSome(rt *rapid.T) {
 // finish lets everything through and checks that nothing is left over.
 func (run *operateRun) finish(rt *rapid.T) {
 	for _, batch := range run.batches {
-		run.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusPending}))
+		run.complete(outcome(batch, driver.Outcome{Status: outbox.StatusPending}))
 	}
 	run.pass()
 	require.Len(rt, run.blockedKeys(), len(run.shut))
 	for key := range run.shut {
 		require.True(rt, run.release(key))
 	}
-	run.requeue(outbox.Filter{Broker: broker})
+	run.requeue(admin.Filter{Broker: broker})
 	last := map[string]int64{}
 	for _, id := range run.drain() {
 		key := run.row(id).key

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Operators act while claims run: nothing is lost, no key is in two hands, and what was never abandoned is delivered in the
@@ -32,7 +34,7 @@ func testOperateRace(t *table) {
 		table: t, keys: ordered, unwanted: unwanted, total: len(ids),
 		held: &hands{rows: map[int64]bool{}, keys: map[string]int{}}, last: map[string]int64{}, reentered: map[int64]bool{},
 	}
-	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
+	t.crew(func(ctx context.Context, store admin.Store, random *rand.Rand) error {
 		for {
 			if done, err := r.done(ctx); done || err != nil {
 				return err
@@ -70,7 +72,7 @@ func (r *operateRace) done(ctx context.Context) (bool, error) {
 	return left == 0, err
 }
 
-func (r *operateRace) deliver(ctx context.Context, store outbox.Store, random *rand.Rand) error {
+func (r *operateRace) deliver(ctx context.Context, store admin.Store, random *rand.Rand) error {
 	claim := r.request(limit(1+random.IntN(20)), wake, window(2*r.total)) // so that it sees a claimed row behind one that came back
 	result, err := store.Exchange(ctx, nil, claim)
 	if err != nil {
@@ -96,14 +98,14 @@ func (r *operateRace) deliver(ctx context.Context, store outbox.Store, random *r
 }
 
 // outcomes delivers a batch in its order; a key stops at its first failure, as it does in a processor.
-func (r *operateRace) outcomes(batch outbox.Batch, random *rand.Rand) (*outbox.Completion, error) {
+func (r *operateRace) outcomes(batch driver.Batch, random *rand.Rand) (*driver.Completion, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &outbox.Completion{Lease: batch.Lease, BlockAbandoned: random.IntN(2) == 0}
+	s := &driver.Completion{Lease: batch.Lease, BlockAbandoned: random.IntN(2) == 0}
 	stopped := map[string]bool{}
 	for i := range batch.Messages {
 		m := &batch.Messages[i]
-		o := outbox.Outcome{ID: m.ID, Status: outbox.StatusPending}
+		o := driver.Outcome{ID: m.ID, Status: outbox.StatusPending}
 		switch chance := random.IntN(20); {
 		case stopped[m.OrderingKey], chance == 0:
 		case chance <= 2:
@@ -115,7 +117,7 @@ func (r *operateRace) outcomes(batch outbox.Batch, random *rand.Rand) (*outbox.C
 				return nil, fmt.Errorf("row %d of key %q is delivered after row %d", m.ID, m.OrderingKey, r.last[m.OrderingKey])
 			}
 			r.last[m.OrderingKey] = max(r.last[m.OrderingKey], m.ID)
-			s.Published = append(s.Published, outbox.Delivered{ID: m.ID})
+			s.Published = append(s.Published, driver.Delivered{ID: m.ID})
 			continue
 		}
 		stopped[m.OrderingKey] = true
@@ -124,17 +126,17 @@ func (r *operateRace) outcomes(batch outbox.Batch, random *rand.Rand) (*outbox.C
 	return s, nil
 }
 
-func (r *operateRace) operate(ctx context.Context, operator outbox.Administration, random *rand.Rand) error {
+func (r *operateRace) operate(ctx context.Context, operator admin.Administration, random *rand.Rand) error {
 	var err error
 	switch random.IntN(8) {
 	case 0:
-		_, err = operator.Requeue(ctx, outbox.Filter{Broker: broker}, 1+random.IntN(20))
+		_, err = operator.Requeue(ctx, admin.Filter{Broker: broker}, 1+random.IntN(20))
 	case 1:
-		_, err = operator.Requeue(ctx, outbox.Filter{Statuses: []outbox.Status{outbox.StatusAbandoned}, Key: r.keys[random.IntN(len(r.keys))]}, 1+random.IntN(3))
+		_, err = operator.Requeue(ctx, admin.Filter{Statuses: []outbox.Status{outbox.StatusAbandoned}, Key: r.keys[random.IntN(len(r.keys))]}, 1+random.IntN(3))
 	case 2:
 		_, err = operator.UnblockKey(ctx, broker, r.keys[random.IntN(len(r.keys))])
 	case 3:
-		_, err = operator.Abandon(ctx, outbox.Filter{Broker: broker, Key: r.unwanted}, "not wanted", 1+random.IntN(3))
+		_, err = operator.Abandon(ctx, admin.Filter{Broker: broker, Key: r.unwanted}, "not wanted", 1+random.IntN(3))
 	}
 	return err
 }
@@ -151,10 +153,10 @@ func testOperateBrokersRace(t *table) {
 	t.insert(rows...)
 	t.exec("UPDATE {t} SET status = 'abandoned', finished_at = created_at")
 	var changed atomic.Int64
-	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
+	t.crew(func(ctx context.Context, store admin.Store, random *rand.Rand) error {
 		operator := store
 		for changed.Load() < total {
-			n, err := operator.Requeue(ctx, outbox.Filter{Broker: names[random.IntN(len(names))]}, 1+random.IntN(7))
+			n, err := operator.Requeue(ctx, admin.Filter{Broker: names[random.IntN(len(names))]}, 1+random.IntN(7))
 			if err != nil {
 				return err
 			}
@@ -170,17 +172,17 @@ func testOperateBrokersRace(t *table) {
 func testOperatePurgeRace(t *table) {
 	_, dead := t.finish(150)
 	var requeued, removed atomic.Int64
-	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
+	t.crew(func(ctx context.Context, store admin.Store, random *rand.Rand) error {
 		for requeued.Load()+removed.Load() < int64(len(dead)) {
 			if random.IntN(2) == 0 {
-				n, err := store.Purge(ctx, outbox.PurgeRequest{Status: outbox.StatusAbandoned, Limit: 1 + random.IntN(4), Broker: broker})
+				n, err := store.Purge(ctx, admin.PurgeRequest{Status: outbox.StatusAbandoned, Limit: 1 + random.IntN(4), Broker: broker})
 				if err != nil {
 					return err
 				}
 				removed.Add(int64(n))
 				continue
 			}
-			n, err := store.Requeue(ctx, outbox.Filter{Broker: broker}, 1+random.IntN(4))
+			n, err := store.Requeue(ctx, admin.Filter{Broker: broker}, 1+random.IntN(4))
 			if err != nil {
 				return err
 			}

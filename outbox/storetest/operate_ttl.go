@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // finishAs makes a row what it is after a relay has finished with it.
@@ -34,8 +35,8 @@ func testRequeueTTL(t *table) {
 	t.finishAs(published, outbox.StatusPublished, "retryable")
 	expires := func() []int64 { return t.ids("SELECT id FROM {t} WHERE expires_at IS NOT NULL ORDER BY id") }
 
-	assert.Equal(t, 3, t.requeue(outbox.Filter{Broker: broker}))
-	assert.Equal(t, 1, t.replay(outbox.Filter{Broker: broker}))
+	assert.Equal(t, 3, t.requeue(admin.Filter{Broker: broker}))
+	assert.Equal(t, 1, t.replay(admin.Filter{Broker: broker}))
 	assert.Equal(t, []int64{waiting}, expires(), "what lies ahead stays")
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
@@ -47,7 +48,7 @@ func testRequeueTTL(t *table) {
 	for _, id := range ids[:3] {
 		t.finishAs(id, outbox.StatusAbandoned, outbox.ClassExpired)
 	}
-	n, err := t.Store.Requeue(t.Context(), outbox.Filter{Broker: broker}, many, outbox.WithTTL(2*time.Hour))
+	n, err := t.Store.Requeue(t.Context(), admin.Filter{Broker: broker}, many, admin.WithTTL(2*time.Hour))
 	require.NoError(t, err)
 	assert.Equal(t, 3, n)
 	assert.Equal(t, []int64{expired, waiting, endless}, expires())
@@ -58,7 +59,7 @@ func testRequeueTTL(t *table) {
 		assert.False(t, batch.Messages[i].Expired, "a minute is left")
 	}
 	for _, ttl := range []time.Duration{0, -1, 11 * 365 * 24 * time.Hour} {
-		_, err := t.Store.Requeue(t.Context(), outbox.Filter{Broker: broker}, many, outbox.WithTTL(ttl))
+		_, err := t.Store.Requeue(t.Context(), admin.Filter{Broker: broker}, many, admin.WithTTL(ttl))
 		require.ErrorContains(t, err, "the time to live (ttl) is ")
 	}
 }
@@ -68,7 +69,7 @@ func testRequeueMalformed(t *table) {
 	ids := t.add(t.keys(2)...)
 	t.finishAs(ids[0], outbox.StatusAbandoned, outbox.ClassMalformed)
 	t.finishAs(ids[1], outbox.StatusAbandoned, "permanent")
-	assert.Equal(t, 1, t.requeue(outbox.Filter{Broker: broker}))
+	assert.Equal(t, 1, t.requeue(admin.Filter{Broker: broker}))
 	assert.Zero(t, t.requeue(t.these(ids...)), "named or not")
 	assert.Equal(t, "abandoned", t.state(ids[0]).Status)
 	corrected := t.these(ids...)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var orderTests = []test{
@@ -37,17 +38,17 @@ func testInterleaved(t *table) {
 }
 
 // retryLater fails the given rows of a batch and publishes the others.
-func retryLater(b outbox.Batch, failed ...int64) *outbox.Completion {
-	s := &outbox.Completion{Lease: b.Lease}
+func retryLater(b driver.Batch, failed ...int64) *driver.Completion {
+	s := &driver.Completion{Lease: b.Lease}
 next:
 	for i := range b.Messages {
 		for _, id := range failed {
 			if b.Messages[i].ID == id {
-				s.Other = append(s.Other, outbox.Outcome{ID: id, Status: outbox.StatusFailed, Delay: time.Minute, Spent: true, LastError: `{"class":"retryable"}`})
+				s.Other = append(s.Other, driver.Outcome{ID: id, Status: outbox.StatusFailed, Delay: time.Minute, Spent: true, LastError: `{"class":"retryable"}`})
 				continue next
 			}
 		}
-		s.Published = append(s.Published, outbox.Delivered{ID: b.Messages[i].ID})
+		s.Published = append(s.Published, driver.Delivered{ID: b.Messages[i].ID})
 	}
 	return s
 }
@@ -184,7 +185,7 @@ func testAfterAbandon(t *table) {
 	ids := t.add(k, k)
 	batch := t.claim(limit(1))
 	require.Equal(t, ids[:1], taken(batch))
-	require.Zero(t, t.complete(outcome(batch, outbox.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
+	require.Zero(t, t.complete(outcome(batch, driver.Outcome{Status: outbox.StatusAbandoned, Spent: true})).Lost)
 	assert.Equal(t, ids[1:], taken(t.claim()))
 }
 

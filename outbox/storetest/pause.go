@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var pauseTests = []test{
@@ -22,7 +23,7 @@ var pauseTests = []test{
 	{name: "CheckKnowsIt", run: testCheckPauses},
 }
 
-func (t *table) pause(p outbox.Pause) (changed bool) {
+func (t *table) pause(p driver.Pause) (changed bool) {
 	t.Helper()
 	changed, err := t.Store.Pause(t.Context(), p)
 	require.NoError(t, err)
@@ -37,7 +38,7 @@ func (t *table) resume(broker string) (changed bool) {
 }
 
 // pauses lists what is paused, without the time, which has to be now.
-func (t *table) pauses() []outbox.Pause {
+func (t *table) pauses() []driver.Pause {
 	t.Helper()
 	pauses, err := t.Store.Pauses(t.Context())
 	require.NoError(t, err)
@@ -49,7 +50,7 @@ func (t *table) pauses() []outbox.Pause {
 	return pauses
 }
 
-func (t *table) readiness(broker string) outbox.Readiness {
+func (t *table) readiness(broker string) driver.Readiness {
 	t.Helper()
 	ready, err := t.Store.Ready(t.Context(), broker)
 	require.NoError(t, err)
@@ -59,36 +60,36 @@ func (t *table) readiness(broker string) outbox.Readiness {
 func testPause(t *table) {
 	t.add(t.keys(1)[0])
 	assert.Empty(t, t.pauses())
-	assert.Equal(t, outbox.Readiness{Shards: []int{t.shard}}, t.readiness(broker))
+	assert.Equal(t, driver.Readiness{Shards: []int{t.shard}}, t.readiness(broker))
 	assert.False(t, t.resume(broker), "it is not paused")
 
-	first := outbox.Pause{Broker: broker, By: "ada", Reason: "the partner moves"}
+	first := driver.Pause{Broker: broker, By: "ada", Reason: "the partner moves"}
 	assert.True(t, t.pause(first))
-	assert.Equal(t, outbox.Readiness{Paused: true}, t.readiness(broker))
-	assert.False(t, t.pause(outbox.Pause{Broker: broker, By: "bob"}))
-	assert.Equal(t, []outbox.Pause{first}, t.pauses(), "the first pause stays as it is")
+	assert.Equal(t, driver.Readiness{Paused: true}, t.readiness(broker))
+	assert.False(t, t.pause(driver.Pause{Broker: broker, By: "bob"}))
+	assert.Equal(t, []driver.Pause{first}, t.pauses(), "the first pause stays as it is")
 
 	assert.True(t, t.resume(broker))
 	assert.False(t, t.resume(broker))
 	assert.Empty(t, t.pauses())
-	assert.Equal(t, outbox.Readiness{Shards: []int{t.shard}}, t.readiness(broker), "nothing was forgotten")
-	assert.True(t, t.pause(outbox.Pause{Broker: broker}), "again")
-	assert.Equal(t, []outbox.Pause{{Broker: broker}}, t.pauses())
+	assert.Equal(t, driver.Readiness{Shards: []int{t.shard}}, t.readiness(broker), "nothing was forgotten")
+	assert.True(t, t.pause(driver.Pause{Broker: broker}), "again")
+	assert.Equal(t, []driver.Pause{{Broker: broker}}, t.pauses())
 }
 
 func testPauseOneBroker(t *table) {
 	t.add(t.keys(1)[0])
 	for _, name := range []string{"zeta", "Alpha", "alpha"} {
-		assert.True(t, t.pause(outbox.Pause{Broker: name}), name)
+		assert.True(t, t.pause(driver.Pause{Broker: name}), name)
 	}
-	assert.Equal(t, []outbox.Pause{{Broker: "Alpha"}, {Broker: "alpha"}, {Broker: "zeta"}}, t.pauses(), "by name, capitals first")
-	assert.Equal(t, outbox.Readiness{Shards: []int{t.shard}}, t.readiness(broker))
-	assert.Equal(t, outbox.Readiness{Paused: true}, t.readiness("alpha"), "also one without rows")
+	assert.Equal(t, []driver.Pause{{Broker: "Alpha"}, {Broker: "alpha"}, {Broker: "zeta"}}, t.pauses(), "by name, capitals first")
+	assert.Equal(t, driver.Readiness{Shards: []int{t.shard}}, t.readiness(broker))
+	assert.Equal(t, driver.Readiness{Paused: true}, t.readiness("alpha"), "also one without rows")
 	assert.True(t, t.resume("alpha"))
-	assert.Equal(t, []outbox.Pause{{Broker: "Alpha"}, {Broker: "zeta"}}, t.pauses())
-	_, err := t.Store.Pause(t.Context(), outbox.Pause{})
+	assert.Equal(t, []driver.Pause{{Broker: "Alpha"}, {Broker: "zeta"}}, t.pauses())
+	_, err := t.Store.Pause(t.Context(), driver.Pause{})
 	require.ErrorContains(t, err, "broker")
-	_, err = t.Store.Pause(t.Context(), outbox.Pause{Broker: "a\x00b"})
+	_, err = t.Store.Pause(t.Context(), driver.Pause{Broker: "a\x00b"})
 	require.ErrorContains(t, err, "zero byte")
 }
 
@@ -97,7 +98,7 @@ func testPausesAtOnce(t *table) {
 	const callers = 8
 	for range 3 {
 		for _, change := range []func() bool{
-			func() bool { return t.pause(outbox.Pause{Broker: broker}) }, func() bool { return t.resume(broker) },
+			func() bool { return t.pause(driver.Pause{Broker: broker}) }, func() bool { return t.resume(broker) },
 		} {
 			var (
 				changed atomic.Int32
@@ -121,27 +122,27 @@ func testPauseInHand(t *table) {
 	ids := t.add(t.keys(1)[0], t.keys(1)[0])
 	batch := t.claim()
 	require.Len(t, batch.Messages, 2)
-	t.pause(outbox.Pause{Broker: broker})
+	t.pause(driver.Pause{Broker: broker})
 	kept, err := t.Store.Renew(t.Context(), batch.Lease)
 	require.NoError(t, err)
 	assert.Equal(t, 2, kept)
-	require.Zero(t, t.complete(&outbox.Completion{
-		Lease: batch.Lease, Published: []outbox.Delivered{{ID: ids[0]}}, Other: []outbox.Outcome{{ID: ids[1], Status: outbox.StatusPending}},
+	require.Zero(t, t.complete(&driver.Completion{
+		Lease: batch.Lease, Published: []driver.Delivered{{ID: ids[0]}}, Other: []driver.Outcome{{ID: ids[1], Status: outbox.StatusPending}},
 	}).Lost)
-	assert.Equal(t, outbox.Readiness{Paused: true}, t.readiness(broker))
+	assert.Equal(t, driver.Readiness{Paused: true}, t.readiness(broker))
 	t.resume(broker)
-	assert.Equal(t, outbox.Readiness{Shards: []int{t.shard}}, t.readiness(broker))
+	assert.Equal(t, driver.Readiness{Shards: []int{t.shard}}, t.readiness(broker))
 }
 
 func testPauseTexts(t *table) {
-	odd := outbox.Pause{Broker: "it's \"x\"", By: "Ünïcödé 🙂 ' \" ; --", Reason: "two\nlines"}
+	odd := driver.Pause{Broker: "it's \"x\"", By: "Ünïcödé 🙂 ' \" ; --", Reason: "two\nlines"}
 	assert.True(t, t.pause(odd))
-	assert.Equal(t, []outbox.Pause{odd}, t.pauses())
+	assert.Equal(t, []driver.Pause{odd}, t.pauses())
 	assert.True(t, t.resume(odd.Broker))
 }
 
 func testPauseTableNames(t *table) {
-	t.pause(outbox.Pause{Broker: broker})
+	t.pause(driver.Pause{Broker: broker})
 	for _, name := range t.Tables {
 		store := t.Open(t.T, name)
 		_, err := store.Migrate(t.Context())
@@ -149,7 +150,7 @@ func testPauseTableNames(t *table) {
 		other := newTable(t.T, Bundle{Store: store, DB: t.DB, Table: name})
 		assert.Empty(t, other.pauses(), name)
 		assert.False(t, other.readiness(broker).Paused, name)
-		assert.True(t, other.pause(outbox.Pause{Broker: broker}))
+		assert.True(t, other.pause(driver.Pause{Broker: broker}))
 		assert.True(t, other.readiness(broker).Paused, name)
 	}
 	assert.Len(t, t.pauses(), 1)
@@ -158,7 +159,7 @@ func testPauseTableNames(t *table) {
 func testPauseWithoutTable(t *table) {
 	_, err := t.Store.Pauses(t.Context())
 	require.ErrorIs(t, err, outbox.ErrSchema)
-	_, err = t.Store.Pause(t.Context(), outbox.Pause{Broker: broker})
+	_, err = t.Store.Pause(t.Context(), driver.Pause{Broker: broker})
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	_, err = t.Store.Resume(t.Context(), broker)
 	require.ErrorIs(t, err, outbox.ErrSchema)

@@ -5,6 +5,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var priorityTests = []test{
@@ -18,9 +19,9 @@ var priorityTests = []test{
 	{name: "BlocksHoldEveryClass", run: testPriorityBlocks},
 }
 
-func class(c outbox.Class) func(*table) func(*outbox.Claim) {
-	return func(t *table) func(*outbox.Claim) {
-		return func(claim *outbox.Claim) { claim.Shard = t.shard + int(c)*t.Store.Shards() }
+func class(c outbox.Class) func(*table) func(*driver.Claim) {
+	return func(t *table) func(*driver.Claim) {
+		return func(claim *driver.Claim) { claim.Shard = t.shard + int(c)*t.Store.Shards() }
 	}
 }
 

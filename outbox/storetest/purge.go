@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var purgeTests = []test{
@@ -26,7 +28,7 @@ var purgeTests = []test{
 
 func (t *table) purge(status outbox.Status, retention time.Duration, limit int) int {
 	t.Helper()
-	removed, err := t.Store.Purge(t.Context(), outbox.PurgeRequest{Status: status, Retention: retention, Limit: limit, Broker: broker})
+	removed, err := t.Store.Purge(t.Context(), admin.PurgeRequest{Status: status, Retention: retention, Limit: limit, Broker: broker})
 	require.NoError(t, err)
 	return removed
 }
@@ -41,7 +43,7 @@ func (t *table) finish(n int) (publishedIDs, abandonedIDs []int64) {
 	s := published(batch)
 	s.Published = s.Published[:n]
 	for _, id := range ids[n:] {
-		s.Other = append(s.Other, outbox.Outcome{ID: id, Status: outbox.StatusAbandoned, Spent: true})
+		s.Other = append(s.Other, driver.Outcome{ID: id, Status: outbox.StatusAbandoned, Spent: true})
 	}
 	require.Zero(t, t.complete(s).Lost)
 	return ids[:n], ids[n:]
@@ -83,7 +85,7 @@ func testPurgeLimit(t *table) {
 
 func testPurgeBroker(t *table) {
 	t.finish(2)
-	removed, err := t.Store.Purge(t.Context(), outbox.PurgeRequest{Status: outbox.StatusPublished, Limit: 10, Broker: "another"})
+	removed, err := t.Store.Purge(t.Context(), admin.PurgeRequest{Status: outbox.StatusPublished, Limit: 10, Broker: "another"})
 	require.NoError(t, err)
 	assert.Zero(t, removed)
 	assert.Equal(t, 2, t.count(outbox.StatusPublished))
@@ -112,7 +114,7 @@ func testPurgeBlocked(t *table) {
 func testPurgeWrong(t *table) {
 	t.add("key")
 	for _, status := range []outbox.Status{outbox.StatusPending, outbox.StatusProcessing, outbox.StatusFailed, "", "done"} {
-		_, err := t.Store.Purge(t.Context(), outbox.PurgeRequest{Status: status, Limit: 10, Broker: broker})
+		_, err := t.Store.Purge(t.Context(), admin.PurgeRequest{Status: status, Limit: 10, Broker: broker})
 		require.ErrorContains(t, err, "published and abandoned", "only these can be purged")
 	}
 	assert.Equal(t, 1, t.count(outbox.StatusPending))
@@ -165,7 +167,7 @@ func testExclusive(t *table) {
 	for range 2 { // it is free again afterwards
 		ran, err := t.Store.Exclusive(t.Context(), "purge", func(ctx context.Context) error {
 			calls++
-			for _, store := range []outbox.Store{t.Store, other} {
+			for _, store := range []admin.Store{t.Store, other} {
 				ran, err := store.Exclusive(ctx, "purge", never)
 				assert.NoError(t, err)
 				assert.False(t, ran)
@@ -173,7 +175,7 @@ func testExclusive(t *table) {
 				assert.NoError(t, err)
 				assert.True(t, ran)
 			}
-			_, err := t.Store.Purge(ctx, outbox.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: broker})
+			_, err := t.Store.Purge(ctx, admin.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: broker})
 			return err // what it is for is possible inside
 		})
 		require.NoError(t, err)

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // purgeRace counts how rows come to their ends, and back.
@@ -29,9 +31,9 @@ func testPurgeRace(t *table) {
 		keys[i] = names[i%len(names)]
 	}
 	r := &purgeRace{table: t, total: int64(len(t.add(keys...)))}
-	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
+	t.crew(func(ctx context.Context, store admin.Store, random *rand.Rand) error {
 		for r.published.Load()+r.goneAbandoned.Load() < r.total {
-			steps := []func(context.Context, outbox.Store, *rand.Rand) error{r.deliver, r.deliver, r.requeue, r.purgeSome}
+			steps := []func(context.Context, admin.Store, *rand.Rand) error{r.deliver, r.deliver, r.requeue, r.purgeSome}
 			if err := steps[random.IntN(len(steps))](ctx, store, random); err != nil {
 				return err
 			}
@@ -47,18 +49,18 @@ func testPurgeRace(t *table) {
 	assert.Positive(t, r.goneAbandoned.Load()+r.gonePublished.Load())
 }
 
-func (r *purgeRace) deliver(ctx context.Context, store outbox.Store, random *rand.Rand) error {
+func (r *purgeRace) deliver(ctx context.Context, store admin.Store, random *rand.Rand) error {
 	exchanged, err := store.Exchange(ctx, nil, r.request(limit(1+random.IntN(15)), wake, window(int(r.total))))
 	if err != nil || len(exchanged.Batch.Messages) == 0 {
 		return err
 	}
 	batch := exchanged.Batch
-	s := &outbox.Completion{Lease: batch.Lease}
+	s := &driver.Completion{Lease: batch.Lease}
 	for i := range batch.Messages {
 		if id := batch.Messages[i].ID; random.IntN(3) == 0 {
-			s.Other = append(s.Other, outbox.Outcome{ID: id, Status: outbox.StatusAbandoned, Spent: true})
+			s.Other = append(s.Other, driver.Outcome{ID: id, Status: outbox.StatusAbandoned, Spent: true})
 		} else {
-			s.Published = append(s.Published, outbox.Delivered{ID: id})
+			s.Published = append(s.Published, driver.Delivered{ID: id})
 		}
 	}
 	// Counted before, since others may act on them as soon as they are written.
@@ -71,18 +73,18 @@ func (r *purgeRace) deliver(ctx context.Context, store outbox.Store, random *ran
 	return err
 }
 
-func (r *purgeRace) requeue(ctx context.Context, store outbox.Store, random *rand.Rand) error {
-	n, err := store.Requeue(ctx, outbox.Filter{Broker: broker}, 1+random.IntN(5))
+func (r *purgeRace) requeue(ctx context.Context, store admin.Store, random *rand.Rand) error {
+	n, err := store.Requeue(ctx, admin.Filter{Broker: broker}, 1+random.IntN(5))
 	r.requeued.Add(int64(n))
 	return err
 }
 
-func (r *purgeRace) purgeSome(ctx context.Context, store outbox.Store, random *rand.Rand) error {
+func (r *purgeRace) purgeSome(ctx context.Context, store admin.Store, random *rand.Rand) error {
 	status, gone := outbox.StatusPublished, &r.gonePublished
 	if random.IntN(3) == 0 {
 		status, gone = outbox.StatusAbandoned, &r.goneAbandoned
 	}
-	n, err := store.Purge(ctx, outbox.PurgeRequest{Status: status, Limit: 1 + random.IntN(5), Broker: broker})
+	n, err := store.Purge(ctx, admin.PurgeRequest{Status: status, Limit: 1 + random.IntN(5), Broker: broker})
 	gone.Add(int64(n))
 	return err
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var raceTests = []test{
@@ -30,11 +32,11 @@ const (
 
 // crew runs one function on several goroutines, half of them on a store of their own as another process would have it.
 // The context ends when one of them reports a failure.
-func (t *table) crew(f func(ctx context.Context, store outbox.Store, random *rand.Rand) error) {
+func (t *table) crew(f func(ctx context.Context, store admin.Store, random *rand.Rand) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), raceTimeout)
 	defer cancel()
-	stores := []outbox.Store{t.Store, t.another()}
+	stores := []admin.Store{t.Store, t.another()}
 	var (
 		group sync.WaitGroup
 		once  sync.Once
@@ -59,7 +61,7 @@ type hands struct {
 	keys map[string]int
 }
 
-func (h *hands) take(b outbox.Batch, unordered bool) error {
+func (h *hands) take(b driver.Batch, unordered bool) error {
 	h.Lock()
 	defer h.Unlock()
 	mine := map[string]bool{}
@@ -85,7 +87,7 @@ func (h *hands) take(b outbox.Batch, unordered bool) error {
 	return nil
 }
 
-func (h *hands) give(b outbox.Batch) {
+func (h *hands) give(b driver.Batch) {
 	h.Lock()
 	defer h.Unlock()
 	for _, m := range b.Messages {
@@ -106,10 +108,10 @@ func testNeverShared(t *table, isUnordered bool) {
 	total := t.number("SELECT count(*) FROM {t}")
 	held := &hands{rows: map[int64]bool{}, keys: map[string]int{}}
 
-	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
-		var completion *outbox.Completion
+	t.crew(func(ctx context.Context, store admin.Store, random *rand.Rand) error {
+		var completion *driver.Completion
 		for {
-			claim := t.request(limit(1+random.IntN(20)), func(c *outbox.Claim) {
+			claim := t.request(limit(1+random.IntN(20)), func(c *driver.Claim) {
 				c.Window += random.IntN(60)
 				c.Unordered = isUnordered
 			})
@@ -148,20 +150,20 @@ func testNeverShared(t *table, isUnordered bool) {
 	assert.Equal(t, total, t.number("SELECT count(*) FROM {t} WHERE finished_at IS NOT NULL"))
 }
 
-func randomOutcomes(b outbox.Batch, random *rand.Rand) *outbox.Completion {
-	s := &outbox.Completion{Lease: b.Lease}
+func randomOutcomes(b driver.Batch, random *rand.Rand) *driver.Completion {
+	s := &driver.Completion{Lease: b.Lease}
 	for _, m := range b.Messages {
 		switch random.IntN(10) {
 		case 0:
-			s.Other = append(s.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusPending})
+			s.Other = append(s.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusPending})
 		case 1:
-			s.Other = append(s.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusFailed, Spent: true})
+			s.Other = append(s.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusFailed, Spent: true})
 		case 2:
-			s.Other = append(s.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Millisecond})
+			s.Other = append(s.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Millisecond})
 		case 3:
-			s.Other = append(s.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusAbandoned, Spent: true})
+			s.Other = append(s.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusAbandoned, Spent: true})
 		default:
-			s.Published = append(s.Published, outbox.Delivered{ID: m.ID})
+			s.Published = append(s.Published, driver.Delivered{ID: m.ID})
 		}
 	}
 	return s
@@ -174,7 +176,7 @@ type log struct {
 	order map[string][]int64
 }
 
-func (l *log) deliver(m *outbox.Message) {
+func (l *log) deliver(m *driver.Message) {
 	l.Lock()
 	defer l.Unlock()
 	if !l.seen[m.ID] {
@@ -207,7 +209,7 @@ func testDrain(t *table, isUnordered bool) {
 		}
 		writing <- nil
 	}()
-	t.crew(func(ctx context.Context, store outbox.Store, random *rand.Rand) error {
+	t.crew(func(ctx context.Context, store admin.Store, random *rand.Rand) error {
 		w := &drainer{table: t, store: store, random: random, log: delivered, unordered: isUnordered}
 		for {
 			var finished int
@@ -236,23 +238,23 @@ func testDrain(t *table, isUnordered bool) {
 
 type drainer struct {
 	*table
-	store     outbox.Store
+	store     admin.Store
 	random    *rand.Rand
 	log       *log
 	unordered bool
-	late      []*outbox.Completion // of batches that were given up for dead
+	late      []*driver.Completion // of batches that were given up for dead
 }
 
 // work claims, delivers and completes one batch of a shard, as a processor that is out of luck.
 func (w *drainer) work(ctx context.Context, shard int) error {
-	result, err := w.store.Exchange(ctx, nil, w.request(limit(1+w.random.IntN(30)), func(c *outbox.Claim) {
+	result, err := w.store.Exchange(ctx, nil, w.request(limit(1+w.random.IntN(30)), func(c *driver.Claim) {
 		c.Window, c.Shard, c.Unordered = c.Window+50, shard, w.unordered
 	}))
 	batch := result.Batch
 	if err != nil || len(batch.Messages) == 0 {
 		return err
 	}
-	completion := &outbox.Completion{Lease: batch.Lease}
+	completion := &driver.Completion{Lease: batch.Lease}
 	stopped := map[string]bool{}
 	crash := -1
 	if w.random.IntN(6) == 0 {
@@ -268,15 +270,15 @@ func (w *drainer) work(ctx context.Context, shard int) error {
 		}
 		switch {
 		case m.OrderingKey != "" && stopped[m.OrderingKey]:
-			completion.Other = append(completion.Other, outbox.Outcome{ID: m.ID, Status: outbox.StatusPending})
+			completion.Other = append(completion.Other, driver.Outcome{ID: m.ID, Status: outbox.StatusPending})
 		case w.random.IntN(12) == 0:
 			stopped[m.OrderingKey] = true
-			completion.Other = append(completion.Other, outbox.Outcome{
+			completion.Other = append(completion.Other, driver.Outcome{
 				ID: m.ID, Status: outbox.StatusFailed, Spent: true, Delay: time.Duration(w.random.IntN(3)) * time.Millisecond,
 			})
 		default:
 			w.log.deliver(m)
-			completion.Published = append(completion.Published, outbox.Delivered{ID: m.ID})
+			completion.Published = append(completion.Published, driver.Delivered{ID: m.ID})
 		}
 	}
 	if _, err := w.store.Exchange(ctx, completion, nil); err != nil {
@@ -291,7 +293,7 @@ func (w *drainer) work(ctx context.Context, shard int) error {
 }
 
 // expireToken ends the lease of a worker that is no more.
-func (w *drainer) expireToken(ctx context.Context, l outbox.Lease) error {
+func (w *drainer) expireToken(ctx context.Context, l driver.Lease) error {
 	_, err := w.DB.ExecContext(ctx, w.render("UPDATE {t} SET locked_until = "+w.sql.minus("locked_until", 2*lease)+
 		" WHERE status = 'processing' AND target_broker = ? AND shard = ? AND finished_at IS NULL AND deferred = "+w.sql.no+" AND id BETWEEN ? AND ? AND lock_token = ?"),
 		l.Broker, l.Shard, l.FirstID, l.LastID, l.Token.String())

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var registryTests = []test{
@@ -27,12 +29,12 @@ var registryTests = []test{
 	{name: "CheckKnowsIt", run: testCheckRegistry},
 }
 
-func (t *table) heartbeat(instance outbox.Instance) {
+func (t *table) heartbeat(instance driver.Instance) {
 	t.Helper()
 	require.NoError(t, t.Store.Heartbeat(t.Context(), instance))
 }
 
-func (t *table) instances() []outbox.Instance {
+func (t *table) instances() []driver.Instance {
 	t.Helper()
 	instances, err := t.Store.Instances(t.Context())
 	require.NoError(t, err)
@@ -45,14 +47,14 @@ func (t *table) seen(column, name string, ago time.Duration) {
 	t.exec("UPDATE {t}_instances SET "+column+" = "+t.sql.minus(column, ago)+" WHERE name = ?", name)
 }
 
-func newInstance(name string) outbox.Instance {
-	return outbox.Instance{ID: uuid.New(), Name: name, Host: "host", PID: 4711, Version: "v1.2.3"}
+func newInstance(name string) driver.Instance {
+	return driver.Instance{ID: uuid.New(), Name: name, Host: "host", PID: 4711, Version: "v1.2.3"}
 }
 
 func testRegistry(t *table) {
 	assert.Empty(t, t.instances())
 	instance := newInstance("relay")
-	instance.Work = []outbox.Work{
+	instance.Work = []driver.Work{
 		{Worker: "host/4711/db/broker/0", Broker: broker, Shard: 3, Rows: 500, Since: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)},
 		{Worker: "host/4711/db/broker/1", Broker: "another", Shard: 0, Rows: 1, Since: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC)},
 	}
@@ -75,7 +77,7 @@ func testRegistry(t *table) {
 
 func testHeartbeat(t *table) {
 	instance := newInstance("relay")
-	instance.Work = []outbox.Work{{Worker: "w", Broker: broker, Rows: 1}}
+	instance.Work = []driver.Work{{Worker: "w", Broker: broker, Rows: 1}}
 	t.heartbeat(instance)
 	t.seen("started_at", "relay", time.Hour)
 	t.seen("seen_at", "relay", time.Hour)
@@ -135,15 +137,15 @@ func testInstanceTexts(t *table) {
 	const odd = "schlüssel ключ 鍵 🔑 '\"\\%_{}$1?@p1 \u2028"
 	instance := newInstance(odd)
 	instance.Host, instance.Version = odd, odd
-	instance.Work = []outbox.Work{{Worker: odd, Broker: odd}}
+	instance.Work = []driver.Work{{Worker: odd, Broker: odd}}
 	t.heartbeat(instance)
 	got := t.instances()[0]
 	got.StartedAt, got.SeenAt = time.Time{}, time.Time{}
 	assert.Equal(t, instance, got)
 
-	t.heartbeat(outbox.Instance{ID: uuid.New()})
+	t.heartbeat(driver.Instance{ID: uuid.New()})
 	nul := newInstance("a\x00b\xff")
-	nul.Host, nul.Version, nul.Work = nul.Name, nul.Name, []outbox.Work{{Worker: nul.Name}}
+	nul.Host, nul.Version, nul.Work = nul.Name, nul.Name, []driver.Work{{Worker: nul.Name}}
 	t.heartbeat(nul)
 	assert.Len(t, t.instances(), 3, "a name never keeps a process from being seen")
 }
@@ -151,7 +153,7 @@ func testInstanceTexts(t *table) {
 // A row that somebody has spoilt costs itself only, and says what is wrong with it.
 func testUnreadableInstance(t *table) {
 	instance := newInstance("good")
-	instance.Work = []outbox.Work{{Worker: "w", Broker: broker, Rows: 1}}
+	instance.Work = []driver.Work{{Worker: "w", Broker: broker, Rows: 1}}
 	t.heartbeat(instance)
 	far := map[outbox.Dialect]string{outbox.SQLite: "999999999999999999", outbox.Postgres: "'infinity'"}[t.Store.Dialect()]
 	for name, spoil := range map[string]string{
@@ -189,7 +191,7 @@ func testUnreadableInstance(t *table) {
 func testHeartbeatsAtOnce(t *table) {
 	instance := newInstance("relay")
 	var group sync.WaitGroup
-	for _, store := range []outbox.Store{t.Store, t.another()} {
+	for _, store := range []admin.Store{t.Store, t.another()} {
 		for range 3 {
 			group.Go(func() {
 				assert.NoError(t, store.Heartbeat(t.Context(), instance))

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var schemaTests = []test{
@@ -80,7 +82,7 @@ func differences(t *table) []string {
 	if err == nil {
 		return nil
 	}
-	var schema *outbox.SchemaError
+	var schema *driver.SchemaError
 	require.ErrorAs(t, err, &schema)
 	return schema.Differences
 }
@@ -111,8 +113,8 @@ func testSpoils(t *table) {
 func testWithoutTable(t *table) {
 	_, claimErr := t.Store.Exchange(t.Context(), nil, t.request())
 	_, readyErr := t.Store.Ready(t.Context(), broker)
-	_, renewErr := t.Store.Renew(t.Context(), outbox.Lease{Broker: broker})
-	_, purgeErr := t.Store.Purge(t.Context(), outbox.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: broker})
+	_, renewErr := t.Store.Renew(t.Context(), driver.Lease{Broker: broker})
+	_, purgeErr := t.Store.Purge(t.Context(), admin.PurgeRequest{Status: outbox.StatusPublished, Limit: 1, Broker: broker})
 	_, countErr := t.Store.Counts(t.Context())
 	_, listErr := t.Store.FinishedBrokers(t.Context())
 	for _, err := range []error{claimErr, readyErr, renewErr, purgeErr, countErr, listErr} {

@@ -10,19 +10,19 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // A Bundle is one store on a table of its own, and what the suite needs to look at that table from outside.
 type Bundle struct {
 	// Store under test. Its table does not exist yet: the suite calls Migrate.
-	Store outbox.Store
+	Store admin.Store
 	// DB is another way into the same database, with no less than four connections unless OneWriter is set.
 	DB *sql.DB
 	// Table is the name of the store's table.
 	Table string
 	// Open makes a further store on the same database, as another process would. It is closed when the test ends.
-	Open func(t *testing.T, table string) outbox.Store
+	Open func(t *testing.T, table string) admin.Store
 	// Tables are further names for tables that must work: odd ones, and with a schema where the database knows schemas.
 	Tables []string
 	// HoldShard takes the claim lock of a shard on another connection until release is called; nil where a claim waits

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // broker is the one that most rows are for.
@@ -204,18 +206,18 @@ func (t *table) count(status outbox.Status) int {
 }
 
 // another opens a second store on the same table, as another process would.
-func (t *table) another() outbox.Store {
+func (t *table) another() admin.Store {
 	t.Helper()
 	return t.Open(t.T, t.Table)
 }
 
 // claim claims from the shard of the test; change adapts the request.
-func (t *table) claim(change ...func(*outbox.Claim)) outbox.Batch {
+func (t *table) claim(change ...func(*driver.Claim)) driver.Batch {
 	t.Helper()
 	return t.claimBy(t.Store, change...)
 }
 
-func (t *table) claimBy(store outbox.Delivery, change ...func(*outbox.Claim)) outbox.Batch {
+func (t *table) claimBy(store driver.Delivery, change ...func(*driver.Claim)) driver.Batch {
 	t.Helper()
 	result, err := store.Exchange(t.Context(), nil, t.request(change...))
 	require.NoError(t, err)
@@ -223,8 +225,8 @@ func (t *table) claimBy(store outbox.Delivery, change ...func(*outbox.Claim)) ou
 	return result.Batch
 }
 
-func (t *table) request(change ...func(*outbox.Claim)) *outbox.Claim {
-	claim := &outbox.Claim{Broker: broker, Shard: t.shard, Limit: 100, Window: 100, Lease: lease, Worker: "worker"}
+func (t *table) request(change ...func(*driver.Claim)) *driver.Claim {
+	claim := &driver.Claim{Broker: broker, Shard: t.shard, Limit: 100, Window: 100, Lease: lease, Worker: "worker"}
 	for _, f := range change {
 		f(claim)
 	}
@@ -232,17 +234,17 @@ func (t *table) request(change ...func(*outbox.Claim)) *outbox.Claim {
 	return claim
 }
 
-func limit(n int) func(*outbox.Claim)  { return func(c *outbox.Claim) { c.Limit = n } }
-func window(n int) func(*outbox.Claim) { return func(c *outbox.Claim) { c.Window = n } }
-func unordered(c *outbox.Claim)        { c.Unordered = true }
+func limit(n int) func(*driver.Claim)  { return func(c *driver.Claim) { c.Limit = n } }
+func window(n int) func(*driver.Claim) { return func(c *driver.Claim) { c.Window = n } }
+func unordered(c *driver.Claim)        { c.Unordered = true }
 
 // complete completes without a claim.
-func (t *table) complete(s *outbox.Completion) outbox.Completed {
+func (t *table) complete(s *driver.Completion) driver.Completed {
 	t.Helper()
 	return t.completeBy(t.Store, s)
 }
 
-func (t *table) completeBy(store outbox.Delivery, s *outbox.Completion) outbox.Completed {
+func (t *table) completeBy(store driver.Delivery, s *driver.Completion) driver.Completed {
 	t.Helper()
 	result, err := store.Exchange(t.Context(), s, nil)
 	require.NoError(t, err)
@@ -251,22 +253,22 @@ func (t *table) completeBy(store outbox.Delivery, s *outbox.Completion) outbox.C
 }
 
 // publish completes a whole batch as published.
-func (t *table) publish(b outbox.Batch) {
+func (t *table) publish(b driver.Batch) {
 	t.Helper()
 	require.Zero(t, t.complete(published(b)).Lost)
 }
 
-func published(b outbox.Batch) *outbox.Completion {
-	s := &outbox.Completion{Lease: b.Lease}
+func published(b driver.Batch) *driver.Completion {
+	s := &driver.Completion{Lease: b.Lease}
 	for i := range b.Messages {
-		s.Published = append(s.Published, outbox.Delivered{ID: b.Messages[i].ID})
+		s.Published = append(s.Published, driver.Delivered{ID: b.Messages[i].ID})
 	}
 	return s
 }
 
 // outcome completes all rows of a batch alike.
-func outcome(b outbox.Batch, o outbox.Outcome) *outbox.Completion {
-	s := &outbox.Completion{Lease: b.Lease}
+func outcome(b driver.Batch, o driver.Outcome) *driver.Completion {
+	s := &driver.Completion{Lease: b.Lease}
 	for i := range b.Messages {
 		o.ID = b.Messages[i].ID
 		s.Other = append(s.Other, o)
@@ -275,7 +277,7 @@ func outcome(b outbox.Batch, o outbox.Outcome) *outbox.Completion {
 }
 
 // taken lists the ids of a batch.
-func taken(b outbox.Batch) []int64 {
+func taken(b driver.Batch) []int64 {
 	ids := make([]int64, len(b.Messages))
 	for i := range b.Messages {
 		ids[i] = b.Messages[i].ID

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 var writeTests = []test{
@@ -43,7 +44,7 @@ func testDefaults(t *table) {
 	m := batch.Messages[0]
 	assert.WithinDuration(t, time.Now(), m.CreatedAt, time.Minute)
 	m.CreatedAt = time.Time{}
-	assert.Equal(t, outbox.Message{
+	assert.Equal(t, driver.Message{
 		ID: row, MessageID: id.String(), Stream: "ordering::order", Type: "Ordering.OrderPlaced.v1",
 		ContentType: "application/json", Payload: []byte(`{"a":1}`),
 	}, m)
@@ -95,7 +96,7 @@ func testExact(t *table) {
 	ids := t.insert(rows...)
 	t.shard = t.shardOf(ids[0])
 
-	batch := t.claim(func(c *outbox.Claim) { c.Worker = unicode })
+	batch := t.claim(func(c *driver.Claim) { c.Worker = unicode })
 	require.Equal(t, ids, taken(batch))
 	for i, m := range batch.Messages {
 		assert.Equal(t, rows[i].MessageID.String(), m.MessageID)

@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
@@ -192,7 +192,7 @@ func (t *Table) KeysOf(ctx context.Context, broker string) (map[uuid.UUID]Row, e
 }
 
 func (t *Table) keys(ctx context.Context, text string, args ...any) (map[uuid.UUID]Row, error) {
-	rows, err := t.admin.Query(ctx, outbox.RenderSQL(text, t.name), args...)
+	rows, err := t.admin.Query(ctx, driver.RenderSQL(text, t.name), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -210,13 +210,13 @@ func (t *Table) keys(ctx context.Context, text string, args ...any) (map[uuid.UU
 
 // Exec executes a statement in which {{table}} stands for the table's name.
 func (t *Table) Exec(ctx context.Context, text string, args ...any) error {
-	_, err := t.admin.Exec(ctx, outbox.RenderSQL(text, t.name), args...)
+	_, err := t.admin.Exec(ctx, driver.RenderSQL(text, t.name), args...)
 	return err
 }
 
 // Get reads one value by a statement in which {{table}} stands for the table's name.
 func Get[T any](ctx context.Context, t *Table, text string, args ...any) (value T, err error) {
-	err = t.admin.QueryRow(ctx, outbox.RenderSQL(text, t.name), args...).Scan(&value)
+	err = t.admin.QueryRow(ctx, driver.RenderSQL(text, t.name), args...).Scan(&value)
 	return value, err
 }
 

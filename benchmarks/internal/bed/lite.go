@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
@@ -65,7 +66,7 @@ func (l *Lite) Close() error {
 
 // Fill writes pending rows of one broker, and leaves the log empty, so that no case pays for what another one has written.
 func (l *Lite) Fill(ctx context.Context, broker, stream string, rows, keys int64, payload int, seed uint64) error {
-	_, err := l.DB.ExecContext(ctx, outbox.RenderSQL(readSQL("lite_fill"), outbox.DefaultTable), sql.Named("rows", rows), sql.Named("broker", broker),
+	_, err := l.DB.ExecContext(ctx, driver.RenderSQL(readSQL("lite_fill"), outbox.DefaultTable), sql.Named("rows", rows), sql.Named("broker", broker),
 		sql.Named("stream", stream), sql.Named("keys", keys), sql.Named("payload", payload), sql.Named("seed", int64(seed%(1<<31))))
 	if err == nil {
 		_, err = l.DB.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -90,7 +91,7 @@ func (l *Lite) Published(ctx context.Context) (n int64, err error) {
 
 // Keys are all rows by message id.
 func (l *Lite) Keys(ctx context.Context) (keys map[uuid.UUID]Row, err error) {
-	rows, err := l.DB.QueryContext(ctx, outbox.RenderSQL("SELECT message_id, id, ordering_key FROM {{table}}", outbox.DefaultTable))
+	rows, err := l.DB.QueryContext(ctx, driver.RenderSQL("SELECT message_id, id, ordering_key FROM {{table}}", outbox.DefaultTable))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,9 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // drainPatience is how long a drain may take.
@@ -19,7 +22,7 @@ const drainPatience = 10 * time.Minute
 
 // tally is a store that counts round trips, and tells when so many rows are completed.
 type tally struct {
-	outbox.Store
+	admin.Store
 
 	rows      int64
 	trips     atomic.Int64
@@ -27,8 +30,8 @@ type tally struct {
 	done      chan struct{}
 }
 
-// Exchange implements outbox.Delivery.
-func (t *tally) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
+// Exchange implements driver.Delivery.
+func (t *tally) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	t.trips.Add(1)
 	exchanged, err := t.Store.Exchange(ctx, completion, claim)
 	if exchanged.Completed != nil {
@@ -40,14 +43,14 @@ func (t *tally) Exchange(ctx context.Context, completion *outbox.Completion, cla
 	return exchanged, err
 }
 
-// Ready implements outbox.Delivery.
-func (t *tally) Ready(ctx context.Context, broker string) (outbox.Readiness, error) {
+// Ready implements driver.Delivery.
+func (t *tally) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
 	t.trips.Add(1)
 	return t.Store.Ready(ctx, broker)
 }
 
-// Renew implements outbox.Delivery.
-func (t *tally) Renew(ctx context.Context, lease outbox.Lease) (int, error) {
+// Renew implements driver.Delivery.
+func (t *tally) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 	t.trips.Add(1)
 	return t.Store.Renew(ctx, lease)
 }
@@ -91,7 +94,7 @@ func byFanout(policy outbox.Policy) func(context.Context, *stage) error {
 		}
 		defer func() { err = errors.Join(err, broker.Close(context.WithoutCancel(ctx))) }()
 		store := &tally{Store: s.table.Store, rows: s.rows, done: make(chan struct{})}
-		processor, err := outbox.NewProcessor(outbox.ProcessorConfig{
+		processor, err := relay.NewProcessor(relay.ProcessorConfig{
 			Database: "bench", Broker: drainBroker, Store: store, Target: broker, Log: slog.New(slog.DiscardHandler),
 			Policy: policy,
 		})

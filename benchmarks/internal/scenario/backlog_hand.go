@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 //go:embed sql/*.sql
@@ -74,7 +74,7 @@ func byHand(workers int) func(context.Context, *stage) error {
 				if s.minimal {
 					table, h.shards = "minimal", []int{0}
 				}
-				h.claim, h.mark = outbox.RenderSQL(readSQL(table+"_claim"), s.table.Name()), outbox.RenderSQL(readSQL(table+"_mark"), s.table.Name())
+				h.claim, h.mark = driver.RenderSQL(readSQL(table+"_claim"), s.table.Name()), driver.RenderSQL(readSQL(table+"_mark"), s.table.Name())
 				return h.run(ctx, s.stream)
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // oneByOne drains row by row, as one worker: a statement claims a row, a command publishes it, and a statement marks it.
@@ -18,7 +19,7 @@ func oneByOne(ctx context.Context, s *stage) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	h := &hand{conn: conn, client: s.streams.Client, limit: 1}
-	claim, mark := outbox.RenderSQL(readSQL("own_claim"), s.table.Name()), outbox.RenderSQL(readSQL("own_mark"), s.table.Name())
+	claim, mark := driver.RenderSQL(readSQL("own_claim"), s.table.Name()), driver.RenderSQL(readSQL("own_mark"), s.table.Name())
 	b := h.batch(s.stream)
 	for shard := 0; shard < outbox.Shards; {
 		b.places, b.texts = b.places[:0], b.texts[:0]

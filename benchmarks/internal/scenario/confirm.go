@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // confirm is a broker that confirms everything at once and keeps nothing, so that what is left is the cost of the outbox.
@@ -32,7 +33,7 @@ func (confirm) Close(context.Context) error { return nil }
 
 // stopwatch is a store that notes how long exchanges take.
 type stopwatch struct {
-	outbox.Store
+	admin.Store
 
 	mu   sync.Mutex
 	laps []lap
@@ -45,8 +46,8 @@ type lap struct {
 	rows int
 }
 
-// Exchange implements outbox.Delivery.
-func (s *stopwatch) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
+// Exchange implements driver.Delivery.
+func (s *stopwatch) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	began := time.Now()
 	exchanged, err := s.Store.Exchange(ctx, completion, claim)
 	if rows := len(exchanged.Batch.Messages); rows > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Followers asks what one message in backoff costs that has very many messages of its key behind it: how long it takes to
@@ -81,7 +82,7 @@ type queue struct {
 	database *bed.Database
 	table    *bed.Table
 	shard    int
-	head     outbox.Lease
+	head     driver.Lease
 }
 
 func (q *queue) run(ctx context.Context) (err error) {
@@ -133,7 +134,7 @@ func (q *queue) fill(ctx context.Context, rows int64, prefix string, keys int64)
 }
 
 func (q *queue) drain(wake bool) *drain {
-	return &drain{store: q.table.Store, broker: followersBroker, batch: q.Batch, wake: wake, shards: []int{q.shard}, open: map[int]*outbox.Completion{}}
+	return &drain{store: q.table.Store, broker: followersBroker, batch: q.Batch, wake: wake, shards: []int{q.shard}, open: map[int]*driver.Completion{}}
 }
 
 // before measures claims of other keys when nothing waits.
@@ -196,7 +197,7 @@ func (q *queue) fail(ctx context.Context) error {
 	if err := q.table.Vacuum(ctx); err != nil {
 		return err
 	}
-	exchanged, err := q.table.Store.Exchange(ctx, nil, &outbox.Claim{
+	exchanged, err := q.table.Store.Exchange(ctx, nil, &driver.Claim{
 		Broker: followersBroker, Shard: q.shard, Limit: 1, Window: q.Batch, Lease: time.Hour, Worker: "bench",
 	})
 	if err != nil {
@@ -206,7 +207,7 @@ func (q *queue) fail(ctx context.Context) error {
 		return fmt.Errorf("scenario: the head was not claimed, but %d rows", len(exchanged.Batch.Messages))
 	}
 	q.head = exchanged.Batch.Lease
-	_, err = q.table.Store.Exchange(ctx, &outbox.Completion{Lease: q.head, Other: []outbox.Outcome{
+	_, err = q.table.Store.Exchange(ctx, &driver.Completion{Lease: q.head, Other: []driver.Outcome{
 		{ID: q.head.FirstID, Status: outbox.StatusFailed, Spent: true, Delay: time.Hour},
 	}}, nil)
 	return err

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // defer does what a worker does that finds waiting rows alone, until the first claim takes a row of another key.
@@ -73,7 +73,7 @@ func (q *queue) deferRows(ctx context.Context) error {
 
 // deferWindow looks at so many rows as a worker does.
 func (q *queue) deferWindow(ctx context.Context) (int, error) {
-	return q.table.Store.Defer(ctx, &outbox.Claim{Broker: followersBroker, Shard: q.shard, Window: deferWindow})
+	return q.table.Store.Defer(ctx, &driver.Claim{Broker: followersBroker, Shard: q.shard, Window: deferWindow})
 }
 
 // after measures claims of other keys when all followers are out of the way.

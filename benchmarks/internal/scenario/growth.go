@@ -17,6 +17,9 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 const mebibyte = 1 << 20
@@ -95,9 +98,9 @@ func (o *Options) withStreams(ctx context.Context, f func(*bed.Streams) error) (
 
 // redisTargets opens a client for each of the brokers. The caller closes them.
 func redisTargets(server string, names []string, policy outbox.Policy, opts ...redisstreams.Option) (
-	targets map[string]outbox.Target, closeAll func(context.Context) error, err error,
+	targets map[string]relay.Target, closeAll func(context.Context) error, err error,
 ) {
-	targets = make(map[string]outbox.Target, len(names))
+	targets = make(map[string]relay.Target, len(names))
 	closeAll = func(ctx context.Context) (err error) {
 		for _, target := range targets {
 			err = errors.Join(err, target.Broker.Close(context.WithoutCancel(ctx)))
@@ -109,17 +112,17 @@ func redisTargets(server string, names []string, policy outbox.Policy, opts ...r
 		if err != nil {
 			return nil, nil, err
 		}
-		targets[name] = outbox.Target{Broker: broker, Policy: policy}
+		targets[name] = relay.Target{Broker: broker, Policy: policy}
 	}
 	return targets, closeAll, nil
 }
 
 // deliverAll runs an engine until so many rows are completed, where that is not 0, and until beside is done, which may be nil and begins
 // with it.
-func deliverAll(ctx context.Context, store outbox.Store, rows int64, targets map[string]outbox.Target, beside func(context.Context, *outbox.Engine) error) error {
+func deliverAll(ctx context.Context, store admin.Store, rows int64, targets map[string]relay.Target, beside func(context.Context, *relay.Engine) error) error {
 	counted := &tally{Store: store, rows: rows, done: make(chan struct{})}
-	engine, err := outbox.NewEngine(outbox.EngineConfig{
-		Stores: map[string]outbox.Delivery{"bench": counted}, Brokers: targets, Log: slog.New(slog.DiscardHandler),
+	engine, err := relay.NewEngine(relay.EngineConfig{
+		Stores: map[string]driver.Delivery{"bench": counted}, Brokers: targets, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err

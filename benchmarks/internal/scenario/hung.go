@@ -14,6 +14,9 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // Hung asks what a broker that hangs costs its neighbours: three brokers, of which one never answers, beside the same with nothing to
@@ -64,14 +67,14 @@ func (never) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Resu
 
 // ages is a store that notes how old the messages of the healthy brokers are when a claim has brought them.
 type ages struct {
-	outbox.Store
+	admin.Store
 
 	mu    sync.Mutex
 	noted []time.Duration
 }
 
-// Exchange implements outbox.Delivery.
-func (a *ages) Exchange(ctx context.Context, completion *outbox.Completion, claim *outbox.Claim) (outbox.Exchanged, error) {
+// Exchange implements driver.Delivery.
+func (a *ages) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	exchanged, err := a.Store.Exchange(ctx, completion, claim)
 	now := time.Now()
 	if claim == nil || claim.Broker == hungBroker {
@@ -151,14 +154,14 @@ type party struct {
 }
 
 // deliver runs an engine while f goes on.
-func (p *party) deliver(ctx context.Context, f func(engine *outbox.Engine) error) ([]time.Duration, error) {
+func (p *party) deliver(ctx context.Context, f func(engine *relay.Engine) error) ([]time.Duration, error) {
 	store := &ages{Store: p.table.Store}
 	policy := outbox.Policy{PublishTimeout: hungTimeout}
-	targets := map[string]outbox.Target{hungBroker: {Broker: never{}, Policy: policy}}
+	targets := map[string]relay.Target{hungBroker: {Broker: never{}, Policy: policy}}
 	for _, name := range healthy() {
-		targets[name] = outbox.Target{Broker: confirm{}, Policy: policy}
+		targets[name] = relay.Target{Broker: confirm{}, Policy: policy}
 	}
-	engine, err := outbox.NewEngine(outbox.EngineConfig{Stores: map[string]outbox.Delivery{"bench": store}, Brokers: targets, Log: slog.New(slog.DiscardHandler)})
+	engine, err := relay.NewEngine(relay.EngineConfig{Stores: map[string]driver.Delivery{"bench": store}, Brokers: targets, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +176,7 @@ func (p *party) deliver(ctx context.Context, f func(engine *outbox.Engine) error
 
 // live writes at a steady rate and notes how long the healthy brokers' messages take.
 func (p *party) live(ctx context.Context, o *Options, h Hung) (err error) {
-	p.ages, err = p.deliver(ctx, func(engine *outbox.Engine) error {
+	p.ages, err = p.deliver(ctx, func(engine *relay.Engine) error {
 		began, written, total := time.Now(), int64(0), int64(h.For.Seconds()*float64(h.Rate))
 		ticker := time.NewTicker(idleTick)
 		defer ticker.Stop()
@@ -206,7 +209,7 @@ func (p *party) drain(ctx context.Context, o *Options, h Hung) error {
 	if err := p.table.Vacuum(ctx); err != nil {
 		return err
 	}
-	_, err := p.deliver(ctx, func(engine *outbox.Engine) error {
+	_, err := p.deliver(ctx, func(engine *relay.Engine) error {
 		began := time.Now()
 		err := await(ctx, engine, h.Backlog)
 		p.drained = time.Since(began)
@@ -224,7 +227,7 @@ func (p *party) fill(ctx context.Context, o *Options, h Hung, rows int64) error 
 }
 
 // await waits until the healthy brokers have so many messages each.
-func await(ctx context.Context, engine *outbox.Engine, each int64) error {
+func await(ctx context.Context, engine *relay.Engine, each int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*idlePatience)
 	defer cancel()
 	ticker := time.NewTicker(time.Millisecond)

@@ -12,6 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // Idle asks what a forgotten transaction costs: messages are written and delivered at a steady rate, at the same time in two
@@ -46,7 +47,7 @@ const (
 type stream struct {
 	table     *bed.Table
 	watch     *stopwatch
-	processor *outbox.Processor
+	processor *relay.Processor
 	began     time.Time
 	delivered int64
 	dead      int64
@@ -118,7 +119,7 @@ func newStream(ctx context.Context, database *bed.Database, run int) (*stream, e
 		return nil, err
 	}
 	s := &stream{table: table, watch: &stopwatch{Store: table.Store}}
-	s.processor, err = outbox.NewProcessor(outbox.ProcessorConfig{Database: "bench", Broker: idleBroker, Store: s.watch, Target: confirm{}})
+	s.processor, err = relay.NewProcessor(relay.ProcessorConfig{Database: "bench", Broker: idleBroker, Store: s.watch, Target: confirm{}})
 	return s, err
 }
 

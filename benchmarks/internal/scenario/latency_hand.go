@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"gorm.io/gorm"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // plainOrder is the business row where the event is written by hand.
@@ -31,14 +31,14 @@ const (
 
 // handTables makes the minimal table.
 func (t *turn) handTables(ctx context.Context) error {
-	_, err := t.database.Admin.Exec(ctx, outbox.RenderSQL(readSQL("minimal_table"), handTable))
+	_, err := t.database.Admin.Exec(ctx, driver.RenderSQL(readSQL("minimal_table"), handTable))
 	return err
 }
 
 // placeByHand writes an order and its message. notify also notifies other processes, in the transaction, which costs writers that
 // are many, but is the shortest way: the server tells listeners as it commits.
 func (t *turn) placeByHand(db *gorm.DB, notify bool) writer {
-	insert := outbox.RenderSQL(readSQL("latency_insert"), handTable)
+	insert := driver.RenderSQL(readSQL("latency_insert"), handTable)
 	return func(ctx context.Context, n int64) error {
 		payload, err := t.payload(n)
 		if err != nil {
@@ -72,7 +72,7 @@ func openHand(ctx context.Context, database, server string) (*hand, error) {
 	}
 	return &hand{
 		conn: conn, client: redis.NewClient(options), limit: handBatchOf, trips: new(atomic.Int64),
-		claim: outbox.RenderSQL(readSQL("minimal_claim"), handTable), mark: outbox.RenderSQL(readSQL("minimal_mark"), handTable),
+		claim: driver.RenderSQL(readSQL("minimal_claim"), handTable), mark: driver.RenderSQL(readSQL("minimal_mark"), handTable),
 	}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // drainLite drains with a processor as it is by default.
@@ -26,7 +27,7 @@ func drainLite(unordered bool) func(context.Context, *liteStage) error {
 		}
 		defer func() { err = errors.Join(err, broker.Close(context.WithoutCancel(ctx))) }()
 		store := &tally{Store: s.lite.Store, rows: s.rows, done: make(chan struct{})}
-		processor, err := outbox.NewProcessor(outbox.ProcessorConfig{
+		processor, err := relay.NewProcessor(relay.ProcessorConfig{
 			Database: "bench", Broker: drainBroker, Store: store, Target: broker, Log: slog.New(slog.DiscardHandler),
 			Policy: outbox.Policy{BatchSize: s.Batch, Unordered: unordered},
 		})

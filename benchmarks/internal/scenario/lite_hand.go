@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // liteHand is a worker on SQLite as one would write it for this case alone: one transaction marks a batch and claims another one,
@@ -45,7 +46,7 @@ func drainByHand(ctx context.Context, s *liteStage) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	h := &liteHand{
 		conn: conn, limit: s.Batch, publish: s.handPublish,
-		claim: outbox.RenderSQL(readSQL("lite_claim"), outbox.DefaultTable), mark: outbox.RenderSQL(readSQL("lite_mark"), outbox.DefaultTable),
+		claim: driver.RenderSQL(readSQL("lite_claim"), outbox.DefaultTable), mark: driver.RenderSQL(readSQL("lite_mark"), outbox.DefaultTable),
 	}
 	done, inHand, next := new(liteBatch), new(liteBatch), new(liteBatch)
 	for first := true; first || len(done.messages)+len(inHand.messages) > 0; first = false {

@@ -10,6 +10,7 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // Memory asks whether the memory of the process follows the size of the backlog: it drains a small one and a large one, and then
@@ -146,7 +147,7 @@ func (t *tide) outrun(ctx context.Context) (peak bed.Peak, backlog int64, err er
 		return peak, 0, err
 	}
 	total, delivered := int64(t.For.Seconds()*float64(t.Produce)), int64(0)
-	peak, err = t.watch(ctx, table, 0, outbox.Policy{Rate: float64(t.Deliver)}, func(ctx context.Context, engine *outbox.Engine) error {
+	peak, err = t.watch(ctx, table, 0, outbox.Policy{Rate: float64(t.Deliver)}, func(ctx context.Context, engine *relay.Engine) error {
 		defer func() { delivered = engine.Stats()[0].Published }()
 		return steadily(ctx, t.Produce, total, func(rows int64) error {
 			err := t.fill(ctx, table, stream, rows)
@@ -202,7 +203,7 @@ func (t *tide) fill(ctx context.Context, table *bed.Table, stream string, rows i
 }
 
 // watch delivers until so many rows are completed and beside is done, and watches the memory.
-func (t *tide) watch(ctx context.Context, table *bed.Table, rows int64, policy outbox.Policy, beside func(context.Context, *outbox.Engine) error) (bed.Peak, error) {
+func (t *tide) watch(ctx context.Context, table *bed.Table, rows int64, policy outbox.Policy, beside func(context.Context, *relay.Engine) error) (bed.Peak, error) {
 	targets, closeAll, err := redisTargets(t.options.Redis, []string{drainBroker}, policy, redisstreams.WithMaxLen(memoryStream, true))
 	if err != nil {
 		return bed.Peak{}, err

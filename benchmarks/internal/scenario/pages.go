@@ -12,10 +12,11 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
-// Pages asks how long people wait who look at a large table: each method of [outbox.Administration] and [outbox.Administration], with the sizes that
+// Pages asks how long people wait who look at a large table: each method of [admin.Administration] and [admin.Administration], with the sizes that
 // the console uses. Half of the rows are finished; of the open ones some are claimed, have failed, or stand behind blocks.
 type Pages struct {
 	// Rows of the table, of all brokers together; one half is finished.
@@ -181,9 +182,9 @@ func seen(ok bool, err error) error {
 }
 
 func (l *looker) glances() []glance {
-	list := func(name string, want int, change func(*outbox.ListRequest)) glance {
+	list := func(name string, want int, change func(*admin.ListRequest)) glance {
 		return glance{name, func(ctx context.Context, broker string) error {
-			request := outbox.ListRequest{Broker: broker, Limit: pagesLimit, Scan: pagesScan}
+			request := admin.ListRequest{Broker: broker, Limit: pagesLimit, Scan: pagesScan}
 			change(&request)
 			page, err := l.store.List(ctx, request)
 			return seen(len(page.Records) >= want, err)
@@ -203,7 +204,7 @@ func (l *looker) glances() []glance {
 			return seen(len(keys) == pagesKeys, err)
 		}},
 		{"audit", func(ctx context.Context, broker string) error {
-			id, err := l.store.BeginAudit(ctx, outbox.AuditEntry{Actor: "bench", Via: "go", Action: "requeue", Broker: broker})
+			id, err := l.store.BeginAudit(ctx, admin.AuditEntry{Actor: "bench", Via: "go", Action: "requeue", Broker: broker})
 			if err == nil {
 				err = l.store.EndAudit(ctx, id, 1, "")
 			}
@@ -213,15 +214,15 @@ func (l *looker) glances() []glance {
 			entries, err := l.store.Audit(ctx, 0, pagesLimit)
 			return seen(len(entries) > 0 && entries[0].ID == id, err)
 		}},
-		list("list processing", 0, func(r *outbox.ListRequest) { r.Status = outbox.StatusProcessing }),
-		list("list pending, a key", 0, func(r *outbox.ListRequest) { r.Status, r.Key = outbox.StatusPending, "blocked-1" }),
-		list("list failed, 500", pagesFailures/100, func(r *outbox.ListRequest) { r.Status, r.Limit = outbox.StatusFailed, pagesFailures }),
+		list("list processing", 0, func(r *admin.ListRequest) { r.Status = outbox.StatusProcessing }),
+		list("list pending, a key", 0, func(r *admin.ListRequest) { r.Status, r.Key = outbox.StatusPending, "blocked-1" }),
+		list("list failed, 500", pagesFailures/100, func(r *admin.ListRequest) { r.Status, r.Limit = outbox.StatusFailed, pagesFailures }),
 	}
 	for _, status := range []outbox.Status{outbox.StatusPending, outbox.StatusFailed, outbox.StatusPublished, outbox.StatusAbandoned} {
 		glances = append(glances,
-			list("list "+string(status), 1, func(r *outbox.ListRequest) { r.Status = status }),
-			list("list "+string(status)+", none matches", 0, func(r *outbox.ListRequest) { r.Status, r.Type = status, "Nothing*" }),
-			list("list "+string(status)+", deep", 0, func(r *outbox.ListRequest) { r.Status, r.After = status, l.anywhere(status) }))
+			list("list "+string(status), 1, func(r *admin.ListRequest) { r.Status = status }),
+			list("list "+string(status)+", none matches", 0, func(r *admin.ListRequest) { r.Status, r.Type = status, "Nothing*" }),
+			list("list "+string(status)+", deep", 0, func(r *admin.ListRequest) { r.Status, r.After = status, l.anywhere(status) }))
 	}
 	return glances
 }
@@ -236,12 +237,12 @@ func (l *looker) anyMessage() (id uuid.UUID) {
 }
 
 // anywhere is a place in a list.
-func (l *looker) anywhere(status outbox.Status) outbox.Position {
-	at := outbox.Position{ID: l.Rows/2 + l.random.Int64N(l.Rows/2)}
+func (l *looker) anywhere(status outbox.Status) admin.Position {
+	at := admin.Position{ID: l.Rows/2 + l.random.Int64N(l.Rows/2)}
 	if status.Terminal() {
 		batches := l.Rows / 2 / int64(l.Brokers) / 500
 		day := time.Now().UTC().Truncate(24 * time.Hour)
-		at = outbox.Position{Time: day.Add(-7*24*time.Hour + time.Duration(l.random.Int64N(batches))*50*time.Millisecond), ID: l.random.Int64N(l.Rows / 2)}
+		at = admin.Position{Time: day.Add(-7*24*time.Hour + time.Duration(l.random.Int64N(batches))*50*time.Millisecond), ID: l.random.Int64N(l.Rows / 2)}
 	}
 	return at
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
@@ -115,7 +116,7 @@ type timedPurger struct {
 }
 
 // Purge implements cleanup.Table.
-func (p *timedPurger) Purge(ctx context.Context, request outbox.PurgeRequest) (int, error) {
+func (p *timedPurger) Purge(ctx context.Context, request admin.PurgeRequest) (int, error) {
 	began := time.Now()
 	n, err := p.Store.Purge(ctx, request)
 	if n > 0 {

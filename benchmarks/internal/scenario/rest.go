@@ -13,6 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
 // Rest asks what an engine costs that has nothing to do: the statements that it sends to the database, and what it takes of the
@@ -78,8 +80,8 @@ func (r Rest) measure(ctx context.Context, o *Options, database *bed.Database, b
 	if err != nil {
 		return err
 	}
-	engine, err := outbox.NewEngine(outbox.EngineConfig{
-		Stores: map[string]outbox.Delivery{"bench": table.Store}, Brokers: targets, Log: slog.New(slog.DiscardHandler),
+	engine, err := relay.NewEngine(relay.EngineConfig{
+		Stores: map[string]driver.Delivery{"bench": table.Store}, Brokers: targets, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err

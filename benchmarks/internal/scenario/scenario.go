@@ -12,7 +12,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // Options are common to all scenarios.
@@ -71,17 +71,17 @@ const brokerMessageID = "1780000000000-0"
 // drain claims batch after batch from the shards of a broker in turn. Each exchange completes what the one before it took from
 // the same shard, as a worker does.
 type drain struct {
-	store  outbox.Delivery
+	store  driver.Delivery
 	broker string
 	batch  int
 	wake   bool // there may be deferred rows
 	shards []int
 	turn   int
-	open   map[int]*outbox.Completion
+	open   map[int]*driver.Completion
 }
 
 // newDrain looks which shards have work.
-func newDrain(ctx context.Context, store outbox.Delivery, broker string, batch int) (*drain, error) {
+func newDrain(ctx context.Context, store driver.Delivery, broker string, batch int) (*drain, error) {
 	ready, err := store.Ready(ctx, broker)
 	if err != nil {
 		return nil, err
@@ -89,15 +89,15 @@ func newDrain(ctx context.Context, store outbox.Delivery, broker string, batch i
 	if len(ready.Shards) == 0 {
 		return nil, fmt.Errorf("scenario: broker %s has nothing to claim", broker)
 	}
-	return &drain{store: store, broker: broker, batch: batch, shards: ready.Shards, open: map[int]*outbox.Completion{}}, nil
+	return &drain{store: store, broker: broker, batch: batch, shards: ready.Shards, open: map[int]*driver.Completion{}}, nil
 }
 
 // step makes one exchange and returns how long it took.
-func (d *drain) step(ctx context.Context) (*outbox.Batch, time.Duration, error) {
+func (d *drain) step(ctx context.Context) (*driver.Batch, time.Duration, error) {
 	shard := d.shards[d.turn%len(d.shards)]
 	d.turn++
 	began := time.Now()
-	exchanged, err := d.store.Exchange(ctx, d.open[shard], &outbox.Claim{
+	exchanged, err := d.store.Exchange(ctx, d.open[shard], &driver.Claim{
 		Broker: d.broker, Shard: shard, Limit: d.batch, Window: d.batch, Lease: 5 * time.Minute, Worker: "bench/1/default/" + d.broker + "/0", Wake: d.wake,
 	})
 	took := time.Since(began)
@@ -108,7 +108,7 @@ func (d *drain) step(ctx context.Context) (*outbox.Batch, time.Duration, error) 
 	switch {
 	case exchanged.Completed != nil && exchanged.Completed.Lost > 0:
 		return nil, 0, fmt.Errorf("scenario: %d rows of a completion were lost", exchanged.Completed.Lost)
-	case !slices.IsSortedFunc(batch.Messages, func(a, b outbox.Message) int { return int(a.ID - b.ID) }):
+	case !slices.IsSortedFunc(batch.Messages, func(a, b driver.Message) int { return int(a.ID - b.ID) }):
 		return nil, 0, errors.New("scenario: a batch is out of order")
 	}
 	d.open[shard] = published(batch)
@@ -139,13 +139,13 @@ func (d *drain) finish(ctx context.Context) error {
 }
 
 // published is the completion of a batch that the broker has confirmed; nil of an empty one.
-func published(batch *outbox.Batch) *outbox.Completion {
+func published(batch *driver.Batch) *driver.Completion {
 	if len(batch.Messages) == 0 {
 		return nil
 	}
-	completion := &outbox.Completion{Lease: batch.Lease, Published: make([]outbox.Delivered, len(batch.Messages))}
+	completion := &driver.Completion{Lease: batch.Lease, Published: make([]driver.Delivered, len(batch.Messages))}
 	for i := range batch.Messages {
-		completion.Published[i] = outbox.Delivered{ID: batch.Messages[i].ID, BrokerMessageID: brokerMessageID}
+		completion.Published[i] = driver.Delivered{ID: batch.Messages[i].ID, BrokerMessageID: brokerMessageID}
 	}
 	return completion
 }

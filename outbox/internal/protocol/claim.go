@@ -2,7 +2,7 @@ package protocol
 
 import "slices"
 
-// A Request asks for rows, as outbox.Claim does, or for waiting rows to be deferred.
+// A Request asks for rows, as driver.Claim does, or for waiting rows to be deferred.
 type Request struct {
 	Shard     Class `json:",omitzero"`
 	Limit     int   `json:",omitzero"`

@@ -61,7 +61,7 @@ func (*Protocol) renew(t *Table, token int) (kept int) {
 	return kept
 }
 
-// Ready lists the shards that have work, as outbox.Delivery does.
+// Ready lists the shards that have work, as driver.Delivery does.
 func (t *Table) Ready() []Class {
 	var shards []Class
 	for shard := range Classes {

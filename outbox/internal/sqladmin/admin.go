@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 //go:embed sql
@@ -116,7 +117,7 @@ func New(db Database, dialect Dialect, table string) (*Admin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: read the embedded SQL: %w", dialect.Name, err)
 	}
-	if err := outbox.ValidateTableAmong(table, files); err != nil {
+	if err := driver.ValidateTableAmong(table, files); err != nil {
 		return nil, err
 	}
 	a := &Admin{db: db, dialect: dialect, table: table}
@@ -182,7 +183,7 @@ func load(files fs.FS, dialect Dialect, table string) (map[string]statement, err
 		if strings.HasPrefix(name, "part_") {
 			continue
 		}
-		text = outbox.RenderSQL(expand(texts["part_prelude"]+text, texts, dialect), table)
+		text = driver.RenderSQL(expand(texts["part_prelude"]+text, texts, dialect), table)
 		statements[name] = compile(content.ReplaceAllString(text, "$1"), dialect)
 		if content.MatchString(text) {
 			statements[name+hidden] = compile(content.ReplaceAllString(text, "$2"), dialect)

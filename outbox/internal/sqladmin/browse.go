@@ -9,11 +9,12 @@ import (
 	"slices"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// Overview implements outbox.Administration. Of each kind of rows no more are read than the limit and some: where there are more, the counts
+// Overview implements admin.Administration. Of each kind of rows no more are read than the limit and some: where there are more, the counts
 // say so, and the oldest row is the oldest of those.
-func (a *Admin) Overview(ctx context.Context, limit int) (brokers []outbox.BrokerOverview, err error) {
+func (a *Admin) Overview(ctx context.Context, limit int) (brokers []admin.BrokerOverview, err error) {
 	if limit < 1 || limit > mostRows {
 		return nil, fmt.Errorf("%s: overview: the limit is %d: it must be at least 1 and at most %d", a.dialect.Name, limit, mostRows)
 	}
@@ -35,7 +36,7 @@ func (a *Admin) Overview(ctx context.Context, limit int) (brokers []outbox.Broke
 		}
 		backlog, err := a.backlog(ctx, conn)
 		for _, behind := range backlog {
-			if i := slices.IndexFunc(brokers, func(b outbox.BrokerOverview) bool { return b.Broker == behind.Broker }); i >= 0 {
+			if i := slices.IndexFunc(brokers, func(b admin.BrokerOverview) bool { return b.Broker == behind.Broker }); i >= 0 {
 				brokers[i].Lag = behind.Lag
 			}
 		}
@@ -47,7 +48,7 @@ func (a *Admin) Overview(ctx context.Context, limit int) (brokers []outbox.Broke
 	return brokers, nil
 }
 
-func scanOverview(scan scanner, name string, limit int64) (outbox.BrokerOverview, error) {
+func scanOverview(scan scanner, name string, limit int64) (admin.BrokerOverview, error) {
 	var (
 		pending, processing, failed, published, abandoned, deferred, age int64
 		morePending, moreProcessing, moreFailed                          bool
@@ -55,9 +56,9 @@ func scanOverview(scan scanner, name string, limit int64) (outbox.BrokerOverview
 		lastError                                                        *string
 	)
 	err := scan(&pending, &morePending, &processing, &moreProcessing, &failed, &moreFailed, &published, &abandoned, &deferred, &age, &lastPublished, &lastError)
-	return outbox.BrokerOverview{
+	return admin.BrokerOverview{
 		Broker: name,
-		Counts: map[outbox.Status]outbox.Count{
+		Counts: map[outbox.Status]admin.Count{
 			outbox.StatusPending:    counted(pending, limit, morePending),
 			outbox.StatusProcessing: counted(processing, limit, moreProcessing),
 			outbox.StatusFailed:     counted(failed, limit, moreFailed),
@@ -69,8 +70,8 @@ func scanOverview(scan scanner, name string, limit int64) (outbox.BrokerOverview
 }
 
 // counted is a count that found n rows; more is true when not all rows were read.
-func counted(n, limit int64, more bool) outbox.Count {
-	return outbox.Count{N: min(n, limit), More: more || n > limit}
+func counted(n, limit int64, more bool) admin.Count {
+	return admin.Count{N: min(n, limit), More: more || n > limit}
 }
 
 // lastErrorOf decodes last_error; nil where there is none, or one that is no JSON object.
@@ -84,16 +85,16 @@ func lastErrorOf(text *string) *outbox.LastError {
 
 // A blocker is a row that blocks its key.
 type blocker struct {
-	outbox.KeyBlock
+	admin.KeyBlock
 
 	id int64
 }
 
-// KeyBlocks implements outbox.Administration. A key whose block is back in the way of claims is not blocked any more. Where very many keys are
+// KeyBlocks implements admin.Administration. A key whose block is back in the way of claims is not blocked any more. Where very many keys are
 // blocked, those whose blocks wake first and whose failed rows are the oldest are listed. Followers that are not deferred are counted at
 // the heads of the shards.
-func (a *Admin) KeyBlocks(ctx context.Context, broker string, limit, maxCount int) ([]outbox.KeyBlock, error) {
-	_, err := outbox.Filter{Broker: broker}.For("blocked keys", limit)
+func (a *Admin) KeyBlocks(ctx context.Context, broker string, limit, maxCount int) ([]admin.KeyBlock, error) {
+	_, err := admin.Filter{Broker: broker}.For("blocked keys", limit)
 	if broker == "" {
 		err = errors.Join(err, errors.New("blocked keys: name the broker"))
 	}
@@ -114,7 +115,7 @@ func (a *Admin) KeyBlocks(ctx context.Context, broker string, limit, maxCount in
 	if err != nil {
 		return nil, a.failed(err, "list the blocked keys of broker %q in %s", broker, a.table)
 	}
-	keys := make([]outbox.KeyBlock, len(blockers))
+	keys := make([]admin.KeyBlock, len(blockers))
 	for i := range blockers {
 		keys[i] = blockers[i].KeyBlock
 	}
@@ -152,7 +153,7 @@ func (a *Admin) blockers(ctx context.Context, conn Conn, broker string, limit in
 
 func scanBlocker(scan scanner, broker string) (blocker, error) {
 	var (
-		b            = blocker{KeyBlock: outbox.KeyBlock{Broker: broker}}
+		b            = blocker{KeyBlock: admin.KeyBlock{Broker: broker}}
 		since, until moment
 		failed       bool
 		lastError    *string
@@ -186,16 +187,16 @@ func (a *Admin) followers(ctx context.Context, conn Conn, broker string, blocker
 	})
 }
 
-// BlockedKeys implements outbox.Administration.
-func (a *Admin) BlockedKeys(ctx context.Context, broker string, limit int) (keys []outbox.BlockedKey, err error) {
-	if _, err := (outbox.Filter{Broker: broker}).For("blocked keys", limit); err != nil {
+// BlockedKeys implements admin.Administration.
+func (a *Admin) BlockedKeys(ctx context.Context, broker string, limit int) (keys []admin.BlockedKey, err error) {
+	if _, err := (admin.Filter{Broker: broker}).For("blocked keys", limit); err != nil {
 		return nil, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
 		keys = nil
 		return a.query(ctx, conn, "blocked_keys", args{"broker": broker, "limit": int64(min(limit, mostRows))}, func(scan scanner) error {
 			var (
-				k     outbox.BlockedKey
+				k     admin.BlockedKey
 				since moment
 			)
 			err := scan(&k.Broker, &k.Key, &k.MessageID, &since)

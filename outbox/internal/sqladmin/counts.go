@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Counts implements outbox.Administration. It reads every open row; of finished ones the index alone, where the database can.
-func (a *Admin) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
-	var tally outbox.Tally
+// Counts implements admin.Administration. It reads every open row; of finished ones the index alone, where the database can.
+func (a *Admin) Counts(ctx context.Context) ([]admin.BrokerCounts, error) {
+	var tally admin.Tally
 	err := a.read(ctx, Count, func(ctx context.Context, conn Conn) error {
-		tally = outbox.Tally{}
+		tally = admin.Tally{}
 		if err := a.query(ctx, conn, "counts", nil, func(scan scanner) error {
 			var (
 				broker string
@@ -41,8 +43,8 @@ func (a *Admin) Counts(ctx context.Context) ([]outbox.BrokerCounts, error) {
 // micros is a duration in microseconds, not below 0.
 func micros(n int64) time.Duration { return time.Duration(max(n, 0)) * time.Microsecond }
 
-// Backlog implements outbox.Administration.
-func (a *Admin) Backlog(ctx context.Context) (backlog []outbox.Backlog, err error) {
+// Backlog implements admin.Administration.
+func (a *Admin) Backlog(ctx context.Context) (backlog []driver.Backlog, err error) {
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
 		backlog, err = a.backlog(ctx, conn)
 		return err
@@ -53,20 +55,20 @@ func (a *Admin) Backlog(ctx context.Context) (backlog []outbox.Backlog, err erro
 	return backlog, nil
 }
 
-func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []outbox.Backlog, err error) {
+func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []driver.Backlog, err error) {
 	err = a.query(ctx, conn, "backlog", nil, func(scan scanner) error {
 		var (
 			broker string
 			lag    int64
 		)
 		err := scan(&broker, &lag)
-		backlog = append(backlog, outbox.Backlog{Broker: broker, Lag: micros(lag)})
+		backlog = append(backlog, driver.Backlog{Broker: broker, Lag: micros(lag)})
 		return err
 	})
 	return backlog, err
 }
 
-// FinishedBrokers implements outbox.Administration.
+// FinishedBrokers implements admin.Administration.
 func (a *Admin) FinishedBrokers(ctx context.Context) (names []string, err error) {
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
 		names, err = a.names(ctx, conn, "finished_brokers")
@@ -88,8 +90,8 @@ func (a *Admin) names(ctx context.Context, conn Conn, statement string) (names [
 	return names, err
 }
 
-// Purge implements outbox.Administration.
-func (a *Admin) Purge(ctx context.Context, request outbox.PurgeRequest) (int, error) {
+// Purge implements admin.Administration.
+func (a *Admin) Purge(ctx context.Context, request admin.PurgeRequest) (int, error) {
 	if !request.Status.Terminal() {
 		return 0, fmt.Errorf("%s: purge rows in status %q: only published and abandoned rows can be purged", a.dialect.Name, request.Status)
 	}

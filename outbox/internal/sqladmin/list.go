@@ -8,18 +8,19 @@ import (
 	"math"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// List implements outbox.Administration. Claimed rows are looked for at the heads of the shards, where claims find them. A failed row without
+// List implements admin.Administration. Claimed rows are looked for at the heads of the shards, where claims find them. A failed row without
 // an error is not found, nor one that finished at an infinite time. A role that may not read payloads gets no sizes.
-func (a *Admin) List(ctx context.Context, request outbox.ListRequest) (list outbox.List, err error) {
+func (a *Admin) List(ctx context.Context, request admin.ListRequest) (list admin.List, err error) {
 	filter, err := listFilter(&request)
 	if err != nil {
 		return list, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
 	exact, prefix := filter.TypePattern()
 	before := int64(math.MaxInt64)
-	if request.After != (outbox.Position{}) {
+	if request.After != (admin.Position{}) {
 		before = request.After.ID
 	}
 	given := args{
@@ -33,7 +34,7 @@ func (a *Admin) List(ctx context.Context, request outbox.ListRequest) (list outb
 	}
 	err = a.withContent(func(suffix string) error {
 		return a.read(ctx, Browse, func(ctx context.Context, conn Conn) error {
-			list = outbox.List{}
+			list = admin.List{}
 			if err := a.page(ctx, conn, statement+suffix, given, &request, &list); err != nil {
 				return err
 			}
@@ -41,14 +42,14 @@ func (a *Admin) List(ctx context.Context, request outbox.ListRequest) (list outb
 		})
 	})
 	if err != nil {
-		return outbox.List{}, a.failed(err, "list %s rows of broker %q in %s", request.Status, request.Broker, a.table)
+		return admin.List{}, a.failed(err, "list %s rows of broker %q in %s", request.Status, request.Broker, a.table)
 	}
 	return list, nil
 }
 
 // listFilter refuses what cannot be meant.
-func listFilter(r *outbox.ListRequest) (outbox.Filter, error) {
-	filter := outbox.Filter{Broker: r.Broker, Statuses: []outbox.Status{r.Status}, Type: r.Type, Key: r.Key, ErrorClass: r.ErrorClass, Since: r.Since, Until: r.Until}
+func listFilter(r *admin.ListRequest) (admin.Filter, error) {
+	filter := admin.Filter{Broker: r.Broker, Statuses: []outbox.Status{r.Status}, Type: r.Type, Key: r.Key, ErrorClass: r.ErrorClass, Since: r.Since, Until: r.Until}
 	_, err := filter.For("list", r.Limit, outbox.Statuses()...)
 	if r.Broker == "" {
 		err = errors.Join(err, errors.New("list: name the broker"))
@@ -62,9 +63,9 @@ func listFilter(r *outbox.ListRequest) (outbox.Filter, error) {
 // page reads a page. Rows come in order with their place among those that are read (0: right behind the one before), whether they match,
 // and their position. Of those that do not match only the last ones need to come, which tell how far the reading went, and no more than
 // the position need be known of them. One behind a full page is the beginning of the next.
-func (a *Admin) page(ctx context.Context, conn Conn, statement string, given args, request *outbox.ListRequest, list *outbox.List) error {
+func (a *Admin) page(ctx context.Context, conn Conn, statement string, given args, request *admin.ListRequest, list *admin.List) error {
 	var (
-		last outbox.Position
+		last admin.Position
 		rest = make([]any, len(new(record).fields())-1)
 	)
 	for i := range rest {
@@ -85,7 +86,7 @@ func (a *Admin) page(ctx context.Context, conn Conn, statement string, given arg
 			list.Next = last
 			return errEnough
 		}
-		list.Scanned, last = cmp.Or(place, list.Scanned+1), outbox.Position{ID: id, Time: at.Time}
+		list.Scanned, last = cmp.Or(place, list.Scanned+1), admin.Position{ID: id, Time: at.Time}
 		if !matches {
 			return nil
 		}
@@ -96,9 +97,9 @@ func (a *Admin) page(ctx context.Context, conn Conn, statement string, given arg
 	})
 }
 
-// Message implements outbox.Administration. A role that may not read payloads and headers gets the rows without them.
-func (a *Admin) Message(ctx context.Context, id string) (records []outbox.Record, err error) {
-	filter, err := outbox.Filter{MessageIDs: []string{id}}.For("message", 1, outbox.Statuses()...)
+// Message implements admin.Administration. A role that may not read payloads and headers gets the rows without them.
+func (a *Admin) Message(ctx context.Context, id string) (records []admin.Record, err error) {
+	filter, err := admin.Filter{MessageIDs: []string{id}}.For("message", 1, outbox.Statuses()...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
@@ -137,11 +138,11 @@ func (a *Admin) withContent(f func(suffix string) error) error {
 }
 
 // deferrals fills in why rows are deferred. It asks only where some are.
-func (a *Admin) deferrals(ctx context.Context, conn Conn, records []outbox.Record) error {
+func (a *Admin) deferrals(ctx context.Context, conn Conn, records []admin.Record) error {
 	var (
 		ids                     []int64
 		brokers, messages, keys []string
-		deferred                = map[int64]*outbox.Record{}
+		deferred                = map[int64]*admin.Record{}
 	)
 	for i := range records {
 		if r := &records[i]; r.Deferred {
@@ -157,7 +158,7 @@ func (a *Admin) deferrals(ctx context.Context, conn Conn, records []outbox.Recor
 		var (
 			id    int64
 			byKey bool
-			found outbox.Deferral
+			found admin.Deferral
 			until moment
 		)
 		if err := scan(&id, &byKey, &found.Reason, &found.MessageID, &until); err != nil {
@@ -173,7 +174,7 @@ func (a *Admin) deferrals(ctx context.Context, conn Conn, records []outbox.Recor
 
 // A record is a row on its way from the database.
 type record struct {
-	outbox.Record
+	admin.Record
 
 	key, aggregateType, aggregateID, correlation, causation, tenant, lockedBy, brokerMessage, lastError *string
 	created, available, expires, locked, published, finished                                            moment
@@ -188,7 +189,7 @@ func (r *record) fields() []any {
 	}
 }
 
-func (r *record) read() outbox.Record {
+func (r *record) read() admin.Record {
 	row := r.Record
 	row.OrderingKey, row.AggregateType, row.AggregateID = valueOf(r.key), valueOf(r.aggregateType), valueOf(r.aggregateID)
 	row.CorrelationID, row.CausationID, row.TenantID = valueOf(r.correlation), valueOf(r.causation), valueOf(r.tenant)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // OperateRows bounds the rows of one transaction: claims of their brokers stand still for as long as it runs.
@@ -26,20 +27,20 @@ type action struct {
 	given     args            // of its own
 }
 
-// Requeue implements outbox.Administration.
-func (a *Admin) Requeue(ctx context.Context, filter outbox.Filter, limit int, opts ...outbox.RequeueOption) (int, error) {
-	requeuing, err := outbox.NewRequeuing(opts...)
+// Requeue implements admin.Administration.
+func (a *Admin) Requeue(ctx context.Context, filter admin.Filter, limit int, opts ...admin.RequeueOption) (int, error) {
+	requeuing, err := admin.NewRequeuing(opts...)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
-	requeue := requeueing("requeue", outbox.RequeueStatuses(), requeuing.TTL)
+	requeue := requeueing("requeue", admin.RequeueStatuses(), requeuing.TTL)
 	requeue.waiting, requeue.refused = true, requeuing.Refused(&filter)
 	return a.operate(ctx, filter, limit, requeue)
 }
 
-// Replay implements outbox.Administration.
-func (a *Admin) Replay(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
-	return a.operate(ctx, filter, limit, requeueing("replay", outbox.ReplayStatuses(), 0))
+// Replay implements admin.Administration.
+func (a *Admin) Replay(ctx context.Context, filter admin.Filter, limit int) (int, error) {
+	return a.operate(ctx, filter, limit, requeueing("replay", admin.ReplayStatuses(), 0))
 }
 
 // requeueing makes rows pending again, with a new time to live unless it is 0.
@@ -49,19 +50,19 @@ func requeueing(name string, statuses []outbox.Status, ttl time.Duration) action
 	}
 }
 
-// Abandon implements outbox.Administration.
-func (a *Admin) Abandon(ctx context.Context, filter outbox.Filter, reason string, limit int) (int, error) {
-	text, ok := strings.CutSuffix(outbox.OperatorError(reason, time.Time{}, 0), `"0001-01-01T00:00:00Z","attempt":0}`) // these the database fills in
+// Abandon implements admin.Administration.
+func (a *Admin) Abandon(ctx context.Context, filter admin.Filter, reason string, limit int) (int, error) {
+	text, ok := strings.CutSuffix(admin.OperatorError(reason, time.Time{}, 0), `"0001-01-01T00:00:00Z","attempt":0}`) // these the database fills in
 	if !ok {
 		return 0, fmt.Errorf("%s: abandon: the error %q does not end with the time and the number of attempts", a.dialect.Name, text)
 	}
 	return a.operate(ctx, filter, limit, action{
-		name: "abandon", statuses: outbox.AbandonStatuses(), prepare: []string{"undefer_alone", "lift_blocks"}, statement: "abandon", given: args{"error": Text(text)},
+		name: "abandon", statuses: admin.AbandonStatuses(), prepare: []string{"undefer_alone", "lift_blocks"}, statement: "abandon", given: args{"error": Text(text)},
 	})
 }
 
-// Matches implements outbox.Administration. It takes no lock.
-func (a *Admin) Matches(ctx context.Context, filter outbox.Filter, limit int) (int, error) {
+// Matches implements admin.Administration. It takes no lock.
+func (a *Admin) Matches(ctx context.Context, filter admin.Filter, limit int) (int, error) {
 	matches := action{name: "matches", statuses: outbox.Statuses()}
 	filter, err := filter.For(matches.name, limit, matches.statuses...)
 	if err != nil {
@@ -101,7 +102,7 @@ func (r *rows) args() args {
 
 // operate looks for rows without a lock and then changes them, a bounded number in one transaction. What somebody else has
 // changed in between does not count, and others are looked for in its place.
-func (a *Admin) operate(ctx context.Context, filter outbox.Filter, limit int, do action) (changed int, err error) {
+func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do action) (changed int, err error) {
 	filter, err = filter.For(do.name, limit, do.statuses...)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", a.dialect.Name, err)
@@ -129,7 +130,7 @@ func (a *Admin) operate(ctx context.Context, filter outbox.Filter, limit int, do
 }
 
 // find browses for the rows that an action is to change.
-func (a *Admin) find(ctx context.Context, filter *outbox.Filter, limit int, do *action) (found rows, err error) {
+func (a *Admin) find(ctx context.Context, filter *admin.Filter, limit int, do *action) (found rows, err error) {
 	err = a.read(ctx, Find, func(ctx context.Context, conn Conn) error {
 		found = rows{}
 		return a.query(ctx, conn, a.search("find", filter), findArgs(filter, limit, do), found.scan)
@@ -138,7 +139,7 @@ func (a *Admin) find(ctx context.Context, filter *outbox.Filter, limit int, do *
 }
 
 // search is the statement for a filter, where the database has one of its own for what the filter names: one plan cannot do for all.
-func (a *Admin) search(statement string, filter *outbox.Filter) string {
+func (a *Admin) search(statement string, filter *admin.Filter) string {
 	special := ""
 	switch {
 	case len(filter.MessageIDs) > 0:
@@ -152,7 +153,7 @@ func (a *Admin) search(statement string, filter *outbox.Filter) string {
 	return statement
 }
 
-func findArgs(f *outbox.Filter, limit int, do *action) args {
+func findArgs(f *admin.Filter, limit int, do *action) args {
 	exact, prefix := f.TypePattern()
 	return args{
 		"broker": Text(f.Broker), "statuses": List{words(f.Statuses)}, "type": Text(exact), "type_prefix": Text(prefix), "key": Text(f.Key),
@@ -170,7 +171,7 @@ func words(statuses []outbox.Status) []string {
 }
 
 // act takes the locks of all shards that the rows can be in, and then those of the rows that still are what was looked for.
-func (a *Admin) act(ctx context.Context, filter *outbox.Filter, found rows, do *action) (changed int, err error) {
+func (a *Admin) act(ctx context.Context, filter *admin.Filter, found rows, do *action) (changed int, err error) {
 	given := args{"locks": a.db.ShardLocks(found.brokers), "statuses": List{words(filter.Statuses)}, "waiting": do.waiting}
 	maps.Copy(given, do.given)
 	err = a.write(ctx, Operate, func(ctx context.Context, conn Conn) error {
@@ -211,7 +212,7 @@ func (a *Admin) lock(ctx context.Context, conn Conn, given args) error {
 	return err
 }
 
-// UnblockKey implements outbox.Administration.
+// UnblockKey implements admin.Administration.
 func (a *Admin) UnblockKey(ctx context.Context, broker, key string) (bool, error) {
 	if broker == "" || key == "" {
 		return false, fmt.Errorf("%s: %w", a.dialect.Name, errNoKey)

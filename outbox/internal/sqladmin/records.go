@@ -9,14 +9,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // mostRows bounds what a caller can ask for, so that arguments of statements do not overflow.
 const mostRows = 1 << 30
 
-// BeginAudit implements outbox.Administration.
-func (a *Admin) BeginAudit(ctx context.Context, entry outbox.AuditEntry) (id int64, err error) {
+// BeginAudit implements admin.Administration.
+func (a *Admin) BeginAudit(ctx context.Context, entry admin.AuditEntry) (id int64, err error) {
 	err = a.write(ctx, Plain, func(ctx context.Context, conn Conn) error {
 		id, err = a.number(ctx, conn, "audit_begin", args{
 			"actor": Text(entry.Actor), "via": Text(entry.Via), "action": Text(entry.Action), "broker": Text(entry.Broker),
@@ -30,7 +31,7 @@ func (a *Admin) BeginAudit(ctx context.Context, entry outbox.AuditEntry) (id int
 	return id, nil
 }
 
-// EndAudit implements outbox.Administration. It is no error that there is no such entry any more.
+// EndAudit implements admin.Administration. It is no error that there is no such entry any more.
 func (a *Admin) EndAudit(ctx context.Context, id, rows int64, failure string) error {
 	if _, err := a.change(ctx, "audit_end", args{"id": id, "rows": rows, "failure": Text(failure)}); err != nil {
 		return a.failed(err, "record in %s_audit how action %d has ended", a.table, id)
@@ -38,8 +39,8 @@ func (a *Admin) EndAudit(ctx context.Context, id, rows int64, failure string) er
 	return nil
 }
 
-// Audit implements outbox.Administration. Where readers do not wait for writers it passes over an entry that somebody is writing.
-func (a *Admin) Audit(ctx context.Context, before int64, limit int) (entries []outbox.AuditEntry, err error) {
+// Audit implements admin.Administration. Where readers do not wait for writers it passes over an entry that somebody is writing.
+func (a *Admin) Audit(ctx context.Context, before int64, limit int) (entries []admin.AuditEntry, err error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("%s: audit: the limit is %d: it must be at least 1", a.dialect.Name, limit)
 	}
@@ -48,7 +49,7 @@ func (a *Admin) Audit(ctx context.Context, before int64, limit int) (entries []o
 		given := args{"before": cmp.Or(max(before, 0), math.MaxInt64), "limit": int64(min(limit, mostRows))}
 		return a.query(ctx, conn, "audit", given, func(scan scanner) error {
 			var (
-				e              outbox.AuditEntry
+				e              admin.AuditEntry
 				started, ended moment
 			)
 			err := scan(&e.ID, &e.Actor, &e.Via, &e.Action, &e.Broker, &e.Filter, &e.Reason, &e.Rows, &started, &ended, &e.Failure)
@@ -63,8 +64,8 @@ func (a *Admin) Audit(ctx context.Context, before int64, limit int) (entries []o
 	return entries, nil
 }
 
-// Pause implements outbox.Administration.
-func (a *Admin) Pause(ctx context.Context, pause outbox.Pause) (changed bool, err error) {
+// Pause implements admin.Administration.
+func (a *Admin) Pause(ctx context.Context, pause driver.Pause) (changed bool, err error) {
 	if err := pause.Validate(); err != nil {
 		return false, fmt.Errorf("%s: %w", a.dialect.Name, err)
 	}
@@ -75,7 +76,7 @@ func (a *Admin) Pause(ctx context.Context, pause outbox.Pause) (changed bool, er
 	return n > 0, nil
 }
 
-// Resume implements outbox.Administration. Relays that listen go on at once.
+// Resume implements admin.Administration. Relays that listen go on at once.
 func (a *Admin) Resume(ctx context.Context, broker string) (changed bool, err error) {
 	n, err := a.change(ctx, "resume", args{"broker": broker})
 	if err != nil {
@@ -87,13 +88,13 @@ func (a *Admin) Resume(ctx context.Context, broker string) (changed bool, err er
 	return n > 0, nil
 }
 
-// Pauses implements outbox.Administration.
-func (a *Admin) Pauses(ctx context.Context) (pauses []outbox.Pause, err error) {
+// Pauses implements admin.Administration.
+func (a *Admin) Pauses(ctx context.Context) (pauses []driver.Pause, err error) {
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
 		pauses = nil
 		return a.query(ctx, conn, "pauses", nil, func(scan scanner) error {
 			var (
-				p     outbox.Pause
+				p     driver.Pause
 				since moment
 			)
 			err := scan(&p.Broker, &since, &p.By, &p.Reason)
@@ -108,9 +109,9 @@ func (a *Admin) Pauses(ctx context.Context) (pauses []outbox.Pause, err error) {
 	return pauses, nil
 }
 
-// Heartbeat implements outbox.Delivery.
-func (a *Admin) Heartbeat(ctx context.Context, instance outbox.Instance) error {
-	work, err := json.Marshal(append([]outbox.Work{}, instance.Work...)) // none is an empty list, not null
+// Heartbeat implements driver.Delivery.
+func (a *Admin) Heartbeat(ctx context.Context, instance driver.Instance) error {
+	work, err := json.Marshal(append([]driver.Work{}, instance.Work...)) // none is an empty list, not null
 	if err != nil {
 		return a.failed(err, "encode the work of instance %q", instance.Name)
 	}
@@ -123,7 +124,7 @@ func (a *Admin) Heartbeat(ctx context.Context, instance outbox.Instance) error {
 	return nil
 }
 
-// Leave implements outbox.Delivery.
+// Leave implements driver.Delivery.
 func (a *Admin) Leave(ctx context.Context, id uuid.UUID) error {
 	if _, err := a.change(ctx, "leave", args{"instance_id": id.String()}); err != nil {
 		return a.failed(err, "remove an instance from %s_instances", a.table)
@@ -131,8 +132,8 @@ func (a *Admin) Leave(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
-// Instances implements outbox.Administration. It writes only where there is an instance to be removed.
-func (a *Admin) Instances(ctx context.Context) (instances []outbox.Instance, err error) {
+// Instances implements admin.Administration. It writes only where there is an instance to be removed.
+func (a *Admin) Instances(ctx context.Context) (instances []driver.Instance, err error) {
 	gone := false
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
 		instances, gone = nil, false
@@ -158,7 +159,7 @@ func (a *Admin) Instances(ctx context.Context) (instances []outbox.Instance, err
 }
 
 // scanInstance reads a row; old is true for one that has not been seen for a day. Columns of SQLite hold anything.
-func scanInstance(scan scanner) (i outbox.Instance, old bool, err error) {
+func scanInstance(scan scanner) (i driver.Instance, old bool, err error) {
 	var (
 		id, work      string
 		pid           any

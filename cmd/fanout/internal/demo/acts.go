@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // outageLength is how long a broker stays away, at least.
@@ -14,7 +15,7 @@ const outageLength = time.Second
 type moment struct {
 	placed  int
 	trading bool
-	counts  []outbox.BrokerCounts
+	counts  []admin.BrokerCounts
 
 	completed   bool      // the consumers have confirmed everything, and nothing more comes
 	unconfirmed int       // while they have not
@@ -114,7 +115,7 @@ func (r *run) kill(ctx context.Context) error {
 	return r.projector.start(ctx)
 }
 
-func waiting(counts []outbox.BrokerCounts, broker string) int64 {
+func waiting(counts []admin.BrokerCounts, broker string) int64 {
 	for _, entry := range counts {
 		if entry.Broker == broker {
 			return entry.Counts[outbox.StatusPending] + entry.Counts[outbox.StatusProcessing] + entry.Counts[outbox.StatusFailed]

@@ -22,6 +22,7 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
 // Config of a run.
@@ -98,7 +99,7 @@ type run struct {
 	servers   *servers
 	view      *view
 	shop      *shop
-	store     outbox.Store
+	store     admin.Store
 	relay     *fanout.Relay
 	projector *projector
 	closeDB   func()
@@ -261,7 +262,7 @@ func (r *run) look(ctx context.Context, now *moment) (err error) {
 }
 
 // open is the number of rows that are not finished.
-func open(counts []outbox.BrokerCounts) int64 {
+func open(counts []admin.BrokerCounts) int64 {
 	var n int64
 	for _, broker := range counts {
 		for status, count := range broker.Counts {

@@ -1,0 +1,112 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// A Count is a number of rows that may have been too many to count.
+type Count struct {
+	N int64
+	// More is true when counting stopped at N.
+	More bool
+}
+
+// BrokerOverview is where one broker stands.
+type BrokerOverview struct {
+	Broker string
+	// Counts by status; those of rows that are deferred are in theirs, too.
+	Counts map[outbox.Status]Count
+	// Deferred rows wait out of the way of claims, for a time or for an earlier one of their key.
+	Deferred Count
+	// OldestPending is the age of the oldest row that is not finished; 0 when there is none.
+	OldestPending time.Duration
+	// Lag is how long the first rows that could be claimed have been waiting: see [driver.Backlog].
+	Lag time.Duration
+	// LastPublished is when a row was published last; zero where none is there any more.
+	LastPublished time.Time
+	// LastError of the row that failed last among the unfinished and abandoned ones; nil when there is none.
+	LastError *outbox.LastError
+}
+
+// A Record is one row as people look at it.
+type Record struct {
+	ID                                   int64
+	MessageID, Broker                    string
+	Status                               outbox.Status
+	Stream, Type, OrderingKey            string
+	Shard, Priority                      int
+	Deferred                             bool // deferred: out of the way of claims
+	ContentType                          string
+	AggregateType, AggregateID           string
+	CorrelationID, CausationID, TenantID string
+	Attempts, Crashes                    int
+	CreatedAt                            time.Time
+	AvailableAt, ExpiresAt               time.Time // zero: none
+	LockedUntil, PublishedAt, FinishedAt time.Time // zero: none
+	LockedBy, BrokerMessageID            string
+	// LastError is nil where the row has none, or one that is no JSON.
+	LastError *outbox.LastError
+	// Deferral tells why a row that is Deferred waits; nil where it is not, or what it waited for has just gone.
+	Deferral *Deferral
+	// PayloadBytes is the payload's size. Payload and Headers (JSON text) are there only in what [Browser.Message] returns.
+	PayloadBytes int
+	Payload      []byte
+	Headers      string
+}
+
+// A Deferral is why a row is deferred, out of the way of claims, and until when.
+type Deferral struct {
+	// Reason is backoff, scheduled or operator: an abandoned message blocks its key.
+	Reason string
+	// MessageID of the row that waits itself: this one, or an earlier one of its key, which has to be done first.
+	MessageID string
+	// Until when that row waits; zero where an operator must act (Reason is abandoned), or where it waits no more and later rows of its
+	// key follow as soon as it is done.
+	Until time.Time
+}
+
+// A ListRequest asks for one page.
+type ListRequest struct {
+	// Broker and Status are required.
+	Broker string
+	Status outbox.Status
+	// Type, Key, ErrorClass, Since and Until are those of a [Filter]. Deferred rows are listed in their status like all others.
+	Type, Key, ErrorClass string
+	Since, Until          time.Time
+	// After is where the page before ended; zero = the first page.
+	After Position
+	// Limit is the most rows to return, at least 1, and Scan the most to look at, at least Limit.
+	Limit, Scan int
+}
+
+// A Position is a place in a list, which is ordered by time and id, both descending. Time is zero where the status is not terminal.
+type Position struct {
+	Time time.Time
+	ID   int64
+}
+
+// A List is one page.
+type List struct {
+	Records []Record
+	// Next is where the next page begins; zero = there is none. A page may be empty and have a next one, where the rows that were looked
+	// at did not match.
+	Next Position
+	// Scanned is how many rows were looked at.
+	Scanned int
+}
+
+// A KeyBlock is an ordering key whose rows wait for one of them.
+type KeyBlock struct {
+	Broker, Key string
+	// MessageID of the row for which the others wait, and its Status. Reason is backoff, scheduled or operator.
+	MessageID string
+	Status    outbox.Status
+	Reason    string
+	// Since when it waits, and Until when: zero where an operator must act.
+	Since, Until time.Time
+	// Followers are the rows that wait for it.
+	Followers Count
+	LastError *outbox.LastError
+}

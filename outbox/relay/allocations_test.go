@@ -1,0 +1,138 @@
+package relay_test
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/relay"
+)
+
+// What the bookkeeping of a processor costs for each message that is delivered, from the claim to the completion, with a store and
+// a broker that cost nothing: one allocation, for the attributes that its headers become.
+func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests would be counted too
+	testenv.NeedExactAllocations(t)
+	for name, c := range map[string]struct {
+		headers  string
+		observer relay.Observer
+		want     float64
+	}{
+		"with headers":     {traced, nil, 1},
+		"without headers":  {"", nil, 0},
+		"with an observer": {"", relay.Observers(countsAges{}, countsAges{}), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			measure := func(n int) (allocations float64) {
+				synctest.Test(t, func(t *testing.T) { allocations = allocationsOfBatch(t, n, c.headers, c.observer) })
+				return allocations
+			}
+			few, many := measure(401), measure(500) // five calls of the broker, each
+			t.Logf("a batch of 401: %v allocations, of 500: %v", few, many)
+			require.InDelta(t, c.want, (many-few)/99, 0)
+		})
+	}
+}
+
+// allocationsOfBatch is what one batch costs, whole processor included, when it is warm.
+func allocationsOfBatch(t *testing.T, n int, headers string, observer relay.Observer) float64 {
+	s := &sameBatch{next: make(chan struct{}), completed: make(chan struct{})}
+	s.batch.Messages = make([]driver.Message, n)
+	for i := range s.batch.Messages {
+		s.batch.Messages[i] = driver.Message{
+			ID: int64(i + 1), MessageID: uuid.NewString(), Stream: "s", Type: "T.v1", OrderingKey: "key-" + strconv.Itoa(i%50),
+			ContentType: "application/json", Payload: make([]byte, 500), Headers: headers,
+		}
+	}
+	p, err := relay.NewProcessor(relay.ProcessorConfig{
+		Database: "test", Broker: "b", Store: s, Target: taker{}, Log: slog.New(slog.DiscardHandler),
+		Policy: outbox.Policy{Workers: 1, PollMin: time.Hour, PollMax: time.Hour}, Observer: observer,
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	least := math.Inf(1)
+	for range 10 {
+		least = min(least, testing.AllocsPerRun(8, func() {
+			s.next <- struct{}{}
+			<-s.completed
+		}))
+	}
+	stop()
+	close(s.next)
+	require.NoError(t, <-ended)
+	return least
+}
+
+// sameBatch is a store that hands out the same batch for each word on next, and says when it was completed.
+type sameBatch struct {
+	driver.Delivery // nothing else of it is called
+	batch           driver.Batch
+	next, completed chan struct{}
+}
+
+func (s *sameBatch) Exchange(_ context.Context, completion *driver.Completion, claim *driver.Claim) (e driver.Exchanged, err error) {
+	if completion != nil {
+		e.Completed = &driver.Completed{}
+		if len(completion.Published) == len(s.batch.Messages) {
+			s.completed <- struct{}{}
+		}
+	}
+	if claim == nil {
+		return e, nil
+	}
+	if _, more := <-s.next; more {
+		e.Batch = s.batch
+	}
+	return e, nil
+}
+
+func (s *sameBatch) Renew(context.Context, driver.Lease) (int, error) {
+	return len(s.batch.Messages), nil
+}
+
+func (s *sameBatch) Ready(context.Context, string) (driver.Readiness, error) {
+	return driver.Readiness{}, nil
+}
+func (s *sameBatch) Defer(context.Context, *driver.Claim) (int, error) { return 0, nil }
+func (s *sameBatch) Shards() int                                       { return 1 }
+func (s *sameBatch) Close() error                                      { return nil }
+
+// taker is a broker that takes everything.
+type taker struct{}
+
+func (taker) Publish(_ context.Context, msgs []brokers.Message) []brokers.Result {
+	return make([]brokers.Result, len(msgs))
+}
+func (taker) Capabilities() brokers.Capabilities { return brokers.Capabilities{} }
+func (taker) Ping(context.Context) error         { return nil }
+func (taker) Close(context.Context) error        { return nil }
+
+const traced = `{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`
+
+// countsAges is an observer that looks at each message and keeps nothing.
+type countsAges struct{}
+
+func (o countsAges) Observe(string, string) relay.ProcessorObserver              { return o }
+func (countsAges) Claimed(context.Context, int, time.Duration)                   {}
+func (countsAges) Publishing(ctx context.Context, _ *relay.Call) context.Context { return ctx }
+func (countsAges) Completing(context.Context, *driver.Completion)                {}
+func (countsAges) LeaseLost(context.Context, int)                                {}
+func (countsAges) Published(_ context.Context, call *relay.Call) {
+	for i := range call.Messages {
+		if call.Age(i) < 0 {
+			panic("a message is younger than new")
+		}
+	}
+}

@@ -1,0 +1,366 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/gorm-fanout/fanout/outbox"
+)
+
+// BreakerState says whether messages are sent.
+type BreakerState string
+
+// The states of a breaker.
+const (
+	BreakerClosed   BreakerState = "closed"    // all are
+	BreakerOpen     BreakerState = "open"      // none is
+	BreakerHalfOpen BreakerState = "half-open" // a few are, to try
+)
+
+// breaker is the circuit breaker of one scope: of a broker as a whole, or of one of its
+// destinations. When it opens and closes, that one worker at a time tries, and that what began
+// before an outage says nothing about its end, is gobreaker's; how long to wait, and the waiting, is
+// ours.
+type breaker struct {
+	policy  outbox.Breaker
+	machine *gobreaker.TwoStepCircuitBreaker[struct{}] // never called with mu held
+	ending  sync.Mutex                                 // one try ends at a time, so that the news is told to whose end made it
+
+	mu       sync.Mutex
+	openings int       // without a success in between
+	until    time.Time // nobody tries before
+	open     bool      // or half-open
+	news     bool      // it opened or closed, and nobody has said so yet
+	changed  chan struct{}
+}
+
+var (
+	errOutage    = errors.New("outbox: unavailable")
+	errNoOutcome = errors.New("outbox: nothing was tried")
+)
+
+func newBreaker(policy outbox.Breaker) *breaker {
+	b := &breaker{policy: policy, changed: make(chan struct{})}
+	b.machine = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:   1,
+		Timeout:       1, // at once: until says when
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(policy.TripAfter) },
+		IsExcluded:    func(err error) bool { return errors.Is(err, errNoOutcome) },
+		OnStateChange: b.turn,
+	})
+	return b
+}
+
+// turn follows the machine, which holds its lock.
+func (b *breaker) turn(_ string, from, to gobreaker.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch to {
+	case gobreaker.StateOpen:
+		delay := b.delay()
+		b.openings++
+		b.open, b.until = true, time.Now().Add(delay-time.Duration(rand.Int64N(int64(delay)/4+1)))
+		b.news = b.news || from == gobreaker.StateClosed
+	case gobreaker.StateClosed:
+		b.openings, b.open, b.until, b.news = 0, false, time.Time{}, true
+	case gobreaker.StateHalfOpen:
+	}
+	b.broadcast()
+}
+
+// delay is how long the next opening lasts.
+func (b *breaker) delay() time.Duration {
+	if b.openings >= 40 || b.policy.MinDelay > b.policy.MaxDelay>>b.openings {
+		return b.policy.MaxDelay
+	}
+	return b.policy.MinDelay << b.openings
+}
+
+// A pass allows one try. Its zero value is one that nobody waits for the outcome of.
+type pass struct {
+	breaker *breaker
+	done    func(error)
+	// probe is true where the breaker is half-open: send a few messages only.
+	probe bool
+}
+
+// try asks for a pass without waiting.
+func (b *breaker) try() (p pass, ok bool) {
+	if early, _ := b.early(); early {
+		return pass{}, false
+	}
+	done, err := b.machine.Allow()
+	if err != nil {
+		return pass{}, false
+	}
+	early, open := b.early()
+	if early { // it has opened meanwhile, and the machine knows no time
+		done(errNoOutcome)
+		return pass{}, false
+	}
+	return pass{breaker: b, done: done, probe: open}, true
+}
+
+// early reports whether it is too early to try, and whether the breaker is open or half-open.
+func (b *breaker) early() (early, open bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Now().Before(b.until), b.open
+}
+
+// enter waits for a pass. Its end must be told. The error is that of ctx.
+func (b *breaker) enter(ctx context.Context) (pass, error) {
+	for {
+		b.mu.Lock()
+		wait, changed := time.Until(b.until), b.changed
+		b.mu.Unlock()
+		if err := ctx.Err(); err != nil {
+			return pass{}, err
+		}
+		if wait <= 0 {
+			if p, ok := b.try(); ok {
+				return p, nil
+			}
+			wait = b.policy.MaxDelay // somebody is trying; its answer wakes us
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// end tells how a try ended: nil, errOutage or errNoOutcome. It returns true when the breaker has
+// opened or closed by that. Ending a pass twice does nothing.
+func (p *pass) end(outcome error) (news bool) {
+	if p.done == nil {
+		return false
+	}
+	b := p.breaker
+	b.ending.Lock()
+	defer b.ending.Unlock()
+	p.done(outcome)
+	p.done = nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	news, b.news = b.news, false
+	b.broadcast()
+	return news
+}
+
+// closed reports whether messages are sent without restraint.
+func (b *breaker) closed() bool { return b.state() == BreakerClosed }
+
+func (b *breaker) state() BreakerState {
+	switch early, open := b.early(); {
+	case !open:
+		return BreakerClosed
+	case early:
+		return BreakerOpen
+	default:
+		return BreakerHalfOpen
+	}
+}
+
+// unused reports whether nobody has tried for so long that no message can be waiting: maxWait bounds
+// how long they do.
+func (b *breaker) unused() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open && time.Since(b.until) > 2*max(maxWait, b.policy.MaxDelay)
+}
+
+// pause is how long messages wait that cannot be sent now: until the next try, and some of them a
+// little longer, so that they do not all come back for it.
+func (b *breaker) pause() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wait := max(time.Until(b.until), b.policy.MinDelay)
+	return wait + time.Duration(rand.Int64N(int64(wait)/4+1))
+}
+
+// afterTry is how long a message waits that may be to blame for an outage: longer than until the
+// next try, which so uses others; but not by much, for where the broker is back by then the message
+// was not to blame, and its key waits for nothing else. The next opening lasts for no more than
+// delay, and a claim follows at once.
+func (b *breaker) afterTry() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delay := b.delay()
+	return delay + min(delay, trySlack)
+}
+
+// trySlack is how much longer than until the next try such a message waits: the claim of that try
+// must be made before, on a slow database, too.
+const trySlack = 2 * time.Second
+
+func (b *breaker) broadcast() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// destinations has a breaker for each destination of a broker that is unavailable, or was when it
+// was last tried. The others have none: there may be many. It also spreads the next tries of their
+// messages: were they all tried again after the same delay, many of them would keep the workers from
+// everything else for good, since they are older than what has come since.
+type destinations struct {
+	policy outbox.Breaker
+
+	mu       sync.Mutex
+	breakers map[string]*breaker
+	next     map[string]time.Time // when the last message of a destination is tried again
+}
+
+const (
+	// spread is how many times as long as the last try took lies between two tries, all messages of
+	// a destination together.
+	spread = 4
+	// maxWait bounds how long a message waits, and so how late it arrives when its destination is
+	// back.
+	maxWait = time.Hour
+	// maxDestinations bounds the memory for them. What is forgotten is tried again too early once.
+	maxDestinations = 1000
+)
+
+// add returns the breaker of a destination that has proved unavailable.
+func (d *destinations) add(name string) *breaker {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.breakers[name]
+	if b == nil {
+		if d.breakers == nil {
+			d.breakers = map[string]*breaker{}
+		}
+		if len(d.breakers) >= maxDestinations { // what has not tripped yet begins anew
+			maps.DeleteFunc(d.breakers, func(_ string, b *breaker) bool { return b.closed() || b.unused() })
+		}
+		b = newBreaker(d.policy)
+		d.breakers[name] = b
+	}
+	return b
+}
+
+// forget removes what is known of a destination that works again.
+func (d *destinations) forget(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.breakers, name)
+	delete(d.next, name)
+}
+
+// unavailable lists the destinations whose breaker is not closed, but for those that nobody sends to
+// any more: they may have been renamed, or their messages abandoned.
+func (d *destinations) unavailable() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var names []string
+	maps.DeleteFunc(d.breakers, func(_ string, b *breaker) bool { return b.unused() })
+	for name, b := range d.breakers {
+		if !b.closed() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// delay is how long one more message of a destination waits, at least the given time; took is its
+// share of the time of the try.
+func (d *destinations) delay(name string, least, took time.Duration) time.Duration {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.next == nil || len(d.next) >= maxDestinations {
+		d.next = map[string]time.Time{}
+	}
+	next, earliest := d.next[name].Add(spread*took), now.Add(least)
+	if next.Before(earliest) {
+		next = earliest
+	}
+	if latest := now.Add(max(maxWait, least)); next.After(latest) {
+		next = latest
+	}
+	d.next[name] = next
+	return next.Sub(now)
+}
+
+// A destination is what one delivery sends to it.
+type destination struct {
+	all     *destinations
+	name    string
+	breaker *breaker // nil while it has none
+	pass    pass
+	left    int  // messages that may still be sent; negative = any number
+	out     bool // it has proved unavailable, or may not be tried now
+	reached bool // it has taken or judged a message
+}
+
+// try begins to send to a destination.
+func (d *destinations) try(name string) *destination {
+	d.mu.Lock()
+	to := &destination{all: d, name: name, breaker: d.breakers[name], left: -1}
+	d.mu.Unlock()
+	if to.breaker != nil {
+		var ok bool
+		to.pass, ok = to.breaker.try()
+		to.out = !ok
+	}
+	if to.pass.probe {
+		to.left = probeLimit
+	}
+	return to
+}
+
+// admit says whether another message may be sent.
+func (d *destination) admit() bool {
+	if d.out || d.left == 0 {
+		return false
+	}
+	d.left--
+	return true
+}
+
+// fail notes that the destination is unavailable, and returns true when that is news.
+func (d *destination) fail() (news bool) {
+	if d.out {
+		return false
+	}
+	d.out = true
+	if d.breaker == nil {
+		d.breaker = d.all.add(d.name)
+		d.pass, _ = d.breaker.try() // without one somebody else has just found the same
+	}
+	return d.pass.end(errOutage)
+}
+
+// delay is how long one of its messages waits that is not sent now. took is its share of the time
+// that it took to find out.
+func (d *destination) delay(took time.Duration) time.Duration {
+	if d.breaker == nil {
+		return 0
+	}
+	return d.all.delay(d.name, d.breaker.pause(), took)
+}
+
+// end returns true when the destination works again, which it did not before.
+func (d *destination) end() (news bool) {
+	if !d.reached || d.out {
+		d.pass.end(errNoOutcome)
+		return false
+	}
+	news = d.pass.end(nil)
+	if d.breaker != nil && d.breaker.closed() {
+		d.all.forget(d.name)
+	}
+	return news
+}

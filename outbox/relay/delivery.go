@@ -1,0 +1,262 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// delivery is one claimed batch on its way to the broker.
+type delivery struct {
+	p          *Processor
+	pass       *pass // of the claim
+	batch      *driver.Batch
+	completion *driver.Completion
+	lease      *leaseGuard
+	began      time.Time
+
+	failedKeys   map[string]bool         // keys that give no further message in this batch
+	destinations map[string]*destination // by name
+	call         Call                    // the current one, or the last
+	classified   []classified            // its messages
+	unavailable  error                   // the broker as a whole
+	asked        bool                    // the broker was handed something
+	reached      bool                    // the broker has confirmed or judged something
+}
+
+// deliver publishes a batch in calls and returns the outcome of each of its rows.
+func (w *worker) deliver(ctx, sending context.Context, batch *driver.Batch, claimedAt time.Time) *driver.Completion {
+	p := w.p
+	d := &delivery{
+		p: p, pass: &w.pass, batch: batch, began: claimedAt, destinations: map[string]*destination{},
+		completion: &driver.Completion{Lease: batch.Lease, BlockAbandoned: p.policy.BlockAbandoned && !p.policy.Unordered},
+	}
+	d.completion.Published = make([]driver.Delivered, 0, len(batch.Messages))
+	d.classified = slices.Grow(w.classified[:0], min(d.callSize(), len(batch.Messages)))
+	sending, d.lease = guardLease(sending, p, batch, claimedAt, !w.handsOff)
+	defer d.lease.stop()
+	d.sendAll(ctx, sending)
+	w.classified = d.classified
+	d.report(ctx)
+	p.counters.count(d.completion)
+	if p.observer != nil {
+		p.observer.Completing(ctx, d.completion)
+	}
+	return d.completion
+}
+
+// sendAll sends what can be sent, call after call.
+func (d *delivery) sendAll(ctx, sending context.Context) {
+	room := min(d.callSize(), len(d.batch.Messages))
+	messages, outgoing := make([]*driver.Message, 0, room), make([]brokers.Message, 0, room)
+	flush := func() {
+		d.send(ctx, sending, messages, outgoing)
+		messages, outgoing = messages[:0], outgoing[:0]
+	}
+	for i := range d.batch.Messages {
+		m := &d.batch.Messages[i]
+		out, outcome, ok := prepare(m, d.p.policy.Retry.MaxAttempts, time.Now())
+		switch {
+		case ok:
+		case d.completion.Blocks(&outcome) && d.holds(m): // its key is blocked behind an earlier row, and it with the key
+			d.release(m, 0)
+			continue
+		default:
+			d.abandon(m, outcome)
+			d.hold(m)
+			continue
+		}
+		alone := d.p.history.knows(m.ID)
+		if len(messages) >= d.callSize() || alone {
+			flush()
+		}
+		messages, outgoing = append(messages, m), append(outgoing, out)
+		if alone {
+			flush()
+		}
+	}
+	flush()
+}
+
+// callSize is how many messages go to the broker at once.
+func (d *delivery) callSize() int { return d.p.throttle.most(d.p.sizing.size()) }
+
+// send sends messages in one call, but for those that must wait for an earlier failure, the end of
+// the lease or a shutdown.
+func (d *delivery) send(ctx, sending context.Context, messages []*driver.Message, outgoing []brokers.Message) {
+	kept := 0
+	for i, m := range messages {
+		switch {
+		case d.stopped(ctx), d.holds(m):
+			d.release(m, 0)
+		case !d.to(m).admit():
+			d.release(m, d.delay(m))
+		default:
+			messages[kept], outgoing[kept] = m, outgoing[i]
+			kept++
+		}
+	}
+	if kept == 0 {
+		return
+	}
+	messages, outgoing = messages[:kept], outgoing[:kept]
+	// Only what is sent counts for the rate. Waiting for it takes time, in which much may end.
+	if d.p.throttle.take(sending, kept) != nil || d.stopped(ctx) {
+		for _, m := range messages {
+			d.release(m, 0)
+		}
+		return
+	}
+	d.asked = true
+	d.call = Call{Messages: messages, Outgoing: outgoing, Began: time.Now(), clock: d.p.clock}
+	d.publish(sending)
+	d.tellOmitted()
+	c := classify(&d.call, d.p.history.of(&d.call), d.p.policy.Retry.MaxAttempts, d.classified)
+	d.p.history.learn(&d.call, &c)
+	d.carryOut(&c)
+	d.p.sizing.learn(c.unavailable == nil, kept, d.call.Took)
+}
+
+// carryOut does what the classification of the last call says.
+func (d *delivery) carryOut(c *classification) {
+	d.classified, d.unavailable, d.reached = c.messages, c.unavailable, d.reached || c.reached
+	for i, m := range d.call.Messages {
+		one, to := &c.messages[i], d.to(m)
+		charged := c.charged && i == c.alone
+		to.reached = to.reached || one.verdict == verdictPublished || one.scope == scopeMessage && !charged
+		if one.verdict == verdictPublished {
+			d.completion.Published = append(d.completion.Published, driver.Delivered{ID: m.ID, BrokerMessageID: d.call.Results[i].BrokerMessageID})
+			continue
+		}
+		d.hold(m)
+		var delay time.Duration
+		switch {
+		case charged:
+			d.p.log.Warn("a message meets an outage that others do not: it is charged with the attempt", "message_id", m.MessageID, "type", m.Type,
+				"error", d.call.Results[i].Err)
+		case one.scope == brokers.ScopeDestination:
+			if to.fail() {
+				d.p.log.Warn("destination unavailable: its messages wait, no attempt is spent", "destination", m.Stream, "error", one.err)
+			}
+			delay = d.delay(m)
+		case i == c.alone:
+			delay = d.p.breaker.afterTry()
+		}
+		outcome := one.outcome(m, d.p.policy.Retry, time.Now())
+		if outcome.Status == outbox.StatusAbandoned {
+			d.abandon(m, outcome)
+			continue
+		}
+		outcome.Delay = max(outcome.Delay, delay)
+		d.completion.Other = append(d.completion.Other, outcome)
+	}
+}
+
+func (d *delivery) abandon(m *driver.Message, outcome driver.Outcome) {
+	d.completion.Other = append(d.completion.Other, outcome)
+	var last outbox.LastError
+	_ = json.Unmarshal([]byte(outcome.LastError), &last) // we have just encoded it
+	d.p.log.Error("message abandoned", "message_id", m.MessageID, "type", m.Type, "destination", m.Stream, "ordering_key", m.OrderingKey, "attempts", last.Attempt,
+		"class", last.Class, "error", last.Message)
+}
+
+// release gives a message back unsent, and with it the later ones of its key.
+func (d *delivery) release(m *driver.Message, delay time.Duration) {
+	outcome := release(m)
+	outcome.Delay = delay
+	d.completion.Other = append(d.completion.Other, outcome)
+	d.hold(m)
+}
+
+// hold blocks the later messages of a key.
+func (d *delivery) hold(m *driver.Message) {
+	if d.failedKeys == nil { // as a rule there are none
+		d.failedKeys = map[string]bool{}
+	}
+	d.failedKeys[m.OrderingKey] = true
+}
+
+// holds reports whether a message waits for an earlier failure of its key. After an abandoned head
+// the key goes on, but only with the next claim, when the outcome is written.
+func (d *delivery) holds(m *driver.Message) bool {
+	return m.OrderingKey != "" && !d.p.policy.Unordered && d.failedKeys[m.OrderingKey]
+}
+
+// stopped reports whether this delivery sends nothing more.
+func (d *delivery) stopped(ctx context.Context) bool {
+	return ctx.Err() != nil || d.unavailable != nil || d.p.paused.Load() || d.lease.over()
+}
+
+// to is what this delivery sends to a message's destination.
+func (d *delivery) to(m *driver.Message) *destination {
+	to := d.destinations[m.Stream]
+	if to == nil {
+		to = d.p.destinations.try(m.Stream)
+		d.destinations[m.Stream] = to
+	}
+	return to
+}
+
+// delay is when a message comes back whose destination is unavailable.
+func (d *delivery) delay(m *driver.Message) time.Duration {
+	return d.to(m).delay(time.Since(d.began) / time.Duration(len(d.batch.Messages)))
+}
+
+// errNothingTaken is how a batch counts of which the broker neither took nor judged anything:
+// without a pause it would be claimed and released again and again.
+var errNothingTaken = errors.New("none of the messages was sent")
+
+// report tells the breakers how it went, and says once what has changed by that.
+func (d *delivery) report(ctx context.Context) {
+	if d.unavailable == nil && d.asked && !d.reached && ctx.Err() == nil && !d.lease.over() && d.idle() {
+		d.unavailable = errNothingTaken
+		d.postpone()
+	}
+	for name, to := range d.destinations {
+		if to.end() {
+			d.p.log.InfoContext(ctx, "destination available again", "destination", name)
+		}
+	}
+	switch {
+	case d.unavailable != nil && !d.reached:
+		if d.pass.end(errOutage) {
+			d.p.log.WarnContext(ctx, "broker unavailable: its messages wait, no attempt is spent", "error", d.unavailable)
+		}
+	case d.reached:
+		if d.pass.end(nil) {
+			d.p.log.InfoContext(ctx, "broker available again")
+		}
+	default:
+		d.pass.end(errNoOutcome)
+	}
+}
+
+// postpone lets what was not sent wait for longer than until the next try, which so uses others: an
+// adapter that is stuck with one key, say, must not be asked for that key alone.
+func (d *delivery) postpone() {
+	delay := d.p.breaker.afterTry()
+	for i := range d.completion.Other {
+		if outcome := &d.completion.Other[i]; !outcome.Spent {
+			outcome.Delay = max(outcome.Delay, delay)
+		}
+	}
+}
+
+// idle reports whether the batch has brought nothing forward: rows go back as they came, and none
+// was abandoned, which lets the next claim get further.
+func (d *delivery) idle() bool {
+	released := false
+	for _, outcome := range d.completion.Other {
+		if outcome.Status == outbox.StatusAbandoned {
+			return false
+		}
+		released = released || !outcome.Spent
+	}
+	return released
+}

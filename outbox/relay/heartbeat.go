@@ -1,0 +1,122 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+const (
+	// heartbeatEvery is how often a process says that it is still there.
+	heartbeatEvery = 30 * time.Second
+	// heartbeatTime bounds one heartbeat. A stop waits no longer than that for the last one.
+	heartbeatTime = 5 * time.Second
+)
+
+// heartbeat enters this process, and what its workers have claimed, in the table of instances of one database.
+// Nothing depends on it: when it cannot be written, delivery goes on.
+type heartbeat struct {
+	store      driver.Delivery
+	processors []*Processor // of the same database
+	instance   driver.Instance
+	log        *slog.Logger
+	failing    bool
+}
+
+// newHeartbeat names the process: by its host where the configuration gives no name.
+func newHeartbeat(store driver.Delivery, database string, cfg EngineConfig, id uuid.UUID) *heartbeat {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	log := cfg.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	return &heartbeat{
+		store: store, log: log.With("database", database),
+		instance: driver.Instance{ID: id, Name: cmp.Or(cfg.Name, host), Host: host, PID: os.Getpid(), Version: cfg.Version},
+	}
+}
+
+// run sends heartbeats until ctx ends, and then takes the entry away.
+func (p *heartbeat) run(ctx context.Context) {
+	ticker := time.NewTicker(heartbeatEvery)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		p.beat(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeatTime)
+	defer cancel()
+	if err := p.store.Leave(ctx, p.instance.ID); err != nil && !p.failing {
+		p.log.WarnContext(ctx, "cannot take this process out of the list of instances: it will show as silent for a day", "error", err)
+	}
+}
+
+func (p *heartbeat) beat(ctx context.Context) {
+	p.instance.Work = nil
+	for _, processor := range p.processors {
+		p.instance.Work = append(p.instance.Work, processor.inHand.list()...)
+	}
+	bounded, cancel := context.WithTimeout(ctx, heartbeatTime)
+	defer cancel()
+	err := p.store.Heartbeat(bounded, p.instance)
+	switch {
+	case ctx.Err() != nil: // cut short by the stop
+	case err != nil && !p.failing:
+		p.log.WarnContext(ctx, "cannot enter this process in the list of instances; delivery goes on, trying again", "error", err)
+		p.failing = true
+	case err == nil && p.failing:
+		p.log.InfoContext(ctx, "this process is in the list of instances again")
+		p.failing = false
+	}
+}
+
+// inHand is what the workers of one processor have claimed, by worker.
+type inHand struct {
+	mu   sync.Mutex
+	work map[string]driver.Work
+}
+
+// hold notes that a worker has claimed a batch; an empty one leaves it with nothing.
+func (h *inHand) hold(worker, broker string, batch *driver.Batch, since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(batch.Messages) == 0 {
+		delete(h.work, worker)
+		return
+	}
+	if h.work == nil {
+		h.work = map[string]driver.Work{}
+	}
+	h.work[worker] = driver.Work{Worker: worker, Broker: broker, Shard: batch.Lease.Shard, Rows: len(batch.Messages), Since: since.UTC()}
+}
+
+func (h *inHand) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.work)
+}
+
+func (h *inHand) list() []driver.Work {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]driver.Work, 0, len(h.work))
+	for _, work := range h.work {
+		list = append(list, work)
+	}
+	slices.SortFunc(list, func(a, b driver.Work) int { return cmp.Compare(a.Worker, b.Worker) })
+	return list
+}

@@ -1,0 +1,71 @@
+package relay
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// history remembers, for failure classification, at which messages an outage of the broker was
+// noticed, and when messages were last delivered. All workers of a processor share it.
+type history struct {
+	count  atomic.Int64 // of met: as a rule there are none, and that costs no lock to know
+	mu     sync.Mutex
+	met    map[int64]time.Time // by row id; see evidence
+	passed time.Time           // see evidence
+}
+
+// maxHistory bounds the messages in a history. Those forgotten are noticed again.
+const maxHistory = 1000
+
+// knows reports whether a message has met an outage before. It gets a call of its own then.
+func (h *history) knows(id int64) bool {
+	if h.count.Load() == 0 {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, known := h.met[id]
+	return known
+}
+
+// of is the evidence for a call.
+func (h *history) of(call *Call) evidence {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	since, known := h.met[call.Messages[0].ID]
+	return evidence{known: known, since: since, passed: h.passed}
+}
+
+// learn remembers what a call has shown.
+func (h *history) learn(call *Call, c *classification) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, m := range call.Messages {
+		one := &c.messages[i]
+		since, known := h.met[m.ID]
+		switch {
+		case one.verdict == verdictPublished:
+			delete(h.met, m.ID)
+			if call.Began.After(h.passed) {
+				h.passed = call.Began
+			}
+		case one.scope == scopeMessage && errors.As(one.err, new(*breakdown)):
+			h.note(m.ID, time.Time{}) // charged whenever it meets an outage, until it is delivered
+		case i != c.alone:
+		case c.charged && !since.IsZero():
+			delete(h.met, m.ID) // and it begins anew
+		case !c.charged && !known:
+			h.note(m.ID, time.Now())
+		}
+	}
+	h.count.Store(int64(len(h.met)))
+}
+
+func (h *history) note(id int64, at time.Time) {
+	if h.met == nil || len(h.met) >= maxHistory {
+		h.met = make(map[int64]time.Time)
+	}
+	h.met[id] = at
+}

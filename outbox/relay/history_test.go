@@ -1,0 +1,80 @@
+package relay
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gorm-fanout/fanout/brokers"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// shows has a history learn from a call that began then and had one message.
+func (h *history) shows(began time.Time, id int64, err error) (charged bool) {
+	call := Call{Messages: []*driver.Message{{ID: id, Stream: "s"}}, Results: []brokers.Result{{Err: err}}, Began: began}
+	c := classify(&call, h.of(&call), 3, nil)
+	h.learn(&call, &c)
+	return c.charged
+}
+
+// What is delivered after an outage was noticed is evidence, but not what was under way by then.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h history
+		outage := brokers.Unavailable(brokers.ScopeBroker, errPlain)
+		meets := func(id int64) (charged bool) { return h.shows(time.Now(), id, outage) }
+		early := time.Now()
+		time.Sleep(time.Second)
+		assert.False(t, meets(1))
+		assert.True(t, h.knows(1))
+		time.Sleep(time.Second)
+		assert.False(t, meets(1), "nothing has got through since")
+		h.shows(early, 2, nil)
+		assert.False(t, meets(1), "sent before the outage")
+		h.shows(time.Now(), 2, nil)
+		h.shows(early, 2, nil)
+		assert.True(t, meets(1))
+		assert.False(t, h.knows(1))
+		assert.False(t, meets(1), "it begins anew")
+		assert.False(t, h.knows(2))
+
+		h.shows(time.Now(), 1, brokers.Retryable(&breakdown{what: "panicked"}))
+		assert.True(t, meets(1))
+		assert.True(t, meets(1))
+		assert.True(t, h.shows(time.Now(), 1, brokers.Unavailable(brokers.ScopeBroker, &breakdown{what: "panicked"})))
+		assert.True(t, h.knows(1))
+		h.shows(time.Now(), 1, brokers.Permanent(errPlain))
+		assert.True(t, h.knows(1), "only a delivery ends it")
+		h.shows(time.Now(), 1, nil)
+		assert.False(t, h.knows(1))
+		assert.False(t, meets(1))
+
+		for id := range int64(3 * maxHistory) {
+			meets(id)
+		}
+		assert.LessOrEqual(t, len(h.met), maxHistory)
+	})
+}
+
+// Where several messages of a call meet an outage, or none does, nothing is remembered of them.
+func TestHistoryOfManyAtOnce(t *testing.T) {
+	t.Parallel()
+	var h history
+	for _, results := range []string{"oo", "opo", "prxdn"} {
+		call := lettered(results, 0)
+		c := classify(call, h.of(call), 3, nil)
+		h.learn(call, &c)
+		assert.Empty(t, h.met, results)
+	}
+	call := lettered("npo", 0)
+	c := classify(call, h.of(call), 3, nil)
+	h.learn(call, &c)
+	assert.True(t, h.knows(2), "it was alone to meet one")
+	assert.Len(t, h.met, 1)
+	assert.False(t, h.of(call).known)
+	call.Messages = call.Messages[2:]
+	assert.True(t, h.of(call).known)
+}

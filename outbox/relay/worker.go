@@ -1,0 +1,349 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// worker claims, publishes and completes, one batch after the other.
+type worker struct {
+	p          *Processor
+	isolation  claimant
+	name       string
+	window     int
+	blocked    bool          // the broker has deferred rows, as far as this worker knows
+	pass       pass          // of the current claim
+	asked      time.Time     // when the database was asked for the current claim
+	took       time.Duration // and how long it thought about it
+	classified []classified  // room for what calls mean
+	// stopping is closed when the processor is to stop.
+	stopping <-chan struct{}
+	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing, and
+	// its leases are not renewed.
+	handsOff bool
+}
+
+const (
+	// maxBatchesPerShard is how long a worker stays on one shard before the others get their turn.
+	maxBatchesPerShard = 8
+	// maxWindow bounds, in batches, how far a claim looks past rows that others have claimed.
+	maxWindow = 16
+	// deferWindow is how many rows at the head of a shard are looked at to defer those that wait:
+	// below the number of row locks at which SQL Server would lock the whole table.
+	deferWindow = 4000
+	// unorderedWaiting is how many waiting rows at the head of a shard are deferred where order is
+	// off. Fewer do not matter.
+	unorderedWaiting = 1000
+	// busyTime is how long a shard is left alone that another process is claiming from: much longer
+	// than a claim takes.
+	busyTime = 20 * time.Millisecond
+	// probeLimit is how many rows try out a broker, or a destination, that was unavailable.
+	probeLimit = 10
+)
+
+// run works until ctx ends; what is claimed then is published while sending lasts, and completed
+// while completing does.
+func (w *worker) run(ctx, sending, completing context.Context) {
+	w.stopping = ctx.Done()
+	for {
+		shard, ok := w.p.shards.take(ctx)
+		if !ok {
+			return
+		}
+		more := w.drain(ctx, sending, completing, shard)
+		w.p.shards.put(shard, more)
+	}
+}
+
+// drain works on one shard until it is empty or others should have their turn. more is true when it
+// may hold more work.
+func (w *worker) drain(ctx, sending, completing context.Context, shard int) (more bool) {
+	var completion *driver.Completion
+	nothing := &driver.Batch{}
+	defer w.p.inHand.hold(w.name, w.p.broker, nothing, time.Time{})
+	defer w.isolation.leave()
+	for n := range maxBatchesPerShard {
+		if n > 0 && w.p.shards.outranked(shard) {
+			break
+		}
+		if completion != nil && !w.stay() { // outcomes must not wait to be written
+			_, _ = w.exchange(completing, completion, nil)
+			completion = nil
+			w.p.inHand.hold(w.name, w.p.broker, nothing, time.Time{})
+		}
+		if completion == nil && w.enter(ctx) != nil || ctx.Err() != nil || w.p.paused.Load() { // shutting down, or paused
+			w.pass.end(errNoOutcome)
+			break
+		}
+		claim := w.claim(shard)
+		batch, claimedAt, err := w.next(ctx, completing, completion, claim)
+		completion = nil
+		w.p.inHand.hold(w.name, w.p.broker, batch, claimedAt)
+		if err != nil || len(batch.Messages) == 0 {
+			again, more := w.nothing(ctx, completing, batch, claim, err)
+			if again {
+				continue
+			}
+			return more
+		}
+		w.blocked = batch.Blocked
+		w.count(ctx, batch)
+		w.tellRecovered(batch)
+		if !w.deferRows(completing, batch, claim) {
+			w.widen(batch, claim)
+		}
+		completion = w.deliver(ctx, sending, batch, claimedAt)
+		w.isolation.rejoin()
+	}
+	if completion != nil {
+		_, _ = w.exchange(completing, completion, nil) // logged there; the leases return what could not be completed
+	}
+	return true
+}
+
+// count counts what was claimed, and tells who observes.
+func (w *worker) count(ctx context.Context, batch *driver.Batch) {
+	w.p.counters.claimed.Add(int64(len(batch.Messages)))
+	if w.p.observer != nil {
+		w.p.observer.Claimed(ctx, len(batch.Messages), w.took)
+	}
+}
+
+// stay asks, with outcomes to be written, whether the next rows may be claimed without waiting.
+func (w *worker) stay() (ok bool) {
+	if w.p.isolation.wanted() || w.p.throttle.exhausted() {
+		return false
+	}
+	w.pass, ok = w.p.breaker.try()
+	return ok
+}
+
+// enter waits, with nothing claimed, until rows may be claimed.
+func (w *worker) enter(ctx context.Context) (err error) {
+	w.isolation.leave()
+	if err = w.p.throttle.wait(ctx); err != nil {
+		return err
+	}
+	if w.pass, err = w.p.breaker.enter(ctx); err != nil {
+		return err
+	}
+	return w.isolation.join(ctx)
+}
+
+// next completes and claims the next batch, from a moment on that it returns. A message by which a
+// process may have crashed is given back and claimed again in isolation, when no other worker of
+// this process has claimed anything: from then on a crash is its own. Before, while it waits for the
+// others, theirs could be the message that crashes the process.
+func (w *worker) next(ctx, completing context.Context, completion *driver.Completion, claim *driver.Claim) (batch *driver.Batch, claimedAt time.Time, err error) {
+	exchanged, err := w.exchange(completing, completion, claim)
+	batch = &exchanged.Batch
+	if len(batch.Messages) != 1 || batch.Messages[0].Crashes == 0 {
+		return batch, w.asked, err
+	}
+	_, err = w.exchange(completing, &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{release(&batch.Messages[0])}}, nil)
+	if err == nil {
+		err = w.isolation.isolate(ctx, min(isolationTime, w.p.policy.Lease/4))
+	}
+	if err != nil {
+		return &driver.Batch{}, w.asked, err
+	}
+	claim.Shared = false
+	exchanged, err = w.exchange(completing, nil, claim)
+	return &exchanged.Batch, w.asked, err
+}
+
+// nothing ends a claim that claimed nothing, and says what follows it: another one at once, or none
+// for now.
+func (w *worker) nothing(ctx, completing context.Context, batch *driver.Batch, claim *driver.Claim, err error) (again, more bool) {
+	w.isolation.rejoin()
+	w.pass.end(errNoOutcome)
+	switch {
+	case w.ended(): // the claim may not have been made
+		return false, true
+	case err != nil:
+		return false, false // the poller finds the shard again when the database answers
+	case batch.Busy:
+		sleep(ctx, min(busyTime, w.p.policy.PollMin)) // another process finishes its claim on the shard
+		return false, true
+	}
+	w.blocked = batch.Blocked
+	news := batch.Blocked && !claim.Wake // somebody else has deferred rows
+	return news || w.deferRows(completing, batch, claim) || w.widen(batch, claim), false
+}
+
+func (w *worker) claim(shard int) *driver.Claim {
+	claim := &driver.Claim{
+		Broker: w.p.broker, Shard: shard, Limit: w.p.throttle.allows(w.p.policy.BatchSize), Bytes: w.p.policy.BatchBytes, Window: w.window,
+		Lease: w.p.policy.Lease, Worker: w.name, Unordered: w.p.policy.Unordered, Wake: w.blocked, Shared: true,
+	}
+	if w.pass.probe {
+		claim.Limit = min(claim.Limit, probeLimit)
+	}
+	return claim
+}
+
+// deferRows defers rows that wait where they fill the head of the shard, or block the backfill. done
+// is true when some were.
+func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driver.Claim) (done bool) {
+	shards := []int{claim.Shard}
+	switch {
+	case batch.Busy || batch.Cut || 2*len(batch.Messages) >= claim.Limit:
+		return false
+	case batch.AheadWaits: // in either class, and what is behind it in the other
+		normal := claim.Shard % w.p.store.Shards()
+		shards = []int{normal + int(outbox.ClassBackfill)*w.p.store.Shards(), normal}
+	case claim.Unordered && batch.Waiting < unorderedWaiting, !claim.Unordered && (batch.Seen < claim.Window || 2*batch.Waiting < batch.Seen):
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.p.databaseTimeout())
+	defer cancel()
+	for _, shard := range shards {
+		deferred, err := w.p.store.Defer(ctx, &driver.Claim{Broker: claim.Broker, Shard: shard, Window: deferWindow, Unordered: claim.Unordered})
+		if err != nil {
+			w.p.log.WarnContext(ctx, "cannot take waiting rows out of the way; trying again later", "error", err)
+			return done
+		}
+		done = done || deferred > 0
+		w.blocked = w.blocked || done
+	}
+	return done
+}
+
+// widen adapts the window: it grows while rows that must wait fill it, and shrinks when the claim
+// comes back full. again is true when an empty claim should be repeated with the larger window.
+func (w *worker) widen(batch *driver.Batch, claim *driver.Claim) (again bool) {
+	claimed := len(batch.Messages)
+	switch {
+	case batch.Seen >= claim.Window && !batch.Cut && 2*claimed < claim.Limit && w.window < maxWindow*w.p.policy.BatchSize:
+		w.window = min(2*w.window, maxWindow*w.p.policy.BatchSize)
+		return claimed == 0
+	case batch.Cut || claimed >= claim.Limit:
+		w.window = max(w.p.policy.BatchSize, w.window/2)
+	}
+	return false
+}
+
+// exchange completes and claims. A completion whose fate is unknown is repeated, without the claim,
+// until it is known or the lease is about to end anyway.
+func (w *worker) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by a shutdown.
+	exchanged, err := w.ask(ctx, completion, claim)
+	if completion == nil || exchanged.Completed != nil {
+		if ctx.Err() == nil && !errors.Is(err, errEnded) {
+			w.p.heard(&w.p.claimFailing, "claim rows", err)
+		}
+		w.completed(ctx, exchanged.Completed)
+		return exchanged, err
+	}
+	w.p.log.ErrorContext(ctx, "cannot write the outcome of a batch; trying again", "error", err, "rows", len(completion.Published)+len(completion.Other))
+	delay, deadline := w.p.policy.PollMin, time.Now().Add(w.p.policy.Lease)
+	for time.Now().Add(delay).Before(deadline) {
+		sleep(ctx, delay)
+		if ctx.Err() != nil {
+			break
+		}
+		again, retryErr := w.ask(ctx, completion, nil)
+		if retryErr == nil {
+			// Rows that carry the token no more may have been completed by the first try: no verdict about leases.
+			return again, err
+		}
+		delay = min(2*delay, 5*time.Second)
+	}
+	w.p.log.ErrorContext(ctx, "gave up writing the outcome of a batch: its messages will be delivered again, under the same ids, when their lease ends",
+		"error", err, "rows", len(completion.Published)+len(completion.Other))
+	return exchanged, err
+}
+
+// errEnded says that a claim was not made, since nothing could come of it any more.
+var errEnded = errors.New("outbox: stopped or paused while the claim waited for its turn")
+
+// ended reports whether the processor was stopped or paused.
+func (w *worker) ended() bool {
+	select {
+	case <-w.stopping:
+		return true
+	default:
+		return w.p.paused.Load()
+	}
+}
+
+// ask waits for its turn and bounds one exchange: a database that is silent must not hold a worker
+// for ever. Who waited while the processor was stopped or paused claims nothing; and outcomes wait
+// for no turn when it stops, since another one's exchange may take longer than is left.
+func (w *worker) ask(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	if !w.handsOff { // what is handed off is one exchange at a time by itself, and should be quick
+		select {
+		case w.p.exchanges <- struct{}{}:
+			defer func() { <-w.p.exchanges }()
+		case <-w.stopping:
+		}
+		if claim != nil && w.ended() {
+			claim = nil
+			if completion == nil {
+				return driver.Exchanged{}, errEnded
+			}
+		}
+	}
+	if claim != nil {
+		w.asked = time.Now()
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.p.databaseTimeout())
+	defer cancel()
+	exchanged, err := w.p.store.Exchange(ctx, completion, claim)
+	if claim != nil {
+		w.took = time.Since(w.asked)
+	}
+	return exchanged, err
+}
+
+func (w *worker) completed(ctx context.Context, completed *driver.Completed) {
+	if completed == nil || completed.Lost == 0 {
+		return
+	}
+	w.p.counters.leaseLost.Add(int64(completed.Lost))
+	if w.p.observer != nil {
+		w.p.observer.LeaseLost(ctx, completed.Lost)
+	}
+	w.p.log.WarnContext(ctx, "lease lost: rows had been taken over by the time their outcome was known; they were left as they are", "rows", completed.Lost)
+}
+
+// seldom says at most once in seldomEvery that it is time to log what may happen with each batch.
+type seldom struct{ last atomic.Int64 } // in nanoseconds since 1970
+
+const seldomEvery = time.Minute
+
+func (s *seldom) now() bool {
+	now, last := time.Now().UnixNano(), s.last.Load()
+	return now-last >= int64(seldomEvery) && s.last.CompareAndSwap(last, now)
+}
+
+// tellRecovered says that a process has crashed, or stood still, with claimed rows. Nobody else can:
+// it does not log any more.
+func (w *worker) tellRecovered(batch *driver.Batch) {
+	rows, crashes := 0, 0
+	for i := range batch.Messages {
+		if n := batch.Messages[i].Crashes; n > 0 {
+			rows++
+			crashes = max(crashes, n)
+		}
+	}
+	if rows == 0 || !w.p.recovered.now() {
+		return
+	}
+	w.p.log.Warn("rows come back from a lease that ran out: who had them died or stood still; they go again, under the same ids", "rows", rows, "crashes", crashes)
+}
+
+// sleep waits for a while, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
