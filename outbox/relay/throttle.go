@@ -87,7 +87,3 @@ func (t *throttle) take(ctx context.Context, n int) error {
 	defer cancel()
 	return t.limiter.WaitN(ctx, n)
 }
-
-// publishChunk is how many messages go to the broker at once, to begin with. Between two chunks the lease and the shutdown are
-// looked at; see caution for when there are more or fewer.
-const publishChunk = 100
