@@ -46,7 +46,7 @@ $(TESTREPORT): FORCE
 FORCE:
 
 # Tests that exist in a short version and in one that takes minutes, or only in that.
-LONG := TestConformanceOfExecModes|TestPlans|TestMillionFollowers|TestRollingUpgrade|TestOrderUnderFire|TestRig|TestBroken
+LONG := TestConformanceOfExecModes|TestPlans|TestMillionFollowers|TestRollingUpgrade|TestOrderUnderFire|TestRig|TestBroken|TestAccessibility
 LONG_PACKAGES := $(MODULE)/outbox/postgres $(MODULE)/integration/...
 
 # What go test cannot see of the packages that build programs of others: a sum over all files of ours. Without it, it would take their
