@@ -46,7 +46,7 @@ $(TESTREPORT): FORCE
 FORCE:
 
 # Tests that exist in a short version and in one that takes minutes, or only in that.
-LONG := TestConformanceOfExecModes|TestPlans|TestMillionFollowers|TestRollingUpgrade|TestOrderUnderFire|TestRig|TestBroken
+LONG := TestConformanceOfExecModes|TestPlans|TestMillionFollowers|TestRollingUpgrade|TestOrderUnderFire|TestRig|TestBroken|TestAccessibility
 LONG_PACKAGES := $(MODULE)/outbox/postgres $(MODULE)/integration/...
 
 # What go test cannot see of the packages that build programs of others: a sum over all files of ours. Without it, it would take their
@@ -57,7 +57,7 @@ TREE = $$(find . \( -name .git -o -name $(BUILD) -o -name rapid \) -prune -o -ty
 # -shuffle turns off. FANOUT_TEST_REQUIRE turns a test that misses its server into a failure: a run is complete or red.
 # The linters vet.
 test: $(WITHSERVERS) $(TESTREPORT) ## Run the tests, in minutes, with PostgreSQL, Redis and toxiproxy found or started
-	@export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-1} FANOUT_TEST_TREE=$(TREE); \
+	@export FANOUT_TEST_REQUIRE=1 FANOUT_TEST_FSYNC=off FANOUT_TEST_SEED=$${FANOUT_TEST_SEED:-1} FANOUT_TEST_TREE=$(TREE); \
 	echo "make test: FANOUT_TEST_SEED=$$FANOUT_TEST_SEED"; \
 	exec $(WITHSERVERS) -- $(TESTREPORT) $(GO) test -p=4 -vet=off -timeout=10m $(ARGS) $(PACKAGES)
 

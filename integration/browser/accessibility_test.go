@@ -15,6 +15,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // axe is the text of axe-core, which npm brings; the test is skipped aloud where it does not.
@@ -57,6 +59,7 @@ const violations = `axe.run({resultTypes: ["violations"]}).then((r) => r.violati
 
 // TestAccessibility: axe-core has no serious finding on any page, in the light and in the dark, nor in a dialog.
 func TestAccessibility(t *testing.T) {
+	testenv.NeedLong(t)
 	p := newPlace(t)
 	script := axe(t)
 	check := func(where string) {

@@ -14,7 +14,7 @@ func SQLServer(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv(sqlServerVariable)
 	if dsn == "" {
-		t.Skipf("NOT TESTED against SQL Server: %s is not set (sqlserver://user:password@host:port?database=name)",
+		t.Skipf("SQL Server: no server given: %s is not set (sqlserver://user:password@host:port?database=name)",
 			sqlServerVariable)
 	}
 	return dsn

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	module = "github.com/gorm-fanout/fanout/" // is left out of the names of packages
+	module = "github.com/gorm-fanout/fanout" // is left out of the names of packages
 
 	slow       = 20 * time.Second // what no test should take
 	slowestFew = 10
@@ -179,7 +179,13 @@ func (r *report) explain(p *pkg, failedBuild string) {
 	fmt.Fprint(r.out, p.output.String())
 }
 
-func short(name string) string { return strings.TrimPrefix(name, module) }
+// short is a package's folder.
+func short(name string) string {
+	if rest, ok := strings.CutPrefix(name, module); ok {
+		return "." + rest
+	}
+	return name
+}
 
 // summary says at the end what there was.
 func (r *report) summary() {

@@ -44,7 +44,12 @@ var postgresShutdown = []child.Step{
 	{Signal: syscall.SIGKILL, Patience: 5 * time.Second},
 }
 
-// launchPostgres creates a cluster and starts its server. fsync stays on, because the tests measure and break real behaviour.
+// fsyncVariable is off where the server that tests share need not survive a crash of the machine: databases are then created and
+// dropped, hundreds of them, without waiting for the disk. Benchmarks need the real thing. What tests kill is an [Own] server,
+// which keeps what it has acknowledged.
+const fsyncVariable = "FANOUT_TEST_FSYNC"
+
+// launchPostgres creates a cluster and starts its server.
 func launchPostgres(ctx context.Context, bin string) (*Server, error) {
 	who, err := unprivileged(os.Geteuid())
 	if err != nil {
@@ -66,7 +71,11 @@ func launchPostgresIn(ctx context.Context, files *workspace, bin string) (*Serve
 	if err := initCluster(ctx, files, bin, data); err != nil {
 		return nil, err
 	}
-	run := localPostgres(ctx, files, bin, data)
+	var settings []string
+	if os.Getenv(fsyncVariable) == "off" {
+		settings = []string{"fsync=off"}
+	}
+	run := localPostgres(ctx, files, bin, data, settings...)
 	run.usual = "30432"
 	port, stop, err := run.run(ctx)
 	if err != nil {

@@ -68,13 +68,13 @@ func TestProcessorRateIsForWhatIsSent(t *testing.T) {
 		}}
 		r := newRig(t, path, broker, outbox.Policy{Rate: 1, PollMin: time.Second})
 		t.Cleanup(func() { _ = r.db.Close() })
-		for i := range 200 {
+		for i := range 100 {
 			r.insert("", strconv.Itoa(i))
 		}
-		_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET stream = 'missing' WHERE id <= 180")
+		_, err := r.db.ExecContext(t.Context(), "UPDATE outbox_messages SET stream = 'missing' WHERE id <= 80")
 		require.NoError(t, err)
 		r.start()
-		r.until(time.Minute, func() bool { return r.open() == "180" })
+		r.until(time.Minute, func() bool { return r.open() == "80" })
 		r.stop()
 	})
 }
