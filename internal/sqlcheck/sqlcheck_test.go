@@ -20,7 +20,7 @@ func TestStoresSendTheirOwnTextsAlone(t *testing.T) {
 	}{
 		// The channel of announcements is made of the table's checked name.
 		"postgres": {sqlcheck.Trusted{Functions: []string{"Channel"}, Fields: []string{"channel"}}, 50},
-		"sqlite": {sqlcheck.Trusted{}, 45},
+		"sqlite":   {sqlcheck.Trusted{}, 45},
 		// embedded reads a file. same asks the server whether two expressions of a computed column mean the same. One is the column's own, as the server writes it
 		// down; who may define it may as well define a trigger.
 		"sqlserver": {sqlcheck.Trusted{Functions: []string{"embedded"}, Fields: []string{"text"}, Except: []string{"same"}}, 20},
