@@ -301,7 +301,7 @@ func TestErrorsNameTheDatabase(t *testing.T) {
 	p := newPlace(t, "sqlite", dsn)
 	code, _, stderr := p.run("status")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, stderr, `fanout: database "main": sqlite: look over outbox_messages: SQL logic error: no such table: outbox_messages`)
+	assert.Contains(t, stderr, `fanout: database "main": sqlite: read the overview of outbox_messages: SQL logic error: no such table: outbox_messages`)
 	assert.Contains(t, stderr, `: the outbox schema is not up to date: run "fanout migrate"`)
 
 	openSQLite(t, dsn)("CREATE VIEW outbox_messages AS SELECT 1 AS id")

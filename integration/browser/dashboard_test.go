@@ -126,7 +126,7 @@ func TestOddRowsAndAddresses(t *testing.T) {
 		VALUES ('nonsense', 'a' || char(8238) || 'b', 'h', 1, '', 'x', 'x', 'x')`)
 	require.NoError(t, err)
 	p.visit("#/workers")
-	p.says("column started_at is no whole number")
+	p.says("column started_at is \"x\"")
 	p.says(`a\u{202e}b`)
 	for _, address := range []string{"#/constructor", "#/__proto__", "#/toString", "#/message", "#/hasOwnProperty"} {
 		p.visit(address)

@@ -31,7 +31,8 @@ type stuck struct {
 	taken             [outbox.Shards]bool
 }
 
-func (*stuck) Shards() int { return outbox.Shards }
+func (*stuck) Shards() int                                    { return outbox.Shards }
+func (*stuck) Pauses(context.Context) ([]driver.Pause, error) { return nil, nil }
 
 func (s *stuck) Ready(context.Context, string) (driver.Readiness, error) {
 	s.mu.Lock()
