@@ -95,8 +95,10 @@ func (r *receiver) reserve(dialect outbox.Dialect, rows []outbox.Row) (_ outbox.
 	}
 	if reason != nil {
 		reason.Add(int64(p.rows))
+		return outbox.Place{}, false
 	}
-	return outbox.Place{Broker: r.p.broker, Token: r.token, Worker: r.worker.name, Lease: r.p.policy.Lease, End: p}, reason == nil
+	// The worker has its name: the receiver is open.
+	return outbox.Place{Broker: r.p.broker, Token: r.token, Worker: r.worker.name, Lease: r.p.policy.Lease, End: p}, true
 }
 
 // take occupies room, or returns what counts why there is none.
