@@ -2,15 +2,21 @@ package demo
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // subscriber is Google's fake, but for how fast it hands out: by itself a stream gets one message in ten milliseconds.
 type subscriber struct {
 	*pstest.GServer
+
+	// sending keeps a nack out while messages are encoded: the fake writes a new acknowledgement id into
+	// the message that it has handed out when it delivers it again.
+	sending *sync.Mutex
 }
 
 const (
@@ -47,25 +53,42 @@ func (s subscriber) send(ctx context.Context, stream pubsubpb.Subscriber_Streami
 	pause := time.NewTicker(pullPause)
 	defer pause.Stop()
 	for {
-		var messages []*pubsubpb.ReceivedMessage
+		pull := false
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-pings: // are answered
 		case <-pause.C:
-			pulled, err := s.Pull(ctx, &pubsubpb.PullRequest{Subscription: subscription, MaxMessages: pullMost, ReturnImmediately: true}) //nolint:staticcheck // of a fake
-			if err != nil {
-				return err
-			}
-			if messages = pulled.GetReceivedMessages(); len(messages) == 0 {
-				continue
-			}
+			pull = true
 		}
-		if err := stream.Send(&pubsubpb.StreamingPullResponse{
-			ReceivedMessages:       messages,
-			SubscriptionProperties: &pubsubpb.StreamingPullResponse_SubscriptionProperties{MessageOrderingEnabled: true},
-		}); err != nil {
+		if err := s.sendOnce(ctx, stream, subscription, pull); err != nil {
 			return err
 		}
 	}
+}
+
+// sendOnce sends what the fake has, or an empty answer where nothing is pulled.
+func (s subscriber) sendOnce(ctx context.Context, stream pubsubpb.Subscriber_StreamingPullServer, subscription string, pull bool) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	response := pubsubpb.StreamingPullResponse{
+		SubscriptionProperties: &pubsubpb.StreamingPullResponse_SubscriptionProperties{MessageOrderingEnabled: true},
+	}
+	if pull {
+		pulled, err := s.Pull(ctx, &pubsubpb.PullRequest{Subscription: subscription, MaxMessages: pullMost, ReturnImmediately: true}) //nolint:staticcheck // of a fake
+		if err != nil {
+			return err
+		}
+		if response.ReceivedMessages = pulled.GetReceivedMessages(); len(response.GetReceivedMessages()) == 0 {
+			return nil
+		}
+	}
+	return stream.Send(&response)
+}
+
+// ModifyAckDeadline implements pubsubpb.SubscriberServer. A nack is a deadline of 0.
+func (s subscriber) ModifyAckDeadline(ctx context.Context, request *pubsubpb.ModifyAckDeadlineRequest) (*emptypb.Empty, error) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	return s.GServer.ModifyAckDeadline(ctx, request)
 }

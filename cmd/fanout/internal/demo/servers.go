@@ -88,7 +88,7 @@ func (s *servers) partnerUp() error {
 	s.address = listener.Addr().String()
 	s.grpc = grpc.NewServer()
 	pubsubpb.RegisterPublisherServer(s.grpc, &s.pubsub.GServer)
-	pubsubpb.RegisterSubscriberServer(s.grpc, subscriber{&s.pubsub.GServer})
+	pubsubpb.RegisterSubscriberServer(s.grpc, subscriber{&s.pubsub.GServer, new(sync.Mutex)})
 	go s.grpc.Serve(listener) //nolint:errcheck // it ends when the server is stopped
 	return nil
 }
