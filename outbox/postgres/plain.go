@@ -26,7 +26,10 @@ const plainAgain = 8
 
 // likely reports whether a claim may be tried with the small statement.
 func (p *plainShards) likely(c *driver.Claim) bool {
-	if c.Unordered || c.Wake || c.Window > c.Limit || outbox.Class(c.Shard/outbox.Shards) == outbox.ClassBackfill {
+	if c.Unordered {
+		return true
+	}
+	if c.Window > c.Limit || outbox.Class(c.Shard/outbox.Shards) == outbox.ClassBackfill {
 		return false
 	}
 	p.mu.Lock()
@@ -36,9 +39,6 @@ func (p *plainShards) likely(c *driver.Claim) bool {
 
 // learn is called after a claim that has seen the shard.
 func (p *plainShards) learn(c *driver.Claim, plain bool) {
-	if c.Unordered {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.distrust == nil {

@@ -45,9 +45,9 @@ RETURNING m.shard, m.ordering_key, m.id, m.message_id, m.status
        AND m.id < (SELECT max(id) FROM stopped)
        AND m.id < (SELECT id FROM stopped WHERE stopped.ordering_key = m.ordering_key)
     RETURNING m.id
-), reopened AS (
-    INSERT INTO {{table}}_shards AS l (target_broker, shard, reopened)
+), version AS (
+    INSERT INTO {{table}}_shards AS l (target_broker, shard, version)
     SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM back)
-        ON CONFLICT (target_broker, shard) DO UPDATE SET reopened = l.reopened + 1
+        ON CONFLICT (target_broker, shard) DO UPDATE SET version = l.version + 1
 )
 SELECT count(*) FROM marked

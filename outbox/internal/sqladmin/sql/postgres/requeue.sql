@@ -22,6 +22,6 @@ UPDATE {{table}} AS m
  WHERE m.message_id = ANY (@message_ids::text[]::uuid[]) AND m.message_id = picked.message_id AND m.target_broker = picked.target_broker AND m.status = ANY (@statuses::text[])
 RETURNING m.target_broker, m.shard
 )
-INSERT INTO {{table}}_shards AS l (target_broker, shard, reopened)
+INSERT INTO {{table}}_shards AS l (target_broker, shard, version)
 SELECT DISTINCT target_broker, shard % 4, 1 FROM back
-    ON CONFLICT (target_broker, shard) DO UPDATE SET reopened = l.reopened + 1
+    ON CONFLICT (target_broker, shard) DO UPDATE SET version = l.version + 1
