@@ -18,29 +18,29 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 //go:embed sql/rows.sql
 var rowsSQL string
 
 // collect reads all ledgers: the database, the brokers, and the files of the processes.
-func (s *stage) collect(ctx context.Context) (*evidence, error) {
+func (s *fixture) collect(ctx context.Context) (*evidence, error) {
 	e := &evidence{
 		facts: map[event]fact{}, outcomes: map[string]outcome{}, held: map[string][]delivery{},
 		seen: map[string]map[string]struct{}{}, dropped: map[string]int{}, peakMemory: map[string]int64{},
 	}
-	for _, broker := range scene.Brokers() {
+	for _, broker := range scenario.Brokers() {
 		e.seen[broker] = map[string]struct{}{}
 	}
 	err := errors.Join(s.readDatabase(ctx, e), s.readProjections(ctx, e), s.readRedis(ctx, e), s.readFake(ctx, e))
-	for _, p := range s.places {
+	for _, p := range s.processes {
 		err = errors.Join(err, p.testify(e))
 	}
 	return e, err
 }
 
-func (s *stage) readDatabase(ctx context.Context, e *evidence) error {
+func (s *fixture) readDatabase(ctx context.Context, e *evidence) error {
 	conn, err := pgx.Connect(ctx, s.servers.postgresURL)
 	if err != nil {
 		return err
@@ -83,15 +83,15 @@ func (s *stage) readDatabase(ctx context.Context, e *evidence) error {
 	return err
 }
 
-func (s *stage) readRedis(ctx context.Context, e *evidence) error {
+func (s *fixture) readRedis(ctx context.Context, e *evidence) error {
 	options, err := redis.ParseURL(s.servers.redisURL)
 	if err != nil {
 		return err
 	}
 	client := redis.NewClient(options)
 	defer client.Close()
-	for _, stream := range scene.Streams() {
-		for broker, name := range map[string]string{scene.Internal: stream, scene.Partner: scene.PartnerPrefix + stream} {
+	for _, stream := range scenario.Streams() {
+		for broker, name := range map[string]string{scenario.Internal: stream, scenario.Partner: scenario.PartnerPrefix + stream} {
 			if err := readStream(ctx, client, name, func(entry redis.XMessage) error {
 				fields := map[string]string{}
 				for name, value := range entry.Values {
@@ -133,7 +133,7 @@ func readStream(ctx context.Context, client *redis.Client, stream string, f func
 	}
 }
 
-func (s *stage) readFake(ctx context.Context, e *evidence) error {
+func (s *fixture) readFake(ctx context.Context, e *evidence) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.servers.messages, http.NoBody)
 	if err != nil {
 		return err
@@ -145,11 +145,11 @@ func (s *stage) readFake(ctx context.Context, e *evidence) error {
 	defer answer.Body.Close()
 	lines := json.NewDecoder(bufio.NewReader(answer.Body))
 	for lines.More() {
-		var m scene.Message
+		var m scenario.Message
 		if err := lines.Decode(&m); err != nil {
 			return fmt.Errorf("chaos: read the messages of Pub/Sub: %w", err)
 		}
-		if err := e.hold(scene.PubSub, m.Attributes, m.Data, m.At); err != nil {
+		if err := e.hold(scenario.PubSub, m.Attributes, m.Data, m.At); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func (s *stage) readFake(ctx context.Context, e *evidence) error {
 // hold notes a message that a broker holds.
 func (e *evidence) hold(broker string, fields map[string]string, payload []byte, at time.Time) error {
 	var content struct {
-		Data scene.Moved `json:"data"`
+		Data scenario.Moved `json:"data"`
 	}
 	if err := json.Unmarshal(payload, &content); err != nil {
 		return fmt.Errorf("chaos: a message of broker %s is no JSON: %w: %s", broker, err, payload)
@@ -167,7 +167,7 @@ func (e *evidence) hold(broker string, fields map[string]string, payload []byte,
 	d := delivery{
 		event: event{content.Data.Tx, content.Data.N}, account: content.Data.Account, seq: content.Data.Seq, message: fields["id"], kind: fields["type"], at: at,
 	}
-	if broker != scene.Internal {
+	if broker != scenario.Internal {
 		d.leaks = leaks(broker, fields, payload)
 	}
 	e.held[broker] = append(e.held[broker], d)
@@ -176,7 +176,7 @@ func (e *evidence) hold(broker string, fields map[string]string, payload []byte,
 
 // testify adds what one process wrote down, and what is known about it.
 func (p *process) testify(e *evidence) error {
-	err := scene.ReadLedger(p.path("ledger"), func(line scene.Line) {
+	err := scenario.ReadLedger(p.path("ledger"), func(line scenario.Line) {
 		switch {
 		case line.Clock != 0:
 			if !slices.ContainsFunc(p.starts, func(s startedAt) bool { return s.shows(line.Clock) }) {
@@ -211,10 +211,10 @@ func (s startedAt) shows(clock int64) bool {
 }
 
 // note adds the outcome of a transaction.
-func (e *evidence) note(line scene.Line) {
+func (e *evidence) note(line scenario.Line) {
 	is := e.outcomes[line.Tx]
 	if line.Repeated {
-		is.completed = line.Outcome == scene.Committed
+		is.completed = line.Outcome == scenario.Committed
 	} else {
 		is.outcome = line.Outcome
 	}
@@ -225,10 +225,10 @@ func (e *evidence) note(line scene.Line) {
 func brokerOf(consumer, stream string) string {
 	switch {
 	case consumer == "puller":
-		return scene.PubSub
-	case strings.HasPrefix(stream, scene.PartnerPrefix):
-		return scene.Partner
+		return scenario.PubSub
+	case strings.HasPrefix(stream, scenario.PartnerPrefix):
+		return scenario.Partner
 	default:
-		return scene.Internal
+		return scenario.Internal
 	}
 }

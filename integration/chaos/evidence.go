@@ -5,7 +5,7 @@ package chaos
 import (
 	"time"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // place of an event in its transaction: what all ledgers know it by.
@@ -37,8 +37,8 @@ type delivery struct {
 
 // outcome is what a producer wrote down.
 type outcome struct {
-	outcome   scene.Outcome // of the first try
-	completed bool          // it was found committed later
+	outcome   scenario.Outcome // of the first try
+	completed bool             // it was found committed later
 }
 
 // fact is an event that was committed.

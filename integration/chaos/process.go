@@ -26,7 +26,7 @@ const (
 	terminated = 128 + int(syscall.SIGTERM)
 )
 
-// process is one place in the cast. The operating system's process in it dies and is replaced.
+// process is one member of the cluster. Its process of the operating system is replaced when it dies.
 type process struct {
 	name    string
 	dir     string
@@ -55,7 +55,7 @@ type startedAt struct {
 	skew time.Duration
 }
 
-// run keeps the place filled until close. A start that fails is an error, the rest is on record.
+// run restarts the process until close. A failed start is an error, everything else is recorded.
 func (p *process) run(ctx context.Context) error {
 	p.over = make(chan struct{})
 	if err := p.start(ctx); err != nil {

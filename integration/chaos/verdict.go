@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // Crime is a kind of violation.
@@ -68,8 +68,8 @@ func (d *docket) accusef(crime Crime, broker, format string, args ...any) {
 func (e *evidence) judge() ([]BrokerVerdict, []Violation) {
 	d := &docket{}
 	e.judgeProducers(d)
-	verdicts := make([]BrokerVerdict, 0, len(scene.Brokers()))
-	for _, broker := range scene.Brokers() {
+	verdicts := make([]BrokerVerdict, 0, len(scenario.Brokers()))
+	for _, broker := range scenario.Brokers() {
 		verdicts = append(verdicts, e.judgeBroker(d, broker))
 	}
 	e.judgeConsumers(d)
@@ -85,9 +85,9 @@ func (e *evidence) judgeProducers(d *docket) {
 	}
 	for tx, is := range e.outcomes {
 		switch {
-		case (is.outcome == scene.Committed || is.completed) && !there[tx]:
+		case (is.outcome == scenario.Committed || is.completed) && !there[tx]:
 			d.accusef(LostCommit, "", "transaction %s", tx)
-		case is.outcome == scene.RolledBack && there[tx]:
+		case is.outcome == scenario.RolledBack && there[tx]:
 			d.accusef(GhostCommit, "", "transaction %s", tx)
 		}
 	}
@@ -133,7 +133,7 @@ func (e *evidence) judgeBroker(d *docket, broker string) BrokerVerdict {
 	arrived := e.judgeDeliveries(d, &v)
 	rows := e.judgeRows(d, &v, arrived)
 	for at, is := range e.facts {
-		if !is.published && broker != scene.Internal {
+		if !is.published && broker != scenario.Internal {
 			continue
 		}
 		v.Expected++
@@ -157,7 +157,7 @@ func (e *evidence) judgeDeliveries(d *docket, v *BrokerVerdict) map[event]bool {
 			d.accusef(Leak, v.Broker, "message %s: %s", m.message, strings.Join(m.leaks, ", "))
 		}
 		is, committed := e.facts[m.event]
-		if !committed || !is.published && v.Broker != scene.Internal {
+		if !committed || !is.published && v.Broker != scenario.Internal {
 			v.Phantom++
 			d.accusef(Phantom, v.Broker, "message %s of event %d of transaction %s, of which the producer says %q", m.message, m.event.n, m.event.tx,
 				e.outcomes[m.event.tx].outcome)

@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // The environment of a process.
@@ -38,7 +38,7 @@ const (
 const ExitCannot = 3
 
 // roles are what a process can be.
-var roles = map[string]func(context.Context, *scene.Ledger) error{
+var roles = map[string]func(context.Context, *scenario.Ledger) error{
 	"producer": produce,
 	"relay":    relay,
 	"redis":    readRedis,
@@ -62,13 +62,13 @@ func Main() int {
 		fmt.Fprintf(os.Stderr, "worker: %s is %q: the chaos rig starts this program, see docs/reliability.md\n", RoleVariable, os.Getenv(RoleVariable))
 		return 2
 	}
-	ledger, err := scene.OpenLedger(os.Getenv(LedgerVariable))
+	ledger, err := scenario.OpenLedger(os.Getenv(LedgerVariable))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return ExitCannot
 	}
 	defer ledger.Close()
-	if err := errors.Join(ledger.Write(scene.Line{Clock: time.Now().Unix()}), role(ctx, ledger)); err != nil {
+	if err := errors.Join(ledger.Write(scenario.Line{Clock: time.Now().Unix()}), role(ctx, ledger)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return ExitCannot
 	}
@@ -83,7 +83,7 @@ func endWithParent() {
 }
 
 // ended writes down that a process that was asked to end has left in good order, and what it left behind.
-func ended(ledger *scene.Ledger, line scene.Line) error {
+func ended(ledger *scenario.Ledger, line scenario.Line) error {
 	line.Ended = true
 	if err := goleak.Find(
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"), // starts when it is loaded

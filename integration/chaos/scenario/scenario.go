@@ -1,6 +1,6 @@
-// Package scene is what the processes of the chaos rig have in common with the rig itself: the application's tables and events,
+// Package scenario is what the processes of the chaos rig have in common with the rig itself: the application's tables and events,
 // the names of brokers, and the lines that processes leave in their ledgers.
-package scene
+package scenario
 
 import (
 	"time"

@@ -11,30 +11,30 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/worker"
 )
 
-// assemble makes the places of the cast, each with a network of its own.
-func (s *stage) assemble(context.Context) error {
+// assemble makes the processes of the cluster, each with a network of its own.
+func (s *fixture) assemble(context.Context) error {
 	s.network = newNetwork()
 	s.closers = append(s.closers, func() error { s.network.close(); return nil })
-	s.places = map[string]*process{}
-	s.cast = cast{servers: s.servers.own(), clocks: !s.options.TrueClocks, lease: s.options.Lease, consumers: []string{"reader", "puller"}}
+	s.processes = map[string]*process{}
+	s.cluster = cluster{servers: s.servers.own(), clocks: !s.options.TrueClocks, lease: s.options.Lease, consumers: []string{"reader", "puller"}}
 	for n := range s.options.Producers {
 		name := fmt.Sprintf("producer-%d", n)
-		s.cast.producers = append(s.cast.producers, name)
-		if err := s.placeProducer(name); err != nil {
+		s.cluster.producers = append(s.cluster.producers, name)
+		if err := s.addProducer(name); err != nil {
 			return err
 		}
 	}
 	for n := range s.options.Relays {
 		name := fmt.Sprintf("relay-%d", n)
-		s.cast.relays = append(s.cast.relays, name)
-		if err := s.placeConnected(name, "relay"); err != nil {
+		s.cluster.relays = append(s.cluster.relays, name)
+		if err := s.addConnected(name, "relay"); err != nil {
 			return err
 		}
 	}
 	for n := range s.options.Projectors {
 		name := fmt.Sprintf("projector-%d", n)
-		s.cast.projectors = append(s.cast.projectors, name)
-		if err := s.placeConnected(name, "project"); err != nil {
+		s.cluster.projectors = append(s.cluster.projectors, name)
+		if err := s.addConnected(name, "project"); err != nil {
 			return err
 		}
 	}
@@ -42,28 +42,28 @@ func (s *stage) assemble(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.place("reader", "redis", worker.ServerVariable+"="+behind(s.servers.redisURL, redis))
+	s.add("reader", "redis", worker.ServerVariable+"="+behind(s.servers.redisURL, redis))
 	pubsub, err := s.connect("puller", "pubsub", s.servers.pubsub)
 	if err != nil {
 		return err
 	}
-	s.place("puller", "pubsub", worker.ServerVariable+"="+pubsub)
+	s.add("puller", "pubsub", worker.ServerVariable+"="+pubsub)
 	return nil
 }
 
-func (s *stage) placeProducer(name string) error {
+func (s *fixture) addProducer(name string) error {
 	postgres, err := s.connect(name, "postgres", host(s.servers.postgresURL))
 	if err != nil {
 		return err
 	}
 	// It has one link where a relay has three, and commits whose outcome is not known are worth looking for.
-	s.cast.links = append(s.cast.links, name+"/postgres", name+"/postgres")
-	p := s.place(name, "producer", fmt.Sprintf("%s=%d", worker.RateVariable, s.options.Rate), fmt.Sprintf("%s=%d", worker.KeysVariable, s.options.Keys))
+	s.cluster.links = append(s.cluster.links, name+"/postgres", name+"/postgres")
+	p := s.add(name, "producer", fmt.Sprintf("%s=%d", worker.RateVariable, s.options.Rate), fmt.Sprintf("%s=%d", worker.KeysVariable, s.options.Keys))
 	return s.configure(p, postgres, host(s.servers.redisURL), s.servers.pubsub)
 }
 
-// placeConnected makes the place of a process that uses the database and all brokers.
-func (s *stage) placeConnected(name, role string) error {
+// addConnected adds a process that uses the database and all brokers.
+func (s *fixture) addConnected(name, role string) error {
 	addresses := make([]string, 0, 3)
 	for _, server := range [][2]string{{"postgres", host(s.servers.postgresURL)}, {"redis", host(s.servers.redisURL)}, {"pubsub", s.servers.pubsub}} {
 		address, err := s.connect(name, server[0], server[1])
@@ -72,33 +72,33 @@ func (s *stage) placeConnected(name, role string) error {
 		}
 		addresses = append(addresses, address)
 		if s.options.Slow > 0 && role == "relay" && server[0] != "postgres" {
-			away := s.options.Slow / time.Duration(2-len(s.cast.relays)%2)
+			away := s.options.Slow / time.Duration(2-len(s.cluster.relays)%2)
 			if err := s.network.links[name+"/"+server[0]].slowDown(away); err != nil {
 				return err
 			}
 		}
 	}
-	return s.configure(s.place(name, role), addresses[0], addresses[1], addresses[2])
+	return s.configure(s.add(name, role), addresses[0], addresses[1], addresses[2])
 }
 
 // connect makes a link that faults can be aimed at.
-func (s *stage) connect(client, server, address string) (string, error) {
-	s.cast.links = append(s.cast.links, client+"/"+server)
+func (s *fixture) connect(client, server, address string) (string, error) {
+	s.cluster.links = append(s.cluster.links, client+"/"+server)
 	return s.network.connect(client, server, address)
 }
 
-// place makes one place.
-func (s *stage) place(name, role string, environ ...string) *process {
+// add adds a process that is not started yet.
+func (s *fixture) add(name, role string, environ ...string) *process {
 	p := &process{
-		name: name, dir: s.dir, program: s.program, seed: s.options.Seed*1_000_003 + uint64(len(s.places))*1_000,
+		name: name, dir: s.dir, program: s.program, seed: s.options.Seed*1_000_003 + uint64(len(s.processes))*1_000,
 		environ: append(environ, worker.RoleVariable+"="+role),
 	}
-	s.places[name] = p
+	s.processes[name] = p
 	return p
 }
 
 // configure writes the configuration of Fanout for one process, with the addresses that it is to use.
-func (s *stage) configure(p *process, postgres, redis, pubsub string) error {
+func (s *fixture) configure(p *process, postgres, redis, pubsub string) error {
 	path := p.path("yaml")
 	p.environ = append(p.environ, worker.ConfigVariable+"="+path)
 	text := s.configuration(behind(s.servers.postgresURL, postgres, "connect_timeout=2"), behind(s.servers.redisURL, redis), pubsub)
