@@ -44,7 +44,7 @@ func newBuilder(ctx context.Context, dir string) (*builder, error) {
 // build builds the worker with edits and returns its path.
 func (b *builder) build(ctx context.Context, name string, edits []edit) (string, error) {
 	program := filepath.Join(b.dir, "worker-"+name)
-	args := []string{"build", "-o", program}
+	args := []string{"build", "-ldflags=-w", "-o", program} // without DWARF, which takes half of the time
 	if len(edits) > 0 {
 		overlay, err := b.overlay(name, edits)
 		if err != nil {
