@@ -56,7 +56,7 @@ func (s *fixture) addProducer(name string) error {
 	if err != nil {
 		return err
 	}
-	// It has one link where a relay has three, and commits whose outcome is not known are worth looking for.
+	// A producer has one link and a relay three: it is listed as often, since its faults cause commits of unknown outcome.
 	s.cluster.links = append(s.cluster.links, name+"/postgres", name+"/postgres")
 	p := s.add(name, "producer", fmt.Sprintf("%s=%d", worker.RateVariable, s.options.Rate), fmt.Sprintf("%s=%d", worker.KeysVariable, s.options.Keys))
 	return s.configure(p, postgres, host(s.servers.redisURL), s.servers.pubsub)
@@ -81,7 +81,7 @@ func (s *fixture) addConnected(name, role string) error {
 	return s.configure(s.add(name, role), addresses[0], addresses[1], addresses[2])
 }
 
-// connect makes a link that faults can be aimed at.
+// connect makes a link that faults can hit.
 func (s *fixture) connect(client, server, address string) (string, error) {
 	s.cluster.links = append(s.cluster.links, client+"/"+server)
 	return s.network.connect(client, server, address)
@@ -97,7 +97,7 @@ func (s *fixture) add(name, role string, environ ...string) *process {
 	return p
 }
 
-// configure writes the configuration of Fanout for one process, with the addresses that it is to use.
+// configure writes the configuration of Fanout for one process, with the addresses of its links.
 func (s *fixture) configure(p *process, postgres, redis, pubsub string) error {
 	path := p.path("yaml")
 	p.environ = append(p.environ, worker.ConfigVariable+"="+path)

@@ -35,7 +35,7 @@ func (s *fixture) collect(ctx context.Context) (*evidence, error) {
 	}
 	err := errors.Join(s.readDatabase(ctx, e), s.readProjections(ctx, e), s.readRedis(ctx, e), s.readFake(ctx, e))
 	for _, p := range s.processes {
-		err = errors.Join(err, p.testify(e))
+		err = errors.Join(err, p.addProcess(e))
 	}
 	return e, err
 }
@@ -113,7 +113,7 @@ func (s *fixture) readRedis(ctx context.Context, e *evidence) error {
 	return nil
 }
 
-// readStream reads a whole stream, in pieces.
+// readStream reads a whole stream, page by page.
 func readStream(ctx context.Context, client *redis.Client, stream string, f func(redis.XMessage) error) error {
 	const piece = 1000
 	for from := "-"; ; {
@@ -156,7 +156,7 @@ func (s *fixture) readFake(ctx context.Context, e *evidence) error {
 	return nil
 }
 
-// hold notes a message that a broker holds.
+// hold records a message that a broker holds.
 func (e *evidence) hold(broker string, fields map[string]string, payload []byte, at time.Time) error {
 	var content struct {
 		Data scenario.Moved `json:"data"`
@@ -174,8 +174,8 @@ func (e *evidence) hold(broker string, fields map[string]string, payload []byte,
 	return nil
 }
 
-// testify adds what one process wrote down, and what is known about it.
-func (p *process) testify(e *evidence) error {
+// addProcess adds the ledger of one process, and how the process ran.
+func (p *process) addProcess(e *evidence) error {
 	err := scenario.ReadLedger(p.path("ledger"), func(line scenario.Line) {
 		switch {
 		case line.Clock != 0:
@@ -201,16 +201,16 @@ func (p *process) testify(e *evidence) error {
 	return err
 }
 
-// clockPatience is how long a process may take from its start to its first look at the clock.
+// clockPatience is how long a process may take from its start to its first reading of the clock.
 const clockPatience = 20 * time.Second
 
-// shows reports whether a clock fits to a start.
+// shows reports whether a clock reading fits the start of the process.
 func (s startedAt) shows(clock int64) bool {
 	began := time.Unix(clock, 0).Add(-s.skew)
 	return began.After(s.at.Add(-2*time.Second)) && began.Before(s.at.Add(clockPatience))
 }
 
-// note adds the outcome of a transaction.
+// note records the outcome of a transaction.
 func (e *evidence) note(line scenario.Line) {
 	is := e.outcomes[line.Tx]
 	if line.Repeated {
@@ -221,7 +221,7 @@ func (e *evidence) note(line scenario.Line) {
 	e.outcomes[line.Tx] = is
 }
 
-// brokerOf tells whose messages a consumer reads from a stream.
+// brokerOf returns the broker whose messages a stream holds.
 func brokerOf(consumer, stream string) string {
 	switch {
 	case consumer == "puller":

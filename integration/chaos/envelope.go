@@ -28,10 +28,10 @@ var mayLeave = map[string][]string{
 	},
 }
 
-// fieldsMayLeave are the flat fields beside the payload.
+// fieldsMayLeave are the allowed flat fields beside the payload.
 var fieldsMayLeave = []string{"id", "type", "ordering_key", "correlation_id", "content_type", "traceparent", "tracestate"}
 
-// leaks names what a message to an external broker holds and must not.
+// leaks names what a message to an external broker contains and must not contain.
 func leaks(broker string, fields map[string]string, payload []byte) []string {
 	var found []string
 	for name := range fields {

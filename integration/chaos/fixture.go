@@ -46,7 +46,7 @@ type fixture struct {
 // programs are the builds of the worker.
 type programs struct{ plain, skewed string }
 
-// setUp builds the programs, starts the servers and makes the tables. What it has begun when it fails, tearDown ends.
+// setUp builds the programs, starts the servers and makes the tables. After a failure, tearDown still cleans up.
 func (s *fixture) setUp(ctx context.Context) error {
 	steps := []func(context.Context) error{s.makeDir, s.build, s.startServers, s.makeTables, s.assemble}
 	for _, step := range steps {
@@ -101,8 +101,7 @@ func (s *fixture) startServers(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeTables makes the tables of the business, of the outbox and of the watch; in a database of their own, where the server is not
-// ours.
+// makeTables makes the tables of the application, of the outbox and of the watch; on a borrowed server in a database of their own.
 func (s *fixture) makeTables(ctx context.Context) error {
 	if !s.servers.own() {
 		if err := s.borrow(ctx); err != nil {
@@ -133,7 +132,7 @@ func (s *fixture) makeTables(ctx context.Context) error {
 	return err
 }
 
-// borrow makes a database on a server that is not ours, and empties the streams; both are cleared away in the end.
+// borrow makes a database on a server that the rig did not start, and empties the streams; tearDown removes both.
 func (s *fixture) borrow(ctx context.Context) error {
 	server := s.servers.postgresURL
 	name := "fanout_chaos_" + strings.ToLower(rand.Text()[:8])
@@ -171,7 +170,7 @@ func (s *fixture) borrow(ctx context.Context) error {
 	return empty()
 }
 
-// configuration is that of producers and relays. Outages are tried again quickly; the maximum of attempts is one that nothing may reach.
+// configuration is that of producers and relays. Retries are quick, and no message may reach the maximum of attempts.
 func (s *fixture) configuration(postgres, redis, pubsub string) string {
 	return fmt.Sprintf(`
 databases:
@@ -193,10 +192,10 @@ brokers:
 		scenario.PubSub, scenario.Project, pubsub)
 }
 
-// maxAttempts bounds the attempts of a message: with honest brokers, and whatever dies around it, none may need so many.
+// maxAttempts bounds the attempts of a message. Whatever fault there is, no message may need as many.
 const maxAttempts = 25
 
-// program is the one whose clock can be wrong where that is asked for.
+// program returns the build with an adjustable clock where the clock is to be wrong.
 func (s *fixture) program(skew time.Duration) string {
 	if skew != 0 {
 		return s.programs.skewed
@@ -204,7 +203,7 @@ func (s *fixture) program(skew time.Duration) string {
 	return s.programs.plain
 }
 
-// tearDown ends everything, last things first.
+// tearDown cleans up in reverse order.
 func (s *fixture) tearDown() error {
 	var problems []error
 	for _, end := range slices.Backward(s.closers) {

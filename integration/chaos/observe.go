@@ -17,8 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// watchSessions counts the database's sessions, and weighs the processes, once a second; the function that it returns ends that, and returns the highest
-// numbers.
+// watchSessions samples the database's sessions and the memory of the processes once a second. The function that it returns stops the
+// sampling and returns the peaks.
 func (s *fixture) watchSessions(ctx context.Context) (stop func() map[string]int) {
 	ctx, cancel := context.WithCancel(ctx)
 	peaks, done := map[string]int{}, make(chan struct{})
@@ -39,7 +39,7 @@ func (s *fixture) watchSessions(ctx context.Context) (stop func() map[string]int
 	}
 }
 
-// countSessions raises peaks, by the name of the process; while the database is away there is nothing to count.
+// countSessions updates the peaks by process. It does nothing while the database is down.
 func (s *fixture) countSessions(ctx context.Context, peaks map[string]int) {
 	_ = s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, "SELECT split_part(application_name, '/', 1), count(*) FROM pg_stat_activity WHERE datname = current_database() GROUP BY 1")
@@ -58,7 +58,7 @@ func (s *fixture) countSessions(ctx context.Context, peaks map[string]int) {
 	})
 }
 
-// ask asks the database over a connection of its own, past the network of the processes.
+// ask queries the database over a connection of its own, which no fault of the network hits.
 func (s *fixture) ask(ctx context.Context, question func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -78,7 +78,7 @@ func (s *fixture) openRows(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// sessionsLeft waits, for a while, until nobody is connected with the database, and returns how many still are.
+// sessionsLeft waits for a while until no client is connected to the database, and returns how many still are.
 func (s *fixture) sessionsLeft(ctx context.Context) (n int, err error) {
 	bound, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -94,7 +94,7 @@ func (s *fixture) sessionsLeft(ctx context.Context) (n int, err error) {
 	}
 }
 
-// unseen reports whether consumers are behind.
+// unseen reports whether consumers have messages left to read.
 func (s *fixture) unseen(ctx context.Context) (bool, error) {
 	seen := map[string]map[string]struct{}{} // by consumer and stream: entries
 	for _, consumer := range s.cluster.consumers {
@@ -132,7 +132,7 @@ func (s *fixture) unseen(ctx context.Context) (bool, error) {
 	return held > len(seen["puller"]), err
 }
 
-// countFake asks the fake of Pub/Sub how many messages it holds.
+// countFake returns the number of messages in the fake of Pub/Sub.
 func (s *fixture) countFake(ctx context.Context) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.servers.messages+"/count", http.NoBody)
 	if err != nil {

@@ -18,21 +18,21 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// sums are what a consumer made of the events of an account, or what it should have made of them.
+// sums are the projection of the events of an account, as it is or as it should be.
 type sums struct{ events, total int64 }
 
-// ConsumerVerdict is what became of a broker's events in the projection that is kept with the inbox.
+// ConsumerVerdict is the state of the projection of a broker's events, which is kept with the inbox.
 type ConsumerVerdict struct {
 	Broker      string `json:"broker"`
-	Expected    int64  `json:"expected"` // committed events that are for it
+	Expected    int64  `json:"expected"` // committed events routed to it
 	Handled     int64  `json:"handled"`  // as the sums say
 	Sums        int    `json:"sums"`     // of accounts
 	Right       int    `json:"right"`    // of them
-	Dropped     int    `json:"dropped"`  // copies that had been handled before
+	Dropped     int    `json:"dropped"`  // duplicates
 	DeadLetters int64  `json:"dead_letters"`
 }
 
-// makeInbox makes the table of the consumers.
+// makeInbox makes the table of the inbox.
 func (s *fixture) makeInbox(ctx context.Context) error {
 	db, err := gorm.Open(postgres.Open(s.servers.postgresURL), &gorm.Config{Logger: logger.Discard})
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *fixture) makeInbox(ctx context.Context) error {
 	return errors.Join(err, pool.Close())
 }
 
-// due are the sums that a broker's consumer must come to, by account.
+// due are the sums that a broker's consumer must reach, by account.
 func (e *evidence) due(broker string) map[string]sums {
 	due := map[string]sums{}
 	for _, is := range e.facts {

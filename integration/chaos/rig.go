@@ -107,7 +107,7 @@ func (s *fixture) inflict(ctx context.Context, f Fault) error {
 		return s.servers.outage(ctx, f.Kind, f.For)
 	default:
 		l := s.network.links[f.Target]
-		if err := l.fallIll(f.Kind, f.Amount); err != nil {
+		if err := l.impair(f.Kind, f.Amount); err != nil {
 			return err
 		}
 		pauseFor(ctx, f.For)

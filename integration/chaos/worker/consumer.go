@@ -22,7 +22,7 @@ import (
 // readPatience bounds one call of a consumer.
 const readPatience = time.Second
 
-// redisReader follows streams and writes down what it sees.
+// redisReader follows streams and records each message.
 type redisReader struct {
 	client *redis.Client
 	ledger *scenario.Ledger
@@ -84,8 +84,8 @@ func (r *redisReader) read(ctx context.Context) error {
 	return nil
 }
 
-// readPubSub pulls from all subscriptions and writes down what it sees. It asks by itself instead of leaving that to the library: so what a
-// killed consumer had claimed comes again as soon as the subscription says, and not when the library of the dead one had wished.
+// readPubSub pulls from all subscriptions and records each message. It pulls without the library's subscriber, which extends deadlines:
+// so messages of a killed consumer are redelivered after the deadline of the subscription.
 func readPubSub(ctx context.Context, ledger *scenario.Ledger) error {
 	client, err := pubsub.NewClient(ctx, scenario.Project, append(gcppubsub.ClientOptions(), option.WithEndpoint(os.Getenv(ServerVariable)), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))...)
@@ -109,7 +109,7 @@ func readPubSub(ctx context.Context, ledger *scenario.Ledger) error {
 	return ledger.Write(scenario.Line{Ended: true}) // what Google's library leaves behind is not ours
 }
 
-// pull asks once for messages, and confirms them when they are written down.
+// pull makes one request for messages, and acknowledges them once they are recorded.
 func pull(ctx context.Context, client *pubsub.Client, stream string, ledger *scenario.Ledger) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*readPatience)
 	defer cancel()

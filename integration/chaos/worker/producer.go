@@ -27,7 +27,7 @@ import (
 // transactionPatience ends a transaction whose connection is dead.
 const transactionPatience = 4 * time.Second
 
-// producer is an application that writes, as fast as its rate allows, whatever becomes of its transactions.
+// producer is an application that writes at a rate, whatever the outcome of its transactions.
 type producer struct {
 	db     *gorm.DB
 	ledger *scenario.Ledger
@@ -130,7 +130,7 @@ type written struct {
 	complete bool // only the commit was missing
 }
 
-// once runs one transaction and writes down how it ended.
+// once runs one transaction and records its outcome.
 func (p *producer) once(ctx context.Context) error {
 	made := p.plan()
 	done := &written{}
@@ -148,7 +148,7 @@ func (p *producer) once(ctx context.Context) error {
 	return p.repeat(ctx, made.tx, done)
 }
 
-// transaction runs one transaction of either kind; what it panics with is an error, too.
+// transaction runs one transaction of either kind and turns a panic into an error.
 func (p *producer) transaction(ctx context.Context, unit bool, work func(tx *gorm.DB) error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -236,15 +236,15 @@ func (p *producer) move(tx *gorm.DB, made *plan, id string, done *written) error
 // errNothingThere ends the repetition of a transaction that had not committed.
 var errNothingThere = errors.New("worker: it had not been committed")
 
-// Where the network is still ill, a commit is looked up again a few times.
+// While the network is still impaired, a commit is looked up a few times.
 const (
 	lookups     = 6
 	lookupPause = 500 * time.Millisecond
 )
 
-// repeat saves the same aggregates once more after a commit whose outcome was not known. If it had happened, the same events go to the
-// outbox a second time, under the same ids, of which there must be no second row. Where it had not, others may have taken the sequence:
-// the events are dropped with their structs.
+// repeat saves the same aggregates once more after a commit of unknown outcome. If the commit had happened, the same events reach the
+// outbox under the same ids, which must add no rows. If not, other transactions may have used the sequence: the events are dropped with
+// their structs.
 func (p *producer) repeat(ctx context.Context, tx string, done *written) error {
 	line := scenario.Line{Tx: tx, Repeated: true, Outcome: scenario.Unknown}
 	for range lookups {
@@ -277,7 +277,7 @@ func (p *producer) saveAgain(db *gorm.DB, tx string, done *written) error {
 	return nil
 }
 
-// brief is an error for the ledger.
+// brief shortens an error for the ledger.
 func brief(err error) string {
 	if errors.Is(err, errOnPurpose) || errors.Is(err, errNothingThere) || errors.Is(err, sql.ErrTxDone) {
 		return err.Error()

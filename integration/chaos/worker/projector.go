@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// claimAfter is how long a delivery is left to a consumer of Redis that says nothing.
+	// claimAfter is how long a Redis consumer may be silent before others claim its messages.
 	claimAfter = 3 * time.Second
 	// handlerPatience bounds a handler whose connection is dead.
 	handlerPatience = 4 * time.Second
@@ -70,7 +70,7 @@ func project(ctx context.Context, ledger *scenario.Ledger) error {
 	return ledger.Write(scenario.Line{Ended: true}) // what Google's library leaves behind is not ours
 }
 
-// openProjection makes the handle of the consumer's database. Now and then it loses the answer to a commit. It does not connect.
+// openProjection makes the handle of the consumer's database. It sometimes loses the answer to a commit. It does not connect.
 func openProjection(dsn string) (*gorm.DB, error) {
 	pool, err := openForgetful(dsn)
 	if err != nil {
@@ -96,7 +96,7 @@ func apply[E scenario.Moved | scenario.Noted | scenario.Audited](tx *gorm.DB, ev
 		ON CONFLICT (consumer, account) DO UPDATE SET events = p.events + 1, total = p.total + excluded.total`, m.Consumer, moved.Account, moved.Seq).Error
 }
 
-// noting writes down the copies that the inbox has dropped.
+// noting records the duplicates that the inbox has dropped.
 type noting struct {
 	*inbox.Handlers
 

@@ -1,5 +1,5 @@
-// Package worker is the processes of the chaos rig: producers, relays, consumers, and the fake of Pub/Sub. Each is told by its
-// environment what to do, and writes down what it knows in a ledger.
+// Package worker holds the processes of the chaos rig: producers, relays, consumers, and the fake of Pub/Sub. The environment of a
+// process names its role, and it records what it knows in a ledger.
 package worker
 
 import (
@@ -33,8 +33,7 @@ const (
 	SkewVariable = "CHAOS_SKEW"
 )
 
-// ExitCannot is the exit code of a process that did not get to its work, or was thrown out of it: its server was not there, say. It
-// may be started again.
+// ExitCannot is the exit code of a process that could not do its work, since a server was unavailable, say. It may be restarted.
 const ExitCannot = 3
 
 // roles are what a process can be.
@@ -82,7 +81,7 @@ func endWithParent() {
 	os.Exit(1)
 }
 
-// ended writes down that a process that was asked to end has left in good order, and what it left behind.
+// ended records a graceful shutdown, and the goroutines that it left.
 func ended(ledger *scenario.Ledger, line scenario.Line) error {
 	line.Ended = true
 	if err := goleak.Find(
