@@ -1,4 +1,4 @@
-package telemetry_test
+package examples_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 // A consumer of Redis Streams that is measured, with its lag.
-func Example() {
+func Example_telemetry() {
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {
 		panic(err)

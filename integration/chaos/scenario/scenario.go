@@ -1,6 +1,6 @@
-// Package scene is what the processes of the chaos rig have in common with the rig itself: the application's tables and events,
+// Package scenario holds what the processes of the chaos rig share with the rig itself: the application's tables and events,
 // the names of brokers, and the lines that processes leave in their ledgers.
-package scene
+package scenario
 
 import (
 	"time"
@@ -67,8 +67,7 @@ type Account struct {
 	uow.Aggregate
 }
 
-// Fact is written beside each event, in its transaction and without the outbox's doing. The rows of this table are the truth about
-// what was committed.
+// Fact is written beside each event, in its transaction and not by the outbox. The rows of this table define what was committed.
 type Fact struct {
 	Tx        string `gorm:"primaryKey"` // a new one for each transaction that is tried
 	N         int    `gorm:"primaryKey"` // which of its events
@@ -86,7 +85,7 @@ type Moved struct {
 	Note    string `json:"note"`
 }
 
-// Audited stays inside.
+// Audited never leaves the application.
 type Audited Moved
 
 // Noted has no aggregate and no key, and leaves the application.
@@ -121,7 +120,7 @@ type Line struct {
 	Tx       string  `json:"tx,omitempty"`
 	Outcome  Outcome `json:"outcome,omitempty"`
 	Why      string  `json:"why,omitempty"`
-	Repeated bool    `json:"repeated,omitempty"` // the second try of a commit whose outcome was not known
+	Repeated bool    `json:"repeated,omitempty"` // the second attempt after a commit of unknown outcome
 
 	// Of a consumer:
 	Broker  string `json:"broker,omitempty"`

@@ -1,4 +1,4 @@
-package fanout_test
+package examples_test
 
 import (
 	"context"
@@ -18,7 +18,18 @@ import (
 	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
+	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
+	"github.com/gorm-fanout/fanout/uow"
 )
+
+// OrderPlaced is the event of both services.
+type OrderPlaced struct{ OrderID, Customer string }
+
+// Order is the producer's aggregate.
+type Order struct {
+	ID, Customer, Status string
+	uow.Aggregate
+}
 
 // Sales is the consumer's own table.
 type Sales struct {
@@ -26,8 +37,7 @@ type Sales struct {
 	Orders   int
 }
 
-// Both halves, with nothing installed: an order becomes a row of the outbox, an entry of a stream, and, exactly once, a number in the consumer's
-// database.
+// An order becomes a row of the outbox, an entry of a stream, and, exactly once, a number in the database of the consumer.
 func Example_consumer() {
 	ctx, stop := context.WithCancel(context.Background())
 	server, err := miniredis.Run() // stands for your Redis
@@ -74,13 +84,13 @@ func Example_consumer() {
 			return tx.Save(order).Error
 		}))
 		<-counted
-		if id == "41" { // the broker hands the message out once more, as brokers do
+		if id == "41" { // the broker delivers the message twice, as brokers may
 			first, err := client.XRangeN(ctx, "ordering::order", "-", "+", 1).Result()
 			check(err)
 			check(client.XAdd(ctx, &redis.XAddArgs{Stream: "ordering::order", Values: first[0].Values}).Err())
 		}
 	}
-	stop() // what is in hand is finished
+	stop() // both finish the messages that they have claimed
 	check(<-done)
 	check(<-done)
 	check(client.Close())
@@ -95,4 +105,19 @@ func openSQLite(path string) *gorm.DB {
 	db, err := gorm.Open(sqlite.Open(path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)"), &gorm.Config{})
 	check(err)
 	return db
+}
+
+func migrate(ctx context.Context, db *gorm.DB) {
+	sqlDB, err := db.DB()
+	check(err)
+	store, err := sqlitestore.New(sqlDB, "")
+	check(err)
+	_, err = store.Migrate(ctx)
+	check(err)
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
 }

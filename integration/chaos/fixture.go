@@ -20,7 +20,7 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
@@ -30,24 +30,24 @@ var watchSQL string
 //go:embed sql/business.sql
 var businessSQL string
 
-// stage is everything that a run consists of.
-type stage struct {
-	options  Options
-	log      io.Writer
-	dir      string
-	programs programs
-	servers  *servers
-	network  *network
-	cast     cast
-	places   map[string]*process
-	closers  []func() error
+// fixture is everything that a run needs: programs, servers, network and processes.
+type fixture struct {
+	options   Options
+	log       io.Writer
+	dir       string
+	programs  programs
+	servers   *servers
+	network   *network
+	cluster   cluster
+	processes map[string]*process
+	closers   []func() error
 }
 
 // programs are the builds of the worker.
 type programs struct{ plain, skewed string }
 
-// setUp builds the programs, starts the servers and makes the tables. What it has begun when it fails, tearDown ends.
-func (s *stage) setUp(ctx context.Context) error {
+// setUp builds the programs, starts the servers and makes the tables. After a failure, tearDown still cleans up.
+func (s *fixture) setUp(ctx context.Context) error {
 	steps := []func(context.Context) error{s.makeDir, s.build, s.startServers, s.makeTables, s.assemble}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -57,7 +57,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	return nil
 }
 
-func (s *stage) makeDir(context.Context) (err error) {
+func (s *fixture) makeDir(context.Context) (err error) {
 	if s.dir = s.options.Keep; s.dir != "" {
 		return os.MkdirAll(s.dir, 0o700)
 	}
@@ -66,7 +66,7 @@ func (s *stage) makeDir(context.Context) (err error) {
 	return err
 }
 
-func (s *stage) build(ctx context.Context) error {
+func (s *fixture) build(ctx context.Context) error {
 	began := time.Now()
 	defects, err := defectEdits(s.options.Broken)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *stage) build(ctx context.Context) error {
 	return nil
 }
 
-func (s *stage) startServers(ctx context.Context) (err error) {
+func (s *fixture) startServers(ctx context.Context) (err error) {
 	s.servers, err = startServers(ctx, s.log, s.dir, s.programs.plain)
 	if err != nil {
 		return err
@@ -101,9 +101,8 @@ func (s *stage) startServers(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeTables makes the tables of the business, of the outbox and of the watch; in a database of their own, where the server is not
-// ours.
-func (s *stage) makeTables(ctx context.Context) error {
+// makeTables makes the tables of the application, of the outbox and of the watch; on a borrowed server in a database of their own.
+func (s *fixture) makeTables(ctx context.Context) error {
 	if !s.servers.own() {
 		if err := s.borrow(ctx); err != nil {
 			return err
@@ -133,8 +132,8 @@ func (s *stage) makeTables(ctx context.Context) error {
 	return err
 }
 
-// borrow makes a database on a server that is not ours, and empties the streams; both are cleared away in the end.
-func (s *stage) borrow(ctx context.Context) error {
+// borrow makes a database on a server that the rig did not start, and empties the streams; tearDown removes both.
+func (s *fixture) borrow(ctx context.Context) error {
 	server := s.servers.postgresURL
 	name := "fanout_chaos_" + strings.ToLower(rand.Text()[:8])
 	administer := func(statement string) error {
@@ -162,8 +161,8 @@ func (s *stage) borrow(ctx context.Context) error {
 			return err
 		}
 		client := redis.NewClient(options)
-		for _, stream := range scene.Streams() {
-			err = errors.Join(err, client.Del(context.WithoutCancel(ctx), stream, scene.PartnerPrefix+stream).Err())
+		for _, stream := range scenario.Streams() {
+			err = errors.Join(err, client.Del(context.WithoutCancel(ctx), stream, scenario.PartnerPrefix+stream).Err())
 		}
 		return errors.Join(err, client.Close())
 	}
@@ -171,8 +170,8 @@ func (s *stage) borrow(ctx context.Context) error {
 	return empty()
 }
 
-// configuration is that of producers and relays. Outages are tried again quickly; the maximum of attempts is one that nothing may reach.
-func (s *stage) configuration(postgres, redis, pubsub string) string {
+// configuration is that of producers and relays. Retries are quick, and no message may reach the maximum of attempts.
+func (s *fixture) configuration(postgres, redis, pubsub string) string {
 	return fmt.Sprintf(`
 databases:
   default: {driver: postgres, dsn: %q}
@@ -189,23 +188,23 @@ brokers:
   %s: {type: redis, url: %q}
   %s: {type: redis, url: %q, format: cloudevents, destination: "%s{stream}"}
   %s: {type: pubsub, project: %s, endpoint: %q}
-`, postgres, scene.Partner, scene.PubSub, s.options.Lease, maxAttempts, scene.Internal, redis, scene.Partner, redis, scene.PartnerPrefix,
-		scene.PubSub, scene.Project, pubsub)
+`, postgres, scenario.Partner, scenario.PubSub, s.options.Lease, maxAttempts, scenario.Internal, redis, scenario.Partner, redis, scenario.PartnerPrefix,
+		scenario.PubSub, scenario.Project, pubsub)
 }
 
-// maxAttempts bounds the attempts of a message: with honest brokers, and whatever dies around it, none may need so many.
+// maxAttempts bounds the attempts of a message. Whatever fault there is, no message may need as many.
 const maxAttempts = 25
 
-// program is the one whose clock can be wrong where that is asked for.
-func (s *stage) program(skew time.Duration) string {
+// program returns the build with an adjustable clock where the clock is to be wrong.
+func (s *fixture) program(skew time.Duration) string {
 	if skew != 0 {
 		return s.programs.skewed
 	}
 	return s.programs.plain
 }
 
-// tearDown ends everything, last things first.
-func (s *stage) tearDown() error {
+// tearDown cleans up in reverse order.
+func (s *fixture) tearDown() error {
 	var problems []error
 	for _, end := range slices.Backward(s.closers) {
 		problems = append(problems, end())

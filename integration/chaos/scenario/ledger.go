@@ -1,4 +1,4 @@
-package scene
+package scenario
 
 import (
 	"bufio"
@@ -11,14 +11,14 @@ import (
 	"sync"
 )
 
-// Ledger is the file that a process writes down what it knows in. What was written stays when the process is killed; only the last
-// line can be torn. It is safe for concurrent use.
+// Ledger is the file in which a process records what it knows. Lines survive a kill of the process; only the last one can be torn. It is
+// safe for concurrent use.
 type Ledger struct {
 	mu   sync.Mutex
 	file *os.File
 }
 
-// OpenLedger opens a ledger, to go on with it where there is one.
+// OpenLedger opens a ledger for appending, and creates it where there is none.
 func OpenLedger(path string) (*Ledger, error) {
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -50,7 +50,7 @@ func (l *Ledger) Write(lines ...Line) error {
 // Close closes the file.
 func (l *Ledger) Close() error { return l.file.Close() }
 
-// ReadLedger calls f with each line. A ledger that does not exist is empty; a torn line is passed over.
+// ReadLedger calls f with each line. A ledger that does not exist is empty; a torn line is skipped.
 func ReadLedger(path string, f func(Line)) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-package redisconsumer_test
+package examples_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // A relay has published two events of one order; the consumer handles them in order. (The handler
 // of an application is mostly one of inbox.NewHandlers, which makes of this processing exactly
 // once.)
-func Example() {
+func Example_redisConsumer() {
 	server, err := miniredis.Run() // in real life a server of its own
 	if err != nil {
 		panic(err)
