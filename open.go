@@ -109,7 +109,7 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 			o.log.Warn("the GORM handle has no outbox plugin: the relay finds its rows by polling alone", "database", name)
 			continue
 		}
-		r.cancels = append(r.cancels, plugin.OnCommit(func(arrivals []outbox.Arrival) bool { return r.engine.Wake(name, arrivals...) }))
+		r.cancels = append(r.cancels, plugin.OnCommit(func(wakeUps []outbox.WakeUp) bool { return r.engine.Wake(name, wakeUps...) }))
 		r.connectHandOff(name, db, plugin, o.log)
 	}
 	return nil
