@@ -126,7 +126,7 @@ func (p *Plugin) check() error {
 			}
 		}
 		if event.Published() && len(p.routing.External) == 0 {
-			p.log.Warn("an event type is marked as published, but there are no external brokers: it stays internal", "type", event.WireType())
+			p.log.Warn("event type is published, but there are no external brokers", "type", event.WireType())
 		}
 	}
 	for i := range p.routing.External {
@@ -140,8 +140,8 @@ func (p *Plugin) check() error {
 	return errors.Join(problems...)
 }
 
-// warnOfFilters names the brokers that would get none of the published events. It is no error: another program may emit, by the same
-// configuration, what their filters are for.
+// warnOfFilters warns of brokers that get none of the published events. It is no error: another program
+// with the same configuration may emit what their filters pass.
 func (p *Plugin) warnOfFilters() {
 	var published []string
 	for _, event := range p.events.Types() {
@@ -151,7 +151,7 @@ func (p *Plugin) warnOfFilters() {
 	}
 	for i := range p.routing.External {
 		if route := &p.routing.External[i]; len(published) > 0 && !slices.ContainsFunc(published, route.Passes) {
-			p.log.Warn("the filter of a broker lets none of the published event types pass", "broker", route.Broker, "filter", route.Types, "types", published)
+			p.log.Warn("broker filter passes none of the published event types", "broker", route.Broker, "filter", route.Types, "types", published)
 		}
 	}
 }

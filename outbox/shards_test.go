@@ -29,7 +29,7 @@ func TestMergeWakeUps(t *testing.T) {
 	assert.Equal(t, []WakeUp{{"a", UnknownShards}, {"b", ShardSetOf(2, 3)}, {"c", ShardSetOf(4)}}, merged)
 }
 
-// It is part of every commit that somebody is told of.
+// It is part of every commit that wakes a relay.
 func TestAppendWakeUpsAllocatesNothing(t *testing.T) {
 	rows := []Row{
 		{MessageID: uuid.New(), TargetBroker: "a", OrderingKey: strings.Repeat("k", 60)},
