@@ -22,24 +22,24 @@ func TestShardSet(t *testing.T) {
 	assert.False(t, UnknownShards.Within(12))
 }
 
-func TestMergeArrivals(t *testing.T) {
+func TestMergeWakeUps(t *testing.T) {
 	t.Parallel()
-	merged := MergeArrivals([]Arrival{{"a", ShardSetOf(1)}, {"b", ShardSetOf(2)}},
-		Arrival{"b", ShardSetOf(3)}, Arrival{"c", ShardSetOf(4)}, Arrival{"a", UnknownShards}, Arrival{"a", ShardSetOf(2)})
-	assert.Equal(t, []Arrival{{"a", UnknownShards}, {"b", ShardSetOf(2, 3)}, {"c", ShardSetOf(4)}}, merged)
+	merged := MergeWakeUps([]WakeUp{{"a", ShardSetOf(1)}, {"b", ShardSetOf(2)}},
+		WakeUp{"b", ShardSetOf(3)}, WakeUp{"c", ShardSetOf(4)}, WakeUp{"a", UnknownShards}, WakeUp{"a", ShardSetOf(2)})
+	assert.Equal(t, []WakeUp{{"a", UnknownShards}, {"b", ShardSetOf(2, 3)}, {"c", ShardSetOf(4)}}, merged)
 }
 
-// It is part of every commit that somebody is told of.
-func TestAppendArrivalsAllocatesNothing(t *testing.T) {
+// It is part of every commit that wakes a relay.
+func TestAppendWakeUpsAllocatesNothing(t *testing.T) {
 	rows := []Row{
 		{MessageID: uuid.New(), TargetBroker: "a", OrderingKey: strings.Repeat("k", 60)},
 		{MessageID: uuid.New(), TargetBroker: "b", OrderingKey: "ü"},
 		{MessageID: uuid.New(), TargetBroker: "a"},
 	}
-	room := make([]Arrival, 0, 2)
+	room := make([]WakeUp, 0, 2)
 	for _, dialect := range []Dialect{Postgres, SQLServer, SQLite} {
 		inserter, err := NewInserter(dialect, DefaultTable)
 		require.NoError(t, err)
-		assert.Zero(t, testing.AllocsPerRun(100, func() { _ = inserter.AppendArrivals(room, rows) }), dialect)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { _ = inserter.AppendWakeUps(room, rows) }), dialect)
 	}
 }

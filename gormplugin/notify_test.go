@@ -47,7 +47,7 @@ func newHearer(t *testing.T) *hearer {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = h.pool.Close() })
 	createBusinessTable(t, h.pool)
-	h.plugin = gormplugin.New(catalog(), outbox.Routing{External: []outbox.Route{{Broker: "partner"}}, Announce: true})
+	h.plugin = gormplugin.New(catalog(), outbox.Routing{External: []outbox.Route{{Broker: "partner"}}, Notify: true})
 	require.NoError(t, h.db.Use(h.plugin))
 	h.conn, err = pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
@@ -88,27 +88,27 @@ func (h *hearer) shards(aggregate string) (shards []int) {
 	return shards
 }
 
-// arrivals are what an announcement should say of all rows.
-func (h *hearer) arrivals() string {
+// wakeUps are what an notification should say of all rows.
+func (h *hearer) wakeUps() string {
 	h.t.Helper()
 	var rows []struct {
 		TargetBroker string
 		Shard        int
 	}
 	require.NoError(h.t, h.db.Table("outbox_messages").Order("target_broker").Find(&rows).Error)
-	var arrivals []outbox.Arrival
+	var wakeUps []outbox.WakeUp
 	for _, r := range rows {
-		arrivals = outbox.MergeArrivals(arrivals, outbox.Arrival{Broker: r.TargetBroker, Shards: outbox.ShardSetOf(r.Shard)})
+		wakeUps = outbox.MergeWakeUps(wakeUps, outbox.WakeUp{Broker: r.TargetBroker, Shards: outbox.ShardSetOf(r.Shard)})
 	}
-	return outbox.Announcement(arrivals)
+	return outbox.Notification(wakeUps)
 }
 
 // Other processes are told after the outermost commit, of what it has written; of a rollback they hear nothing.
-func TestAnnounce(t *testing.T) {
+func TestNotify(t *testing.T) {
 	t.Parallel()
 	h := newHearer(t)
 	require.NoError(t, h.create(h.db, "1"))
-	assert.Equal(t, h.arrivals(), h.next())
+	assert.Equal(t, h.wakeUps(), h.next())
 	require.NoError(t, h.db.Exec("DELETE FROM outbox_messages").Error)
 
 	require.NoError(t, h.db.Transaction(func(tx *gorm.DB) error {
@@ -121,7 +121,7 @@ func TestAnnounce(t *testing.T) {
 		h.nothing("before the outermost commit")
 		return nil
 	}))
-	assert.Equal(t, h.arrivals(), h.next(), "of order 2 alone")
+	assert.Equal(t, h.wakeUps(), h.next(), "of order 2 alone")
 
 	require.ErrorIs(t, h.db.Transaction(func(tx *gorm.DB) error {
 		require.NoError(t, h.create(tx, "4"))
@@ -138,14 +138,14 @@ func TestAnnounce(t *testing.T) {
 	assert.NotEqual(t, "end", h.next(), "of one on a connection, by another one")
 
 	served := true
-	cancel := h.plugin.OnCommit(func([]outbox.Arrival) bool { return served })
+	cancel := h.plugin.OnCommit(func([]outbox.WakeUp) bool { return served })
 	require.NoError(t, h.create(h.db, "7"))
 	seventh := h.shards("7")
 	require.NoError(t, h.db.Exec("DELETE FROM outbox_messages").Error)
 	served = false
 	require.NoError(t, h.create(h.db, "8"))
 	require.NotEqual(t, seventh, h.shards("8"))
-	assert.Equal(t, h.arrivals(), h.next(), "not of order 7, which a relay in this process delivers: of order 8, since that relay does not run")
+	assert.Equal(t, h.wakeUps(), h.next(), "not of order 7, which a relay in this process delivers: of order 8, since that relay does not run")
 	cancel()
 }
 
@@ -160,7 +160,7 @@ func TestFault23WritersAreNotSlowed(t *testing.T) {
 	require.NoError(t, held.Commit().Error)
 	assert.NotEqual(t, "end", h.next())
 
-	// Another writer takes the only connection before the announcement gets it, and keeps it.
+	// Another writer takes the only connection before the notification gets it, and keeps it.
 	began := time.Now()
 	for _, id := range []string{"2", "3", "4", "5"} {
 		require.NoError(t, h.create(h.db, id))
@@ -169,10 +169,10 @@ func TestFault23WritersAreNotSlowed(t *testing.T) {
 	require.NoError(t, held.Error)
 	require.NoError(t, h.create(held, "6"))
 	require.NoError(t, held.Rollback().Error)
-	assert.Less(t, time.Since(began), 2*time.Second, "nobody waits for an announcement that has none")
+	assert.Less(t, time.Since(began), 2*time.Second, "nobody waits for an notification that has none")
 }
 
-// unreliable is a database on which announcements fail: their connection is dead, or silent.
+// unreliable is a database on which notifications fail: their connection is dead, or silent.
 type unreliable struct {
 	discard
 
@@ -194,7 +194,7 @@ func (u unreliable) ExecContext(ctx context.Context, query string, args []driver
 	return nil, driver.ErrBadConn
 }
 
-func TestFault23AnnouncementsOnADeadConnection(t *testing.T) {
+func TestFault23NotificationsOnADeadConnection(t *testing.T) {
 	t.Parallel()
 	for name, silent := range map[string]bool{"dead": false, "silent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestFault23AnnouncementsOnADeadConnection(t *testing.T) {
 				db, err := gorm.Open(postgres.New(postgres.Config{Conn: pool, WithoutReturning: true}), &gorm.Config{})
 				require.NoError(t, err)
 				var log strings.Builder
-				require.NoError(t, db.Use(gormplugin.New(catalog(), outbox.Routing{External: []outbox.Route{{Broker: "partner"}}, Announce: true},
+				require.NoError(t, db.Use(gormplugin.New(catalog(), outbox.Routing{External: []outbox.Route{{Broker: "partner"}}, Notify: true},
 					gormplugin.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))))
 				began := time.Now()
 				for range 100 {
@@ -217,7 +217,7 @@ func TestFault23AnnouncementsOnADeadConnection(t *testing.T) {
 				assert.Equal(t, began, time.Now(), "no commit waits")
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				assert.Equal(t, 1, strings.Count(log.String(), "cannot tell relays"))
+				assert.Equal(t, 1, strings.Count(log.String(), "cannot notify relays"))
 				assert.Positive(t, tried.Load())
 				assert.Less(t, tried.Load(), int64(10))
 			})
@@ -226,7 +226,7 @@ func TestFault23AnnouncementsOnADeadConnection(t *testing.T) {
 }
 
 // A commit costs the same statements whether somebody is told or not: those that tell are sent by another connection, later.
-func TestAnnounceAddsNothingToATransaction(t *testing.T) {
+func TestNotifyAddsNothingToATransaction(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	store, err := pgstore.Open(t.Context(), pgstore.Config{DSN: dsn})
@@ -242,10 +242,10 @@ func TestAnnounceAddsNothingToATransaction(t *testing.T) {
 	_, err = ear.Exec(t.Context(), `LISTEN "fanout:outbox_messages"`)
 	require.NoError(t, err)
 	var seen [2][]string
-	for i, announce := range []bool{false, true} {
+	for i, notify := range []bool{false, true} {
 		db, err := gorm.Open(postgres.New(postgres.Config{Conn: pool}), &gorm.Config{})
 		require.NoError(t, err)
-		require.NoError(t, db.Use(gormplugin.New(catalog(), outbox.Routing{External: []outbox.Route{{Broker: "partner"}}, Announce: announce})))
+		require.NoError(t, db.Use(gormplugin.New(catalog(), outbox.Routing{External: []outbox.Route{{Broker: "partner"}}, Notify: notify})))
 		order := &commitOrder{ID: []string{"a", "b"}[i]}
 		order.Raise(OrderPlaced{OrderID: order.ID})
 		seen[i] = spy.during(func() {
@@ -253,7 +253,7 @@ func TestAnnounceAddsNothingToATransaction(t *testing.T) {
 				require.NoError(t, tx.Create(order).Error)
 				return nil
 			}))
-			if announce {
+			if notify {
 				_, err := ear.WaitForNotification(t.Context())
 				require.NoError(t, err)
 				conn, err := pool.Conn(t.Context()) // the only one: it is free again

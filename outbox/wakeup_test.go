@@ -10,38 +10,38 @@ import (
 )
 
 // What is read back is what was said, or that it is not known.
-func TestAnnouncements(t *testing.T) {
+func TestNotification(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "1 default:3 partner:800 audit", Announcement([]Arrival{{"default", ShardSetOf(0, 1)}, {"partner", ShardSetOf(11)}, {"audit", UnknownShards}}))
-	assert.Equal(t, "1", Announcement(nil))
+	assert.Equal(t, "1 default:3 partner:800 audit", Notification([]WakeUp{{"default", ShardSetOf(0, 1)}, {"partner", ShardSetOf(11)}, {"audit", UnknownShards}}))
+	assert.Equal(t, "1", Notification(nil))
 	rapid.Check(t, func(t *rapid.T) {
-		arrivals := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Arrival {
-			return Arrival{
+		wakeUps := rapid.SliceOf(rapid.Custom(func(t *rapid.T) WakeUp {
+			return WakeUp{
 				Broker: rapid.OneOf(rapid.StringMatching("[A-Za-z0-9][A-Za-z0-9_-]{0,62}"), rapid.String()).Draw(t, "broker"),
 				Shards: ShardSet(rapid.Uint32().Draw(t, "shards")),
 			}
-		})).Draw(t, "arrivals")
-		text := Announcement(arrivals)
-		require.LessOrEqual(t, len(text), longestAnnouncement)
+		})).Draw(t, "wakeUps")
+		text := Notification(wakeUps)
+		require.LessOrEqual(t, len(text), longestNotification)
 		_, probe := ParseProbe(text)
 		require.False(t, probe)
-		if read, ok := ParseAnnouncement(text); ok {
-			require.Equal(t, arrivals, read)
+		if read, ok := ParseNotification(text); ok {
+			require.Equal(t, wakeUps, read)
 		} else {
-			require.Equal(t, announcementVersion, text)
+			require.Equal(t, notificationVersion, text)
 		}
 	})
 }
 
 // What cannot be read stands for everything.
-func TestParseAnnouncementOfOthers(t *testing.T) {
+func TestParseNotificationOfOthers(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "1", "1 ", "2 default:3", "default:3", "1 default:", "1 default:x", "1 default:100000000", "1 a:1 :3", "1 a?:3", "hello"} {
-		arrivals, ok := ParseAnnouncement(text)
+		wakeUps, ok := ParseNotification(text)
 		assert.False(t, ok, text)
-		assert.Empty(t, arrivals, text)
+		assert.Empty(t, wakeUps, text)
 	}
-	rapid.Check(t, func(t *rapid.T) { _, _ = ParseAnnouncement(rapid.String().Draw(t, "text")) }) // no panic
+	rapid.Check(t, func(t *rapid.T) { _, _ = ParseNotification(rapid.String().Draw(t, "text")) }) // no panic
 }
 
 // PostgreSQL cuts no name of a channel off: it refuses it.

@@ -18,7 +18,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// loudspeaker is a database that notes what is announced, and when.
+// loudspeaker is a database that notes the notifications sent, and when.
 type loudspeaker struct {
 	mu    sync.Mutex
 	said  []string
@@ -57,43 +57,43 @@ func (l *loudspeaker) taken() (said []string, at []time.Time) {
 	return said, at
 }
 
-func announcing(t *testing.T) (*announcer, *loudspeaker, *strings.Builder) {
+func newNotifier(t *testing.T) (*notifier, *loudspeaker, *strings.Builder) {
 	t.Helper()
 	inserter, err := outbox.NewInserter(outbox.Postgres, "app.outbox")
 	require.NoError(t, err)
 	l, log := &loudspeaker{}, &strings.Builder{}
-	return &announcer{db: l, inserter: inserter, log: slog.New(slog.NewTextHandler(log, nil))}, l, log
+	return &notifier{db: l, inserter: inserter, log: slog.New(slog.NewTextHandler(log, nil))}, l, log
 }
 
-const announcement = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2) fanout:app.outbox 1 "
+const notification = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2) fanout:app.outbox 1 "
 
 // The first is told at once, and what comes within the next milliseconds in one.
-func TestAnnouncementsAreCoalesced(t *testing.T) {
+func TestNotificationsAreCoalesced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, l, log := announcing(t)
+		a, l, log := newNotifier(t)
 		l.takes = time.Millisecond
 		began := time.Now()
-		a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
+		a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		for range 1000 {
-			a.tell([]outbox.Arrival{{Broker: "default", Shards: 2}, {Broker: "partner", Shards: 4}})
-			a.tell([]outbox.Arrival{{Broker: "default", Shards: 8}})
+			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 2}, {Broker: "partner", Shards: 4}})
+			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 8}})
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		said, at := l.taken()
-		assert.Equal(t, []string{announcement + "default:1", announcement + "default:a partner:4"}, said)
-		assert.Equal(t, []time.Time{began, began.Add(announceGap)}, at)
+		assert.Equal(t, []string{notification + "default:1", notification + "default:a partner:4"}, said)
+		assert.Equal(t, []time.Time{began, began.Add(notifyGap)}, at)
 
 		began = time.Now() // a steady stream, for a second
 		for range 1000 {
-			a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
+			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(announceLongestGap + l.takes)
+		time.Sleep(notifyLongestGap + l.takes)
 		said, at = l.taken()
-		assert.InDelta(t, time.Second/announceLongestGap, len(said), 4, "a few more until the gap has grown")
+		assert.InDelta(t, time.Second/notifyLongestGap, len(said), 4, "a few more until the gap has grown")
 		assert.Equal(t, began, at[0])
 		synctest.Wait()
 		assert.False(t, a.busy, "nothing lives on")
@@ -101,74 +101,74 @@ func TestAnnouncementsAreCoalesced(t *testing.T) {
 	})
 }
 
-// The gap grows however long an announcement takes: one that takes longer than the first gap is not followed by the next one at once.
-func TestAnnouncementsThatTakeTime(t *testing.T) {
+// The gap grows however long an notification takes: one that takes longer than the first gap is not followed by the next one at once.
+func TestNotificationsThatTakeTime(t *testing.T) {
 	t.Parallel()
-	for _, takes := range []time.Duration{0, announceGap, 2 * announceGap, 5 * announceGap} {
+	for _, takes := range []time.Duration{0, notifyGap, 2 * notifyGap, 5 * notifyGap} {
 		synctest.Test(t, func(t *testing.T) {
-			a, l, _ := announcing(t)
+			a, l, _ := newNotifier(t)
 			l.takes = takes
 			for range 1000 {
-				a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
+				a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
 				time.Sleep(time.Millisecond)
 			}
-			time.Sleep(announceLongestGap + takes)
+			time.Sleep(notifyLongestGap + takes)
 			said, _ := l.taken()
-			assert.InDelta(t, time.Second/announceLongestGap, len(said), 5, takes)
-			time.Sleep(2 * announceLongestGap)
-			a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
+			assert.InDelta(t, time.Second/notifyLongestGap, len(said), 5, takes)
+			time.Sleep(2 * notifyLongestGap)
+			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
 			synctest.Wait()
-			assert.Equal(t, announceGap, a.gap, "after a pause")
-			time.Sleep(announceLongestGap + takes)
+			assert.Equal(t, notifyGap, a.gap, "after a pause")
+			time.Sleep(notifyLongestGap + takes)
 			synctest.Wait()
 		})
 	}
 }
 
 // One at a time, whatever the pool does; then it is left alone for a while. Nobody waits for it.
-func TestAnnouncementsThatFail(t *testing.T) {
+func TestNotificationsThatFail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, l, log := announcing(t)
+		a, l, log := newNotifier(t)
 		l.hangs = true
 		began := time.Now()
 		for range 1000 {
-			a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
+			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
 		}
 		assert.Equal(t, began, time.Now(), "no commit waits")
-		time.Sleep(announceTime)
+		time.Sleep(notifyTime)
 		synctest.Wait()
 		said, _ := l.taken()
 		assert.Len(t, said, 1, "one waits for a connection")
 		for range 3600 { // for an hour
-			a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
+			a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
 		assert.False(t, a.busy, "nothing waits for better times")
 		said, _ = l.taken()
-		assert.InDelta(t, time.Hour/announceLongestRest, len(said), 10)
-		assert.Equal(t, 1, strings.Count(log.String(), "cannot tell relays"), "said once")
+		assert.InDelta(t, time.Hour/notifyLongestRest, len(said), 10)
+		assert.Equal(t, 1, strings.Count(log.String(), "cannot notify relays"), "said once")
 		l.set(func(l *loudspeaker) { l.hangs = false })
-		time.Sleep(announceLongestRest)
-		a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
+		time.Sleep(notifyLongestRest)
+		a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
 		synctest.Wait()
-		assert.Equal(t, 1, strings.Count(log.String(), "are told of new rows again"))
+		assert.Equal(t, 1, strings.Count(log.String(), "are notified again"))
 		l.taken()
-		time.Sleep(announceGap)
-		a.tell([]outbox.Arrival{{Broker: "default", Shards: 1}})
+		time.Sleep(notifyGap)
+		a.wake([]outbox.WakeUp{{Broker: "default", Shards: 1}})
 		synctest.Wait()
 		said, _ = l.taken()
 		assert.Len(t, said, 1, "as before")
 
-		a, l, log = announcing(t)
+		a, l, log = newNotifier(t)
 		l.err = errors.New("no such function")
-		a.tell([]outbox.Arrival{{Broker: "default"}})
+		a.wake([]outbox.WakeUp{{Broker: "default"}})
 		synctest.Wait()
 		assert.Contains(t, log.String(), "no such function")
-		a, l, log = announcing(t)
+		a, l, log = newNotifier(t)
 		l.err = errors.New("sql: database is closed")
-		a.tell([]outbox.Arrival{{Broker: "default"}})
+		a.wake([]outbox.WakeUp{{Broker: "default"}})
 		synctest.Wait()
 		assert.Empty(t, log.String(), "the application is about to end")
 	})

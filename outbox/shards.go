@@ -5,23 +5,14 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/bits"
-	"slices"
 	"unicode/utf16"
 
 	"github.com/google/uuid"
 )
 
-// An Arrival says that rows of a broker were committed. Whoever writes rows tells it to the processors that deliver them, so that
-// these need not find out by polling. It is a hint and no more: a wrong or a lost one delays rows by a poll, and loses none.
-type Arrival struct {
-	// Broker that the rows are for.
-	Broker string
-	// Shards that they are in; zero where that is not known.
-	Shards ShardSet
-}
-
-// A ShardSet is a set of shards, numbered as [driver.Delivery].Shards says: bit n is shard n. Zero stands for shards that are not known: a
-// processor that is woken by it looks for them in the database first, which costs a round trip.
+// A ShardSet is a set of shards, numbered as [driver.Delivery].Shards says: bit n is shard n. Zero
+// stands for unknown shards: a processor woken by it polls the database first, which costs a round
+// trip.
 type ShardSet uint32
 
 // UnknownShards makes a processor poll.
@@ -54,39 +45,6 @@ func (s ShardSet) union(other ShardSet) ShardSet {
 		return UnknownShards
 	}
 	return s | other
-}
-
-// MergeArrivals adds more arrivals to those that are there already, with one entry for each broker.
-func MergeArrivals(arrivals []Arrival, more ...Arrival) []Arrival {
-	for _, a := range more {
-		if i := slices.IndexFunc(arrivals, func(b Arrival) bool { return b.Broker == a.Broker }); i >= 0 {
-			arrivals[i].Shards = arrivals[i].Shards.union(a.Shards)
-		} else {
-			arrivals = append(arrivals, a)
-		}
-	}
-	return arrivals
-}
-
-// AppendArrivals adds what these rows are for their brokers once they are committed, with one entry for each broker. It
-// allocates nothing where arrivals has room.
-func (i *Inserter) AppendArrivals(arrivals []Arrival, rows []Row) []Arrival {
-	var (
-		key   string
-		share int // of the key
-	)
-	for r := range rows {
-		row := &rows[r]
-		if row.OrderingKey == "" {
-			share = i.dialect.share("", row.MessageID)
-		} else if row.OrderingKey != key { // rows of one message follow each other
-			share = i.dialect.share(row.OrderingKey, row.MessageID)
-		}
-		key = row.OrderingKey
-		shard := i.dialect.Shards()*int(classOf(row)) + share
-		arrivals = MergeArrivals(arrivals, Arrival{row.TargetBroker, 1 << shard})
-	}
-	return arrivals
 }
 
 // A Class of rows by their priority. Each class has shards of its own, so that a backlog of one does not hold up the others.
