@@ -86,7 +86,7 @@ func TestRelaysAreWoken(t *testing.T) {
 	defer ear.Close(context.Background())
 	_, err = ear.Exec(t.Context(), `LISTEN "fanout:outbox_messages"`)
 	require.NoError(t, err)
-	// heard lists what was announced until now, but for the probes.
+	// heard lists the notifications until now, but for the probes.
 	heard := func() (texts []string) {
 		_, err := ear.Exec(t.Context(), `NOTIFY "fanout:outbox_messages", 'end'`)
 		require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestRelaysAreWoken(t *testing.T) {
 	t.Run("of another process", func(t *testing.T) {
 		db := writer(t, dsn, cfg)
 		r, await := startRelay(t, cfg)
-		require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.Listening }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.ListenerConnected }, 20*time.Second, time.Millisecond)
 		for n := range 5 {
 			publish(t, db, n)
 			await(int64(n) + 1)
@@ -115,7 +115,7 @@ func TestRelaysAreWoken(t *testing.T) {
 	t.Run("of the same process", func(t *testing.T) {
 		db := writer(t, dsn, cfg)
 		r, await := startRelay(t, cfg, fanout.WithDB("main", db))
-		require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.Listening }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return r.Stats()[0].Listener == relay.ListenerConnected }, 20*time.Second, time.Millisecond)
 		for n := range 5 {
 			publish(t, db, n)
 			await(int64(n) + 1)

@@ -106,16 +106,16 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 	for name, db := range o.handles {
 		plugin, ok := pluginOf(db)
 		if !ok {
-			o.log.Warn("the GORM handle has no outbox plugin: the relay finds its rows by polling alone", "database", name)
+			o.log.Warn("GORM handle has no outbox plugin: only polling finds its rows", "database", name)
 			continue
 		}
-		r.cancels = append(r.cancels, plugin.OnCommit(func(arrivals []outbox.Arrival) bool { return r.engine.Wake(name, arrivals...) }))
+		r.cancels = append(r.cancels, plugin.OnCommit(func(wakeUps []outbox.WakeUp) bool { return r.engine.Wake(name, wakeUps...) }))
 		r.connectHandOff(name, db, plugin, o.log)
 	}
 	return nil
 }
 
-// programVersion is the version of the program that runs the relay, as its build knows it.
+// programVersion is the version in the build information of the program that runs the relay.
 func programVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version
@@ -123,19 +123,19 @@ func programVersion() string {
 	return ""
 }
 
-// examine finds out whether a relay can work with a database, and logs what an operator should change there. That the
-// database cannot tell how it is set up is no obstacle.
+// examine checks that a relay can work with a database, and logs what an operator should change there.
+// Settings that cannot be read are no obstacle.
 func examine(ctx context.Context, name string, store admin.Store, log *slog.Logger) error {
 	log = log.With("database", name)
 	diagnosis, err := store.Diagnose(ctx)
 	if err != nil {
-		log.WarnContext(ctx, "cannot see how the database is set up", "error", err)
+		log.WarnContext(ctx, "cannot read the database settings", "error", err)
 	}
 	for _, finding := range diagnosis.Warnings() {
 		if finding.Passing { // the engine looks for these
 			continue
 		}
-		log.WarnContext(ctx, "the database should be set up otherwise", "topic", finding.Topic, "problem", finding.Message)
+		log.WarnContext(ctx, "database settings need a change", "topic", finding.Topic, "problem", finding.Message)
 	}
 	if err := diagnosis.Err(); err != nil {
 		return err
@@ -143,14 +143,14 @@ func examine(ctx context.Context, name string, store admin.Store, log *slog.Logg
 	return store.Check(ctx)
 }
 
-// connectHandOff connects the plugin of a handle with the processors, where rows are to go to them without a claim.
+// connectHandOff connects the plugin of a handle with the processors if rows are handed off.
 func (r *Relay) connectHandOff(database string, db *gorm.DB, plugin *gormplugin.Plugin, log *slog.Logger) {
 	if !r.engine.HandsOff(database) {
 		return
 	}
 	pool, err := db.DB()
 	if err != nil {
-		log.Warn("the GORM handle has no pool to tell its transactions by: rows are not handed off", "database", database, "error", err)
+		log.Warn("GORM handle has no pool: rows are not handed off", "database", database, "error", err)
 		return
 	}
 	r.cancels = append(r.cancels, plugin.HandOff(pool, receiver{r.engine, database}))

@@ -47,7 +47,7 @@ func TestOpenExamines(t *testing.T) {
 
 	log, err = open("_pragma=busy_timeout(0)")
 	require.NoError(t, err)
-	assert.Contains(t, log, `level=WARN msg="the database should be set up otherwise" database=main topic="busy timeout" problem="busy_timeout is 0:`)
+	assert.Contains(t, log, `level=WARN msg="database settings need a change" database=main topic="busy timeout" problem="busy_timeout is 0:`)
 
 	_, err = open("_pragma=query_only(1)")
 	require.EqualError(t, err, `fanout: database "main": query_only is on, so nothing can be claimed: leave it out of the DSN`)

@@ -3,6 +3,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ const (
 	DefaultMaxLag             = 10 * time.Second
 )
 
-// lagPause is the time between two batches while the delivery is behind.
+// lagPause is the time between two batches while delivery lags.
 const lagPause = 5 * time.Second
 
 // Retention says how long finished rows stay, counted from the moment they were finished, by the database's clock.
@@ -58,13 +59,13 @@ type Config struct {
 	Brokers map[string]Retention
 	// BatchSize is the most rows that one statement removes. Default 5,000, at which a batch takes some milliseconds.
 	BatchSize int
-	// MaxLag is how far the delivery of a database may be behind (see driver.Backlog) before a run slows down, to one batch
-	// every five seconds: removing what is done can wait, but not for ever, for a broker may be down for days. Default 10 s.
+	// MaxLag is the lag of a database's delivery (see driver.Backlog) at which a run slows down to one batch
+	// every five seconds. It does not stop, since a broker may be down for days. Default 10 s.
 	MaxLag time.Duration
 	// Log gets one line per run and database. Default: slog.Default().
 	Log *slog.Logger
-	// OnReport is told what a run has removed from each database, also where it failed on the way. It should return at once. Default: nobody
-	// is told.
+	// OnReport is called with what a run removed from each database, also if the run failed. It should
+	// return at once. Default: none.
 	OnReport func(ctx context.Context, report Report)
 }
 
@@ -93,22 +94,13 @@ func New(cfg Config) (*Scheduler, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	setDefault(&cfg.Interval, DefaultInterval)
-	setDefault(&cfg.Retention.Published, DefaultPublishedRetention)
-	setDefault(&cfg.Retention.Abandoned, DefaultAbandonedRetention)
-	setDefault(&cfg.BatchSize, DefaultBatchSize)
-	setDefault(&cfg.MaxLag, DefaultMaxLag)
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
+	cfg.Retention.Published = cmp.Or(cfg.Retention.Published, DefaultPublishedRetention)
+	cfg.Retention.Abandoned = cmp.Or(cfg.Retention.Abandoned, DefaultAbandonedRetention)
+	cfg.BatchSize = cmp.Or(cfg.BatchSize, DefaultBatchSize)
+	cfg.MaxLag = cmp.Or(cfg.MaxLag, DefaultMaxLag)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &Scheduler{cfg: cfg}, nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Run purges until ctx ends, and then returns nil. Errors are logged; the next run tries again.
@@ -138,7 +130,7 @@ func (s *Scheduler) Purge(ctx context.Context) ([]Report, error) {
 		report, err := s.purge(ctx, name)
 		if err != nil {
 			if ctx.Err() == nil {
-				s.cfg.Log.ErrorContext(ctx, "purge failed; what it removed so far stays removed", "database", name, "error", err)
+				s.cfg.Log.ErrorContext(ctx, "purge failed", "database", name, "error", err)
 			}
 			problems = append(problems, fmt.Errorf("cleanup: database %q: %w", name, err))
 		} else if !report.Skipped {
@@ -177,7 +169,7 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 	return report, err
 }
 
-// drain removes batch after batch until one comes back short. It keeps out of the way of a delivery that is behind.
+// drain removes batch after batch until one comes back short, and slows down while delivery lags.
 func (s *Scheduler) drain(ctx context.Context, purger Table, total *int, request admin.PurgeRequest) error {
 	request.Limit = s.cfg.BatchSize
 	return purge.Batches(total, request.Limit,
@@ -185,7 +177,7 @@ func (s *Scheduler) drain(ctx context.Context, purger Table, total *int, request
 		func() error { return s.giveWay(ctx, purger) })
 }
 
-// giveWay waits a while when the delivery is behind. Where that cannot be asked, nothing waits.
+// giveWay waits if delivery lags.
 func (s *Scheduler) giveWay(ctx context.Context, purger Table) error {
 	backlog, err := purger.Backlog(ctx)
 	if err != nil {
@@ -209,8 +201,6 @@ func (s *Scheduler) giveWay(ctx context.Context, purger Table) error {
 
 // retention of one broker, with what it does not override.
 func (s *Scheduler) retention(broker string) Retention {
-	r := s.cfg.Brokers[broker]
-	setDefault(&r.Published, s.cfg.Retention.Published)
-	setDefault(&r.Abandoned, s.cfg.Retention.Abandoned)
-	return r
+	own, all := s.cfg.Brokers[broker], s.cfg.Retention
+	return Retention{cmp.Or(own.Published, all.Published), cmp.Or(own.Abandoned, all.Abandoned)}
 }

@@ -30,8 +30,8 @@ type Database struct {
 	Driver outbox.Dialect
 	// DSN is the connection string, in the driver's own form. Empty where the application passes its own handle in Go.
 	DSN Secret
-	// Notify makes writers tell relays in other processes of new rows, and relays listen for that. Postgres only, and true there
-	// unless the file says otherwise.
+	// Notify makes writers notify relays in other processes of new rows, and relays listen for that.
+	// PostgreSQL only, where it is true by default.
 	Notify bool
 }
 

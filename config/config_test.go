@@ -69,7 +69,7 @@ func TestZeroConfigHasEveryDefault(t *testing.T) {
 // Writers tell other processes, and relays listen, wherever the database can, unless the file says otherwise.
 func TestNotify(t *testing.T) {
 	t.Parallel()
-	for databases, want := range map[string][2]bool{ // notify of the database x, and whether writers announce
+	for databases, want := range map[string][2]bool{ // notify of the database x, and whether writers notify
 		"{x: {driver: postgres}}":                                                  {true, true},
 		"{x: {driver: postgres, notify: true}}":                                    {true, true},
 		"{x: {driver: postgres, notify: false}}":                                   {false, false},
@@ -78,7 +78,7 @@ func TestNotify(t *testing.T) {
 		"{x: {driver: postgres, notify: false}, y: {driver: sqlserver, dsn: 'a'}}": {false, false},
 	} {
 		cfg := parse(t, "databases: "+databases+"\nbrokers: {default: {type: memory}}")
-		assert.Equal(t, want, [2]bool{cfg.Databases["x"].Notify, cfg.Routing().Announce}, databases)
+		assert.Equal(t, want, [2]bool{cfg.Databases["x"].Notify, cfg.Routing().Notify}, databases)
 	}
 	for _, driver := range []string{"sqlite", "sqlserver"} {
 		_, err := config.Parse([]byte("databases:\n  x:\n    driver: "+driver+"\n    notify: true\nbrokers: {default: {type: memory}}"), "f", env())
@@ -121,7 +121,7 @@ brokers:
   main: {type: redis, url: unix:///tmp/redis.sock}
 `)
 	assert.Equal(t, outbox.Routing{
-		Table: "app.events_out", InternalBroker: "main", MaxPayloadBytes: 1000, SerializeKeys: true, Announce: true,
+		Table: "app.events_out", InternalBroker: "main", MaxPayloadBytes: 1000, SerializeKeys: true, Notify: true,
 		External: []outbox.Route{
 			{Broker: "b", Format: envelope.FormatNative},
 			{Broker: "a", Format: envelope.FormatCloudEvents, Source: "/acme", Types: []string{"Ordering.*", "Billing.Paid.v1"}},

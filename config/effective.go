@@ -8,15 +8,15 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Routing says which brokers an event is written for, and in which form. It is what gormplugin.New needs. Its Announce is true where
-// any database has notify: set it for each handle where they differ.
+// Routing says which brokers an event is written for, and in which form. gormplugin.New needs it. Its
+// Notify is true if any database has notify: set it for each handle if they differ.
 func (c *Config) Routing() outbox.Routing {
 	routing := outbox.Routing{
 		Table: c.Outbox.Table, InternalBroker: c.Outbox.InternalBroker, MaxPayloadBytes: c.Outbox.MaxPayloadBytes,
 		SerializeKeys: c.Outbox.SerializeKeys,
 	}
 	for _, database := range c.Databases {
-		routing.Announce = routing.Announce || database.Notify
+		routing.Notify = routing.Notify || database.Notify
 	}
 	routing = routing.WithDefaults()
 	routing.Internal = c.Brokers[routing.InternalBroker].Overrides

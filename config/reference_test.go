@@ -91,7 +91,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
 	routing := cfg.Routing()
 	routing.External = nil
-	assert.Equal(t, outbox.Routing{Announce: true}.WithDefaults(), routing)
+	assert.Equal(t, outbox.Routing{Notify: true}.WithDefaults(), routing)
 }
 
 // contract is every key, by section. Configurations in the field rely on it: keys may be added, never removed.

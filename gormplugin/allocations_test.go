@@ -32,7 +32,7 @@ func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests wo
 			measured[kind.name] = min(measured[kind.name], int(testing.AllocsPerRun(200, run)))
 		}
 	}
-	cancel := c.plugin.Plugins[uow.PluginName].(*gormplugin.Plugin).OnCommit(func([]outbox.Arrival) bool { return true })
+	cancel := c.plugin.Plugins[uow.PluginName].(*gormplugin.Plugin).OnCommit(func([]outbox.WakeUp) bool { return true })
 	measured["told"] = int(testing.AllocsPerRun(1000, func() {
 		if err := c.event(); err != nil {
 			t.Fatal(err)

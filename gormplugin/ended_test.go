@@ -29,7 +29,7 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 		},
 		"a listener ends the transaction once more": func(b *bench) {
 			tx := b.db.Begin()
-			b.plugin.OnCommit(func([]outbox.Arrival) bool {
+			b.plugin.OnCommit(func([]outbox.WakeUp) bool {
 				assert.ErrorIs(b.t, tx.Session(&gorm.Session{}).Rollback().Error, sql.ErrTxDone)
 				return true
 			})
@@ -78,7 +78,7 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 		"a listener panics": func(b *bench) {
 			ran := false
 			o := order("1", "a")
-			b.plugin.OnCommit(func([]outbox.Arrival) bool { panic("boom") })
+			b.plugin.OnCommit(func([]outbox.WakeUp) bool { panic("boom") })
 			require.PanicsWithValue(b.t, "boom", func() {
 				_ = uow.Do(b.t.Context(), b.db, func(u *uow.Unit) error {
 					b.ok(u.AfterCommit(func() { ran = true }))

@@ -20,20 +20,20 @@ const rowsAtOnce = 1000
 // write seals events, routes them and inserts their rows, one per event and broker. Where others are to be told, or a relay in this
 // process wants to know, it returns what will be there for each broker. ours is the transaction whose commit writes, nil where another
 // one is written in: then nobody is told, and nothing is handed off.
-func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []journal.Flush, ours *tx) ([]outbox.Arrival, error) {
+func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []journal.Flush, ours *tx) ([]outbox.WakeUp, error) {
 	if len(flush) == 0 {
 		return nil, nil
 	}
 	var (
-		arrivals []outbox.Arrival
-		rows     = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
-		atOnce   = rowsAtOnce
-		insert   = inserter.Insert
-		told     = p.tells(ours)
-		begun    bool
+		wakeUps []outbox.WakeUp
+		rows    = make([]outbox.Row, 0, min(len(flush)*(1+len(p.routing.External)), rowsAtOnce+len(p.routing.External)))
+		atOnce  = rowsAtOnce
+		insert  = inserter.Insert
+		told    = p.tells(ours)
+		begun   bool
 	)
 	if told {
-		arrivals = make([]outbox.Arrival, 0, 1+len(p.routing.External))
+		wakeUps = make([]outbox.WakeUp, 0, 1+len(p.routing.External))
 	}
 	if p.routing.SerializeKeys {
 		atOnce = math.MaxInt
@@ -64,16 +64,16 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 			return nil, err
 		}
 		if told {
-			arrivals = inserter.AppendArrivals(arrivals, rows[:full])
+			wakeUps = inserter.AppendWakeUps(wakeUps, rows[:full])
 		}
 		rows = append(rows[:0], rows[full:]...)
 	}
-	return arrivals, nil
+	return wakeUps, nil
 }
 
 // tells reports whether somebody wants to know what a transaction has written.
 func (p *Plugin) tells(ours *tx) bool {
-	return len(p.listening()) > 0 || ours != nil && ours.announcer != nil
+	return len(p.listening()) > 0 || ours != nil && ours.notifier != nil
 }
 
 // appendRows seals one event and routes it.

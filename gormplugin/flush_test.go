@@ -67,13 +67,13 @@ func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrd
 	}
 	flush := notes.Collect()
 	require.Len(t, flush, len(orders))
-	arrivals, err := p.write(t.Context(), inserter, database, flush, nil)
+	wakeUps, err := p.write(t.Context(), inserter, database, flush, nil)
 	require.NoError(t, err)
 	if p.Listeners() == 0 {
-		require.Empty(t, arrivals)
+		require.Empty(t, wakeUps)
 	} else {
-		require.Len(t, arrivals, 2)
-		require.Equal(t, []string{"default", "partner"}, []string{arrivals[0].Broker, arrivals[1].Broker})
+		require.Len(t, wakeUps, 2)
+		require.Equal(t, []string{"default", "partner"}, []string{wakeUps[0].Broker, wakeUps[1].Broker})
 	}
 	notes.Committed(flush)
 }
@@ -97,7 +97,7 @@ func TestStatementsKeepTheLimits(t *testing.T) {
 				}}
 				plugin := newFlushPlugin(t)
 				if events%2 == 0 {
-					plugin.OnCommit(func([]outbox.Arrival) bool { return true })
+					plugin.OnCommit(func([]outbox.WakeUp) bool { return true })
 				}
 				commitOf(t, plugin, dialect, make([]flushOrder, events), envelope.Context{}, database)
 				require.LessOrEqual(t, slices.Max(rows), limit.rows)

@@ -11,8 +11,8 @@ import (
 
 // A Receiver delivers rows of transactions in this process without having to claim them; see [Plugin.HandOff].
 type Receiver interface {
-	// Reserve asks for room for rows that are about to be inserted and committed in one transaction; nil = there is none. It must
-	// return at once. The rows do not change any more.
+	// Reserve asks for capacity for rows that are about to be committed in one transaction; nil = there is
+	// none. It must return at once. The rows do not change any more.
 	Reserve(dialect outbox.Dialect, rows []outbox.Row) *outbox.Reservation
 }
 
@@ -22,11 +22,12 @@ type receiver struct {
 	pool *sql.DB
 }
 
-// HandOff registers a receiver of what is committed on a pool, which is asked before the rows of a commit are inserted. Transactions on
-// other pools, as a resolver has them, may write to another database, and ask nobody. What the receiver has room for is inserted as
-// claimed, and goes to it straight after the commit; of the rest, and of everything that it refuses, [Plugin.OnCommit] tells. The
-// relay in the application's own process registers itself where the configuration says outbox.hand_off. Of several
-// the last one that was registered is asked. The function that is returned takes it back.
+// HandOff registers a receiver of the rows committed on a pool, which is asked before they are inserted.
+// Transactions on other pools, such as a resolver's, may write to another database and are not handed
+// off. Rows that the receiver accepts are inserted as claimed and passed to it right after the commit;
+// [Plugin.OnCommit] covers all others. The relay of the application's own process registers itself if the
+// configuration has outbox.hand_off. Of several receivers the last one registered is asked. cancel
+// removes the receiver.
 func (p *Plugin) HandOff(pool *sql.DB, to Receiver) (cancel func()) {
 	added := &receiver{to, pool}
 	p.changeReceivers(func(all []*receiver) []*receiver { return append(all, added) })
@@ -49,8 +50,8 @@ func (p *Plugin) changeReceivers(change func([]*receiver) []*receiver) {
 	p.receiver.Store(last)
 }
 
-// reserve asks for room for all rows of a flush; t is nil where another transaction is written in, which gets none. A flush that takes
-// several rounds gets none, nor one of which some rows may be there already, from a transaction whose outcome is not known.
+// reserve asks for capacity for all rows of a flush. There is none in a foreign transaction (t is nil), for
+// a flush of several rounds, and for one whose rows may exist already, from a commit of unknown outcome.
 func (t *tx) reserve(rows []outbox.Row, flush []journal.Flush, first, last bool) *outbox.Reservation {
 	if t == nil {
 		return nil
@@ -71,10 +72,10 @@ func (t *tx) insertReserved(ctx context.Context, db outbox.Execer, rows []outbox
 	return t.inserter.InsertReserved(ctx, db, rows, t.reserved)
 }
 
-// others are the arrivals without those that the receiver knows of by itself.
-func (t *tx) others(arrivals []outbox.Arrival) []outbox.Arrival {
+// others returns the wake-ups of brokers whose rows were not handed off.
+func (t *tx) others(wakeUps []outbox.WakeUp) []outbox.WakeUp {
 	if t.reserved == nil {
-		return arrivals
+		return wakeUps
 	}
-	return slices.DeleteFunc(arrivals, func(a outbox.Arrival) bool { return t.reserved.Has(a.Broker) })
+	return slices.DeleteFunc(wakeUps, func(a outbox.WakeUp) bool { return t.reserved.Has(a.Broker) })
 }

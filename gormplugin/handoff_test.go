@@ -37,7 +37,7 @@ func TestReceiverIsAsked(t *testing.T) {
 		"by commits": func(b *bench) {
 			var receiver asked
 			woken := 0
-			b.plugin.OnCommit(func(arrivals []outbox.Arrival) bool { woken += len(arrivals); return true })
+			b.plugin.OnCommit(func(wakeUps []outbox.WakeUp) bool { woken += len(wakeUps); return true })
 			cancel := b.plugin.HandOff(must(b.db.DB()), &receiver)
 			b.ok(b.db.Create(placed("1")).Error)
 			assert.Equal(b.t, []string{"1>default", "1>partner"}, receiver.take())

@@ -41,18 +41,18 @@ type Plugin struct {
 
 	associations sync.Map // string -> bool: tables that were warned of: see warnOfAssociation
 
-	mu         sync.Mutex
-	inserters  map[outbox.Dialect]*outbox.Inserter
-	announcer  *announcer // of the handle's own pool
-	announcers map[*sql.DB]*announcer
-	listeners  atomic.Pointer[[]*listener] // replaced under mu
-	receivers  []*receiver                 // guarded by mu
-	receiver   atomic.Pointer[receiver]    // the last of them
+	mu        sync.Mutex
+	inserters map[outbox.Dialect]*outbox.Inserter
+	notifier  *notifier // of the handle's own pool
+	notifiers map[*sql.DB]*notifier
+	listeners atomic.Pointer[[]*listener] // replaced under mu
+	receivers []*receiver                 // guarded by mu
+	receiver  atomic.Pointer[receiver]    // the last of them
 }
 
 // listener has an address, by which it is found again.
 type listener struct {
-	notify func(arrivals []outbox.Arrival) (served bool)
+	notify func(wakeUps []outbox.WakeUp) (served bool)
 }
 
 var (
@@ -126,7 +126,7 @@ func (p *Plugin) check() error {
 			}
 		}
 		if event.Published() && len(p.routing.External) == 0 {
-			p.log.Warn("an event type is marked as published, but there are no external brokers: it stays internal", "type", event.WireType())
+			p.log.Warn("event type is published, but there are no external brokers", "type", event.WireType())
 		}
 	}
 	for i := range p.routing.External {
@@ -140,8 +140,8 @@ func (p *Plugin) check() error {
 	return errors.Join(problems...)
 }
 
-// warnOfFilters names the brokers that would get none of the published events. It is no error: another program may emit, by the same
-// configuration, what their filters are for.
+// warnOfFilters warns of brokers that get none of the published events. It is no error: another program
+// with the same configuration may emit what their filters pass.
 func (p *Plugin) warnOfFilters() {
 	var published []string
 	for _, event := range p.events.Types() {
@@ -151,7 +151,7 @@ func (p *Plugin) warnOfFilters() {
 	}
 	for i := range p.routing.External {
 		if route := &p.routing.External[i]; len(published) > 0 && !slices.ContainsFunc(published, route.Passes) {
-			p.log.Warn("the filter of a broker lets none of the published event types pass", "broker", route.Broker, "filter", route.Types, "types", published)
+			p.log.Warn("broker filter passes none of the published event types", "broker", route.Broker, "filter", route.Types, "types", published)
 		}
 	}
 }
@@ -184,11 +184,11 @@ func (p *Plugin) inserter(dialect outbox.Dialect) (*outbox.Inserter, error) {
 // log; see [WithStrict].
 func (p *Plugin) EventsLeftPending() int64 { return p.left.Load() }
 
-// OnCommit registers f to be called after each commit that wrote rows, with one entry for each of their brokers, in the goroutine
-// that commits: it must return quickly, and must not keep the slice. f says whether a relay in this process delivers these rows.
-// The relay in the application's own process is woken this way. Of brokers whose rows were handed off there is no entry; see
-// [Plugin.HandOff]. The function that is returned takes it back.
-func (p *Plugin) OnCommit(f func(arrivals []outbox.Arrival) (served bool)) (cancel func()) {
+// OnCommit registers f to be called after each commit that wrote rows, with one wake-up per broker except
+// those whose rows were handed off; see [Plugin.HandOff]. f runs in the goroutine that commits: it must
+// return quickly, and must not keep the slice. It reports whether a relay in this process delivers these
+// rows. That is how the relay of the application's own process is woken. cancel removes f.
+func (p *Plugin) OnCommit(f func(wakeUps []outbox.WakeUp) (served bool)) (cancel func()) {
 	added := &listener{f}
 	p.changeListeners(func(all []*listener) []*listener { return append(all, added) })
 	return func() {
@@ -198,7 +198,7 @@ func (p *Plugin) OnCommit(f func(arrivals []outbox.Arrival) (served bool)) (canc
 	}
 }
 
-// changeListeners replaces the list; whoever reads the old one goes on doing so.
+// changeListeners replaces the list; concurrent readers keep the old one.
 func (p *Plugin) changeListeners(change func([]*listener) []*listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,10 +213,10 @@ func (p *Plugin) listening() []*listener {
 	return nil
 }
 
-// notify tells everybody who wants to know. served is true when a relay in this process delivers these rows.
-func (p *Plugin) notify(arrivals []outbox.Arrival) (served bool) {
+// notify calls all listeners. served is true if a relay in this process delivers these rows.
+func (p *Plugin) notify(wakeUps []outbox.WakeUp) (served bool) {
 	for _, l := range p.listening() {
-		if l.notify(arrivals) {
+		if l.notify(wakeUps) {
 			served = true
 		}
 	}

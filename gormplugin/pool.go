@@ -14,9 +14,9 @@ import (
 type pool struct {
 	gorm.ConnPool // the pool that was there
 
-	plugin    *Plugin
-	inserter  *outbox.Inserter
-	announcer *announcer // nil: nobody is to be told
+	plugin   *Plugin
+	inserter *outbox.Inserter
+	notifier *notifier // nil: nobody is to be notified
 }
 
 // wrapPool replaces the handle's pool, inside a PreparedStmtDB where there is one: other code asserts that type.
@@ -44,7 +44,7 @@ func (p *Plugin) wrapWith(inner gorm.ConnPool, inserter *outbox.Inserter) gorm.C
 	case *pool, gorm.TxCommitter:
 		return nil
 	case gorm.TxBeginner, gorm.ConnPoolBeginner:
-		return &pool{ConnPool: inner, plugin: p, inserter: inserter, announcer: p.announcerOf(inner, inserter)}
+		return &pool{ConnPool: inner, plugin: p, inserter: inserter, notifier: p.notifierOf(inner, inserter)}
 	default:
 		return nil
 	}

@@ -17,18 +17,18 @@ import (
 type tx struct {
 	gorm.Tx // the transaction that was begun
 
-	ctx       context.Context //nolint:containedctx // database/sql ties a transaction to the context it was begun with
-	plugin    *Plugin
-	inserter  *outbox.Inserter
-	parent    gorm.GetDBConnector
-	journal   journal.Journal
-	announcer *announcer // nil: nobody is to be told
-	reserved  *outbox.Reservation
-	attempt   *journal.Attempt // nil unless a uow.Do may repeat it
-	kept      *keptConn        // on SQLite, where the connection is known
-	course    course
-	promised  atomic.Bool // functions are to run after the commit
-	over      atomic.Bool // no sync.Once: what runs after the commit may well try to roll back
+	ctx      context.Context //nolint:containedctx // database/sql ties a transaction to the context it was begun with
+	plugin   *Plugin
+	inserter *outbox.Inserter
+	parent   gorm.GetDBConnector
+	journal  journal.Journal
+	notifier *notifier // nil: nobody is to be notified
+	reserved *outbox.Reservation
+	attempt  *journal.Attempt // nil unless a uow.Do may repeat it
+	kept     *keptConn        // on SQLite, where the connection is known
+	course   course
+	promised atomic.Bool // functions are to run after the commit
+	over     atomic.Bool // no sync.Once: what runs after the commit may well try to roll back
 }
 
 var _ gorm.Tx = (*tx)(nil)
@@ -36,9 +36,9 @@ var _ gorm.Tx = (*tx)(nil)
 func newTx(ctx context.Context, inner gorm.Tx, plugin *Plugin, inserter *outbox.Inserter, parent gorm.GetDBConnector) *tx {
 	t := &tx{Tx: inner, ctx: ctx, plugin: plugin, inserter: inserter, parent: parent, attempt: journal.AttemptOf(ctx)}
 	if p, ok := parent.(*pool); ok {
-		t.announcer = p.announcer
+		t.notifier = p.notifier
 	} else {
-		t.announcer = plugin.announcerOf(nil, inserter)
+		t.notifier = plugin.notifierOf(nil, inserter)
 	}
 	t.journal.Begin()
 	return t
@@ -129,9 +129,9 @@ func (t *tx) commit() error {
 	if err == nil && len(flush) > 0 {
 		err = t.course.checkOpen(t.ctx, t.inserter.Dialect(), t.Tx)
 	}
-	var arrivals []outbox.Arrival
+	var wakeUps []outbox.WakeUp
 	if err == nil {
-		arrivals, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush, t)
+		wakeUps, err = t.plugin.write(t.ctx, t.inserter, t.Tx, flush, t)
 	}
 	left, doubt := t.journal.Left(flush)
 	switch {
@@ -157,8 +157,8 @@ func (t *tx) commit() error {
 	t.reserved.Commit()
 	after := t.journal.Committed(flush)
 	defer runAll(after) // whatever a listener or the log does
-	if arrivals = t.others(arrivals); len(arrivals) > 0 {
-		t.plugin.committed(arrivals, t.announcer)
+	if wakeUps = t.others(wakeUps); len(wakeUps) > 0 {
+		t.plugin.committed(wakeUps, t.notifier)
 	}
 	t.warn(flush, left)
 	return nil

@@ -113,11 +113,12 @@ func Wrap(db *gorm.DB) (*gorm.DB, error) {
 	return plugin.Wrap(db), nil
 }
 
-// Notify says that a transaction which was begun outside GORM has committed. The relay in this process is woken, or others are told, and the
-// events that were written in that transaction are taken from the aggregates; those that are not given keep theirs as
-// unconfirmed until the plugin has found their rows, and a later write does not repeat them. db is any handle with
-// the plugin; aggregates are given as pointers, or as slices of them. Do not call it after a rollback: events would be
-// lost. An error means that something given is no aggregate; the rest was done.
+// Notify reports that a transaction begun outside GORM has committed. It wakes the relay of this process,
+// or those of others, and removes from the given aggregates the events that the transaction wrote.
+// Aggregates that are not given keep theirs as unconfirmed until the plugin has found their rows; a later
+// write does not repeat them. db is any handle with the plugin; aggregates are pointers, or slices of
+// them. Do not call Notify after a rollback: events would be lost. An error means that something given is
+// no aggregate; the rest was done.
 func Notify(db *gorm.DB, written ...any) error {
 	plugin, err := pluginOf(db)
 	if err != nil {
@@ -134,15 +135,15 @@ func Notify(db *gorm.DB, written ...any) error {
 			found[i].recorder.Confirm()
 		}
 	}
-	arrivals := []outbox.Arrival{{Broker: plugin.routing.InternalBroker}} // in shards that nobody has kept in mind
+	wakeUps := []outbox.WakeUp{{Broker: plugin.routing.InternalBroker}} // in unknown shards
 	for _, broker := range plugin.externalNames() {
-		arrivals = append(arrivals, outbox.Arrival{Broker: broker})
+		wakeUps = append(wakeUps, outbox.WakeUp{Broker: broker})
 	}
-	var others *announcer
+	var others *notifier
 	if inserter, err := plugin.inserterFor(db); err == nil {
-		others = plugin.announcerOf(nil, inserter)
+		others = plugin.notifierOf(nil, inserter)
 	}
-	plugin.committed(arrivals, others)
+	plugin.committed(wakeUps, others)
 	return errors.Join(problems...)
 }
 

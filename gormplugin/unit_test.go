@@ -62,12 +62,12 @@ func TestTransactionOfTheCallersOwn(t *testing.T) {
 		require.NoError(b.t, uow.Track(db, order), "the way to write a late event")
 		_, err = gormplugin.Preview(db)
 		require.ErrorIs(b.t, err, uow.ErrNoTransaction)
-		var woken []outbox.Arrival
-		b.plugin.OnCommit(func(arrivals []outbox.Arrival) bool { woken = append(woken, arrivals...); return true })
+		var woken []outbox.WakeUp
+		b.plugin.OnCommit(func(wakeUps []outbox.WakeUp) bool { woken = append(woken, wakeUps...); return true })
 		require.NoError(b.t, own.Commit())
 		order.Raise(OrderShipped{"not written yet"})
 		require.NoError(b.t, gormplugin.Notify(b.db, order))
-		assert.Equal(b.t, []outbox.Arrival{{Broker: "default"}, {Broker: "partner"}}, woken, "in shards that are not known")
+		assert.Equal(b.t, []outbox.WakeUp{{Broker: "default"}, {Broker: "partner"}}, woken, "in shards that are not known")
 		assert.Equal(b.t, []any{OrderShipped{"not written yet"}}, uow.Pending(order))
 		b.want("OrderPlaced 1", "OrderPlaced 1>partner", "OrderShipped 1")
 		require.ErrorIs(b.t, gormplugin.Notify(b.open(&gorm.Config{})), uow.ErrNoPlugin)

@@ -153,7 +153,7 @@ func (f *failover) abduct() []driver.Message {
 	require.True(f, poll(f.Context(), func() bool {
 		var err error
 		exchanged, err = store.Exchange(f.Context(), nil, &driver.Claim{
-			Broker: "default", Shard: 0, Limit: 5, Window: 500, Lease: 4 * time.Second, Worker: "gone", Shared: true,
+			Broker: "default", Shard: 0, Limit: 5, Window: 500, Lease: 3 * time.Second, Worker: "gone", Shared: true,
 		})
 		return err == nil && len(exchanged.Batch.Messages) == 5
 	}))
@@ -185,7 +185,7 @@ func TestFailover(t *testing.T) {
 	f := newFailover(t)
 	f.refusesTheStandby()
 	db := f.application()
-	const bulk = 3000 // a backlog, so that the relay claims all the time
+	const bulk = 2000 // a backlog, so that the relay claims all the time
 	_, err := f.db.ExecContext(t.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload)
 		SELECT gen_random_uuid(), 'default', 'bulk', 'T', 'b' || n % 50, convert_to(n::text, 'UTF8') FROM generate_series(1, $1::int) AS n`, bulk)
 	require.NoError(t, err)
@@ -193,7 +193,7 @@ func TestFailover(t *testing.T) {
 
 	f.broker.Fail = func(brokers.Message) error { <-time.After(time.Millisecond); return nil } // a slow broker
 	policy := shortLease()
-	policy.BatchSize, policy.Lease = 50, 4*time.Second
+	policy.BatchSize, policy.Lease = 50, 3*time.Second
 	engine, err := relay.NewEngine(relay.EngineConfig{
 		Stores:  map[string]driver.Delivery{"default": f.store()},
 		Brokers: map[string]relay.Target{"default": {Broker: f.broker, Policy: policy}}, Log: slog.New(slog.DiscardHandler),

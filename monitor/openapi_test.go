@@ -187,7 +187,7 @@ func TestOpenAPI(t *testing.T) {
 	t.Parallel()
 	j, id := newJudge(t), uuid.NewString()
 	store := full(id)
-	stats := []relay.Stats{{Database: "main", Broker: "default", Breaker: relay.BreakerOpen, Listener: relay.Listening, UnavailableDestinations: []string{"x"}}}
+	stats := []relay.Stats{{Database: "main", Broker: "default", Breaker: relay.BreakerOpen, Listener: relay.ListenerConnected, UnavailableDestinations: []string{"x"}}}
 	h := newHandler(t, store, func(cfg *Config) {
 		cfg.Console = NewConsole(map[string]admin.Administration{"main": store, "gone": &fake{down: http.ErrServerClosed}})
 		cfg.MaxCount = 1

@@ -36,7 +36,7 @@ func TestFIPS(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	child := exec.CommandContext(t.Context(), self, "-test.run=^(TestShardHashes|TestAppendArrivals|TestAnnounce|TestKeyLocks|TestInsert)")
+	child := exec.CommandContext(t.Context(), self, "-test.run=^(TestShardHashes|TestAppendWakeUps|TestNotification|TestKeyLocks|TestInsert)")
 	child.Env = append(os.Environ(), "GODEBUG=fips140=only")
 	out, err := child.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -38,11 +38,11 @@ type Routing struct {
 	// of a table must agree. It costs one more statement per flush, and writers of one key wait for each other's commit.
 	// It changes nothing on SQLite, which has one writer at a time. Default: false.
 	SerializeKeys bool
-	// Announce makes writers on PostgreSQL tell relays in other processes of new rows, so that these need not poll to find them: by
-	// NOTIFY, after the commit, on another connection of the writer's pool, and at intervals of 1 to 8 ms at least. Where a relay in
-	// the writer's own process delivers the rows, nothing is sent. It adds nothing to a transaction. Default: false; a
-	// configuration sets it where a database has notify.
-	Announce bool
+	// Notify makes writers on PostgreSQL wake relays in other processes, so that these need not poll for
+	// new rows: by NOTIFY, after the commit, on another connection of the writer's pool, at least 1 to
+	// 8 ms apart. Nothing is sent if a relay in the writer's process delivers the rows, and nothing is
+	// added to a transaction. Default: false; a configuration sets it if a database has notify.
+	Notify bool
 }
 
 // Route is one external broker.

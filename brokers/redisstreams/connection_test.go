@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 func TestRefusedConnection(t *testing.T) {
@@ -31,6 +32,7 @@ func TestRefusedConnection(t *testing.T) {
 	assert.ErrorContains(t, b.Ping(t.Context()), "redisstreams: ping")
 }
 
+// A connection that breaks and a server that does not answer are outages of the broker.
 func TestBrokenConnections(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]func(net.Conn){
@@ -73,8 +75,9 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
+// A deadline that passes during a call is an outage; after a cancellation by the caller nothing is known.
 func TestContextEndsDuringACall(t *testing.T) {
-	server := miniredis.RunT(t)
+	url := testenv.Redis(t)
 	for name, c := range map[string]struct {
 		ctx  func(context.Context) (context.Context, context.CancelFunc)
 		want string
@@ -85,7 +88,7 @@ func TestContextEndsDuringACall(t *testing.T) {
 		"cancelled": {context.WithCancel, "retryable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := open(t, "redis://"+server.Addr())
+			b := open(t, url)
 			ctx, cancel := c.ctx(t.Context())
 			defer cancel()
 			b.Client().AddHook(during(func() error { // as if the connection broke at that moment
@@ -100,6 +103,7 @@ func TestContextEndsDuringACall(t *testing.T) {
 	}
 }
 
+// during calls a function instead of sending a command.
 type during func() error
 
 func (d during) ProcessHook(redis.ProcessHook) redis.ProcessHook {

@@ -1,10 +1,18 @@
 package redisstreams_test
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/textproto"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -12,9 +20,75 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
+// refusing is a server that answers every command, those that greet it included, with one error. A real server has no switch for most of
+// these errors; those that can be brought about are in errors_real_test.go.
+type refusing struct {
+	addr string
+	said atomic.Value // of a string; empty: commands succeed
+}
+
+func startRefusing(t *testing.T) *refusing {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &refusing{addr: listener.Addr().String()}
+	s.said.Store("")
+	var connections sync.WaitGroup
+	connections.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Go(func() { s.serve(c) })
+		}
+	})
+	t.Cleanup(func() { // after the broker's, which closes the connections
+		require.NoError(t, listener.Close())
+		connections.Wait()
+	})
+	return s
+}
+
+// serve answers each command, an array of texts that are told with their lengths.
+func (s *refusing) serve(c net.Conn) {
+	defer c.Close()
+	for in := textproto.NewReader(bufio.NewReader(c)); ; {
+		var name string
+		for parts := count(in, '*'); parts > 0; parts-- {
+			text := make([]byte, count(in, '$')+len("\r\n"))
+			if _, err := io.ReadFull(in.R, text); err != nil {
+				return
+			}
+			if name == "" {
+				name = string(bytes.TrimSpace(text))
+			}
+		}
+		answer := "+PONG"
+		switch said := s.said.Load().(string); {
+		case name == "":
+			return
+		case said != "":
+			answer = "-" + said
+		case name == "hello":
+			answer = "-ERR unknown command" // as Redis 5 has it
+		}
+		if _, err := io.WriteString(c, answer+"\r\n"); err != nil {
+			return
+		}
+	}
+}
+
+// count reads a number behind its mark; 0 at the end of a connection.
+func count(in *textproto.Reader, mark byte) (n int) {
+	line, _ := in.ReadLine()
+	n, _ = strconv.Atoi(strings.TrimPrefix(line, string(mark)))
+	return n
+}
+
 // What the server says about a whole call.
 func TestServerErrors(t *testing.T) {
-	server := miniredis.RunT(t)
+	server := startRefusing(t)
 	for said, want := range map[string]string{
 		"LOADING Redis is loading the dataset in memory":                      "unavailable broker",
 		"OOM command not allowed when used memory > 'maxmemory'.":             "unavailable broker",
@@ -42,10 +116,10 @@ func TestServerErrors(t *testing.T) {
 		"@user_script:25: -NOPERM The user executing the script can't run it": "unavailable destination",
 	} {
 		t.Run(said, func(t *testing.T) {
-			b := open(t, "redis://"+server.Addr())
+			b := open(t, "redis://"+server.addr)
 			require.NoError(t, b.Ping(t.Context()))
-			server.SetError(said)
-			defer server.SetError("")
+			server.said.Store(said)
+			defer server.said.Store("")
 			msgs := append(many("s", 120, 6), many("u", 120, 6)...)
 			for i := range msgs[120:] {
 				msgs[120+i].OrderingKey += "-u"
@@ -67,10 +141,9 @@ func TestServerErrors(t *testing.T) {
 
 // An outage of one destination leaves the others alone.
 func TestWrongType(t *testing.T) {
-	server := miniredis.RunT(t)
-	require.NoError(t, server.Set("wrong", "a string"))
-	b := open(t, "redis://"+server.Addr())
-	msgs := append(many("wrong", 250, 250), many("right", 250, 1)...)
+	b, prefix := shared(t)
+	require.NoError(t, b.Client().Set(t.Context(), prefix+"wrong", "a string", 0).Err())
+	msgs := append(many(prefix+"wrong", 250, 250), many(prefix+"right", 250, 1)...)
 	for i := range msgs[250:] {
 		msgs[250+i].OrderingKey = "right"
 	}
@@ -106,11 +179,10 @@ func TestOpenSettings(t *testing.T) {
 
 // A client of the caller's stays open.
 func TestNewLeavesTheClientOpen(t *testing.T) {
-	server := miniredis.RunT(t)
-	owner := open(t, "redis://"+server.Addr())
+	owner, prefix := shared(t)
 	b := redisstreams.New(owner.Client())
-	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many("s", 3, 1))))
+	assert.Equal(t, map[string]int{"": 3}, verdicts(b.Publish(t.Context(), many(prefix+"s", 3, 1))))
 	require.NoError(t, b.Close(t.Context()))
-	require.ErrorIs(t, b.Publish(t.Context(), many("s", 1, 1))[0].Err, brokers.ErrClosed)
-	assert.Equal(t, map[string]int{"": 3}, verdicts(owner.Publish(t.Context(), many("s", 3, 1))))
+	require.ErrorIs(t, b.Publish(t.Context(), many(prefix+"s", 1, 1))[0].Err, brokers.ErrClosed)
+	assert.Equal(t, map[string]int{"": 3}, verdicts(owner.Publish(t.Context(), many(prefix+"s", 3, 1))))
 }

@@ -3,14 +3,12 @@ package redisstreams_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -35,17 +33,6 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	t.Run("miniredis", func(t *testing.T) {
-		if os.Getenv("FANOUT_TEST_REDIS_BIN") != "" {
-			t.Skip("there is a real server, which also is faster")
-		}
-		t.Parallel()
-		server := miniredis.RunT(t)
-		h := harness(t, "redis://"+server.Addr(), "")
-		h.Stop = func(*testing.T) { server.Close() }
-		h.Start = func(t *testing.T) { require.NoError(t, server.Restart()) }
-		brokertest.Run(t, h)
-	})
 	t.Run("shared", func(t *testing.T) { // a server that others use at the same time: it cannot be stopped
 		t.Parallel()
 		brokertest.Run(t, harness(t, testenv.Redis(t), testenv.RedisPrefix(t)))

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
+	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 // open returns a broker with small chunks, so that a few hundred messages are several.
@@ -22,6 +22,12 @@ func open(t testing.TB, url string, opts ...redisstreams.Option) *redisstreams.B
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b
+}
+
+// shared returns a broker on the shared server, and the prefix of the streams that it may use.
+func shared(t *testing.T, opts ...redisstreams.Option) (b *redisstreams.Broker, prefix string) {
+	t.Helper()
+	return open(t, testenv.Redis(t), opts...), testenv.RedisPrefix(t)
 }
 
 func message(stream, key string, n int) brokers.Message {
@@ -81,46 +87,46 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 // The entry as consumers in other languages see it, field by field.
 func TestEntry(t *testing.T) {
-	server := miniredis.RunT(t)
-	b := open(t, "redis://"+server.Addr())
-	m := message("ordering::order", "ordering::order-1", 1)
+	b, prefix := shared(t)
+	m := message(prefix+"ordering::order", "ordering::order-1", 1)
 	m.CorrelationID = "c-1"
 	m.Attributes = []brokers.Attribute{{Name: "traceparent", Value: "00-1"}, {Name: "tenant_id", Value: "acme"}}
 	results := b.Publish(t.Context(), []brokers.Message{m})
 	require.NoError(t, results[0].Err)
 
-	entries, err := server.Stream("ordering::order")
+	// XRange of go-redis would lose the order of the fields.
+	entries, err := b.Client().Do(t.Context(), "XRANGE", m.Destination, "-", "+").Slice()
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	assert.Equal(t, entries[0].ID, results[0].BrokerMessageID)
-	assert.Equal(t, []string{
+	entry := entries[0].([]any)
+	assert.Equal(t, entry[0], results[0].BrokerMessageID)
+	assert.Equal(t, []any{
 		"data", "1", "id", "id-1", "type", "T.v1", "ordering_key", "ordering::order-1", "correlation_id", "c-1", "traceparent", "00-1", "tenant_id", "acme",
-	}, entries[0].Values)
+	}, entry[1])
 }
 
 // One round trip per chunk, for all destinations together. The script adds what has more than one message of its key in the chunk.
 func TestRoundTrips(t *testing.T) {
-	server := miniredis.RunT(t)
-	b := open(t, "redis://"+server.Addr())
-	require.NoError(t, b.Publish(t.Context(), many("s", 2, 1))[0].Err) // the script is known from here on
+	b, prefix := shared(t)
+	require.NoError(t, b.Publish(t.Context(), many(prefix+"s", 2, 1))[0].Err) // the script is known from here on
 	var sent counter
 	b.Client().AddHook(&sent)
 
-	assert.Equal(t, map[string]int{"": 500}, verdicts(b.Publish(t.Context(), many("s", 500, 7))))
+	assert.Equal(t, map[string]int{"": 500}, verdicts(b.Publish(t.Context(), many(prefix+"s", 500, 7))))
 	assert.Equal(t, counter{commands: 5, largest: sent.largest}, sent)
 
 	sent = counter{}
 	whole := redisstreams.New(b.Client())
-	assert.Equal(t, map[string]int{"": 500}, verdicts(whole.Publish(t.Context(), many("s", 500, 7))))
+	assert.Equal(t, map[string]int{"": 500}, verdicts(whole.Publish(t.Context(), many(prefix+"s", 500, 7))))
 	assert.Equal(t, counter{commands: 1, largest: sent.largest}, sent, "a batch of the processor is one chunk by default")
 	assert.Equal(t, 500, whole.Capabilities().MaxBatch)
 
 	sent = counter{}
-	assert.Equal(t, map[string]int{"": 270}, verdicts(b.Publish(t.Context(), append(many("u", 150, 7), many("v", 120, 1)...))))
+	assert.Equal(t, map[string]int{"": 270}, verdicts(b.Publish(t.Context(), append(many(prefix+"u", 150, 7), many(prefix+"v", 120, 1)...))))
 	assert.Equal(t, counter{commands: 4, largest: sent.largest}, sent, "key-0 goes to both: a round for each")
 
 	sent = counter{}
-	unkeyed := append(many("u", 150, 7), many("v", 120, 1)...)
+	unkeyed := append(many(prefix+"u", 150, 7), many(prefix+"v", 120, 1)...)
 	for i := range unkeyed {
 		unkeyed[i].OrderingKey = ""
 	}
@@ -128,14 +134,14 @@ func TestRoundTrips(t *testing.T) {
 	assert.Equal(t, counter{pipelines: 2, commands: 270}, sent, "two chunks of each, side by side, by plain commands")
 
 	sent = counter{}
-	assert.Equal(t, map[string]int{"": 100}, verdicts(b.Publish(t.Context(), append(many("u", 60, 60), many("u", 40, 50)...))))
+	assert.Equal(t, map[string]int{"": 100}, verdicts(b.Publish(t.Context(), append(many(prefix+"u", 60, 60), many(prefix+"u", 40, 50)...))))
 	assert.Equal(t, counter{pipelines: 1, commands: 20 + 1}, sent, "the script for 40 keys, plain commands for the other 20")
 }
 
 // A server that was restarted or had its scripts flushed learns the script again.
 func TestScriptIsUnknown(t *testing.T) {
-	server := miniredis.RunT(t)
-	b := open(t, "redis://"+server.Addr())
+	server := startServer(t)
+	b := open(t, server.url())
 	for range 2 {
 		require.NoError(t, b.Client().ScriptFlush(t.Context()).Err())
 		results := b.Publish(t.Context(), append(many("s", 3, 1), message("u", "x", 4), message("v", "y", 5)))
@@ -148,8 +154,8 @@ func TestScriptIsUnknown(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	server := miniredis.RunT(t)
-	url := "redis://" + server.Addr()
+	server := startServer(t)
+	url := server.url()
 
 	b := open(t, url, redisstreams.WithMaxLen(10, false), redisstreams.WithMaxLen(-1, true), redisstreams.WithChunk(7), redisstreams.WithChunk(0))
 	var sent counter
@@ -172,12 +178,11 @@ func TestOptions(t *testing.T) {
 
 // Large payloads end a chunk early.
 func TestChunksAreBoundedInBytes(t *testing.T) {
-	server := miniredis.RunT(t)
-	b := open(t, "redis://"+server.Addr())
-	require.NoError(t, b.Publish(t.Context(), many("s", 2, 1))[0].Err) // the script is known from here on
+	b, prefix := shared(t)
+	require.NoError(t, b.Publish(t.Context(), many(prefix+"s", 2, 1))[0].Err) // the script is known from here on
 	var sent counter
 	b.Client().AddHook(&sent)
-	msgs := many("s", 9, 1)
+	msgs := many(prefix+"s", 9, 1)
 	for i := range msgs {
 		msgs[i].Payload = make([]byte, 2<<20)
 	}
@@ -188,8 +193,7 @@ func TestChunksAreBoundedInBytes(t *testing.T) {
 
 // What can never be added is found before it is sent, and costs its neighbours nothing.
 func TestPermanent(t *testing.T) {
-	server := miniredis.RunT(t)
-	b := open(t, "redis://"+server.Addr(), redisstreams.WithMaxMessageBytes(1000))
+	b, prefix := shared(t, redisstreams.WithMaxMessageBytes(1000))
 	for name, c := range map[string]struct {
 		spoil func(*brokers.Message)
 		says  string
@@ -198,7 +202,7 @@ func TestPermanent(t *testing.T) {
 		"no destination": {func(m *brokers.Message) { m.Destination = "" }, "destination is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stream := strings.ReplaceAll(name, " ", "-")
+			stream := prefix + strings.ReplaceAll(name, " ", "-")
 			msgs := many(stream, 9, 3)
 			c.spoil(&msgs[3]) // of key-0, which has another at 6
 			results := b.Publish(t.Context(), msgs)
@@ -209,7 +213,7 @@ func TestPermanent(t *testing.T) {
 			assert.Len(t, received(t, b.Client(), stream), 7)
 		})
 	}
-	msgs := many("most", 1, 1)
+	msgs := many(prefix+"most", 1, 1)
 	for i := range 1000 {
 		msgs[0].Attributes = append(msgs[0].Attributes, brokers.Attribute{Name: fmt.Sprint("a", i), Value: "x"})
 	}
@@ -218,11 +222,10 @@ func TestPermanent(t *testing.T) {
 
 // What an entry cannot have beside its payload is left out of it, and named.
 func TestOmitted(t *testing.T) {
-	server := miniredis.RunT(t)
-	b := open(t, "redis://"+server.Addr())
+	b, prefix := shared(t)
 	for name, keys := range map[string]int{"an entry of its own": 3, "by the script": 1} {
 		t.Run(name, func(t *testing.T) {
-			msgs := many(name, 3, keys)
+			msgs := many(prefix+name, 3, keys)
 			msgs[0].Attributes = []brokers.Attribute{{Name: "a", Value: "x"}, {Name: "data", Value: "y"}, {Name: "z", Value: "z"}}
 			for i := range 1002 {
 				msgs[1].Attributes = append(msgs[1].Attributes, brokers.Attribute{Name: fmt.Sprint("a", i), Value: "x"})
@@ -230,7 +233,7 @@ func TestOmitted(t *testing.T) {
 			results := b.Publish(t.Context(), msgs)
 			assert.Equal(t, map[string]int{"": 3}, verdicts(results))
 			assert.Equal(t, [][]string{{"data"}, {"a1000", "a1001"}, nil}, [][]string{results[0].Omitted, results[1].Omitted, results[2].Omitted})
-			got := received(t, b.Client(), name)
+			got := received(t, b.Client(), prefix+name)
 			require.Len(t, got, 3)
 			assert.Equal(t, msgs[0].Payload, got[0].Payload)
 			assert.Equal(t, []brokers.Attribute{{Name: "a", Value: "x"}, {Name: "z", Value: "z"}}, got[0].Attributes)
@@ -238,7 +241,3 @@ func TestOmitted(t *testing.T) {
 		})
 	}
 }
-
-// A connection that breaks, or a server that says nothing: nobody's fault.
-// The deadline passes while the server is busy: nobody's fault either. When it is the caller who stops waiting, nothing is known.
-// during calls a function instead of sending a command.

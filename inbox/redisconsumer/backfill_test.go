@@ -31,7 +31,7 @@ func (s *site) publish(t *testing.T, order string, n, priority int) {
 // waits in the stream itself.
 func TestBackfillComesAfterTheBacklog(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		const low, normal = 20, 300 // more than is claimed
 		for n := range low {
 			s.publish(t, fmt.Sprint("low-", n%5), n, -50)
@@ -77,7 +77,7 @@ func TestBackfillComesAfterTheBacklog(t *testing.T) {
 // without.
 func TestNoBackfillIsMade(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		l := newLedger()
 		r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithoutBackfill())
 		s.publish(t, "1", 1, -50)
@@ -106,7 +106,7 @@ func TestNoBackfillIsMade(t *testing.T) {
 // order.
 func TestKeyInBothStreams(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		l := newLedger()
 		var mu sync.Mutex
 		last := map[bool]int{}

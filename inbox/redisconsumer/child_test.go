@@ -141,8 +141,7 @@ func (s *site) noted(t *testing.T, suffix string) map[string]string {
 
 func realSite(t *testing.T) (s *site, url string) {
 	t.Helper()
-	url = testenv.Redis(t)
-	return &site{connect(t, url), testenv.RedisPrefix(t) + "ordering::order", nil}, url
+	return newSite(t), testenv.Redis(t)
 }
 
 // Consumers are killed again and again: every message is handled in the end, and none was

@@ -14,12 +14,11 @@ import (
 
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
 func TestHandlesEverythingOnceInOrder(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 7, 300)
 		l := newLedger()
 		r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithPrefetch(50))
@@ -44,7 +43,7 @@ func TestHandlesEverythingOnceInOrder(t *testing.T) {
 // A message that fails blocks its own key, and only that.
 func TestFailuresHoldBackTheirKey(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 5, 100)
 		var heal atomic.Bool
 		l := newLedger()
@@ -67,7 +66,7 @@ func TestFailuresHoldBackTheirKey(t *testing.T) {
 // count against a message at first.
 func TestTakesOverFromTheDead(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 3, 30)
 		s.readDead(t, 20)
 		l := newLedger()
@@ -99,7 +98,7 @@ func (s *site) readDead(t *testing.T, n int) {
 // does not.
 func TestSlowHandlersKeepTheirMessages(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 1, 3)
 		release := make(chan struct{})
 		l := newLedger()
@@ -123,7 +122,7 @@ func TestSlowHandlersKeepTheirMessages(t *testing.T) {
 // A stop gives back what it does not finish, and others have it at once.
 func TestStopGivesBack(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 40, 40)
 		hang := make(chan struct{})
 		l := newLedger()
@@ -156,7 +155,7 @@ func TestStopGivesBack(t *testing.T) {
 
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.add(t, "a", 0)
 		foreign, err := s.XAdd(t.Context(), &redis.XAddArgs{Stream: s.stream, Values: []any{"some", "thing", "else", "x"}}).Result()
 		require.NoError(t, err)
@@ -226,7 +225,7 @@ func (o *observer) Forwarded(_ context.Context, _ *inbox.Message, _ error) { o.d
 // else claimed.
 func TestCrashedAreAlone(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 6, 6)
 		s.readDead(t, 6)
 		rows, err := s.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: s.stream, Group: group, Start: "-", End: "+", Count: 100}).Result()
@@ -284,8 +283,7 @@ func (s *site) claimDead(t *testing.T, id string, count int) {
 // The names of processes that died do not pile up.
 func TestTidiesUpAfterTheDead(t *testing.T) {
 	t.Parallel()
-	url := testenv.Redis(t) // miniredis does not know when it has heard of a consumer
-	s := &site{connect(t, url), testenv.RedisPrefix(t) + "ordering::order", nil}
+	s := newSite(t)
 	s.addAll(t, 1, 2)
 	s.readDead(t, 2)
 	l := newLedger()

@@ -14,14 +14,13 @@ import (
 
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
 func ownSite(t *testing.T) (*site, *server) {
 	t.Helper()
 	s := startServer(t)
-	return &site{connect(t, s.url()), "ordering::order", nil}, s
+	return &site{connect(t, s.url()), "ordering::order"}, s
 }
 
 // The answer to a read is cut off: the entries are pending for a consumer that has never seen them.
@@ -29,8 +28,7 @@ func ownSite(t *testing.T) (*site, *server) {
 // nobody is charged with it. The client's own retries, which are on, change nothing about it.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	url := testenv.Redis(t)
-	s := &site{connect(t, url), testenv.RedisPrefix(t) + "ordering::order", nil}
+	s := newSite(t)
 	proxy := toxic.Start(t, s.Options().Addr)
 	l := newLedger()
 	counts := func(_ context.Context, m *inbox.Message, _ int) error {
@@ -105,7 +103,7 @@ func TestOutage(t *testing.T) {
 // added afterwards is missed.
 func TestStreamIsDeleted(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		var j journal
 		l := newLedger()
 		r := start(t, s, s.stream, l.handler(nil), redisconsumer.WithLogger(j.logger()))
@@ -123,7 +121,7 @@ func TestStreamIsDeleted(t *testing.T) {
 // What is trimmed while it is pending is reported, and let go.
 func TestTrimmed(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 3, 10)
 		s.readDead(t, 6)
 		require.NoError(t, s.XTrimMaxLen(t.Context(), s.stream, 7).Err())
@@ -164,7 +162,7 @@ func TestRefusedAtTheStart(t *testing.T) {
 // is another's.
 func TestOwnershipIsLost(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.add(t, "a", 0)
 		s.add(t, "a", 1)
 		causes := make(chan error, 2)
@@ -192,7 +190,7 @@ func TestOwnershipIsLost(t *testing.T) {
 
 func TestBrokenHandlers(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		for n, order := range []string{"error", "permanent", "unavailable", "panic", "slow", "good"} {
 			s.add(t, order, n)
 		}
@@ -233,7 +231,7 @@ func TestBrokenHandlers(t *testing.T) {
 // The dead letter cannot be written: the message waits for it, its key too, and nothing is lost.
 func TestDeadLetterCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		dead := redisconsumer.DeadStream(s.stream, group)
 		require.NoError(t, s.Set(t.Context(), dead, "no stream", 0).Err())
 		s.add(t, "a", 0)
@@ -257,7 +255,7 @@ func TestDeadLetterCannotBeWritten(t *testing.T) {
 // dead letter is written, whether it would be written in one step or in two.
 func TestNoDeadLetterOfALostMessage(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"only": s.Options().Addr}, DB: s.Options().DB, PoolSize: 20, HeartbeatFrequency: time.Hour})
 		t.Cleanup(func() { require.NoError(t, ring.Close()) })
 		for name, client := range map[string]redis.UniversalClient{"one step": s, "two steps": ring} {
@@ -377,7 +375,7 @@ func TestServerHangs(t *testing.T) {
 // recognised, and nothing stays claimed.
 func TestStreamIsDeletedUnderway(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 20, 20)
 		begun, release := make(chan struct{}, 100), make(chan struct{})
 		l := newLedger()
@@ -406,7 +404,7 @@ func TestStreamIsDeletedUnderway(t *testing.T) {
 // is acknowledged under the new delivery: its count begins again.
 func TestNewDeliveryIsAdopted(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		id := s.add(t, "a", 0)
 		s.readDead(t, 1)
 		s.claimDead(t, id, 1)

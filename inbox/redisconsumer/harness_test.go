@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,22 +52,17 @@ type site struct {
 	*redis.Client
 
 	stream string
-	mini   *miniredis.Miniredis // nil where the server is a real one
 }
 
-// everywhere runs a test on miniredis and on a real server.
-func everywhere(t *testing.T, test func(*testing.T, *site)) {
+// onRedis runs a test on the shared server, with a stream of its own.
+func onRedis(t *testing.T, test func(*testing.T, *site)) {
 	t.Helper()
-	t.Run("miniredis", func(t *testing.T) {
-		t.Parallel()
-		server := miniredis.RunT(t)
-		test(t, &site{connect(t, "redis://"+server.Addr()), "ordering::order", server})
-	})
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		url := testenv.Redis(t)
-		test(t, &site{connect(t, url), testenv.RedisPrefix(t) + "ordering::order", nil})
-	})
+	test(t, newSite(t))
+}
+
+func newSite(t testing.TB) *site {
+	t.Helper()
+	return &site{connect(t, testenv.Redis(t)), testenv.RedisPrefix(t) + "ordering::order"}
 }
 
 func connect(t testing.TB, url string) *redis.Client {

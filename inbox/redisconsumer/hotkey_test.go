@@ -20,7 +20,7 @@ import (
 // key of its stream; and when it goes on, its messages are handled in order.
 func TestFailingKeyStarvesNoOther(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		const followers, others = 1000, 20
 		for n := range followers {
 			s.add(t, "hot", n)
@@ -58,7 +58,7 @@ func TestFailingKeyStarvesNoOther(t *testing.T) {
 // What is set aside is bounded, too; and at a stop all of it is given back.
 func TestSetAsideIsBounded(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		const prefetch = 2
 		const most = prefetch + prefetch*64 // what may be set aside
 		s.addAll(t, 1, most+50)
@@ -83,7 +83,7 @@ func TestSetAsideIsBounded(t *testing.T) {
 // An entry that was trimmed while it was set aside is reported, and its key goes on.
 func TestTrimmedWhileSetAside(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		var ids []string
 		for n := range 10 {
 			ids = append(ids, s.add(t, "hot", n))

@@ -61,7 +61,7 @@ func (s *site) put(t testing.TB, stream string, m *envelope.Message) {
 // letter, or comes later.
 func TestPartnerSuppressesNothing(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		db, handlers := books(t)
 		partner := s.stream + "-partner"
 		first, second, third := sealed(t, "1", 1), sealed(t, "2", 2), sealed(t, "3", 3)
@@ -99,7 +99,7 @@ func TestPartnerSuppressesNothing(t *testing.T) {
 // letters, loudly.
 func TestIDOfAnotherTypeIsRefused(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		db, handlers := books(t)
 		inbox.On(handlers, "Ordering.OrderPaid.v1", func(tx *gorm.DB, e placed, m *inbox.Message) error {
 			return tx.Create(&Effect{m.Type, e.N}).Error
@@ -128,7 +128,7 @@ func TestIDOfAnotherTypeIsRefused(t *testing.T) {
 // messages.
 func TestStreamsOfOneSource(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		db, handlers := books(t)
 		second := s.stream + "-new"
 		c, err := redisconsumer.NewConsumer(s.Client, group, []string{s.stream, second}, handlers,

@@ -16,7 +16,7 @@ import (
 // up to as many again, their keys wait, and a stop does not wait for them for ever.
 func TestHandlersIgnoreTheirContexts(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		const workers = 3
 		for n := range workers {
 			s.add(t, string(rune('a'+n)), n) // each of which holds a worker

@@ -20,7 +20,7 @@ import (
 // itself.
 func TestFromPublisherToConsumer(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		streams := map[envelope.Form]string{}
 		var names []string
 		var msgs []brokers.Message

@@ -26,7 +26,7 @@ func stubborn() (handler inbox.HandlerFunc, begun, release chan struct{}) {
 // than any other message, and is another's later.
 func TestIsolatedIgnoresItsContext(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.addAll(t, 2, 2)
 		s.readDead(t, 1)
 		s.claimDead(t, s.rows(t)[0].ID, 3)
@@ -58,7 +58,7 @@ func TestIsolatedIgnoresItsContext(t *testing.T) {
 // Handlers of a run that has ended with an error would go on with what the next run has claimed.
 func TestRunAgainBesideHandlersOfTheLastRun(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.add(t, "a", 0)
 		handler, begun, release := stubborn()
 		c, err := redisconsumer.NewConsumer(s, group, []string{s.stream}, handler, quick(redisconsumer.WithShutdownTimeout(0))...)

@@ -39,7 +39,7 @@ func (h lendings) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // it is claimed again before anything that is younger.
 func TestLentWithoutKnowing(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s *site) {
+	onRedis(t, func(t *testing.T, s *site) {
 		s.add(t, "isolated", 0)
 		s.readDead(t, 1)
 		s.add(t, "key", 1)

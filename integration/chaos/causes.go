@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// noCause is what a duplicate has that no fault explains.
+// noCause marks a duplicate that no fault explains.
 const noCause = "none"
 
-// A relay writes down that a message has arrived within a moment; what keeps it from that happens around the first copy. A network or a
-// server that comes back can still take a moment to let a try fail.
+// A relay records a confirmation within a moment, so a fault that prevents it is close to the first copy. A network or a server that has
+// recovered can still fail an attempt shortly afterwards.
 const (
 	before = time.Second
 	after  = 2 * time.Second
 )
 
-// cause names the fault that explains a second copy: one that could have kept a relay from writing down that the first had arrived, or made
-// one send what was no longer its own. Faults of processes go before those of servers, and these before those of networks.
+// cause names the fault that explains a second copy: one that can have prevented a relay from recording the first, or made a relay send rows
+// whose lease it had lost. Faults of processes take precedence over those of servers, and these over those of networks.
 func (e *evidence) cause(first, again time.Time) string {
 	found, highest := noCause, 0
 	for _, f := range e.faults {
@@ -30,7 +30,7 @@ func (e *evidence) cause(first, again time.Time) string {
 	return found
 }
 
-// near reports whether a fault can have to do with two copies.
+// near reports whether a fault can have caused the second of two copies.
 func (f *performed) near(first, again time.Time) bool {
 	within := func(t, from, to time.Time) bool { return t.After(from.Add(-before)) && t.Before(to.Add(after)) }
 	switch f.Kind {
@@ -43,7 +43,7 @@ func (f *performed) near(first, again time.Time) bool {
 	}
 }
 
-// blame says what a fault is as a cause of duplicates; the rank of one that cannot be one is 0.
+// blame returns the name and the rank of a fault as a cause of duplicates. Rank 0: it cannot cause any.
 func (f Fault) blame() (name string, rank int) {
 	switch {
 	case f.Kind == PostgresFast, f.Kind == PostgresImmediate, f.Kind == PostgresKill, f.Kind == RedisTerm, f.Kind == RedisKill:

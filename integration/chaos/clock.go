@@ -12,14 +12,14 @@ import (
 // clockFile is where Go reads the clock.
 const clockFile = "src/time/time.go"
 
-// clockReadings are how it does so, in the versions of Go that there are.
+// clockReadings are the texts that read it, by version of Go.
 var clockReadings = []string{
 	"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n", // since 1.25 or so
 	"func Now() Time {\n\tsec, nsec, mono := now()\n",
 }
 
-// wrongClock makes time.Now read the variable CHAOS_SKEW: the clock on the wall is off, and the monotonic one is not, as on a machine
-// whose clock was set wrongly. (Tools that wrap the C library do nothing to programs that do not use it.)
+// wrongClock makes time.Now add the variable CHAOS_SKEW: the wall clock is wrong and the monotonic clock is right, as on a machine whose
+// clock was set wrongly. (Tools that wrap the C library do not affect Go programs.)
 func wrongClock(goroot string) ([]edit, error) {
 	text, err := os.ReadFile(filepath.Join(goroot, clockFile))
 	if err != nil {
@@ -37,7 +37,7 @@ func wrongClock(goroot string) ([]edit, error) {
 	return nil, fmt.Errorf("chaos: %s reads the clock in a way that is new: add it to clockReadings", filepath.Join(goroot, clockFile))
 }
 
-// chaosSkew becomes a part of package time, which has neither strconv nor os.
+// chaosSkew becomes part of package time, which can import neither strconv nor os.
 const chaosSkew = `var chaosSkew = func() int64 {
 	text, _ := syscall.Getenv("CHAOS_SKEW")
 	negative := len(text) > 0 && text[0] == '-'

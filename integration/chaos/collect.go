@@ -18,29 +18,29 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 //go:embed sql/rows.sql
 var rowsSQL string
 
 // collect reads all ledgers: the database, the brokers, and the files of the processes.
-func (s *stage) collect(ctx context.Context) (*evidence, error) {
+func (s *fixture) collect(ctx context.Context) (*evidence, error) {
 	e := &evidence{
 		facts: map[event]fact{}, outcomes: map[string]outcome{}, held: map[string][]delivery{},
 		seen: map[string]map[string]struct{}{}, dropped: map[string]int{}, peakMemory: map[string]int64{},
 	}
-	for _, broker := range scene.Brokers() {
+	for _, broker := range scenario.Brokers() {
 		e.seen[broker] = map[string]struct{}{}
 	}
 	err := errors.Join(s.readDatabase(ctx, e), s.readProjections(ctx, e), s.readRedis(ctx, e), s.readFake(ctx, e))
-	for _, p := range s.places {
-		err = errors.Join(err, p.testify(e))
+	for _, p := range s.processes {
+		err = errors.Join(err, p.addProcess(e))
 	}
 	return e, err
 }
 
-func (s *stage) readDatabase(ctx context.Context, e *evidence) error {
+func (s *fixture) readDatabase(ctx context.Context, e *evidence) error {
 	conn, err := pgx.Connect(ctx, s.servers.postgresURL)
 	if err != nil {
 		return err
@@ -83,15 +83,15 @@ func (s *stage) readDatabase(ctx context.Context, e *evidence) error {
 	return err
 }
 
-func (s *stage) readRedis(ctx context.Context, e *evidence) error {
+func (s *fixture) readRedis(ctx context.Context, e *evidence) error {
 	options, err := redis.ParseURL(s.servers.redisURL)
 	if err != nil {
 		return err
 	}
 	client := redis.NewClient(options)
 	defer client.Close()
-	for _, stream := range scene.Streams() {
-		for broker, name := range map[string]string{scene.Internal: stream, scene.Partner: scene.PartnerPrefix + stream} {
+	for _, stream := range scenario.Streams() {
+		for broker, name := range map[string]string{scenario.Internal: stream, scenario.Partner: scenario.PartnerPrefix + stream} {
 			if err := readStream(ctx, client, name, func(entry redis.XMessage) error {
 				fields := map[string]string{}
 				for name, value := range entry.Values {
@@ -113,7 +113,7 @@ func (s *stage) readRedis(ctx context.Context, e *evidence) error {
 	return nil
 }
 
-// readStream reads a whole stream, in pieces.
+// readStream reads a whole stream, page by page.
 func readStream(ctx context.Context, client *redis.Client, stream string, f func(redis.XMessage) error) error {
 	const piece = 1000
 	for from := "-"; ; {
@@ -133,7 +133,7 @@ func readStream(ctx context.Context, client *redis.Client, stream string, f func
 	}
 }
 
-func (s *stage) readFake(ctx context.Context, e *evidence) error {
+func (s *fixture) readFake(ctx context.Context, e *evidence) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.servers.messages, http.NoBody)
 	if err != nil {
 		return err
@@ -145,21 +145,21 @@ func (s *stage) readFake(ctx context.Context, e *evidence) error {
 	defer answer.Body.Close()
 	lines := json.NewDecoder(bufio.NewReader(answer.Body))
 	for lines.More() {
-		var m scene.Message
+		var m scenario.Message
 		if err := lines.Decode(&m); err != nil {
 			return fmt.Errorf("chaos: read the messages of Pub/Sub: %w", err)
 		}
-		if err := e.hold(scene.PubSub, m.Attributes, m.Data, m.At); err != nil {
+		if err := e.hold(scenario.PubSub, m.Attributes, m.Data, m.At); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hold notes a message that a broker holds.
+// hold records a message that a broker holds.
 func (e *evidence) hold(broker string, fields map[string]string, payload []byte, at time.Time) error {
 	var content struct {
-		Data scene.Moved `json:"data"`
+		Data scenario.Moved `json:"data"`
 	}
 	if err := json.Unmarshal(payload, &content); err != nil {
 		return fmt.Errorf("chaos: a message of broker %s is no JSON: %w: %s", broker, err, payload)
@@ -167,16 +167,16 @@ func (e *evidence) hold(broker string, fields map[string]string, payload []byte,
 	d := delivery{
 		event: event{content.Data.Tx, content.Data.N}, account: content.Data.Account, seq: content.Data.Seq, message: fields["id"], kind: fields["type"], at: at,
 	}
-	if broker != scene.Internal {
+	if broker != scenario.Internal {
 		d.leaks = leaks(broker, fields, payload)
 	}
 	e.held[broker] = append(e.held[broker], d)
 	return nil
 }
 
-// testify adds what one process wrote down, and what is known about it.
-func (p *process) testify(e *evidence) error {
-	err := scene.ReadLedger(p.path("ledger"), func(line scene.Line) {
+// addProcess adds the ledger of one process, and how the process ran.
+func (p *process) addProcess(e *evidence) error {
+	err := scenario.ReadLedger(p.path("ledger"), func(line scenario.Line) {
 		switch {
 		case line.Clock != 0:
 			if !slices.ContainsFunc(p.starts, func(s startedAt) bool { return s.shows(line.Clock) }) {
@@ -201,34 +201,34 @@ func (p *process) testify(e *evidence) error {
 	return err
 }
 
-// clockPatience is how long a process may take from its start to its first look at the clock.
+// clockPatience is how long a process may take from its start to its first reading of the clock.
 const clockPatience = 20 * time.Second
 
-// shows reports whether a clock fits to a start.
+// shows reports whether a clock reading fits the start of the process.
 func (s startedAt) shows(clock int64) bool {
 	began := time.Unix(clock, 0).Add(-s.skew)
 	return began.After(s.at.Add(-2*time.Second)) && began.Before(s.at.Add(clockPatience))
 }
 
-// note adds the outcome of a transaction.
-func (e *evidence) note(line scene.Line) {
+// note records the outcome of a transaction.
+func (e *evidence) note(line scenario.Line) {
 	is := e.outcomes[line.Tx]
 	if line.Repeated {
-		is.completed = line.Outcome == scene.Committed
+		is.completed = line.Outcome == scenario.Committed
 	} else {
 		is.outcome = line.Outcome
 	}
 	e.outcomes[line.Tx] = is
 }
 
-// brokerOf tells whose messages a consumer reads from a stream.
+// brokerOf returns the broker whose messages a stream holds.
 func brokerOf(consumer, stream string) string {
 	switch {
 	case consumer == "puller":
-		return scene.PubSub
-	case strings.HasPrefix(stream, scene.PartnerPrefix):
-		return scene.Partner
+		return scenario.PubSub
+	case strings.HasPrefix(stream, scenario.PartnerPrefix):
+		return scenario.Partner
 	default:
-		return scene.Internal
+		return scenario.Internal
 	}
 }

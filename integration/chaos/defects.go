@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Defect is a way to break Fanout on purpose, by small edits of its source, so that the rig can show that it notices.
+// Defect is a deliberate defect of Fanout, made by small edits of its source. The rig must detect it.
 type Defect struct {
 	Name string
 	What string
@@ -16,7 +16,7 @@ type Defect struct {
 	Crimes []Crime
 
 	edits   []edit
-	options func(o *Options) // what brings it to light soon
+	options func(o *Options) // for a run that reveals it soon
 }
 
 // Defects returns all of them.
@@ -102,7 +102,7 @@ func Defects() []Defect {
 	}
 }
 
-// Tailored are options for a short run that brings a defect to light.
+// Tailored returns options for a short run that reveals the defect.
 func (d *Defect) Tailored(o Options) Options {
 	o.Broken, o.TrueClocks = d.Name, true
 	fallback(&o.For, 20*time.Second)
@@ -111,7 +111,7 @@ func (d *Defect) Tailored(o Options) Options {
 	return o
 }
 
-// defectEdits finds the edits of a defect; none for "".
+// defectEdits returns the edits of a defect; none for "".
 func defectEdits(name string) ([]edit, error) {
 	if name == "" {
 		return nil, nil

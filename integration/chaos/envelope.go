@@ -8,13 +8,13 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // What may be in a message that leaves, by the path in its JSON; "*" stands for everything below. This list is written by hand, from
 // docs/guarantees.md and the CloudEvents specification, and shares nothing with the code that makes the messages.
 var mayLeave = map[string][]string{
-	scene.PubSub: {
+	scenario.PubSub: {
 		"data.*",
 		"metadata.headers.id", "metadata.headers.time", "metadata.headers.type", "metadata.headers.stream",
 		"metadata.headers.traceparent", "metadata.headers.idempotency_key", "metadata.headers.deadline",
@@ -22,16 +22,16 @@ var mayLeave = map[string][]string{
 		"metadata.domain.sequence_id", "metadata.domain.correlation_id", "metadata.domain.causation_id",
 		"metadata.envelope.specversion", "metadata.extensions.*",
 	},
-	scene.Partner: {
+	scenario.Partner: {
 		"data.*", "specversion", "id", "source", "type", "subject", "time", "datacontenttype", "partitionkey", "sequence",
 		"correlationid", "causationid", "traceparent", "tracestate",
 	},
 }
 
-// fieldsMayLeave are the flat fields beside the payload.
+// fieldsMayLeave are the allowed flat fields beside the payload.
 var fieldsMayLeave = []string{"id", "type", "ordering_key", "correlation_id", "content_type", "traceparent", "tracestate"}
 
-// leaks names what a message to an external broker holds and must not.
+// leaks names what a message to an external broker contains and must not contain.
 func leaks(broker string, fields map[string]string, payload []byte) []string {
 	var found []string
 	for name := range fields {
@@ -39,7 +39,7 @@ func leaks(broker string, fields map[string]string, payload []byte) []string {
 			found = append(found, "field "+name)
 		}
 	}
-	if fields["type"] == scene.AuditedType {
+	if fields["type"] == scenario.AuditedType {
 		found = append(found, "an internal event")
 	}
 	var content any

@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gorm-fanout/fanout/envelope"
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // The list of what may leave lets both external forms pass, and finds what the internal form has besides.
 func TestLeaks(t *testing.T) {
 	t.Parallel()
-	event := envelope.NewEvent(scene.Moved{Tx: "a", Account: "account-1"})
-	message, err := scene.Catalog().Seal(event, envelope.Source{Aggregate: "Account", ID: "account-1"}, envelope.Context{})
+	event := envelope.NewEvent(scenario.Moved{Tx: "a", Account: "account-1"})
+	message, err := scenario.Catalog().Seal(event, envelope.Source{Aggregate: "Account", ID: "account-1"}, envelope.Context{})
 	require.NoError(t, err)
 	native, err := message.MarshalExternal()
 	require.NoError(t, err)
@@ -26,14 +26,14 @@ func TestLeaks(t *testing.T) {
 	require.NoError(t, err)
 
 	fields := map[string]string{"id": "1", "type": "Chaos.Moved.v1"}
-	assert.Empty(t, leaks(scene.PubSub, fields, native), string(native))
-	assert.Empty(t, leaks(scene.Partner, fields, cloud), string(cloud))
-	found := leaks(scene.PubSub, fields, internal)
+	assert.Empty(t, leaks(scenario.PubSub, fields, native), string(native))
+	assert.Empty(t, leaks(scenario.Partner, fields, cloud), string(cloud))
+	found := leaks(scenario.PubSub, fields, internal)
 	for _, secret := range []string{"metadata.domain.priority", "metadata.envelope.checksum"} {
 		assert.Contains(t, found, secret, string(internal))
 	}
-	assert.Contains(t, leaks(scene.Partner, fields, internal), "metadata.headers.id")
-	assert.Equal(t, []string{"field actor"}, leaks(scene.PubSub, map[string]string{"actor": "ada"}, native))
-	assert.Equal(t, []string{"an internal event"}, leaks(scene.PubSub, map[string]string{"type": scene.AuditedType}, native))
-	assert.NotEmpty(t, leaks(scene.PubSub, fields, []byte("{")))
+	assert.Contains(t, leaks(scenario.Partner, fields, internal), "metadata.headers.id")
+	assert.Equal(t, []string{"field actor"}, leaks(scenario.PubSub, map[string]string{"actor": "ada"}, native))
+	assert.Equal(t, []string{"an internal event"}, leaks(scenario.PubSub, map[string]string{"type": scenario.AuditedType}, native))
+	assert.NotEmpty(t, leaks(scenario.PubSub, fields, []byte("{")))
 }

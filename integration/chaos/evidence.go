@@ -5,7 +5,7 @@ package chaos
 import (
 	"time"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // place of an event in its transaction: what all ledgers know it by.
@@ -24,7 +24,7 @@ type row struct {
 	err      string
 }
 
-// delivery is a message in a broker, as it was read from there.
+// delivery is a message as it was read from a broker.
 type delivery struct {
 	event   event
 	account string
@@ -32,13 +32,13 @@ type delivery struct {
 	message string
 	kind    string // the event's type
 	at      time.Time
-	leaks   []string // what is in it and may not leave
+	leaks   []string // contents that must not leave
 }
 
-// outcome is what a producer wrote down.
+// outcome is what a producer recorded.
 type outcome struct {
-	outcome   scene.Outcome // of the first try
-	completed bool          // it was found committed later
+	outcome   scenario.Outcome // of the first try
+	completed bool             // found committed by a later attempt
 }
 
 // fact is an event that was committed.
@@ -48,7 +48,7 @@ type fact struct {
 	published bool
 }
 
-// evidence is what was gathered outside of the program under test.
+// evidence is everything recorded outside of the program under test.
 type evidence struct {
 	facts      map[event]fact
 	outcomes   map[string]outcome // by transaction
@@ -57,14 +57,14 @@ type evidence struct {
 	seen       map[string]map[string]struct{} // by broker: the messages that consumers saw
 	consumers  []ConsumerVerdict              // what the inboxes hold
 	summed     map[string]map[string]sums     // projections by broker and account
-	dropped    map[string]int                 // copies that consumers had handled before, by broker
-	watch      []string                       // what the database saw of rows that were treated badly
+	dropped    map[string]int                 // duplicates that inboxes dropped, by broker
+	watch      []string                       // violations that triggers of the database recorded
 	faults     []performed
-	sessions   int      // of the database that were left in the end
+	sessions   int      // of the database that were open at the end
 	leaked     []string // goroutines, by process
 	crashed    []string // processes
-	clocks     []string // that did not show the time they were to show
-	ended      int      // processes that left in good order, and looked for goroutines
+	clocks     []string // that showed a wrong time
+	ended      int      // processes that shut down gracefully and checked their goroutines
 	leaseLost  int64
 	peakConns  map[string]int   // by process
 	peakMemory map[string]int64 // bytes, by process

@@ -20,7 +20,7 @@ type link struct {
 	proxy  *toxiproxy.Proxy
 }
 
-// network is all links of a run.
+// network holds all links of a run.
 type network struct {
 	server *toxiproxy.ApiServer
 	links  map[string]*link
@@ -31,7 +31,7 @@ func newNetwork() *network {
 	return &network{server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), links: map[string]*link{}}
 }
 
-// connect makes a link and returns the address that the process is to use. The server behind it may go and come back.
+// connect makes a link and returns the address for the process. The server behind it may stop and restart.
 func (n *network) connect(client, server, upstream string) (string, error) {
 	l := &link{name: client + "/" + server, client: client}
 	l.proxy = toxiproxy.NewProxy(n.server, l.name, "127.0.0.1:0", upstream)
@@ -48,8 +48,8 @@ func (n *network) close() {
 	}
 }
 
-// illness is one fault of a link, in the words of toxiproxy.
-type illness struct {
+// toxic is one fault of a link, as toxiproxy calls it.
+type toxic struct {
 	kind       string
 	streams    []string
 	attributes map[string]any
@@ -60,56 +60,56 @@ const (
 	downstream = "downstream"
 )
 
-// illnesses are the faults of links; amount is of a kind's own measure.
-var illnesses = map[Kind]func(amount int) illness{
-	Reset: func(int) illness { return illness{"reset_peer", []string{upstream}, map[string]any{"timeout": 0}} },
-	Delay: func(ms int) illness {
-		return illness{"latency", []string{upstream, downstream}, map[string]any{"latency": ms, "jitter": ms / 2}}
+// toxics are the faults of links. The unit of amount depends on the kind.
+var toxics = map[Kind]func(amount int) toxic{
+	Reset: func(int) toxic { return toxic{"reset_peer", []string{upstream}, map[string]any{"timeout": 0}} },
+	Delay: func(ms int) toxic {
+		return toxic{"latency", []string{upstream, downstream}, map[string]any{"latency": ms, "jitter": ms / 2}}
 	},
-	Throttle: func(kilobytes int) illness {
-		return illness{"bandwidth", []string{upstream, downstream}, map[string]any{"rate": kilobytes}}
+	Throttle: func(kilobytes int) toxic {
+		return toxic{"bandwidth", []string{upstream, downstream}, map[string]any{"rate": kilobytes}}
 	},
-	CutRequests: func(n int) illness { return illness{"limit_data", []string{upstream}, map[string]any{"bytes": n}} },
-	CutAnswers:  func(n int) illness { return illness{"limit_data", []string{downstream}, map[string]any{"bytes": n}} },
-	BlackHole: func(int) illness { // what is held back comes when it is over, as TCP has it
-		return illness{"latency", []string{downstream}, map[string]any{"latency": time.Hour.Milliseconds()}}
+	CutRequests: func(n int) toxic { return toxic{"limit_data", []string{upstream}, map[string]any{"bytes": n}} },
+	CutAnswers:  func(n int) toxic { return toxic{"limit_data", []string{downstream}, map[string]any{"bytes": n}} },
+	BlackHole: func(int) toxic { // delayed data arrives afterwards, as with TCP
+		return toxic{"latency", []string{downstream}, map[string]any{"latency": time.Hour.Milliseconds()}}
 	},
 }
 
-// fallIll begins a fault, for connections that are open and for those to come.
-func (l *link) fallIll(kind Kind, amount int) error {
-	if err := l.apply("fault", illnesses[kind](amount)); err != nil {
+// impair begins a fault of open and future connections.
+func (l *link) impair(kind Kind, amount int) error {
+	if err := l.apply("fault", toxics[kind](amount)); err != nil {
 		return fmt.Errorf("chaos: %s at %s: %w", kind, l.name, err)
 	}
 	return nil
 }
 
-// slowDown makes a link slow for good: a round trip takes twice d longer, whatever else is wrong with it.
+// slowDown adds twice d to every round trip of a link, for the whole run and beside all faults.
 func (l *link) slowDown(d time.Duration) error {
-	ill := illness{"latency", []string{upstream, downstream}, map[string]any{"latency": d.Milliseconds()}}
-	return l.apply("slow", ill)
+	slow := toxic{"latency", []string{upstream, downstream}, map[string]any{"latency": d.Milliseconds()}}
+	return l.apply("slow", slow)
 }
 
-func (l *link) apply(name string, ill illness) error {
-	for _, stream := range ill.streams {
-		toxic, err := json.Marshal(map[string]any{
-			"name": name + "-" + stream, "type": ill.kind, "stream": stream, "toxicity": 1.0, "attributes": ill.attributes,
+func (l *link) apply(name string, t toxic) error {
+	for _, stream := range t.streams {
+		text, err := json.Marshal(map[string]any{
+			"name": name + "-" + stream, "type": t.kind, "stream": stream, "toxicity": 1.0, "attributes": t.attributes,
 		})
 		if err != nil {
 			return err
 		}
-		if _, err := l.proxy.Toxics.AddToxicJson(bytes.NewReader(toxic)); err != nil {
+		if _, err := l.proxy.Toxics.AddToxicJson(bytes.NewReader(text)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// heal ends the fault of a link. Connections that it held up may break.
+// heal ends the fault of a link. Connections that were blocked may break.
 func (l *link) heal(ctx context.Context, kind Kind) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healPatience)
 	defer cancel()
-	for _, stream := range illnesses[kind](0).streams {
+	for _, stream := range toxics[kind](0).streams {
 		if err := l.proxy.Toxics.RemoveToxic(ctx, "fault-"+stream); err != nil {
 			return fmt.Errorf("chaos: end %s at %s: %w", kind, l.name, err)
 		}
@@ -117,5 +117,5 @@ func (l *link) heal(ctx context.Context, kind Kind) error {
 	return nil
 }
 
-// healPatience bounds what toxiproxy waits for, which may never come.
+// healPatience bounds the call: toxiproxy may wait for data that never arrives.
 const healPatience = 5 * time.Second

@@ -14,19 +14,19 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// watchSessions counts the database's sessions, and weighs the processes, once a second; the function that it returns ends that, and returns the highest
-// numbers.
-func (s *stage) watchSessions(ctx context.Context) (stop func() map[string]int) {
+// watchSessions samples the database's sessions and the memory of the processes once a second. The function that it returns stops the
+// sampling and returns the peaks.
+func (s *fixture) watchSessions(ctx context.Context) (stop func() map[string]int) {
 	ctx, cancel := context.WithCancel(ctx)
 	peaks, done := map[string]int{}, make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
 			s.countSessions(ctx, peaks)
-			for _, p := range s.places {
+			for _, p := range s.processes {
 				p.weigh()
 			}
 			pauseFor(ctx, time.Second)
@@ -39,8 +39,8 @@ func (s *stage) watchSessions(ctx context.Context) (stop func() map[string]int) 
 	}
 }
 
-// countSessions raises peaks, by the name of the process; while the database is away there is nothing to count.
-func (s *stage) countSessions(ctx context.Context, peaks map[string]int) {
+// countSessions updates the peaks by process. It does nothing while the database is down.
+func (s *fixture) countSessions(ctx context.Context, peaks map[string]int) {
 	_ = s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, "SELECT split_part(application_name, '/', 1), count(*) FROM pg_stat_activity WHERE datname = current_database() GROUP BY 1")
 		if err != nil {
@@ -58,8 +58,8 @@ func (s *stage) countSessions(ctx context.Context, peaks map[string]int) {
 	})
 }
 
-// ask asks the database over a connection of its own, past the network of the processes.
-func (s *stage) ask(ctx context.Context, question func(context.Context, *pgx.Conn) error) error {
+// ask queries the database over a connection of its own, which no fault of the network hits.
+func (s *fixture) ask(ctx context.Context, question func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.servers.postgresURL)
@@ -71,15 +71,15 @@ func (s *stage) ask(ctx context.Context, question func(context.Context, *pgx.Con
 }
 
 // openRows counts the rows that are not final.
-func (s *stage) openRows(ctx context.Context) (n int, err error) {
+func (s *fixture) openRows(ctx context.Context) (n int, err error) {
 	err = s.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, "SELECT count(*) FROM outbox_messages WHERE finished_at IS NULL").Scan(&n)
 	})
 	return n, err
 }
 
-// sessionsLeft waits, for a while, until nobody is connected with the database, and returns how many still are.
-func (s *stage) sessionsLeft(ctx context.Context) (n int, err error) {
+// sessionsLeft waits for a while until no client is connected to the database, and returns how many still are.
+func (s *fixture) sessionsLeft(ctx context.Context) (n int, err error) {
 	bound, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for {
@@ -94,11 +94,11 @@ func (s *stage) sessionsLeft(ctx context.Context) (n int, err error) {
 	}
 }
 
-// unseen reports whether consumers are behind.
-func (s *stage) unseen(ctx context.Context) (bool, error) {
+// unseen reports whether consumers have messages left to read.
+func (s *fixture) unseen(ctx context.Context) (bool, error) {
 	seen := map[string]map[string]struct{}{} // by consumer and stream: entries
-	for _, consumer := range s.cast.consumers {
-		err := scene.ReadLedger(s.places[consumer].path("ledger"), func(line scene.Line) {
+	for _, consumer := range s.cluster.consumers {
+		err := scenario.ReadLedger(s.processes[consumer].path("ledger"), func(line scenario.Line) {
 			of := consumer + " " + line.Stream
 			if consumer == "puller" {
 				of = consumer // the fake's numbers are of all topics
@@ -120,8 +120,8 @@ func (s *stage) unseen(ctx context.Context) (bool, error) {
 	}
 	client := redis.NewClient(options)
 	defer client.Close()
-	for _, stream := range scene.Streams() {
-		for _, name := range []string{stream, scene.PartnerPrefix + stream} {
+	for _, stream := range scenario.Streams() {
+		for _, name := range []string{stream, scenario.PartnerPrefix + stream} {
 			length, err := client.XLen(ctx, name).Result()
 			if err != nil || int(length) > len(seen["reader "+name]) {
 				return true, err
@@ -132,8 +132,8 @@ func (s *stage) unseen(ctx context.Context) (bool, error) {
 	return held > len(seen["puller"]), err
 }
 
-// countFake asks the fake of Pub/Sub how many messages it holds.
-func (s *stage) countFake(ctx context.Context) (int, error) {
+// countFake returns the number of messages in the fake of Pub/Sub.
+func (s *fixture) countFake(ctx context.Context) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.servers.messages+"/count", http.NoBody)
 	if err != nil {
 		return 0, err

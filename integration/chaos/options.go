@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Options are a run. The zero value of a field means its default.
+// Options of a run. The zero value of a field means its default.
 type Options struct {
 	// Seed decides the schedule of faults and what producers do. Runs with one seed and the same other options have the same
 	// schedule; how processes interleave under it differs.
@@ -27,18 +27,18 @@ type Options struct {
 	Keys int
 	// Lease of the relays. Default 3 seconds.
 	Lease time.Duration
-	// Slow is how far away their brokers are from relays, one way, so that they have claimed rows for long; from every second one half as
-	// far. Default: not at all.
+	// Slow is the one-way delay between relays and brokers, so that rows stay claimed for long; half of it for every second relay.
+	// Default 0.
 	Slow time.Duration
 	// Only restricts the faults to some kinds. Default: all that the servers allow.
 	Only []Kind
-	// TrueClocks leaves the clocks of processes alone, which saves building a second program.
+	// TrueClocks keeps the clocks of processes right, which saves building a second program.
 	TrueClocks bool
 	// Broken is the name of a [Defect] to build into the program under test. Default: none.
 	Broken string
-	// Keep is a directory for ledgers and logs, to look at afterwards. Default: they are removed.
+	// Keep is a directory for ledgers and logs. Default: they are removed.
 	Keep string
-	// Log is told what happens. Default: standard error.
+	// Log gets the progress. Default: standard error.
 	Log io.Writer
 }
 

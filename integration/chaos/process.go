@@ -20,13 +20,13 @@ import (
 const (
 	// endPatience is how long a process may take to end after SIGTERM.
 	endPatience = 45 * time.Second
-	// againPause is before a process that could not do its work is started again.
+	// againPause precedes the restart of a process that could not do its work.
 	againPause = 300 * time.Millisecond
-	// terminated is the exit code of a process that SIGTERM ended before it had begun to listen for it.
+	// terminated is the exit code of a process that SIGTERM ended before it handled signals.
 	terminated = 128 + int(syscall.SIGTERM)
 )
 
-// process is one place in the cast. The operating system's process in it dies and is replaced.
+// process is one member of the cluster. Its process of the operating system is replaced when it dies.
 type process struct {
 	name    string
 	dir     string
@@ -39,13 +39,13 @@ type process struct {
 	cmd     *exec.Cmd
 	skew    time.Duration
 	pause   time.Duration  // before the next start
-	asked   syscall.Signal // that its end was asked for with; 0 = it was not
-	closing bool           // it is not started again
+	asked   syscall.Signal // with which it was stopped; 0 = it was not
+	closing bool           // it is not restarted
 	over    chan struct{}
 
 	starts  []startedAt
-	away    int      // how often it ended by itself because it could not go on
-	crashed []string // how it ended otherwise
+	away    int      // how often it exited because a server was unavailable
+	crashed []string // other exits
 	peak    int64    // bytes
 }
 
@@ -55,7 +55,7 @@ type startedAt struct {
 	skew time.Duration
 }
 
-// run keeps the place filled until close. A start that fails is an error, the rest is on record.
+// run restarts the process until close. A failed start is an error, everything else is recorded.
 func (p *process) run(ctx context.Context) error {
 	p.over = make(chan struct{})
 	if err := p.start(ctx); err != nil {
@@ -85,7 +85,7 @@ func (p *process) start(ctx context.Context) error {
 	p.cmd.Env = append(append(os.Environ(), p.environ...), fmt.Sprintf("%s=%d", worker.SkewVariable, int(p.skew.Seconds())),
 		worker.NameVariable+"="+p.name, worker.LedgerVariable+"="+p.path("ledger"), fmt.Sprintf("%s=%d", worker.SeedVariable, p.seed+uint64(len(p.starts))))
 	p.cmd.Stderr = log
-	if _, err := p.cmd.StdinPipe(); err != nil { // it ends when this is closed
+	if _, err := p.cmd.StdinPipe(); err != nil { // the process exits when this is closed
 		return err
 	}
 	p.asked = 0
@@ -94,7 +94,7 @@ func (p *process) start(ctx context.Context) error {
 	return err
 }
 
-// next waits for the end of what runs and says whether it is to be replaced.
+// next waits for the exit of the running process and reports whether to restart it.
 func (p *process) next(ctx context.Context) bool {
 	<-p.child.Done()
 	p.mu.Lock()
@@ -123,7 +123,7 @@ func (p *process) next(ctx context.Context) bool {
 	return !p.closing && ctx.Err() == nil
 }
 
-// end ends what runs; it is started again, with its clock off by skew, after a pause.
+// end stops the running process; after a pause it is restarted with its clock off by skew.
 func (p *process) end(signal syscall.Signal, pause, skew time.Duration) {
 	p.mu.Lock()
 	p.asked, p.pause, p.skew = signal, pause, skew
@@ -139,7 +139,7 @@ func (p *process) end(signal syscall.Signal, pause, skew time.Duration) {
 	}
 }
 
-// hold stops the process in its tracks, and lets it go on.
+// hold suspends the process for a while.
 func (p *process) hold(ctx context.Context, d time.Duration) {
 	p.mu.Lock()
 	running := p.child
@@ -149,7 +149,7 @@ func (p *process) hold(ctx context.Context, d time.Duration) {
 	_ = running.Signal(syscall.SIGCONT)
 }
 
-// close ends the process for good.
+// close stops the process and does not restart it.
 func (p *process) close() {
 	p.mu.Lock()
 	p.closing = true
@@ -158,7 +158,7 @@ func (p *process) close() {
 	<-p.over
 }
 
-// weigh notes the memory of what runs.
+// weigh records the memory of the running process.
 func (p *process) weigh() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script makes a place whose program is a shell script. It writes its clock's skew into a file and does what another file says.
+// script makes a process whose program is a shell script. It writes its clock's skew into a file and does what another file says.
 func script(t *testing.T) (p *process, say func(string), started func(n int) []string) {
 	t.Helper()
 	dir := t.TempDir()

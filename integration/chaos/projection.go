@@ -15,25 +15,25 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// sums are what a consumer made of the events of an account, or what it should have made of them.
+// sums are the projection of the events of an account, as it is or as it should be.
 type sums struct{ events, total int64 }
 
-// ConsumerVerdict is what became of a broker's events in the projection that is kept with the inbox.
+// ConsumerVerdict is the state of the projection of a broker's events, which is kept with the inbox.
 type ConsumerVerdict struct {
 	Broker      string `json:"broker"`
-	Expected    int64  `json:"expected"` // committed events that are for it
+	Expected    int64  `json:"expected"` // committed events routed to it
 	Handled     int64  `json:"handled"`  // as the sums say
 	Sums        int    `json:"sums"`     // of accounts
 	Right       int    `json:"right"`    // of them
-	Dropped     int    `json:"dropped"`  // copies that had been handled before
+	Dropped     int    `json:"dropped"`  // duplicates
 	DeadLetters int64  `json:"dead_letters"`
 }
 
-// makeInbox makes the table of the consumers.
-func (s *stage) makeInbox(ctx context.Context) error {
+// makeInbox makes the table of the inbox.
+func (s *fixture) makeInbox(ctx context.Context) error {
 	db, err := gorm.Open(postgres.Open(s.servers.postgresURL), &gorm.Config{Logger: logger.Discard})
 	if err != nil {
 		return err
@@ -46,11 +46,11 @@ func (s *stage) makeInbox(ctx context.Context) error {
 	return errors.Join(err, pool.Close())
 }
 
-// due are the sums that a broker's consumer must come to, by account.
+// due are the sums that a broker's consumer must reach, by account.
 func (e *evidence) due(broker string) map[string]sums {
 	due := map[string]sums{}
 	for _, is := range e.facts {
-		if is.published || broker == scene.Internal {
+		if is.published || broker == scenario.Internal {
 			s := due[is.account]
 			due[is.account] = sums{s.events + 1, s.total + is.seq}
 		}
@@ -89,7 +89,7 @@ func (e *evidence) judgeConsumers(d *docket) {
 }
 
 // projectionsBehind reports whether a consumer has handled fewer events than were committed for it.
-func (s *stage) projectionsBehind(ctx context.Context) (behind bool, err error) {
+func (s *fixture) projectionsBehind(ctx context.Context) (behind bool, err error) {
 	if s.options.Projectors <= 0 {
 		return false, nil
 	}
@@ -97,15 +97,15 @@ func (s *stage) projectionsBehind(ctx context.Context) (behind bool, err error) 
 		return conn.QueryRow(ctx, `SELECT EXISTS (
 			SELECT FROM unnest($1::text[]) AS c (consumer)
 			 WHERE coalesce((SELECT sum(p.events) FROM projections AS p WHERE p.consumer = c.consumer), 0)
-			     < (SELECT count(*) FROM facts AS f WHERE f.published OR c.consumer = $2))`, scene.Brokers(), scene.Internal).Scan(&behind)
+			     < (SELECT count(*) FROM facts AS f WHERE f.published OR c.consumer = $2))`, scenario.Brokers(), scenario.Internal).Scan(&behind)
 	})
 	return behind, err
 }
 
 // readProjections reads what consumers have made of the events, and what their inbox has given up.
-func (s *stage) readProjections(ctx context.Context, e *evidence) error {
+func (s *fixture) readProjections(ctx context.Context, e *evidence) error {
 	e.summed = map[string]map[string]sums{}
-	for _, broker := range scene.Brokers() {
+	for _, broker := range scenario.Brokers() {
 		e.summed[broker] = map[string]sums{}
 		if s.options.Projectors > 0 {
 			e.consumers = append(e.consumers, ConsumerVerdict{Broker: broker})

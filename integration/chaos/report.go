@@ -40,7 +40,7 @@ type Transactions struct {
 	Events     int `json:"events"`    // that the database holds
 }
 
-// ProcessReport is one place of the cast.
+// ProcessReport is one process of the cluster.
 type ProcessReport struct {
 	Name        string `json:"name"`
 	Starts      int    `json:"starts"`

@@ -13,32 +13,32 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // Run is one run of the rig: it builds the programs, starts servers and processes, does to them what the schedule says, lets the backlog
 // drain, ends everything and compares the ledgers. An error is the rig's own failure; what Fanout does wrong is in the report. When ctx ends, the
 // run is broken off. Nothing that it has started is left.
 func Run(ctx context.Context, options Options) (*Report, error) {
-	s := &stage{options: options.withDefaults()}
+	s := &fixture{options: options.withDefaults()}
 	s.log = s.options.Log
 	report, err := s.run(ctx)
 	return report, errors.Join(err, s.tearDown())
 }
 
-func (s *stage) run(ctx context.Context) (*Report, error) {
+func (s *fixture) run(ctx context.Context) (*Report, error) {
 	if err := s.setUp(ctx); err != nil {
 		return nil, err
 	}
-	schedule := s.cast.schedule(s.options)
+	schedule := s.cluster.schedule(s.options)
 	fmt.Fprintf(s.log, "seed %d\n", s.options.Seed)
 	schedule.print(s.log)
-	for _, name := range slices.Sorted(maps.Keys(s.places)) {
-		if err := s.places[name].run(ctx); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(s.processes)) {
+		if err := s.processes[name].run(ctx); err != nil {
 			return nil, err
 		}
-		place := s.places[name]
-		s.closers = append(s.closers, func() error { place.close(); return nil })
+		p := s.processes[name]
+		s.closers = append(s.closers, func() error { p.close(); return nil })
 	}
 	watch := s.watchSessions(ctx)
 	began := time.Now()
@@ -67,7 +67,7 @@ func (s *stage) run(ctx context.Context) (*Report, error) {
 
 // perform does the faults at their times, several at once where the schedule has it so, and returns when the time of faults is over and
 // all are cured.
-func (s *stage) perform(ctx context.Context, schedule Schedule, began time.Time) ([]performed, error) {
+func (s *fixture) perform(ctx context.Context, schedule Schedule, began time.Time) ([]performed, error) {
 	var (
 		mu   sync.Mutex
 		done []performed
@@ -93,21 +93,21 @@ func (s *stage) perform(ctx context.Context, schedule Schedule, began time.Time)
 }
 
 // inflict does one fault and returns when it is over.
-func (s *stage) inflict(ctx context.Context, f Fault) error {
+func (s *fixture) inflict(ctx context.Context, f Fault) error {
 	switch f.Kind {
 	case Kill:
-		s.places[f.Target].end(sigkill, f.For, f.Skew)
+		s.processes[f.Target].end(sigkill, f.For, f.Skew)
 		pauseFor(ctx, f.For)
 	case Term:
-		s.places[f.Target].end(sigterm, f.For, f.Skew)
+		s.processes[f.Target].end(sigterm, f.For, f.Skew)
 		pauseFor(ctx, f.For)
 	case Stop:
-		s.places[f.Target].hold(ctx, f.For)
+		s.processes[f.Target].hold(ctx, f.For)
 	case PostgresFast, PostgresImmediate, PostgresKill, RedisTerm, RedisKill:
 		return s.servers.outage(ctx, f.Kind, f.For)
 	default:
 		l := s.network.links[f.Target]
-		if err := l.fallIll(f.Kind, f.Amount); err != nil {
+		if err := l.impair(f.Kind, f.Amount); err != nil {
 			return err
 		}
 		pauseFor(ctx, f.For)
@@ -117,9 +117,9 @@ func (s *stage) inflict(ctx context.Context, f Fault) error {
 }
 
 // drain ends the producers and waits until every row is final and consumers have seen everything, or the time for it has passed.
-func (s *stage) drain(ctx context.Context) (time.Duration, error) {
-	for _, name := range s.cast.producers {
-		s.places[name].close()
+func (s *fixture) drain(ctx context.Context) (time.Duration, error) {
+	for _, name := range s.cluster.producers {
+		s.processes[name].close()
 	}
 	began := time.Now()
 	bound, cancel := context.WithTimeout(ctx, s.options.Drain)
@@ -147,16 +147,16 @@ func (s *stage) drain(ctx context.Context) (time.Duration, error) {
 }
 
 // endAll ends all processes in good order.
-func (s *stage) endAll() {
+func (s *fixture) endAll() {
 	var all sync.WaitGroup
-	for _, place := range s.places {
-		all.Go(place.close)
+	for _, p := range s.processes {
+		all.Go(p.close)
 	}
 	all.Wait()
 }
 
 // report sums up.
-func (s *stage) report(r *Report, e *evidence) {
+func (s *fixture) report(r *Report, e *evidence) {
 	r.Brokers, r.Violations = e.judge()
 	r.Consumers = e.consumers
 	r.Sessions, r.Graceful, r.LeaseLost, r.Performed = e.sessions, e.ended, e.leaseLost, map[Kind]int{}
@@ -169,19 +169,19 @@ func (s *stage) report(r *Report, e *evidence) {
 	r.Producers.Events = len(e.facts)
 	for _, is := range e.outcomes {
 		switch is.outcome {
-		case scene.Committed:
+		case scenario.Committed:
 			r.Producers.Committed++
-		case scene.RolledBack:
+		case scenario.RolledBack:
 			r.Producers.RolledBack++
-		case scene.Unknown:
+		case scenario.Unknown:
 			r.Producers.Unknown++
 		}
 		if is.completed {
 			r.Producers.Completed++
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.places)) {
-		p := s.places[name]
+	for _, name := range slices.Sorted(maps.Keys(s.processes)) {
+		p := s.processes[name]
 		about := ProcessReport{Name: name, Starts: len(p.starts), Away: p.away, PeakMemory: p.peak, PeakConns: e.peakConns[name]}
 		for _, start := range p.starts {
 			if start.skew != 0 {

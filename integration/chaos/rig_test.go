@@ -67,7 +67,7 @@ func TestRigSmoke(t *testing.T) {
 	}
 	needServers(t)
 	report, err := chaos.Run(t.Context(), chaos.Options{
-		Seed: uint64(testenv.Seed(t)), For: 6 * time.Second, Every: time.Second, Rate: 10, Lease: 2 * time.Second, TrueClocks: true, Log: writer{t},
+		Seed: uint64(testenv.Seed(t)), For: 5 * time.Second, Every: time.Second, Rate: 10, Lease: 2 * time.Second, TrueClocks: true, Log: writer{t},
 	})
 	require.NoError(t, err)
 	show(t, report)

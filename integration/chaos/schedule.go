@@ -62,16 +62,16 @@ func (f Fault) String() string {
 	return line
 }
 
-// cast is what faults can be aimed at.
-type cast struct {
+// cluster names everything that a fault can hit.
+type cluster struct {
 	producers, relays, consumers, projectors, links []string
 	servers                                         bool // ours to kill
 	clocks                                          bool // can be set
 	lease                                           time.Duration
 }
 
-// kindOf finds the part of the cast that a kind of fault aims at.
-func (c *cast) targets(kind Kind) []string {
+// targets returns the members of the cluster that a kind of fault can hit.
+func (c *cluster) targets(kind Kind) []string {
 	switch kind {
 	case Kill:
 		return slices.Concat(c.producers, c.relays, c.projectors, c.consumers)
@@ -89,7 +89,7 @@ func (c *cast) targets(kind Kind) []string {
 }
 
 // deck is how often each kind comes, before any comes again. Relays have the worst of it.
-func (c *cast) deck(only []Kind) []Kind {
+func (c *cluster) deck(only []Kind) []Kind {
 	deck := []Kind{
 		Kill, Kill, Kill, Kill, Stop, Stop, Stop, Term, Term,
 		Reset, Reset, Delay, Throttle, CutRequests, CutRequests, CutAnswers, CutAnswers, BlackHole, BlackHole,
@@ -104,7 +104,7 @@ func (c *cast) deck(only []Kind) []Kind {
 type Schedule []Fault
 
 // schedule draws the faults. No target has two at a time.
-func (c *cast) schedule(o Options) Schedule {
+func (c *cluster) schedule(o Options) Schedule {
 	random := rand.New(rand.NewPCG(o.Seed, 1))
 	var (
 		drawn Schedule
@@ -134,7 +134,7 @@ func (c *cast) schedule(o Options) Schedule {
 }
 
 // draw decides the details of one fault.
-func (c *cast) draw(random *rand.Rand, kind Kind, at time.Duration) Fault {
+func (c *cluster) draw(random *rand.Rand, kind Kind, at time.Duration) Fault {
 	between := func(low, high time.Duration) time.Duration {
 		return (low + time.Duration(random.Int64N(int64(high-low)))).Round(10 * time.Millisecond)
 	}
@@ -161,7 +161,7 @@ func (c *cast) draw(random *rand.Rand, kind Kind, at time.Duration) Fault {
 }
 
 // skew draws by how much a clock is off: half of them are right, the others wrong by minutes.
-func (c *cast) skew(random *rand.Rand) time.Duration {
+func (c *cluster) skew(random *rand.Rand) time.Duration {
 	minutes := random.IntN(21) - 10
 	if !c.clocks || random.IntN(2) == 0 {
 		return 0

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func wholeCast() cast {
-	return cast{
+func wholeCluster() cluster {
+	return cluster{
 		producers: []string{"producer-0", "producer-1"}, relays: []string{"relay-0", "relay-1", "relay-2"}, consumers: []string{"reader", "puller"}, projectors: []string{"projector-0"},
 		links: []string{"producer-0/postgres", "relay-0/postgres", "relay-0/redis", "relay-1/pubsub"}, servers: true, clocks: true, lease: 3 * time.Second,
 	}
@@ -21,7 +21,7 @@ func wholeCast() cast {
 // A schedule is what its seed and options say, each time; no target has two faults at a time, and all are over in time.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
-	everybody := wholeCast()
+	everybody := wholeCluster()
 	rapid.Check(t, func(t *rapid.T) {
 		options := Options{
 			Seed: rapid.Uint64().Draw(t, "seed"), For: time.Duration(rapid.IntRange(1, 300).Draw(t, "seconds")) * time.Second,
@@ -47,7 +47,7 @@ func TestSchedule(t *testing.T) {
 // Ten minutes have faults of each kind, and clocks that are fast, slow and right.
 func TestScheduleHasEverything(t *testing.T) {
 	t.Parallel()
-	everybody := wholeCast()
+	everybody := wholeCluster()
 	kinds, clocks := map[Kind]int{}, map[int]int{}
 	drawn := everybody.schedule(Options{Seed: 7, For: 10 * time.Minute}.withDefaults())
 	for _, fault := range drawn {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // Crime is a kind of violation.
@@ -35,10 +35,10 @@ const (
 	Crash       Crime = "crash"             // a process ended by itself in a way that it must not
 	Projection  Crime = "projection"        // an event was not counted exactly once by a consumer with an inbox
 	DeadLetters Crime = "dead-letters"      // made by a consumer, though no message was at fault
-	Clock       Crime = "clock"             // the rig's own: a clock did not show what it was to show
+	Clock       Crime = "clock"             // a defect of the rig: a clock showed a wrong time
 )
 
-// Violation is something that must not be.
+// Violation is a broken guarantee, with its cases.
 type Violation struct {
 	Crime  Crime    `json:"crime"`
 	Broker string   `json:"broker,omitempty"`
@@ -68,8 +68,8 @@ func (d *docket) accusef(crime Crime, broker, format string, args ...any) {
 func (e *evidence) judge() ([]BrokerVerdict, []Violation) {
 	d := &docket{}
 	e.judgeProducers(d)
-	verdicts := make([]BrokerVerdict, 0, len(scene.Brokers()))
-	for _, broker := range scene.Brokers() {
+	verdicts := make([]BrokerVerdict, 0, len(scenario.Brokers()))
+	for _, broker := range scenario.Brokers() {
 		verdicts = append(verdicts, e.judgeBroker(d, broker))
 	}
 	e.judgeConsumers(d)
@@ -77,7 +77,7 @@ func (e *evidence) judge() ([]BrokerVerdict, []Violation) {
 	return verdicts, d.violations
 }
 
-// judgeProducers holds what producers were told against what the database has.
+// judgeProducers compares the outcomes that producers recorded with the database.
 func (e *evidence) judgeProducers(d *docket) {
 	there := map[string]bool{}
 	for at := range e.facts {
@@ -85,9 +85,9 @@ func (e *evidence) judgeProducers(d *docket) {
 	}
 	for tx, is := range e.outcomes {
 		switch {
-		case (is.outcome == scene.Committed || is.completed) && !there[tx]:
+		case (is.outcome == scenario.Committed || is.completed) && !there[tx]:
 			d.accusef(LostCommit, "", "transaction %s", tx)
-		case is.outcome == scene.RolledBack && there[tx]:
+		case is.outcome == scenario.RolledBack && there[tx]:
 			d.accusef(GhostCommit, "", "transaction %s", tx)
 		}
 	}
@@ -107,10 +107,10 @@ func (e *evidence) judgeProcesses(d *docket) {
 	}
 }
 
-// BrokerVerdict is what became of the events at one broker.
+// BrokerVerdict is the state of the events at one broker.
 type BrokerVerdict struct {
 	Broker      string         `json:"broker"`
-	Expected    int            `json:"expected"`   // committed events that are for it
+	Expected    int            `json:"expected"`   // committed events routed to it
 	Held        int            `json:"held"`       // messages with the broker, copies included
 	Lost        int            `json:"lost"`       //
 	Phantom     int            `json:"phantom"`    //
@@ -127,13 +127,13 @@ type BrokerVerdict struct {
 // Rate is duplicates per message.
 func (v *BrokerVerdict) Rate() float64 { return float64(v.Duplicates) / float64(max(1, v.Expected)) }
 
-// judgeBroker holds what a broker has against what was committed.
+// judgeBroker compares the messages of a broker with the committed events.
 func (e *evidence) judgeBroker(d *docket, broker string) BrokerVerdict {
 	v := BrokerVerdict{Broker: broker, Held: len(e.held[broker]), Causes: map[string]int{}}
 	arrived := e.judgeDeliveries(d, &v)
 	rows := e.judgeRows(d, &v, arrived)
 	for at, is := range e.facts {
-		if !is.published && broker != scene.Internal {
+		if !is.published && broker != scenario.Internal {
 			continue
 		}
 		v.Expected++
@@ -157,7 +157,7 @@ func (e *evidence) judgeDeliveries(d *docket, v *BrokerVerdict) map[event]bool {
 			d.accusef(Leak, v.Broker, "message %s: %s", m.message, strings.Join(m.leaks, ", "))
 		}
 		is, committed := e.facts[m.event]
-		if !committed || !is.published && v.Broker != scene.Internal {
+		if !committed || !is.published && v.Broker != scenario.Internal {
 			v.Phantom++
 			d.accusef(Phantom, v.Broker, "message %s of event %d of transaction %s, of which the producer says %q", m.message, m.event.n, m.event.tx,
 				e.outcomes[m.event.tx].outcome)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // sound is the evidence of a run in which all went well: two transactions with three events of one account, the second of them internal,
@@ -21,15 +21,15 @@ func sound() *evidence {
 		facts: map[event]fact{
 			{"a", 0}: {"account-1", 1, true}, {"a", 1}: {"account-1", 2, false}, {"b", 0}: {"account-1", 3, true},
 		},
-		outcomes: map[string]outcome{"a": {scene.Committed, false}, "b": {scene.Unknown, true}, "c": {scene.RolledBack, false}},
+		outcomes: map[string]outcome{"a": {scenario.Committed, false}, "b": {scenario.Unknown, true}, "c": {scenario.RolledBack, false}},
 		held:     map[string][]delivery{}, seen: map[string]map[string]struct{}{}, summed: map[string]map[string]sums{},
 	}
-	for _, broker := range scene.Brokers() {
+	for _, broker := range scenario.Brokers() {
 		e.seen[broker] = map[string]struct{}{}
 		e.consumers, e.summed[broker] = append(e.consumers, ConsumerVerdict{Broker: broker}), e.due(broker)
 		for _, at := range []event{{"a", 0}, {"a", 1}, {"b", 0}} {
 			is := e.facts[at]
-			if !is.published && broker != scene.Internal {
+			if !is.published && broker != scenario.Internal {
 				continue
 			}
 			message := at.tx + string(rune('0'+at.n))
@@ -46,11 +46,11 @@ func TestSoundEvidence(t *testing.T) {
 	e := sound()
 	verdicts, violations := e.judge()
 	assert.Empty(t, violations)
-	assert.Equal(t, ConsumerVerdict{Broker: scene.Internal, Expected: 3, Handled: 3, Sums: 1, Right: 1}, e.consumers[0])
-	assert.Equal(t, ConsumerVerdict{Broker: scene.Partner, Expected: 2, Handled: 2, Sums: 1, Right: 1}, e.consumers[1])
+	assert.Equal(t, ConsumerVerdict{Broker: scenario.Internal, Expected: 3, Handled: 3, Sums: 1, Right: 1}, e.consumers[0])
+	assert.Equal(t, ConsumerVerdict{Broker: scenario.Partner, Expected: 2, Handled: 2, Sums: 1, Right: 1}, e.consumers[1])
 	require.Len(t, verdicts, 3)
-	assert.Equal(t, BrokerVerdict{Broker: scene.Internal, Expected: 3, Held: 3, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[0])
-	assert.Equal(t, BrokerVerdict{Broker: scene.Partner, Expected: 2, Held: 2, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[1])
+	assert.Equal(t, BrokerVerdict{Broker: scenario.Internal, Expected: 3, Held: 3, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[0])
+	assert.Equal(t, BrokerVerdict{Broker: scenario.Partner, Expected: 2, Held: 2, MaxAttempts: 1, Causes: map[string]int{}}, verdicts[1])
 }
 
 // Each crime is found, by itself or with what follows from it.
@@ -64,45 +64,45 @@ func TestCrimes(t *testing.T) {
 		want   []Crime
 	}{
 		"lost": {func(e *evidence) {
-			e.held[scene.Partner] = e.held[scene.Partner][:1]
-			delete(e.seen[scene.Partner], "b0")
+			e.held[scenario.Partner] = e.held[scenario.Partner][:1]
+			delete(e.seen[scenario.Partner], "b0")
 		}, []Crime{Lost, Unconfirmed}},
-		"lost by the broker": {func(e *evidence) { e.held[scene.Partner] = e.held[scene.Partner][:1] }, []Crime{Lost, Unconfirmed, Vanished}},
+		"lost by the broker": {func(e *evidence) { e.held[scenario.Partner] = e.held[scenario.Partner][:1] }, []Crime{Lost, Unconfirmed, Vanished}},
 		"not captured": {func(e *evidence) {
 			e.facts[event{"b", 1}] = fact{"account-2", 1, false}
-			e.summed[scene.Internal] = e.due(scene.Internal)
+			e.summed[scenario.Internal] = e.due(scenario.Internal)
 		}, []Crime{Lost, NoRow}},
-		"stuck":     {func(e *evidence) { rowOf(e, scene.PubSub, "a0").status = "failed" }, []Crime{Stuck}},
-		"abandoned": {func(e *evidence) { rowOf(e, scene.PubSub, "a0").status = "abandoned" }, []Crime{Abandoned}},
-		"attempts":  {func(e *evidence) { rowOf(e, scene.PubSub, "a0").attempts = maxAttempts + 1 }, []Crime{Attempts}},
+		"stuck":     {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").status = "failed" }, []Crime{Stuck}},
+		"abandoned": {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").status = "abandoned" }, []Crime{Abandoned}},
+		"attempts":  {func(e *evidence) { rowOf(e, scenario.PubSub, "a0").attempts = maxAttempts + 1 }, []Crime{Attempts}},
 		"rolled back and published": {func(e *evidence) {
-			e.held[scene.Internal] = append(e.held[scene.Internal], delivery{event: event{"c", 0}, account: "account-9", seq: 1, message: "c0"})
-			e.seen[scene.Internal]["c0"] = struct{}{}
+			e.held[scenario.Internal] = append(e.held[scenario.Internal], delivery{event: event{"c", 0}, account: "account-9", seq: 1, message: "c0"})
+			e.seen[scenario.Internal]["c0"] = struct{}{}
 		}, []Crime{Phantom}},
 		"internal, at a partner": {func(e *evidence) {
-			e.held[scene.Partner] = append(e.held[scene.Partner], delivery{event: event{"a", 1}, account: "account-2", seq: 2, message: "a1"})
-			e.seen[scene.Partner]["a1"] = struct{}{}
+			e.held[scenario.Partner] = append(e.held[scenario.Partner], delivery{event: event{"a", 1}, account: "account-2", seq: 2, message: "a1"})
+			e.seen[scenario.Partner]["a1"] = struct{}{}
 		}, []Crime{Phantom}},
-		"out of order": {func(e *evidence) { slices.Reverse(e.held[scene.PubSub]) }, []Crime{OutOfOrder}},
+		"out of order": {func(e *evidence) { slices.Reverse(e.held[scenario.PubSub]) }, []Crime{OutOfOrder}},
 		"two message ids": {func(e *evidence) {
-			second := e.held[scene.Internal][2]
+			second := e.held[scenario.Internal][2]
 			second.message, second.account = "other", ""
-			e.held[scene.Internal] = append(e.held[scene.Internal], second)
-			e.seen[scene.Internal]["other"] = struct{}{}
+			e.held[scenario.Internal] = append(e.held[scenario.Internal], second)
+			e.seen[scenario.Internal]["other"] = struct{}{}
 		}, []Crime{TwoRows}},
 		"two rows":          {func(e *evidence) { e.rows = append(e.rows, e.rows[0]) }, []Crime{TwoRows}},
-		"leak":              {func(e *evidence) { e.held[scene.Partner][0].leaks = []string{"checksum"} }, []Crime{Leak}},
-		"unseen":            {func(e *evidence) { delete(e.seen[scene.PubSub], "a0") }, []Crime{Unseen}},
-		"lost commit":       {func(e *evidence) { e.outcomes["d"] = outcome{scene.Committed, false} }, []Crime{LostCommit}},
-		"ghost commit":      {func(e *evidence) { e.outcomes["a"] = outcome{scene.RolledBack, false} }, []Crime{GhostCommit}},
-		"completed in vain": {func(e *evidence) { e.outcomes["d"] = outcome{scene.Unknown, true} }, []Crime{LostCommit}},
+		"leak":              {func(e *evidence) { e.held[scenario.Partner][0].leaks = []string{"checksum"} }, []Crime{Leak}},
+		"unseen":            {func(e *evidence) { delete(e.seen[scenario.PubSub], "a0") }, []Crime{Unseen}},
+		"lost commit":       {func(e *evidence) { e.outcomes["d"] = outcome{scenario.Committed, false} }, []Crime{LostCommit}},
+		"ghost commit":      {func(e *evidence) { e.outcomes["a"] = outcome{scenario.RolledBack, false} }, []Crime{GhostCommit}},
+		"completed in vain": {func(e *evidence) { e.outcomes["d"] = outcome{scenario.Unknown, true} }, []Crime{LostCommit}},
 		"duplicate, which is allowed": {func(e *evidence) {
-			e.held[scene.Internal] = append(e.held[scene.Internal], e.held[scene.Internal][0])
+			e.held[scenario.Internal] = append(e.held[scenario.Internal], e.held[scenario.Internal][0])
 		}, nil},
-		"counted twice":  {func(e *evidence) { e.summed[scene.PubSub]["account-1"] = sums{3, 5} }, []Crime{Projection}},
-		"not counted":    {func(e *evidence) { delete(e.summed[scene.Partner], "account-1") }, []Crime{Projection}},
-		"another's sum":  {func(e *evidence) { e.summed[scene.Partner]["account-9"] = sums{1, 1} }, []Crime{Projection}},
-		"wrong contents": {func(e *evidence) { e.summed[scene.Internal]["account-1"] = sums{3, 7} }, []Crime{Projection}},
+		"counted twice":  {func(e *evidence) { e.summed[scenario.PubSub]["account-1"] = sums{3, 5} }, []Crime{Projection}},
+		"not counted":    {func(e *evidence) { delete(e.summed[scenario.Partner], "account-1") }, []Crime{Projection}},
+		"another's sum":  {func(e *evidence) { e.summed[scenario.Partner]["account-9"] = sums{1, 1} }, []Crime{Projection}},
+		"wrong contents": {func(e *evidence) { e.summed[scenario.Internal]["account-1"] = sums{3, 7} }, []Crime{Projection}},
 		"dead letters":   {func(e *evidence) { e.consumers[2].DeadLetters = 1 }, []Crime{DeadLetters}},
 		"fence":          {func(e *evidence) { e.watch = []string{"held by another"} }, []Crime{Fence}},
 		"sessions":       {func(e *evidence) { e.sessions = 1 }, []Crime{Sessions}},

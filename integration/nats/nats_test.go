@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,15 +117,28 @@ func (j *jetStream) received(t *testing.T, destination string) []brokers.Message
 	}
 }
 
-// open makes a broker with the settings of the example, but for the marshaler, and with more patience: on a busy machine a server
-// in the process may well be silent for two seconds, which is then an outage.
+// confirmation is how long a broker waits for the confirmation of a message. On a busy machine a server in the process may well be silent
+// for two seconds. But the client waits to the end when its connection breaks meanwhile, and the tests of outages break several.
+func confirmation(t *testing.T) time.Duration {
+	t.Helper()
+	switch path.Base(t.Name()) {
+	case "Outage":
+		return 3 * time.Second
+	case "OutageWhilePublishing": // where each message is sent until it is confirmed
+		return 2 * time.Second
+	default:
+		return 10 * time.Second
+	}
+}
+
+// open makes a broker with the settings of the example, but for the marshaler and the time for a confirmation.
 func (j *jetStream) open(t *testing.T, opts ...watermill.Option) brokers.Broker {
 	t.Helper()
 	conn, err := nats.Connect(j.url, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond), nats.ReconnectBufSize(-1))
 	require.NoError(t, err)
 	publisher, err := watermillnats.NewPublisherWithNatsConn(conn, watermillnats.PublisherPublishConfig{
 		Marshaler: quoting{j}, SubjectCalculator: watermillnats.DefaultSubjectCalculator,
-		JetStream: watermillnats.JetStreamConfig{TrackMsgId: true, ConnectOptions: []nats.JSOpt{nats.MaxWait(10 * time.Second)}},
+		JetStream: watermillnats.JetStreamConfig{TrackMsgId: true, ConnectOptions: []nats.JSOpt{nats.MaxWait(confirmation(t))}},
 	}, nil)
 	require.NoError(t, err)
 	return watermill.New(publisher, append(natsOptions(conn), opts...)...)

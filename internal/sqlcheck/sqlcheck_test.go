@@ -18,7 +18,7 @@ func TestStoresSendTheirOwnTextsAlone(t *testing.T) {
 		trusted sqlcheck.Trusted
 		atLeast int
 	}{
-		// The channel of announcements is made of the table's checked name.
+		// The channel of notifications is made of the table's checked name.
 		"postgres": {sqlcheck.Trusted{Functions: []string{"Channel"}, Fields: []string{"channel"}}, 50},
 		"sqlite":   {sqlcheck.Trusted{}, 45},
 		// embedded reads a file. same asks the server whether two expressions of a computed column mean the same. One is the column's own, as the server writes it

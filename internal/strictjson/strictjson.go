@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -167,12 +168,7 @@ const few = 32
 func repeated(names [][]byte, many *map[string]struct{}) bool {
 	before, last := names[:len(names)-1], names[len(names)-1]
 	if len(names) <= few {
-		for _, name := range before {
-			if bytes.Equal(name, last) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(before, func(name []byte) bool { return bytes.Equal(name, last) })
 	}
 	if *many == nil {
 		*many = make(map[string]struct{}, 2*few)

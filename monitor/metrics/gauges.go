@@ -96,7 +96,7 @@ func (g *gauges) observeStats(to metric.Observer, stats *relay.Stats) {
 	to.ObserveInt64(g.destinations, int64(len(stats.UnavailableDestinations)), here)
 	to.ObserveInt64(g.paused, yes(stats.Paused), here)
 	if stats.Listener != relay.ListenerOff {
-		to.ObserveInt64(g.listener, yes(stats.Listener == relay.Listening), here)
+		to.ObserveInt64(g.listener, yes(stats.Listener == relay.ListenerConnected), here)
 	}
 }
 

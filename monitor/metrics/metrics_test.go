@@ -248,19 +248,19 @@ func TestGaugesOfAListener(t *testing.T) {
 	m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
 	require.NoError(t, err)
 	stats := []relay.Stats{
-		{Database: "d", Broker: "hears", Listener: relay.Listening, Breaker: relay.BreakerHalfOpen, Paused: true, UnavailableDestinations: []string{"a", "b"}, Leases: 4},
-		{Database: "d", Broker: "deaf", Listener: relay.Deaf, Breaker: relay.BreakerOpen},
+		{Database: "d", Broker: "connected", Listener: relay.ListenerConnected, Breaker: relay.BreakerHalfOpen, Paused: true, UnavailableDestinations: []string{"a", "b"}, Leases: 4},
+		{Database: "d", Broker: "disconnected", Listener: relay.ListenerDisconnected, Breaker: relay.BreakerOpen},
 		{Database: "d", Broker: "polls", Listener: relay.ListenerOff, Breaker: relay.BreakerClosed},
 	}
 	_, err = m.Watch(metrics.Sources{Stats: func() []relay.Stats { return stats }})
 	require.NoError(t, err)
 	values, _ := collect(t, reader)
 	assert.Equal(t, series{
-		"fanout.outbox.listener.up hears d": 1, "fanout.outbox.listener.up deaf d": 0,
-		"fanout.outbox.breaker.state hears d": 1, "fanout.outbox.breaker.state deaf d": 2, "fanout.outbox.breaker.state polls d": 0,
-		"fanout.outbox.broker.paused hears d": 1, "fanout.outbox.broker.paused deaf d": 0, "fanout.outbox.broker.paused polls d": 0,
-		"fanout.outbox.destinations.unavailable hears d": 2, "fanout.outbox.destinations.unavailable deaf d": 0, "fanout.outbox.destinations.unavailable polls d": 0,
-		"fanout.outbox.leases.active hears d": 4, "fanout.outbox.leases.active deaf d": 0, "fanout.outbox.leases.active polls d": 0,
+		"fanout.outbox.listener.up connected d": 1, "fanout.outbox.listener.up disconnected d": 0,
+		"fanout.outbox.breaker.state connected d": 1, "fanout.outbox.breaker.state disconnected d": 2, "fanout.outbox.breaker.state polls d": 0,
+		"fanout.outbox.broker.paused connected d": 1, "fanout.outbox.broker.paused disconnected d": 0, "fanout.outbox.broker.paused polls d": 0,
+		"fanout.outbox.destinations.unavailable connected d": 2, "fanout.outbox.destinations.unavailable disconnected d": 0, "fanout.outbox.destinations.unavailable polls d": 0,
+		"fanout.outbox.leases.active connected d": 4, "fanout.outbox.leases.active disconnected d": 0, "fanout.outbox.leases.active polls d": 0,
 	}, values)
 }
 

@@ -158,7 +158,7 @@ func TestIdleCost(t *testing.T) {
 		perSecond := float64(total) / duration.Seconds()
 		t.Logf("%.3f statements a second: %v times %v", perSecond, database.asked, cost)
 		assert.LessOrEqual(t, perSecond, 0.2)
-		assert.Equal(t, relay.Deaf, engine.Stats()[0].Listener, "it has stopped")
+		assert.Equal(t, relay.ListenerDisconnected, engine.Stats()[0].Listener, "it has stopped")
 		assert.InDelta(t, duration/(10*time.Second)*10/9, database.asked["ready"], float64(duration/time.Minute), "and it did look")
 	})
 }

@@ -95,16 +95,16 @@ const changeTime = 2 * time.Second
 // gone. An error is nobody's concern: what was changed is changed, and polling finds it.
 func (s *Store) announceChange(ctx context.Context, brokers ...string) {
 	slices.Sort(brokers)
-	var arrivals []outbox.Arrival
+	var arrivals []outbox.WakeUp
 	for _, broker := range slices.Compact(brokers) {
-		arrivals = append(arrivals, outbox.Arrival{Broker: broker, Shards: outbox.UnknownShards})
+		arrivals = append(arrivals, outbox.WakeUp{Broker: broker, Shards: outbox.UnknownShards})
 	}
 	if len(arrivals) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTime)
 	defer cancel()
-	_ = s.Notify(ctx, outbox.Announcement(arrivals))
+	_ = s.Notify(ctx, outbox.Notification(arrivals))
 }
 
 // listenSQL fills in the channel.

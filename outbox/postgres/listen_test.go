@@ -76,7 +76,7 @@ func (r *relayRig) await(condition func() bool, what string) {
 
 func (r *relayRig) awaitListening() {
 	r.t.Helper()
-	r.await(func() bool { return r.state() == relay.Listening }, "listening")
+	r.await(func() bool { return r.state() == relay.ListenerConnected }, "listening")
 }
 
 func (r *relayRig) published() int64 { return r.engine.Stats()[0].Published }
@@ -86,7 +86,7 @@ func commit(t *testing.T, db *sql.DB, inserter *outbox.Inserter) {
 	t.Helper()
 	rows := []outbox.Row{{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "T", OrderingKey: uuid.NewString(), Payload: []byte("{}")}}
 	require.NoError(t, inserter.Insert(t.Context(), db, rows))
-	require.NoError(t, inserter.Announce(t.Context(), db, inserter.AppendArrivals(nil, rows)))
+	require.NoError(t, inserter.Notify(t.Context(), db, inserter.AppendWakeUps(nil, rows)))
 }
 
 func listening(t *testing.T) (dsn string, db *sql.DB, inserter *outbox.Inserter) {
@@ -136,8 +136,8 @@ func TestFault23ListenConnectionLost(t *testing.T) {
 		r.await(func() bool { return r.published() == n+1 }, "found by the look of the new connection")
 		r.awaitListening()
 	}
-	assert.Contains(t, r.log.String(), "does not hear")
-	assert.Contains(t, r.log.String(), "hears again")
+	assert.Contains(t, r.log.String(), "listener disconnected")
+	assert.Contains(t, r.log.String(), "listener connected again")
 }
 
 // Fault 23: a pooler in transaction mode. LISTEN succeeds, and nothing ever arrives.
@@ -150,7 +150,7 @@ func TestFault23PoolerInTransactionMode(t *testing.T) {
 	address.User = url.UserPassword(address.User.Username(), "hunter2")
 	r := startRelay(t, openStore(t, address.String(), ""))
 	r.await(func() bool { return strings.Contains(r.log.String(), "pooler in transaction mode") }, "it finds out by itself")
-	assert.Equal(t, relay.Deaf, r.state())
+	assert.Equal(t, relay.ListenerDisconnected, r.state())
 	assert.NotContains(t, r.log.String(), "hunter2")
 	commit(t, db, inserter)
 	r.engine.Wake("db") // a poll

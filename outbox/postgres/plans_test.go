@@ -79,12 +79,13 @@ const shards = outbox.Classes * outbox.Shards
 // are scheduled, and those that stand behind a block.
 type plansSize struct{ finished, claimable, scheduled, followers int }
 
-// thePlansSize is a million rows in the long run. A third of it is enough for the planner to tell good plans from bad ones.
+// thePlansSize is a million rows in the long run. A fifth of it is enough for the planner to tell good plans from bad ones, and for a
+// statement that reads a whole table, or all blocks, to exceed its bound.
 func thePlansSize() plansSize {
 	if testenv.Long() {
 		return plansSize{finished: 500_000, claimable: 380_000, scheduled: 100_000, followers: 20_000}
 	}
-	return plansSize{finished: 100_000, claimable: 80_000, scheduled: 100_000, followers: 20_000}
+	return plansSize{finished: 40_000, claimable: 40_000, scheduled: 100_000, followers: 20_000}
 }
 
 func (s plansSize) rows() int      { return s.finished + s.claimable + s.scheduled + s.followers }

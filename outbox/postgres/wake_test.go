@@ -87,7 +87,7 @@ func TestOperatorsWakeRelays(t *testing.T) {
 
 	_, err = store.Pause(ctx, driver.Pause{Broker: "b"})
 	require.NoError(t, err)
-	require.NoError(t, store.Notify(ctx, outbox.Announcement(nil)))
+	require.NoError(t, store.Notify(ctx, outbox.Notification(nil)))
 	r.await(func() bool { return r.engine.Stats()[0].Paused }, "paused")
 	add("")
 	changed, err := store.Resume(ctx, "b")
@@ -130,5 +130,5 @@ func TestOperatorsAnnounceChanges(t *testing.T) {
 	requeue(admin.Filter{Type: "T", Statuses: []outbox.Status{outbox.StatusFailed}, Broker: "c"}, 2)
 	assert.Equal(t, "1 c", <-heard)
 	requeue(admin.Filter{}, 2)
-	assert.Equal(t, strings.TrimSpace(outbox.Announcement(nil)), <-heard)
+	assert.Equal(t, strings.TrimSpace(outbox.Notification(nil)), <-heard)
 }

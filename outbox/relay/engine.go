@@ -26,7 +26,7 @@ type Engine struct {
 	presences    []*heartbeat
 	unconfigured []*unconfigured
 	watches      []*watch
-	ears         []*ears
+	listeners    []*listener
 	clocks       []*clock
 }
 
@@ -36,8 +36,8 @@ type EngineConfig struct {
 	Stores map[string]driver.Delivery
 	// Brokers by name.
 	Brokers map[string]Target
-	// Listen names the databases whose relays hear of the commits of other processes; their stores must be a [driver.Listener].
-	// Default: none; rows of other processes are found by polling.
+	// Listen names the databases on which relays listen for the commits of other processes. Their
+	// stores must be a [driver.Listener]. Default: none; polling finds the rows of other processes.
 	Listen []string
 	// Log gets what an operator must know. Default: slog.Default().
 	Log *slog.Logger
@@ -71,7 +71,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 		engine.unconfigured = append(engine.unconfigured, newUnconfigured(cfg.Stores[database], database, cfg))
 		engine.watches = append(engine.watches, newWatch(cfg.Stores[database], database, cfg))
 		clock := engine.compare(database, cfg)
-		hears, err := engine.listen(database, cfg)
+		listener, err := engine.listen(database, cfg)
 		problems = append(problems, err)
 		for _, broker := range slices.Sorted(maps.Keys(cfg.Brokers)) {
 			processor, err := NewProcessor(ProcessorConfig{
@@ -83,7 +83,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 				problems = append(problems, fmt.Errorf("outbox: database %q: %w", database, err))
 				continue
 			}
-			processor.isolation, processor.ears, processor.clock = isolation, hears, clock
+			processor.isolation, processor.listener, processor.clock = isolation, listener, clock
 			engine.processors = append(engine.processors, processor)
 			here.processors = append(here.processors, processor)
 		}
@@ -104,21 +104,21 @@ func (e *Engine) compare(database string, cfg EngineConfig) *clock {
 	return compared
 }
 
-// listen prepares to hear of the commits of other processes, where that is wanted.
-func (e *Engine) listen(database string, cfg EngineConfig) (*ears, error) {
+// listen makes the listener of a database if the configuration asks for one.
+func (e *Engine) listen(database string, cfg EngineConfig) (*listener, error) {
 	if !slices.Contains(cfg.Listen, database) {
 		return nil, nil //nolint:nilnil // which is no error
 	}
-	listener, ok := cfg.Stores[database].(driver.Listener)
+	store, ok := cfg.Stores[database].(driver.Listener)
 	if !ok {
 		return nil, fmt.Errorf("outbox: database %q: its store cannot listen for notifications: only PostgreSQL's can", database)
 	}
-	hears := &ears{
-		listener: listener, log: cmp.Or(cfg.Log, slog.Default()).With("database", database),
-		wake: func(arrivals ...outbox.Arrival) { e.Wake(database, arrivals...) },
+	l := &listener{
+		store: store, log: cmp.Or(cfg.Log, slog.Default()).With("database", database),
+		wake: func(wakeUps ...outbox.WakeUp) { e.Wake(database, wakeUps...) },
 	}
-	e.ears = append(e.ears, hears)
-	return hears, nil
+	e.listeners = append(e.listeners, l)
+	return l, nil
 }
 
 // Run runs all processors until ctx ends and each has finished or released what it had claimed. Run an engine once.
@@ -138,8 +138,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, clock := range e.clocks {
 		beside.Go(func() { regularly(ctx, watchEvery, clock.look) })
 	}
-	for _, ears := range e.ears {
-		beside.Go(func() { ears.run(ctx) })
+	for _, listener := range e.listeners {
+		beside.Go(func() { listener.run(ctx) })
 	}
 	var group errgroup.Group
 	for _, processor := range e.processors {
@@ -151,28 +151,29 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// Wake tells the processors of a database that rows have come for them; without arrivals, all of them look for rows now. It
-// never blocks. served is true when this engine runs and has a processor for each arrival, so that no other process need be told.
-func (e *Engine) Wake(database string, arrivals ...outbox.Arrival) (served bool) {
+// Wake tells the processors of a database about committed rows; without wakeUps, all of them poll now.
+// It never blocks. served is true if this engine runs and has a processor for each wake-up, so that no
+// other process need be notified.
+func (e *Engine) Wake(database string, wakeUps ...outbox.WakeUp) (served bool) {
 	met := 0
 	for _, processor := range e.processors {
 		if processor.database != database {
 			continue
 		}
-		if len(arrivals) == 0 {
+		if len(wakeUps) == 0 {
 			processor.Wake(outbox.UnknownShards)
 			served = served || processor.running.Load()
 		}
-		for _, arrival := range arrivals {
-			if arrival.Broker == processor.broker {
-				processor.Wake(arrival.Shards)
+		for _, wakeUp := range wakeUps {
+			if wakeUp.Broker == processor.broker {
+				processor.Wake(wakeUp.Shards)
 				if processor.running.Load() {
 					met++
 				}
 			}
 		}
 	}
-	return served || len(arrivals) > 0 && met == len(arrivals)
+	return served || len(wakeUps) > 0 && met == len(wakeUps)
 }
 
 // Stats returns the counters of every processor, sorted by database and broker.

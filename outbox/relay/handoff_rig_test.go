@@ -103,7 +103,7 @@ func (h *handRig) commit(rows ...outbox.Row) (given bool) {
 	reservation := h.write(rows...)
 	reservation.Commit()
 	if reservation == nil {
-		h.engine.Wake("d", outbox.Arrival{Broker: "b", Shards: outbox.ShardSetOf(0)})
+		h.engine.Wake("d", outbox.WakeUp{Broker: "b", Shards: outbox.ShardSetOf(0)})
 	}
 	return reservation != nil
 }

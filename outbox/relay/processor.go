@@ -45,7 +45,7 @@ type Processor struct {
 	paused       atomic.Bool // as the last look found it
 	running      atomic.Bool
 	receiver     *receiver // nil: rows are not handed off
-	ears         *ears     // shared by those of a database; nil: it does not listen
+	listener     *listener // shared by those of a database; nil: it does not listen
 	// To tell of rows that came back, and of attributes that were left out.
 	recovered, omitted seldom
 	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
@@ -168,7 +168,7 @@ func (p *Processor) Stats() Stats {
 		Database: p.database, Broker: p.broker, Claimed: c.claimed.Load(), Published: c.published.Load(),
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
 		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.destinations.unavailable(),
-		Paused: p.paused.Load(), Listener: p.ears.state(), Leases: p.inHand.count(),
+		Paused: p.paused.Load(), Listener: p.listener.state(), Leases: p.inHand.count(),
 	}
 	if p.receiver != nil {
 		stats.HandOff = p.receiver.stats.read()
@@ -205,8 +205,8 @@ func (p *Processor) poll(ctx context.Context) {
 
 // pace says when a processor polls again. While polls find rows that can be claimed, of which no
 // wake-up has told it, it polls after poll.min; else after twice as long each time, up to poll.max.
-// Rows that wake-ups announce are claimed before a poll finds them, so that a processor that is told
-// of all rows polls seldom even when it has much to do.
+// Rows of wake-ups are claimed before a poll finds them, so that a processor that is woken for all rows
+// polls seldom even under load.
 type pace struct {
 	least, most time.Duration
 	interval    time.Duration

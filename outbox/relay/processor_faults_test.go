@@ -154,7 +154,7 @@ func TestEngineIsolatesMessagesOfABrokerThatHangs(t *testing.T) {
 			name := "good" + strconv.Itoa(i)
 			r.insert("", name)
 			inserted := time.Now()
-			engine.Wake("d", outbox.Arrival{Broker: "b"})
+			engine.Wake("d", outbox.WakeUp{Broker: "b"})
 			r.until(4*time.Second, func() bool { return r.status(name) == "published 1" })
 			if time.Since(inserted) > 500*time.Millisecond {
 				late++

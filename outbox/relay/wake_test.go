@@ -140,7 +140,7 @@ func TestWakeOfAPausedBroker(t *testing.T) {
 	})
 }
 
-// An engine says whether it delivers what has arrived; where it does not, somebody else has to be told.
+// An engine says whether it delivers the rows of a wake-up; if not, other processes must be notified.
 func TestEngineWakeServes(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r := newRig(t, path, memory.New(), outbox.Policy{})
@@ -150,7 +150,7 @@ func TestEngineWakeServes(t *testing.T) {
 			Log: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
-		a, b, c := outbox.Arrival{Broker: "a", Shards: 1}, outbox.Arrival{Broker: "b"}, outbox.Arrival{Broker: "c"}
+		a, b, c := outbox.WakeUp{Broker: "a", Shards: 1}, outbox.WakeUp{Broker: "b"}, outbox.WakeUp{Broker: "c"}
 		assert.False(t, engine.Wake("d", a), "it does not run yet")
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)

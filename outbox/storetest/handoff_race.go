@@ -196,7 +196,7 @@ func (t *table) fire(ctx context.Context, f *fire, engines []*relay.Engine, rand
 			return
 		}
 		if place == nil && random.IntN(2) == 0 {
-			engine.Wake("d", inserter.AppendArrivals(nil, rows)...)
+			engine.Wake("d", inserter.AppendWakeUps(nil, rows)...)
 		}
 		if random.IntN(4) > 0 { // where there is a backlog nothing is handed off
 			f.wait(ctx, 1)

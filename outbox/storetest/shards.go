@@ -82,8 +82,8 @@ func testShards(t *table) {
 			require.Equal(rt, shard, t.Store.Dialect().Shard(&rows[i]), "key %q, message %s", rows[i].OrderingKey, rows[i].MessageID)
 			stored[rows[i].TargetBroker] |= outbox.ShardSetOf(shard)
 		}
-		for _, arrival := range inserter.AppendArrivals(nil, rows) {
-			arrived[arrival.Broker] = arrival.Shards
+		for _, wakeUp := range inserter.AppendWakeUps(nil, rows) {
+			arrived[wakeUp.Broker] = wakeUp.Shards
 		}
 		require.Equal(rt, stored, arrived)
 	})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 )
 
 // Backlog asks how fast a backlog gets from PostgreSQL to Redis Streams, beside loops written by hand: some that are as good as can
@@ -100,7 +100,7 @@ type contest struct {
 	// connections of the store at most; postgresAway and redisAway are how far away the servers are, by the time of a round trip.
 	connections             int32
 	postgresAway, redisAway time.Duration
-	drain                   func(ctx context.Context, s *stage) error
+	drain                   func(ctx context.Context, s *setup) error
 	peer                    peer       // nil for what drains the outbox table
 	results                 []measured // by run
 }
@@ -155,8 +155,8 @@ func (b Backlog) sides() []*contest {
 
 // Run implements Scenario.
 func (b Backlog) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "drain", func(database *bed.Database) (err error) {
-		streams, err := bed.OpenStreams(ctx, o.Redis)
+	return o.withDatabase(ctx, "drain", func(database *fixture.Database) (err error) {
+		streams, err := fixture.OpenStreams(ctx, o.Redis)
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (b Backlog) Run(ctx context.Context, o *Options) error {
 		for run := range o.Runs {
 			for part := range b.Parts {
 				for _, i := range random.Perm(len(sides)) {
-					s := &stage{Backlog: b, options: o, database: database, streams: streams, contest: sides[i], redis: o.Redis}
+					s := &setup{Backlog: b, options: o, database: database, streams: streams, contest: sides[i], redis: o.Redis}
 					measure := s.measure
 					if s.peer != nil {
 						measure = s.measurePeer
@@ -196,15 +196,15 @@ func (c *contest) note(run int, m measured) {
 	c.results[run].add(m)
 }
 
-// stage is what one case runs on in one run.
-type stage struct {
+// setup is what one case runs on in one run.
+type setup struct {
 	Backlog
 	*contest
 
 	options  *Options
-	database *bed.Database
-	streams  *bed.Streams
-	table    *bed.Table
+	database *fixture.Database
+	streams  *fixture.Streams
+	table    *fixture.Table
 	stream   string
 	redis    string        // how the broker reaches it
 	trips    int64         // to the database and back
@@ -213,7 +213,7 @@ type stage struct {
 }
 
 // measure fills a table, drains it, looks whether all has arrived, and removes the table and the stream.
-func (s *stage) measure(ctx context.Context, name string) (m measured, err error) {
+func (s *setup) measure(ctx context.Context, name string) (m measured, err error) {
 	if s.table, err = s.database.TableFarAway(ctx, name, cmp.Or(s.connections, 4), s.postgresAway); err != nil {
 		return m, err
 	}
@@ -240,7 +240,7 @@ func (s *stage) measure(ctx context.Context, name string) (m measured, err error
 }
 
 // timed drains.
-func (s *stage) timed(ctx context.Context) (m measured, err error) {
+func (s *setup) timed(ctx context.Context) (m measured, err error) {
 	runtime.GC()
 	walBefore, err := s.database.WAL(ctx)
 	if err != nil {
@@ -250,7 +250,7 @@ func (s *stage) timed(ctx context.Context) (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
-	cpuBefore, _ := bed.CPU()
+	cpuBefore, _ := fixture.CPU()
 	began := time.Now()
 	label := strings.ReplaceAll(s.name, ",", "") // which pprof takes for "or"
 	pprof.Do(ctx, pprof.Labels("drain", label), func(ctx context.Context) { err = s.drain(ctx, s) })
@@ -258,7 +258,7 @@ func (s *stage) timed(ctx context.Context) (m measured, err error) {
 		return m, err
 	}
 	took := time.Since(began)
-	cpuAfter, _ := bed.CPU()
+	cpuAfter, _ := fixture.CPU()
 	databaseAfter, observed, err := s.database.ServerCPU(ctx)
 	if err != nil {
 		return m, err
@@ -272,11 +272,11 @@ func (s *stage) timed(ctx context.Context) (m measured, err error) {
 
 // fill writes the backlog, shortly after a checkpoint: the first change of a page after one logs the whole page, and one that falls
 // into some cases and not into others would decide who is faster.
-func (s *stage) fill(ctx context.Context) error {
+func (s *setup) fill(ctx context.Context) error {
 	if err := s.database.Checkpoint(ctx, s.options.Log); err != nil {
 		return err
 	}
-	fill := bed.Fill{
+	fill := fixture.Fill{
 		Rows: s.rows, Brokers: []string{drainBroker}, Keys: []int64{s.keys}, Prefix: "order-", Payload: s.Payload, Seed: s.options.Seed,
 		Hot: s.hot, Stream: s.stream,
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -17,7 +17,7 @@ const hotMargin = 5
 
 // check looks whether each row is published and its message in the stream exactly once and, where that was asked for, in the order
 // of its key.
-func (s *stage) check(ctx context.Context) error {
+func (s *setup) check(ctx context.Context) error {
 	published, err := s.published(ctx)
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func (s *stage) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a := arrivals{stage: s, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: make(map[string]int64, s.keys)}
+	a := arrivals{setup: s, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: make(map[string]int64, s.keys)}
 	if err := s.streams.Each(ctx, s.stream, "id", a.add); err != nil {
 		return err
 	}
@@ -47,9 +47,9 @@ func (s *stage) check(ctx context.Context) error {
 
 // arrivals are the messages that stand in the stream.
 type arrivals struct {
-	*stage
+	*setup
 
-	keys map[uuid.UUID]bed.Row
+	keys map[uuid.UUID]fixture.Row
 	seen map[uuid.UUID]bool
 	last map[string]int64 // by key, the id of its latest row
 	hot  int64
@@ -77,9 +77,9 @@ func (a *arrivals) add(text string) error {
 	return nil
 }
 
-func (s *stage) published(ctx context.Context) (int64, error) {
+func (s *setup) published(ctx context.Context) (int64, error) {
 	if s.minimal {
-		return bed.Get[int64](ctx, s.table, "SELECT count(*) FROM {{table}}_minimal WHERE status = 2 AND published_at IS NOT NULL")
+		return fixture.Get[int64](ctx, s.table, "SELECT count(*) FROM {{table}}_minimal WHERE status = 2 AND published_at IS NOT NULL")
 	}
 	return s.table.Count(ctx, outbox.StatusPublished)
 }

@@ -86,8 +86,8 @@ func (b Backlog) fanouts() (all []*contest) {
 }
 
 // byFanout drains with a processor that has this policy.
-func byFanout(policy outbox.Policy) func(context.Context, *stage) error {
-	return func(ctx context.Context, s *stage) (err error) {
+func byFanout(policy outbox.Policy) func(context.Context, *setup) error {
+	return func(ctx context.Context, s *setup) (err error) {
 		broker, err := redisstreams.Open(s.redis)
 		if err != nil {
 			return err

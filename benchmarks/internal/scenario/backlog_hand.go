@@ -58,8 +58,8 @@ type handSlot struct {
 }
 
 // byHand drains with so many workers.
-func byHand(workers int) func(context.Context, *stage) error {
-	return func(ctx context.Context, s *stage) error {
+func byHand(workers int) func(context.Context, *setup) error {
+	return func(ctx context.Context, s *setup) error {
 		var trips atomic.Int64
 		group, ctx := errgroup.WithContext(ctx)
 		for n := range workers {

@@ -12,7 +12,7 @@ import (
 )
 
 // oneByOne drains row by row, as one worker: a statement claims a row, a command publishes it, and a statement marks it.
-func oneByOne(ctx context.Context, s *stage) (err error) {
+func oneByOne(ctx context.Context, s *setup) (err error) {
 	conn, err := pgx.Connect(ctx, s.database.URL)
 	if err != nil {
 		return err

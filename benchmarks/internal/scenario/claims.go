@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 )
 
@@ -73,7 +73,7 @@ func (c Claims) exchanges() int { return c.Exchanges + min(claimsWarm, c.Exchang
 
 // Run implements Scenario.
 func (c Claims) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "claims", func(database *bed.Database) error {
+	return o.withDatabase(ctx, "claims", func(database *fixture.Database) error {
 		large, err := database.Table(ctx, "large", 1)
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func (c Claims) Run(ctx context.Context, o *Options) error {
 		}
 		began := time.Now()
 		for _, published := range []bool{true, false} {
-			fill := bed.Fill{Rows: c.Rows / 2, Brokers: brokers, Keys: c.Keys, Prefix: "order-", Payload: c.Payload, Published: published, Seed: o.Seed}
+			fill := fixture.Fill{Rows: c.Rows / 2, Brokers: brokers, Keys: c.Keys, Prefix: "order-", Payload: c.Payload, Published: published, Seed: o.Seed}
 			if err := large.Fill(ctx, o.Log, fill); err != nil {
 				return err
 			}
@@ -117,12 +117,12 @@ type side struct {
 	heap  uint64
 }
 
-func (c Claims) measure(ctx context.Context, o *Options, random *rand.Rand, large, small *bed.Table, keys int64) error {
+func (c Claims) measure(ctx context.Context, o *Options, random *rand.Rand, large, small *fixture.Table, keys int64) error {
 	broker := c.broker(keys)
 	if err := small.Empty(ctx); err != nil {
 		return err
 	}
-	fill := bed.Fill{Rows: c.Small, Brokers: []string{broker}, Keys: []int64{keys}, Prefix: "order-", Payload: c.Payload, Seed: o.Seed}
+	fill := fixture.Fill{Rows: c.Small, Brokers: []string{broker}, Keys: []int64{keys}, Prefix: "order-", Payload: c.Payload, Seed: o.Seed}
 	if err := small.Fill(ctx, o.Log, fill); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (c Claims) measure(ctx context.Context, o *Options, random *rand.Rand, larg
 		return err
 	}
 	var sides [2]side
-	for i, table := range []*bed.Table{large, small} {
+	for i, table := range []*fixture.Table{large, small} {
 		if err := table.Warm(ctx, broker, c.exchanges()*c.Batch); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (s *side) block(ctx context.Context, exchanges int) error {
 			return err
 		}
 		s.times = append(s.times, took)
-		s.heap = max(s.heap, bed.HeapInUse())
+		s.heap = max(s.heap, fixture.HeapInUse())
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (c Claims) report(o *Options, keys int64, large, small *side) {
 	s.Add(of, "peak heap small", "MiB", float64(small.heap)/mib)
 	s.Add(of, "peak heap large", "MiB", float64(large.heap)/mib)
 	s.AddRatio(of, "peak heap ratio", float64(large.heap)/float64(small.heap), memoryTarget)
-	if resident, ok := bed.Resident(); ok {
+	if resident, ok := fixture.Resident(); ok {
 		s.Add(of, "resident", "MiB", float64(resident)/mib)
 	}
 }

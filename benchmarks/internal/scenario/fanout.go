@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -69,8 +69,8 @@ func caseOf(brokers int) string {
 
 // Run implements Scenario.
 func (f Fanout) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "fanout", func(database *bed.Database) error {
-		return o.withStreams(ctx, func(streams *bed.Streams) error {
+	return o.withDatabase(ctx, "fanout", func(database *fixture.Database) error {
+		return o.withStreams(ctx, func(streams *fixture.Streams) error {
 			for run := range o.Runs {
 				if err := f.commits(ctx, o, database, run); err != nil {
 					return err
@@ -86,7 +86,7 @@ func (f Fanout) Run(ctx context.Context, o *Options) error {
 }
 
 // drains measures one run of all numbers of brokers.
-func (f Fanout) drains(ctx context.Context, o *Options, database *bed.Database, streams *bed.Streams, run int) error {
+func (f Fanout) drains(ctx context.Context, o *Options, database *fixture.Database, streams *fixture.Streams, run int) error {
 	costs := make([]cost, len(f.Brokers))
 	for _, i := range o.turns(run).Perm(len(f.Brokers)) {
 		var err error
@@ -107,7 +107,7 @@ func (f Fanout) drains(ctx context.Context, o *Options, database *bed.Database, 
 }
 
 // drain measures one number of brokers.
-func (f Fanout) drain(ctx context.Context, o *Options, database *bed.Database, streams *bed.Streams, brokers int, name string) (c cost, err error) {
+func (f Fanout) drain(ctx context.Context, o *Options, database *fixture.Database, streams *fixture.Streams, brokers int, name string) (c cost, err error) {
 	const connections = outbox.Shards + 1                               // for each broker: its workers and the poll
 	table, err := database.Table(ctx, name, int32(connections*brokers)) //nolint:gosec // a few
 	if err != nil {
@@ -118,7 +118,7 @@ func (f Fanout) drain(ctx context.Context, o *Options, database *bed.Database, s
 	if err := database.Checkpoint(ctx, o.Log); err != nil {
 		return c, err
 	}
-	if err := table.FillEvents(ctx, o.Log, bed.Events{Count: f.Events, Brokers: names, Stream: prefix, Keys: f.Keys, Payload: f.Payload, Seed: o.Seed}); err != nil {
+	if err := table.FillEvents(ctx, o.Log, fixture.Events{Count: f.Events, Brokers: names, Stream: prefix, Keys: f.Keys, Payload: f.Payload, Seed: o.Seed}); err != nil {
 		return c, err
 	}
 	if err := table.Vacuum(ctx); err != nil {

@@ -17,7 +17,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
@@ -47,14 +47,14 @@ type committing struct {
 	brokers int
 	pool    *sql.DB
 	db      *gorm.DB
-	table   *bed.Table
+	table   *fixture.Table
 	last    atomic.Int64 // number of an order
 	times   []time.Duration
 	cost    cost
 }
 
 // commits measures one run of the commit path with all numbers of brokers and without any.
-func (f Fanout) commits(ctx context.Context, o *Options, database *bed.Database, run int) (err error) {
+func (f Fanout) commits(ctx context.Context, o *Options, database *fixture.Database, run int) (err error) {
 	if _, err := database.Admin.Exec(ctx, "CREATE TABLE orders (id text PRIMARY KEY, customer text)"); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (f Fanout) commits(ctx context.Context, o *Options, database *bed.Database,
 }
 
 // openCommitting opens a handle of its own, with the plugin where there are brokers.
-func (f Fanout) openCommitting(ctx context.Context, database *bed.Database, brokers, run int) (_ *committing, err error) {
+func (f Fanout) openCommitting(ctx context.Context, database *fixture.Database, brokers, run int) (_ *committing, err error) {
 	c := &committing{name: "commit, plain GORM", brokers: brokers}
 	if c.table, err = database.Table(ctx, fmt.Sprintf("commits_%d_%d", run, brokers), 1); err != nil {
 		return nil, err
@@ -172,14 +172,14 @@ func (f Fanout) commit(ctx context.Context, c *committing, commits int) error {
 
 // check looks whether each transaction has written a row for each broker, by one statement.
 func (c *committing) check(ctx context.Context) error {
-	rows, err := bed.Get[int64](ctx, c.table, "SELECT count(*) FROM {{table}}")
+	rows, err := fixture.Get[int64](ctx, c.table, "SELECT count(*) FROM {{table}}")
 	if err != nil {
 		return err
 	}
 	if want := c.last.Load() * int64(c.brokers); rows != want {
 		return fmt.Errorf("scenario: %s: %d rows are in the outbox, want %d", c.name, rows, want)
 	}
-	apart, err := bed.Get[int64](ctx, c.table, readSQL("written_apart"), c.brokers)
+	apart, err := fixture.Get[int64](ctx, c.table, readSQL("written_apart"), c.brokers)
 	if err == nil && apart > 0 {
 		err = fmt.Errorf("scenario: %s: the rows of %d events are not those of %d brokers, written by one statement", c.name, apart, c.brokers)
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
@@ -54,7 +54,7 @@ func (f Followers) Check(int) error {
 
 // Run implements Scenario.
 func (f Followers) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "followers", func(database *bed.Database) error {
+	return o.withDatabase(ctx, "followers", func(database *fixture.Database) error {
 		for run := range o.Runs {
 			table, err := database.Table(ctx, tableOf(run), 1)
 			if err != nil {
@@ -79,8 +79,8 @@ type queue struct {
 
 	options  *Options
 	report   *report.Scenario
-	database *bed.Database
-	table    *bed.Table
+	database *fixture.Database
+	table    *fixture.Table
 	shard    int
 	head     driver.Lease
 }
@@ -128,7 +128,7 @@ func (q *queue) fillOthers(ctx context.Context, batches int) error {
 }
 
 func (q *queue) fill(ctx context.Context, rows int64, prefix string, keys int64) error {
-	return q.table.Fill(ctx, q.options.Log, bed.Fill{
+	return q.table.Fill(ctx, q.options.Log, fixture.Fill{
 		Rows: rows, Brokers: []string{followersBroker}, Keys: []int64{keys}, Prefix: prefix, Payload: q.Payload, Seed: q.options.Seed,
 	})
 }
@@ -173,7 +173,7 @@ func (q *queue) others(ctx context.Context, of string, wake bool) error {
 }
 
 // claims reports what claims have cost since the counters were read.
-func (q *queue) claims(ctx context.Context, of string, times []time.Duration, counted bed.Counters, d *drain) error {
+func (q *queue) claims(ctx context.Context, of string, times []time.Duration, counted fixture.Counters, d *drain) error {
 	now, err := q.table.Counters(ctx)
 	if err != nil {
 		return err

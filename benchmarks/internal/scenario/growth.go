@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -40,7 +40,7 @@ func (c *cost) add(other cost) {
 }
 
 // spend measures what f takes.
-func spend(ctx context.Context, database *bed.Database, f func() error) (c cost, err error) {
+func spend(ctx context.Context, database *fixture.Database, f func() error) (c cost, err error) {
 	runtime.GC()
 	walBefore, err := database.WAL(ctx)
 	if err != nil {
@@ -50,13 +50,13 @@ func spend(ctx context.Context, database *bed.Database, f func() error) (c cost,
 	if err != nil {
 		return c, err
 	}
-	cpuBefore, _ := bed.CPU()
+	cpuBefore, _ := fixture.CPU()
 	began := time.Now()
 	if err := f(); err != nil {
 		return c, err
 	}
 	c.took = time.Since(began)
-	cpuAfter, _ := bed.CPU()
+	cpuAfter, _ := fixture.CPU()
 	serverAfter, observed, err := database.ServerCPU(ctx)
 	if err != nil {
 		return c, err
@@ -84,8 +84,8 @@ func (o *Options) turns(run int) *rand.Rand {
 }
 
 // withStreams runs f with streams of its own, which are deleted afterwards.
-func (o *Options) withStreams(ctx context.Context, f func(*bed.Streams) error) (err error) {
-	streams, err := bed.OpenStreams(ctx, o.Redis)
+func (o *Options) withStreams(ctx context.Context, f func(*fixture.Streams) error) (err error) {
+	streams, err := fixture.OpenStreams(ctx, o.Redis)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (t *tally) await(ctx context.Context) error {
 }
 
 // streamPrefix reserves a stream for each broker, and returns what all their names begin with.
-func streamPrefix(streams *bed.Streams, name string, brokers []string) (prefix string) {
+func streamPrefix(streams *fixture.Streams, name string, brokers []string) (prefix string) {
 	for _, broker := range brokers {
 		prefix = strings.TrimSuffix(streams.New(name+":"+broker), broker)
 	}
@@ -166,13 +166,13 @@ func streamPrefix(streams *bed.Streams, name string, brokers []string) (prefix s
 }
 
 // inStream looks whether a broker's stream holds each of its messages exactly once, in the order of their keys.
-func inStream(ctx context.Context, streams *bed.Streams, stream string, table *bed.Table, broker string) error {
+func inStream(ctx context.Context, streams *fixture.Streams, stream string, table *fixture.Table, broker string) error {
 	keys, err := table.KeysOf(ctx, broker)
 	if err != nil {
 		return err
 	}
 	a := arrivals{
-		stage: &stage{contest: &contest{ordered: true}}, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: map[string]int64{},
+		setup: &setup{contest: &contest{ordered: true}}, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: map[string]int64{},
 	}
 	if err := streams.Each(ctx, stream, "id", a.add); err != nil {
 		return fmt.Errorf("broker %s: %w", broker, err)
@@ -184,12 +184,12 @@ func inStream(ctx context.Context, streams *bed.Streams, stream string, table *b
 }
 
 // allPublished fails unless the table has so many rows, all published.
-func allPublished(ctx context.Context, table *bed.Table, rows int64) error {
+func allPublished(ctx context.Context, table *fixture.Table, rows int64) error {
 	published, err := table.Count(ctx, outbox.StatusPublished)
 	if err != nil {
 		return err
 	}
-	all, err := bed.Get[int64](ctx, table, "SELECT count(*) FROM {{table}}")
+	all, err := fixture.Get[int64](ctx, table, "SELECT count(*) FROM {{table}}")
 	if err == nil && (published != rows || all != rows) {
 		err = fmt.Errorf("scenario: %d of %d rows are published, want %d", published, all, rows)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -99,8 +99,8 @@ func (h Hung) Check(int) error {
 
 // Run implements Scenario.
 func (h Hung) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "hung_calm", func(calm *bed.Database) error {
-		return o.withDatabase(ctx, "hung_ill", func(ill *bed.Database) error {
+	return o.withDatabase(ctx, "hung_calm", func(calm *fixture.Database) error {
+		return o.withDatabase(ctx, "hung_ill", func(ill *fixture.Database) error {
 			for run := range o.Runs {
 				if err := h.compare(ctx, o, calm, ill, run); err != nil {
 					return err
@@ -112,9 +112,9 @@ func (h Hung) Run(ctx context.Context, o *Options) error {
 	})
 }
 
-func (h Hung) compare(ctx context.Context, o *Options, calm, ill *bed.Database, run int) error {
+func (h Hung) compare(ctx context.Context, o *Options, calm, ill *fixture.Database, run int) error {
 	parts := []*party{{brokers: healthy()}, {brokers: append(healthy(), hungBroker)}}
-	for i, database := range []*bed.Database{calm, ill} {
+	for i, database := range []*fixture.Database{calm, ill} {
 		const connections = 8
 		table, err := database.Table(ctx, tableOf(run), connections)
 		if err != nil {
@@ -147,7 +147,7 @@ func both(ctx context.Context, parts []*party, f func(context.Context, *party) e
 
 // party is one of the two databases in one run.
 type party struct {
-	table   *bed.Table
+	table   *fixture.Table
 	brokers []string // that get messages
 	ages    []time.Duration
 	drained time.Duration
@@ -223,7 +223,7 @@ func (p *party) fill(ctx context.Context, o *Options, h Hung, rows int64) error 
 	for i := range keys {
 		keys[i] = h.Keys
 	}
-	return p.table.Fill(ctx, o.Log, bed.Fill{Rows: rows * int64(len(p.brokers)), Brokers: p.brokers, Keys: keys, Prefix: "order-", Payload: h.Payload, Seed: o.Seed})
+	return p.table.Fill(ctx, o.Log, fixture.Fill{Rows: rows * int64(len(p.brokers)), Brokers: p.brokers, Keys: keys, Prefix: "order-", Payload: h.Payload, Seed: o.Seed})
 }
 
 // await waits until the healthy brokers have so many messages each.

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -45,7 +45,7 @@ const (
 
 // stream is one of the two databases in one run.
 type stream struct {
-	table     *bed.Table
+	table     *fixture.Table
 	watch     *stopwatch
 	processor *relay.Processor
 	began     time.Time
@@ -64,8 +64,8 @@ func (i Idle) Check(int) error {
 
 // Run implements Scenario.
 func (i Idle) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "idle_held", func(held *bed.Database) error {
-		return o.withDatabase(ctx, "idle_free", func(free *bed.Database) error {
+	return o.withDatabase(ctx, "idle_held", func(held *fixture.Database) error {
+		return o.withDatabase(ctx, "idle_free", func(free *fixture.Database) error {
 			for run := range o.Runs {
 				if err := i.compare(ctx, o, held, free, run); err != nil {
 					return err
@@ -77,9 +77,9 @@ func (i Idle) Run(ctx context.Context, o *Options) error {
 	})
 }
 
-func (i Idle) compare(ctx context.Context, o *Options, held, free *bed.Database, run int) error {
+func (i Idle) compare(ctx context.Context, o *Options, held, free *fixture.Database, run int) error {
 	var streams [2]*stream
-	for n, database := range []*bed.Database{free, held} {
+	for n, database := range []*fixture.Database{free, held} {
 		var err error
 		if streams[n], err = newStream(ctx, database, run); err != nil {
 			return err
@@ -112,7 +112,7 @@ func (i Idle) compare(ctx context.Context, o *Options, held, free *bed.Database,
 	return i.report(o, streams[0], streams[1])
 }
 
-func newStream(ctx context.Context, database *bed.Database, run int) (*stream, error) {
+func newStream(ctx context.Context, database *fixture.Database, run int) (*stream, error) {
 	const connections = 4
 	table, err := database.Table(ctx, tableOf(run), connections)
 	if err != nil {
@@ -124,7 +124,7 @@ func newStream(ctx context.Context, database *bed.Database, run int) (*stream, e
 }
 
 // hold opens a transaction that has a snapshot, and leaves it open until release is called.
-func hold(ctx context.Context, database *bed.Database) (release func() error, err error) {
+func hold(ctx context.Context, database *fixture.Database) (release func() error, err error) {
 	tx, err := database.Admin.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (s *stream) write(ctx context.Context, o *Options, sizes Idle) (written int
 		case <-ticker.C:
 		}
 		due := min(total, int64(time.Since(s.began).Seconds()*float64(sizes.Rate))) // late ticks are made up for
-		fill := bed.Fill{Rows: due - written, Brokers: []string{idleBroker}, Keys: []int64{sizes.Keys}, Prefix: "order-", Payload: sizes.Payload, Seed: o.Seed}
+		fill := fixture.Fill{Rows: due - written, Brokers: []string{idleBroker}, Keys: []int64{sizes.Keys}, Prefix: "order-", Payload: sizes.Payload, Seed: o.Seed}
 		if err := s.table.Fill(ctx, o.Log, fill); err != nil {
 			return written, err
 		}

@@ -16,7 +16,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
@@ -59,7 +59,7 @@ func (i Inbox) Check(int) error {
 
 // Run implements Scenario.
 func (i Inbox) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "inbox", func(database *bed.Database) error {
+	return o.withDatabase(ctx, "inbox", func(database *fixture.Database) error {
 		for run := range o.Runs {
 			for _, workers := range i.Workers {
 				if err := i.measure(ctx, o, database, run, workers); err != nil {
@@ -92,7 +92,7 @@ type consuming struct {
 	times  []time.Duration
 }
 
-func (i Inbox) measure(ctx context.Context, o *Options, database *bed.Database, run, workers int) (err error) {
+func (i Inbox) measure(ctx context.Context, o *Options, database *fixture.Database, run, workers int) (err error) {
 	var cases []*consuming
 	defer func() {
 		for _, c := range cases {
@@ -126,7 +126,7 @@ func (i Inbox) measure(ctx context.Context, o *Options, database *bed.Database, 
 	return i.report(ctx, o.Report.Scenario("inbox"), database, cases, workers)
 }
 
-func (i Inbox) report(ctx context.Context, s *report.Scenario, database *bed.Database, cases []*consuming, workers int) error {
+func (i Inbox) report(ctx context.Context, s *report.Scenario, database *fixture.Database, cases []*consuming, workers int) error {
 	rates := map[string]float64{}
 	label := strconv.Itoa(workers) + " workers: "
 	if workers == 1 {
@@ -148,7 +148,7 @@ func (i Inbox) report(ctx context.Context, s *report.Scenario, database *bed.Dat
 }
 
 // open makes the tables of a case and a pool with a connection for each worker.
-func (i Inbox) open(ctx context.Context, database *bed.Database, name, suffix string, workers int) (_ *consuming, err error) {
+func (i Inbox) open(ctx context.Context, database *fixture.Database, name, suffix string, workers int) (_ *consuming, err error) {
 	c := &consuming{name: name, inbox: "seen_" + suffix, rows: "projection_" + suffix}
 	if _, err := database.Admin.Exec(ctx, "CREATE TABLE "+c.rows+" (id int PRIMARY KEY, total bigint NOT NULL) WITH (fillfactor = 50)"); err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func (c *consuming) bySQL(ctx context.Context, m *inbox.Message, row int) error 
 }
 
 // check makes sure that each message was handled once, and removes the tables.
-func (c *consuming) check(ctx context.Context, database *bed.Database) error {
+func (c *consuming) check(ctx context.Context, database *fixture.Database) error {
 	var effects, seen int64
 	err := database.Admin.QueryRow(ctx, "SELECT (SELECT sum(total) FROM "+c.rows+")::bigint, (SELECT count(*) FROM "+c.inbox+")").Scan(&effects, &seen)
 	if err != nil {

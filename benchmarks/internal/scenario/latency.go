@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 )
 
 // Latency asks how long a message takes from the commit of its transaction until a consumer has it that waits at the stream: with the
@@ -99,7 +99,7 @@ func (l Latency) cases() []*path {
 
 // Run implements Scenario.
 func (l Latency) Run(ctx context.Context, o *Options) (err error) {
-	streams, err := bed.OpenStreams(ctx, o.Redis)
+	streams, err := fixture.OpenStreams(ctx, o.Redis)
 	if err != nil {
 		return err
 	}
@@ -133,14 +133,14 @@ type turn struct {
 	Latency
 
 	redis    string
-	database *bed.Database
+	database *fixture.Database
 	stream   string
 	text     string // that fills the payload
 }
 
 // turn measures one case for a while.
-func (l Latency) turn(ctx context.Context, o *Options, streams *bed.Streams, p *path, name string, random *rand.Rand) (times []time.Duration, err error) {
-	err = o.withDatabase(ctx, "latency", func(database *bed.Database) (err error) {
+func (l Latency) turn(ctx context.Context, o *Options, streams *fixture.Streams, p *path, name string, random *rand.Rand) (times []time.Duration, err error) {
+	err = o.withDatabase(ctx, "latency", func(database *fixture.Database) (err error) {
 		t := &turn{Latency: l, redis: o.Redis, database: database, stream: streams.New(name), text: strings.Repeat("x", l.Payload)}
 		if _, err := database.Admin.Exec(ctx, readSQL("latency_order")); err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 )
 
 // SQLite asks how fast a backlog gets out of SQLite, into a broker that only confirms and into Redis Streams, beside a loop written by
@@ -67,7 +67,7 @@ type liteCase struct {
 	ordered bool
 	redis   bool
 	writer  bool // the application writes meanwhile
-	drain   func(ctx context.Context, s *liteStage) error
+	drain   func(ctx context.Context, s *liteSetup) error
 
 	results []measured        // by run
 	waits   [][]time.Duration // of the application, by run
@@ -94,7 +94,7 @@ func (l SQLite) cases() []*liteCase {
 
 // Run implements Scenario.
 func (l SQLite) Run(ctx context.Context, o *Options) (err error) {
-	streams, err := bed.OpenStreams(ctx, o.Redis)
+	streams, err := fixture.OpenStreams(ctx, o.Redis)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (l SQLite) Run(ctx context.Context, o *Options) (err error) {
 	for run := range o.Runs {
 		for part := range l.Parts {
 			for _, i := range random.Perm(len(cases)) {
-				s := &liteStage{SQLite: l, liteCase: cases[i], options: o, streams: streams}
+				s := &liteSetup{SQLite: l, liteCase: cases[i], options: o, streams: streams}
 				if err := s.measure(ctx, run, fmt.Sprintf("lite_%d_%d_%d", run, part, i)); err != nil {
 					return fmt.Errorf("%s: %w", cases[i].name, err)
 				}
@@ -118,14 +118,14 @@ func (l SQLite) Run(ctx context.Context, o *Options) (err error) {
 	return nil
 }
 
-// liteStage is what one case runs on in one part of a run.
-type liteStage struct {
+// liteSetup is what one case runs on in one part of a run.
+type liteSetup struct {
 	SQLite
 	*liteCase
 
 	options *Options
-	streams *bed.Streams
-	lite    *bed.Lite
+	streams *fixture.Streams
+	lite    *fixture.Lite
 	rows    int64
 	stream  string
 
@@ -134,14 +134,14 @@ type liteStage struct {
 }
 
 // measure makes a file, fills it, drains it, looks whether all has arrived, and removes it.
-func (s *liteStage) measure(ctx context.Context, run int, name string) (err error) {
+func (s *liteSetup) measure(ctx context.Context, run int, name string) (err error) {
 	dir, err := os.MkdirTemp("", "fanout-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	const connections = 4
-	if s.lite, err = bed.OpenLite(ctx, dir, connections); err != nil {
+	if s.lite, err = fixture.OpenLite(ctx, dir, connections); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.lite.Close()) }()
@@ -162,7 +162,7 @@ func (s *liteStage) measure(ctx context.Context, run int, name string) (err erro
 }
 
 // timed drains, and lets the application write meanwhile where the case asks for it.
-func (s *liteStage) timed(ctx context.Context, run int) error {
+func (s *liteSetup) timed(ctx context.Context, run int) error {
 	if len(s.results) == run {
 		s.results, s.waits = append(s.results, measured{}), append(s.waits, nil)
 	}
@@ -174,7 +174,7 @@ func (s *liteStage) timed(ctx context.Context, run int) error {
 			return err
 		}
 	}
-	cpuBefore, _ := bed.CPU()
+	cpuBefore, _ := fixture.CPU()
 	began := time.Now()
 	var failed error
 	label := strings.ReplaceAll(s.name, ",", "") // which pprof takes for "or"
@@ -190,7 +190,7 @@ func (s *liteStage) timed(ctx context.Context, run int) error {
 	if err := errors.Join(failed, err); err != nil {
 		return err
 	}
-	cpuAfter, _ := bed.CPU()
+	cpuAfter, _ := fixture.CPU()
 	m := measured{rows: s.rows, took: took, cpu: cpuAfter - cpuBefore}
 	s.results[run].add(m)
 	s.waits[run] = append(s.waits[run], waits...)

@@ -17,9 +17,9 @@ import (
 )
 
 // drainLite drains with a processor as it is by default.
-func drainLite(unordered bool) func(context.Context, *liteStage) error {
-	return func(ctx context.Context, s *liteStage) (err error) {
-		var broker brokers.Broker = recorder{stage: s}
+func drainLite(unordered bool) func(context.Context, *liteSetup) error {
+	return func(ctx context.Context, s *liteSetup) (err error) {
+		var broker brokers.Broker = recorder{setup: s}
 		if s.redis {
 			if broker, err = redisstreams.Open(s.options.Redis); err != nil {
 				return err
@@ -54,7 +54,7 @@ func drainLite(unordered bool) func(context.Context, *liteStage) error {
 
 // check looks whether each row is published and its message has arrived exactly once and, where that was asked for, in the order
 // of its key.
-func (s *liteStage) check(ctx context.Context) error {
+func (s *liteSetup) check(ctx context.Context) error {
 	published, err := s.lite.Published(ctx)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *liteStage) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a := arrivals{stage: &stage{contest: &contest{ordered: s.ordered}}, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: map[string]int64{}}
+	a := arrivals{setup: &setup{contest: &contest{ordered: s.ordered}}, keys: keys, seen: make(map[uuid.UUID]bool, len(keys)), last: map[string]int64{}}
 	if s.redis {
 		err = s.streams.Each(ctx, s.stream, "id", a.add)
 	}

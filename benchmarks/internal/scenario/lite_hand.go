@@ -38,7 +38,7 @@ type liteMessage struct {
 }
 
 // drainByHand works until nothing is left to claim.
-func drainByHand(ctx context.Context, s *liteStage) (err error) {
+func drainByHand(ctx context.Context, s *liteSetup) (err error) {
 	conn, err := s.lite.DB.Conn(ctx)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (h *liteHand) take(ctx context.Context, b *liteBatch, now int64) error {
 }
 
 // toStream adds a batch to a stream of Redis, a chunk at a time.
-func (s *liteStage) toStream(ctx context.Context, b *liteBatch) error {
+func (s *liteSetup) toStream(ctx context.Context, b *liteBatch) error {
 	for at := 0; at < len(b.messages); at += handChunk {
 		pipe := s.streams.Client.Pipeline()
 		for _, m := range b.messages[at:min(at+handChunk, len(b.messages))] {
@@ -128,7 +128,7 @@ func (s *liteStage) toStream(ctx context.Context, b *liteBatch) error {
 }
 
 // handPublish publishes a batch where this case's messages go.
-func (s *liteStage) handPublish(ctx context.Context, b *liteBatch) error {
+func (s *liteSetup) handPublish(ctx context.Context, b *liteBatch) error {
 	if s.redis {
 		return s.toStream(ctx, b)
 	}
@@ -142,15 +142,15 @@ func (s *liteStage) handPublish(ctx context.Context, b *liteBatch) error {
 type recorder struct {
 	confirm
 
-	stage *liteStage
+	setup *liteSetup
 }
 
 // Publish implements brokers.Broker.
 func (r recorder) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
-	r.stage.mu.Lock()
+	r.setup.mu.Lock()
 	for i := range msgs {
-		r.stage.arrived = append(r.stage.arrived, msgs[i].ID)
+		r.setup.arrived = append(r.setup.arrived, msgs[i].ID)
 	}
-	r.stage.mu.Unlock()
+	r.setup.mu.Unlock()
 	return r.confirm.Publish(ctx, msgs)
 }

@@ -10,7 +10,7 @@ import (
 const writes = 200
 
 // rest waits for as long as so many transactions take.
-func (s *liteStage) rest(ctx context.Context) error {
+func (s *liteSetup) rest(ctx context.Context) error {
 	timer := time.NewTimer(writes * s.Pause)
 	defer timer.Stop()
 	select {
@@ -23,7 +23,7 @@ func (s *liteStage) rest(ctx context.Context) error {
 
 // startWriter begins to write as an application does, in small transactions of its own. What it returns ends that and tells how
 // long each of them took.
-func (s *liteStage) startWriter(ctx context.Context) (stop func() ([]time.Duration, error), err error) {
+func (s *liteSetup) startWriter(ctx context.Context) (stop func() ([]time.Duration, error), err error) {
 	if _, err := s.lite.DB.ExecContext(ctx, "CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, note TEXT NOT NULL)"); err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *liteStage) startWriter(ctx context.Context) (stop func() ([]time.Durati
 }
 
 // write is one transaction of the application.
-func (s *liteStage) write(ctx context.Context) error {
+func (s *liteSetup) write(ctx context.Context) error {
 	tx, err := s.lite.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err

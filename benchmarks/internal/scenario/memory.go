@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -54,8 +54,8 @@ func (m Memory) Check(int) error {
 
 // Run implements Scenario.
 func (m Memory) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "memory", func(database *bed.Database) error {
-		return o.withStreams(ctx, func(streams *bed.Streams) error {
+	return o.withDatabase(ctx, "memory", func(database *fixture.Database) error {
+		return o.withStreams(ctx, func(streams *fixture.Streams) error {
 			for run := range o.Runs {
 				t := &tide{Memory: m, options: o, database: database, streams: streams, run: run}
 				if err := t.compare(ctx); err != nil {
@@ -73,8 +73,8 @@ type tide struct {
 	Memory
 
 	options  *Options
-	database *bed.Database
-	streams  *bed.Streams
+	database *fixture.Database
+	streams  *fixture.Streams
 	run      int
 }
 
@@ -92,9 +92,9 @@ func (t *tide) compare(ctx context.Context) error {
 		return err
 	}
 	s := t.options.Report.Scenario("memory")
-	sizes := map[string]bed.Peak{}
+	sizes := map[string]fixture.Peak{}
 	names := []string{fmt.Sprintf("backlog of %d", t.Small), fmt.Sprintf("backlog of %d", t.Large), "producer outruns"}
-	for i, peak := range []bed.Peak{small, large, grown} {
+	for i, peak := range []fixture.Peak{small, large, grown} {
 		sizes[names[i]] = peak
 		reportPeak(s, names[i], peak)
 	}
@@ -111,7 +111,7 @@ func (t *tide) compare(ctx context.Context) error {
 }
 
 // reportPeak notes what the process took of the memory.
-func reportPeak(s *report.Scenario, of string, peak bed.Peak) {
+func reportPeak(s *report.Scenario, of string, peak fixture.Peak) {
 	s.Add(of, "peak heap", "MiB", float64(peak.Heap)/mebibyte)
 	s.Add(of, "peak live heap", "MiB", float64(peak.Live)/mebibyte)
 	if peak.Resident > 0 {
@@ -120,7 +120,7 @@ func reportPeak(s *report.Scenario, of string, peak bed.Peak) {
 }
 
 // drain watches the memory while a backlog is drained.
-func (t *tide) drain(ctx context.Context, rows int64) (peak bed.Peak, err error) {
+func (t *tide) drain(ctx context.Context, rows int64) (peak fixture.Peak, err error) {
 	table, stream, err := t.open(ctx, fmt.Sprintf("outbox_%d_%d", t.run, rows))
 	if err != nil {
 		return peak, err
@@ -141,7 +141,7 @@ func (t *tide) drain(ctx context.Context, rows int64) (peak bed.Peak, err error)
 }
 
 // outrun watches the memory while more is written than delivered, and says how large the backlog was in the end.
-func (t *tide) outrun(ctx context.Context) (peak bed.Peak, backlog int64, err error) {
+func (t *tide) outrun(ctx context.Context) (peak fixture.Peak, backlog int64, err error) {
 	table, stream, err := t.open(ctx, fmt.Sprintf("outbox_%d_outrun", t.run))
 	if err != nil {
 		return peak, 0, err
@@ -190,31 +190,31 @@ func steadily(ctx context.Context, perSecond int, total int64, f func(due int64)
 	return nil
 }
 
-func (t *tide) open(ctx context.Context, name string) (table *bed.Table, stream string, err error) {
+func (t *tide) open(ctx context.Context, name string) (table *fixture.Table, stream string, err error) {
 	const connections = 4
 	table, err = t.database.Table(ctx, name, connections)
 	return table, t.streams.New(name), err
 }
 
-func (t *tide) fill(ctx context.Context, table *bed.Table, stream string, rows int64) error {
-	return table.Fill(ctx, t.options.Log, bed.Fill{
+func (t *tide) fill(ctx context.Context, table *fixture.Table, stream string, rows int64) error {
+	return table.Fill(ctx, t.options.Log, fixture.Fill{
 		Rows: rows, Brokers: []string{drainBroker}, Keys: []int64{t.Keys}, Prefix: "order-", Stream: stream, Payload: t.Payload, Seed: t.options.Seed,
 	})
 }
 
 // watch delivers until so many rows are completed and beside is done, and watches the memory.
-func (t *tide) watch(ctx context.Context, table *bed.Table, rows int64, policy outbox.Policy, beside func(context.Context, *relay.Engine) error) (bed.Peak, error) {
+func (t *tide) watch(ctx context.Context, table *fixture.Table, rows int64, policy outbox.Policy, beside func(context.Context, *relay.Engine) error) (fixture.Peak, error) {
 	targets, closeAll, err := redisTargets(t.options.Redis, []string{drainBroker}, policy, redisstreams.WithMaxLen(memoryStream, true))
 	if err != nil {
-		return bed.Peak{}, err
+		return fixture.Peak{}, err
 	}
-	gauge := bed.Watch()
+	gauge := fixture.Watch()
 	err = deliverAll(ctx, table.Store, rows, targets, beside)
 	return gauge.Stop(), errors.Join(err, closeAll(ctx))
 }
 
 // close looks whether so many messages were added to the stream, and removes it and the table.
-func (t *tide) close(ctx context.Context, table *bed.Table, stream string, rows int64) error {
+func (t *tide) close(ctx context.Context, table *fixture.Table, stream string, rows int64) error {
 	added, err := t.streams.Added(ctx, stream)
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -76,7 +76,7 @@ func (p Pages) Run(ctx context.Context, o *Options) error {
 		}
 		return errors.Join(p.measure(ctx, o, store), store.Close())
 	}
-	return o.withDatabase(ctx, "pages", func(database *bed.Database) error {
+	return o.withDatabase(ctx, "pages", func(database *fixture.Database) error {
 		table, err := database.Table(ctx, pagesTable, 1)
 		if err != nil {
 			return err
@@ -106,7 +106,7 @@ func (p Pages) measure(ctx context.Context, o *Options, store *postgres.Store) e
 
 func (p Pages) broker(i int) string { return fmt.Sprintf("broker-%d", i) }
 
-func (p Pages) fill(ctx context.Context, o *Options, table *bed.Table) error {
+func (p Pages) fill(ctx context.Context, o *Options, table *fixture.Table) error {
 	brokers := make([]string, p.Brokers)
 	for i := range brokers {
 		brokers[i] = p.broker(i)

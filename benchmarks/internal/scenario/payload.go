@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -49,8 +49,8 @@ func (p Payload) rows(size int) int64 { return min(p.Rows, p.Bytes/int64(size)) 
 
 // Run implements Scenario.
 func (p Payload) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "payload", func(database *bed.Database) error {
-		return o.withStreams(ctx, func(streams *bed.Streams) error {
+	return o.withDatabase(ctx, "payload", func(database *fixture.Database) error {
+		return o.withStreams(ctx, func(streams *fixture.Streams) error {
 			for run := range o.Runs {
 				loads := make([]*load, len(p.Sizes))
 				for _, i := range o.turns(run).Perm(len(loads)) {
@@ -74,11 +74,11 @@ type load struct {
 	Payload
 
 	size          int
-	database      *bed.Database
-	streams       *bed.Streams
+	database      *fixture.Database
+	streams       *fixture.Streams
 	cost          cost
-	peak          bed.Peak
-	before, after bed.Size
+	peak          fixture.Peak
+	before, after fixture.Size
 }
 
 func (l *load) measure(ctx context.Context, o *Options, name string) error {
@@ -88,7 +88,7 @@ func (l *load) measure(ctx context.Context, o *Options, name string) error {
 		return err
 	}
 	rows, prefix := l.rows(l.size), streamPrefix(l.streams, name, []string{drainBroker})
-	events := bed.Events{Count: rows, Brokers: []string{drainBroker}, Stream: prefix, Keys: l.Keys, Payload: l.size, Seed: o.Seed}
+	events := fixture.Events{Count: rows, Brokers: []string{drainBroker}, Stream: prefix, Keys: l.Keys, Payload: l.size, Seed: o.Seed}
 	if err := l.database.Checkpoint(ctx, o.Log); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (l *load) measure(ctx context.Context, o *Options, name string) error {
 	if err != nil {
 		return err
 	}
-	gauge := bed.Watch()
+	gauge := fixture.Watch()
 	l.cost, err = spend(ctx, l.database, func() error { return deliverAll(ctx, table.Store, rows, targets, nil) })
 	l.peak = gauge.Stop()
 	if err = errors.Join(err, closeAll(ctx)); err != nil {

@@ -11,14 +11,14 @@ import (
 )
 
 // A peer is another project's way from PostgreSQL to Redis Streams. Its tables stand in a schema of their own, to which the search
-// path of the stage's pool leads.
+// path of the setup's pool leads.
 type peer interface {
 	// fill writes the backlog, as the project's own documentation says.
-	fill(ctx context.Context, s *stage) error
-	// drain returns when all of it is in the stream and noted as done in the database. The end of what it has begun is for stage.stop.
-	drain(ctx context.Context, s *stage) error
+	fill(ctx context.Context, s *setup) error
+	// drain returns when all of it is in the stream and noted as done in the database. The end of what it has begun is for setup.stop.
+	drain(ctx context.Context, s *setup) error
 	// completed counts what is noted as done.
-	completed(ctx context.Context, s *stage) (int64, error)
+	completed(ctx context.Context, s *setup) (int64, error)
 	// field is where an entry of the stream has the id of its message.
 	field() string
 }
@@ -43,7 +43,7 @@ func (b Backlog) peers() []*contest {
 const peerConnections = 20
 
 // measurePeer is measure for another project's tables.
-func (s *stage) measurePeer(ctx context.Context, name string) (m measured, err error) {
+func (s *setup) measurePeer(ctx context.Context, name string) (m measured, err error) {
 	s.stream = s.streams.New(name)
 	if _, err := s.database.Admin.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
 		return m, err
@@ -92,7 +92,7 @@ func poolIn(ctx context.Context, url, schema string, connections int32) (*pgxpoo
 }
 
 // checkPeer looks whether each message is noted as done, and in the stream exactly once.
-func (s *stage) checkPeer(ctx context.Context) error {
+func (s *setup) checkPeer(ctx context.Context) error {
 	completed, err := s.peer.completed(ctx, s)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ const completeLook = 2 * time.Millisecond
 var errTooSlow = fmt.Errorf("scenario: the backlog was not drained in %s", drainPatience)
 
 // complete waits until all are sent, and then until what is open in the database is nothing.
-func (s *stage) complete(ctx context.Context, sent <-chan struct{}, open string) error {
+func (s *setup) complete(ctx context.Context, sent <-chan struct{}, open string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, drainPatience, errTooSlow)
 	defer cancel()
 	select {

@@ -93,7 +93,7 @@ func (p riverPeer) client(pool *pgxpool.Pool, worker *riverWorker) (*river.Clien
 	return river.NewClient(riverpgxv5.New(pool), config)
 }
 
-func (riverPeer) fill(ctx context.Context, s *stage) error {
+func (riverPeer) fill(ctx context.Context, s *setup) error {
 	if err := migrateRiver(ctx, s.pool); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (riverPeer) fill(ctx context.Context, s *stage) error {
 	return nil
 }
 
-func (p riverPeer) drain(ctx context.Context, s *stage) (err error) {
+func (p riverPeer) drain(ctx context.Context, s *setup) (err error) {
 	worker := &riverWorker{client: s.streams.Client, want: s.rows, sent: make(chan struct{})}
 	client, err := p.client(s.pool, worker)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p riverPeer) drain(ctx context.Context, s *stage) (err error) {
 	return s.complete(ctx, worker.sent, "SELECT EXISTS (SELECT FROM river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled'))")
 }
 
-func (riverPeer) completed(ctx context.Context, s *stage) (n int64, err error) {
+func (riverPeer) completed(ctx context.Context, s *setup) (n int64, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM river_job WHERE state = 'completed'").Scan(&n)
 	return n, err
 }

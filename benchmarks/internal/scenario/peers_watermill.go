@@ -67,7 +67,7 @@ func (p watermillPeer) publisher(db watermillsql.ContextExecutor, topic string) 
 	return forwarder.NewPublisher(publisher, forwarder.PublisherConfig{ForwarderTopic: topic}), nil
 }
 
-func (p watermillPeer) fill(ctx context.Context, s *stage) (err error) {
+func (p watermillPeer) fill(ctx context.Context, s *setup) (err error) {
 	subscriber, err := p.subscriber(s.pool)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (p watermillPeer) forward(ctx context.Context, pool *pgxpool.Pool, client *
 	return stop, nil
 }
 
-func (p watermillPeer) drain(ctx context.Context, s *stage) (err error) {
+func (p watermillPeer) drain(ctx context.Context, s *setup) (err error) {
 	var worked atomic.Int64
 	sent := make(chan struct{})
 	stop, err := p.forward(ctx, s.pool, s.streams.Client, func() {
@@ -166,7 +166,7 @@ func (p watermillPeer) acknowledged() string {
 	return "SELECT " + strings.Join(parts, " + ")
 }
 
-func (p watermillPeer) completed(ctx context.Context, s *stage) (n int64, err error) {
+func (p watermillPeer) completed(ctx context.Context, s *setup) (n int64, err error) {
 	err = s.pool.QueryRow(ctx, p.acknowledged()).Scan(&n)
 	return n, err
 }
@@ -186,7 +186,7 @@ func (plainFields) Marshal(_ string, m *message.Message) (map[string]any, error)
 	return map[string]any{"data": []byte(m.Payload), "id": m.UUID, "type": m.Metadata["type"], "headers": m.Metadata["headers"]}, nil
 }
 
-// counted tells of each message that is published. Closing it leaves the client open, which belongs to the stage.
+// counted tells of each message that is published. Closing it leaves the client open, which belongs to the setup.
 type counted struct {
 	publisher message.Publisher
 	done      func()

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/outbox"
@@ -72,8 +72,8 @@ const (
 
 // Run implements Scenario.
 func (p Purge) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "purge", func(database *bed.Database) error {
-		return o.withStreams(ctx, func(streams *bed.Streams) error {
+	return o.withDatabase(ctx, "purge", func(database *fixture.Database) error {
+		return o.withStreams(ctx, func(streams *fixture.Streams) error {
 			for run := range o.Runs {
 				var sweeps [purgeWays]*sweep
 				for _, way := range o.turns(run).Perm(purgeWays) {
@@ -98,8 +98,8 @@ type sweep struct {
 
 	way      int
 	options  *Options
-	database *bed.Database
-	streams  *bed.Streams
+	database *fixture.Database
+	streams  *fixture.Streams
 	watch    *stopwatch
 	began    time.Time
 	drained  time.Time
@@ -168,14 +168,14 @@ func (s *sweep) run(ctx context.Context, name string) error {
 	return s.check(ctx, table, prefix+drainBroker)
 }
 
-func (s *sweep) fill(ctx context.Context, table *bed.Table, prefix string) error {
+func (s *sweep) fill(ctx context.Context, table *fixture.Table, prefix string) error {
 	if err := s.database.Checkpoint(ctx, s.options.Log); err != nil {
 		return err
 	}
 	if err := table.Backdate(ctx, backlogAge); err != nil {
 		return err
 	}
-	events := bed.Events{Brokers: []string{drainBroker}, Stream: prefix, Keys: s.Keys, Payload: s.Payload, Seed: s.options.Seed}
+	events := fixture.Events{Brokers: []string{drainBroker}, Stream: prefix, Keys: s.Keys, Payload: s.Payload, Seed: s.options.Seed}
 	events.Count, events.Published = s.Published, purgeAge
 	if err := table.FillEvents(ctx, s.options.Log, events); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (s *sweep) purge(ctx context.Context) error {
 }
 
 // check looks whether all messages have arrived in order, and nothing is in the table but their rows and what was not to be purged.
-func (s *sweep) check(ctx context.Context, table *bed.Table, stream string) error {
+func (s *sweep) check(ctx context.Context, table *fixture.Table, stream string) error {
 	rows := s.Backlog
 	if s.way == purgeNot {
 		rows += s.Published

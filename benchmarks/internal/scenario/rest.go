@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
@@ -54,8 +54,8 @@ func (r Rest) Check(int) error {
 
 // Run implements Scenario.
 func (r Rest) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "idle", func(database *bed.Database) error {
-		return o.withStreams(ctx, func(*bed.Streams) error {
+	return o.withDatabase(ctx, "idle", func(database *fixture.Database) error {
+		return o.withStreams(ctx, func(*fixture.Streams) error {
 			for run := range o.Runs {
 				for _, brokers := range r.Brokers {
 					if err := r.measure(ctx, o, database, brokers, fmt.Sprintf("outbox_%d_%d", run, brokers)); err != nil {
@@ -69,9 +69,9 @@ func (r Rest) Run(ctx context.Context, o *Options) error {
 	})
 }
 
-func (r Rest) measure(ctx context.Context, o *Options, database *bed.Database, brokers int, name string) error {
+func (r Rest) measure(ctx context.Context, o *Options, database *fixture.Database, brokers int, name string) error {
 	const connections = 4
-	var wire bed.Wire
+	var wire fixture.Wire
 	table, err := database.Table(ctx, name, connections, wire.Count)
 	if err != nil {
 		return err
@@ -96,14 +96,14 @@ func (r Rest) measure(ctx context.Context, o *Options, database *bed.Database, b
 }
 
 // rest measures while an engine runs.
-func (r Rest) rest(ctx context.Context, s *report.Scenario, database *bed.Database, wire *bed.Wire, brokers int) error {
+func (r Rest) rest(ctx context.Context, s *report.Scenario, database *fixture.Database, wire *fixture.Wire, brokers int) error {
 	if err := pause(ctx, 3*r.PollMax); err != nil { // the time between looks doubles up to the longest
 		return err
 	}
 	allBefore, pingsBefore := wire.Statements()
 	taken, err := spend(ctx, database, func() error { return pause(ctx, r.For) })
 	all, pings := wire.Statements()
-	peak := bed.Watch().Stop() // now, since looking takes time of the processor
+	peak := fixture.Watch().Stop() // now, since looking takes time of the processor
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
@@ -48,8 +48,8 @@ func (o *Options) logf(format string, args ...any) {
 }
 
 // withDatabase runs f on a database of its own, which is dropped afterwards.
-func (o *Options) withDatabase(ctx context.Context, label string, f func(*bed.Database) error) (err error) {
-	database, err := bed.Create(ctx, o.Postgres, label)
+func (o *Options) withDatabase(ctx context.Context, label string, f func(*fixture.Database) error) (err error) {
+	database, err := fixture.Create(ctx, o.Postgres, label)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/gorm-fanout/fanout/benchmarks/internal/bed"
+	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
@@ -96,8 +96,8 @@ func (w Workers) sides() []*contest {
 
 // Run implements Scenario.
 func (w Workers) Run(ctx context.Context, o *Options) error {
-	return o.withDatabase(ctx, "workers", func(database *bed.Database) (err error) {
-		streams, err := bed.OpenStreams(ctx, o.Redis)
+	return o.withDatabase(ctx, "workers", func(database *fixture.Database) (err error) {
+		streams, err := fixture.OpenStreams(ctx, o.Redis)
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (w Workers) Run(ctx context.Context, o *Options) error {
 		sides, random := w.sides(), rand.New(rand.NewPCG(o.Seed, 0))
 		for run := range o.Runs {
 			for _, i := range random.Perm(len(sides)) {
-				s := &stage{Backlog: Backlog{Payload: w.Payload, Batch: w.Batch}, options: o, database: database, streams: streams, contest: sides[i]}
+				s := &setup{Backlog: Backlog{Payload: w.Payload, Batch: w.Batch}, options: o, database: database, streams: streams, contest: sides[i]}
 				m, err := s.measureAway(ctx, fmt.Sprintf("outbox_%d_%d", run, i))
 				if err != nil {
 					return fmt.Errorf("%s: %w", sides[i].name, err)
@@ -123,14 +123,14 @@ func (w Workers) Run(ctx context.Context, o *Options) error {
 }
 
 // measureAway is measure with the servers as far away as they are to be.
-func (s *stage) measureAway(ctx context.Context, name string) (m measured, err error) {
+func (s *setup) measureAway(ctx context.Context, name string) (m measured, err error) {
 	s.redis = s.options.Redis
 	if s.redisAway > 0 {
 		settings, err := redis.ParseURL(s.redis)
 		if err != nil {
 			return m, err
 		}
-		far, err := bed.FarAway(ctx, settings.Network, settings.Addr, s.redisAway)
+		far, err := fixture.FarAway(ctx, settings.Network, settings.Addr, s.redisAway)
 		if err != nil {
 			return m, err
 		}

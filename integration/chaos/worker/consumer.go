@@ -16,20 +16,20 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // readPatience bounds one call of a consumer.
 const readPatience = time.Second
 
-// redisReader follows streams and writes down what it sees.
+// redisReader follows streams and records each message.
 type redisReader struct {
 	client *redis.Client
-	ledger *scene.Ledger
+	ledger *scenario.Ledger
 	last   map[string]string // by stream
 }
 
-func readRedis(ctx context.Context, ledger *scene.Ledger) error {
+func readRedis(ctx context.Context, ledger *scenario.Ledger) error {
 	redis.SetLogger(silent{})
 	options, err := redis.ParseURL(os.Getenv(ServerVariable))
 	if err != nil {
@@ -37,10 +37,10 @@ func readRedis(ctx context.Context, ledger *scene.Ledger) error {
 	}
 	options.ReadTimeout, options.MaxRetries = 2*readPatience, -1
 	r := &redisReader{client: redis.NewClient(options), ledger: ledger, last: map[string]string{}}
-	for _, stream := range scene.Streams() {
-		r.last[stream], r.last[scene.PartnerPrefix+stream] = "0", "0"
+	for _, stream := range scenario.Streams() {
+		r.last[stream], r.last[scenario.PartnerPrefix+stream] = "0", "0"
 	}
-	if err := scene.ReadLedger(os.Getenv(LedgerVariable), func(line scene.Line) {
+	if err := scenario.ReadLedger(os.Getenv(LedgerVariable), func(line scenario.Line) {
 		if line.Entry != "" {
 			r.last[line.Stream] = line.Entry
 		}
@@ -55,7 +55,7 @@ func readRedis(ctx context.Context, ledger *scene.Ledger) error {
 	if err := r.client.Close(); err != nil {
 		return err
 	}
-	return ledger.Write(scene.Line{Ended: true})
+	return ledger.Write(scenario.Line{Ended: true})
 }
 
 func (r *redisReader) read(ctx context.Context) error {
@@ -71,10 +71,10 @@ func (r *redisReader) read(ctx context.Context) error {
 		return err
 	}
 	for _, stream := range found {
-		lines := make([]scene.Line, 0, len(stream.Messages))
+		lines := make([]scenario.Line, 0, len(stream.Messages))
 		for _, entry := range stream.Messages {
 			id, _ := entry.Values["id"].(string)
-			lines = append(lines, scene.Line{Stream: stream.Stream, Entry: entry.ID, Message: id})
+			lines = append(lines, scenario.Line{Stream: stream.Stream, Entry: entry.ID, Message: id})
 			r.last[stream.Stream] = entry.ID
 		}
 		if err := r.ledger.Write(lines...); err != nil {
@@ -84,16 +84,16 @@ func (r *redisReader) read(ctx context.Context) error {
 	return nil
 }
 
-// readPubSub pulls from all subscriptions and writes down what it sees. It asks by itself instead of leaving that to the library: so what a
-// killed consumer had claimed comes again as soon as the subscription says, and not when the library of the dead one had wished.
-func readPubSub(ctx context.Context, ledger *scene.Ledger) error {
-	client, err := pubsub.NewClient(ctx, scene.Project, append(gcppubsub.ClientOptions(), option.WithEndpoint(os.Getenv(ServerVariable)), option.WithoutAuthentication(),
+// readPubSub pulls from all subscriptions and records each message. It pulls without the library's subscriber, which extends deadlines:
+// so messages of a killed consumer are redelivered after the deadline of the subscription.
+func readPubSub(ctx context.Context, ledger *scenario.Ledger) error {
+	client, err := pubsub.NewClient(ctx, scenario.Project, append(gcppubsub.ClientOptions(), option.WithEndpoint(os.Getenv(ServerVariable)), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))...)
 	if err != nil {
 		return err
 	}
 	var all errgroup.Group
-	for _, stream := range scene.Streams() {
+	for _, stream := range scenario.Streams() {
 		all.Go(func() error {
 			for ctx.Err() == nil {
 				if n, err := pull(ctx, client, stream, ledger); err != nil || n == 0 {
@@ -106,24 +106,24 @@ func readPubSub(ctx context.Context, ledger *scene.Ledger) error {
 	if err := errors.Join(all.Wait(), client.Close()); err != nil {
 		return err
 	}
-	return ledger.Write(scene.Line{Ended: true}) // what Google's library leaves behind is not ours
+	return ledger.Write(scenario.Line{Ended: true}) // what Google's library leaves behind is not ours
 }
 
-// pull asks once for messages, and confirms them when they are written down.
-func pull(ctx context.Context, client *pubsub.Client, stream string, ledger *scene.Ledger) (n int, err error) {
+// pull makes one request for messages, and acknowledges them once they are recorded.
+func pull(ctx context.Context, client *pubsub.Client, stream string, ledger *scenario.Ledger) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*readPatience)
 	defer cancel()
-	subscription := scene.Subscription(stream)
+	subscription := scenario.Subscription(stream)
 	answer, err := client.SubscriptionAdminClient.Pull(ctx, &pubsubpb.PullRequest{Subscription: subscription, MaxMessages: 500})
 	if err != nil || len(answer.GetReceivedMessages()) == 0 {
 		return 0, err
 	}
 	var (
-		lines []scene.Line
+		lines []scenario.Line
 		acks  []string
 	)
 	for _, m := range answer.GetReceivedMessages() {
-		lines = append(lines, scene.Line{Stream: stream, Entry: m.GetMessage().GetMessageId(), Message: m.GetMessage().GetAttributes()["id"]})
+		lines = append(lines, scenario.Line{Stream: stream, Entry: m.GetMessage().GetMessageId(), Message: m.GetMessage().GetAttributes()["id"]})
 		acks = append(acks, m.GetAckId())
 	}
 	if err := ledger.Write(lines...); err != nil {

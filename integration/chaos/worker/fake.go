@@ -13,18 +13,18 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // fake is Google's fake of Pub/Sub. It prints two addresses: its own, and one where it shows all that it holds, by HTTP.
-func fake(ctx context.Context, _ *scene.Ledger) error {
+func fake(ctx context.Context, _ *scenario.Ledger) error {
 	server := pstest.NewServerWithAddress("127.0.0.1:0")
-	for _, stream := range scene.Streams() {
-		topic := fmt.Sprintf("projects/%s/topics/%s", scene.Project, scene.Topic(stream))
+	for _, stream := range scenario.Streams() {
+		topic := fmt.Sprintf("projects/%s/topics/%s", scenario.Project, scenario.Topic(stream))
 		if _, err := server.GServer.CreateTopic(ctx, &pubsubpb.Topic{Name: topic}); err != nil {
 			return err
 		}
-		for _, subscription := range []string{scene.Subscription(stream), scene.ProjectionSubscription(stream)} {
+		for _, subscription := range []string{scenario.Subscription(stream), scenario.ProjectionSubscription(stream)} {
 			if _, err := server.GServer.CreateSubscription(ctx, &pubsubpb.Subscription{
 				Name: subscription, Topic: topic, AckDeadlineSeconds: 10, EnableMessageOrdering: true,
 			}); err != nil {
@@ -43,7 +43,7 @@ func fake(ctx context.Context, _ *scene.Ledger) error {
 		}
 		lines := json.NewEncoder(w)
 		for _, m := range server.Messages() {
-			if err := lines.Encode(scene.Message{ID: m.ID, Key: m.OrderingKey, Attributes: m.Attributes, Data: m.Data, At: m.PublishTime}); err != nil {
+			if err := lines.Encode(scenario.Message{ID: m.ID, Key: m.OrderingKey, Attributes: m.Attributes, Data: m.Data, At: m.PublishTime}); err != nil {
 				panic(http.ErrAbortHandler) // and whoever asked sees that it is not all
 			}
 		}

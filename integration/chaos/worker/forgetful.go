@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// forgetEvery is after how many commits one is sent whose answer nobody hears.
+// forgetEvery is the number of commits between two whose answers are lost.
 const forgetEvery = 50
 
-// openForgetful opens a pool whose connections now and then end right after a COMMIT was sent: the moment that proxies, which know nothing
-// of transactions, hit too seldom.
+// openForgetful opens a pool whose connections sometimes break right after a COMMIT was sent: the moment that proxies, which know nothing
+// of transactions, hit too rarely.
 func openForgetful(dsn string) (*sql.DB, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -39,7 +39,7 @@ type forgetful struct {
 	commits *atomic.Int64 // of all connections
 }
 
-// Write sends, and hangs up after some commits.
+// Write sends, and closes the connection after some commits.
 func (f *forgetful) Write(data []byte) (int, error) {
 	n, err := f.Conn.Write(data)
 	if err == nil && bytes.HasSuffix(data, []byte("commit\x00")) && f.commits.Add(1)%forgetEvery == 0 {

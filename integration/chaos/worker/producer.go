@@ -20,22 +20,22 @@ import (
 
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 	"github.com/gorm-fanout/fanout/uow"
 )
 
 // transactionPatience ends a transaction whose connection is dead.
 const transactionPatience = 4 * time.Second
 
-// producer is an application that writes, as fast as its rate allows, whatever becomes of its transactions.
+// producer is an application that writes at a rate, whatever the outcome of its transactions.
 type producer struct {
 	db     *gorm.DB
-	ledger *scene.Ledger
+	ledger *scenario.Ledger
 	random *rand.Rand
 	keys   int
 }
 
-func produce(ctx context.Context, ledger *scene.Ledger) error {
+func produce(ctx context.Context, ledger *scenario.Ledger) error {
 	db, err := openApplication()
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func produce(ctx context.Context, ledger *scene.Ledger) error {
 	if err := closeApplication(db); err != nil {
 		return err
 	}
-	return ended(ledger, scene.Line{})
+	return ended(ledger, scenario.Line{})
 }
 
 // openApplication makes the handle with the plugin. It does not connect.
@@ -79,7 +79,7 @@ func openApplication() (*gorm.DB, error) {
 		return nil, err
 	}
 	pool.SetMaxOpenConns(2)
-	return db, db.Use(gormplugin.New(scene.Catalog(), cfg.Routing()))
+	return db, db.Use(gormplugin.New(scenario.Catalog(), cfg.Routing()))
 }
 
 func closeApplication(db *gorm.DB) error {
@@ -125,30 +125,30 @@ func (p *producer) plan() plan {
 
 // written is what a transaction has claimed until its outcome is known.
 type written struct {
-	accounts []*scene.Account
-	facts    []scene.Fact
+	accounts []*scenario.Account
+	facts    []scenario.Fact
 	complete bool // only the commit was missing
 }
 
-// once runs one transaction and writes down how it ended.
+// once runs one transaction and records its outcome.
 func (p *producer) once(ctx context.Context) error {
 	made := p.plan()
 	done := &written{}
 	err := p.transaction(ctx, made.unit, func(tx *gorm.DB) error { return p.write(tx, &made, done) })
-	line := scene.Line{Tx: made.tx, Outcome: scene.Committed}
+	line := scenario.Line{Tx: made.tx, Outcome: scenario.Committed}
 	if err != nil {
-		line.Outcome, line.Why = scene.RolledBack, brief(err)
+		line.Outcome, line.Why = scenario.RolledBack, brief(err)
 	}
 	if err != nil && done.complete {
-		line.Outcome = scene.Unknown
+		line.Outcome = scenario.Unknown
 	}
-	if err := p.ledger.Write(line); err != nil || line.Outcome != scene.Unknown {
+	if err := p.ledger.Write(line); err != nil || line.Outcome != scenario.Unknown {
 		return err
 	}
 	return p.repeat(ctx, made.tx, done)
 }
 
-// transaction runs one transaction of either kind; what it panics with is an error, too.
+// transaction runs one transaction of either kind and turns a panic into an error.
 func (p *producer) transaction(ctx context.Context, unit bool, work func(tx *gorm.DB) error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -171,10 +171,10 @@ func (p *producer) write(tx *gorm.DB, made *plan, done *written) error {
 		}
 	}
 	if made.noted {
-		if err := uow.Publish(tx, scene.Noted{Tx: made.tx, N: len(done.facts)}); err != nil {
+		if err := uow.Publish(tx, scenario.Noted{Tx: made.tx, N: len(done.facts)}); err != nil {
 			return err
 		}
-		done.facts = append(done.facts, scene.Fact{Tx: made.tx, N: len(done.facts), Published: true})
+		done.facts = append(done.facts, scenario.Fact{Tx: made.tx, N: len(done.facts), Published: true})
 	}
 	if made.undone != "" {
 		forgotten := &written{facts: slices.Clone(done.facts)}
@@ -200,7 +200,7 @@ func (p *producer) write(tx *gorm.DB, made *plan, done *written) error {
 
 // move changes one account and raises events on it.
 func (p *producer) move(tx *gorm.DB, made *plan, id string, done *written) error {
-	account := &scene.Account{}
+	account := &scenario.Account{}
 	if err := tx.Clauses(clause.Locking{Strength: "UPDATE"}).First(account, "id = ?", id).Error; err != nil {
 		return err
 	}
@@ -208,14 +208,14 @@ func (p *producer) move(tx *gorm.DB, made *plan, id string, done *written) error
 	first := account.Seq
 	account.Seq += int64(events)
 	raise := func(seq int64) {
-		moved := scene.Moved{Tx: made.tx, N: len(done.facts), Account: id, Seq: seq, Note: strings.Repeat("x", p.random.IntN(300))}
+		moved := scenario.Moved{Tx: made.tx, N: len(done.facts), Account: id, Seq: seq, Note: strings.Repeat("x", p.random.IntN(300))}
 		published := p.random.IntN(3) > 0
 		if published {
 			account.Raise(moved)
 		} else {
-			account.Raise(scene.Audited(moved))
+			account.Raise(scenario.Audited(moved))
 		}
-		done.facts = append(done.facts, scene.Fact{Tx: made.tx, N: moved.N, Account: id, Seq: seq, Published: published})
+		done.facts = append(done.facts, scenario.Fact{Tx: made.tx, N: moved.N, Account: id, Seq: seq, Published: published})
 	}
 	for n := range events - 1 {
 		raise(first + int64(n) + 1)
@@ -236,21 +236,21 @@ func (p *producer) move(tx *gorm.DB, made *plan, id string, done *written) error
 // errNothingThere ends the repetition of a transaction that had not committed.
 var errNothingThere = errors.New("worker: it had not been committed")
 
-// Where the network is still ill, a commit is looked up again a few times.
+// While the network is still impaired, a commit is looked up a few times.
 const (
 	lookups     = 6
 	lookupPause = 500 * time.Millisecond
 )
 
-// repeat saves the same aggregates once more after a commit whose outcome was not known. If it had happened, the same events go to the
-// outbox a second time, under the same ids, of which there must be no second row. Where it had not, others may have taken the sequence:
-// the events are dropped with their structs.
+// repeat saves the same aggregates once more after a commit of unknown outcome. If the commit had happened, the same events reach the
+// outbox under the same ids, which must add no rows. If not, other transactions may have used the sequence: the events are dropped with
+// their structs.
 func (p *producer) repeat(ctx context.Context, tx string, done *written) error {
-	line := scene.Line{Tx: tx, Repeated: true, Outcome: scene.Unknown}
+	line := scenario.Line{Tx: tx, Repeated: true, Outcome: scenario.Unknown}
 	for range lookups {
 		err := p.transaction(ctx, false, func(db *gorm.DB) error { return p.saveAgain(db, tx, done) })
 		if err == nil {
-			line.Outcome, line.Why = scene.Committed, ""
+			line.Outcome, line.Why = scenario.Committed, ""
 			break
 		}
 		if line.Why = brief(err); errors.Is(err, errNothingThere) {
@@ -263,7 +263,7 @@ func (p *producer) repeat(ctx context.Context, tx string, done *written) error {
 
 func (p *producer) saveAgain(db *gorm.DB, tx string, done *written) error {
 	var there int64
-	if err := db.Model(&scene.Fact{}).Where("tx = ?", tx).Count(&there).Error; err != nil {
+	if err := db.Model(&scenario.Fact{}).Where("tx = ?", tx).Count(&there).Error; err != nil {
 		return err
 	}
 	if there == 0 {
@@ -277,7 +277,7 @@ func (p *producer) saveAgain(db *gorm.DB, tx string, done *written) error {
 	return nil
 }
 
-// brief is an error for the ledger.
+// brief shortens an error for the ledger.
 func brief(err error) string {
 	if errors.Is(err, errOnPurpose) || errors.Is(err, errNothingThere) || errors.Is(err, sql.ErrTxDone) {
 		return err.Error()

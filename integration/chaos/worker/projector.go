@@ -21,11 +21,11 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/pubsubconsumer"
 	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 const (
-	// claimAfter is how long a delivery is left to a consumer of Redis that says nothing.
+	// claimAfter is how long a Redis consumer may be silent before others claim its messages.
 	claimAfter = 3 * time.Second
 	// handlerPatience bounds a handler whose connection is dead.
 	handlerPatience = 4 * time.Second
@@ -34,7 +34,7 @@ const (
 )
 
 // project is a service that consumes everything: a projection of the accounts, once for each broker, kept with the inbox.
-func project(ctx context.Context, ledger *scene.Ledger) error {
+func project(ctx context.Context, ledger *scenario.Ledger) error {
 	redis.SetLogger(silent{})
 	cfg, err := config.Load(os.Getenv(ConfigVariable))
 	if err != nil {
@@ -45,13 +45,13 @@ func project(ctx context.Context, ledger *scene.Ledger) error {
 		return err
 	}
 	handlers := projectionHandlers(db)
-	options, err := redis.ParseURL(cfg.Brokers[scene.Internal].URL.Reveal())
+	options, err := redis.ParseURL(cfg.Brokers[scenario.Internal].URL.Reveal())
 	if err != nil {
 		return err
 	}
 	options.ReadTimeout = 2 * readPatience
 	streams := redis.NewClient(options)
-	topics, err := pubsub.NewClient(ctx, scene.Project, append(brokerpubsub.ClientOptions(), option.WithEndpoint(cfg.Brokers[scene.PubSub].Endpoint),
+	topics, err := pubsub.NewClient(ctx, scenario.Project, append(brokerpubsub.ClientOptions(), option.WithEndpoint(cfg.Brokers[scenario.PubSub].Endpoint),
 		option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))...)
 	if err != nil {
 		return err
@@ -67,10 +67,10 @@ func project(ctx context.Context, ledger *scene.Ledger) error {
 	if err := errors.Join(all.Wait(), streams.Close(), topics.Close(), closeApplication(db)); err != nil {
 		return err
 	}
-	return ledger.Write(scene.Line{Ended: true}) // what Google's library leaves behind is not ours
+	return ledger.Write(scenario.Line{Ended: true}) // what Google's library leaves behind is not ours
 }
 
-// openProjection makes the handle of the consumer's database. Now and then it loses the answer to a commit. It does not connect.
+// openProjection makes the handle of the consumer's database. It sometimes loses the answer to a commit. It does not connect.
 func openProjection(dsn string) (*gorm.DB, error) {
 	pool, err := openForgetful(dsn)
 	if err != nil {
@@ -83,31 +83,31 @@ func openProjection(dsn string) (*gorm.DB, error) {
 // projectionHandlers add what an event says to the sums of its account. An event that was handled twice, or not at all, shows in them.
 func projectionHandlers(db *gorm.DB) *inbox.Handlers {
 	handlers := inbox.NewHandlers(db)
-	inbox.On(handlers, "Chaos.Moved.v1", apply[scene.Moved])
-	inbox.On(handlers, "Chaos.Noted.v1", apply[scene.Noted])
-	inbox.On(handlers, scene.AuditedType, apply[scene.Audited])
+	inbox.On(handlers, "Chaos.Moved.v1", apply[scenario.Moved])
+	inbox.On(handlers, "Chaos.Noted.v1", apply[scenario.Noted])
+	inbox.On(handlers, scenario.AuditedType, apply[scenario.Audited])
 	return handlers
 }
 
 // apply is the same for all types of events.
-func apply[E scene.Moved | scene.Noted | scene.Audited](tx *gorm.DB, event E, m *inbox.Message) error {
-	moved := scene.Moved(event)
+func apply[E scenario.Moved | scenario.Noted | scenario.Audited](tx *gorm.DB, event E, m *inbox.Message) error {
+	moved := scenario.Moved(event)
 	return tx.Exec(`INSERT INTO projections AS p (consumer, account, events, total) VALUES (?, ?, 1, ?)
 		ON CONFLICT (consumer, account) DO UPDATE SET events = p.events + 1, total = p.total + excluded.total`, m.Consumer, moved.Account, moved.Seq).Error
 }
 
-// noting writes down the copies that the inbox has dropped.
+// noting records the duplicates that the inbox has dropped.
 type noting struct {
 	*inbox.Handlers
 
-	ledger *scene.Ledger
+	ledger *scenario.Ledger
 }
 
 // Handle implements inbox.Handler.
 func (n *noting) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
 	outcome, err := n.Handlers.Handle(ctx, m)
 	if outcome == inbox.Duplicate {
-		err = n.ledger.Write(scene.Line{Dropped: m.Consumer})
+		err = n.ledger.Write(scenario.Line{Dropped: m.Consumer})
 	}
 	return outcome, err
 }
@@ -120,14 +120,14 @@ type runner interface {
 func projectionConsumers(streams *redis.Client, topics *pubsub.Client, handlers inbox.Handler) ([]runner, error) {
 	retry := inbox.Retry{BaseDelay: 100 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: 1000}
 	consumers, problems := []runner{}, []error{}
-	for consumer, names := range map[string][]string{scene.Internal: scene.Streams(), scene.Partner: scene.PartnerStreams()} {
-		made, err := redisconsumer.NewConsumer(streams, scene.ProjectionGroup, names, handlers, redisconsumer.WithConsumer(consumer),
+	for consumer, names := range map[string][]string{scenario.Internal: scenario.Streams(), scenario.Partner: scenario.PartnerStreams()} {
+		made, err := redisconsumer.NewConsumer(streams, scenario.ProjectionGroup, names, handlers, redisconsumer.WithConsumer(consumer),
 			redisconsumer.WithRetry(retry), redisconsumer.WithTimeout(handlerPatience), redisconsumer.WithClaimAfter(claimAfter),
 			redisconsumer.WithWorkers(3), redisconsumer.WithShutdownTimeout(projectorsShutdown))
 		consumers, problems = append(consumers, made), append(problems, err)
 	}
-	for _, stream := range scene.Streams() {
-		made, err := pubsubconsumer.NewConsumer(topics, scene.ProjectionSubscription(stream), handlers, pubsubconsumer.WithConsumer(scene.PubSub),
+	for _, stream := range scenario.Streams() {
+		made, err := pubsubconsumer.NewConsumer(topics, scenario.ProjectionSubscription(stream), handlers, pubsubconsumer.WithConsumer(scenario.PubSub),
 			pubsubconsumer.WithRetry(retry), pubsubconsumer.WithTimeout(handlerPatience), pubsubconsumer.WithWorkers(3), pubsubconsumer.WithShutdownTimeout(projectorsShutdown))
 		consumers, problems = append(consumers, made), append(problems, err)
 	}

@@ -9,14 +9,14 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // openPatience is how long a relay waits for its database when it starts.
 const openPatience = 5 * time.Second
 
 // relay is a relay as "fanout relay" runs it.
-func relay(ctx context.Context, ledger *scene.Ledger) error {
+func relay(ctx context.Context, ledger *scenario.Ledger) error {
 	redis.SetLogger(silent{})
 	cfg, err := config.Load(os.Getenv(ConfigVariable))
 	if err != nil {
@@ -31,7 +31,7 @@ func relay(ctx context.Context, ledger *scene.Ledger) error {
 	if err := opened.Run(ctx); err != nil {
 		return err
 	}
-	line := scene.Line{}
+	line := scenario.Line{}
 	for _, stats := range opened.Stats() {
 		line.LeaseLost += stats.LeaseLost
 		line.Sent += stats.Published

@@ -1,5 +1,5 @@
-// Package worker is the processes of the chaos rig: producers, relays, consumers, and the fake of Pub/Sub. Each is told by its
-// environment what to do, and writes down what it knows in a ledger.
+// Package worker holds the processes of the chaos rig: producers, relays, consumers, and the fake of Pub/Sub. The environment of a
+// process names its role, and it records what it knows in a ledger.
 package worker
 
 import (
@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gorm-fanout/fanout/integration/chaos/scene"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
 // The environment of a process.
@@ -33,12 +33,11 @@ const (
 	SkewVariable = "CHAOS_SKEW"
 )
 
-// ExitCannot is the exit code of a process that did not get to its work, or was thrown out of it: its server was not there, say. It
-// may be started again.
+// ExitCannot is the exit code of a process that could not do its work, since a server was unavailable, say. It may be restarted.
 const ExitCannot = 3
 
 // roles are what a process can be.
-var roles = map[string]func(context.Context, *scene.Ledger) error{
+var roles = map[string]func(context.Context, *scenario.Ledger) error{
 	"producer": produce,
 	"relay":    relay,
 	"redis":    readRedis,
@@ -62,13 +61,13 @@ func Main() int {
 		fmt.Fprintf(os.Stderr, "worker: %s is %q: the chaos rig starts this program, see docs/reliability.md\n", RoleVariable, os.Getenv(RoleVariable))
 		return 2
 	}
-	ledger, err := scene.OpenLedger(os.Getenv(LedgerVariable))
+	ledger, err := scenario.OpenLedger(os.Getenv(LedgerVariable))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return ExitCannot
 	}
 	defer ledger.Close()
-	if err := errors.Join(ledger.Write(scene.Line{Clock: time.Now().Unix()}), role(ctx, ledger)); err != nil {
+	if err := errors.Join(ledger.Write(scenario.Line{Clock: time.Now().Unix()}), role(ctx, ledger)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return ExitCannot
 	}
@@ -82,8 +81,8 @@ func endWithParent() {
 	os.Exit(1)
 }
 
-// ended writes down that a process that was asked to end has left in good order, and what it left behind.
-func ended(ledger *scene.Ledger, line scene.Line) error {
+// ended records a graceful shutdown, and the goroutines that it left.
+func ended(ledger *scenario.Ledger, line scenario.Line) error {
 	line.Ended = true
 	if err := goleak.Find(
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"), // starts when it is loaded

@@ -1,0 +1,106 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gorm-fanout/fanout/integration/chaos/worker"
+)
+
+// assemble makes the processes of the cluster, each with a network of its own.
+func (s *fixture) assemble(context.Context) error {
+	s.network = newNetwork()
+	s.closers = append(s.closers, func() error { s.network.close(); return nil })
+	s.processes = map[string]*process{}
+	s.cluster = cluster{servers: s.servers.own(), clocks: !s.options.TrueClocks, lease: s.options.Lease, consumers: []string{"reader", "puller"}}
+	for n := range s.options.Producers {
+		name := fmt.Sprintf("producer-%d", n)
+		s.cluster.producers = append(s.cluster.producers, name)
+		if err := s.addProducer(name); err != nil {
+			return err
+		}
+	}
+	for n := range s.options.Relays {
+		name := fmt.Sprintf("relay-%d", n)
+		s.cluster.relays = append(s.cluster.relays, name)
+		if err := s.addConnected(name, "relay"); err != nil {
+			return err
+		}
+	}
+	for n := range s.options.Projectors {
+		name := fmt.Sprintf("projector-%d", n)
+		s.cluster.projectors = append(s.cluster.projectors, name)
+		if err := s.addConnected(name, "project"); err != nil {
+			return err
+		}
+	}
+	redis, err := s.connect("reader", "redis", host(s.servers.redisURL))
+	if err != nil {
+		return err
+	}
+	s.add("reader", "redis", worker.ServerVariable+"="+behind(s.servers.redisURL, redis))
+	pubsub, err := s.connect("puller", "pubsub", s.servers.pubsub)
+	if err != nil {
+		return err
+	}
+	s.add("puller", "pubsub", worker.ServerVariable+"="+pubsub)
+	return nil
+}
+
+func (s *fixture) addProducer(name string) error {
+	postgres, err := s.connect(name, "postgres", host(s.servers.postgresURL))
+	if err != nil {
+		return err
+	}
+	// A producer has one link and a relay three: it is listed as often, since its faults cause commits of unknown outcome.
+	s.cluster.links = append(s.cluster.links, name+"/postgres", name+"/postgres")
+	p := s.add(name, "producer", fmt.Sprintf("%s=%d", worker.RateVariable, s.options.Rate), fmt.Sprintf("%s=%d", worker.KeysVariable, s.options.Keys))
+	return s.configure(p, postgres, host(s.servers.redisURL), s.servers.pubsub)
+}
+
+// addConnected adds a process that uses the database and all brokers.
+func (s *fixture) addConnected(name, role string) error {
+	addresses := make([]string, 0, 3)
+	for _, server := range [][2]string{{"postgres", host(s.servers.postgresURL)}, {"redis", host(s.servers.redisURL)}, {"pubsub", s.servers.pubsub}} {
+		address, err := s.connect(name, server[0], server[1])
+		if err != nil {
+			return err
+		}
+		addresses = append(addresses, address)
+		if s.options.Slow > 0 && role == "relay" && server[0] != "postgres" {
+			away := s.options.Slow / time.Duration(2-len(s.cluster.relays)%2)
+			if err := s.network.links[name+"/"+server[0]].slowDown(away); err != nil {
+				return err
+			}
+		}
+	}
+	return s.configure(s.add(name, role), addresses[0], addresses[1], addresses[2])
+}
+
+// connect makes a link that faults can hit.
+func (s *fixture) connect(client, server, address string) (string, error) {
+	s.cluster.links = append(s.cluster.links, client+"/"+server)
+	return s.network.connect(client, server, address)
+}
+
+// add adds a process that is not started yet.
+func (s *fixture) add(name, role string, environ ...string) *process {
+	p := &process{
+		name: name, dir: s.dir, program: s.program, seed: s.options.Seed*1_000_003 + uint64(len(s.processes))*1_000,
+		environ: append(environ, worker.RoleVariable+"="+role),
+	}
+	s.processes[name] = p
+	return p
+}
+
+// configure writes the configuration of Fanout for one process, with the addresses of its links.
+func (s *fixture) configure(p *process, postgres, redis, pubsub string) error {
+	path := p.path("yaml")
+	p.environ = append(p.environ, worker.ConfigVariable+"="+path)
+	text := s.configuration(behind(s.servers.postgresURL, postgres, "connect_timeout=2"), behind(s.servers.redisURL, redis), pubsub)
+	return os.WriteFile(path, []byte(text), 0o600)
+}

@@ -1,0 +1,213 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gorm-fanout/fanout"
+	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
+	"github.com/gorm-fanout/fanout/internal/testservers"
+)
+
+//go:embed sql/watch.sql
+var watchSQL string
+
+//go:embed sql/business.sql
+var businessSQL string
+
+// fixture is everything that a run needs: programs, servers, network and processes.
+type fixture struct {
+	options   Options
+	log       io.Writer
+	dir       string
+	programs  programs
+	servers   *servers
+	network   *network
+	cluster   cluster
+	processes map[string]*process
+	closers   []func() error
+}
+
+// programs are the builds of the worker.
+type programs struct{ plain, skewed string }
+
+// setUp builds the programs, starts the servers and makes the tables. After a failure, tearDown still cleans up.
+func (s *fixture) setUp(ctx context.Context) error {
+	steps := []func(context.Context) error{s.makeDir, s.build, s.startServers, s.makeTables, s.assemble}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *fixture) makeDir(context.Context) (err error) {
+	if s.dir = s.options.Keep; s.dir != "" {
+		return os.MkdirAll(s.dir, 0o700)
+	}
+	s.dir, err = os.MkdirTemp("", "fanout-chaos-")
+	s.closers = append(s.closers, func() error { return os.RemoveAll(s.dir) })
+	return err
+}
+
+func (s *fixture) build(ctx context.Context) error {
+	began := time.Now()
+	defects, err := defectEdits(s.options.Broken)
+	if err != nil {
+		return err
+	}
+	b, err := newBuilder(ctx, s.dir)
+	if err != nil {
+		return err
+	}
+	if s.programs.plain, err = b.build(ctx, "plain", defects); err != nil {
+		return err
+	}
+	if !s.options.TrueClocks {
+		clock, err := wrongClock(b.goroot)
+		if err != nil {
+			return err
+		}
+		if s.programs.skewed, err = b.build(ctx, "skewed", slices.Concat(defects, clock)); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(s.log, "built the programs in %s\n", time.Since(began).Round(time.Second))
+	return nil
+}
+
+func (s *fixture) startServers(ctx context.Context) (err error) {
+	s.servers, err = startServers(ctx, s.log, s.dir, s.programs.plain)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.servers.close)
+	return nil
+}
+
+// makeTables makes the tables of the application, of the outbox and of the watch; on a borrowed server in a database of their own.
+func (s *fixture) makeTables(ctx context.Context) error {
+	if !s.servers.own() {
+		if err := s.borrow(ctx); err != nil {
+			return err
+		}
+	}
+	cfg, err := config.Parse([]byte(s.configuration(s.servers.postgresURL, s.servers.redisURL, s.servers.pubsub)), "chaos.yaml")
+	if err != nil {
+		return err
+	}
+	store, err := fanout.OpenStore(ctx, cfg, "default")
+	if err != nil {
+		return err
+	}
+	_, err = store.Migrate(ctx)
+	if err := errors.Join(err, store.Close(), s.makeInbox(ctx)); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, s.servers.postgresURL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, businessSQL+watchSQL); err != nil {
+		return fmt.Errorf("chaos: make the tables: %w", err)
+	}
+	_, err = conn.Exec(ctx, "INSERT INTO accounts (id) SELECT 'account-' || lpad(n::text, 3, '0') FROM generate_series(0, $1::int - 1) AS n", s.options.Keys)
+	return err
+}
+
+// borrow makes a database on a server that the rig did not start, and empties the streams; tearDown removes both.
+func (s *fixture) borrow(ctx context.Context) error {
+	server := s.servers.postgresURL
+	name := "fanout_chaos_" + strings.ToLower(rand.Text()[:8])
+	administer := func(statement string) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, server)
+		if err != nil {
+			return err
+		}
+		_, err = conn.Exec(ctx, statement)
+		return errors.Join(err, conn.Close(ctx))
+	}
+	if err := administer("CREATE DATABASE " + name); err != nil {
+		return fmt.Errorf("chaos: create a database: %w", err)
+	}
+	parsed, err := url.Parse(server)
+	if err != nil {
+		return fmt.Errorf("chaos: %s is no URL", testservers.PostgresVariable)
+	}
+	parsed.Path = "/" + name
+	s.servers.postgresURL = parsed.String()
+	empty := func() error {
+		options, err := redis.ParseURL(s.servers.redisURL)
+		if err != nil {
+			return err
+		}
+		client := redis.NewClient(options)
+		for _, stream := range scenario.Streams() {
+			err = errors.Join(err, client.Del(context.WithoutCancel(ctx), stream, scenario.PartnerPrefix+stream).Err())
+		}
+		return errors.Join(err, client.Close())
+	}
+	s.closers = append(s.closers, empty, func() error { return administer("DROP DATABASE " + name + " WITH (FORCE)") })
+	return empty()
+}
+
+// configuration is that of producers and relays. Retries are quick, and no message may reach the maximum of attempts.
+func (s *fixture) configuration(postgres, redis, pubsub string) string {
+	return fmt.Sprintf(`
+databases:
+  default: {driver: postgres, dsn: %q}
+outbox:
+  external_brokers: [%s, %s]
+  lease: %s
+  publish_timeout: 1s
+  shutdown_timeout: 3s
+  batch_size: 50
+  poll: {min: 20ms, max: 500ms}
+  retry: {max_attempts: %d, base_delay: 200ms, max_delay: 2s}
+  breaker: {min_delay: 100ms, max_delay: 1s}
+brokers:
+  %s: {type: redis, url: %q}
+  %s: {type: redis, url: %q, format: cloudevents, destination: "%s{stream}"}
+  %s: {type: pubsub, project: %s, endpoint: %q}
+`, postgres, scenario.Partner, scenario.PubSub, s.options.Lease, maxAttempts, scenario.Internal, redis, scenario.Partner, redis, scenario.PartnerPrefix,
+		scenario.PubSub, scenario.Project, pubsub)
+}
+
+// maxAttempts bounds the attempts of a message. Whatever fault there is, no message may need as many.
+const maxAttempts = 25
+
+// program returns the build with an adjustable clock where the clock is to be wrong.
+func (s *fixture) program(skew time.Duration) string {
+	if skew != 0 {
+		return s.programs.skewed
+	}
+	return s.programs.plain
+}
+
+// tearDown cleans up in reverse order.
+func (s *fixture) tearDown() error {
+	var problems []error
+	for _, end := range slices.Backward(s.closers) {
+		problems = append(problems, end())
+	}
+	return errors.Join(problems...)
+}

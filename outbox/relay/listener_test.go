@@ -1,0 +1,259 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// switchboard is a listener that a test interferes with.
+type switchboard struct {
+	driver.Delivery
+	mu       sync.Mutex
+	calls    int   // of Listen
+	probes   int   // of Notify
+	refuse   error // of Listen
+	silent   bool  // nothing said is heard
+	mute     error // of Notify
+	cut      chan struct{}
+	heard    func(text string)
+	hangs    bool
+	twice    bool // everything is heard
+	garbled  bool // what is said is heard, and its answer lost
+	attempts []time.Time
+}
+
+func newSwitchboard() *switchboard { return &switchboard{cut: make(chan struct{})} }
+
+func (s *switchboard) Listen(ctx context.Context, began func(), heard func(string)) error {
+	s.mu.Lock()
+	s.calls++
+	s.attempts = append(s.attempts, time.Now())
+	refuse, hangs, texts := s.refuse, s.hangs, make(chan string, 100)
+	s.heard = func(text string) { texts <- text }
+	s.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if refuse != nil {
+		return refuse
+	}
+	began()
+	for {
+		select {
+		case text := <-texts:
+			heard(text)
+		case <-s.cut:
+			return errors.New("connection reset")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *switchboard) Notify(_ context.Context, text string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.probes++
+	if (s.mute == nil || s.garbled) && !s.silent {
+		s.heard(text)
+		if s.twice {
+			s.heard(text)
+		}
+	}
+	return s.mute
+}
+
+func (s *switchboard) set(change func(*switchboard)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+// startListener runs a listener in a bubble of synctest. woken returns what they have said since the last call.
+func startListener(t *testing.T, s *switchboard) (e *listener, log *text, woken func() [][]outbox.WakeUp) {
+	t.Helper()
+	var (
+		mu    sync.Mutex
+		calls [][]outbox.WakeUp
+	)
+	log = &text{}
+	e = &listener{store: s, log: slog.New(slog.NewTextHandler(log, nil)), wake: func(wakeUps ...outbox.WakeUp) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, wakeUps)
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { e.run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return e, log, func() [][]outbox.WakeUp {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		all := calls
+		calls = nil
+		return all
+	}
+}
+
+func TestListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSwitchboard()
+		e, log, woken := startListener(t, s)
+		assert.Equal(t, [][]outbox.WakeUp{nil}, woken(), "all processors look: something may have been said before")
+		assert.Equal(t, ListenerConnected, e.state())
+		s.heard("1 default:3 partner")
+		s.heard("gibberish")
+		s.heard(outbox.ProbeText("another relay's"))
+		assert.Equal(t, [][]outbox.WakeUp{{{Broker: "default", Shards: 3}, {Broker: "partner", Shards: outbox.UnknownShards}}, nil}, woken())
+		time.Sleep(time.Hour)
+		assert.Empty(t, woken(), "a probe wakes nobody")
+		assert.InDelta(t, time.Hour/probeEvery, s.probes, 2)
+		s.set(func(s *switchboard) { s.twice = true })
+		time.Sleep(time.Hour)
+		s.heard("1 default:3")
+		assert.Equal(t, [][]outbox.WakeUp{{{Broker: "default", Shards: 3}}}, woken(), "an echo of the echo changes nothing")
+		assert.Equal(t, 1, s.calls)
+		assert.Zero(t, log.count("level"))
+	})
+}
+
+// Fault 23, the connection: it is made anew, and everybody looks for what was missed.
+func TestListenerReconnects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSwitchboard()
+		e, log, woken := startListener(t, s)
+		woken()
+		s.set(func(s *switchboard) { s.refuse = errors.New("no route") })
+		s.cut <- struct{}{}
+		assert.Empty(t, woken())
+		assert.Equal(t, ListenerDisconnected, e.state())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, 1, log.count("listener disconnected"), "an outage does not fill the log")
+		assert.Equal(t, 1, log.count("connection reset"))
+		assert.Greater(t, s.calls, int(time.Hour/listenerLongestRetry))
+		assert.Less(t, s.calls, 3*int(time.Hour/listenerLongestRetry))
+		s.set(func(s *switchboard) { s.refuse, s.hangs = nil, true })
+		time.Sleep(time.Minute)
+		s.set(func(s *switchboard) { s.hangs = false })
+		time.Sleep(listenerLongestRetry + connectTime)
+		assert.Equal(t, [][]outbox.WakeUp{nil}, woken())
+		assert.Equal(t, ListenerConnected, e.state())
+		assert.Equal(t, 1, log.count("listener connected again"))
+
+		calls, cut := s.calls, time.Now() // one that has worked is back soon
+		s.cut <- struct{}{}
+		time.Sleep(listenerRetry)
+		assert.Equal(t, [][]outbox.WakeUp{nil}, woken())
+		assert.Equal(t, calls+1, s.calls)
+		assert.LessOrEqual(t, s.attempts[calls].Sub(cut), listenerRetry)
+		assert.Equal(t, 2, log.count("listener disconnected"))
+	})
+}
+
+// Fault 23, the pooler: LISTEN succeeds and nothing arrives.
+func TestListenerBehindAPooler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSwitchboard()
+		s.silent = true
+		e, log, woken := startListener(t, s)
+		time.Sleep(time.Hour)
+		assert.Equal(t, ListenerDisconnected, e.state())
+		assert.Equal(t, 1, log.count("pooler in transaction mode"))
+		assert.Less(t, s.calls, 2*int(time.Hour/listenerRetryPooler)+2, "it tries again now and then")
+		assert.Greater(t, s.calls, 5)
+		woken()
+		s.set(func(s *switchboard) { s.silent = false })
+		time.Sleep(listenerRetryPooler + probeTime)
+		assert.Equal(t, [][]outbox.WakeUp{nil}, woken())
+		assert.Equal(t, ListenerConnected, e.state())
+		assert.Equal(t, 1, log.count("listener connected again"))
+
+		s.set(func(s *switchboard) { s.silent = true }) // from some moment on
+		time.Sleep(probeEvery + 2*probeTime + listenerRetry)
+		synctest.Wait()
+		assert.Equal(t, ListenerDisconnected, e.state())
+		assert.Equal(t, 1, log.count("ceased to arrive"))
+		assert.Equal(t, 2, log.count("pooler in transaction mode"), "once more, since it is news")
+		time.Sleep(time.Hour)
+		assert.Equal(t, 3, log.count("level=WARN"))
+	})
+}
+
+// A probe that could not be sent proves nothing about a connection that has worked.
+func TestListenerWithoutAProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSwitchboard()
+		e, log, woken := startListener(t, s)
+		woken()
+		s.set(func(s *switchboard) { s.mute = errors.New("pool exhausted") })
+		time.Sleep(time.Hour)
+		assert.Equal(t, ListenerConnected, e.state())
+		assert.Equal(t, 1, s.calls)
+		assert.Zero(t, log.count("level"))
+		s.cut <- struct{}{}
+		time.Sleep(time.Minute)
+		assert.Equal(t, ListenerDisconnected, e.state(), "one that has not worked yet")
+	})
+}
+
+// Probes that are heard although sending them fails, as when their answer is lost, neither stop the listener, nor are they taken for the
+// echo of a later one.
+func TestListenerReceivesFailedProbes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSwitchboard()
+		e, _, woken := startListener(t, s)
+		woken()
+		s.set(func(s *switchboard) { s.mute, s.garbled = errors.New("timeout"), true })
+		time.Sleep(10 * probeEvery)
+		s.set(func(s *switchboard) { s.heard(outbox.Notification([]outbox.WakeUp{{Broker: "b"}})) })
+		assert.Equal(t, [][]outbox.WakeUp{{{Broker: "b"}}}, woken(), "it goes on listening")
+		s.set(func(s *switchboard) { s.mute, s.garbled, s.silent = nil, false, true })
+		time.Sleep(probeEvery + probeTime)
+		synctest.Wait()
+		assert.Equal(t, ListenerDisconnected, e.state(), "the echo of a probe of before is no proof")
+	})
+}
+
+func TestEngineListens(t *testing.T) {
+	t.Parallel()
+	target := map[string]Target{"b": {}}
+	_, err := NewEngine(EngineConfig{Stores: map[string]driver.Delivery{"db": &lobby{}}, Brokers: target, Listen: []string{"db"}})
+	require.ErrorContains(t, err, `database "db": its store cannot listen`)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSwitchboard()
+		s.Delivery = &lobby{}
+		engine, err := NewEngine(EngineConfig{
+			Stores: map[string]driver.Delivery{"quiet": &lobby{}, "db": s}, Brokers: map[string]Target{"b": {Broker: slow{}}}, Listen: []string{"db"},
+		})
+		require.NoError(t, err)
+		states := func() []ListenerState { return []ListenerState{engine.Stats()[0].Listener, engine.Stats()[1].Listener} }
+		assert.Equal(t, []ListenerState{ListenerDisconnected, ListenerOff}, states())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- engine.Run(ctx) }()
+		synctest.Wait()
+		assert.Equal(t, []ListenerState{ListenerConnected, ListenerOff}, states())
+		cancel()
+		require.NoError(t, <-done)
+		assert.Equal(t, []ListenerState{ListenerDisconnected, ListenerOff}, states())
+	})
+}
