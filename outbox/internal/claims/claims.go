@@ -71,18 +71,34 @@ func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim
 
 // step does what an answer asks for. again says that the claim is to be made anew.
 func step(ctx context.Context, s Store, claim *driver.Claim, answer *Answer) (again bool, err error) {
+	limits := core.Limits{Rows: claim.Limit, Bytes: int64(claim.Bytes), Unordered: claim.Unordered}
 	lift := core.Lift(answer.Blocks, core.MaxFollowers)
-	if !core.Nothing(&lift) {
-		lift.Broker, lift.Shard, lift.Version = claim.Broker, claim.Shard, answer.LiftVersion
-		if err := s.Lift(ctx, &lift); err != nil && !errors.Is(err, ErrConflict) { // who was first has lifted them
-			return false, err
-		}
-		return len(answer.Batch.Messages) == 0, nil // what was taken has no block
+	if core.Nothing(&lift) {
+		return take(ctx, s, claim, answer, limits)
 	}
+	lift.Broker, lift.Shard, lift.Version = claim.Broker, claim.Shard, answer.LiftVersion
+	// What can be taken as it stands has no block, and need not wait for those that are lifted.
+	simple := answer.Window != nil && len(answer.Window.Rows) > 0 && core.Simple(answer.Window, limits)
+	if simple {
+		again, err = take(ctx, s, claim, answer, limits)
+	}
+	if err != nil {
+		return again, err
+	}
+	err = s.Lift(ctx, &lift)
+	// On a conflict, who was first has lifted them. Another error is met again by the next claim, and must not hide what was taken.
+	if taken := len(answer.Batch.Messages) > 0; errors.Is(err, ErrConflict) || taken {
+		return again || !taken && !simple, nil
+	}
+	return again || !simple, err
+}
+
+// take claims what was decided about a window, where the answer has one.
+func take(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, limits core.Limits) (again bool, err error) {
 	if answer.Window == nil {
 		return false, nil
 	}
-	d := core.Claim(answer.Window, core.Limits{Rows: claim.Limit, Bytes: int64(claim.Bytes), Unordered: claim.Unordered})
+	d := core.Claim(answer.Window, limits)
 	batch, waiting := &answer.Batch, answer.Batch.Waiting
 	if len(d.Take) > 0 {
 		*batch, err = s.Take(ctx, claim, &driver.Choice{Version: answer.Window.Version, IDs: d.Take})
