@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -32,6 +33,7 @@ func (x *exchange) claimRows() error {
 		window = min(window, c.Limit)
 	}
 	if !x.simple {
+		x.send(nil, x.store.sql.planSettings)
 		x.send(x.readWindow, x.store.sql.window, c.Broker, c.Shard, window, c.Unordered, b.floor, b.sibling, b.version)
 		return nil
 	}
@@ -112,22 +114,27 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 	return err
 }
 
+// windowColumns is how many columns window.sql has.
+const windowColumns = 12
+
 func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) {
+	defer rows.Close()
+	if raw(rows.FieldDescriptions(), windowTypes[:]) {
+		for rows.Next() && err == nil {
+			err = decodeWindow(&w, rows.RawValues(), c.Window)
+		}
+		return w, errors.Join(err, rows.Err())
+	}
 	var (
-		ahead            *int64
-		aheadWaits       bool
-		id, bytes, block *int64
-		key              *string
-		leased, waits    *bool
-		crashes          *int
-		low              *int16
+		ahead, id, bytes, block *int64
+		aheadWaits              bool
+		key                     *string
+		leased, waits           *bool
+		crashes, low            *int
 	)
 	_, err = pgx.ForEachRow(rows, []any{&w.Version, &w.Blocked, &ahead, &aheadWaits, &id, &key, &leased, &waits, &crashes, &bytes, &block, &low}, func() error {
 		if id == nil {
 			return nil
-		}
-		if w.Rows == nil {
-			w.Rows = make([]driver.Row, 0, c.Window)
 		}
 		row := driver.Row{ID: *id, Key: *key, Leased: *leased, Waits: *waits, Crashes: *crashes, Bytes: *bytes, Low: driver.Low(*low)} //nolint:gosec // 0 to 2
 		if block != nil {
@@ -176,7 +183,7 @@ func (x *exchange) readMessages(answers pgx.BatchResults) error {
 	batch := &x.answer.Batch
 	expected := max(1, min(batch.Seen, x.claim.Limit))
 	before, decode := &driver.Message{}, scan
-	if raw(rows.FieldDescriptions()) {
+	if raw(rows.FieldDescriptions(), messageTypes[:]) {
 		d := decoder{left: expected}
 		decode = func(m, before *driver.Message, rows pgx.Rows) error { return d.decode(m, before, rows.RawValues()) }
 	}

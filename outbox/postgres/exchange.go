@@ -161,6 +161,7 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err error) {
 	x := exchange{store: s.Store, claim: c}
 	floors, version, _ := s.water.floors(c.Broker, time.Now())
+	x.send(nil, s.sql.planSettings)
 	x.send(x.readWindow, s.sql.window, c.Broker, c.Shard, c.Window, false, floors[c.Shard], noFloor, version[c.Shard])
 	if err := x.flush(ctx); err != nil {
 		return w, err
@@ -170,23 +171,24 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 
 // Lift implements claims.Store.
 func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
-	keys, ids := make([]string, len(lift.Free)), []int64{}
-	var moved []pgtype.UUID
-	moveTo, moveKeys := []int64{}, []string{}
-	for i := range lift.Free {
-		f := &lift.Free[i]
-		keys[i], ids = f.Key, append(ids, f.IDs...)
-		if f.Move {
-			moved, moveTo, moveKeys = append(moved, pgUUID(f.Block)), append(moveTo, f.IDs[len(f.IDs)-1]), append(moveKeys, f.Key)
-		}
-	}
 	var lowest *int64
+	lower := func(answers pgx.BatchResults) error {
+		var id *int64
+		err := answers.QueryRow().Scan(&id)
+		if id != nil && (lowest == nil || *id < *lowest) {
+			lowest = id
+		}
+		return err
+	}
 	x := exchange{store: s.Store}
 	x.send(nil, begin)
 	x.send(nil, s.sql.lock, shardLock(lift.Broker, lift.Shard))
 	x.send(nil, s.sql.turn, lift.Broker, lift.Shard, lift.Version)
-	x.send(func(answers pgx.BatchResults) error { return answers.QueryRow().Scan(&lowest) },
-		s.sql.lift, lift.Broker, pgUUIDs(lift.Wake), pgUUIDs(lift.Rest), pgUUIDs(lift.Drop), keys, ids, moved, moveTo, moveKeys)
+	x.send(lower, s.sql.lift, lift.Broker, pgUUIDs(lift.Wake), pgUUIDs(lift.Rest), pgUUIDs(lift.Drop))
+	for i := range lift.Free {
+		f := &lift.Free[i]
+		x.send(lower, s.sql.free, lift.Broker, f.Key, f.IDs[0], f.IDs[len(f.IDs)-1], f.IDs, pgtype.UUID{Bytes: f.Block, Valid: f.Move})
+	}
 	x.send(nil, "COMMIT")
 	if err := conflict(x.flush(ctx)); err != nil {
 		return err

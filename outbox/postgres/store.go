@@ -50,7 +50,7 @@ var _ admin.Store = (*Store)(nil)
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
 	lock, tryLock, claim, claimUnordered, window, take, takeSettings, fetch, planSettings string
-	blocks, turn, lift, deferRows                                                         string
+	blocks, turn, lift, free, deferRows                                                   string
 	settings, markPublished, markOther, renew, ready                                      string
 	exclusive, writers                                                                    string
 	facts, diagnose, horizon                                                              string
@@ -139,7 +139,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
 		"claim": &s.sql.claim, "claim_unordered": &s.sql.claimUnordered, "window": &s.sql.window, "take": &s.sql.take, "take_settings": &s.sql.takeSettings,
 		"fetch": &s.sql.fetch, "plan_settings": &s.sql.planSettings,
-		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "defer": &s.sql.deferRows,
+		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "free": &s.sql.free, "defer": &s.sql.deferRows,
 		"settings":       &s.sql.settings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"writers": &s.sql.writers,

@@ -133,7 +133,7 @@ func Simple(w *driver.Window, limits Limits) bool {
 	for i := range w.Rows {
 		row := &w.Rows[i]
 		bytes += row.Bytes
-		if row.Waits || Suspicion(row) > 0 || row.HasBlock || row.Low != driver.NoLow {
+		if row.Waits || Suspicion(row) > 0 || row.HasBlock && row.Block < row.ID || row.Low != driver.NoLow {
 			return false
 		}
 	}

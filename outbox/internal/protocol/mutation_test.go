@@ -78,7 +78,7 @@ var coreMutations = []struct {
 	},
 	{
 		"a shard is taken as it stands though blocks hold its keys back", "claim.go",
-		" || row.HasBlock || row.Low", " || row.Low", "blocks", Order,
+		" || row.HasBlock && row.Block < row.ID || row.Low", " || row.Low", "blocks", Order,
 	},
 	{
 		"what crashed its process is claimed with others for ever", "claim.go",

@@ -1,5 +1,5 @@
 -- Claim the head of a shard where each row of the window can be taken as it stands: it is ready, nobody has crashed with it, no block
--- holds its key back, and no row of another priority can stand before it. Where that is not so, nothing is taken, and the window is
+-- of its key stands before it, and no row of another priority can stand before it. Where that is not so, nothing is taken, and the window is
 -- read by window.sql for a decision row by row, which would take the same rows here.
 -- What was claimed is read by fetch.sql, after the commit.
 -- $1 broker, $2 shard, $3 window and limit, $4 worker, $5 token, $6 lease in microseconds,
@@ -21,7 +21,7 @@ WITH known AS MATERIALIZED (
            AND (locked_until IS NULL OR locked_until <= statement_timestamp())
            AND (available_at IS NULL OR available_at <= statement_timestamp())
            AND CASE WHEN ordering_key IS NOT NULL AND (SELECT blocked FROM broker)
-                    THEN NOT EXISTS (SELECT FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1)
+                    THEN NOT EXISTS (SELECT FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1 AND w.block_id < m.id)
                     ELSE true END AS simple
       FROM {{table}} AS m
      WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)

@@ -15,11 +15,13 @@ WITH waiting AS MATERIALIZED (
         ON CONFLICT (block_message_id, target_broker)
         DO UPDATE SET wake_at = excluded.wake_at, reason = excluded.reason, ordering_key = coalesce(excluded.ordering_key, w.ordering_key)
 ), deferred AS (
-    UPDATE {{table}}
+    UPDATE {{table}} AS m
        SET deferred = true
-     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id = ANY ($4::bigint[])
-       AND status IN ('pending', 'failed')
-    RETURNING id
+      FROM unnest($4::bigint[]) AS leaving (id)
+     WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred AND m.id = leaving.id
+       AND m.id BETWEEN ($4::bigint[])[1] AND ($4::bigint[])[cardinality($4::bigint[])]
+       AND m.status IN ('pending', 'failed')
+    RETURNING m.id
 )
 SELECT (SELECT count(*) FROM deferred)
        -- A block whose time has come, or that somebody has claimed, is none: decide anew.
