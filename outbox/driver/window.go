@@ -96,19 +96,18 @@ type Lift struct {
 	Shard   int
 	Version int64
 	// Wake are blocks whose rows come back; those without a key are removed.
-	Wake []uuid.UUID
+	Wake []BlockState
 	// Rest are blocks whose rows must wait again.
-	Rest []uuid.UUID
+	Rest []BlockState
 	// Drop are blocks that nobody waits for any more.
-	Drop []uuid.UUID
+	Drop []BlockState
 	// Free are followers that come back.
 	Free []Freed
 }
 
 // Freed are followers of a block that come back.
 type Freed struct {
-	Block uuid.UUID
-	Key   string
+	Block BlockState
 	IDs   []int64
 	// Move is true when the last of them becomes the key's block, in the place of this one.
 	Move bool

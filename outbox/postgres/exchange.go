@@ -184,10 +184,10 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 	x.send(nil, begin)
 	x.send(nil, s.sql.lock, shardLock(lift.Broker, lift.Shard))
 	x.send(nil, s.sql.turn, lift.Broker, lift.Shard, lift.Version)
-	x.send(lower, s.sql.lift, lift.Broker, pgUUIDs(lift.Wake), pgUUIDs(lift.Rest), pgUUIDs(lift.Drop))
+	x.send(lower, s.sql.lift, lift.Broker, messageIDs(lift.Wake), messageIDs(lift.Rest), messageIDs(lift.Drop))
 	for i := range lift.Free {
 		f := &lift.Free[i]
-		x.send(lower, s.sql.free, lift.Broker, f.Key, f.IDs[0], f.IDs[len(f.IDs)-1], f.IDs, pgtype.UUID{Bytes: f.Block, Valid: f.Move})
+		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, f.IDs[0], f.IDs[len(f.IDs)-1], f.IDs, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move})
 	}
 	x.send(nil, "COMMIT")
 	if err := conflict(x.flush(ctx)); err != nil {
@@ -216,10 +216,11 @@ func (s thin) Defer(ctx context.Context, d *driver.Deferral) (deferred int, err 
 	return deferred, nil
 }
 
-func pgUUIDs(ids []uuid.UUID) []pgtype.UUID {
-	list := make([]pgtype.UUID, len(ids))
-	for i, id := range ids {
-		list[i] = pgUUID(id)
+// messageIDs are those of the rows of blocks.
+func messageIDs(blocks []driver.BlockState) []pgtype.UUID {
+	list := make([]pgtype.UUID, len(blocks))
+	for i := range blocks {
+		list[i] = pgUUID(blocks[i].MessageID)
 	}
 	return list
 }

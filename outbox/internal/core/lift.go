@@ -20,22 +20,22 @@ func Lift(blocks []driver.BlockState, followers int) (lift driver.Lift) {
 		b := &blocks[i]
 		switch {
 		case b.Done && !b.HasKey:
-			lift.Drop = append(lift.Drop, b.MessageID)
+			lift.Drop = append(lift.Drop, *b)
 		case b.Done:
 			if done++; done > MaxDone {
 				continue
 			}
 			move := len(b.Followers) >= followers
 			if !move {
-				lift.Drop = append(lift.Drop, b.MessageID)
+				lift.Drop = append(lift.Drop, *b)
 			}
 			if len(b.Followers) > 0 {
-				lift.Free = append(lift.Free, driver.Freed{Block: b.MessageID, Key: b.Key, IDs: b.Followers, Move: move})
+				lift.Free = append(lift.Free, driver.Freed{Block: *b, IDs: b.Followers, Move: move})
 			}
 		case b.Waits:
-			lift.Rest = append(lift.Rest, b.MessageID)
+			lift.Rest = append(lift.Rest, *b)
 		case b.Due:
-			lift.Wake = append(lift.Wake, b.MessageID)
+			lift.Wake = append(lift.Wake, *b)
 		}
 	}
 	return lift

@@ -51,7 +51,7 @@ func (p *Protocol) blockStates(t *Table, shard Class) []driver.BlockState {
 		}
 		r := t.Row(g.Row)
 		b := driver.BlockState{
-			MessageID: messageID(g.Row), ID: int64(g.Row), Key: keyText(g.Key), HasKey: g.Key != 0, Due: g.Wake == Due,
+			ID: int64(g.Row), Key: keyText(g.Key), HasKey: g.Key != 0, Due: g.Wake == Due,
 			Done: r == nil || !r.open() || early, Waits: r != nil && r.rests(),
 		}
 		if b.Done && b.HasKey {
@@ -132,8 +132,8 @@ func rest(t *Table, r *Row, unordered bool) {
 
 // lift brings deferred rows back into the way of claims (lift.sql).
 func (p *Protocol) lift(t *Table, l *driver.Lift) {
-	for _, m := range l.Rest {
-		if r := t.Row(rowOf(m)); r != nil && r.open() && !r.leased() {
+	for i := range l.Rest {
+		if r := t.Row(int(l.Rest[i].ID)); r != nil && r.open() && !r.leased() {
 			r.Deferred = true
 			if g := t.block(r.ID); g != nil {
 				g.Wake = Rests
@@ -143,18 +143,19 @@ func (p *Protocol) lift(t *Table, l *driver.Lift) {
 			}
 		}
 	}
-	for _, m := range l.Wake {
-		if r := t.Row(rowOf(m)); r != nil {
+	for i := range l.Wake {
+		id := int(l.Wake[i].ID)
+		if r := t.Row(id); r != nil {
 			r.Deferred = false
 		}
-		if g := t.block(rowOf(m)); g != nil && g.Key == 0 {
+		if g := t.block(id); g != nil && g.Key == 0 {
 			t.removeBlock(g.Row)
 		} else if g != nil {
 			g.Wake = Back
 		}
 	}
-	for _, m := range l.Drop {
-		t.removeBlock(rowOf(m))
+	for i := range l.Drop {
+		t.removeBlock(int(l.Drop[i].ID))
 	}
 	for i := range l.Free {
 		f := &l.Free[i]
@@ -168,9 +169,9 @@ func (p *Protocol) lift(t *Table, l *driver.Lift) {
 				t.removeBlock(r.ID) // it may have waited alone, before order was switched on
 			}
 		}
-		if last := int(f.IDs[len(f.IDs)-1]); f.Move && t.block(rowOf(f.Block)) != nil {
+		if last := int(f.IDs[len(f.IDs)-1]); f.Move && t.block(int(f.Block.ID)) != nil {
 			r := t.Row(last)
-			t.removeBlock(rowOf(f.Block))
+			t.removeBlock(int(f.Block.ID))
 			t.addBlock(Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: Back})
 		}
 	}

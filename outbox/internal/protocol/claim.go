@@ -1,10 +1,7 @@
 package protocol
 
 import (
-	"encoding/binary"
 	"slices"
-
-	"github.com/google/uuid"
 
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
@@ -164,14 +161,4 @@ func ints(ids []int64) []int {
 		list[i] = int(id)
 	}
 	return list
-}
-
-// messageID is the message id of a row.
-func messageID(id int) (m uuid.UUID) {
-	binary.BigEndian.PutUint64(m[8:], uint64(id)) //nolint:gosec // from 1
-	return m
-}
-
-func rowOf(m uuid.UUID) int {
-	return int(binary.BigEndian.Uint64(m[8:])) //nolint:gosec // as it was made
 }

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"slices"
 
-	"github.com/google/uuid"
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // fingerprint is the same for states that differ in nothing that counts: in the names of workers and tokens, and in numbers
@@ -69,15 +69,15 @@ func (e encoder) plan(plan *Plan) []byte {
 		}
 		b = append(b, 0xf9)
 	}
-	for _, ids := range [][]uuid.UUID{plan.Lift.Wake, plan.Lift.Rest, plan.Lift.Drop} {
-		for _, id := range ids {
-			b = append(b, byte(rowOf(id)))
+	for _, ids := range [][]driver.BlockState{plan.Lift.Wake, plan.Lift.Rest, plan.Lift.Drop} {
+		for i := range ids {
+			b = append(b, byte(ids[i].ID))
 		}
 		b = append(b, 0xf9)
 	}
 	for i := range plan.Lift.Free {
 		f := &plan.Lift.Free[i]
-		b = append(b, byte(rowOf(f.Block)), bits(f.Move))
+		b = append(b, byte(f.Block.ID), bits(f.Move))
 		for _, id := range f.IDs {
 			b = append(b, byte(id))
 		}
