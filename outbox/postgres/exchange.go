@@ -184,7 +184,7 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 	x.send(nil, begin)
 	x.send(nil, s.sql.lock, shardLock(lift.Broker, lift.Shard))
 	x.send(nil, s.sql.turn, lift.Broker, lift.Shard, lift.Version)
-	x.send(lower, s.sql.lift, lift.Broker, messageIDs(lift.Wake), messageIDs(lift.Rest), messageIDs(lift.Drop))
+	x.send(lower, s.sql.lift, lift.Broker, blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop))
 	for i := range lift.Free {
 		f := &lift.Free[i]
 		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, f.IDs[0], f.IDs[len(f.IDs)-1], f.IDs, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move})
@@ -216,8 +216,8 @@ func (s thin) Defer(ctx context.Context, d *driver.Deferral) (deferred int, err 
 	return deferred, nil
 }
 
-// messageIDs are those of the rows of blocks.
-func messageIDs(blocks []driver.BlockState) []pgtype.UUID {
+// blockIDs are those of the rows of blocks.
+func blockIDs(blocks []driver.BlockState) []pgtype.UUID {
 	list := make([]pgtype.UUID, len(blocks))
 	for i := range blocks {
 		list[i] = pgUUID(blocks[i].MessageID)
