@@ -1,8 +1,7 @@
 package core
 
 import (
-	"slices"
-
+	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
@@ -42,11 +41,7 @@ type verdict struct {
 // Claim decides which rows of a window are claimed: of each key a prefix without a gap, nothing of a
 // key that somebody else has claimed, and rows whose lease ran out apart from the others.
 func Claim(w *driver.Window, limits Limits) Decision {
-	var d Decision
-	d.AheadWaits = w.Ahead != nil && w.Ahead.Waits
-	if len(w.Rows) == 0 {
-		return d
-	}
+	d := Decision{AheadWaits: w.Ahead != nil && w.Ahead.Waits}
 	verdicts := judge(w, limits.Unordered)
 	first := -1
 	for i := range verdicts {
@@ -59,63 +54,85 @@ func Claim(w *driver.Window, limits Limits) Decision {
 			first = i
 		}
 	}
-	if first < 0 {
-		return d
-	}
-	// Fewer at a time after each crash, until the row that kills its process is claimed alone.
-	suspicion := verdicts[first].lowest
-	limit := max(1, limits.Rows>>min(suspicion, 30))
-	bytes := int64(0)
-	d.Take = make([]int64, 0, min(limit, len(verdicts)-first))
-	for i := first; i < len(verdicts) && len(d.Take) < limit; i++ {
-		v, row := &verdicts[i], &w.Rows[i]
-		if !v.free() || v.lowest != suspicion || v.highest != suspicion {
-			continue
-		}
-		if bytes += row.Bytes; limits.Bytes > 0 && bytes > limits.Bytes && len(d.Take) > 0 {
-			d.Cut = true // a prefix of a prefix has no gap either
-			break
-		}
-		d.Take = append(d.Take, row.ID)
+	if first >= 0 {
+		d.take(w.Rows[first:], verdicts[first:], limits)
 	}
 	return d
 }
 
+// take chooses among rows of which the first can go. Rows that may have crashed a process are claimed
+// apart, and fewer at a time after each crash, until the row that crashes it is claimed alone.
+func (d *Decision) take(rows []driver.Row, verdicts []verdict, limits Limits) {
+	suspicion := verdicts[0].lowest
+	limit := max(1, limits.Rows>>min(suspicion, 30))
+	bytes := int64(0)
+	d.Take = make([]int64, 0, min(limit, len(rows)))
+	for i := range rows {
+		v := &verdicts[i]
+		if !v.free() || v.lowest != suspicion || v.highest != suspicion {
+			continue
+		}
+		if bytes += rows[i].Bytes; limits.Bytes > 0 && bytes > limits.Bytes && len(d.Take) > 0 {
+			d.Cut = true // a prefix of a prefix has no gap either
+			return
+		}
+		if d.Take = append(d.Take, rows[i].ID); len(d.Take) == limit {
+			return
+		}
+	}
+}
+
 func (v *verdict) free() bool { return v.clear && !v.claimed }
+
+// join lets a row's verdict depend on that of the row of its key before it.
+func (v *verdict) join(before *verdict) {
+	v.clear, v.waits = v.clear && before.clear, v.waits || before.waits
+	v.lowest, v.highest = min(v.lowest, before.lowest), max(v.highest, before.highest)
+}
 
 // judge looks at each row of a window and, where order is on, at the rows of its key.
 func judge(w *driver.Window, unordered bool) []verdict {
 	verdicts := make([]verdict, len(w.Rows))
+	for i := range w.Rows {
+		row, suspicion := &w.Rows[i], Suspicion(&w.Rows[i])
+		verdicts[i] = verdict{
+			clear: !row.Waits, waits: row.Waits && !row.Leased, claimed: row.Leased && row.Waits, lowest: suspicion, highest: suspicion,
+		}
+	}
+	if !unordered {
+		judgeKeys(w, verdicts)
+	}
+	return verdicts
+}
+
+// judgeKeys lets the verdicts about rows with a key depend on the other rows of the key, in the
+// window and elsewhere.
+func judgeKeys(w *driver.Window, verdicts []verdict) {
 	last := make(map[string]int, len(w.Rows)) // by key: the row of it that was seen last
 	claimed := map[string]bool{}
 	for i := range w.Rows {
 		row, v := &w.Rows[i], &verdicts[i]
-		suspicion := Suspicion(row)
-		*v = verdict{clear: !row.Waits, waits: row.Waits && !row.Leased, lowest: suspicion, highest: suspicion}
-		if unordered || row.Key == "" {
-			v.claimed = row.Leased && row.Waits
+		if row.Key == "" {
 			continue
 		}
-		behind := row.HasBlock && row.Block < row.ID
+		behind := behindBlock(row)
 		v.clear = v.clear && !behind && row.Low == driver.NoLow && (w.Ahead == nil || row.ID < w.Ahead.ID)
 		v.waits = v.waits || behind || row.Low == driver.LowWaits
 		if at, ok := last[row.Key]; ok {
-			before := &verdicts[at]
-			v.clear, v.waits = v.clear && before.clear, v.waits || before.waits
-			v.lowest, v.highest = min(v.lowest, before.lowest), max(v.highest, before.highest)
+			v.join(&verdicts[at])
 		}
 		last[row.Key] = i
-		if row.Leased && row.Waits {
+		if v.claimed {
 			claimed[row.Key] = true
 		}
 	}
 	for i := range verdicts {
-		if key := w.Rows[i].Key; key != "" && claimed[key] {
-			verdicts[i].claimed = true
-		}
+		verdicts[i].claimed = verdicts[i].claimed || claimed[w.Rows[i].Key]
 	}
-	return verdicts
 }
+
+// behindBlock reports whether a block stands before a row of its key.
+func behindBlock(row *driver.Row) bool { return row.HasBlock && row.Block < row.ID }
 
 // Suspicion is how many crashes a row may have caused: those that are counted, and the one that a
 // claim of a row in processing would count.
@@ -133,7 +150,7 @@ func Simple(w *driver.Window, limits Limits) bool {
 	for i := range w.Rows {
 		row := &w.Rows[i]
 		bytes += row.Bytes
-		if row.Waits || Suspicion(row) > 0 || row.HasBlock && row.Block < row.ID || row.Low != driver.NoLow {
+		if row.Waits || Suspicion(row) > 0 || behindBlock(row) || row.Low != driver.NoLow {
 			return false
 		}
 	}
@@ -142,28 +159,25 @@ func Simple(w *driver.Window, limits Limits) bool {
 
 // Defer decides which rows of a window are taken out of the way of claims: the first row of each key
 // that waits for a time becomes its block, unless it has one, and whatever stands behind a block
-// leaves with it. Rows in processing stay: their outcome is near.
+// leaves with it. Rows in processing stay: their outcome is near. So do rows with a key beyond the
+// bound: no index of blocks holds it. Where order is off every row waits alone.
 func Defer(w *driver.Window, unordered bool) (blocks, rows []int64) {
-	first := map[string]int64{} // by key: the row that becomes its block, if it has none
+	first := map[string]bool{} // keys of which a row becomes the block
 	for i := range w.Rows {
 		row := &w.Rows[i]
-		behind := false
-		if row.Waits && !row.Leased && (unordered || !row.HasBlock || row.Block == row.ID) {
-			if unordered || row.Key == "" {
-				blocks, behind = append(blocks, row.ID), true
-			} else if _, ok := first[row.Key]; !ok {
-				first[row.Key] = row.ID
-				blocks = append(blocks, row.ID)
-			}
+		if len(row.Key) > envelope.MaxOrderingKeyBytes {
+			continue
 		}
-		if !unordered && row.Key != "" {
-			_, found := first[row.Key]
-			behind = found || row.HasBlock && row.Block < row.ID
+		waits := row.Waits && !row.Leased
+		alone := unordered || row.Key == ""
+		block := waits && (alone || !first[row.Key] && (!row.HasBlock || row.Block == row.ID))
+		if block {
+			blocks = append(blocks, row.ID)
+			first[row.Key] = !alone
 		}
-		if behind && !row.Leased {
+		if leaves := block || !alone && (first[row.Key] || behindBlock(row)); leaves && !row.Leased {
 			rows = append(rows, row.ID)
 		}
 	}
-	slices.Sort(rows)
 	return blocks, rows
 }

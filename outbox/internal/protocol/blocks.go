@@ -75,22 +75,21 @@ func (t *Table) followers(g Block, limit int) (ids []int64) {
 	return ids
 }
 
-// apply makes a planned change, where nobody has made one since. It returns how many rows were deferred; ok is false where it
-// changed nothing and is to be planned anew.
-func (p *Protocol) apply(t *Table, plan *Plan) (deferred int, ok bool) {
-	if plan.nothing() {
-		return 0, true
-	}
-	if plan.Version != t.Version && !p.is(changesStale) {
-		return 0, false
+// apply makes a planned change, unless somebody has made one since, and returns how many rows were deferred.
+func (p *Protocol) apply(t *Table, plan *Plan) (deferred int) {
+	if plan.nothing() || plan.Version != t.Version && !p.is(changesStale) {
+		return 0
 	}
 	if plan.Lifts {
 		p.lift(t, &plan.Lift)
-	} else if deferred, ok = p.deferRows(t, plan); !ok {
-		return 0, false
+	} else {
+		var ok bool
+		if deferred, ok = p.deferRows(t, plan); !ok {
+			return 0
+		}
 	}
 	t.Version++
-	return deferred, true
+	return deferred
 }
 
 // deferRows takes rows out of the way of claims (defer.sql).
@@ -130,50 +129,61 @@ func rest(t *Table, r *Row, unordered bool) {
 	t.addBlock(Block{Row: r.ID, Key: key, Shard: r.Class})
 }
 
-// lift brings deferred rows back into the way of claims (lift.sql).
-func (p *Protocol) lift(t *Table, l *driver.Lift) {
+// lift brings deferred rows back into the way of claims (lift.sql, free.sql).
+func (*Protocol) lift(t *Table, l *driver.Lift) {
 	for i := range l.Rest {
 		if r := t.Row(int(l.Rest[i].ID)); r != nil && r.open() && !r.leased() {
-			r.Deferred = true
-			if g := t.block(r.ID); g != nil {
-				g.Wake = Rests
-				if !r.Waits {
-					g.Wake = Due
-				}
-			}
+			restAgain(t, r)
 		}
 	}
 	for i := range l.Wake {
-		id := int(l.Wake[i].ID)
-		if r := t.Row(id); r != nil {
-			r.Deferred = false
-		}
-		if g := t.block(id); g != nil && g.Key == 0 {
-			t.removeBlock(g.Row)
-		} else if g != nil {
-			g.Wake = Back
-		}
+		wake(t, int(l.Wake[i].ID))
 	}
 	for i := range l.Drop {
 		t.removeBlock(int(l.Drop[i].ID))
 	}
 	for i := range l.Free {
-		f := &l.Free[i]
-		for _, id := range f.IDs {
-			r := t.Row(int(id))
-			if r == nil || !r.Deferred || !r.open() {
-				continue
-			}
-			r.Deferred = false
-			if g := t.block(r.ID); g != nil && g.Key == 0 {
-				t.removeBlock(r.ID) // it may have waited alone, before order was switched on
-			}
+		free(t, &l.Free[i])
+	}
+}
+
+func restAgain(t *Table, r *Row) {
+	r.Deferred = true
+	if g := t.block(r.ID); g != nil {
+		g.Wake = Rests
+		if !r.Waits {
+			g.Wake = Due
 		}
-		if last := int(f.IDs[len(f.IDs)-1]); f.Move && t.block(int(f.Block.ID)) != nil {
-			r := t.Row(last)
-			t.removeBlock(int(f.Block.ID))
-			t.addBlock(Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: Back})
+	}
+}
+
+func wake(t *Table, id int) {
+	if r := t.Row(id); r != nil {
+		r.Deferred = false
+	}
+	if g := t.block(id); g != nil && g.Key == 0 {
+		t.removeBlock(id)
+	} else if g != nil {
+		g.Wake = Back
+	}
+}
+
+// free brings followers back, of which the last may be the next block.
+func free(t *Table, f *driver.Freed) {
+	for _, id := range f.IDs {
+		r := t.Row(int(id))
+		if r == nil || !r.Deferred || !r.open() {
+			continue
 		}
+		r.Deferred = false
+		if g := t.block(r.ID); g != nil && g.Key == 0 {
+			t.removeBlock(r.ID) // it may have waited alone, before order was switched on
+		}
+	}
+	if block := int(f.Block.ID); f.Move && t.block(block) != nil {
+		r := t.Row(int(f.IDs[len(f.IDs)-1]))
+		t.removeBlock(block)
+		t.addBlock(Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: Back})
 	}
 }
 

@@ -78,7 +78,7 @@ var coreMutations = []struct {
 	},
 	{
 		"a shard is taken as it stands though blocks hold its keys back", "claim.go",
-		" || row.HasBlock && row.Block < row.ID || row.Low", " || row.Low", "blocks", Order,
+		" || behindBlock(row) || row.Low", " || row.Low", "blocks", Order,
 	},
 	{
 		"what crashed its process is claimed with others for ever", "claim.go",
@@ -86,7 +86,7 @@ var coreMutations = []struct {
 	},
 	{
 		"followers stay deferred without a block", "claim.go",
-		"behind = found || row.HasBlock && row.Block < row.ID", "behind = found || row.HasBlock || i > 0 && w.Rows[i-1].Waits", "blocks", NothingLost,
+		"(first[row.Key] || behindBlock(row))", "(first[row.Key] || row.HasBlock || i > 0 && w.Rows[i-1].Waits)", "blocks", NothingLost,
 	},
 	{
 		"a block goes that has more followers", "lift.go",

@@ -46,7 +46,9 @@ var steps = [kinds]func(*Protocol, *State, *Action) (Reply, error){
 	Write: (*Protocol).stepWrite, Claim: (*Protocol).stepClaim, Look: (*Protocol).stepLook, Take: (*Protocol).stepTake,
 	Renew: (*Protocol).stepRenew, Send: (*Protocol).stepSend, Answer: (*Protocol).stepAnswer, Complete: (*Protocol).stepComplete,
 	GiveUp: (*Protocol).stepGiveUp, Crash: (*Protocol).stepCrash, Expire: (*Protocol).stepExpire, Pass: (*Protocol).stepPass,
-	Defer: (*Protocol).stepDefer, PlanDefer: (*Protocol).stepPlan, PlanLift: (*Protocol).stepPlan, Apply: (*Protocol).stepApply, Forget: (*Protocol).stepApply, Requeue: (*Protocol).stepOperator, Replay: (*Protocol).stepOperator, Drop: (*Protocol).stepOperator,
+	Defer: (*Protocol).stepDefer, PlanDefer: (*Protocol).stepPlan, PlanLift: (*Protocol).stepPlan,
+	Apply: (*Protocol).stepApply, Forget: (*Protocol).stepApply,
+	Requeue: (*Protocol).stepOperator, Replay: (*Protocol).stepOperator, Drop: (*Protocol).stepOperator,
 	UnblockKey: (*Protocol).stepOperator, Mark: (*Protocol).stepMark, Remove: (*Protocol).stepRemove,
 }
 
@@ -94,8 +96,7 @@ func (*Protocol) stepPass(s *State, a *Action) (Reply, error) {
 
 func (p *Protocol) stepDefer(s *State, a *Action) (Reply, error) {
 	plan := p.planDefer(&s.Table, a.Request)
-	deferred, _ := p.apply(&s.Table, &plan)
-	return Reply{Deferred: deferred}, nil
+	return Reply{Deferred: p.apply(&s.Table, &plan)}, nil
 }
 
 func (p *Protocol) stepPlan(s *State, a *Action) (Reply, error) {
@@ -117,7 +118,7 @@ func (p *Protocol) stepApply(s *State, a *Action) (reply Reply, err error) {
 	plan := s.Plans[a.ID]
 	s.Plans = slices.Delete(s.Plans, a.ID, a.ID+1)
 	if a.Kind == Apply {
-		reply.Deferred, _ = p.apply(&s.Table, &plan)
+		reply.Deferred = p.apply(&s.Table, &plan)
 	}
 	return reply, nil
 }

@@ -30,12 +30,12 @@ func (p *Protocol) stepClaim(s *State, a *Action) (Reply, error) {
 	}
 	lifts := !plan.nothing()
 	if lifts && !simple(&window, a.Request) {
-		_, _ = p.apply(&s.Table, &plan)
+		_ = p.apply(&s.Table, &plan)
 		window, lifts = p.window(&s.Table, a.Request), false
 	}
 	p.hand(s, w, a, p.decide(&s.Table, a.Request, &window, &reply), &reply)
 	if lifts { // what was taken as it stands has no block
-		_, _ = p.apply(&s.Table, &plan)
+		_ = p.apply(&s.Table, &plan)
 	}
 	if a.Fate == Undone {
 		before.Token = s.Token // a token is never given out again
