@@ -20,21 +20,8 @@ import (
 // claimRows queues the transaction that makes the claim, and the statement that reads what it took; or, where the head of the shard is not
 // likely to be simple, the statement that reads the window.
 func (x *exchange) claimRows() error {
-	c := x.claim
+	c, b := x.claim, x.baseline
 	if c == nil {
-		return nil
-	}
-	if c.Wake {
-		x.send(x.readBlocks, x.store.sql.blocks, c.Broker, c.Shard, core.MaxBlocks, core.MaxDone, core.MaxFollowers)
-	}
-	b := x.baseline
-	window := c.Window
-	if c.Unordered { // nothing waits for anything
-		window = min(window, c.Limit)
-	}
-	if !x.simple {
-		x.send(nil, x.store.sql.planSettings)
-		x.send(x.readWindow, x.store.sql.window, c.Broker, c.Shard, window, c.Unordered, b.floor, b.sibling, b.version)
 		return nil
 	}
 	token, err := uuid.NewRandom()
@@ -43,19 +30,31 @@ func (x *exchange) claimRows() error {
 	}
 	x.token = token
 	x.send(nil, begin)
-	lease := c.Lease.Microseconds()
-	x.sighting.told = !c.Unordered || b.list || b.completed
-	if c.Unordered {
+	if c.Wake {
+		x.send(x.readBlocks, x.store.sql.blocks, c.Broker, c.Shard, core.MaxBlocks, core.MaxDone, core.MaxFollowers)
+	}
+	window, lease := c.Window, c.Lease.Microseconds()
+	if c.Unordered { // nothing waits for anything
+		window = min(window, c.Limit)
+	}
+	x.sighting.told = !c.Unordered || x.simple && (b.list || b.completed)
+	switch {
+	case !x.simple:
+		x.send(nil, x.store.sql.planSettings)
+		x.send(x.readWindow, x.store.sql.window, c.Broker, c.Shard, window, c.Unordered, b.floor, b.sibling, b.version)
+	case c.Unordered:
 		x.send(nil, x.store.sql.planSettings)
 		x.send(x.readHead, x.store.sql.claimUnordered,
 			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.version, x.sighting.told, c.Shared, bytesOf(c))
-	} else {
+	default:
 		x.send(nil, x.store.sql.tryLock, shardLock(c.Broker, c.Shard))
 		x.send(x.readHead, x.store.sql.claim,
 			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.version, c.Shared, bytesOf(c))
 	}
 	x.send(nil, "COMMIT")
-	x.fetch()
+	if x.simple {
+		x.fetch()
+	}
 	if b.list {
 		x.send(x.readWriters, x.store.sql.writers)
 	}
@@ -109,7 +108,7 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 	if n := len(w.Rows); n > 0 {
 		x.sighting.first, x.sighting.last = &w.Rows[0].ID, w.Rows[n-1].ID
 	}
-	x.sighting.version, x.sighting.told = w.Version, !x.claim.Unordered
+	x.sighting.version = w.Version
 	x.wasSimple = core.Simple(&w, core.Limits{Rows: x.claim.Limit, Bytes: int64(x.claim.Bytes)})
 	return err
 }

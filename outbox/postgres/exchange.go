@@ -161,8 +161,10 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err error) {
 	x := exchange{store: s.Store, claim: c}
 	floors, version, _ := s.water.floors(c.Broker, time.Now())
+	x.send(nil, begin)
 	x.send(nil, s.sql.planSettings)
 	x.send(x.readWindow, s.sql.window, c.Broker, c.Shard, c.Window, false, floors[c.Shard], noFloor, version[c.Shard])
+	x.send(nil, "COMMIT")
 	if err := x.flush(ctx); err != nil {
 		return w, err
 	}
@@ -187,7 +189,7 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 	x.send(lower, s.sql.lift, lift.Broker, blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop))
 	for i := range lift.Free {
 		f := &lift.Free[i]
-		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, f.IDs[0], f.IDs[len(f.IDs)-1], f.IDs, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move})
+		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, f.IDs, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move})
 	}
 	x.send(nil, "COMMIT")
 	if err := conflict(x.flush(ctx)); err != nil {

@@ -1,27 +1,32 @@
 -- Take rows out of the way of claims, and make the first of each key that waits its block. Runs after turn.sql.
--- $1 broker, $2 shard, $3 ids of the rows that become blocks, $4 ids of the rows that leave, $5 whether each of the blocks waits alone
--- Plan: a probe of {{name}}_open for each id.
-WITH waiting AS MATERIALIZED (
-    SELECT id, message_id
+-- $1 broker, $2 shard, $3 ids of the rows that become blocks, $4 ids of the rows that leave, both in ascending order, $5 whether each of the
+-- blocks waits alone
+-- Plan: one range scan of {{name}}_open, one TID scan for the update.
+WITH leaving AS MATERIALIZED (
+    SELECT ctid AS tid, id, message_id
          , CASE WHEN NOT $5::boolean THEN ordering_key END AS ordering_key
          , greatest(locked_until, available_at) AS until
          , CASE WHEN available_at > statement_timestamp() THEN 'scheduled' ELSE 'backoff' END AS reason
       FROM {{table}}
-     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id = ANY ($3::bigint[])
-       AND status IN ('pending', 'failed') AND greatest(locked_until, available_at) > statement_timestamp()
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
+       AND id BETWEEN ($4::bigint[])[1] AND ($4::bigint[])[cardinality($4::bigint[])]
+       AND CASE WHEN id IN (SELECT unnest($4::bigint[])) THEN true ELSE false END -- see take.sql
+       AND status IN ('pending', 'failed')
+     ORDER BY id
+), waiting AS MATERIALIZED (
+    SELECT id, message_id, ordering_key, until, reason
+      FROM leaving
+     WHERE until > statement_timestamp() AND CASE WHEN id IN (SELECT unnest($3::bigint[])) THEN true ELSE false END
 ), blocks AS (
     INSERT INTO {{table}}_key_blocks AS w (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
     SELECT $1, $2, ordering_key, id, message_id, until, reason FROM waiting
         ON CONFLICT (block_message_id, target_broker)
         DO UPDATE SET wake_at = excluded.wake_at, reason = excluded.reason, ordering_key = coalesce(excluded.ordering_key, w.ordering_key)
 ), deferred AS (
-    UPDATE {{table}} AS m
+    UPDATE {{table}}
        SET deferred = true
-      FROM unnest($4::bigint[]) AS leaving (id)
-     WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred AND m.id = leaving.id
-       AND m.id BETWEEN ($4::bigint[])[1] AND ($4::bigint[])[cardinality($4::bigint[])]
-       AND m.status IN ('pending', 'failed')
-    RETURNING m.id
+     WHERE ctid = ANY (ARRAY(SELECT tid FROM leaving)) AND status IN ('pending', 'failed') AND NOT deferred
+    RETURNING id
 )
 SELECT (SELECT count(*) FROM deferred)
        -- A block whose time has come, or that somebody has claimed, is none: decide anew.

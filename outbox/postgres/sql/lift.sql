@@ -9,14 +9,20 @@ WITH woken AS (
     UPDATE {{table}}
        SET deferred = true
      WHERE message_id = ANY ($3::uuid[]) AND target_broker || '' = $1 AND status IN ('pending', 'failed')
-    RETURNING message_id, greatest(locked_until, available_at) AS until
+    RETURNING message_id
 ), gone AS (
     DELETE FROM {{table}}_key_blocks
      WHERE target_broker || '' = $1
-       AND (block_message_id = ANY ($4::uuid[]) OR block_message_id = ANY ($2) AND ordering_key IS NULL)
+       AND block_message_id = ANY ($4::uuid[] || ARRAY(SELECT block_message_id
+                                                         FROM {{table}}_key_blocks
+                                                        WHERE block_message_id = ANY ($2) AND target_broker || '' = $1 AND ordering_key IS NULL))
 ), back AS (
-    UPDATE {{table}}_key_blocks SET wake_at = NULL WHERE block_message_id = ANY ($2) AND target_broker || '' = $1 AND ordering_key IS NOT NULL
+    -- (What an index has as its predicate would tempt the planner to walk it.)
+    UPDATE {{table}}_key_blocks SET wake_at = NULL WHERE block_message_id = ANY ($2) AND target_broker || '' = $1 AND coalesce(ordering_key, '') <> ''
 ), again AS (
-    UPDATE {{table}}_key_blocks AS w SET wake_at = rests.until FROM rests WHERE w.block_message_id = rests.message_id AND w.target_broker || '' = $1
+    UPDATE {{table}}_key_blocks AS w
+       SET wake_at = (SELECT greatest(m.locked_until, m.available_at)
+                        FROM {{table}} AS m WHERE m.message_id = w.block_message_id AND m.target_broker = w.target_broker)
+     WHERE w.block_message_id = ANY (ARRAY(SELECT message_id FROM rests)) AND w.target_broker || '' = $1
 )
 SELECT min(id) FROM woken

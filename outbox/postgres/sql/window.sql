@@ -40,35 +40,39 @@ WITH known AS MATERIALIZED (
                             AND head.id >= (SELECT sibling_floor FROM known)
                           ORDER BY head.id
                           LIMIT 1) AS ahead ON true
+), win AS MATERIALIZED (
+    SELECT id
+         , coalesce(ordering_key, '') AS key
+         , status = 'processing' AS leased
+         , coalesce(greatest(locked_until, available_at) > statement_timestamp(), false) AS waits
+         , crashes
+         , octet_length(payload) AS bytes -- reads no payload that is kept out of line, nor unpacks one
+         , CASE WHEN ordering_key IS NOT NULL AND NOT $4 AND (SELECT blocked FROM shard)
+                THEN (SELECT w.block_id FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1)
+                END AS block_id
+           -- The first earlier row of the key in the backfill shard: 1, or 2 where it waits for a time.
+         , CASE WHEN ordering_key IS NOT NULL AND (SELECT mixed FROM shard)
+                THEN coalesce((SELECT CASE WHEN low.status <> 'processing'
+                                            AND greatest(low.locked_until, low.available_at) > statement_timestamp()
+                                           THEN 2 ELSE 1 END
+                                 FROM {{table}} AS low
+                                WHERE low.target_broker = $1 AND hashtextextended(low.ordering_key, 0) = hashtextextended(m.ordering_key, 0)
+                                  AND low.ordering_key = m.ordering_key AND low.id < m.id
+                                  AND low.priority < 0 AND low.finished_at IS NULL
+                                ORDER BY low.id
+                                LIMIT 1), 0)
+                ELSE 0 END AS low
+      FROM {{table}} AS m
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
+       AND (NOT $4 OR coalesce(greatest(locked_until, available_at) <= statement_timestamp(), true))
+     ORDER BY id
+     LIMIT $3
 )
-SELECT known.version, shard.blocked, shard.ahead, shard.ahead_waits
-     , win.id, win.key, win.leased, win.waits, win.crashes, win.bytes, win.block_id, win.low
-  FROM known
- CROSS JOIN shard
-  LEFT JOIN (SELECT id
-                  , coalesce(ordering_key, '') AS key
-                  , status = 'processing' AS leased
-                  , coalesce(greatest(locked_until, available_at) > statement_timestamp(), false) AS waits
-                  , crashes
-                  , octet_length(payload) AS bytes -- reads no payload that is kept out of line, nor unpacks one
-                  , CASE WHEN ordering_key IS NOT NULL AND NOT $4 AND (SELECT blocked FROM shard)
-                         THEN (SELECT w.block_id FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1)
-                         END AS block_id
-                    -- The first earlier row of the key in the backfill shard: 1, or 2 where it waits for a time.
-                  , CASE WHEN ordering_key IS NOT NULL AND (SELECT mixed FROM shard)
-                         THEN coalesce((SELECT CASE WHEN low.status <> 'processing'
-                                                     AND greatest(low.locked_until, low.available_at) > statement_timestamp()
-                                                    THEN 2 ELSE 1 END
-                                          FROM {{table}} AS low
-                                         WHERE low.target_broker = $1 AND hashtextextended(low.ordering_key, 0) = hashtextextended(m.ordering_key, 0)
-                                           AND low.ordering_key = m.ordering_key AND low.id < m.id
-                                           AND low.priority < 0 AND low.finished_at IS NULL
-                                         ORDER BY low.id
-                                         LIMIT 1), 0)
-                         ELSE 0 END AS low
-               FROM {{table}} AS m
-              WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
-                AND (NOT $4 OR coalesce(greatest(locked_until, available_at) <= statement_timestamp(), true))
-              ORDER BY id
-              LIMIT $3) AS win ON true
- ORDER BY win.id
+SELECT (SELECT version FROM known), (SELECT blocked FROM shard), (SELECT ahead FROM shard), (SELECT ahead_waits FROM shard)
+     , id, key, leased, waits, crashes, bytes, block_id, low
+  FROM win
+ UNION ALL
+SELECT (SELECT version FROM known), (SELECT blocked FROM shard), (SELECT ahead FROM shard), (SELECT ahead_waits FROM shard)
+     , NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+ WHERE NOT EXISTS (SELECT FROM win)
+ ORDER BY id
