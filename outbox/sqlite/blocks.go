@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/internal/claims"
@@ -46,29 +47,43 @@ func (x transaction) blocks(ctx context.Context, c *driver.Claim) (blocks []driv
 // Lift implements claims.Store.
 func (x transaction) Lift(ctx context.Context, lift *driver.Lift) error {
 	wake, rest, drop, now := blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop), sql.Named("now", x.now)
-	back := wake
+	back := slices.Clone(wake)
 	for i := range lift.Free {
 		back = append(back, lift.Free[i].IDs...)
 	}
-	for _, step := range []struct {
-		ids  []int64
-		text string
-		args []any
-	}{
-		{back, x.sql.setDeferred, []any{sql.Named("deferred", false)}},
-		{back, x.sql.dropLoners, nil}, // a follower may have waited alone, before order was switched on
-		{wake, x.sql.wakeBlocks, nil},
-		{rest, x.sql.restBlocks, []any{now}},
-		{rest, x.sql.setDeferred, []any{sql.Named("deferred", true)}},
-		{drop, x.sql.dropBlocks, nil},
-	} {
-		if len(step.ids) == 0 {
-			continue
+	if len(back) > 0 {
+		ids := sql.Named("ids", idList(back))
+		_, err := x.conn.ExecContext(ctx, x.sql.setDeferred, ids, sql.Named("deferred", false))
+		if err == nil { // a follower may have waited alone, before order was switched on
+			_, err = x.conn.ExecContext(ctx, x.sql.dropLoners, ids)
 		}
-		if _, err := x.conn.ExecContext(ctx, step.text, append(step.args, sql.Named("ids", idList(step.ids)))...); err != nil {
+		if err == nil && len(wake) > 0 {
+			_, err = x.conn.ExecContext(ctx, x.sql.wakeBlocks, sql.Named("ids", idList(wake)))
+		}
+		if err != nil {
 			return err
 		}
 	}
+	if len(rest) > 0 {
+		ids := sql.Named("ids", idList(rest))
+		_, err := x.conn.ExecContext(ctx, x.sql.restBlocks, ids, now)
+		if err == nil {
+			_, err = x.conn.ExecContext(ctx, x.sql.setDeferred, ids, sql.Named("deferred", true))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(drop) > 0 {
+		if _, err := x.conn.ExecContext(ctx, x.sql.dropBlocks, sql.Named("ids", idList(drop))); err != nil {
+			return err
+		}
+	}
+	return x.move(ctx, lift)
+}
+
+// move makes the last of those that a block let through the key's next block, where there are more.
+func (x transaction) move(ctx context.Context, lift *driver.Lift) error {
 	for i := range lift.Free {
 		f := &lift.Free[i]
 		if !f.Move {
