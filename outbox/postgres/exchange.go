@@ -58,7 +58,7 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 	x := exchange{store: s, completion: completion, claim: claim}
 	if claim != nil {
 		x.baseline = s.water.take(claim.Broker, claim.Shard, time.Now())
-		x.simple = s.plain.likely(claim)
+		x.simple = s.simple.likely(claim)
 	}
 	err := x.run(ctx)
 	if err == nil && x.simple && !x.wasSimple && !x.answer.Batch.Busy { // then nothing was taken, and the window is read
@@ -72,7 +72,7 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 		x.sighting.busy = x.answer.Batch.Busy
 		s.water.learn(claim.Broker, claim.Shard, x.baseline, x.sighting, time.Now())
 		if !x.sighting.busy {
-			s.plain.learn(claim, x.wasSimple)
+			s.simple.learn(claim, x.wasSimple)
 		}
 	}
 	return x.answer, err
