@@ -39,7 +39,7 @@ type Store struct {
 	now     func() time.Time // this process's clock, which only Diagnose looks at
 	sql     statements
 	water   lowWater
-	simple simpleShards
+	simple  simpleShards
 	// From when on somebody who holds back vacuum is reported.
 	heldBack             time.Duration
 	heldBackTransactions int64
