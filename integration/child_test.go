@@ -58,7 +58,10 @@ func runChild(ctx context.Context) error {
 		return err
 	}
 	store, err := postgres.Open(ctx, postgres.Config{DSN: os.Getenv(dsnVariable), MaxConns: 6})
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // it was asked to end before it had begun
+		return nil
+	case err != nil:
 		return err
 	}
 	defer store.Close()

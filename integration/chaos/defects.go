@@ -45,12 +45,9 @@ func Defects() []Defect {
 		{
 			Name: "claims-in-hand", What: "a claim takes what others have claimed", Crimes: []Crime{Fence},
 			edits: []edit{
-				{
-					"outbox/postgres/sql/claim_ordered.sql",
-					"         , (locked_until IS NULL OR locked_until <= statement_timestamp())\n           AND (available_at",
-					"         , (status = 'processing' OR locked_until IS NULL OR locked_until <= statement_timestamp())\n           AND (available_at",
-				},
-				{"outbox/postgres/sql/claim_ordered.sql", "       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())\n", ""},
+				{"outbox/internal/core/claim.go", "clear: !row.Waits,", "clear: !row.Waits || row.Leased,"},
+				{"outbox/internal/core/claim.go", "claimed: row.Leased && row.Waits,", "claimed: false,"},
+				{"outbox/postgres/sql/take.sql", "       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())\n", ""},
 			},
 			options: func(o *Options) { o.Only = []Kind{Delay} },
 		},
@@ -74,11 +71,12 @@ func Defects() []Defect {
 		{
 			Name: "overtaking", What: "a claim takes later rows of a key while an earlier one waits or is in another's hands", Crimes: []Crime{OutOfOrder},
 			edits: []edit{
-				{"outbox/postgres/sql/claim_ordered.sql", "bool_and(ready AND NOT to_defer AND outranked = 0) OVER so_far AS clear", "ready AS clear"},
-				{"outbox/postgres/sql/claim_ordered.sql", "bool_or(leased AND NOT ready) OVER whole AS in_hand", "false AS in_hand"},
-				// Rows after a crash are also told apart from others.
-				{"outbox/postgres/sql/claim_ordered.sql", "min(suspicion) OVER so_far AS lowest", "suspicion AS lowest"},
-				{"outbox/postgres/sql/claim_ordered.sql", "max(suspicion) OVER so_far AS highest", "suspicion AS highest"},
+				{
+					"outbox/internal/core/claim.go", "\tv.clear, v.waits = v.clear && before.clear, v.waits || before.waits\n" +
+						"\tv.lowest, v.highest = min(v.lowest, before.lowest), max(v.highest, before.highest)\n", "\tv.waits = v.waits || before.waits\n",
+				},
+				{"outbox/internal/core/claim.go", "claimed[row.Key] = true", "claimed[row.Key] = false"},
+				{"outbox/internal/core/claim.go", "v.clear = v.clear && !behind && row.Low == driver.NoLow && (w.Ahead == nil || row.ID < w.Ahead.ID)", "_ = behind"},
 			},
 			options: func(o *Options) { // few keys, and messages that are long on their way while later ones of their key are not
 				o.Only, o.Keys, o.Slow = []Kind{Stop}, 6, 120*time.Millisecond

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -13,19 +14,13 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// How much one claim brings back: blocks that are due; blocks that are done, and followers of each of these. Together they
-// stay below the size of a batch or two, so that a claim remains a short transaction.
-const (
-	wakeLimit     = 500
-	advanceBlocks = 10
-	advanceRows   = 500
-)
-
-// claimRows queues the transaction that makes the claim, and the statement that reads what it took.
+// claimRows queues the transaction that makes the claim, and the statement that reads what it took; or, where the head of the shard is not
+// likely to be simple, the statement that reads the window.
 func (x *exchange) claimRows() error {
-	c := x.claim
+	c, b := x.claim, x.baseline
 	if c == nil {
 		return nil
 	}
@@ -35,35 +30,41 @@ func (x *exchange) claimRows() error {
 	}
 	x.token = token
 	x.send(nil, begin)
-	if !c.Unordered || c.Wake {
-		x.send(nil, x.store.sql.tryLock, shardLock(c.Broker, c.Shard))
-	}
 	if c.Wake {
-		x.send(nil, x.store.sql.wake, c.Broker, c.Shard, wakeLimit)
-		x.send(nil, x.store.sql.advance, c.Broker, c.Shard, advanceBlocks, advanceRows)
+		x.send(x.readBlocks, x.store.sql.blocks, c.Broker, c.Shard, core.MaxBlocks, core.MaxDone, core.MaxFollowers)
 	}
-	b := x.baseline
-	lease := c.Lease.Microseconds()
-	x.sighting.told = !c.Unordered || b.list || b.completed
+	window, lease := c.Window, c.Lease.Microseconds()
+	if c.Unordered { // nothing waits for anything
+		window = min(window, c.Limit)
+	}
+	x.sighting.told = !c.Unordered || x.simple && (b.list || b.completed)
 	switch {
-	case x.plain:
-		x.send(x.readWindow, x.store.sql.claimPlain,
-			c.Broker, c.Shard, c.Window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.reopened, c.Shared, bytesOf(c))
+	case !x.simple:
+		x.send(nil, x.store.sql.planSettings)
+		x.send(x.readWindow, x.store.sql.window, c.Broker, c.Shard, window, c.Unordered, b.floor, b.sibling, b.version)
 	case c.Unordered:
 		x.send(nil, x.store.sql.planSettings)
-		x.send(x.readWindow, x.store.sql.claimUnordered,
-			c.Broker, c.Shard, c.Window, c.Limit, c.Worker, pgUUID(token), lease, b.floor, b.reopened, x.sighting.told, c.Shared, bytesOf(c))
+		x.send(x.readHead, x.store.sql.claimUnordered,
+			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.version, x.sighting.told, c.Shared, bytesOf(c))
 	default:
-		x.send(x.readWindow, x.store.sql.claimOrdered,
-			c.Broker, c.Shard, c.Window, c.Limit, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.reopened, c.Shared, bytesOf(c))
+		x.send(nil, x.store.sql.tryLock, shardLock(c.Broker, c.Shard))
+		x.send(x.readHead, x.store.sql.claim,
+			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.version, c.Shared, bytesOf(c))
 	}
 	x.send(nil, "COMMIT")
-	x.send(nil, x.store.sql.planSettings) // for the rest of the round trip
-	x.send(x.readMessages, x.store.sql.fetch, c.Broker, c.Shard, pgUUID(token))
+	if x.simple {
+		x.fetch()
+	}
 	if b.list {
 		x.send(x.readWriters, x.store.sql.writers)
 	}
 	return nil
+}
+
+// fetch queues the statement that reads what was claimed.
+func (x *exchange) fetch() {
+	x.send(nil, x.store.sql.planSettings) // for the rest of the round trip
+	x.send(x.readMessages, x.store.sql.fetch, x.claim.Broker, x.claim.Shard, pgUUID(x.token))
 }
 
 // bytesOf is how many bytes of payload a claim may take.
@@ -74,8 +75,8 @@ func bytesOf(c *driver.Claim) int64 {
 	return int64(c.Bytes)
 }
 
-// readWindow reads what the claim saw.
-func (x *exchange) readWindow(answers pgx.BatchResults) error {
+// readHead reads what the claim saw.
+func (x *exchange) readHead(answers pgx.BatchResults) error {
 	rows, err := answers.Query()
 	if err != nil {
 		return err
@@ -83,10 +84,9 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 	defer rows.Close()
 	for rows.Next() {
 		targets := make([]any, len(rows.FieldDescriptions())) // the rest is for the server
-		batch := &x.result.Batch
+		batch := &x.answer.Batch
 		for i, field := range []any{
-			&batch.Busy, &batch.Seen, &batch.Cut, &batch.Waiting, &batch.Blocked, &batch.AheadWaits,
-			&x.sighting.first, &x.sighting.last, &x.sighting.reopened, &x.sighting.own, &x.sighting.lowest, &x.wasPlain,
+			&batch.Busy, &batch.Seen, &x.wasSimple, &x.sighting.first, &x.sighting.last, &x.sighting.version, &batch.Blocked, &batch.Waiting,
 		} {
 			targets[i] = field
 		}
@@ -95,6 +95,72 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 		}
 	}
 	return rows.Err()
+}
+
+// readWindow reads the rows that the decision is about.
+func (x *exchange) readWindow(answers pgx.BatchResults) error {
+	rows, err := answers.Query()
+	if err != nil {
+		return err
+	}
+	w, err := collectWindow(rows, x.claim)
+	x.answer.Window = &w
+	if n := len(w.Rows); n > 0 {
+		x.sighting.first, x.sighting.last = &w.Rows[0].ID, w.Rows[n-1].ID
+	}
+	x.sighting.version = w.Version
+	x.wasSimple = core.Simple(&w, core.Limits{Rows: x.claim.Limit, Bytes: int64(x.claim.Bytes)})
+	return err
+}
+
+// windowColumns is how many columns window.sql has.
+const windowColumns = 12
+
+func collectWindow(rows pgx.Rows, c *driver.Claim) (w driver.Window, err error) {
+	defer rows.Close()
+	if raw(rows.FieldDescriptions(), windowTypes[:]) {
+		for rows.Next() && err == nil {
+			err = decodeWindow(&w, rows.RawValues(), c.Window)
+		}
+		return w, errors.Join(err, rows.Err())
+	}
+	var (
+		ahead, id, bytes, block *int64
+		aheadWaits              bool
+		key                     *string
+		leased, waits           *bool
+		crashes, low            *int
+	)
+	_, err = pgx.ForEachRow(rows, []any{&w.Version, &w.Blocked, &ahead, &aheadWaits, &id, &key, &leased, &waits, &crashes, &bytes, &block, &low}, func() error {
+		if id == nil {
+			return nil
+		}
+		row := driver.Row{ID: *id, Key: *key, Leased: *leased, Waits: *waits, Crashes: *crashes, Bytes: *bytes, Low: driver.Low(*low)} //nolint:gosec // 0 to 2
+		if block != nil {
+			row.HasBlock, row.Block = true, *block
+		}
+		w.Rows = append(w.Rows, row)
+		return nil
+	})
+	if ahead != nil {
+		w.Ahead = &driver.Ahead{ID: *ahead, Waits: aheadWaits}
+	}
+	return w, err
+}
+
+// readBlocks reads the blocks that may be lifted.
+func (x *exchange) readBlocks(answers pgx.BatchResults) error {
+	rows, err := answers.Query()
+	if err != nil {
+		return err
+	}
+	x.answer.Blocks, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (b driver.BlockState, err error) {
+		var id pgtype.UUID
+		err = row.Scan(&x.answer.LiftVersion, &id, &b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits, &b.Followers)
+		b.MessageID = id.Bytes
+		return b, err
+	})
+	return err
 }
 
 // readWriters reads who may be about to add rows with ids of the past.
@@ -113,10 +179,10 @@ func (x *exchange) readMessages(answers pgx.BatchResults) error {
 		return err
 	}
 	defer rows.Close()
-	batch := &x.result.Batch
+	batch := &x.answer.Batch
 	expected := max(1, min(batch.Seen, x.claim.Limit))
 	before, decode := &driver.Message{}, scan
-	if raw(rows.FieldDescriptions()) {
+	if raw(rows.FieldDescriptions(), messageTypes[:]) {
 		d := decoder{left: expected}
 		decode = func(m, before *driver.Message, rows pgx.Rows) error { return d.decode(m, before, rows.RawValues()) }
 	}

@@ -16,7 +16,7 @@ func (x *exchange) complete() {
 	}
 	published, other := len(x.completion.Published) > 0, len(x.completion.Other) > 0
 	if !published && !other {
-		x.result.Completed = &driver.Completed{}
+		x.answer.Completed = &driver.Completed{}
 		return
 	}
 	x.send(nil, begin)
@@ -36,7 +36,7 @@ func (x *exchange) completed(answers pgx.BatchResults) error {
 	if _, err := answers.Exec(); err != nil {
 		return err
 	}
-	x.result.Completed = &driver.Completed{Lost: len(x.completion.Published) + len(x.completion.Other) - x.marked}
+	x.answer.Completed = &driver.Completed{Lost: len(x.completion.Published) + len(x.completion.Other) - x.marked}
 	return nil
 }
 

@@ -19,14 +19,47 @@ var messageTypes = [messageColumns]uint32{
 	pgtype.TextOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.TimestamptzOID, pgtype.BoolOID,
 }
 
+// windowTypes are the types of the columns of window.sql, in their order.
+var windowTypes = [windowColumns]uint32{
+	pgtype.Int8OID, pgtype.BoolOID, pgtype.Int8OID, pgtype.BoolOID, pgtype.Int8OID, pgtype.TextOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.Int4OID,
+	pgtype.Int4OID, pgtype.Int8OID, pgtype.Int4OID,
+}
+
+// decodeWindow adds a row to a window of so many rows at most.
+func decodeWindow(w *driver.Window, values [][]byte, size int) error {
+	r := rawRow{values: values}
+	w.Version, w.Blocked = r.int8(0), r.bool(1)
+	if values[2] != nil {
+		w.Ahead = &driver.Ahead{ID: r.int8(2), Waits: r.bool(3)}
+	}
+	if values[4] == nil { // the window is empty
+		return r.err
+	}
+	if w.Rows == nil {
+		w.Rows = make([]driver.Row, 0, size)
+	}
+	row := driver.Row{ID: r.int8(4), Leased: r.bool(6), Waits: r.bool(7), Crashes: r.int4(8), Bytes: int64(r.int4(9)), Low: driver.Low(r.int4(11))} //nolint:gosec // 0 to 2
+	key := r.value(5)
+	if n := len(w.Rows); n > 0 && string(key) == w.Rows[n-1].Key {
+		row.Key = w.Rows[n-1].Key // a text for each row is not needed
+	} else {
+		row.Key = string(key)
+	}
+	if values[10] != nil {
+		row.HasBlock, row.Block = true, r.int8(10)
+	}
+	w.Rows = append(w.Rows, row)
+	return r.err
+}
+
 // raw reports whether rows come as a decoder reads them: texts are the same in both formats, all else must be binary. A pool that
 // keeps no prepared statements gets text.
-func raw(fields []pgconn.FieldDescription) bool {
-	if len(fields) != messageColumns {
+func raw(fields []pgconn.FieldDescription, types []uint32) bool {
+	if len(fields) != len(types) {
 		return false
 	}
 	for i := range fields {
-		if f := &fields[i]; f.DataTypeOID != messageTypes[i] || f.DataTypeOID != pgtype.TextOID && f.Format != pgtype.BinaryFormatCode {
+		if f := &fields[i]; f.DataTypeOID != types[i] || f.DataTypeOID != pgtype.TextOID && f.Format != pgtype.BinaryFormatCode {
 			return false
 		}
 	}

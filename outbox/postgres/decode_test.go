@@ -105,13 +105,13 @@ func TestRaw(t *testing.T) {
 		}
 		return all
 	}
-	assert.True(t, raw(fields()))
-	assert.False(t, raw(fields()[1:]))
+	assert.True(t, raw(fields(), messageTypes[:]))
+	assert.False(t, raw(fields()[1:], messageTypes[:]))
 	for i, oid := range messageTypes {
 		other, text := fields(), fields()
 		other[i].DataTypeOID = pgtype.NumericOID
 		text[i].Format = pgtype.TextFormatCode
-		assert.False(t, raw(other), i)
-		assert.Equal(t, oid == pgtype.TextOID, raw(text), i)
+		assert.False(t, raw(other, messageTypes[:]), i)
+		assert.Equal(t, oid == pgtype.TextOID, raw(text, messageTypes[:]), i)
 	}
 }

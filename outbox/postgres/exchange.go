@@ -9,32 +9,25 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/claims"
 )
 
-// Exchange implements driver.Delivery: one round trip, two transactions. The first writes the completion; outcomes other than
-// published under the shard's lock, since the place of a failed head and of its released followers must change in one step
-// for the next claim. The second makes the claim under the same lock; when somebody else holds it at that moment, the
-// batch is Busy. What was claimed is read last, when the lock is free again. A second round trip follows where a shard was taken for plain
-// and is not.
+// Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip with two transactions: the first writes
+// the completion, the second claims; what was claimed is read last, when nothing is locked any more. Else the window is read, and what was
+// decided about it is taken in a second round trip.
 func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
-	var completed *driver.Completed
-	for try := 1; ; try++ {
-		result, err := s.exchange(ctx, completion, claim)
-		if result.Completed != nil {
-			completed, completion = result.Completed, nil // it stands, whatever becomes of the claim
-		}
-		result.Completed = completed
-		if err == nil {
-			return result, nil
-		}
-		if !transient(err) || try == maxTries {
-			result.Batch = driver.Batch{}
-			return result, fmt.Errorf("postgres: claim and complete in %s: %w", s.table, err)
-		}
+	exchanged, err := claims.Exchange(ctx, thin{s}, completion, claim)
+	if err != nil {
+		return exchanged, fmt.Errorf("postgres: claim and complete in %s: %w", s.table, err)
 	}
+	return exchanged, nil
 }
+
+// thin is the store as claims use it.
+type thin struct{ *Store }
 
 // maxTries bounds how often a transaction is repeated that the server has broken off in favour of another one.
 const maxTries = 3
@@ -46,27 +39,43 @@ func transient(err error) bool {
 	return errors.As(err, &pgErr) && (pgErr.Code == "40P01" || pgErr.Code == "40001" || pgErr.Code == "22012")
 }
 
-func (s *Store) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+// Exchange implements claims.Store.
+func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (claims.Answer, error) {
+	var completed *driver.Completed
+	for try := 1; ; try++ {
+		answer, err := s.exchange(ctx, completion, claim)
+		if answer.Completed != nil {
+			completed, completion = answer.Completed, nil // it stands, whatever becomes of the claim
+		}
+		answer.Completed = completed
+		if err == nil || !transient(err) || try == maxTries {
+			return answer, err
+		}
+	}
+}
+
+func (s *Store) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (claims.Answer, error) {
 	x := exchange{store: s, completion: completion, claim: claim}
 	if claim != nil {
 		x.baseline = s.water.take(claim.Broker, claim.Shard, time.Now())
-		x.plain = s.plain.likely(claim)
+		x.simple = s.simple.likely(claim)
 	}
 	err := x.run(ctx)
-	if err == nil && x.plain && !x.wasPlain && !x.result.Batch.Busy { // then nothing was taken, and the shard is looked at in full
+	if err == nil && x.simple && !x.wasSimple && !x.answer.Batch.Busy { // then nothing was taken, and the window is read
 		again := exchange{store: s, claim: claim, baseline: x.baseline}
-		again.result.Completed = x.result.Completed
+		again.answer = x.answer
 		err = again.run(ctx)
-		x, x.wasPlain = again, false
+		x = again
+		x.wasSimple = false
 	}
 	if err == nil && claim != nil {
-		x.sighting.busy = x.result.Batch.Busy
+		x.sighting.busy = x.answer.Batch.Busy
 		s.water.learn(claim.Broker, claim.Shard, x.baseline, x.sighting, time.Now())
 		if !x.sighting.busy {
-			s.plain.learn(claim, x.wasPlain)
+			s.simple.learn(claim, x.wasSimple)
 		}
 	}
-	return x.result, err
+	return x.answer, err
 }
 
 // run sends the exchange and reads the answers.
@@ -75,6 +84,10 @@ func (x *exchange) run(ctx context.Context) error {
 	if err := x.claimRows(); err != nil || x.batch.Len() == 0 {
 		return err
 	}
+	return x.flush(ctx)
+}
+
+func (x *exchange) flush(ctx context.Context) error {
 	return x.store.conn(ctx, func(conn *pgx.Conn) error {
 		answers := conn.SendBatch(ctx, &x.batch)
 		if err := x.read(answers); err != nil {
@@ -95,10 +108,10 @@ type exchange struct {
 	marked     int
 	token      uuid.UUID
 	baseline   baseline
-	plain      bool // the claim is made with claim_plain.sql
-	wasPlain   bool // the window was
+	simple     bool // the claim is tried as it stands
+	wasSimple  bool // the window was
 	sighting   sighting
-	result     driver.Exchanged
+	answer     claims.Answer
 }
 
 func (x *exchange) send(read func(pgx.BatchResults) error, text string, args ...any) {
@@ -116,4 +129,100 @@ func (x *exchange) read(answers pgx.BatchResults) error {
 		}
 	}
 	return nil
+}
+
+// conflict turns an error by which a statement says that what was decided about has changed into claims.ErrConflict.
+func conflict(err error) error {
+	if transient(err) {
+		return claims.ErrConflict
+	}
+	return err
+}
+
+// Take implements claims.Store.
+func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) (driver.Batch, error) {
+	token, err := uuid.NewRandom()
+	if err != nil {
+		return driver.Batch{}, fmt.Errorf("make a claim token: %w", err)
+	}
+	x := exchange{store: s.Store, claim: c, token: token}
+	x.answer.Batch.Seen = len(choice.IDs)
+	x.send(nil, begin)
+	x.send(nil, s.sql.takeSettings)
+	x.send(nil, s.sql.take, c.Broker, c.Shard, choice.Version, choice.IDs, c.Worker, pgUUID(token), c.Lease.Microseconds(),
+		!c.Shared && len(choice.IDs) == 1, !c.Unordered)
+	x.send(nil, "COMMIT")
+	x.fetch()
+	err = conflict(x.flush(ctx))
+	return x.answer.Batch, err
+}
+
+// Window implements claims.Store.
+func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err error) {
+	x := exchange{store: s.Store, claim: c}
+	floors, version, _ := s.water.floors(c.Broker, time.Now())
+	x.send(nil, begin)
+	x.send(nil, s.sql.planSettings)
+	x.send(x.readWindow, s.sql.window, c.Broker, c.Shard, c.Window, false, floors[c.Shard], noFloor, version[c.Shard])
+	x.send(nil, "COMMIT")
+	if err := x.flush(ctx); err != nil {
+		return w, err
+	}
+	return *x.answer.Window, nil
+}
+
+// Lift implements claims.Store.
+func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
+	var lowest *int64
+	lower := func(answers pgx.BatchResults) error {
+		var id *int64
+		err := answers.QueryRow().Scan(&id)
+		if id != nil && (lowest == nil || *id < *lowest) {
+			lowest = id
+		}
+		return err
+	}
+	x := exchange{store: s.Store}
+	x.send(nil, begin)
+	x.send(nil, s.sql.lock, shardLock(lift.Broker, lift.Shard))
+	x.send(nil, s.sql.turn, lift.Broker, lift.Shard, lift.Version)
+	x.send(lower, s.sql.lift, lift.Broker, blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop))
+	for i := range lift.Free {
+		f := &lift.Free[i]
+		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, f.IDs, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move})
+	}
+	x.send(nil, "COMMIT")
+	if err := conflict(x.flush(ctx)); err != nil {
+		return err
+	}
+	s.water.lifted(lift.Broker, lift.Shard, lift.Version, lowest)
+	return nil
+}
+
+// Defer implements claims.Store.
+func (s thin) Defer(ctx context.Context, d *driver.Deferral) (deferred int, err error) {
+	x := exchange{store: s.Store}
+	x.send(nil, begin)
+	x.send(nil, s.sql.lock, shardLock(d.Broker, d.Shard))
+	x.send(nil, s.sql.turn, d.Broker, d.Shard, d.Version)
+	x.send(func(answers pgx.BatchResults) error { return answers.QueryRow().Scan(&deferred, nil) },
+		s.sql.deferRows, d.Broker, d.Shard, append([]int64{}, d.Blocks...), d.Rows, d.Unordered)
+	x.send(nil, "COMMIT")
+	if err := conflict(x.flush(ctx)); err != nil {
+		return 0, err
+	}
+	s.water.lifted(d.Broker, d.Shard, d.Version, nil)
+	if deferred > 0 {
+		s.water.deferred(d.Broker, d.Shard)
+	}
+	return deferred, nil
+}
+
+// blockIDs are those of the rows of blocks.
+func blockIDs(blocks []driver.BlockState) []pgtype.UUID {
+	list := make([]pgtype.UUID, len(blocks))
+	for i := range blocks {
+		list[i] = pgUUID(blocks[i].MessageID)
+	}
+	return list
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 // Some ten thousand rows, or a million, wait behind one that failed, and vacuum never comes. Once they are out of the way, a claim of another key in
@@ -78,8 +79,8 @@ func TestMillionFollowers(t *testing.T) {
 		return n
 	}
 	before := counted()
-	_, err = tx.Exec(t.Context(), store.sql.claimOrdered, "b", claim.Shard, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6),
-		baseline.floor, baseline.sibling, baseline.reopened, true, 16<<20)
+	_, err = tx.Exec(t.Context(), store.sql.claim, "b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6),
+		baseline.floor, baseline.sibling, baseline.version, true, 16<<20)
 	require.NoError(t, err)
 	after := counted()
 	assert.Equal(t, batch, after[0]-before[0], "rows claimed")
@@ -133,7 +134,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 		defer tx.Rollback(t.Context())
 		store.water.mu.Lock()
 		line := store.water.line("b", claim.Shard)
-		floor, reopened := line.class[outbox.ClassNormal].floor, line.reopened
+		floor, version := line.class[outbox.ClassNormal].floor, line.version
 		store.water.mu.Unlock()
 		counted := func() (deferred, open int) { // what this session has done and not reported yet
 			t.Helper()
@@ -147,9 +148,8 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 			args []any
 		}{
 			{store.sql.tryLock, []any{shardLock("b", claim.Shard)}},
-			{store.sql.wake, []any{"b", claim.Shard, wakeLimit}},
-			{store.sql.advance, []any{"b", claim.Shard, advanceBlocks, advanceRows}},
-			{store.sql.claimOrdered, []any{"b", claim.Shard, batch, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), reopened, true, 16 << 20}},
+			{store.sql.blocks, []any{"b", claim.Shard, core.MaxBlocks, core.MaxDone, core.MaxFollowers}},
+			{store.sql.claim, []any{"b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), version, true, 16 << 20}},
 		} {
 			_, err := tx.Exec(t.Context(), statement.text, statement.args...)
 			require.NoError(t, err)

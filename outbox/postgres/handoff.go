@@ -19,12 +19,12 @@ func (s *Store) Verify(ctx context.Context, v *driver.Verification) ([]driver.Ha
 	for i, id := range v.MessageIDs {
 		ids[i] = pgUUID(id)
 	}
-	floor, reopened := s.water.floor(v.Broker, v.Shard)
+	floor, version := s.water.floor(v.Broker, v.Shard)
 	var found []driver.HandedRow
 	var batch pgx.Batch
 	batch.Queue(begin)
 	batch.Queue(s.sql.verifySettings)
-	batch.Queue(s.sql.verify, v.Broker, v.Shard, pgUUID(v.Token), ids, floor, reopened, v.Backlog, v.Unordered).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(s.sql.verify, v.Broker, v.Shard, pgUUID(v.Token), ids, floor, version, v.Backlog, v.Unordered).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, readHanded)
 		return err
 	})
@@ -45,13 +45,13 @@ func readHanded(row pgx.CollectableRow) (h driver.HandedRow, err error) {
 
 // floor is the mark of a shard, below which nothing is open as of a count of reopenings. Once in a while it is not used, like that
 // of claims, so that what was opened without counting is seen.
-func (w *lowWater) floor(broker string, shard int) (floor, reopened int64) {
+func (w *lowWater) floor(broker string, shard int) (floor, version int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	line := w.line(broker, shard)
 	mark := &line.class[shard/outbox.Shards]
 	if !mark.full.IsZero() && time.Now().After(mark.full) { // the next claim will look at all
-		return noFloor, line.reopened
+		return noFloor, line.version
 	}
-	return mark.floor, line.reopened
+	return mark.floor, line.version
 }

@@ -28,9 +28,9 @@ func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 func (s *Store) Ready(ctx context.Context, broker string) (driver.Readiness, error) {
 	var shards []int
 	began := time.Now()
-	floors, reopened, full := s.water.floors(broker, began)
+	floors, version, full := s.water.floors(broker, began)
 	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.ready, broker, floors, reopened)
+		rows, err := conn.Query(ctx, s.sql.ready, broker, floors, version)
 		if err != nil {
 			return err
 		}

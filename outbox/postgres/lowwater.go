@@ -47,8 +47,8 @@ type shardKey struct {
 
 // waterLine is what is known of a shard. The parts for each class are independent of each other.
 type waterLine struct {
-	reopened int64
-	class    [outbox.Classes]waterMark
+	version int64
+	class   [outbox.Classes]waterMark
 }
 
 type waterMark struct {
@@ -80,7 +80,7 @@ const (
 // baseline are what a claim knows before it is made.
 type baseline struct {
 	era            int64
-	reopened       int64
+	version        int64
 	floor, sibling int64
 	full           bool
 	list           bool // writers afterwards
@@ -92,15 +92,13 @@ type baseline struct {
 
 // sighting is what a claim has seen.
 type sighting struct {
-	busy     bool // somebody else had the shard, nothing was seen
-	reopened int64
-	own      int64  // how often the claim itself has counted that rows came back
-	lowest   *int64 // the lowest id of these
-	first    *int64 // the first open row; nil = there is none
-	told     bool   // first means something
-	last     int64  // the highest id that was seen
-	listed   bool
-	writers  []string
+	busy    bool // somebody else had the shard, nothing was seen
+	version int64
+	first   *int64 // the first open row; nil = there is none
+	told    bool   // first means something
+	last    int64  // the highest id that was seen
+	listed  bool
+	writers []string
 }
 
 func (w *lowWater) line(broker string, shard int) *waterLine {
@@ -129,8 +127,8 @@ func (w *lowWater) reconnected() {
 }
 
 // forget drops all marks.
-func (l *waterLine) forget(reopened int64) {
-	l.reopened = reopened
+func (l *waterLine) forget(version int64) {
+	l.version = version
 	for class := range l.class {
 		l.class[class].floor, l.class[class].candidate = noFloor, nil
 	}
@@ -138,8 +136,8 @@ func (l *waterLine) forget(reopened int64) {
 
 // lower is called when rows have come back that are known. A mark in the making stays: it is about which rows can be seen, and
 // which of them are open is looked at again when it is made.
-func (l *waterLine) lower(reopened int64, lowest *int64) {
-	l.reopened = reopened
+func (l *waterLine) lower(version int64, lowest *int64) {
+	l.version = version
 	for class := range l.class {
 		if lowest != nil {
 			l.class[class].floor = min(l.class[class].floor, *lowest)
@@ -163,7 +161,7 @@ func (w *lowWater) take(broker string, shard int, now time.Time) baseline {
 		mark.full = now.Add(fullEvery)
 	}
 	b := baseline{
-		era: w.era, reopened: line.reopened, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.deferred,
+		era: w.era, version: line.version, floor: mark.floor, sibling: noFloor, last: mark.last, full: now.After(mark.full), list: mark.claims%every == 0 || mark.deferred,
 		candidate: mark.candidate, completed: mark.candidate != nil && mark.candidate.completed, began: now,
 	}
 	mark.deferred = false
@@ -198,11 +196,8 @@ func (l *waterLine) learn(shard int, b baseline, s sighting, now time.Time) {
 	if b.full {
 		mark.full = nextFull(b.began, now)
 	}
-	if s.own > 0 && s.reopened == l.reopened+s.own {
-		l.lower(s.reopened, s.lowest)
-	}
-	if s.reopened != l.reopened {
-		l.forget(s.reopened)
+	if s.version != l.version {
+		l.forget(s.version)
 		return
 	}
 	if !s.told {
@@ -215,7 +210,7 @@ func (l *waterLine) learn(shard int, b baseline, s sighting, now time.Time) {
 		return
 	}
 	if first < mark.floor && b.full {
-		l.forget(s.reopened)
+		l.forget(s.version)
 		return
 	}
 	if c := mark.candidate; c != nil && c == b.candidate && b.completed {
@@ -243,6 +238,15 @@ func nextFull(began, now time.Time) time.Time {
 	return now.Add(max(fullEvery, fullLookShare*now.Sub(began)))
 }
 
+// lifted is called when this process has counted a change of a shard's blocks. lowest is the lowest id of the rows that have come back by it.
+func (w *lowWater) lifted(broker string, shard int, before int64, lowest *int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if line := w.line(broker, shard); line.version == before {
+		line.lower(before+1, lowest)
+	}
+}
+
 // deferred is called when rows of a shard were taken out of the claim's way: many at a time, so that it is worth to move on soon.
 func (w *lowWater) deferred(broker string, shard int) {
 	w.mu.Lock()
@@ -251,13 +255,13 @@ func (w *lowWater) deferred(broker string, shard int) {
 }
 
 // floors are the marks of all shards of a broker, for a look without a claim; full says that this one goes without them.
-func (w *lowWater) floors(broker string, now time.Time) (floors, reopened []int64, full bool) {
+func (w *lowWater) floors(broker string, now time.Time) (floors, version []int64, full bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	floors, reopened = make([]int64, outbox.Classes*outbox.Shards), make([]int64, outbox.Classes*outbox.Shards)
+	floors, version = make([]int64, outbox.Classes*outbox.Shards), make([]int64, outbox.Classes*outbox.Shards)
 	for shard := range floors {
 		line := w.line(broker, shard)
-		floors[shard], reopened[shard] = line.class[shard/outbox.Shards].floor, line.reopened
+		floors[shard], version[shard] = line.class[shard/outbox.Shards].floor, line.version
 	}
 	due, known := w.look[broker]
 	if full = known && now.After(due); full {
@@ -268,7 +272,7 @@ func (w *lowWater) floors(broker string, now time.Time) (floors, reopened []int6
 	if !known {
 		w.look[broker] = now.Add(fullEvery)
 	}
-	return floors, reopened, full
+	return floors, version, full
 }
 
 // looked is called after a full look: the next claim of each shard that has work looks at all of it, too.

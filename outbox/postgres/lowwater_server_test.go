@@ -187,7 +187,7 @@ func TestLowWaterLearnedLate(t *testing.T) {
 				return &driver.Claim{Broker: "b", Shard: d.shard, Limit: limit, Window: 100, Lease: time.Hour, Worker: "w", Wake: true}
 			}
 			begin := func(limit int) *exchange {
-				return &exchange{store: d.store, claim: claim(limit), baseline: d.store.water.take("b", d.shard, time.Now())}
+				return &exchange{store: d.store, claim: claim(limit), simple: limit == 100, baseline: d.store.water.take("b", d.shard, time.Now())}
 			}
 			taken := func(batch driver.Batch) (ids []int64) {
 				for _, m := range batch.Messages {
@@ -200,7 +200,7 @@ func TestLowWaterLearnedLate(t *testing.T) {
 			d.insert(1)
 			first := begin(100)
 			require.NoError(t, first.run(t.Context()))
-			require.Len(t, first.result.Batch.Messages, 1)
+			require.Len(t, first.answer.Batch.Messages, 1)
 			var want []int64
 			if back.replayed {
 				n, err := d.store.Replay(t.Context(), admin.Filter{Broker: "b", Type: "replayed"}, 10)
@@ -216,7 +216,7 @@ func TestLowWaterLearnedLate(t *testing.T) {
 			require.NoError(t, second.run(t.Context()))
 			d.store.water.learn("b", d.shard, second.baseline, second.sighting, time.Now())
 			d.store.water.learn("b", d.shard, first.baseline, first.sighting, time.Now())
-			got := taken(second.result.Batch)
+			got := taken(second.answer.Batch)
 			for range want {
 				exchanged, err := d.store.Exchange(t.Context(), nil, claim(1))
 				require.NoError(t, err)

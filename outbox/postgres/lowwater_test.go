@@ -26,10 +26,11 @@ type sea struct {
 	writers  map[string][]int64 // under way: the ids that each has taken
 	open     map[int64]bool     // visible rows
 	finished map[int64]bool
-	reopened int64
+	version  int64
 	operated int         // how often of these it was an operator
 	believed int         // how often a claim went by a mark after that
 	claims   []*seaClaim // under way
+	lifts    []func()    // that the database has made and this process has not noted yet
 }
 
 // seaClaim is a claim under way. Its steps are those of the real one; steps of several claims may alternate.
@@ -95,8 +96,28 @@ var seaSteps = []func(s *sea){
 		if id, ok := pick(s, s.finished); ok && s.random.IntN(10) == 0 {
 			delete(s.finished, id)
 			s.open[id] = true
-			s.reopened++
+			s.version++
 			s.operated++
+		}
+	},
+	func(s *sea) { // this process brings a row back, or defers some
+		if s.random.IntN(10) > 0 { // as seldom as operators
+			return
+		}
+		before, lowest := s.version, (*int64)(nil)
+		if id, ok := pick(s, s.finished); ok && s.random.IntN(2) == 0 {
+			delete(s.finished, id)
+			s.open[id] = true
+			lowest = &id
+		}
+		s.version++
+		s.lifts = append(s.lifts, func() { s.water.lifted("b", 1, before, lowest) })
+	},
+	func(s *sea) { // and notes one of these, in any order
+		if len(s.lifts) > 0 {
+			n := s.random.IntN(len(s.lifts))
+			s.lifts[n]()
+			s.lifts = slices.Delete(s.lifts, n, n+1)
 		}
 	},
 }
@@ -125,23 +146,14 @@ func (s *sea) claim() {
 // look is the claim's snapshot, in which its mark must hold.
 func (s *sea) look(c *seaClaim) {
 	s.Helper()
-	if id, ok := pick(s, s.finished); ok && s.random.IntN(10) == 0 { // the claim brings a row back itself
-		delete(s.finished, id)
-		s.open[id] = true
-		s.reopened++
-		c.sighting.own, c.sighting.lowest = 1, &id
-	}
 	floor := int64(noFloor)
-	if c.baseline.reopened+c.sighting.own == s.reopened {
+	if c.baseline.version == s.version {
 		floor = c.baseline.floor
 		if s.operated > 0 && floor > 0 {
 			s.believed++
 		}
-		if c.sighting.own > 0 {
-			floor = min(floor, *c.sighting.lowest)
-		}
 	}
-	c.sighting.told, c.sighting.reopened = true, s.reopened
+	c.sighting.told, c.sighting.version = true, s.version
 	for _, id := range slices.Sorted(maps.Keys(s.open)) {
 		require.GreaterOrEqual(s, id, floor, "a row is open below the mark")
 		if c.sighting.first == nil {

@@ -21,23 +21,25 @@ import (
 // indexes of the outbox table that each may read, the first of which it must read, and how many rows of that table at most.
 func planned(s plansSize) []plannedSQL {
 	return []plannedSQL{
-		{text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
-		{name: "wide window", text: "claim_ordered", args: "'b', 1, 8000, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 8000 + 500 + 2, blocks: 1 + 8000},
-		{name: "backfill", text: "claim_ordered", args: "'b', 5, 500, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 501},
-		{name: "above a mark", text: "claim_ordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, %mark, %mark, 0, true, 16777216", indexes: []string{"open", "backfill"}, rows: 2*500 + 2, blocks: 1 + 500},
-		{text: "claim_unordered", args: "'b', 1, 500, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
-		{text: "claim_plain", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
+		{text: "claim", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1 + 500},
+		{text: "claim_unordered", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
+		{text: "window", args: "'b', 1, 500, false, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 500 + 2, blocks: 1 + 500},
+		{name: "wide", text: "window", args: "'b', 1, 8000, false, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 8000 + 2, blocks: 1 + 8000},
+		{name: "backfill", text: "window", args: "'b', 5, 500, false, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 500 + 2, blocks: 1 + 501},
+		{name: "above a mark", text: "window", args: "'b', 1, 500, false, %mark, %mark, 0", indexes: []string{"open", "backfill"}, rows: 500 + 2, blocks: 1 + 500},
+		{name: "without order", text: "window", args: "'b', 1, 500, true, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 500, blocks: 1},
+		{text: "take", args: "'b', 1, 0, %ids, 'w', %token, 60000000, true, false", indexes: []string{"open"}, rows: 500},
 		{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_published", args: "'b', 1, %token, %first, %last, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_other", args: "'b', 1, %token, %first, %last, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
 		{text: "verify", settings: "verify_settings", args: "'b', 1, %token, %messages, 0, 0, 100, false", indexes: []string{"pkey", "open", "backfill"}, rows: 1000 + 500 + 101 + 500, blocks: 1000},
-		{text: "renew", args: "'b', 1, %token, %first, %last, 60000000", indexes: []string{"open"}, rows: 1000},
+		{text: "renew", args: "'b', 1, %token, %first, %last, 60000000", indexes: []string{"open"}, rows: 2 * 1000},
 		{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
 		{text: "backlog", indexes: []string{"open", "deferred_key"}, rows: 2*shards*1001 + 10, blocks: 2 * shards},
-		{text: "defer", args: "'b', 1, 4000, false, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, blocks: 1 + 4000},
-		{name: "without order", text: "defer", args: "'b', 1, 4000, true, 0, 0", indexes: []string{"open"}, rows: 2 * 4000, blocks: 1},
-		{text: "wake", args: "'b', 1, 500", indexes: []string{"pkey"}, rows: 500, blocks: 2 * 500},
-		{text: "advance", args: "'b', 1, 10, 500", indexes: []string{"deferred_key", "pkey"}, rows: 500 + 3*10*500, blocks: 2 * 500},
+		{text: "defer", args: "'b', 1, '{}', %ids, false", settings: "take_settings", indexes: []string{"open"}, rows: 2 * 500, blocks: 500},
+		{text: "blocks", args: "'b', 1, 500, 10, 500", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 2*500 + 3*10*500, blocks: 2 * 500},
+		{text: "lift", args: "'b', %messages, '{}', %messages", settings: "take_settings", indexes: []string{"pkey"}, rows: 1000, blocks: 3 * 1000},
+		{text: "free", args: "'b', 'block-7', %ids, NULL", settings: "take_settings", indexes: []string{"deferred_key"}, rows: 500, blocks: 500},
 		{text: "pick", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed,abandoned}'; waiting true", indexes: []string{"pkey"}, rows: 1000},
 		{text: "move_blocks", settings: "settings_operate", args: "message_ids %messages; brokers %brokers", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
 		{text: "requeue", settings: "settings_operate", args: "message_ids %messages; brokers %brokers; statuses '{pending,failed}'; ttl 0", indexes: []string{"pkey"}, rows: 1000, blocks: 1000},
@@ -173,7 +175,7 @@ func TestPlans(t *testing.T) {
 	exec(t, conn, size.replace(readTestdata(t, "published.sql")))
 	exec(t, conn, "BEGIN")
 	exec(t, conn, size.replace(readTestdata(t, "open.sql")))
-	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false), set_config('fanout.own', '0', false), set_config('fanout.from', '', false), "+
+	exec(t, conn, "SELECT set_config('fanout.shard', 'held', false), "+
 		size.replace("set_config('fanout.first', '%first', false), set_config('fanout.last', '%last', false)"))
 	check("never analysed")
 	exec(t, other, "ANALYZE plans, plans_key_blocks") // sees nothing of what is open
@@ -203,7 +205,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			exec(t, conn, "VACUUM (ANALYZE) empty, empty_key_blocks, empty_shards")
 		}
 		for text, run := range map[string]string{
-			"claim_ordered": claim, "claim_plain": claim, "wake": claim, "advance": claim, "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "claim_unordered": "", "mark_other": completion,
+			"claim": claim, "window": "plan_settings", "take": "take_settings", "blocks": "take_settings", "lift": "", "free": "", "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "claim_unordered": "", "mark_other": completion,
 			"pick": operator, "move_blocks": operator, "requeue": operator, "abandon": operator, "lift_blocks": operator,
 			"undefer_alone": operator, "unblock_key": operator, "verify": "verify_settings",
 		} {
@@ -222,7 +224,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			p := all[slices.IndexFunc(all, func(p plannedSQL) bool { return p.text == text })]
 			plan := explainOnly(t, conn, p.render(t, "empty"), p.literals(t, size))
 			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
-			blocked := map[string]int{"claim_ordered": 1, "claim_plain": 1, "claim_unordered": 1, "defer": 1, "ready": 1, "verify": 1}[text] // the first block of a broker, or its pause
+			blocked := map[string]int{"claim": 1, "window": 1, "claim_unordered": 1, "ready": 1, "verify": 1}[text] // the first block of a broker, or its pause
 			assert.Equal(t, blocked, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
 			exec(t, conn, "ROLLBACK")
 		}
@@ -268,11 +270,13 @@ func TestClaimIsHOT(t *testing.T) {
 	defer conn.Close(t.Context())
 	exec(t, conn, fill("hot", 3000, "pending"))
 	token, lease := pgUUID([16]byte{1}), int64(60e6)
-	for n, text := range []string{"claim_ordered", "claim_unordered", "claim_plain"} {
+	var ids []int64
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(id) FROM (SELECT id FROM hot WHERE target_broker = 'a' AND shard = 0 ORDER BY id LIMIT 100) AS head").Scan(&ids))
+	for n, text := range []string{"claim", "claim_unordered", "take"} {
 		args := [][]any{
-			{100, 100, "w", token, lease, 0, 0, 0, true, 1 << 20},
-			{100, 100, "w", token, lease, 0, 0, true, true, 1 << 20},
 			{100, "w", token, lease, 0, 0, 0, true, 1 << 20},
+			{100, "w", token, lease, 0, 0, true, true, 1 << 20},
+			{0, ids, "w", token, lease, false, true},
 		}[n]
 		exec(t, conn, "BEGIN")
 		exec(t, conn, readSQL("try_lock", "hot"), shardLock("a", 0))

@@ -109,7 +109,7 @@ func TestRolesWriter(t *testing.T) {
 		"SELECT payload FROM outbox_messages", "SELECT headers FROM outbox_messages", "SELECT status FROM outbox_messages", "SELECT * FROM outbox_messages",
 		"UPDATE outbox_messages SET status = 'published'", "UPDATE outbox_messages SET payload = ''", "DELETE FROM outbox_messages",
 		"INSERT INTO outbox_messages_pauses (target_broker) VALUES ('b')", "DELETE FROM outbox_messages_pauses", "SELECT * FROM outbox_messages_key_blocks",
-		"UPDATE outbox_messages_shards SET reopened = 0", "SELECT * FROM outbox_messages_instances", "SELECT * FROM outbox_messages_migrations",
+		"UPDATE outbox_messages_shards SET version = 0", "SELECT * FROM outbox_messages_instances", "SELECT * FROM outbox_messages_migrations",
 	}, ownersWork...)...)
 }
 

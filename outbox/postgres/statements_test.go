@@ -127,7 +127,7 @@ func TestStatements(t *testing.T) {
 		read    = " COMMIT SELECT" + " SELECT" // settings, fetch
 		claimed = "BEGIN SELECT WITH" + read   // lock, claim
 		lock    = " SELECT"
-		requeue = "WITH" + " WITH" // wake, advance
+		blocks  = "WITH"
 	)
 	for _, verb := range []struct {
 		name, want string
@@ -135,13 +135,13 @@ func TestStatements(t *testing.T) {
 	}{
 		{"claim", claimed, exchange(nil, claim)},
 		{"claim without order", "BEGIN SELECT WITH" + read, exchange(nil, free)},
-		{"claim and wake", "BEGIN SELECT " + requeue + " WITH" + read, exchange(nil, &waking)},
-		{"claim without order and wake", "BEGIN SELECT " + requeue + " SELECT WITH" + read, exchange(nil, &freeWaking)},
+		{"claim and wake", "BEGIN " + blocks + " SELECT WITH" + read, exchange(nil, &waking)},
+		{"claim without order and wake", "BEGIN " + blocks + " SELECT WITH" + read, exchange(nil, &freeWaking)},
 		{"complete", "BEGIN SELECT UPDATE COMMIT", exchange(published, nil)},
 		{"complete and claim", "BEGIN SELECT UPDATE COMMIT " + claimed, exchange(published, claim)},
 		{"complete failures and claim", "BEGIN SELECT" + lock + " WITH UPDATE COMMIT " + claimed, exchange(failed, claim)},
-		{"renew", "BEGIN SELECT UPDATE COMMIT", func() error { _, err := store.Renew(t.Context(), lease); return err }},
-		{"defer", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Defer(t.Context(), claim); return err }},
+		{"renew", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Renew(t.Context(), lease); return err }},
+		{"defer and find nothing", "BEGIN SELECT WITH COMMIT", func() error { _, err := store.Defer(t.Context(), claim); return err }},
 		{"ready", "WITH", func() error { _, err := store.Ready(t.Context(), "b"); return err }},
 		{"backlog", "WITH", func() error { _, err := store.Backlog(t.Context()); return err }},
 		{"nothing", "", exchange(nil, nil)},

@@ -39,7 +39,7 @@ type Store struct {
 	now     func() time.Time // this process's clock, which only Diagnose looks at
 	sql     statements
 	water   lowWater
-	plain   plainShards
+	simple  simpleShards
 	// From when on somebody who holds back vacuum is reported.
 	heldBack             time.Duration
 	heldBackTransactions int64
@@ -49,13 +49,13 @@ var _ admin.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	lock, tryLock, claimOrdered, claimUnordered, claimPlain, fetch, planSettings string
-	wake, advance, deferRows                                                     string
-	settings, markPublished, markOther, renew, ready                             string
-	exclusive, writers                                                           string
-	facts, diagnose, horizon                                                     string
-	verify, verifySettings                                                       string
-	listen, notify                                                               string
+	lock, tryLock, claim, claimUnordered, window, take, takeSettings, fetch, planSettings string
+	blocks, turn, lift, free, deferRows                                                   string
+	settings, markPublished, markOther, renew, ready                                      string
+	exclusive, writers                                                                    string
+	facts, diagnose, horizon                                                              string
+	verify, verifySettings                                                                string
+	listen, notify                                                                        string
 }
 
 // Config of a store.
@@ -137,9 +137,9 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	}
 	for name, text := range map[string]*string{
 		"lock": &s.sql.lock, "try_lock": &s.sql.tryLock,
-		"claim_ordered": &s.sql.claimOrdered, "claim_unordered": &s.sql.claimUnordered, "claim_plain": &s.sql.claimPlain,
+		"claim": &s.sql.claim, "claim_unordered": &s.sql.claimUnordered, "window": &s.sql.window, "take": &s.sql.take, "take_settings": &s.sql.takeSettings,
 		"fetch": &s.sql.fetch, "plan_settings": &s.sql.planSettings,
-		"wake": &s.sql.wake, "advance": &s.sql.advance, "defer": &s.sql.deferRows,
+		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "free": &s.sql.free, "defer": &s.sql.deferRows,
 		"settings":       &s.sql.settings,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"writers": &s.sql.writers,

@@ -6,108 +6,127 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/claims"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// How much one claim brings back: blocks that are due; blocks that are done, and followers of each of these. It bounds how
-// long the claim keeps other writers waiting.
-const (
-	wakeLimit     = 500
-	advanceBlocks = 10
-	advanceRows   = 500
-)
-
-// blocks are those of one shard, in the hands of a transaction.
-type blocks struct {
-	*Store
-
-	conn   *sql.Conn
-	broker string
-	shard  int
-	now    int64
+// blocks reads the blocks of a shard that may be lifted, and the first followers of those that are done.
+func (x transaction) blocks(ctx context.Context, c *driver.Claim) (blocks []driver.BlockState, err error) {
+	rows, err := x.conn.QueryContext(ctx, x.sql.blocks, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("limit", core.MaxBlocks),
+		sql.Named("now", x.now))
+	if err != nil {
+		return nil, err
+	}
+	if err = each(rows, func(rows *sql.Rows) error {
+		var b driver.BlockState
+		err := rows.Scan(&b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits)
+		blocks = append(blocks, b)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	done := 0
+	for i := range blocks {
+		b := &blocks[i]
+		if !b.Done || !b.HasKey {
+			continue
+		}
+		if done++; done > core.MaxDone {
+			break
+		}
+		if b.Followers, err = listIDs(ctx, x.conn, x.sql.followers, sql.Named("broker", c.Broker), sql.Named("key", b.Key),
+			sql.Named("limit", core.MaxFollowers)); err != nil {
+			return nil, err
+		}
+	}
+	return blocks, nil
 }
 
-// stir brings back a bounded number of blocks whose time has come, and moves on those that are back: one whose message is
-// finished lets followers through, one that must wait again leaves.
-func (g blocks) stir(ctx context.Context) error {
-	due, err := listIDs(ctx, g.conn, g.sql.wake, sql.Named("broker", g.broker), sql.Named("shard", g.shard), sql.Named("now", g.now),
-		sql.Named("limit", wakeLimit))
-	if err != nil {
-		return err
+// Lift implements claims.Store.
+func (x transaction) Lift(ctx context.Context, lift *driver.Lift) error {
+	wake, rest, drop, now := blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop), sql.Named("now", x.now)
+	back := slices.Clone(wake)
+	for i := range lift.Free {
+		back = append(back, lift.Free[i].IDs...)
 	}
-	if len(due) > 0 {
-		if _, err := g.setDeferred(ctx, g.conn, idList(due), false); err != nil {
-			return err
+	if len(back) > 0 {
+		ids := sql.Named("ids", idList(back))
+		_, err := x.conn.ExecContext(ctx, x.sql.setDeferred, ids, sql.Named("deferred", false))
+		if err == nil { // a follower may have waited alone, before order was switched on
+			_, err = x.conn.ExecContext(ctx, x.sql.dropLoners, ids)
 		}
-		if _, err := g.conn.ExecContext(ctx, g.sql.dropLoners, sql.Named("ids", idList(due))); err != nil {
-			return err
+		if err == nil && len(wake) > 0 {
+			_, err = x.conn.ExecContext(ctx, x.sql.wakeBlocks, sql.Named("ids", idList(wake)))
 		}
-	}
-	done, resting, err := g.back(ctx)
-	if err != nil {
-		return err
-	}
-	if len(resting) > 0 {
-		if _, err := g.conn.ExecContext(ctx, g.sql.restBlocks, sql.Named("ids", idList(resting)), sql.Named("now", g.now)); err != nil {
-			return err
-		}
-		if _, err := g.setDeferred(ctx, g.conn, idList(resting), true); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	for _, block := range done[:min(len(done), advanceBlocks)] {
-		if err := g.letThrough(ctx, block); err != nil {
+	if len(rest) > 0 {
+		ids := sql.Named("ids", idList(rest))
+		_, err := x.conn.ExecContext(ctx, x.sql.restBlocks, ids, now)
+		if err == nil {
+			_, err = x.conn.ExecContext(ctx, x.sql.setDeferred, ids, sql.Named("deferred", true))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(drop) > 0 {
+		if _, err := x.conn.ExecContext(ctx, x.sql.dropBlocks, sql.Named("ids", idList(drop))); err != nil {
+			return err
+		}
+	}
+	return x.move(ctx, lift)
+}
+
+// move makes the last of those that a block let through the key's next block, where there are more.
+func (x transaction) move(ctx context.Context, lift *driver.Lift) error {
+	for i := range lift.Free {
+		f := &lift.Free[i]
+		if !f.Move {
+			continue
+		}
+		if _, err := x.conn.ExecContext(ctx, x.sql.moveBlock, sql.Named("block", f.Block.ID), sql.Named("next", f.IDs[len(f.IDs)-1])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-type doneBlock struct {
-	id  int64
-	key string
+// Defer implements claims.Store.
+func (x transaction) Defer(ctx context.Context, d *driver.Deferral) (int, error) {
+	if _, err := x.conn.ExecContext(ctx, x.sql.deferBlocks, sql.Named("ids", idList(d.Blocks)), sql.Named("unordered", d.Unordered), sql.Named("now", x.now)); err != nil {
+		return 0, err
+	}
+	result, err := x.conn.ExecContext(ctx, x.sql.setDeferred, sql.Named("ids", idList(d.Rows)), sql.Named("deferred", true))
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
 }
 
-// back reads the blocks that are back in the claim's way: those that are done, and those that must wait again.
-func (g blocks) back(ctx context.Context) (done []doneBlock, resting []int64, err error) {
-	rows, err := g.conn.QueryContext(ctx, g.sql.blocks, sql.Named("broker", g.broker), sql.Named("shard", g.shard), sql.Named("now", g.now))
-	if err != nil {
-		return nil, nil, err
-	}
-	err = each(rows, func(rows *sql.Rows) error {
-		var (
-			block  doneBlock
-			isDone bool
-		)
-		if err := rows.Scan(&block.id, &block.key, &isDone); err != nil {
-			return err
-		}
-		if isDone {
-			done = append(done, block)
-		} else {
-			resting = append(resting, block.id)
-		}
-		return nil
+// Defer implements driver.Delivery.
+func (s *Store) Defer(ctx context.Context, claim *driver.Claim) (deferred int, err error) {
+	err = s.write(ctx, func(conn *sql.Conn) error {
+		deferred, err = claims.Defer(ctx, transaction{s, conn, s.micros()}, claim)
+		return err
 	})
-	return done, resting, err
+	if err != nil {
+		return 0, fmt.Errorf("sqlite: defer waiting rows in %s: %w", s.table, err)
+	}
+	return deferred, nil
 }
 
-// letThrough brings back the next followers of a block. The last of them is the next block; when it is not known that there
-// are more, the key is free.
-func (g blocks) letThrough(ctx context.Context, block doneBlock) error {
-	through, err := listIDs(ctx, g.conn, g.sql.letThrough, sql.Named("broker", g.broker), sql.Named("key", block.key), sql.Named("limit", advanceRows))
-	if err != nil {
-		return err
+func blockIDs(blocks []driver.BlockState) []int64 {
+	ids := make([]int64, len(blocks))
+	for i := range blocks {
+		ids[i] = blocks[i].ID
 	}
-	// A follower may have waited alone, before order was switched on. It does so no more.
-	if _, err := g.conn.ExecContext(ctx, g.sql.dropLoners, sql.Named("ids", idList(through))); err != nil {
-		return err
-	}
-	if len(through) < advanceRows {
-		_, err = g.conn.ExecContext(ctx, g.sql.dropBlock, sql.Named("block", block.id))
-	} else {
-		_, err = g.conn.ExecContext(ctx, g.sql.moveBlock, sql.Named("block", block.id), sql.Named("next", slices.Max(through)))
-	}
-	return err
+	return ids
 }
 
 // listIDs runs a statement that answers with ids.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/sqlscan"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/claims"
 )
 
 // claim claims without a completion. It looks first, without the lock.
@@ -23,38 +24,116 @@ func (s *Store) claim(ctx context.Context, c *driver.Claim) (driver.Batch, error
 		return seen.batch, err
 	}
 	batch := emptyBatch(c)
-	if err := s.write(ctx, func(conn *sql.Conn) error { return s.take(ctx, conn, c, seen.due, &batch) }); err != nil {
+	if err := s.write(ctx, func(conn *sql.Conn) error { return s.claimIn(ctx, conn, c, &batch) }); err != nil {
 		return driver.Batch{}, err
 	}
 	return batch, nil
 }
 
-// take claims in a transaction. Blocks that are due are stirred first.
-func (s *Store) take(ctx context.Context, conn *sql.Conn, c *driver.Claim, due bool, batch *driver.Batch) error {
-	token, err := uuid.NewRandom()
-	if err != nil {
-		return fmt.Errorf("make a claim token: %w", err)
-	}
-	batch.Lease.Token = token
-	now := s.micros()
-	if due {
-		if err := (blocks{Store: s, conn: conn, broker: c.Broker, shard: c.Shard, now: now}).stir(ctx); err != nil {
-			return err
+// claimIn claims in a transaction.
+func (s *Store) claimIn(ctx context.Context, conn *sql.Conn, c *driver.Claim, batch *driver.Batch) error {
+	exchanged, err := claims.Exchange(ctx, transaction{s, conn, s.micros()}, nil, c)
+	*batch = exchanged.Batch
+	return err
+}
+
+// A transaction is the store as claims use it. It holds the lock of the whole database, so nothing that was decided about changes
+// meanwhile, and there are no versions.
+type transaction struct {
+	*Store
+
+	conn *sql.Conn
+	now  int64
+}
+
+// Exchange implements claims.Store.
+func (x transaction) Exchange(ctx context.Context, _ *driver.Completion, c *driver.Claim) (answer claims.Answer, err error) {
+	answer.Batch = emptyBatch(c)
+	if c.Wake {
+		if answer.Blocks, err = x.blocks(ctx, c); err != nil {
+			return answer, err
 		}
 	}
-	taken, err := s.takeHead(ctx, conn, c, now, batch)
+	if answer.Batch.Lease.Token, err = uuid.NewRandom(); err != nil {
+		return answer, fmt.Errorf("make a claim token: %w", err)
+	}
+	taken, err := x.takeHead(ctx, x.conn, c, x.now, &answer.Batch)
 	if err == nil && !taken {
-		err = s.takeChosen(ctx, conn, c, now, batch)
+		reading := *c
+		if c.Unordered {
+			reading.Window = min(c.Window, c.Limit)
+		}
+		var w driver.Window
+		w, err = x.window(ctx, &reading, c.Unordered)
+		answer.Window = &w
+		if err == nil && c.Unordered && len(w.Rows) < reading.Window { // rows that were read in vain
+			err = x.conn.QueryRowContext(ctx, x.sql.waiting, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("now", x.now)).
+				Scan(&answer.Batch.Waiting)
+		}
 	}
+	finish(&answer.Batch)
+	return answer, err
+}
+
+// Window implements claims.Store. Of a claim without order it reads what waits, too.
+func (x transaction) Window(ctx context.Context, c *driver.Claim) (driver.Window, error) {
+	return x.window(ctx, c, false)
+}
+
+func (x transaction) window(ctx context.Context, c *driver.Claim, ready bool) (w driver.Window, err error) {
+	rows, err := x.conn.QueryContext(ctx, x.sql.window, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("window", c.Window),
+		sql.Named("unordered", ready), sql.Named("now", x.now))
 	if err != nil {
-		return err
+		return w, err
 	}
-	// RETURNING promises no order.
+	err = each(rows, func(rows *sql.Rows) error {
+		var (
+			ahead, id, crashes, bytes, block, low sql.NullInt64
+			aheadWaits                            bool
+			key                                   string
+			leased, waits                         sql.NullBool
+		)
+		if err := rows.Scan(&w.Blocked, &ahead, &aheadWaits, &id, &key, &leased, &waits, &crashes, &bytes, &block, &low); err != nil {
+			return err
+		}
+		if ahead.Valid {
+			w.Ahead = &driver.Ahead{ID: ahead.Int64, Waits: aheadWaits}
+		}
+		if id.Valid {
+			w.Rows = append(w.Rows, driver.Row{
+				ID: id.Int64, Key: key, Leased: leased.Bool, Waits: waits.Bool, Crashes: int(crashes.Int64), Bytes: bytes.Int64,
+				HasBlock: block.Valid, Block: block.Int64, Low: driver.Low(low.Int64), //nolint:gosec // 0 to 2
+			})
+		}
+		return nil
+	})
+	return w, err
+}
+
+// Take implements claims.Store.
+func (x transaction) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) (driver.Batch, error) {
+	batch := emptyBatch(c)
+	token, err := uuid.NewRandom()
+	if err != nil {
+		return batch, fmt.Errorf("make a claim token: %w", err)
+	}
+	batch.Lease.Token = token
+	rows, err := x.conn.QueryContext(ctx, x.sql.claim, sql.Named("ids", idList(choice.IDs)), sql.Named("worker", c.Worker),
+		sql.Named("token", token.String()), sql.Named("now", x.now), sql.Named("lease", c.Lease.Microseconds()), sql.Named("shared", c.Shared))
+	if err != nil {
+		return batch, err
+	}
+	batch.Messages, err = readMessages(rows, len(choice.IDs))
+	finish(&batch)
+	return batch, err
+}
+
+// finish puts the rows of a batch into their order, for RETURNING promises none.
+func finish(batch *driver.Batch) {
 	slices.SortFunc(batch.Messages, func(a, b driver.Message) int { return cmp.Compare(a.ID, b.ID) })
 	if n := len(batch.Messages); n > 0 {
 		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
 	}
-	return nil
 }
 
 // takeHead claims the first rows of the shard where nothing holds any of them back, by three short statements, of which the first also
@@ -102,36 +181,9 @@ func bytesOf(c *driver.Claim) int64 {
 	return int64(c.Bytes)
 }
 
-// takeChosen claims what a judgement of each row of the window leaves.
-func (s *Store) takeChosen(ctx context.Context, conn *sql.Conn, c *driver.Claim, now int64, batch *driver.Batch) error {
-	text := s.sql.window
-	if c.Unordered {
-		text = s.sql.windowUnordered
-	}
-	var ids string
-	if err := conn.QueryRowContext(ctx, text, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("window", c.Window),
-		sql.Named("limit", c.Limit), sql.Named("bytes", bytesOf(c)), sql.Named("now", now)).
-		Scan(&batch.Seen, &batch.Cut, &batch.Waiting, &batch.Blocked, &batch.AheadWaits, &ids); err != nil {
-		return err
-	}
-	if ids == noIDs {
-		return nil
-	}
-	rows, err := conn.QueryContext(ctx, s.sql.claim, sql.Named("ids", ids), sql.Named("worker", c.Worker),
-		sql.Named("token", batch.Lease.Token.String()), sql.Named("now", now), sql.Named("lease", c.Lease.Microseconds()), sql.Named("shared", c.Shared))
-	if err != nil {
-		return err
-	}
-	batch.Messages, err = readMessages(rows, min(batch.Seen, c.Limit))
-	return err
-}
-
 func emptyBatch(c *driver.Claim) driver.Batch {
 	return driver.Batch{Lease: driver.Lease{Broker: c.Broker, Shard: c.Shard, Duration: c.Lease}}
 }
-
-// noIDs is a list of ids, as it travels between statements, that is empty.
-const noIDs = "[]"
 
 // glance is what a claim can tell without the lock.
 type glance struct {

@@ -56,15 +56,7 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 			return err
 		}
 		completed = true
-		due := false
-		if claim.Wake {
-			row := conn.QueryRowContext(ctx, s.sql.lookBlocks, sql.Named("broker", claim.Broker), sql.Named("shard", claim.Shard), sql.Named("now", s.micros()))
-			var err error
-			if _, due, err = scanBlocks(row); err != nil {
-				return err
-			}
-		}
-		err := s.take(ctx, conn, claim, due, &batch)
+		err := s.claimIn(ctx, conn, claim, &batch)
 		completed = err != nil // should the commit fail, who knows
 		return err
 	})

@@ -84,7 +84,7 @@ func TestHead(t *testing.T) {
 			require.NoError(t, err, name)
 			rows := 0
 			require.NoError(t, store.db.QueryRowContext(t.Context(), "SELECT count(*) FROM outbox_messages").Scan(&rows))
-			store.sql.window, store.sql.windowUnordered = "the long way", "the long way"
+			store.sql.window = "the long way"
 			claim.Unordered = unordered
 			short := c.ordered
 			if unordered {
@@ -93,7 +93,7 @@ func TestHead(t *testing.T) {
 			batch := emptyBatch(claim)
 			conn, err := store.db.Conn(t.Context())
 			require.NoError(t, err)
-			err = store.take(t.Context(), conn, claim, false, &batch)
+			err = store.claimIn(t.Context(), conn, claim, &batch)
 			require.NoError(t, conn.Close())
 			if !short {
 				require.ErrorContains(t, err, `"the": syntax error`, "%s, unordered %t", name, unordered)

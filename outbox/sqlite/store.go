@@ -52,10 +52,10 @@ var _ admin.Store = (*Store)(nil)
 
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
-	look, lookUnordered, lookBlocks, window, windowUnordered, claim       string
+	look, lookUnordered, lookBlocks, window, waiting, claim               string
 	head, readHead, claimHead                                             string
-	wake, setDeferred, dropLoners, blocks, restBlocks                     string
-	letThrough, moveBlock, dropBlock, deferRows, deferBlocks              string
+	setDeferred, dropLoners, blocks, followers, wakeBlocks, restBlocks    string
+	moveBlock, dropBlocks, deferBlocks                                    string
 	markPublished, markOther, blockAbandoned, undeferBefore, renew, ready string
 	verify                                                                string
 	lock, keep, unlock                                                    string
@@ -86,11 +86,11 @@ func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 	}
 	for name, text := range map[string]*string{
 		"look": &s.sql.look, "look_unordered": &s.sql.lookUnordered, "look_blocks": &s.sql.lookBlocks,
-		"window": &s.sql.window, "window_unordered": &s.sql.windowUnordered, "claim": &s.sql.claim,
+		"window": &s.sql.window, "waiting": &s.sql.waiting, "claim": &s.sql.claim,
 		"head": &s.sql.head, "read_head": &s.sql.readHead, "claim_head": &s.sql.claimHead,
-		"wake": &s.sql.wake, "set_deferred": &s.sql.setDeferred, "drop_loners": &s.sql.dropLoners, "blocks": &s.sql.blocks,
-		"rest_blocks": &s.sql.restBlocks, "let_through": &s.sql.letThrough, "move_block": &s.sql.moveBlock, "drop_block": &s.sql.dropBlock,
-		"defer": &s.sql.deferRows, "defer_blocks": &s.sql.deferBlocks, "block_abandoned": &s.sql.blockAbandoned, "undefer_before": &s.sql.undeferBefore,
+		"followers": &s.sql.followers, "wake_blocks": &s.sql.wakeBlocks, "set_deferred": &s.sql.setDeferred, "drop_loners": &s.sql.dropLoners, "blocks": &s.sql.blocks,
+		"rest_blocks": &s.sql.restBlocks, "move_block": &s.sql.moveBlock, "drop_blocks": &s.sql.dropBlocks,
+		"defer_blocks": &s.sql.deferBlocks, "block_abandoned": &s.sql.blockAbandoned, "undefer_before": &s.sql.undeferBefore,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"verify": &s.sql.verify,
 		"lock":   &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,

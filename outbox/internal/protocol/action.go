@@ -7,8 +7,8 @@ type Kind uint8
 const (
 	Write      Kind = iota // a transaction commits Rows
 	Claim                  // Worker makes the claim Request, and Fate says what it learns
-	Look                   // the first half of Claim: Worker takes the shards' lock and chooses
-	Take                   // the second half: it takes what it has chosen, unless that has changed meanwhile
+	Look                   // the first half of Claim: Worker reads a window and decides
+	Take                   // the second half: it takes what it has decided on, unless that has changed meanwhile
 	Renew                  // Worker extends its lease; Fate
 	Send                   // Worker hands up to Limit rows to the broker
 	Answer                 // Result becomes of the first row that is with the broker
@@ -18,6 +18,10 @@ const (
 	Expire                 // the lease of Token runs out
 	Pass                   // the time that the row ID waits for comes
 	Defer                  // some worker defers what waits: Request
+	PlanDefer              // the first half of Defer: it decides
+	PlanLift               // some worker decides which blocks of Request.Shard are lifted
+	Apply                  // the plan number ID, from 0, is carried out, unless something has changed meanwhile
+	Forget                 // the plan number ID is forgotten: its worker has died
 	Requeue                // an operator brings back row ID
 	Replay                 // an operator brings back row ID, which is published
 	Drop                   // an operator abandons row ID

@@ -1,119 +1,189 @@
 package protocol
 
-import "slices"
+import (
+	"slices"
 
-// defer takes what waits at the head of a shard out of the claim's way (defer.sql) and returns how many rows that are.
-func (p *Protocol) deferRows(t *Table, c Request) (deferred int) {
-	window := t.shard(c.Shard, c.Window)
-	// The blocks as they are before this: blockOf of each key, and the row that is to be its block.
-	blocks, first := make([]int, len(window)), make([]*Row, len(window))
-	for i, r := range window {
-		if g := t.blockOf(r.Key); g != nil && !c.Unordered {
-			blocks[i] = g.Row
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
+)
+
+// A Plan is a change of key blocks that was decided and not yet made.
+type Plan struct {
+	Shard   Class
+	Version int
+	Lifts   bool // else it defers
+	Deferral
+	Lift driver.Lift
+}
+
+// A Deferral is which rows leave the way of claims, and which of them become blocks.
+type Deferral struct {
+	Blocks, Rows []int
+	Unordered    bool
+}
+
+// planDefer decides what is deferred.
+func (p *Protocol) planDefer(t *Table, c Request) Plan {
+	reading := c
+	reading.Unordered = false // what waits is read, too
+	w := p.window(t, reading)
+	blocks, rows := core.Defer(&w, c.Unordered)
+	return Plan{Shard: c.Shard, Version: t.Version, Deferral: Deferral{Blocks: ints(blocks), Rows: ints(rows), Unordered: c.Unordered}}
+}
+
+// planLift decides which blocks of a shard are lifted.
+func (p *Protocol) planLift(t *Table, shard Class) Plan {
+	return Plan{Shard: shard, Version: t.Version, Lifts: true, Lift: core.Lift(p.blockStates(t, shard), p.AdvanceRows)}
+}
+
+func (plan *Plan) nothing() bool {
+	return len(plan.Rows) == 0 && core.Nothing(&plan.Lift)
+}
+
+// blockStates is what a store reads of the blocks of a shard that are due or back.
+func (p *Protocol) blockStates(t *Table, shard Class) []driver.BlockState {
+	var states []driver.BlockState
+	done := 0
+	for _, g := range t.Blocks {
+		early := p.is(advancesEarly) && g.Wake == Rests
+		if g.Shard != shard || g.Wake != Due && g.Wake != Back && !early {
+			continue
+		}
+		r := t.Row(g.Row)
+		b := driver.BlockState{
+			ID: int64(g.Row), Key: keyText(g.Key), HasKey: g.Key != 0, Due: g.Wake == Due,
+			Done: r == nil || !r.open() || early, Waits: r != nil && r.rests(),
+		}
+		if b.Done && b.HasKey {
+			if done++; done <= p.AdvanceBlocks {
+				b.Followers = t.followers(g, p.AdvanceRows)
+			}
+		}
+		states = append(states, b)
+	}
+	return states
+}
+
+// followers lists the first deferred rows of a block's key.
+func (t *Table) followers(g Block, limit int) (ids []int64) {
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		if r.Key == g.Key && r.Deferred && r.open() && r.ID != g.Row && len(ids) < limit {
+			ids = append(ids, int64(r.ID))
 		}
 	}
-	for i, r := range window {
-		first[i] = firstToRest(window, blocks, i, c.Unordered || r.Key == 0)
+	return ids
+}
+
+// apply makes a planned change, unless somebody has made one since, and returns how many rows were deferred.
+func (p *Protocol) apply(t *Table, plan *Plan) (deferred int) {
+	if plan.nothing() || plan.Version != t.Version && !p.is(changesStale) {
+		return 0
 	}
-	for i, r := range window {
-		if first[i] == r {
-			p.rest(t, r, c.Unordered)
+	if plan.Lifts {
+		p.lift(t, &plan.Lift)
+	} else {
+		var ok bool
+		if deferred, ok = p.deferRows(t, plan); !ok {
+			return 0
 		}
 	}
-	for i, r := range window {
-		behind := blocks[i] != 0 && r.ID > blocks[i] || first[i] != nil && r.ID >= first[i].ID
-		if behind && (!r.leased() || p.is(defersLeased)) {
+	t.Version++
+	return deferred
+}
+
+// deferRows takes rows out of the way of claims (defer.sql).
+func (p *Protocol) deferRows(t *Table, plan *Plan) (deferred int, ok bool) {
+	for _, id := range plan.Blocks {
+		if r := t.Row(id); (r == nil || !r.inShard() || !r.rests()) && !p.is(blocksBlindly) {
+			return 0, false
+		}
+	}
+	for _, id := range plan.Blocks {
+		if r := t.Row(id); r != nil && r.open() {
+			rest(t, r, plan.Unordered)
+		}
+	}
+	for _, id := range plan.Rows {
+		if r := t.Row(id); r != nil && r.inShard() && (!r.leased() || p.is(defersLeased)) {
 			r.Deferred = true
 			deferred++
 		}
 	}
-	return deferred
+	return deferred, true
 }
 
-// firstToRest returns the first row of a key that must wait, if it can be the key's block; of a row that waits alone, itself.
-func firstToRest(window []*Row, blocks []int, of int, alone bool) *Row {
-	for i, r := range window {
-		mine := i == of || !alone && r.Key == window[of].Key
-		if mine && r.rests() && (blocks[i] == 0 || blocks[i] == r.ID) {
-			return r
-		}
+// rest makes a waiting row a block, or a block that is back in the way of claims wait again.
+func rest(t *Table, r *Row, unordered bool) {
+	key := r.Key
+	if unordered {
+		key = 0
 	}
-	return nil
-}
-
-// rest makes a waiting row a block, or a block that is back in the claim's way wait again.
-func (*Protocol) rest(t *Table, r *Row, unordered bool) {
 	if g := t.block(r.ID); g != nil {
 		g.Wake = Rests
-		if !unordered {
-			g.Key = r.Key
+		if key != 0 {
+			g.Key = key
 		}
 		return
 	}
-	g := Block{Row: r.ID, Key: r.Key, Shard: r.Class}
-	if unordered {
-		g.Key = 0
-	}
-	t.addBlock(g)
+	t.addBlock(Block{Row: r.ID, Key: key, Shard: r.Class})
 }
 
-// wake brings back blocks whose time has come (wake.sql).
-func (p *Protocol) wake(t *Table, shard Class) {
-	limit := p.WakeLimit
-	for _, g := range slices.Clone(t.Blocks) {
-		if g.Shard != shard || g.Wake != Due || limit == 0 {
-			continue
+// lift brings deferred rows back into the way of claims (lift.sql, free.sql).
+func (*Protocol) lift(t *Table, l *driver.Lift) {
+	for i := range l.Rest {
+		if r := t.Row(int(l.Rest[i].ID)); r != nil && r.open() && !r.leased() {
+			restAgain(t, r)
 		}
-		limit--
-		if r := t.Row(g.Row); r != nil {
-			r.Deferred = false
-		}
-		if g.Key == 0 {
-			t.removeBlock(g.Row)
-		} else {
-			t.block(g.Row).Wake = Back
-		}
+	}
+	for i := range l.Wake {
+		wake(t, int(l.Wake[i].ID))
+	}
+	for i := range l.Drop {
+		t.removeBlock(int(l.Drop[i].ID))
+	}
+	for i := range l.Free {
+		free(t, &l.Free[i])
 	}
 }
 
-// advance moves on the blocks that are back in the claim's way (advance.sql). One that is done lets a bounded number of
-// followers through, of which the last is the next block; one that must wait again leaves.
-func (p *Protocol) advance(t *Table, shard Class) {
-	blocks := p.AdvanceBlocks
-	for _, g := range slices.Clone(t.Blocks) {
-		early := p.is(advancesEarly) && g.Wake == Rests
-		if g.Shard != shard || g.Wake != Back && !early {
-			continue
-		}
-		r := t.Row(g.Row)
-		switch {
-		case r == nil || !r.open() || early:
-			if blocks > 0 {
-				blocks--
-				p.letThrough(t, g)
-			}
-		case r.rests():
-			r.Deferred = true
-			t.block(g.Row).Wake = Rests
+func restAgain(t *Table, r *Row) {
+	r.Deferred = true
+	if g := t.block(r.ID); g != nil {
+		g.Wake = Rests
+		if !r.Waits {
+			g.Wake = Due
 		}
 	}
 }
 
-func (p *Protocol) letThrough(t *Table, g Block) {
-	t.removeBlock(g.Row)
-	limit := p.AdvanceRows
-	for i := range t.Rows {
-		r := &t.Rows[i]
-		if r.Key != g.Key || !r.Deferred || !r.open() || r.ID == g.Row {
+func wake(t *Table, id int) {
+	if r := t.Row(id); r != nil {
+		r.Deferred = false
+	}
+	if g := t.block(id); g != nil && g.Key == 0 {
+		t.removeBlock(id)
+	} else if g != nil {
+		g.Wake = Back
+	}
+}
+
+// free brings followers back, of which the last may be the next block.
+func free(t *Table, f *driver.Freed) {
+	for _, id := range f.IDs {
+		r := t.Row(int(id))
+		if r == nil || !r.Deferred || !r.open() {
 			continue
 		}
 		r.Deferred = false
-		t.removeBlock(r.ID) // it may have waited alone, before order was switched on
-		limit--
-		if limit == 0 {
-			t.addBlock(Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: Back})
-			return
+		if g := t.block(r.ID); g != nil && g.Key == 0 {
+			t.removeBlock(r.ID) // it may have waited alone, before order was switched on
 		}
+	}
+	if block := int(f.Block.ID); f.Move && t.block(block) != nil {
+		r := t.Row(int(f.IDs[len(f.IDs)-1]))
+		t.removeBlock(block)
+		t.addBlock(Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: Back})
 	}
 }
 
@@ -130,6 +200,7 @@ func (p *Protocol) blockBehind(t *Table, abandoned []*Row) {
 			t.removeBlock(g.Row)
 		}
 		t.addBlock(Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: Operator})
+		t.Version++
 		for k := range t.Rows {
 			// What stood behind the former block and before the new one has nothing to wait for any more.
 			if f := &t.Rows[k]; f.Key == r.Key && f.Deferred && f.ID < r.ID && !p.is(replacesBlock) {

@@ -1,6 +1,11 @@
 package protocol
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
+)
 
 // A Request asks for rows, as driver.Claim does, or for waiting rows to be deferred.
 type Request struct {
@@ -12,92 +17,40 @@ type Request struct {
 	Wake      bool  `json:",omitzero"`
 }
 
-// judged is one row of a claim's window, with what the rows of its key say about it (claim_ordered.sql).
-type judged struct {
-	row             *Row
-	clear           bool // it and all rows of its key before it are ready, and nothing outside of the window stands before it
-	inHand          bool // somebody else has a row of its key
-	waits           bool // it or a row of its key before it waits for a time or behind a block
-	lowest, highest int  // suspicion of the rows of its key so far
+func (c *Request) limits() core.Limits {
+	return core.Limits{Rows: c.Limit, Bytes: int64(c.Bytes), Unordered: c.Unordered}
 }
 
-// choose says which rows a claim takes.
-func (p *Protocol) choose(t *Table, c Request, reply *Reply) []*Row {
-	reply.Blocked = len(t.Blocks) > 0
-	if c.Unordered {
-		return p.chooseUnordered(t, c, reply)
+// window is what a store reads of the head of a shard.
+func (p *Protocol) window(t *Table, c Request) driver.Window {
+	rows := p.head(t, c)
+	w := driver.Window{Version: int64(t.Version), Blocked: len(t.Blocks) > 0, Rows: make([]driver.Row, len(rows))}
+	if !c.Unordered {
+		w.Ahead = t.ahead(c.Shard)
 	}
-	window := p.judge(t, c, reply)
-	reply.Seen = len(window)
-	var free []judged
-	for _, j := range window {
-		reply.Waiting += btoi(j.waits)
-		if j.clear && !j.inHand {
-			free = append(free, j)
-		}
-	}
-	if len(free) == 0 {
-		return nil
-	}
-	// Rows whose lease ran out are claimed apart from the others, and fewer at a time after each crash.
-	suspicion := free[0].lowest
-	chosen := make([]*Row, 0, len(free))
-	for _, j := range free {
-		if j.lowest == suspicion && j.highest == suspicion {
-			chosen = append(chosen, j.row)
-		}
-	}
-	return c.cut(chosen[:min(len(chosen), isolate(c.Limit, suspicion))], reply)
-}
-
-// cut keeps the first rows that stay within the bytes, and one in any case.
-func (c *Request) cut(chosen []*Row, reply *Reply) []*Row {
-	total := 0
-	for i, r := range chosen {
-		if total += r.Size; i > 0 && c.Bytes > 0 && total > c.Bytes {
-			reply.Cut = true
-			return chosen[:i]
-		}
-	}
-	return chosen
-}
-
-// isolate halves a limit for each crash, down to one.
-func isolate(limit, suspicion int) int { return max(1, limit>>min(suspicion, 30)) }
-
-// judge looks at the window of a claim.
-func (p *Protocol) judge(t *Table, c Request, reply *Reply) []judged {
-	rows := p.window(t, c)
-	elsewhere := p.elsewhere(t, c.Shard, reply)
-	window := make([]judged, len(rows))
+	mixed := c.Shard == Normal && !c.Unordered && len(t.shard(Backfill, 1)) > 0
 	for i, r := range rows {
-		held, rests := elsewhere(r)
-		lost := p.is(recoversNothing) && r.leased()
-		window[i] = judged{
-			row: r, lowest: r.suspicion(), highest: r.suspicion(), waits: rests || r.rests(), clear: !r.Waits && !held && !lost,
+		row := &w.Rows[i]
+		*row = driver.Row{
+			ID: int64(r.ID), Key: keyText(r.Key), Leased: r.leased(), Waits: r.Waits, Crashes: r.Crashes, Bytes: int64(r.Size),
 		}
-		for k, other := range rows {
-			if other.Key != 0 && other.Key == r.Key {
-				p.join(&window[i], &window[k], other, k < i)
-			}
+		if g := t.blockOf(r.Key); g != nil && !c.Unordered {
+			row.HasBlock, row.Block = true, int64(g.Row)
+		}
+		if mixed {
+			row.Low = t.low(r)
 		}
 	}
-	return window
+	return w
 }
 
-// join lets a row's verdict depend on another row of its key, and on that one's verdict where it stands before.
-func (p *Protocol) join(j, of *judged, other *Row, before bool) {
-	j.inHand = j.inHand || other.leased() && other.Waits && !p.is(ignoresInHand)
-	if before && !p.is(leavesGaps) {
-		j.clear = j.clear && of.clear
-		j.waits = j.waits || of.waits
-		j.lowest, j.highest = min(j.lowest, of.lowest), max(j.highest, of.highest)
-	}
-}
-
-// window lists the first open rows of the shard, held ones included: of each key it sees, it sees every earlier open row.
-func (p *Protocol) window(t *Table, c Request) []*Row {
+// head lists the first open rows of the shard, held ones included: of each key it sees, it sees every earlier open row. Where
+// order is off it lists those that are ready.
+func (p *Protocol) head(t *Table, c Request) []*Row {
 	switch {
+	case c.Unordered:
+		rows := slices.DeleteFunc(t.shard(c.Shard, len(t.Rows)), func(r *Row) bool { return r.Waits })
+		return rows[:min(len(rows), c.Window, c.Limit)]
 	case p.is(byTime):
 		rows := t.shard(c.Shard, len(t.Rows))
 		slices.SortStableFunc(rows, func(a, b *Row) int { return a.At - b.At })
@@ -110,84 +63,102 @@ func (p *Protocol) window(t *Table, c Request) []*Row {
 	return t.shard(c.Shard, c.Window)
 }
 
-// elsewhere returns a function about the earlier rows of a row's key that the window does not show, being behind a block or in
-// the shard of another class: held says that there are some, rests that the row can be deferred until they have come.
-func (p *Protocol) elsewhere(t *Table, shard Class, reply *Reply) func(*Row) (held, rests bool) {
-	mixed := shard == Normal && len(t.shard(Backfill, 1)) > 0
-	ahead := t.ahead(shard, reply)
-	return func(r *Row) (held, rests bool) {
-		if r.Key == 0 {
-			return false, false
-		}
-		blocked := t.behindBlock(r) && !p.is(ignoresBlocks)
-		if p.is(ignoresClasses) {
-			return blocked, blocked
-		}
-		var low *Row
-		if mixed {
-			low = t.firstLow(r)
-		}
-		lowRests := low != nil && low.rests()
-		reply.AheadWaits = reply.AheadWaits || lowRests
-		return blocked || low != nil || ahead != nil && r.ID > ahead.ID, blocked || lowRests
+// keyText is a key as a store has it.
+func keyText(key int) string {
+	if key == 0 {
+		return ""
 	}
+	return keyName(key)
 }
 
 // ahead returns the first open row of the normal shard, for the backfill; nil for the others.
-func (t *Table) ahead(shard Class, reply *Reply) *Row {
+func (t *Table) ahead(shard Class) *driver.Ahead {
 	first := t.shard(Normal, 1)
 	if shard != Backfill || len(first) == 0 {
 		return nil
 	}
-	low := t.firstLow(first[0])
-	reply.AheadWaits = first[0].rests() || t.behindBlock(first[0]) || low != nil && low.rests()
-	return first[0]
+	return &driver.Ahead{
+		ID:    int64(first[0].ID),
+		Waits: first[0].rests() || t.behindBlock(first[0]) || t.low(first[0]) == driver.LowWaits,
+	}
 }
 
-// firstLow returns the first open row of low priority before a row of its key, deferred or not.
-func (t *Table) firstLow(r *Row) *Row {
+// low looks for the first open row of low priority before a row of its key, deferred or not.
+func (t *Table) low(r *Row) driver.Low {
 	for i := range t.Rows {
 		if low := &t.Rows[i]; r.Key != 0 && low.Key == r.Key && low.ID < r.ID && low.Class == Backfill && low.open() {
-			return low
+			if low.rests() {
+				return driver.LowWaits
+			}
+			return driver.LowOpen
 		}
 	}
-	return nil
+	return driver.NoLow
 }
 
-// chooseUnordered is the choice where order is off (claim_unordered.sql).
-func (p *Protocol) chooseUnordered(t *Table, c Request, reply *Reply) []*Row {
-	limit := min(c.Window, c.Limit)
-	var free []*Row
-	waiting := 0
-	for _, r := range t.shard(c.Shard, len(t.Rows)) {
-		if !r.Waits && len(free) < limit {
-			free = append(free, r)
+// decide is the decision of a claim about a window, and what it replies.
+func (p *Protocol) decide(t *Table, c Request, w *driver.Window, reply *Reply) (take []int) {
+	d := core.Claim(w, c.limits())
+	if simple(w, c) { // a store takes it without a decision
+		d = core.Decision{}
+		for i := range w.Rows {
+			d.Take = append(d.Take, w.Rows[i].ID)
 		}
-		waiting += btoi(r.rests())
 	}
-	reply.Seen = len(free)
-	if len(free) < limit {
-		reply.Waiting = waiting
+	reply.Blocked, reply.Seen, reply.Cut, reply.AheadWaits, reply.Waiting = w.Blocked, len(w.Rows), d.Cut, d.AheadWaits, d.Waiting
+	if c.Unordered && len(w.Rows) < min(c.Window, c.Limit) { // rows that were read in vain
+		reply.Waiting = 0
+		for _, r := range t.shard(c.Shard, len(t.Rows)) {
+			reply.Waiting += btoi(r.rests())
+		}
 	}
-	if len(free) == 0 {
-		return nil
-	}
-	suspicion := free[0].suspicion()
-	chosen := slices.DeleteFunc(free, func(r *Row) bool { return r.suspicion() != suspicion })
-	return c.cut(chosen[:min(len(chosen), isolate(c.Limit, suspicion))], reply)
+	return ints(d.Take)
 }
 
-// take gives the chosen rows to a new claim.
-func (p *Protocol) take(t *Table, chosen []*Row) (token int) {
+// simple reports whether a store takes a window as it stands.
+func simple(w *driver.Window, c Request) bool {
+	return len(w.Rows) > 0 && core.Simple(w, c.limits())
+}
+
+// mayTake reports whether rows are still what a decision needs them to be.
+func (p *Protocol) mayTake(t *Table, version int, ids []int) bool {
+	if p.is(takesBlindly) {
+		return true
+	}
+	if version != t.Version && !p.is(takesStale) {
+		return false
+	}
+	for _, id := range ids {
+		if r := t.Row(id); r == nil || !r.inShard() || r.Waits {
+			return false
+		}
+	}
+	return true
+}
+
+// take gives rows to a new claim.
+func (p *Protocol) take(t *Table, ids []int) (token int) {
 	t.Token++
-	for _, r := range chosen {
+	for _, id := range ids {
+		r := t.Row(id)
+		if r == nil {
+			continue
+		}
 		if r.leased() {
 			if r.Isolated || p.is(chargesAll) {
 				r.Attempts++ // it was alone when its owner died
 			}
 			r.Crashes++
 		}
-		r.Status, r.Token, r.Waits, r.Isolated = Processing, t.Token, true, len(chosen) == 1
+		r.Status, r.Token, r.Waits, r.Isolated = Processing, t.Token, true, len(ids) == 1
 	}
 	return t.Token
+}
+
+func ints(ids []int64) []int {
+	list := make([]int, len(ids))
+	for i, id := range ids {
+		list[i] = int(id)
+	}
+	return list
 }

@@ -50,13 +50,19 @@ func (p *Protocol) mayMark(r *Row, token int, o Outcome) bool {
 	return r.leased() && r.Token == token && !r.Deferred
 }
 
-// renew extends a lease that is still there, be it over, and returns how many rows that are.
-func (*Protocol) renew(t *Table, token int) (kept int) {
+// renew extends a lease that is still there, be it over, and returns how many rows that are. Where it was over, somebody may
+// have decided about the rows of its keys.
+func (p *Protocol) renew(t *Table, token int) (kept int) {
+	late := false
 	for i := range t.Rows {
 		if r := &t.Rows[i]; r.leased() && r.Token == token && !r.Deferred {
+			late = late || !r.Waits
 			r.Waits = true
 			kept++
 		}
+	}
+	if late && !p.is(renewsUnseen) {
+		t.Version++
 	}
 	return kept
 }

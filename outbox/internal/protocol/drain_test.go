@@ -77,8 +77,8 @@ func waitsForOperator(s *State, block int) bool {
 
 // next is what happens next; ok is false when nothing more does.
 func (d *drain) next(s *State) (a Action, ok bool) {
-	if s.Lock > 0 {
-		return Action{Kind: Take, Worker: s.Lock - 1}, true
+	if len(s.Plans) > 0 {
+		return Action{Kind: Apply}, true
 	}
 	for i := range s.Workers {
 		w := &s.Workers[i]
@@ -86,6 +86,8 @@ func (d *drain) next(s *State) (a Action, ok bool) {
 		switch {
 		case w.Phase == Idle:
 			continue
+		case w.Phase == Choosing:
+			return Action{Kind: Take, Worker: i}, true
 		case len(flying) > 0 && flying[0] == d.poison:
 			return Action{Kind: Crash, Worker: i}, true
 		case len(flying) > 0:

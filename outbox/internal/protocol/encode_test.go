@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"slices"
+
+	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
 // fingerprint is the same for states that differ in nothing that counts: in the names of workers and tokens, and in numbers
@@ -24,6 +26,12 @@ func (n *node) fingerprint() fingerprint {
 		entry := &n.Ledger[i]
 		b = append(b, byte(entry.ID), byte(min(entry.Delivered, 1)), bits(entry.Excused, entry.LetGo, entry.Back, entry.Shared, entry.Gone))
 	}
+	plans := make([][]byte, len(n.Plans))
+	for i := range n.Plans {
+		plans[i] = e.plan(&n.Plans[i])
+	}
+	slices.SortFunc(plans, bytes.Compare)
+	b = append(append(b, bytes.Join(plans, []byte{0xfb})...), 0xfa)
 	workers := make([][]byte, len(n.Workers))
 	for i := range n.Workers {
 		workers[i] = e.worker(i)
@@ -52,11 +60,36 @@ func (e encoder) token(token int) byte {
 	return 0xff
 }
 
+// plan is what it would change; of its version it counts only whether that is still the table's.
+func (e encoder) plan(plan *Plan) []byte {
+	b := []byte{byte(plan.Shard), bits(plan.Version == e.Version, plan.Lifts)}
+	for _, ids := range [][]int{plan.Blocks, plan.Rows} {
+		for _, id := range ids {
+			b = append(b, byte(id))
+		}
+		b = append(b, 0xf9)
+	}
+	for _, ids := range [][]driver.BlockState{plan.Lift.Wake, plan.Lift.Rest, plan.Lift.Drop} {
+		for i := range ids {
+			b = append(b, byte(ids[i].ID))
+		}
+		b = append(b, 0xf9)
+	}
+	for i := range plan.Lift.Free {
+		f := &plan.Lift.Free[i]
+		b = append(b, byte(f.Block.ID), bits(f.Move))
+		for _, id := range f.IDs {
+			b = append(b, byte(id))
+		}
+	}
+	return b
+}
+
 func (e encoder) worker(i int) []byte {
 	w := &e.Workers[i]
-	b := []byte{byte(w.Phase), e.token(w.Token), bits(w.Late, w.Undone, e.Lock == 1+i)}
+	b := []byte{byte(w.Phase), e.token(w.Token), bits(w.Late, w.Undone, w.Version == e.Version)}
 	for k := range w.Chosen {
-		b = append(b, byte(w.Chosen[k].ID), byte(w.Chosen[k].Status), e.token(w.Chosen[k].Token), bits(w.Chosen[k].Waits))
+		b = append(b, byte(w.Chosen[k]))
 	}
 	for k := range w.Batch {
 		h := &w.Batch[k]

@@ -9,8 +9,6 @@ const (
 	noFence
 	byTime
 	ignoresHeld
-	ignoresInHand
-	leavesGaps
 	overwrites
 	requeueIgnoresBlocks
 	advancesEarly
@@ -21,9 +19,10 @@ const (
 	spendsOnOutage
 	sendsLate
 	neverGivesUp
-	ignoresBlocks
-	ignoresClasses
-	recoversNothing
+	takesStale
+	renewsUnseen
+	changesStale
+	blocksBlindly
 	defersLeased
 	replacesBlock
 	guessesPublished

@@ -25,6 +25,7 @@ func (p *Protocol) requeue(t *Table, id int, replay bool) error {
 	}
 	r.Status, r.Waits, r.Token, r.Attempts, r.Crashes, r.Isolated = Pending, false, 0, 0, 0, false
 	r.Deferred = t.behindBlock(r)
+	t.Version++
 	return nil
 }
 
@@ -42,6 +43,7 @@ func (p *Protocol) drop(t *Table, id int) error {
 		g.Wake = Back
 	}
 	r.Status, r.Waits, r.Token, r.Isolated, r.Deferred = Abandoned, false, 0, false, false
+	t.Version++
 	return nil
 }
 
@@ -52,6 +54,7 @@ func (*Protocol) unblockKey(t *Table, key int) error {
 		return fmt.Errorf("key %d does not wait for an operator", key)
 	}
 	g.Wake = Back
+	t.Version++
 	return nil
 }
 

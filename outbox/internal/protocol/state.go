@@ -9,8 +9,8 @@ type State struct {
 	Workers []Worker
 	// Ledger has an entry for each row that was ever committed, in the order of ids.
 	Ledger []Entry
-	// Lock is 1 + the worker that holds the lock of the shards between looking and taking; 0 = it is free.
-	Lock int
+	// Plans are changes of key blocks that somebody has decided on and not yet made.
+	Plans []Plan
 	// Victims are the rows that a purge has chosen and not yet removed, all of the status Purging.
 	Victims []int
 	Purging Status
@@ -25,7 +25,7 @@ type Phase uint8
 // The phases of a worker.
 const (
 	Idle     Phase = iota
-	Choosing       // it has looked at a shard and holds its lock
+	Choosing       // it has read a window and decided
 	Working        // it has a batch
 	Asking         // it has sent a completion and does not know what became of it
 )
@@ -34,8 +34,10 @@ const (
 type Worker struct {
 	Phase   Phase
 	Request Request
-	Chosen  []Row // while Choosing: as it saw them
-	Token   int   // of its claim
+	// While Choosing: which rows to take, as of which version.
+	Chosen  []int
+	Version int
+	Token   int // of its claim
 	Batch   []Held
 	// Late says that by its own clock the lease is over or lost: it sends nothing more.
 	Late bool
@@ -72,7 +74,8 @@ func (s *State) clone() State {
 	for i := range next.Workers {
 		next.Workers[i].Batch = slices.Clone(next.Workers[i].Batch)
 	}
-	return next // Chosen and Victims are replaced as a whole, never changed
+	next.Plans = slices.Clone(next.Plans)
+	return next // Chosen, Victims and what stands in a plan are replaced as a whole, never changed
 }
 
 // Entry returns what the ledger knows about a row, nil for one that was never committed.

@@ -3,6 +3,9 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 // A Protocol holds what is fixed while a world runs. Its methods may be used by several goroutines.
@@ -11,16 +14,15 @@ type Protocol struct {
 	MaxAttempts int
 	// BlockAbandoned makes the key of an abandoned row wait for an operator.
 	BlockAbandoned bool
-	// WakeLimit, AdvanceBlocks and AdvanceRows bound what one claim brings back: blocks that are due, blocks that are done, and
-	// followers of each of these.
-	WakeLimit, AdvanceBlocks, AdvanceRows int
+	// AdvanceBlocks and AdvanceRows bound what one claim brings back: blocks that are done, and followers of each of these.
+	AdvanceBlocks, AdvanceRows int
 
 	broken mutation
 }
 
 // Default is the protocol as the stores have it.
 func Default() *Protocol {
-	return &Protocol{MaxAttempts: 5, WakeLimit: 500, AdvanceBlocks: 10, AdvanceRows: 500}
+	return &Protocol{MaxAttempts: 5, AdvanceBlocks: core.MaxDone, AdvanceRows: core.MaxFollowers}
 }
 
 // Step is the transition function: what an action makes of a state, and what a store answers. The state is not changed. An
@@ -44,11 +46,11 @@ var steps = [kinds]func(*Protocol, *State, *Action) (Reply, error){
 	Write: (*Protocol).stepWrite, Claim: (*Protocol).stepClaim, Look: (*Protocol).stepLook, Take: (*Protocol).stepTake,
 	Renew: (*Protocol).stepRenew, Send: (*Protocol).stepSend, Answer: (*Protocol).stepAnswer, Complete: (*Protocol).stepComplete,
 	GiveUp: (*Protocol).stepGiveUp, Crash: (*Protocol).stepCrash, Expire: (*Protocol).stepExpire, Pass: (*Protocol).stepPass,
-	Defer: (*Protocol).stepDefer, Requeue: (*Protocol).stepOperator, Replay: (*Protocol).stepOperator, Drop: (*Protocol).stepOperator,
+	Defer: (*Protocol).stepDefer, PlanDefer: (*Protocol).stepPlan, PlanLift: (*Protocol).stepPlan,
+	Apply: (*Protocol).stepApply, Forget: (*Protocol).stepApply,
+	Requeue: (*Protocol).stepOperator, Replay: (*Protocol).stepOperator, Drop: (*Protocol).stepOperator,
 	UnblockKey: (*Protocol).stepOperator, Mark: (*Protocol).stepMark, Remove: (*Protocol).stepRemove,
 }
-
-var errLocked = errors.New("the shards are locked")
 
 func (*Protocol) stepWrite(s *State, a *Action) (Reply, error) {
 	for _, n := range a.Rows {
@@ -93,16 +95,35 @@ func (*Protocol) stepPass(s *State, a *Action) (Reply, error) {
 }
 
 func (p *Protocol) stepDefer(s *State, a *Action) (Reply, error) {
-	if s.Lock != 0 {
-		return Reply{}, errLocked
+	plan := p.planDefer(&s.Table, a.Request)
+	return Reply{Deferred: p.apply(&s.Table, &plan)}, nil
+}
+
+func (p *Protocol) stepPlan(s *State, a *Action) (Reply, error) {
+	plan := p.planLift(&s.Table, a.Request.Shard)
+	if a.Kind == PlanDefer {
+		plan = p.planDefer(&s.Table, a.Request)
 	}
-	return Reply{Deferred: p.deferRows(&s.Table, a.Request)}, nil
+	if plan.nothing() {
+		return Reply{}, errors.New("there is nothing to change")
+	}
+	s.Plans = append(s.Plans, plan)
+	return Reply{}, nil
+}
+
+func (p *Protocol) stepApply(s *State, a *Action) (reply Reply, err error) {
+	if a.ID < 0 || a.ID >= len(s.Plans) {
+		return Reply{}, fmt.Errorf("there is no plan %d", a.ID)
+	}
+	plan := s.Plans[a.ID]
+	s.Plans = slices.Delete(s.Plans, a.ID, a.ID+1)
+	if a.Kind == Apply {
+		reply.Deferred = p.apply(&s.Table, &plan)
+	}
+	return reply, nil
 }
 
 func (p *Protocol) stepOperator(s *State, a *Action) (Reply, error) {
-	if s.Lock != 0 {
-		return Reply{}, errLocked
-	}
 	switch a.Kind {
 	case Drop:
 		if err := p.drop(&s.Table, a.ID); err != nil {

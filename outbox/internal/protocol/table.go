@@ -59,12 +59,11 @@ type Row struct {
 	Deferred          bool
 }
 
-func (r *Row) open() bool     { return !r.Status.Terminal() }
-func (r *Row) leased() bool   { return r.Status == Processing }
-func (r *Row) inHand() bool   { return r.leased() && r.Waits }  // under a lease that runs
-func (r *Row) rests() bool    { return !r.leased() && r.Waits } // for a time
-func (r *Row) inShard() bool  { return r.open() && !r.Deferred }
-func (r *Row) suspicion() int { return r.Crashes + btoi(r.leased()) }
+func (r *Row) open() bool    { return !r.Status.Terminal() }
+func (r *Row) leased() bool  { return r.Status == Processing }
+func (r *Row) inHand() bool  { return r.leased() && r.Waits }  // under a lease that runs
+func (r *Row) rests() bool   { return !r.leased() && r.Waits } // for a time
+func (r *Row) inShard() bool { return r.open() && !r.Deferred }
 
 // Wake says what a block waits for.
 type Wake uint8
@@ -93,6 +92,8 @@ type Table struct {
 	Rows   []Row   // in the order of ids
 	Blocks []Block // in the order of ids
 	Token  int     // the last that was given out; a token is never given out again
+	// Version counts the changes of key blocks, and of rows that come back: what was decided before such a change is decided anew.
+	Version int
 }
 
 // Row returns the row of an id, nil when there is none.

@@ -16,6 +16,14 @@ func Describe(a *Action, reply *Reply) string {
 		return fmt.Sprintf("the time that row %d waits for comes", a.ID)
 	case Defer:
 		return fmt.Sprintf("waiting rows in the %s shard are deferred, looking at %d: %d rows", a.Request.Shard, a.Request.Window, reply.Deferred)
+	case PlanDefer:
+		return fmt.Sprintf("somebody decides to defer what waits in the %s shard, looking at %d", a.Request.Shard, a.Request.Window)
+	case PlanLift:
+		return fmt.Sprintf("somebody decides which blocks of the %s shard are lifted", a.Request.Shard)
+	case Apply:
+		return fmt.Sprintf("plan %d is carried out: %d rows are deferred", a.ID+1, reply.Deferred)
+	case Forget:
+		return fmt.Sprintf("plan %d is forgotten", a.ID+1)
 	case Mark:
 		return fmt.Sprintf("a purge looks for rows that are %s", a.Status)
 	case Remove:
@@ -57,7 +65,7 @@ func describeWorker(a *Action, reply *Reply) string {
 func describeClaim(who string, a *Action, reply *Reply) string {
 	verb := " claims from the "
 	if a.Kind == Look {
-		verb = " locks and looks at the "
+		verb = " looks at the "
 	}
 	wake := ""
 	if a.Request.Wake {

@@ -17,17 +17,26 @@ func (s *State) enter(e Entry) {
 
 func (p *Protocol) stepClaim(s *State, a *Action) (Reply, error) {
 	w := &s.Workers[a.Worker]
-	if w.Phase != Idle || s.Lock != 0 {
+	if w.Phase != Idle {
 		return Reply{}, errPhase
 	}
 	before := s.Table
 	before.Rows, before.Blocks = slices.Clone(s.Rows), slices.Clone(s.Blocks)
-	if a.Request.Wake {
-		p.wake(&s.Table, a.Request.Shard)
-		p.advance(&s.Table, a.Request.Shard)
-	}
 	var reply Reply
-	p.hand(s, w, a, p.choose(&s.Table, a.Request, &reply), &reply)
+	window := p.window(&s.Table, a.Request)
+	plan := Plan{}
+	if a.Request.Wake {
+		plan = p.planLift(&s.Table, a.Request.Shard)
+	}
+	lifts := !plan.nothing()
+	if lifts && !simple(&window, a.Request) {
+		_ = p.apply(&s.Table, &plan)
+		window, lifts = p.window(&s.Table, a.Request), false
+	}
+	p.hand(s, w, a, p.decide(&s.Table, a.Request, &window, &reply), &reply)
+	if lifts { // what was taken as it stands has no block
+		_ = p.apply(&s.Table, &plan)
+	}
 	if a.Fate == Undone {
 		before.Token = s.Token // a token is never given out again
 		s.Table = before
@@ -40,16 +49,22 @@ func (p *Protocol) stepClaim(s *State, a *Action) (Reply, error) {
 }
 
 // hand gives the chosen rows to a worker, unless it does not learn of it.
-func (p *Protocol) hand(s *State, w *Worker, a *Action, chosen []*Row, reply *Reply) {
+func (p *Protocol) hand(s *State, w *Worker, a *Action, chosen []int, reply *Reply) {
+	request := a.Request
+	if a.Kind == Take {
+		request = w.Request
+	}
 	*w = Worker{}
 	if len(chosen) == 0 {
 		return
 	}
-	slices.SortFunc(chosen, func(a, b *Row) int { return a.ID - b.ID })
-	reply.Token = p.take(&s.Table, chosen)
-	held := Worker{Phase: Working, Token: reply.Token, Request: a.Request, Batch: make([]Held, len(chosen))}
-	for i, r := range chosen {
-		reply.Rows = append(reply.Rows, r.ID)
+	reply.Token, reply.Rows = p.take(&s.Table, chosen), chosen
+	held := Worker{Phase: Working, Token: reply.Token, Request: request, Batch: make([]Held, len(chosen))}
+	for i, id := range chosen {
+		r := s.Row(id)
+		if r == nil {
+			continue
+		}
 		held.Batch[i] = Held{ID: r.ID, Key: r.Key, Attempts: r.Attempts, Dead: r.Dead}
 		if a.Fate != Undone {
 			s.Entry(r.ID).Shared = len(chosen) > 1
@@ -62,16 +77,16 @@ func (p *Protocol) hand(s *State, w *Worker, a *Action, chosen []*Row, reply *Re
 
 func (p *Protocol) stepLook(s *State, a *Action) (Reply, error) {
 	w := &s.Workers[a.Worker]
-	if w.Phase != Idle || s.Lock != 0 {
+	if w.Phase != Idle {
 		return Reply{}, errPhase
 	}
 	var reply Reply
-	chosen := p.choose(&s.Table, a.Request, &reply)
-	*w = Worker{Phase: Choosing, Request: a.Request, Chosen: make([]Row, len(chosen))}
-	for i, r := range chosen {
-		w.Chosen[i] = *r
+	window := p.window(&s.Table, a.Request)
+	chosen := p.decide(&s.Table, a.Request, &window, &reply)
+	if len(chosen) == 0 {
+		return reply, nil
 	}
-	s.Lock = 1 + a.Worker
+	*w = Worker{Phase: Choosing, Request: a.Request, Chosen: chosen, Version: s.Version}
 	return reply, nil
 }
 
@@ -80,27 +95,18 @@ func (p *Protocol) stepTake(s *State, a *Action) (Reply, error) {
 	if w.Phase != Choosing {
 		return Reply{}, errPhase
 	}
-	s.Lock = 0
-	chosen := make([]*Row, 0, len(w.Chosen))
-	for i := range w.Chosen {
-		r := s.Row(w.Chosen[i].ID)
-		changed := r == nil || *r != w.Chosen[i]
-		if changed && !p.is(takesBlindly) { // the claim breaks off, to be made anew
-			*w = Worker{}
-			return Reply{}, nil
-		}
-		if r != nil {
-			chosen = append(chosen, r)
-		}
+	if !p.mayTake(&s.Table, w.Version, w.Chosen) { // the claim breaks off, to be made anew
+		*w = Worker{}
+		return Reply{}, nil
 	}
-	reply := Reply{Seen: len(chosen)}
-	p.hand(s, w, a, chosen, &reply)
+	reply := Reply{Seen: len(w.Chosen)}
+	p.hand(s, w, a, w.Chosen, &reply)
 	return reply, nil
 }
 
 func (p *Protocol) stepRenew(s *State, a *Action) (Reply, error) {
 	w := &s.Workers[a.Worker]
-	if w.Phase != Working || s.Lock != 0 {
+	if w.Phase != Working {
 		return Reply{}, errPhase
 	}
 	reply := Reply{}
@@ -176,7 +182,7 @@ func (p *Protocol) stepAnswer(s *State, a *Action) (Reply, error) {
 		e.Delivered++
 		e.Excused = e.Excused || a.Result == AnswerLost
 	}
-	h.Decided, h.Outcome = true, p.decide(h, a.Result)
+	h.Decided, h.Outcome = true, p.outcome(h, a.Result)
 	for i := range w.Batch {
 		other := &w.Batch[i]
 		notSent := other.Sent && p.holds(w, other) || !other.Sent && a.Result == Unavailable
@@ -187,8 +193,8 @@ func (p *Protocol) stepAnswer(s *State, a *Action) (Reply, error) {
 	return Reply{}, nil
 }
 
-// decide is the outcome of a row that was sent.
-func (p *Protocol) decide(h *Held, result Result) Outcome {
+// outcome is that of a row that was sent.
+func (p *Protocol) outcome(h *Held, result Result) Outcome {
 	o := h.release()
 	switch {
 	case result == Accepted && p.is(forgetsDelivered):
@@ -220,10 +226,6 @@ func (p *Protocol) stepComplete(s *State, a *Action) (Reply, error) {
 	outcomes := a.Outcomes
 	if outcomes == nil {
 		outcomes = w.Outcomes()
-	}
-	isOther := func(o Outcome) bool { return o.Status != Published }
-	if s.Lock != 0 && slices.ContainsFunc(outcomes, isOther) {
-		return Reply{}, errLocked // marks of published rows need no lock
 	}
 	var reply Reply
 	if a.Fate != Missed {
@@ -261,9 +263,6 @@ func (*Protocol) stepGiveUp(s *State, a *Action) (Reply, error) {
 }
 
 func (*Protocol) stepCrash(s *State, a *Action) (Reply, error) {
-	if s.Lock == 1+a.Worker {
-		s.Lock = 0
-	}
 	s.Workers[a.Worker] = Worker{}
 	return Reply{}, nil
 }

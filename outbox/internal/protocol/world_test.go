@@ -105,9 +105,6 @@ func (o *options) writes() {
 }
 
 func (o *options) claims(worker int) {
-	if o.Lock != 0 {
-		return
-	}
 	wakes := []bool{false}
 	if len(o.Blocks) > 0 {
 		wakes = []bool{false, true}
@@ -115,6 +112,9 @@ func (o *options) claims(worker int) {
 	for _, shard := range o.shards {
 		for _, limit := range o.limits {
 			for _, wake := range wakes {
+				if wake && o.split { // blocks are lifted by plans
+					continue
+				}
 				a := Action{Kind: Claim, Worker: worker, Request: Request{Shard: shard, Limit: limit, Window: max(o.window, limit), Wake: wake}}
 				if o.split {
 					a.Kind = Look
@@ -140,7 +140,7 @@ func (o *options) work(i int, w *Worker) {
 		return
 	}
 	o.fault(Action{Kind: Crash, Worker: i})
-	if r := o.Row(w.Batch[0].ID); r != nil && r.Token == w.Token && !r.Waits && o.Lock == 0 {
+	if r := o.Row(w.Batch[0].ID); r != nil && r.Token == w.Token && !r.Waits {
 		o.add(Action{Kind: Renew, Worker: i}) // sent in time, and done late
 		o.fault(Action{Kind: Renew, Worker: i, Fate: Lost})
 	}
@@ -166,9 +166,6 @@ func (o *options) work(i int, w *Worker) {
 
 func (o *options) complete(i int) {
 	w := &o.Workers[i]
-	if o.Lock != 0 && slices.ContainsFunc(w.Outcomes(), func(c Outcome) bool { return c.Status != Published }) {
-		return
-	}
 	o.add(Action{Kind: Complete, Worker: i})
 	o.fault(Action{Kind: Complete, Worker: i, Fate: Lost})
 	if w.Phase == Working {
@@ -202,7 +199,8 @@ func (o *options) time() {
 }
 
 func (o *options) operators() {
-	if o.Lock == 0 && o.defers {
+	o.plans()
+	if o.defers && !o.split {
 		for _, shard := range o.shards {
 			o.add(Action{Kind: Defer, Request: Request{Shard: shard, Window: o.window}})
 		}
@@ -210,7 +208,7 @@ func (o *options) operators() {
 	for i := range o.Rows {
 		r := &o.Rows[i]
 		for _, kind := range o.world.repair {
-			if o.Lock == 0 && repairs(kind, r) {
+			if repairs(kind, r) {
 				o.repair(Action{Kind: kind, ID: r.ID})
 			}
 		}
@@ -230,6 +228,30 @@ func (o *options) operators() {
 	for _, status := range []Status{Published, Abandoned} {
 		if slices.ContainsFunc(o.Rows, func(r Row) bool { return r.Status == status }) {
 			o.add(Action{Kind: Mark, Status: status, Limit: 2})
+		}
+	}
+}
+
+// maxPlans is how many changes of blocks are under way at a time.
+const maxPlans = 2
+
+// plans are changes of blocks in two halves.
+func (o *options) plans() {
+	for i := range o.Plans {
+		o.add(Action{Kind: Apply, ID: i})
+		o.fault(Action{Kind: Forget, ID: i})
+	}
+	if !o.split || !o.defers || len(o.Plans) == maxPlans {
+		return
+	}
+	for _, shard := range o.shards {
+		for _, a := range []Action{
+			{Kind: PlanDefer, Request: Request{Shard: shard, Window: o.window}},
+			{Kind: PlanLift, Request: Request{Shard: shard}},
+		} {
+			if _, _, err := o.protocol.Step(&o.State, &a); err == nil {
+				o.add(a)
+			}
 		}
 	}
 }

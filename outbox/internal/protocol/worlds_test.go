@@ -7,7 +7,7 @@ import (
 
 // small is a protocol whose bounds are within reach of small worlds.
 func small() Protocol {
-	return Protocol{MaxAttempts: 2, WakeLimit: 10, AdvanceBlocks: 2, AdvanceRows: 1}
+	return Protocol{MaxAttempts: 2, AdvanceBlocks: 2, AdvanceRows: 1}
 }
 
 func deferring() Protocol {
@@ -88,9 +88,19 @@ var worlds = []struct {
 	{world{ // operators and the purge, at any moment
 		name: "operators", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Refused}, purges: true, defers: true, repair: []Kind{Requeue, Replay, Drop},
 	}, [sizes]bound{{0, 1, 1}, {0, 1, 1}, {1, 1, 2}}},
-	{world{ // claims in two halves, with marks that need no lock in between
+	{world{ // claims in two halves, between which anything happens
 		name: "halves", rows: keyed(1, 1, 2), chunk: 1, results: []Result{Retryable}, split: true,
 	}, [sizes]bound{{1, 0, 0}, {1, 1, 0}, {3, 1, 0}}},
+	{world{ // claims and changes of blocks in two halves
+		name: "blocks in halves", rows: keyed(1, 1, 1), chunk: 1, results: []Result{Retryable, Refused}, split: true, defers: true,
+	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 1, 0}}},
+	{world{ // the same with operators, and with keys that wait for them
+		name: "operators in halves", protocol: deferring(), rows: keyed(1, 1), chunk: 2, results: []Result{Retryable, Refused}, split: true, defers: true,
+		purges: true, repair: []Kind{Requeue, Replay, Drop, UnblockKey},
+	}, [sizes]bound{{0, 1, 1}, {0, 1, 1}, {1, 1, 1}}},
+	{world{ // leases that run out, and replays, around a claim in two halves
+		name: "replays in halves", rows: keyed(1, 1, 1), chunk: 2, split: true, repair: []Kind{Requeue, Replay},
+	}, [sizes]bound{{1, 0, 1}, {1, 0, 1}, {2, 0, 2}}},
 	{world{ // a row that kills whoever sends it
 		name: "poison", rows: keyed(1, 2, 1, 0), limits: []int{4}, window: 4, chunk: 2, poison: 2,
 	}, [sizes]bound{{0, 0, 0}, {1, 0, 0}, {2, 0, 0}}},

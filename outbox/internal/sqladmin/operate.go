@@ -170,9 +170,12 @@ func words(statuses []outbox.Status) []string {
 	return names
 }
 
+// distinct is a list in ascending order without doubles.
+func distinct(list []string) []string { return slices.Compact(slices.Sorted(slices.Values(list))) }
+
 // act takes the locks of all shards that the rows can be in, and then those of the rows that still are what was looked for.
 func (a *Admin) act(ctx context.Context, filter *admin.Filter, found rows, do *action) (changed int, err error) {
-	given := args{"locks": a.db.ShardLocks(found.brokers), "statuses": List{words(filter.Statuses)}, "waiting": do.waiting}
+	given := args{"locks": a.db.ShardLocks(found.brokers), "lock_brokers": List{distinct(found.brokers)}, "statuses": List{words(filter.Statuses)}, "waiting": do.waiting}
 	maps.Copy(given, do.given)
 	err = a.write(ctx, Operate, func(ctx context.Context, conn Conn) error {
 		maps.Copy(given, found.args())
@@ -205,11 +208,15 @@ func (a *Admin) act(ctx context.Context, filter *admin.Filter, found rows, do *a
 
 // lock takes locks of shards, where the transaction is not the lock of them all.
 func (a *Admin) lock(ctx context.Context, conn Conn, given args) error {
-	if _, ok := a.statements["lock_shards"]; !ok {
-		return nil
+	for _, statement := range []string{"lock_shards", "lock_turn"} {
+		if _, ok := a.statements[statement]; !ok {
+			return nil
+		}
+		if _, err := a.exec(ctx, conn, statement, given); err != nil {
+			return err
+		}
 	}
-	_, err := a.exec(ctx, conn, "lock_shards", given)
-	return err
+	return nil
 }
 
 // UnblockKey implements admin.Administration.
@@ -219,7 +226,7 @@ func (a *Admin) UnblockKey(ctx context.Context, broker, key string) (bool, error
 	}
 	var unblocked int64
 	err := a.write(ctx, Operate, func(ctx context.Context, conn Conn) (err error) {
-		given := args{"locks": a.db.ShardLocks([]string{broker}), "broker": broker, "key": Text(key)}
+		given := args{"locks": a.db.ShardLocks([]string{broker}), "lock_brokers": List{[]string{broker}}, "broker": broker, "key": Text(key)}
 		if err := a.lock(ctx, conn, given); err != nil {
 			return err
 		}

@@ -93,7 +93,7 @@ CREATE INDEX {{name}}_blocks_wake ON {{table}}_key_blocks (target_broker, shard,
 CREATE TABLE {{table}}_shards (
     target_broker text     NOT NULL,
     shard          smallint NOT NULL,                      -- 0 to 3
-    reopened      bigint   NOT NULL,                      -- no row: 0
+    version      bigint   NOT NULL,                      -- no row: 0
     CONSTRAINT {{name}}_shards_pkey PRIMARY KEY (target_broker, shard)
 );
 

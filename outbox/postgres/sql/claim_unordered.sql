@@ -1,65 +1,51 @@
--- Claim the head of a shard where order is off: locked rows are passed over and nothing waits for anything. What was
--- claimed is read by fetch.sql, after the commit, which need not wait for the disk: see try_lock.sql.
--- $1 broker, $2 shard, $3 window, $4 limit, $5 worker, $6 token, $7 lease in microseconds,
--- $8 id below which nothing is open in the shard, $9 as of which count of reopenings, $10 whether to look for the first open row,
--- $11 whether others of the process have claimed rows, $12 bytes of payload
+-- Claim the first ready rows of a shard where order is off: locked rows are passed over and nothing waits for anything. Where somebody may
+-- have crashed with one of them, or they have too many bytes, nothing is taken, and the window is read by window.sql.
+-- $1 broker, $2 shard, $3 limit, $4 worker, $5 token, $6 lease in microseconds,
+-- $7 id below which nothing is open in the shard, $8 as of which version, $9 whether to look for the first open row,
+-- $10 whether others of the process have claimed rows, $11 bytes of payload
 -- Plan: one range scan of {{name}}_open, one TID scan for the update.
 WITH known AS MATERIALIZED (
-    -- Nothing is open below this id, see lowwater.go; unless rows have come back since that was learned. Of those that this
-    -- transaction has brought back itself, the lowest id is known.
-    SELECT now.reopened, now.own, now.lowest
-         , CASE WHEN now.reopened = $9 + now.own THEN least($8, now.lowest) ELSE -9223372036854775808 END AS floor
-      FROM (SELECT coalesce((SELECT reopened FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS reopened
-                 , coalesce(nullif(current_setting('fanout.own', true), '')::bigint, 0) AS own
-                 , nullif(current_setting('fanout.from', true), '')::bigint AS lowest) AS now
-), free AS MATERIALIZED (
-    SELECT ctid AS tid, id, crashes + (status = 'processing')::int AS suspicion, octet_length(payload) AS bytes
+    SELECT now.version
+         , CASE WHEN now.version = $8 THEN $7 ELSE -9223372036854775808 END AS floor
+      FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version) AS now
+), win AS MATERIALIZED (
+    SELECT ctid AS tid, id, crashes = 0 AND status <> 'processing' AS simple, octet_length(payload) AS bytes
       FROM {{table}}
      WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
        AND (locked_until IS NULL OR locked_until <= statement_timestamp())
        AND (available_at IS NULL OR available_at <= statement_timestamp())
      ORDER BY id
-     LIMIT least($3::int, $4::int)
+     LIMIT $3
        FOR UPDATE SKIP LOCKED
-), lead AS (
-    -- As in claim_ordered.sql: suspects are claimed apart, and fewer at a time after each crash.
-    SELECT suspicion FROM free ORDER BY id LIMIT 1
-), fit AS (
-    SELECT tid, id, bytes
-      FROM free
-     WHERE suspicion = (SELECT suspicion FROM lead)
-     ORDER BY id
-     LIMIT (SELECT greatest(1, $4::int >> least(suspicion, 30)) FROM lead)
-), weight AS MATERIALIZED (
-    SELECT coalesce(sum(bytes), 0) <= $12::bigint AS light FROM fit
-), chosen AS (
-    -- As in claim_ordered.sql: the first of them that stay within the bytes, and one in any case.
-    SELECT tid FROM fit WHERE (SELECT light FROM weight)
-     UNION ALL
-    SELECT tid
-      FROM (SELECT tid, sum(bytes) OVER so_far AS total, row_number() OVER so_far AS place
-              FROM fit
-             WHERE NOT (SELECT light FROM weight)
-            WINDOW so_far AS (ORDER BY id ROWS UNBOUNDED PRECEDING)) AS heavy
-     WHERE total <= $12::bigint OR place = 1
+), summary AS MATERIALIZED (
+    SELECT count(*) AS seen
+         , coalesce(max(id), 0) AS last
+         , coalesce(bool_and(simple), true) AND coalesce(sum(bytes), 0) <= $11::bigint AS simple
+      FROM win
 ), claimed AS (
     UPDATE {{table}} AS m
        SET status       = 'processing'
-         , locked_by    = $5
-         , lock_token   = $6
-         , locked_until = (SELECT statement_timestamp() + $7::bigint * interval '1 microsecond') -- computed once
-         , attempts     = m.attempts + (m.status = 'processing' AND m.isolated)::int
-         , crashes      = m.crashes + (m.status = 'processing')::int
-         , isolated     = NOT $11::boolean AND (SELECT count(*) = 1 FROM chosen)
-     WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
-       AND m.status IN ('pending', 'failed', 'processing')
-       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())
+         , locked_by    = $4
+         , lock_token   = $5
+         , locked_until = (SELECT statement_timestamp() + $6::bigint * interval '1 microsecond') -- computed once
+         , isolated     = NOT $10::boolean AND (SELECT seen = 1 FROM summary)
+     WHERE m.ctid = ANY (ARRAY(SELECT tid FROM win WHERE (SELECT simple FROM summary)))
     RETURNING m.id
 )
 SELECT false
-     , (SELECT count(*) FROM free)
-     , (SELECT NOT light FROM weight) AND (SELECT count(*) FROM fit) > (SELECT count(*) FROM chosen)
-     , CASE WHEN (SELECT count(*) FROM free) < least($3::int, $4::int) -- waiting rows that were read in vain
+     , seen
+     , simple
+     , CASE WHEN $9::boolean
+            THEN (SELECT id
+                    FROM {{table}}
+                   WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
+                   ORDER BY id
+                   LIMIT 1)
+            END
+     , last
+     , (SELECT version FROM known)
+     , EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block)
+     , CASE WHEN seen < $3 -- waiting rows that were read in vain
             THEN (SELECT count(*)
                     FROM (SELECT status, locked_until, available_at
                             FROM {{table}}
@@ -68,21 +54,7 @@ SELECT false
                            LIMIT 20000) AS head
                    WHERE status <> 'processing' AND greatest(locked_until, available_at) > statement_timestamp())
             ELSE 0 END
-     , EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block)
-     , false
-     , CASE WHEN $10::boolean
-            THEN (SELECT id
-                    FROM {{table}}
-                   WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
-                   ORDER BY id
-                   LIMIT 1)
-            END
-     , (SELECT coalesce(max(id), 0) FROM free)
-     , (SELECT reopened FROM known)
-     , (SELECT own FROM known)
-     , (SELECT lowest FROM known)
-     , false
-     , set_config('fanout.first', coalesce(min(id), 1)::text, false)
-     , set_config('fanout.last', coalesce(max(id), 0)::text, false)
+     , set_config('fanout.first', coalesce((SELECT min(id) FROM claimed), 1)::text, false)
+     , set_config('fanout.last', last::text, false)
      , set_config('synchronous_commit', 'off', true)
-  FROM claimed
+  FROM summary

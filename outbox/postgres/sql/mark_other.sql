@@ -44,10 +44,10 @@ RETURNING m.shard, m.ordering_key, m.id, m.message_id, m.status
        AND m.ordering_key = ANY (ARRAY(SELECT ordering_key FROM stopped))
        AND m.id < (SELECT max(id) FROM stopped)
        AND m.id < (SELECT id FROM stopped WHERE stopped.ordering_key = m.ordering_key)
-    RETURNING m.id
-), reopened AS (
-    INSERT INTO {{table}}_shards AS l (target_broker, shard, reopened)
-    SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM back)
-        ON CONFLICT (target_broker, shard) DO UPDATE SET reopened = l.reopened + 1
+), turn AS (
+    -- Whoever has decided something about the shard's blocks decides anew.
+    INSERT INTO {{table}}_shards AS l (target_broker, shard, version)
+    SELECT $1, $2 % 4, 1 WHERE EXISTS (SELECT FROM stopped)
+        ON CONFLICT (target_broker, shard) DO UPDATE SET version = l.version + 1
 )
 SELECT count(*) FROM marked

@@ -8,7 +8,7 @@ SELECT -1 AS shard FROM broker WHERE paused
  UNION ALL
 SELECT known.shard
   FROM (SELECT shard
-             , CASE WHEN coalesce((SELECT reopened FROM {{table}}_shards WHERE target_broker = $1 AND shard = n.shard % 4), 0) = ($3::bigint[])[shard + 1]
+             , CASE WHEN coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = n.shard % 4), 0) = ($3::bigint[])[shard + 1]
                     THEN ($2::bigint[])[shard + 1] ELSE -9223372036854775808 END AS floor
           FROM generate_series(0, 11) AS n (shard)
         OFFSET 0) AS known

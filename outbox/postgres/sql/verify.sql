@@ -6,7 +6,7 @@
 -- each of {{name}}_blocks_key and {{name}}_backfill.
 WITH known AS MATERIALIZED (
     -- As in claim_ordered.sql.
-    SELECT CASE WHEN coalesce((SELECT reopened FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) = $6
+    SELECT CASE WHEN coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) = $6
                 THEN $5::bigint ELSE -9223372036854775808 END AS floor
 ), mine AS MATERIALIZED (
     SELECT id, message_id, shard, attempts, crashes, created_at, expires_at, locked_until, ordering_key

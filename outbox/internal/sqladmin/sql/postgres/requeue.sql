@@ -2,7 +2,6 @@
 -- and broker_message_id stay, and so does a time to live that has not passed. Runs under the shards' locks, when the blocks are in their places.
 -- @message_ids, @brokers, @statuses, @ttl new time to live in microseconds, or 0
 -- Plan: the rows by primary key, the blocks by {{name}}_blocks_key.
-WITH back AS (
 UPDATE {{table}} AS m
    SET status       = 'pending'
      , published_at = NULL
@@ -20,8 +19,3 @@ UPDATE {{table}} AS m
                                WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = m.target_broker AND w.block_id < m.id)
   FROM unnest(@message_ids::text[]::uuid[], @brokers::text[]) AS picked (message_id, target_broker)
  WHERE m.message_id = ANY (@message_ids::text[]::uuid[]) AND m.message_id = picked.message_id AND m.target_broker = picked.target_broker AND m.status = ANY (@statuses::text[])
-RETURNING m.target_broker, m.shard
-)
-INSERT INTO {{table}}_shards AS l (target_broker, shard, reopened)
-SELECT DISTINCT target_broker, shard % 4, 1 FROM back
-    ON CONFLICT (target_broker, shard) DO UPDATE SET reopened = l.reopened + 1

@@ -16,65 +16,78 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// plainWindow is what a claim reports.
-type plainWindow struct {
-	Busy                  bool
-	Seen                  int
-	Cut                   bool
-	Waiting               int
-	Blocked, AheadWaits   bool
-	First                 *int64
-	Last, Reopened, Own   int64
-	Lowest                *int64
-	Plain                 bool
-	FirstTaken, LastTaken string
-	IDs                   []int64 // that were taken
-	Isolated              bool    // one of them
-}
-
-// TestPlainClaims: the small statement takes what the large one takes, or nothing; and both agree on when.
-func TestPlainClaims(t *testing.T) {
+// TestSimpleHead: what claim.sql takes at once is what a decision about the window would take, and it takes nothing where the decision would
+// have to look at rows one by one.
+func TestSimpleHead(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	_, err := openStore(t, dsn, "plain").Migrate(t.Context())
+	_, err := openStore(t, dsn, "head").Migrate(t.Context())
 	require.NoError(t, err)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	plain, not := 0, 0
+	simple, not := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		exec(t, conn, "BEGIN")
 		defer exec(t, conn, "ROLLBACK")
-		exec(t, conn, readSQL("try_lock", "plain"), 1)
+		exec(t, conn, readSQL("try_lock", "head"), 1)
 		shard := rapid.SampledFrom([]int{1, 9}).Draw(rt, "shard")
 		for range rapid.IntRange(0, 8).Draw(rt, "rows") {
-			exec(t, conn, plainRow(rt, shard))
+			exec(t, conn, simpleRow(rt, shard))
 		}
 		if rapid.IntRange(0, 9).Draw(rt, "block") == 0 {
-			exec(t, conn, "INSERT INTO plain_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, reason) VALUES ('b', 1, 'a', 0, gen_random_uuid(), 'backoff')")
+			exec(t, conn, "INSERT INTO head_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, reason) VALUES ('b', 1, $1, $2, gen_random_uuid(), 'backoff')",
+				rapid.SampledFrom(append(keysOfShard(1), "another")).Draw(rt, "blocked key"), rapid.SampledFrom([]int64{0, 1 << 40}).Draw(rt, "block's id"))
 		}
 		limit := rapid.SampledFrom([]int{3, 8}).Draw(rt, "limit")
 		bytes, shared := rapid.SampledFrom([]int{25, 1000}).Draw(rt, "bytes"), rapid.Bool().Draw(rt, "shared")
-		token, lease := pgUUID(uuid.New()), int64(60e6)
-		small := claimed(t, conn, "claim_plain", token.Bytes, "b", shard, limit, "w", token, lease, noFloor, noFloor, 0, shared, bytes)
-		large := claimed(t, conn, "claim_ordered", token.Bytes, "b", shard, limit, limit, "w", token, lease, noFloor, noFloor, 0, shared, bytes)
-		require.Equal(rt, large.Plain, small.Plain)
-		if small.Plain {
-			require.Equal(rt, large, small)
-			plain++
+		rows, err := conn.Query(t.Context(), readSQL("window", "head"), "b", shard, limit, false, noFloor, noFloor, 0)
+		require.NoError(t, err)
+		window, err := collectWindow(rows, &driver.Claim{Window: limit})
+		require.NoError(t, err)
+		limits := core.Limits{Rows: limit, Bytes: int64(bytes)}
+		wasSimple, taken := claimHead(t, conn, shard, limit, shared, bytes)
+		low := 0
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM head WHERE shard = 5").Scan(&low))
+		require.Equal(rt, core.Simple(&window, limits) && (shard == 9 || low == 0), wasSimple)
+		if wasSimple {
+			require.Equal(rt, core.Claim(&window, limits).Take, taken)
+			simple++
 			return
 		}
 		not++
-		require.Empty(rt, small.IDs)
+		require.Empty(rt, taken)
 	})
-	assert.Positive(t, plain)
+	assert.Positive(t, simple)
 	assert.Positive(t, not)
 }
 
-// plainRow writes a row that a plain window may have, or, one time in many, another one.
-func plainRow(rt *rapid.T, shard int) string {
+// claimHead claims the head of a shard as it stands, and looks at what was taken.
+func claimHead(t *testing.T, conn *pgx.Conn, shard, limit int, shared bool, bytes int) (simple bool, ids []int64) {
+	t.Helper()
+	token, seen := pgUUID(uuid.New()), 0
+	require.NoError(t, conn.QueryRow(t.Context(), readSQL("claim", "head"), "b", shard, limit, "w", token, int64(60e6), noFloor, noFloor, 0, shared, bytes).
+		Scan(nil, &seen, &simple, nil, nil, nil, nil, nil, nil, nil, nil))
+	rows, err := conn.Query(t.Context(), "SELECT id, isolated FROM head WHERE lock_token = $1 AND status = 'processing' AND locked_by = 'w' ORDER BY id", token)
+	require.NoError(t, err)
+	var (
+		id       int64
+		isolated bool
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &isolated}, func() error {
+		ids = append(ids, id)
+		assert.Equal(t, !shared && seen == 1, isolated)
+		return nil
+	})
+	require.NoError(t, err)
+	return simple, ids
+}
+
+// simpleRow writes a row that a simple window may have, or, one time in many, another one.
+func simpleRow(rt *rapid.T, shard int) string {
 	odd := func(name, usual string, others ...string) string {
 		if rapid.IntRange(0, 25).Draw(rt, name) > 0 {
 			return usual
@@ -91,7 +104,7 @@ func plainRow(rt *rapid.T, shard int) string {
 	if status == "'processing'" && locked == "NULL" {
 		locked = "now() - interval '1 minute'"
 	}
-	return fmt.Sprintf(`INSERT INTO plain (message_id, target_broker, stream, type, ordering_key, priority, payload, status, locked_until, lock_token, crashes, available_at)
+	return fmt.Sprintf(`INSERT INTO head (message_id, target_broker, stream, type, ordering_key, priority, payload, status, locked_until, lock_token, crashes, available_at)
 		VALUES (%s, 'b', 's', 't', %s, %s, 'ten bytes.', %s, %s, CASE WHEN %s = 'processing' THEN gen_random_uuid() END, %s, %s)`,
 		"'"+idOfShard(1)+"'", key, priority, status, locked, status, odd("crashes", "0", "1", "2"),
 		odd("available", "NULL", "now() + interval '1 minute'", "now() - interval '1 minute'"))
@@ -114,25 +127,8 @@ func idOfShard(shard int) string {
 	}
 }
 
-// claimed makes a claim, looks at what it has taken, and takes it back.
-func claimed(t *testing.T, conn *pgx.Conn, text string, token [16]byte, args ...any) (w plainWindow) {
-	t.Helper()
-	exec(t, conn, "SAVEPOINT claim")
-	var nothing any
-	require.NoError(t, conn.QueryRow(t.Context(), readSQL(text, "plain"), args...).Scan(
-		&w.Busy, &w.Seen, &w.Cut, &w.Waiting, &w.Blocked, &w.AheadWaits, &w.First, &w.Last, &w.Reopened, &w.Own, &w.Lowest, &w.Plain,
-		&w.FirstTaken, &w.LastTaken, &nothing), text)
-	rows, err := conn.Query(t.Context(), "SELECT id FROM plain WHERE lock_token = $1 AND status = 'processing' AND locked_by = 'w' ORDER BY id", pgUUID(token))
-	require.NoError(t, err)
-	w.IDs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-	require.NoError(t, err)
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT coalesce(bool_or(isolated), false) FROM plain").Scan(&w.Isolated))
-	exec(t, conn, "ROLLBACK TO claim")
-	return w
-}
-
-// TestPlainGuess: a wrong guess costs one round trip, and is not made again at once.
-func TestPlainGuess(t *testing.T) {
+// TestSimpleGuess: a wrong guess costs one round trip, and is not made again at once.
+func TestSimpleGuess(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	filler := openStore(t, dsn, "guess")
@@ -160,7 +156,7 @@ func TestPlainGuess(t *testing.T) {
 	write("pending")
 	rows, spent := claim()
 	assert.Equal(t, 1, rows)
-	assert.Equal(t, int64(1), spent, "plain")
+	assert.Equal(t, int64(1), spent, "simple")
 
 	write("pending") // behind the one that was just claimed
 	rows, spent = claim()
@@ -173,33 +169,32 @@ func TestPlainGuess(t *testing.T) {
 	}
 	_, err = filler.pool.Exec(context.WithoutCancel(t.Context()), "DELETE FROM guess")
 	require.NoError(t, err)
-	for range plainAgain {
+	for range simpleAgain {
 		_, spent = claim()
 		assert.LessOrEqual(t, spent, int64(1))
 	}
-	assert.True(t, store.plain.likely(&driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}), "it was plain so often")
+	assert.True(t, store.simple.likely(&driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}), "it was simple so often")
 }
 
-func TestPlainShards(t *testing.T) {
+func TestSimpleShards(t *testing.T) {
 	t.Parallel()
-	var p plainShards
+	var p simpleShards
 	claim := &driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}
 	assert.True(t, p.likely(claim), "before anything is known")
 	for name, other := range map[string]driver.Claim{
-		"rows come back":                 {Shard: 1, Limit: 10, Window: 10, Wake: true},
-		"without order":                  {Shard: 1, Limit: 10, Window: 10, Unordered: true},
 		"a window larger than the claim": {Shard: 1, Limit: 10, Window: 20},
 		"low priority":                   {Shard: 5, Limit: 10, Window: 10},
 	} {
 		assert.False(t, p.likely(&other), name)
 	}
 	p.learn(claim, false)
-	for range plainAgain {
+	for range simpleAgain {
 		assert.False(t, p.likely(claim))
 		p.learn(claim, true)
 	}
 	assert.True(t, p.likely(claim))
 	p.learn(claim, false)
+	assert.True(t, p.likely(&driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10, Unordered: true}), "without order there is nothing to guess")
 	assert.True(t, p.likely(&driver.Claim{Broker: "b", Shard: 2, Limit: 10, Window: 10}), "another shard")
 	assert.True(t, p.likely(&driver.Claim{Broker: "c", Shard: 1, Limit: 10, Window: 10}), "another broker")
 }

@@ -1,0 +1,114 @@
+package driver
+
+import "github.com/google/uuid"
+
+// A Window is the head of a shard as one statement saw it: what the decision about a claim needs of each row, and nothing else.
+type Window struct {
+	// Version of the shard's key blocks, read no later than the rows.
+	Version int64
+	// Rows that are open and not deferred, in the order of their ids; of a claim without order only those that are ready.
+	Rows []Row
+	// Blocked is true when the broker has key blocks.
+	Blocked bool
+	// Ahead is the first open row of the normal shard, for a window of the backfill shard; nil where there is none.
+	Ahead *Ahead
+}
+
+// A Row is one open row of a window. Times were compared by the database's clock.
+type Row struct {
+	ID int64
+	// Key is the ordering key; empty = none.
+	Key string
+	// Leased is true while the row is in processing, be its lease over or not.
+	Leased bool
+	// Waits is true while the lease runs, or the backoff or the schedule lies ahead.
+	Waits bool
+	// Crashes is how many leases of the row have run out.
+	Crashes int
+	// Bytes of the payload.
+	Bytes int64
+	// HasBlock tells that a key block holds the key back, and Block the id of the row that is it.
+	HasBlock bool
+	Block    int64
+	// Low is about the first open row of the key that stands before this one in the backfill shard, for a row of the normal shard.
+	Low Low
+}
+
+// Low tells of an earlier row of a key that is of low priority.
+type Low uint8
+
+// The states of an earlier row of low priority.
+const (
+	NoLow    Low = iota // there is none
+	LowOpen             // there is one
+	LowWaits            // there is one, and it waits for a time
+)
+
+// Ahead is the first open row of the normal shard.
+type Ahead struct {
+	ID int64
+	// Waits is true while it waits for a time, behind a block, or for an earlier row of its key that waits for a time.
+	Waits bool
+}
+
+// A Choice is which rows of a window a claim takes.
+type Choice struct {
+	// Version that the window had.
+	Version int64
+	// IDs in ascending order, at least one.
+	IDs []int64
+}
+
+// A Deferral takes rows out of the way of claims.
+type Deferral struct {
+	Broker  string
+	Shard   int
+	Version int64
+	// Blocks are the rows that become blocks of their keys, or wait alone where Unordered is set.
+	Blocks []int64
+	// Rows to defer, the blocks included.
+	Rows      []int64
+	Unordered bool
+}
+
+// A BlockState is a block whose time has come, or that is back in the way of claims, and what has become of its row.
+type BlockState struct {
+	// MessageID of the block's row.
+	MessageID uuid.UUID
+	// ID of the row.
+	ID int64
+	// Key that it holds back; HasKey is false for a row that waits alone.
+	Key    string
+	HasKey bool
+	// Due is true when the block's time has come; else it is back in the way of claims.
+	Due bool
+	// Done is true when the row is finished, or gone.
+	Done bool
+	// Waits is true when the row waits for a time that lies ahead.
+	Waits bool
+	// Followers are the first deferred rows of the key, in the order of their ids, for the first blocks that are done.
+	Followers []int64
+}
+
+// A Lift brings deferred rows back into the way of claims.
+type Lift struct {
+	Broker  string
+	Shard   int
+	Version int64
+	// Wake are blocks whose rows come back; those without a key are removed.
+	Wake []BlockState
+	// Rest are blocks whose rows must wait again.
+	Rest []BlockState
+	// Drop are blocks that nobody waits for any more.
+	Drop []BlockState
+	// Free are followers that come back.
+	Free []Freed
+}
+
+// Freed are followers of a block that come back.
+type Freed struct {
+	Block BlockState
+	IDs   []int64
+	// Move is true when the last of them becomes the key's block, in the place of this one.
+	Move bool
+}

@@ -1,0 +1,183 @@
+package core
+
+import (
+	"github.com/gorm-fanout/fanout/envelope"
+	"github.com/gorm-fanout/fanout/outbox/driver"
+)
+
+// Limits bound a claim.
+type Limits struct {
+	// Rows is the most rows to take, at least 1.
+	Rows int
+	// Bytes is the most that their payloads may have together; 0 = no bound. The first row is taken
+	// whatever it has.
+	Bytes int64
+	// Unordered switches ordering keys off.
+	Unordered bool
+}
+
+// A Decision about a window.
+type Decision struct {
+	// Take is the rows to claim, by their ids, in ascending order.
+	Take []int64
+	// Waiting is how many rows wait for a time, or behind one that does.
+	Waiting int
+	// Cut is true when the bytes kept rows back.
+	Cut bool
+	// AheadWaits is true when the priority classes of the shard's keys hold each other back, and what
+	// holds waits for a time.
+	AheadWaits bool
+}
+
+// verdict is what the rows of a key say about one of them.
+type verdict struct {
+	clear   bool // it and all rows of its key before it can go
+	waits   bool // it or one of these waits for a time
+	claimed bool // a row of its key, earlier or later, is under a lease
+	// Suspicion is how many crashes a row may have caused: the least and the most of the rows so far.
+	lowest, highest int
+}
+
+// Claim decides which rows of a window are claimed: of each key a prefix without a gap, nothing of a
+// key that somebody else has claimed, and rows whose lease ran out apart from the others.
+func Claim(w *driver.Window, limits Limits) Decision {
+	d := Decision{AheadWaits: w.Ahead != nil && w.Ahead.Waits}
+	verdicts := judge(w, limits.Unordered)
+	first := -1
+	for i := range verdicts {
+		v := &verdicts[i]
+		if v.waits {
+			d.Waiting++
+		}
+		d.AheadWaits = d.AheadWaits || w.Rows[i].Low == driver.LowWaits
+		if first < 0 && v.free() {
+			first = i
+		}
+	}
+	if first >= 0 {
+		d.take(w.Rows[first:], verdicts[first:], limits)
+	}
+	return d
+}
+
+// take chooses among rows of which the first can go. Rows that may have crashed a process are claimed
+// apart, and fewer at a time after each crash, until the row that crashes it is claimed alone.
+func (d *Decision) take(rows []driver.Row, verdicts []verdict, limits Limits) {
+	suspicion := verdicts[0].lowest
+	limit := max(1, limits.Rows>>min(suspicion, 30))
+	bytes := int64(0)
+	d.Take = make([]int64, 0, min(limit, len(rows)))
+	for i := range rows {
+		v := &verdicts[i]
+		if !v.free() || v.lowest != suspicion || v.highest != suspicion {
+			continue
+		}
+		if bytes += rows[i].Bytes; limits.Bytes > 0 && bytes > limits.Bytes && len(d.Take) > 0 {
+			d.Cut = true // a prefix of a prefix has no gap either
+			return
+		}
+		if d.Take = append(d.Take, rows[i].ID); len(d.Take) == limit {
+			return
+		}
+	}
+}
+
+func (v *verdict) free() bool { return v.clear && !v.claimed }
+
+// join lets a row's verdict depend on that of the row of its key before it.
+func (v *verdict) join(before *verdict) {
+	v.clear, v.waits = v.clear && before.clear, v.waits || before.waits
+	v.lowest, v.highest = min(v.lowest, before.lowest), max(v.highest, before.highest)
+}
+
+// judge looks at each row of a window and, where order is on, at the rows of its key.
+func judge(w *driver.Window, unordered bool) []verdict {
+	verdicts := make([]verdict, len(w.Rows))
+	for i := range w.Rows {
+		row, suspicion := &w.Rows[i], Suspicion(&w.Rows[i])
+		verdicts[i] = verdict{
+			clear: !row.Waits, waits: row.Waits && !row.Leased, claimed: row.Leased && row.Waits, lowest: suspicion, highest: suspicion,
+		}
+	}
+	if !unordered {
+		judgeKeys(w, verdicts)
+	}
+	return verdicts
+}
+
+// judgeKeys lets the verdicts about rows with a key depend on the other rows of the key, in the
+// window and elsewhere.
+func judgeKeys(w *driver.Window, verdicts []verdict) {
+	last := make(map[string]int, len(w.Rows)) // by key: the row of it that was seen last
+	claimed := map[string]bool{}
+	for i := range w.Rows {
+		row, v := &w.Rows[i], &verdicts[i]
+		if row.Key == "" {
+			continue
+		}
+		behind := behindBlock(row)
+		v.clear = v.clear && !behind && row.Low == driver.NoLow && (w.Ahead == nil || row.ID < w.Ahead.ID)
+		v.waits = v.waits || behind || row.Low == driver.LowWaits
+		if at, ok := last[row.Key]; ok {
+			v.join(&verdicts[at])
+		}
+		last[row.Key] = i
+		if v.claimed {
+			claimed[row.Key] = true
+		}
+	}
+	for i := range verdicts {
+		verdicts[i].claimed = verdicts[i].claimed || claimed[w.Rows[i].Key]
+	}
+}
+
+// behindBlock reports whether a block stands before a row of its key.
+func behindBlock(row *driver.Row) bool { return row.HasBlock && row.Block < row.ID }
+
+// Suspicion is how many crashes a row may have caused: those that are counted, and the one that a
+// claim of a row in processing would count.
+func Suspicion(row *driver.Row) int {
+	if row.Leased {
+		return row.Crashes + 1
+	}
+	return row.Crashes
+}
+
+// Simple reports whether every row of a window can be taken as it stands. A store may find that out
+// by itself and take the rows at once: the decision would be the same.
+func Simple(w *driver.Window, limits Limits) bool {
+	bytes := int64(0)
+	for i := range w.Rows {
+		row := &w.Rows[i]
+		bytes += row.Bytes
+		if row.Waits || Suspicion(row) > 0 || behindBlock(row) || row.Low != driver.NoLow {
+			return false
+		}
+	}
+	return w.Ahead == nil && len(w.Rows) <= limits.Rows && (limits.Bytes == 0 || bytes <= limits.Bytes)
+}
+
+// Defer decides which rows of a window are taken out of the way of claims: the first row of each key
+// that waits for a time becomes its block, unless it has one, and whatever stands behind a block
+// leaves with it. Rows in processing stay: their outcome is near. So do rows with a key beyond the
+// bound: no index of blocks holds it. Where order is off every row waits alone.
+func Defer(w *driver.Window, unordered bool) (blocks, rows []int64) {
+	first := map[string]bool{} // keys of which a row becomes the block
+	for i := range w.Rows {
+		row := &w.Rows[i]
+		if len(row.Key) > envelope.MaxOrderingKeyBytes {
+			continue
+		}
+		waits := row.Waits && !row.Leased
+		alone := unordered || row.Key == ""
+		block := waits && (alone || !first[row.Key] && (!row.HasBlock || row.Block == row.ID))
+		if block {
+			blocks = append(blocks, row.ID)
+			first[row.Key] = !alone
+		}
+		if leaves := block || !alone && (first[row.Key] || behindBlock(row)); leaves && !row.Leased {
+			rows = append(rows, row.ID)
+		}
+	}
+	return blocks, rows
+}

@@ -1,0 +1,29 @@
+-- Bring followers of a block back into the way of claims. Runs after turn.sql. $1 broker, $2 key, $3 ids in ascending order,
+-- $4 the block that moves on to the last of them, or NULL
+-- Plan: one range scan of {{name}}_deferred_key, one TID scan for the update; blocks by primary key.
+WITH behind AS MATERIALIZED (
+    SELECT ctid AS tid
+      FROM {{table}}
+     WHERE target_broker = $1 AND hashtextextended(ordering_key, 0) = hashtextextended($2, 0) AND ordering_key = $2
+       AND deferred AND finished_at IS NULL
+       AND id BETWEEN ($3::bigint[])[1] AND ($3::bigint[])[cardinality($3::bigint[])]
+       AND CASE WHEN id IN (SELECT unnest($3::bigint[])) THEN true ELSE false END -- see take.sql
+     ORDER BY id
+     LIMIT cardinality($3::bigint[])
+), freed AS (
+    UPDATE {{table}} SET deferred = false WHERE ctid = ANY (ARRAY(SELECT tid FROM behind)) AND deferred AND status IN ('pending', 'failed')
+    RETURNING id, message_id, shard
+), loners AS (
+    -- A follower may have waited alone, before order was switched on. It does so no more.
+    DELETE FROM {{table}}_key_blocks
+     WHERE block_message_id = ANY (ARRAY(SELECT message_id FROM freed)) AND target_broker || '' = $1 AND ordering_key IS NULL
+    RETURNING block_id
+), last AS (
+    SELECT id, message_id, shard FROM freed ORDER BY id DESC LIMIT 1
+), moved AS (
+    UPDATE {{table}}_key_blocks
+       SET block_id = (SELECT id FROM last), block_message_id = (SELECT message_id FROM last), shard = (SELECT shard FROM last)
+     WHERE block_message_id = $4::uuid AND target_broker || '' = $1 AND EXISTS (SELECT FROM last)
+       AND (SELECT count(*) FROM loners) >= 0 -- they go first
+)
+SELECT min(id) FROM freed

@@ -1,0 +1,34 @@
+-- Claim the chosen rows, all of them or none: what somebody has changed since the window was read breaks the claim off (22012, division by
+-- zero). What was claimed is read by fetch.sql, after the commit.
+-- $1 broker, $2 shard, $3 version, $4 ids in ascending order, $5 worker, $6 token, $7 lease in microseconds, $8 whether they are isolated,
+-- $9 whether each of them must be taken
+-- Plan: one range scan of {{name}}_open, one TID scan for the update. There is no join, so that no wrong estimate can make it quadratic: the
+-- ids are a hash table, which IN is within a CASE.
+WITH chosen AS MATERIALIZED (
+    SELECT ctid AS tid
+      FROM {{table}}
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
+       AND id BETWEEN ($4::bigint[])[1] AND ($4::bigint[])[cardinality($4::bigint[])]
+       AND CASE WHEN id IN (SELECT unnest($4::bigint[])) THEN true ELSE false END
+     ORDER BY id
+), claimed AS (
+    UPDATE {{table}} AS m
+       SET status       = 'processing'
+         , locked_by    = $5
+         , lock_token   = $6
+         , locked_until = (SELECT statement_timestamp() + $7::bigint * interval '1 microsecond') -- computed once
+         , attempts     = m.attempts + (m.status = 'processing' AND m.isolated)::int
+         , crashes      = m.crashes + (m.status = 'processing')::int
+         , isolated     = $8
+     WHERE m.ctid = ANY (ARRAY(SELECT tid FROM chosen))
+       AND NOT m.deferred -- all that an index has as its predicate would tempt the planner to walk it
+       AND m.status IN ('pending', 'failed', 'processing')
+       AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())
+       AND (m.available_at IS NULL OR m.available_at <= statement_timestamp())
+       AND coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) = $3
+    RETURNING m.id
+)
+SELECT 1 / (NOT $9::boolean OR count(*) = cardinality($4::bigint[]))::int
+     , set_config('fanout.first', coalesce(min(id), 1)::text, false)
+     , set_config('fanout.last', coalesce(max(id), 0)::text, false)
+  FROM claimed
