@@ -37,7 +37,9 @@ func scrape(t *testing.T) scraped {
 	m, err := metrics.New(exporter)
 	require.NoError(t, err)
 	_, err = m.Watch(metrics.Sources{
-		Stats:     func() []relay.Stats { return []relay.Stats{{Database: "d", Broker: "b", Listener: relay.ListenerConnected}} },
+		Stats: func() []relay.Stats {
+			return []relay.Stats{{Database: "d", Broker: "b", Listener: relay.ListenerConnected}}
+		},
 		Databases: map[string]admin.Administration{"d": browser{}},
 	})
 	require.NoError(t, err)

@@ -231,6 +231,29 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	}
 }
 
+// TestPlanOfAPurgeWithoutBlocks: while statistics say that there are no blocks, all indexes of theirs cost the same. The purge of abandoned rows
+// looks a block up by its message all the same, not through all blocks of the broker.
+func TestPlanOfAPurgeWithoutBlocks(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	_, err := openStore(t, dsn, "unblocked").Migrate(t.Context())
+	require.NoError(t, err)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	exec(t, conn, fill("unblocked", 3000, "published"))
+	exec(t, conn, "VACUUM (ANALYZE) unblocked, unblocked_key_blocks")
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		exec(t, conn, "BEGIN")
+		exec(t, conn, textOf(t, "settings_purge", "unblocked"))
+		exec(t, conn, "SET LOCAL plan_cache_mode = "+mode)
+		plan := explainOnly(t, conn, textOf(t, "purge_abandoned", "unblocked"), literalsOf(t, "purge_abandoned", "broker 'b'; retention 60000000; limit 5000"))
+		assert.Contains(t, plan, "unblocked_blocks_pkey", mode)
+		assert.NotContains(t, plan, "unblocked_blocks_wake", mode)
+		exec(t, conn, "ROLLBACK")
+	}
+}
+
 // TestIndexesHoldHashesOfKeys: entries of the indexes that rows enter by their key are as small for the longest keys as for short ones.
 func TestIndexesHoldHashesOfKeys(t *testing.T) {
 	t.Parallel()

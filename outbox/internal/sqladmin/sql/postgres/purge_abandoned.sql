@@ -9,7 +9,8 @@ WITH victims AS MATERIALIZED (
      WHERE target_broker = @broker AND status = 'abandoned' AND finished_at IS NOT NULL AND published_at IS NULL
        AND finished_at < statement_timestamp() - @retention::bigint * interval '1 microsecond'
        AND (SELECT w.block_id FROM {{table}}_key_blocks AS w -- a value, not EXISTS, of which the planner would make a join that reads all blocks
-             WHERE w.block_message_id = m.message_id AND w.target_broker || '' = m.target_broker AND w.reason = 'operator' AND w.wake_at = 'infinity') IS NULL
+             WHERE w.block_message_id = m.message_id AND w.target_broker || '' = m.target_broker AND w.reason = 'operator'
+               AND (w.wake_at = 'infinity') IS TRUE) IS NULL -- no index but that of the message serves any of this
      ORDER BY finished_at
      LIMIT @limit
        FOR UPDATE SKIP LOCKED

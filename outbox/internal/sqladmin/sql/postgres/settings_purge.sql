@@ -2,3 +2,4 @@
 -- for the first time the planner would rather gather all of them and sort them, once for each batch.
 SELECT set_config('enable_bitmapscan', 'off', true)
      , set_config('enable_sort', 'off', true)
+     , set_config('enable_seqscan', 'off', true)
