@@ -23,6 +23,9 @@ type Row struct {
 	Leased bool
 	// Waits is true while the lease runs, or the backoff or the schedule lies ahead.
 	Waits bool
+	// Held is true while somebody else writes the row, or has written it since the window began to be read: it holds the later rows of its
+	// key, and is not taken. Databases whose reads see one state of the table know of no such rows.
+	Held bool
 	// Crashes is how many leases of the row have run out.
 	Crashes int
 	// Bytes of the payload.

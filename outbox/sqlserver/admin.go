@@ -5,12 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	mssql "github.com/microsoft/go-mssqldb"
 
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
@@ -40,16 +38,9 @@ func (d database) Read(ctx context.Context, purpose sqladmin.Purpose, work sqlad
 	return explain(err)
 }
 
-// duplicateKey is what two get who write the same row at once.
-const duplicateKey = 2627
-
 // Write implements sqladmin.Database.
 func (d database) Write(ctx context.Context, _ sqladmin.Purpose, work sqladmin.Work) error {
-	err := retry(func() error { return work(ctx, d.db) })
-	if numbered(err, duplicateKey) { // it is there now
-		err = retry(func() error { return work(ctx, d.db) })
-	}
-	return explain(err)
+	return explain(retry(func() error { return work(ctx, d.db) }))
 }
 
 // Bind implements sqladmin.Database. Each parameter has one type, whatever the length of its value: otherwise each length would be a plan
@@ -75,16 +66,8 @@ func (database) Bind(name string, value any) []sql.NamedArg {
 	return []sql.NamedArg{sql.Named(name, value)}
 }
 
-// ShardLocks implements sqladmin.Database. The batch takes them in the order of their names.
-func (d database) ShardLocks(brokers []string) sqladmin.List {
-	var locks []string
-	for _, broker := range slices.Compact(slices.Sorted(slices.Values(brokers))) {
-		for shard := range outbox.Shards { // those of other classes share them
-			locks = append(locks, d.shardLock(broker, shard))
-		}
-	}
-	return sqladmin.List{Items: locks}
-}
+// ShardLocks implements sqladmin.Database: a shard's lock is that of its row.
+func (database) ShardLocks([]string) sqladmin.List { return sqladmin.List{} }
 
 // moment is a point in time as the batches read it.
 func moment(at time.Time) string {

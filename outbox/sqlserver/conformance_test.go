@@ -155,7 +155,7 @@ func dropAfter(t *testing.T, db *sql.DB, tables ...string) {
 	t.Helper()
 	t.Cleanup(func() {
 		for _, table := range tables {
-			for _, name := range []string{table, table + "_migrations", table + "_key_blocks", table + "_pauses", table + "_instances", table + "_audit"} {
+			for _, name := range []string{table, table + "_migrations", table + "_key_blocks", table + "_shards", table + "_pauses", table + "_instances", table + "_audit"} {
 				execute(t, db, fmt.Sprintf("IF OBJECT_ID(N'%s') IS NOT NULL DROP TABLE %s", name, name))
 			}
 		}
@@ -167,9 +167,7 @@ func holdShard(t *testing.T, db *sql.DB, table, broker string, shard int) (relea
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	_, err = tx.ExecContext(t.Context(), "DECLARE @resource nvarchar(255) = CONCAT(N'fanout:', OBJECT_ID(N'"+table+"'), N':', @lock), @granted int;\n"+
-		"EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 0;\n"+
-		"IF @granted <> 0 THROW 50001, N'the lock of the shard is taken', 1;", sql.Named("lock", newStore(t, db, table).shardLock(broker, shard)))
+	_, err = tx.ExecContext(t.Context(), batchText(table, "part_lock"), shardArgs(broker, shard)...)
 	require.NoError(t, err)
 	return func() { require.NoError(t, tx.Rollback()) }
 }

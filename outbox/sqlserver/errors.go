@@ -15,7 +15,7 @@ import (
 // The numbers under which our own SQL reports what went wrong.
 const (
 	errLockNotGranted = 50122 // sp_getapplock gave up
-	errRowChanged     = 50123 // a row was changed by hand while it was being claimed
+	errChanged        = 50123 // what was decided about has changed
 )
 
 // permissionDenied is what a user gets who may not read a table.
@@ -40,8 +40,9 @@ func transient(err error) bool {
 		601,  // a dirty read met rows on the move
 		1205, // deadlock victim
 		1222, // lock timeout
+		2627, // two wrote the same row at once: it is there now
 		3960, // snapshot conflict
-		errLockNotGranted, errRowChanged)
+		errLockNotGranted, errChanged)
 }
 
 // numbered reports whether the server sent an error of one of the numbers. The last error of an answer is not always the

@@ -15,7 +15,7 @@ import (
 
 func TestTransient(t *testing.T) {
 	t.Parallel()
-	for _, number := range []int32{601, 1205, 1222, 3960, errLockNotGranted, errRowChanged} {
+	for _, number := range []int32{601, 1205, 1222, 3960, 2627, errLockNotGranted, errChanged} {
 		assert.True(t, transient(fmt.Errorf("step: %w", serverError(number))), number)
 	}
 	// The last error of an answer is not always the one that tells what happened.

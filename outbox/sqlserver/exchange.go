@@ -5,31 +5,40 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/google/uuid"
 	mssql "github.com/microsoft/go-mssqldb"
 
-	"github.com/gorm-fanout/fanout/internal/sqlscan"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/claims"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// Exchange implements driver.Delivery: one round trip, up to three transactions. The first writes what was published. The
-// second writes the other outcomes under the shard's lock, since the place of a failed head and of its released followers
-// must change in one step for the next claim. The third makes the claim under the same lock; when somebody else holds it
-// at that moment, the batch is Busy. What was claimed is read last, when the lock is free again.
+// Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip with up to three transactions. The first
+// writes what was published. The second writes the other outcomes under the shard's lock, since the place of a failed head and of
+// its released followers must change in one step for the next window. The third claims under the same lock; when somebody
+// else holds it at that moment, the batch is Busy. What was claimed is read last, when the lock is free again. Else the third sends the
+// window, and what was decided about it is taken in a second round trip.
 //
 // A part that the server breaks off in favour of somebody else is repeated a few times. What was completed before that
 // stands and is not sent again. A claim whose answer was lost leaves leases that run out.
 func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
-	x := exchange{store: s, completion: completion, claim: claim}
-	err := retry(func() error { return x.run(ctx) })
-	result := driver.Exchanged{Completed: x.completed()}
+	exchanged, err := claims.Exchange(ctx, thin{s}, completion, claim)
 	if err != nil {
-		return result, fmt.Errorf("sqlserver: claim and complete in %s: %w", s.table, explain(err))
+		return exchanged, fmt.Errorf("sqlserver: claim and complete in %s: %w", s.table, explain(err))
 	}
-	result.Batch = x.batch
-	return result, nil
+	return exchanged, nil
+}
+
+// thin is the store as claims use it.
+type thin struct{ *Store }
+
+// Exchange implements claims.Store.
+func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (claims.Answer, error) {
+	x := exchange{store: s.Store, completion: completion, claim: claim}
+	err := retry(func() error { return x.run(ctx) })
+	x.answer.Completed = x.completed()
+	return x.answer, err
 }
 
 // exchange is one call under way.
@@ -40,59 +49,25 @@ type exchange struct {
 	// published and other are how many rows were marked; nil until the server has said that they are.
 	published, other *int
 	claimed          bool // the server has said what it claimed
-	batch            driver.Batch
+	answer           claims.Answer
 }
 
 // parts says which parts a batch has; each combination is a text of its own, which the server plans once.
-type parts struct {
-	published, other bool
-	claim            claimKind
-	wake             bool // the claim first brings back deferred rows
-}
-
-type claimKind int
-
-const (
-	noClaim claimKind = iota
-	orderedClaim
-	unorderedClaim
-)
+type parts struct{ published, other, claim bool }
 
 // exchangeTexts builds the text of every combination.
 func exchangeTexts(table string) map[parts]string {
 	texts := map[parts]string{}
 	for _, published := range []bool{false, true} {
 		for _, other := range []bool{false, true} {
-			texts[parts{published: published, other: other}] = parts{published: published, other: other}.text(table)
-			for _, claim := range []claimKind{orderedClaim, unorderedClaim} {
-				for _, wake := range []bool{false, true} {
-					p := parts{published, other, claim, wake}
-					texts[p] = p.text(table)
-				}
+			for _, claim := range []bool{false, true} {
+				p := parts{published, other, claim}
+				texts[p] = batchText(table, p.files()...)
 			}
 		}
 	}
 	return texts
 }
-
-func (p parts) text(table string) string {
-	text := batchText(table, p.files()...)
-	var wake string
-	if p.wake {
-		wake = embedded("wake") + embedded("advance")
-		if p.claim == unorderedClaim {
-			wake = strings.ReplaceAll(embedded("try_wake"), wakeHere, wake)
-		}
-	}
-	text = strings.ReplaceAll(text, wakeHere, driver.RenderSQL(wake, table))
-	return strings.ReplaceAll(text, bytesHere, driver.RenderSQL(embedded("cut_bytes"), table))
-}
-
-// wakeHere stands in the texts where deferred rows are brought back.
-const wakeHere = "{{wake}}\n"
-
-// bytesHere stands in the texts where a claim is kept within its bytes.
-const bytesHere = "{{bytes}}\n"
 
 func (p parts) files() (names []string) {
 	if p.published {
@@ -101,12 +76,8 @@ func (p parts) files() (names []string) {
 	if p.other {
 		names = append(names, "mark_other")
 	}
-	switch p.claim {
-	case orderedClaim:
-		names = append(names, "claim_ordered", "fetch")
-	case unorderedClaim:
-		names = append(names, "claim_unordered", "fetch")
-	case noClaim:
+	if p.claim {
+		names = append(names, "claim", "fetch")
 	}
 	return names
 }
@@ -121,24 +92,21 @@ func (x *exchange) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a := &x.answer
 	if err := x.store.query(ctx, x.store.sql.exchange[p], args, resultSets{
 		"fanout_published": func(rows *sql.Rows) error { return scanCount(rows, &x.published) },
 		"fanout_other":     func(rows *sql.Rows) error { return scanCount(rows, &x.other) },
-		"fanout_busy": func(rows *sql.Rows) error {
-			x.claimed = true
-			b := &x.batch
-			return rows.Scan(&b.Busy, &b.Seen, &b.Cut, &b.Waiting, &b.Blocked, &b.AheadWaits)
-		},
-		"fanout_id": x.readMessage,
+		"fanout_busy":      x.readHead,
+		"fanout_row":       func(rows *sql.Rows) error { return readRow(rows, a.Window) },
+		"fanout_block":     func(rows *sql.Rows) error { return readBlock(rows, a) },
+		"fanout_follower":  func(rows *sql.Rows) error { return readFollower(rows, a.Blocks) },
+		"fanout_id":        func(rows *sql.Rows) error { return readMessage(rows, &a.Batch, x.claim.Limit) },
 	}); err != nil {
 		x.claimed = false // or not read to the end
 		return err
 	}
 	if x.remaining() != (parts{}) {
 		return errIncomplete
-	}
-	if n := len(x.batch.Messages); n > 0 {
-		x.batch.Lease.FirstID, x.batch.Lease.LastID = x.batch.Messages[0].ID, x.batch.Messages[n-1].ID
 	}
 	return nil
 }
@@ -149,14 +117,7 @@ func (x *exchange) remaining() (p parts) {
 		p.published = len(x.completion.Published) > 0 && x.published == nil
 		p.other = len(x.completion.Other) > 0 && x.other == nil
 	}
-	switch {
-	case x.claim == nil || x.claimed:
-	case x.claim.Unordered:
-		p.claim = unorderedClaim
-	default:
-		p.claim = orderedClaim
-	}
-	p.wake = p.claim != noClaim && x.claim.Wake
+	p.claim = x.claim != nil && !x.claimed
 	return p
 }
 
@@ -196,34 +157,46 @@ func (x *exchange) args(p parts) ([]any, error) {
 			return nil, err
 		}
 		lease := &x.completion.Lease
-		args = append(args, sql.Named("other", list), sql.Named("completed_lock", x.store.shardLock(lease.Broker, lease.Shard)),
-			sql.Named("block_abandoned", x.completion.BlockAbandoned))
+		args = append(args, sql.Named("other", list), sql.Named("block_abandoned", x.completion.BlockAbandoned),
+			sql.Named("completed_broker", lease.Broker), sql.Named("completed_shard", int32(lease.Shard))) //nolint:gosec // a few
 	}
-	if p.claim == noClaim {
+	if !p.claim {
 		return args, nil
 	}
 	c := x.claim
-	token, err := uuid.NewRandom() // a fresh one for each try: what the last one claimed is not ours
+	x.answer = claims.Answer{}
+	taking, err := takeArgs(c, &x.answer.Batch)
+	if err != nil {
+		return nil, err
+	}
+	window, bytes := c.Window, int64(c.Bytes)
+	if c.Unordered { // nothing waits for anything
+		window = min(window, c.Limit)
+	}
+	if c.Bytes == 0 {
+		bytes = math.MaxInt64
+	}
+	return append(append(args, taking...),
+		sql.Named("window", int64(window)), sql.Named("limit", int64(c.Limit)), sql.Named("bytes", bytes), sql.Named("wake", c.Wake),
+		sql.Named("max_blocks", int64(core.MaxBlocks)), sql.Named("max_done", int64(core.MaxDone)), sql.Named("max_followers", int64(core.MaxFollowers)),
+	), nil
+}
+
+// takeArgs are the parameters of what takes rows, for a batch under a token of its own: what another try claimed is not ours.
+func takeArgs(c *driver.Claim, batch *driver.Batch) ([]any, error) {
+	token, err := uuid.NewRandom()
 	if err != nil {
 		return nil, fmt.Errorf("make a claim token: %w", err)
 	}
-	x.batch = driver.Batch{Lease: driver.Lease{Broker: c.Broker, Shard: c.Shard, Token: token, Duration: c.Lease}}
-	if p.claim == orderedClaim || p.wake {
-		args = append(args, sql.Named("claim_lock", x.store.shardLock(c.Broker, c.Shard)))
-	}
-	return append(append(args,
-		sql.Named("broker", c.Broker), sql.Named("shard", int32(c.Shard)), //nolint:gosec // a few
-		sql.Named("window", int64(c.Window)), sql.Named("limit", int64(c.Limit)), sql.Named("bytes", bytesOf(c)),
-		sql.Named("worker", mssql.NVarCharMax(storable(c.Worker))), sql.Named("token", token.String()), sql.Named("shared", c.Shared),
+	batch.Lease = driver.Lease{Broker: c.Broker, Shard: c.Shard, Token: token, Duration: c.Lease}
+	return append(append(shardArgs(c.Broker, c.Shard),
+		sql.Named("worker", mssql.NVarCharMax(storable(c.Worker))), sql.Named("token", token.String()),
+		sql.Named("shared", c.Shared), sql.Named("unordered", c.Unordered),
 	), durationArgs("lease", c.Lease)...), nil
 }
 
-// bytesOf is how many bytes of payload a claim may take.
-func bytesOf(c *driver.Claim) int64 {
-	if c.Bytes == 0 {
-		return math.MaxInt64
-	}
-	return int64(c.Bytes)
+func shardArgs(broker string, shard int) []any {
+	return []any{sql.Named("broker", broker), sql.Named("shard", int32(shard))} //nolint:gosec // a few
 }
 
 // scanCount reads how many rows were marked, once that stands.
@@ -236,13 +209,25 @@ func scanCount(rows *sql.Rows, into **int) error {
 	return nil
 }
 
-// readMessage reads one row of fetch.sql.
-func (x *exchange) readMessage(rows *sql.Rows) error {
-	if x.batch.Messages == nil {
-		x.batch.Messages = make([]driver.Message, 0, min(x.batch.Seen, x.claim.Limit))
+// readHead reads what the claim saw.
+func (x *exchange) readHead(rows *sql.Rows) error {
+	x.claimed = true
+	var (
+		a      = &x.answer
+		simple bool
+		w      driver.Window
+		ahead  sql.NullInt64
+		waits  bool
+	)
+	if err := rows.Scan(&a.Batch.Busy, &simple, &a.Batch.Seen, &a.Batch.Waiting, &w.Version, &w.Blocked, &ahead, &waits); err != nil {
+		return err
 	}
-	x.batch.Messages = append(x.batch.Messages, driver.Message{})
-	m := &x.batch.Messages[len(x.batch.Messages)-1]
-	return rows.Scan(&m.ID, &m.MessageID, &m.Stream, &m.Type, &m.OrderingKey, (*sqlscan.Int)(&m.Priority), &m.ContentType, &m.Headers,
-		&m.CorrelationID, (*sqlscan.Int)(&m.Attempts), (*sqlscan.Int)(&m.Crashes), &m.CreatedAt, &m.Expired, &m.Payload)
+	a.Batch.Blocked, a.LiftVersion = w.Blocked, w.Version
+	if ahead.Valid {
+		w.Ahead = &driver.Ahead{ID: ahead.Int64, Waits: waits}
+	}
+	if !simple {
+		a.Window = &w
+	}
+	return nil
 }

@@ -3,6 +3,8 @@ package sqlserver
 import (
 	sqldriver "database/sql/driver"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
+	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
 var (
@@ -28,11 +31,32 @@ var (
 	foreign    = set{columns: []string{"id"}, rows: [][]sqldriver.Value{{int64(7)}, {int64(8)}}} // a trigger of the application's
 )
 
-func claimed(busy bool, seen int64) set {
+// head is what a claim says of its window; simple, where it has taken it as it stands.
+func head(busy, simple bool, seen int64) set {
 	return set{
-		columns: []string{"fanout_busy", "seen", "cut", "waiting", "blocked", "ahead_waits"},
-		rows:    [][]sqldriver.Value{{busy, seen, false, int64(0), false, false}},
+		columns: []string{"fanout_busy", "simple", "seen", "waiting", "version", "blocked", "ahead", "ahead_waits"},
+		rows:    [][]sqldriver.Value{{busy, simple, seen, int64(0), int64(42), false, nil, false}},
 	}
+}
+
+func claimed(busy bool, seen int64) set { return head(busy, true, seen) }
+
+// windowRows are rows of a window that are pending, and of the key "k".
+func windowRows(ids ...int64) set {
+	s := set{columns: []string{"fanout_row", "ordering_key", "held", "leased", "waits", "crashes", "bytes", "block_id", "low"}}
+	for _, id := range ids {
+		s.rows = append(s.rows, []sqldriver.Value{id, "k", false, false, false, int64(0), int64(2), nil, int64(0)})
+	}
+	return s
+}
+
+// blockRows are blocks of the keys "1", "2" and so on.
+func blockRows(due, done, waits bool, ids ...int64) set {
+	s := set{columns: []string{"fanout_block", "ordering_key", "has_key", "due", "done", "waits"}}
+	for _, id := range ids {
+		s.rows = append(s.rows, []sqldriver.Value{id, strconv.FormatInt(id, 10), true, due, done, waits})
+	}
+	return s
 }
 
 var created = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
@@ -73,15 +97,15 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 	}, result.Batch.Messages[0])
 
 	require.Len(t, server.requests, 1)
-	assert.Equal(t, store.sql.exchange[parts{true, true, orderedClaim, false}], server.requests[0].text)
+	assert.Equal(t, store.sql.exchange[parts{true, true, true}], server.requests[0].text)
 	assert.Equal(t, map[string]any{
-		"completed_token": testLease.Token.String(),
-		"published":       mssql.NVarCharMax(`[{"i":1,"b":"17-0"},{"i":3}]`),
-		"other":           mssql.NVarCharMax(`[{"i":2,"s":"failed","a":1,"d":60,"u":0,"e":"{}"}]`),
-		"completed_lock":  store.shardLock("partner", 2), "block_abandoned": false,
-		"claim_lock": store.shardLock("partner", 3),
-		"broker":     "partner", "shard": int32(3), "window": int64(20), "limit": int64(10), "bytes": int64(1 << 20), "shared": false,
+		"completed_token":  testLease.Token.String(),
+		"published":        mssql.NVarCharMax(`[{"i":1,"b":"17-0"},{"i":3}]`),
+		"other":            mssql.NVarCharMax(`[{"i":2,"s":"failed","a":1,"d":60,"u":0,"e":"{}"}]`),
+		"completed_broker": "partner", "completed_shard": int32(2), "block_abandoned": false,
+		"broker": "partner", "shard": int32(3), "window": int64(20), "limit": int64(10), "bytes": int64(1 << 20), "shared": false, "unordered": false,
 		"worker": mssql.NVarCharMax("w"), "token": token.String(), "lease_seconds": int32(90), "lease_micros": int32(0),
+		"wake": false, "max_blocks": int64(core.MaxBlocks), "max_done": int64(core.MaxDone), "max_followers": int64(core.MaxFollowers),
 	}, server.requests[0].args)
 }
 
@@ -149,7 +173,7 @@ func TestExchangeRepeatsWhatIsLeft(t *testing.T) {
 	assert.Len(t, result.Batch.Messages, 1)
 	all := store.sql.exchange
 	assert.Equal(t, []string{
-		all[parts{true, true, orderedClaim, false}], all[parts{true, true, orderedClaim, false}], all[parts{false, true, orderedClaim, false}],
+		all[parts{true, true, true}], all[parts{true, true, true}], all[parts{false, true, true}],
 	}, server.texts())
 }
 
@@ -169,66 +193,186 @@ func TestExchangeClaimsAnew(t *testing.T) {
 	assert.Equal(t, 1, result.Batch.Seen)
 	assert.NotEqual(t, server.requests[0].args["token"], server.requests[1].args["token"])
 	assert.Equal(t, result.Batch.Lease.Token.String(), server.requests[1].args["token"])
-	assert.NotContains(t, server.requests[0].args, "claim_lock")
+	assert.Equal(t, int64(10), server.requests[0].args["window"], "nothing waits for anything")
 }
 
 // A row that somebody changed by hand while it was being claimed is no reason to give up, nor to take what is behind it.
 func TestExchangeRowChanged(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn(
-		reply{sets: []set{published2, other1}, err: serverError(errRowChanged)},
+		reply{sets: []set{published2, other1}, err: serverError(errChanged)},
 		reply{sets: []set{claimed(false, 1), messages(4)}},
 	))
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.NoError(t, err)
 	assert.Equal(t, &driver.Completed{}, result.Completed)
 	assert.Len(t, result.Batch.Messages, 1)
-	assert.Equal(t, store.sql.exchange[parts{claim: orderedClaim}], server.texts()[1])
+	assert.Equal(t, store.sql.exchange[parts{claim: true}], server.texts()[1])
 }
 
-// What waits behind the claimed rows, and how deferred rows are asked for.
-func TestExchangeWithBlocks(t *testing.T) {
+// Where the window is not simple it is decided about, and what was decided is taken in a second round trip.
+func TestExchangeDecides(t *testing.T) {
 	t.Parallel()
-	answer := claimed(false, 17)
-	answer.rows[0] = []sqldriver.Value{false, int64(17), true, int64(5), true, true}
-	for _, kind := range []claimKind{orderedClaim, unorderedClaim} {
-		store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{other1, answer, messages()}}))
-		claim := *testClaim
-		claim.Shard, claim.Wake, claim.Unordered = 6, true, kind == unorderedClaim
-		completion := &driver.Completion{Lease: testLease, Other: testCompletion.Other, BlockAbandoned: true}
-		completion.Lease.Shard = 10
-		result, err := store.Exchange(t.Context(), completion, &claim)
+	window := windowRows(4, 5, 6, 7, 8)
+	window.rows[1][1], window.rows[1][2] = "l", true                                  // 5 is being written
+	window.rows[2][1] = "l"                                                           // and holds 6
+	window.rows[3][4], window.rows[3][1] = true, "m"                                  // 7 waits for a time
+	window.rows[4][1], window.rows[4][7], window.rows[4][8] = "n", int64(3), int64(1) // 8 is behind a block
+	answer := head(false, false, 5)
+	answer.rows[0][5] = true
+	store, server := newFake(t, "outbox_messages", inTurn(
+		reply{sets: []set{answer, window}}, reply{sets: []set{count("fanout_taken", 1), messages(4)}},
+	))
+	result, err := store.Exchange(t.Context(), nil, testClaim)
+	require.NoError(t, err)
+	require.Len(t, result.Batch.Messages, 1)
+	token := result.Batch.Lease.Token
+	assert.Equal(t, driver.Lease{Broker: "partner", Shard: 3, Token: token, FirstID: 4, LastID: 4, Duration: 90 * time.Second}, result.Batch.Lease)
+	assert.Equal(t, []any{5, 2, true, false}, []any{result.Batch.Seen, result.Batch.Waiting, result.Batch.Blocked, result.Batch.Cut})
+	assert.Equal(t, []string{store.sql.exchange[parts{claim: true}], store.sql.take}, server.texts())
+	assert.Equal(t, map[string]any{
+		"broker": "partner", "shard": int32(3), "shared": false, "unordered": false, "worker": mssql.NVarCharMax("w"), "token": token.String(),
+		"lease_seconds": int32(90), "lease_micros": int32(0), "decided": int64(42), "ids": mssql.NVarCharMax("[4]"),
+	}, server.requests[1].args)
+	assert.NotEqual(t, server.requests[0].args["token"], token.String())
+}
+
+// Where nothing can be taken, nothing is asked for; what stands ahead of a window of low priority holds its keys.
+func TestExchangeAhead(t *testing.T) {
+	t.Parallel()
+	answer := head(false, false, 1)
+	answer.rows[0][6], answer.rows[0][7] = int64(3), true
+	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{answer, windowRows(4)}}))
+	result, err := store.Exchange(t.Context(), nil, testClaim)
+	require.NoError(t, err)
+	assert.True(t, result.Batch.AheadWaits)
+	assert.Equal(t, 1, result.Batch.Seen)
+	assert.Empty(t, result.Batch.Messages)
+	assert.Len(t, server.requests, 1)
+}
+
+// What has changed since it was decided is decided anew, a few times; then the shard is left to those who are at work there.
+func TestExchangeConflict(t *testing.T) {
+	t.Parallel()
+	for _, number := range []int32{errChanged, 1205, 1222, 2627} {
+		looked := reply{sets: []set{head(false, false, 2), windowRows(4, 5)}}
+		store, server := newFake(t, "outbox_messages", inTurn(
+			looked, reply{err: serverError(number)}, looked, reply{err: serverError(number)}, looked, reply{err: serverError(number)},
+		))
+		result, err := store.Exchange(t.Context(), nil, testClaim)
 		require.NoError(t, err)
-		assert.Equal(t, driver.Batch{
-			Lease: driver.Lease{Broker: "partner", Shard: 6, Token: result.Batch.Lease.Token, Duration: 90 * time.Second},
-			Seen:  17, Cut: true, Waiting: 5, Blocked: true, AheadWaits: true,
-		}, result.Batch)
-		assert.Equal(t, store.sql.exchange[parts{other: true, claim: kind, wake: true}], server.requests[0].text)
-		args := server.requests[0].args
-		assert.Equal(t, true, args["block_abandoned"])
-		assert.Equal(t, int32(6), args["shard"])
-		assert.Equal(t, store.shardLock("partner", 2), args["claim_lock"], "the shards of the same keys share their lock")
-		assert.Equal(t, store.shardLock("partner", 2), args["completed_lock"])
+		assert.Equal(t, driver.Batch{Busy: true}, result.Batch)
+		assert.Len(t, server.requests, 6)
 	}
+	store, _ := newFake(t, "outbox_messages", inTurn(
+		reply{sets: []set{published2, other1, head(false, false, 1), windowRows(4)}}, reply{sets: []set{messages(4)}},
+	))
+	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
+	require.ErrorIs(t, err, errIncomplete, "the server has not said that the rows are taken")
+	assert.Equal(t, driver.Exchanged{Completed: &driver.Completed{}}, result)
+}
+
+// A claim that wakes reads blocks, has them lifted, and looks again.
+func TestExchangeLifts(t *testing.T) {
+	t.Parallel()
+	for _, unordered := range []bool{false, true} {
+		claim := *testClaim
+		claim.Shard, claim.Wake, claim.Unordered = 6, true, unordered
+		blocks := blockRows(true, false, false, 3)
+		blocks.rows = append(blocks.rows, blockRows(false, true, false, 5, 6).rows...)
+		blocks.rows = append(blocks.rows, blockRows(false, false, true, 9).rows...)
+		followers := set{columns: []string{"fanout_follower", "id"}, rows: [][]sqldriver.Value{{int64(5), int64(8)}, {int64(5), int64(11)}}}
+		for id := range int64(core.MaxFollowers) {
+			followers.rows = append(followers.rows, []sqldriver.Value{int64(6), 100 + id})
+		}
+		waiting := windowRows(4)
+		waiting.rows[0][4] = true
+		store, server := newFake(t, "outbox_messages", inTurn(
+			reply{sets: []set{head(false, false, 1), waiting, blocks, followers}}, reply{}, reply{sets: []set{claimed(false, 1), messages(4)}},
+		))
+		result, err := store.Exchange(t.Context(), nil, &claim)
+		require.NoError(t, err)
+		require.Len(t, result.Batch.Messages, 1)
+		text := store.sql.exchange[parts{claim: true}]
+		require.Equal(t, []string{text, store.sql.lift, text}, server.texts())
+		assert.Equal(t, true, server.requests[0].args["wake"])
+		assert.Equal(t, false, server.requests[2].args["wake"])
+		changes := string(server.requests[1].args["changes"].(mssql.NVarCharMax))
+		delete(server.requests[1].args, "changes")
+		assert.Equal(t, map[string]any{"broker": "partner", "shard": int32(6), "decided": int64(42)}, server.requests[1].args)
+		assert.True(t, strings.HasPrefix(changes, `[{"k":1,"i":3},{"k":3,"i":5},{"k":4,"i":8},{"k":2,"i":9},{"k":4,"i":11},{"k":4,"i":100},`), changes)
+		assert.True(t, strings.HasSuffix(changes, `,{"k":4,"i":598},{"k":5,"i":599,"b":6}]`), "the last follower of many is the next block")
+	}
+}
+
+func TestLiftFails(t *testing.T) {
+	t.Parallel()
+	claim := *testClaim
+	claim.Wake = true
+	for name, c := range map[string]struct {
+		lifted error
+		want   string
+	}{
+		"somebody else has lifted them": {lifted: serverError(errChanged)},
+		"refused":                       {lifted: serverError(547), want: "said the server"},
+	} {
+		store, _ := newFake(t, "outbox_messages", inTurn(
+			reply{sets: []set{claimed(false, 0), blockRows(true, false, false, 3)}}, reply{err: c.lifted}, reply{sets: []set{claimed(false, 0)}},
+		))
+		_, err := store.Exchange(t.Context(), nil, &claim)
+		if c.want == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, c.want, name)
+		}
+	}
+	store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{
+		claimed(false, 0), {columns: []string{"fanout_follower", "id"}, rows: [][]sqldriver.Value{{int64(3), int64(4)}}},
+	}}))
+	_, err := store.Exchange(t.Context(), nil, &claim)
+	require.ErrorIs(t, err, errIncomplete, "a follower of no block")
 }
 
 func TestDefer(t *testing.T) {
 	t.Parallel()
+	announced := set{columns: []string{"fanout_window", "blocked", "ahead", "ahead_waits"}, rows: [][]sqldriver.Value{{int64(7), true, int64(3), true}}}
+	window := windowRows(4, 5, 6, 7, 8)
+	window.rows[0][4], window.rows[0][2], window.rows[0][1] = true, true, "l" // somebody is writing it
+	window.rows[1][4], window.rows[3][3], window.rows[3][4] = true, true, true
+	window.rows[4][2] = true
+	looked := reply{sets: []set{announced, window}}
 	store, server := newFake(t, "outbox_messages", inTurn(
-		reply{err: serverError(errLockNotGranted)}, reply{sets: []set{count("fanout_deferred", 400)}}, reply{}, reply{err: serverError(208)},
+		reply{err: serverError(1222)}, looked, reply{err: serverError(errChanged)}, looked, reply{sets: []set{count("fanout_deferred", 2)}},
+		looked, reply{}, reply{}, reply{err: serverError(208)},
 	))
-	claim := &driver.Claim{Broker: "partner", Shard: 5, Window: 4000, Unordered: true}
+	claim := &driver.Claim{Broker: "partner", Shard: 5, Window: 4000}
 	deferred, err := store.Defer(t.Context(), claim)
 	require.NoError(t, err)
-	assert.Equal(t, 400, deferred)
+	assert.Equal(t, 2, deferred)
+	assert.Equal(t, []string{store.sql.window, store.sql.window, store.sql.deferRows, store.sql.window, store.sql.deferRows}, server.texts())
+	assert.Equal(t, map[string]any{"broker": "partner", "shard": int32(5), "window": int64(4000)}, server.requests[3].args)
 	assert.Equal(t, map[string]any{
-		"broker": "partner", "shard": int32(5), "claim_lock": store.shardLock("partner", 1), "window": int64(4000), "unordered": true,
-	}, server.requests[1].args)
-	_, err = store.Defer(t.Context(), claim)
-	require.ErrorIs(t, err, errIncomplete)
+		"broker": "partner", "shard": int32(5), "decided": int64(7), "blocks": mssql.NVarCharMax("[5]"), "rows": mssql.NVarCharMax("[5,6]"), "unordered": false,
+	}, server.requests[4].args)
+	for range 2 {
+		_, err = store.Defer(t.Context(), claim)
+		require.ErrorIs(t, err, errIncomplete)
+	}
 	_, err = store.Defer(t.Context(), claim)
 	require.ErrorIs(t, err, outbox.ErrSchema)
 	require.ErrorContains(t, err, "sqlserver: defer waiting rows in outbox_messages: ")
+}
+
+// Of rows behind a block of before no block is made.
+func TestDeferBehindABlock(t *testing.T) {
+	t.Parallel()
+	announced := set{columns: []string{"fanout_window", "blocked", "ahead", "ahead_waits"}, rows: [][]sqldriver.Value{{int64(7), true, nil, false}}}
+	window := windowRows(4)
+	window.rows[0][7] = int64(2)
+	store, server := newFake(t, "outbox_messages", inTurn(reply{sets: []set{announced, window}}, reply{sets: []set{count("fanout_deferred", 1)}}))
+	_, err := store.Defer(t.Context(), &driver.Claim{Broker: "partner", Shard: 1, Window: 10})
+	require.NoError(t, err)
+	assert.Equal(t, mssql.NVarCharMax("[]"), server.requests[1].args["blocks"])
 }
 
 func TestExchangeGivesUp(t *testing.T) {
@@ -255,7 +399,7 @@ func TestExchangeIncomplete(t *testing.T) {
 
 func TestExchangeUnreadable(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"fanout_published", "fanout_other", "fanout_busy", "fanout_id"} {
+	for _, name := range []string{"fanout_published", "fanout_other", "fanout_busy", "fanout_row", "fanout_block", "fanout_follower", "fanout_id"} {
 		store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: []set{{columns: []string{name}, rows: [][]sqldriver.Value{{"?"}}}}}))
 		result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 		require.ErrorContains(t, err, "read "+name)
@@ -274,7 +418,7 @@ func TestRenew(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 4, kept)
 	assert.Equal(t, map[string]any{
-		"broker": "partner", "shard": int32(2), "claim_lock": store.shardLock("partner", 2), "token": lease.Token.String(),
+		"broker": "partner", "shard": int32(2), "token": lease.Token.String(),
 		"first": int64(1), "last": int64(9), "lease_seconds": int32(1), "lease_micros": int32(500000),
 	}, server.requests[1].args)
 	_, err = store.Renew(t.Context(), lease)

@@ -37,8 +37,8 @@ func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Conte
 		return false, fmt.Errorf("sqlserver: connect to run %q exclusively on %s: %w", name, s.table, err)
 	}
 	defer func() { _ = conn.Close() }() // it goes back into the pool, or is closed already
-	lock := s.lockName("exclusive", name)
-	granted, err := s.applock(ctx, conn, s.sql.take, lock)
+	lock := s.lockName(name)
+	granted, err := s.applock(ctx, conn, s.sql.exclusive, lock)
 	switch {
 	case err != nil:
 		discard(conn) // whether the lock was taken is not known

@@ -12,7 +12,7 @@ import (
 
 // Verify implements driver.Delivery, under the shard's lock: claims of the shard wait meanwhile.
 func (s *Store) Verify(ctx context.Context, v *driver.Verification) ([]driver.HandedRow, error) {
-	args, err := s.verifyArgs(v)
+	args, err := verifyArgs(v)
 	if err != nil {
 		return nil, err
 	}
@@ -39,14 +39,11 @@ func (s *Store) Verify(ctx context.Context, v *driver.Verification) ([]driver.Ha
 	return found, nil
 }
 
-func (s *Store) verifyArgs(v *driver.Verification) ([]any, error) {
+func verifyArgs(v *driver.Verification) ([]any, error) {
 	messages, err := jsonList(v.MessageIDs)
 	if err != nil {
 		return nil, fmt.Errorf("sqlserver: %w", err)
 	}
-	return []any{
-		sql.Named("broker", v.Broker), sql.Named("shard", int32(v.Shard)), //nolint:gosec // a few
-		sql.Named("claim_lock", s.shardLock(v.Broker, v.Shard)), sql.Named("token", v.Token.String()),
-		sql.Named("messages", messages), sql.Named("backlog", int64(v.Backlog)), sql.Named("unordered", v.Unordered),
-	}, nil
+	return append(shardArgs(v.Broker, v.Shard), sql.Named("token", v.Token.String()),
+		sql.Named("messages", messages), sql.Named("backlog", int64(v.Backlog)), sql.Named("unordered", v.Unordered)), nil
 }

@@ -10,11 +10,9 @@ import (
 
 // Renew implements driver.Delivery.
 func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
-	args := append([]any{
-		sql.Named("broker", lease.Broker), sql.Named("shard", int32(lease.Shard)), //nolint:gosec // a few
-		sql.Named("claim_lock", s.shardLock(lease.Broker, lease.Shard)), sql.Named("token", lease.Token.String()),
-		sql.Named("first", lease.FirstID), sql.Named("last", lease.LastID),
-	}, durationArgs("lease", lease.Duration)...)
+	args := append(append(shardArgs(lease.Broker, lease.Shard),
+		sql.Named("token", lease.Token.String()), sql.Named("first", lease.FirstID), sql.Named("last", lease.LastID),
+	), durationArgs("lease", lease.Duration)...)
 	kept := -1
 	err := retry(func() error {
 		return s.query(ctx, s.sql.renew, args, resultSets{

@@ -52,17 +52,7 @@ func TestRequeue(t *testing.T) {
 		"refused": text(""),
 	}, server.requests[1].args)
 
-	var locks []string
-	require.NoError(t, json.Unmarshal([]byte(server.requests[3].args["locks"].(mssql.NVarCharMax)), &locks))
-	var want []string
-	for _, broker := range []string{"a", "b"} {
-		for shard := range outbox.Shards {
-			want = append(want, store.shardLock(broker, shard))
-		}
-	}
-	assert.ElementsMatch(t, want, locks, "all shards of the brokers whose rows are changed")
-	delete(server.requests[3].args, "locks")
-	assert.Equal(t, map[string]any{"ids": text("[4,7]"), "statuses": text(`["failed"]`), "waiting": true, "ttl_seconds": int32(0), "ttl_micros": int32(0)}, server.requests[3].args)
+	assert.Equal(t, map[string]any{"lock_brokers": text(`["a","b"]`), "ids": text("[4,7]"), "statuses": text(`["failed"]`), "waiting": true, "ttl_seconds": int32(0), "ttl_micros": int32(0)}, server.requests[3].args)
 }
 
 // A large request is done in pieces, and what was lost to somebody else in between is made up for.
@@ -159,15 +149,18 @@ func TestBlockedKeys(t *testing.T) {
 	require.ErrorContains(t, err, "the limit is 0")
 }
 
-// An operator takes the locks of shards in one order, then the rows, and moves blocks before rows come back.
+// An operator counts a change of the shards, which locks them, then takes the rows, and moves blocks before rows come back.
 func TestOperateTexts(t *testing.T) {
 	t.Parallel()
 	store, err := New(nil, "")
 	require.NoError(t, err)
-	inOrder(t, store.Text("requeue"), "BEGIN TRANSACTION", "SELECT MIN(lock) FROM @shards", "sp_getapplock", "INSERT INTO @picked", "DELETE w", "block_id         = m.id", "status       = N'pending'", "COMMIT TRANSACTION")
-	inOrder(t, store.Text("abandon"), "BEGIN TRANSACTION", "SELECT MIN(lock) FROM @shards", "sp_getapplock", "INSERT INTO @picked", "DELETE w", "wake_at = NULL", "status       = N'abandoned'", "COMMIT TRANSACTION")
-	inOrder(t, store.Text("unblock_key"), "BEGIN TRANSACTION", "sp_getapplock", "UPDATE w", "COMMIT TRANSACTION")
+	inOrder(t, store.Text("requeue"), "BEGIN TRANSACTION", "INSERT INTO outbox_messages_shards", "SET version = l.version + 1", "INSERT INTO @picked", "DELETE w", "block_id         = m.id", "status       = N'pending'", "COMMIT TRANSACTION")
+	inOrder(t, store.Text("abandon"), "BEGIN TRANSACTION", "INSERT INTO outbox_messages_shards", "SET version = l.version + 1", "INSERT INTO @picked", "DELETE w", "wake_at = NULL", "status       = N'abandoned'", "COMMIT TRANSACTION")
+	inOrder(t, store.Text("unblock_key"), "BEGIN TRANSACTION", "SET version = l.version + 1", "UPDATE w", "COMMIT TRANSACTION")
 	assert.NotContains(t, store.Text("unblock_key"), "@picked")
+	for _, name := range []string{"requeue", "abandon", "unblock_key"} {
+		assert.Equal(t, 1, strings.Count(store.Text(name), "SET version = l.version + 1"), name)
+	}
 }
 
 func TestInstances(t *testing.T) {

@@ -80,9 +80,9 @@ func TestExclusive(t *testing.T) {
 		require.ErrorIs(t, err, c.err, c.name)
 		assert.Equal(t, c.discarded, server.closed == 1, "%s: a connection that may hold the lock is closed", c.name)
 		require.Len(t, server.requests, c.requests, c.name)
-		for i, text := range []string{store.sql.take, store.sql.release}[:c.requests] {
+		for i, text := range []string{store.sql.exclusive, store.sql.release}[:c.requests] {
 			assert.Equal(t, text, server.requests[i].text, c.name)
-			assert.Equal(t, store.lockName("exclusive", "purge"), server.requests[i].args["lock"], c.name)
+			assert.Equal(t, store.lockName("purge"), server.requests[i].args["lock"], c.name)
 		}
 	}
 	store, _ := newFake(t, "outbox_messages", inTurn(granted(-999)))
@@ -101,7 +101,7 @@ func TestExclusiveLetsGo(t *testing.T) {
 	assert.Panics(t, func() {
 		_, _ = store.Exclusive(t.Context(), "purge", func(context.Context) error { panic("boom") })
 	})
-	assert.Equal(t, []string{store.sql.take, store.sql.release, store.sql.take, store.sql.release}, server.texts())
+	assert.Equal(t, []string{store.sql.exclusive, store.sql.release, store.sql.exclusive, store.sql.release}, server.texts())
 	assert.Zero(t, server.closed)
 	assert.Equal(t, 1, server.opened)
 }

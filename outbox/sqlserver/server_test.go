@@ -142,17 +142,17 @@ func TestClaimIsNotMadeInPart(t *testing.T) {
 	for _, key := range []string{first, first, second} {
 		b.add(b.outside, key)
 	}
-	text := b.sql.exchange[parts{claim: orderedClaim}]
+	text := b.sql.exchange[parts{claim: true}]
 	before, update, found := strings.Cut(text, "UPDATE m\n")
 	require.True(t, found)
-	b.sql.exchange[parts{claim: orderedClaim}] = before +
+	b.sql.exchange[parts{claim: true}] = before +
 		"UPDATE " + b.table + " SET status = N'failed', locked_until = '9999-12-31' WHERE id = (SELECT MIN(id) FROM @chosen);\nUPDATE m\n" + update
 	_, err := b.claimed(t.Context())
-	require.True(t, numbered(err, errRowChanged), "%v", err)
+	require.True(t, numbered(err, errChanged), "%v", err)
 	var pending int
 	require.NoError(t, b.outside.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+b.table+" WHERE status = 'pending'").Scan(&pending))
 	assert.Equal(t, 3, pending)
-	b.sql.exchange[parts{claim: orderedClaim}] = text
+	b.sql.exchange[parts{claim: true}] = text
 	ids, err := b.claimed(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, ids, 3)

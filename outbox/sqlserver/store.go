@@ -20,7 +20,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"errors"
-	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -48,8 +48,9 @@ var _ admin.Store = (*Store)(nil)
 // statements holds each SQL text with the table's name filled in.
 type statements struct {
 	exchange                                map[parts]string
-	renew, ready, deferRows                 string
-	take, release                           string
+	window, take, deferRows, lift           string
+	renew, ready                            string
+	exclusive, release                      string
 	migrate, record, replica, applied       string
 	facts, compare, diagnose, clock, rights string
 	verify                                  string
@@ -70,10 +71,10 @@ func New(db *sql.DB, table string) (*Store, error) {
 	if s.administration, err = sqladmin.New(database{s}, sqladmin.SQLServer, table); err != nil {
 		return nil, err
 	}
-	s.sql.exchange = exchangeTexts(table)
+	s.sql.exchange, s.sql.take = exchangeTexts(table), batchText(table, "take", "fetch")
 	for name, text := range map[string]*string{
-		"renew": &s.sql.renew, "ready": &s.sql.ready, "defer": &s.sql.deferRows,
-		"take": &s.sql.take, "release": &s.sql.release,
+		"window": &s.sql.window, "defer": &s.sql.deferRows, "lift": &s.sql.lift,
+		"renew": &s.sql.renew, "ready": &s.sql.ready, "exclusive": &s.sql.exclusive, "release": &s.sql.release,
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
 		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
 		"verify": &s.sql.verify,
@@ -102,26 +103,30 @@ func batchText(table string, names ...string) string {
 	return driver.RenderSQL(b.String(), table)
 }
 
+// include stands in a file for another one: {{include part_x}}. What is included {{include part_x for completed}} is about
+// @completed_broker and @completed_shard instead of @broker and @shard.
+var include = regexp.MustCompile(`\{\{include (\w+)(?: for (\w+))?\}\}\n`)
+
 // embedded is the text of one file. The files are part of the program, so a missing one cannot happen at run time.
 func embedded(name string) string {
 	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
 		panic(err)
 	}
-	return sqladmin.Bare(string(text))
+	return include.ReplaceAllStringFunc(sqladmin.Bare(string(text)), func(match string) string {
+		part := include.FindStringSubmatch(match)
+		if part[2] == "" {
+			return embedded(part[1])
+		}
+		return strings.NewReplacer("@broker", "@"+part[2]+"_broker", "@shard", "@"+part[2]+"_shard").Replace(embedded(part[1]))
+	})
 }
 
 // lockName names the lock of one thing of this table. The server puts the id of the table in front, so that the lock is
 // the same however the table's name is spelled. The thing's own name is hashed: a resource has 255 characters at most.
-func (s *Store) lockName(kind, name string) string {
+func (s *Store) lockName(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return bareName(s.table) + ":" + kind + ":" + hex.EncodeToString(sum[:16])
-}
-
-// shardLock names the lock under which claims of a shard are made. The shards of all classes that hold the same keys share it:
-// what is deferred and brought back concerns all of them.
-func (s *Store) shardLock(broker string, shard int) string {
-	return s.lockName(fmt.Sprintf("shard %d", shard%outbox.Shards), broker)
+	return bareName(s.table) + ":exclusive:" + hex.EncodeToString(sum[:16])
 }
 
 // bareName is the table's name without its schema. Servers that compare names without regard to case spell one table in

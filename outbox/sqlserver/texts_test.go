@@ -22,7 +22,7 @@ var listParams = []string{"broker", "status", "type", "type_prefix", "key", "cla
 
 var (
 	findParams   = []string{"limit", "broker", "statuses", "type", "type_prefix", "key", "message_ids", "class", "refused", "since", "until", "waiting"}
-	changeParams = []string{"locks", "ids", "statuses", "waiting"}
+	changeParams = []string{"lock_brokers", "ids", "statuses", "waiting"}
 )
 
 // administrationParams are what the administration gives to its statements, by their names.
@@ -34,7 +34,7 @@ var administrationParams = map[string][]string{
 	"list_pending": listParams, "list_key": listParams, "list_processing": listParams, "list_failed": listParams,
 	"list_published": append(listParams[:11:11], "after"), "list_abandoned": append(listParams[:11:11], "after"),
 	"find": findParams, "matches": findParams, "requeue": append(changeParams[:4:4], "ttl_seconds", "ttl_micros"),
-	"abandon": append(changeParams[:4:4], "error"), "unblock_key": {"locks", "broker", "key"},
+	"abandon": append(changeParams[:4:4], "error"), "unblock_key": {"lock_brokers", "broker", "key"},
 	"pause": {"broker", "by", "reason"}, "resume": {"broker"},
 	"audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"}, "audit": {"before", "limit"},
 }
@@ -45,19 +45,21 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 	store, err := New(nil, table)
 	require.NoError(t, err)
 	texts = map[string]string{
-		"renew": store.sql.renew, "ready": store.sql.ready, "defer": store.sql.deferRows, "take": store.sql.take,
-		"release": store.sql.release,
+		"renew": store.sql.renew, "ready": store.sql.ready, "window": store.sql.window, "defer": store.sql.deferRows, "lift": store.sql.lift,
+		"exclusive": store.sql.exclusive, "release": store.sql.release, "take": store.sql.take,
 		"migrate": store.sql.migrate, "record": store.sql.record, "replica": store.sql.replica,
 		"applied": store.sql.applied, "facts": store.sql.facts, "diagnose": store.sql.diagnose, "clock": store.sql.clock, "rights": store.sql.rights,
 		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
 		"verify":  store.sql.verify,
 	}
 	params = map[string][]string{
-		"renew": {"broker", "shard", "claim_lock", "token", "first", "last", "lease_seconds", "lease_micros"},
-		"defer": {"broker", "shard", "claim_lock", "window", "unordered"},
-		"ready": {"broker"}, "take": {"lock"}, "release": {"lock"},
+		"renew":  {"broker", "shard", "token", "first", "last", "lease_seconds", "lease_micros"},
+		"window": {"broker", "shard", "window"}, "lift": {"broker", "shard", "decided", "changes"},
+		"take":  {"broker", "shard", "worker", "token", "shared", "unordered", "lease_seconds", "lease_micros", "decided", "ids"},
+		"defer": {"broker", "shard", "decided", "blocks", "rows", "unordered"},
+		"ready": {"broker"}, "exclusive": {"lock"}, "release": {"lock"},
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
-		"verify": {"broker", "shard", "claim_lock", "token", "messages", "backlog", "unordered"},
+		"verify": {"broker", "shard", "token", "messages", "backlog", "unordered"},
 	}
 	shared, _ := store.Texts()
 	maps.Copy(texts, shared)
@@ -66,11 +68,9 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		if p == (parts{}) {
 			continue
 		}
-		name := fmt.Sprintf("exchange published=%t other=%t claim=%d wake=%t", p.published, p.other, p.claim, p.wake)
+		name := fmt.Sprintf("exchange published=%t other=%t claim=%t", p.published, p.other, p.claim)
 		texts[name] = text
-		claim := *testClaim
-		claim.Unordered, claim.Wake = p.claim == unorderedClaim, p.wake
-		x := exchange{store: store, completion: testCompletion, claim: &claim}
+		x := exchange{store: store, completion: testCompletion, claim: testClaim}
 		args, err := x.args(p)
 		require.NoError(t, err)
 		for _, arg := range args {
@@ -86,7 +86,7 @@ func TestGolden(t *testing.T) {
 	texts, _ := batches(t, "app.outbox")
 	for file, wanted := range map[string]func(name string) bool{
 		"exchange.golden.sql": func(name string) bool {
-			return name == "exchange published=true other=true claim=1 wake=true" || name == "exchange published=false other=false claim=2 wake=false"
+			return name == "exchange published=true other=true claim=true"
 		},
 		"others.golden.sql": func(name string) bool { return !strings.HasPrefix(name, "exchange") },
 	} {
@@ -187,90 +187,98 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// The claim tests again what it chose by, and takes its time after the lock.
+// What takes rows tests again what they were chosen by, under the shard's lock, and takes its time after it.
 func TestClaimTexts(t *testing.T) {
 	t.Parallel()
-	for p, text := range exchangeTexts("outbox_messages") {
-		if p.claim == noClaim {
+	texts, _ := batches(t, "outbox_messages")
+	for name, text := range texts {
+		if !strings.Contains(text, "@claimed") {
 			continue
 		}
 		update := text[strings.LastIndex(text, "UPDATE m"):]
 		assert.Contains(t, update, "m.status IN (N'pending', N'failed', N'processing')")
 		assert.Contains(t, update, "(m.locked_until IS NULL OR m.locked_until <= @now)")
-		assert.Equal(t, p.published, strings.Contains(text, "@published"))
-		assert.Equal(t, p.other, strings.Contains(text, "@other"))
-		assert.Equal(t, p.claim == orderedClaim || p.wake, strings.Contains(text, "@claim_lock"))
-		assert.Equal(t, p.wake, strings.Contains(text, "@due"))
-		inOrder(t, text, "SELECT @published_rows AS fanout_published", "SELECT @other_rows AS fanout_other", "AS fanout_busy", "AS fanout_id")
-		if p.claim == orderedClaim {
-			_, claim, _ := strings.Cut(text, "DECLARE @busy")
-			inOrder(t, claim, "sp_getapplock", "SET @now = SYSUTCDATETIME()", "@due", "@blocks", "INSERT INTO @ready", "@blocked =", "INSERT INTO @win", "COMMIT TRANSACTION", "AS fanout_busy", "m.payload")
-			_, choice, _ := strings.Cut(claim, "INSERT INTO @ready")
-			inOrder(t, choice, "READPAST", "NOLOCK", "@mixed = 1", "@ahead = id", "INSERT INTO @win", "UPDATE m", "THROW 50123", "COMMIT TRANSACTION")
-			assert.Equal(t, 1, strings.Count(choice, "READPAST"), "what is passed over must be found again by the dirty read")
+		assert.Contains(t, update, "(m.available_at IS NULL OR m.available_at <= @now)")
+		inOrder(t, update, "OUTPUT inserted.id INTO @claimed", "<> (SELECT COUNT(*) FROM @chosen)", "THROW 50123", "COMMIT TRANSACTION", "m.payload")
+		inOrder(t, text, "SELECT @published_rows AS fanout_published", "SELECT @other_rows AS fanout_other", "DECLARE @chosen", "AS fanout_id")
+		_, claim, _ := strings.Cut(text, "DECLARE @chosen")
+		inOrder(t, claim, "SELECT @found_version = version", "@found_version <> @decided", "SET @now = SYSUTCDATETIME()", "INSERT INTO @blocks", "INSERT INTO @settled",
+			"SET @mixed = 1", "@ahead = head.id", "INSERT INTO @win (id, ordering_key", "INSERT INTO @chosen", "UPDATE m")
+		assert.Equal(t, name == "take", strings.Contains(text, "@decided"))
+	}
+	store, err := New(nil, "")
+	require.NoError(t, err)
+	_, window, _ := strings.Cut(store.sql.window, "INSERT INTO @settled")
+	assert.Equal(t, 1, strings.Count(window, "READPAST"), "what is passed over must be found again by the dirty read")
+}
+
+// Who changes key blocks, brings rows back or renews a lease that was over counts it, under the shard's lock and before anything else changes; and what was
+// decided about a shard is done only where nobody has.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	texts, _ := batches(t, "outbox_messages")
+	const lock, counts = "FROM outbox_messages_shards WITH (UPDLOCK", "SET version = version + 1"
+	for name, want := range map[string][]string{
+		"defer":  {lock, "IF @found_version <> @decided\n        THROW 50123", counts, "INSERT INTO @waiting", "UPDATE m"},
+		"lift":   {lock, "IF @found_version <> @decided\n        THROW 50123", counts, "UPDATE m"},
+		"take":   {lock, "IF @found_version <> @decided\n        THROW 50123", "UPDATE m"},
+		"renew":  {lock, "INSERT INTO @leased", "WHERE late = 1", counts, "UPDATE m"},
+		"window": {lock, "INSERT INTO @settled"},
+		"verify": {lock, "INSERT INTO @mine"},
+		"exchange published=false other=true claim=false": {lock, "INSERT INTO @blocking", "UPDATE m", "IF EXISTS (SELECT 1 FROM @blocking)", counts, "UPDATE w"},
+		"exchange published=false other=false claim=true": {lock, "INSERT INTO @blocks", "INSERT INTO @settled", "UPDATE m"},
+	} {
+		text := texts[name]
+		assert.Equal(t, slices.Contains(want, counts), strings.Contains(text, counts), name)
+		for _, part := range want {
+			_, rest, found := strings.Cut(text, part)
+			require.True(t, found, "%s: %q is missing, or not in its place", name, part)
+			text = rest
 		}
 	}
+	other := texts["exchange published=false other=true claim=false"]
+	assert.NotContains(t, other, "@broker")
+	assert.Equal(t, 3, strings.Count(other, "@completed_shard % 4"))
 }
 
 // How often the statements of a batch touch the table, and through what, stands fixed: a further pass over the window, or one that the
 // server would have to plan by itself, is a change of speed.
 func TestTableAccesses(t *testing.T) {
 	t.Parallel()
-	const published, claim, weighed = "ROWLOCK, FORCESEEK", "INDEX(outbox_messages_open), ", "FORCESEEK, NOLOCK"
-	texts := exchangeTexts("outbox_messages")
-	for p, want := range map[parts][]string{
-		{published: true}: {published},
-		{claim: unorderedClaim}: {
-			claim + "UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK",
-			claim + "NOLOCK", // only where the batch is not full
-			weighed, weighed, "READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK", "FORCESEEK",
-		},
-		{claim: orderedClaim}: {
-			claim + "READCOMMITTEDLOCK, READPAST, ROWLOCK", // what is ready
-			claim + "NOLOCK",                                                       // is there low priority?
-			claim + "NOLOCK", "INDEX(outbox_messages_backfill), FORCESEEK, NOLOCK", // what is ahead of low priority
-			claim + "NOLOCK", // what is there
-			"INDEX(outbox_messages_backfill), FORCESEEK, NOLOCK", // only where there is low priority
-			weighed, weighed, // what is chosen; again only where it is too much
-			published, "FORCESEEK", // the update, and the messages after the commit
+	const open, backfill, byID = "INDEX(outbox_messages_open), ", "INDEX(outbox_messages_backfill), FORCESEEK, NOLOCK", "FORCESEEK, NOLOCK"
+	const passing = "READCOMMITTEDLOCK, READPAST, ROWLOCK"
+	texts, _ := batches(t, "outbox_messages")
+	for name, want := range map[string][]string{
+		"exchange published=true other=false claim=false": {"ROWLOCK, FORCESEEK"},
+		"take": {"UPDLOCK, " + passing + ", FORCESEEK", "ROWLOCK, FORCESEEK", "FORCESEEK"},
+		"exchange published=false other=false claim=true": {
+			byID, "READCOMMITTEDLOCK, FORCESEEK", passing + ", FORCESEEK", "INDEX(outbox_messages_deferred_key)", "INDEX(outbox_messages_deferred_key)", // only with blocks
+			open + "UPDLOCK, " + passing, open + "NOLOCK", // only without order, the second where the batch is not full
+			open + passing,            // what is settled
+			open + "NOLOCK",           // is there low priority?
+			backfill, open + "NOLOCK", // what is ahead of low priority
+			backfill, open + "NOLOCK", // what is there
+			byID, "UPDLOCK, " + passing + ", FORCESEEK", "ROWLOCK, FORCESEEK", // what is simple: the bytes, what is locked where order is off, and the update
+			byID, "FORCESEEK", // what is not: the bytes; and the messages after the commit
 		},
 	} {
 		var found []string
-		for _, match := range regexp.MustCompile(`(?:FROM|JOIN) outbox_messages\b(?: AS \w+)?(?: WITH \(((?:[^()]|\(\w+\))*)\))?`).FindAllStringSubmatch(texts[p], -1) {
+		for _, match := range regexp.MustCompile(`(?:FROM|JOIN) outbox_messages\b(?: AS \w+)?(?: WITH \(((?:[^()]|\(\w+\))*)\))?`).FindAllStringSubmatch(texts[name], -1) {
 			found = append(found, match[1])
 		}
-		assert.Equal(t, want, found, "%+v", p)
-		assert.Equal(t, 1, strings.Count(texts[p], "UPDATE m\n"), "%+v", p)
-		assert.NotContains(t, texts[p], "RECOMPILE", "a batch is planned once")
-	}
-}
-
-// The window is judged row by row only where something in it is held, and whichever way rows are chosen, one update takes them.
-func TestUntroubledWindow(t *testing.T) {
-	t.Parallel()
-	_, text, found := strings.Cut(exchangeTexts("outbox_messages")[parts{claim: orderedClaim}], "SET @seen = @@ROWCOUNT;")
-	require.True(t, found)
-	for _, part := range []string{
-		"SET clear = 0, rests = 1", "SET clear = 0, low_rests", // what is known by then
-		"IF NOT EXISTS (SELECT 1 FROM @win WHERE clear = 0 OR suspicion > 0)", "SELECT TOP (@limit) id\n              FROM @win\n             ORDER BY id;",
-		"SET @chosen_rows = @@ROWCOUNT", "ELSE\n        BEGIN", "INSERT INTO @judged", "SET @chosen_rows = @@ROWCOUNT",
-		"IF @chosen_rows > 1 AND @bytes <", "SET @cut = 1", "SET @chosen_rows = (",
-		"IF @chosen_rows = 1 AND @shared = 0", "IF @chosen_rows > 0", "UPDATE m", "<> @chosen_rows\n                THROW",
-	} {
-		_, rest, found := strings.Cut(text, part)
-		require.True(t, found, "%q is missing, or not in its place", part)
-		text = rest
+		assert.Equal(t, want, found, name)
+		assert.Equal(t, 1, strings.Count(texts[name], "UPDATE m\n"), name)
+		assert.NotContains(t, texts[name], "RECOMPILE", "a batch is planned once")
 	}
 }
 
 // The search for followers begins at their block while there are enough of them, and otherwise at the beginning of the key.
 func TestFollowersText(t *testing.T) {
 	t.Parallel()
-	text := exchangeTexts("outbox_messages")[parts{claim: orderedClaim, wake: true}]
+	text := exchangeTexts("outbox_messages")[parts{claim: true}]
 	assert.Equal(t, 1, strings.Count(text, "AND m.id > done.block_id\n"))
-	assert.Equal(t, 1, strings.Count(text, "AND m.id > CASE WHEN behind.followers = 400 THEN done.block_id ELSE 0 END"))
-	assert.Equal(t, 2, strings.Count(text, "TOP (400)"))
-	assert.Contains(t, text, "WHERE t.place = 400")
+	assert.Equal(t, 1, strings.Count(text, "AND m.id > CASE WHEN behind.followers = @max_followers THEN done.block_id ELSE 0 END"))
+	assert.Equal(t, 2, strings.Count(text, "TOP (@max_followers)"))
 }
 
 // A row that blocks its key becomes the block in place of any other, and what is deferred before it comes back, in one transaction.
@@ -286,7 +294,7 @@ func TestBlockAbandonedTexts(t *testing.T) {
 		require.True(t, found)
 		for _, part := range []string{
 			"status = N'processing'\n         GROUP BY m.target_broker, m.key_hash", // before the rows change
-			"UPDATE m\n       SET status ", "UPDATE w\n", "INSERT INTO outbox_messages_key_blocks", "INSERT INTO @back",
+			"UPDATE m\n       SET status ", "SET version = version + 1", "UPDATE w\n", "INSERT INTO outbox_messages_key_blocks", "INSERT INTO @back",
 			"INDEX(outbox_messages_deferred_key)", "earlier.id < g.id", "earlier.deferred = 1 AND earlier.finished_at IS NULL", "SET deferred = 0",
 		} {
 			_, rest, found := strings.Cut(text, part)
@@ -322,7 +330,7 @@ func TestShards(t *testing.T) {
 	assert.Contains(t, steps[0].SQL, fmt.Sprintf("& %d)", outbox.Shards-1))
 	backfill, urgent := int(outbox.ClassBackfill)*outbox.Shards, int(outbox.ClassUrgent)*outbox.Shards
 	assert.Contains(t, steps[0].SQL, fmt.Sprintf("+ CASE WHEN priority < 0 THEN %d WHEN priority > 0 AND ordering_key IS NULL THEN %d ELSE 0 END", backfill, urgent))
-	claim := store.sql.exchange[parts{claim: orderedClaim}]
+	claim := store.sql.exchange[parts{claim: true}]
 	assert.Contains(t, claim, fmt.Sprintf("IF @shard < %d AND", backfill))
 	assert.Contains(t, claim, fmt.Sprintf("shard = @shard + %d AND", backfill))
 	assert.Contains(t, claim, fmt.Sprintf("IF @shard BETWEEN %d AND %d\n", backfill, backfill+outbox.Shards-1))
@@ -351,6 +359,13 @@ func TestFiles(t *testing.T) {
 	source, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	var code strings.Builder
+	for _, file := range files { // some are included in others
+		text, err := fs.ReadFile(sqlFiles, file)
+		require.NoError(t, err)
+		for _, match := range include.FindAllStringSubmatch(string(text), -1) {
+			code.WriteString(`"` + match[1] + `"`)
+		}
+	}
 	for _, file := range source {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -73,22 +73,12 @@ func TestLockNames(t *testing.T) {
 	t.Parallel()
 	store, err := New(nil, strings.Repeat("s", 63)+"."+strings.Repeat("T", 48))
 	require.NoError(t, err)
-	long := store.shardLock(strings.Repeat("x", 1000), 3)
+	long := store.lockName(strings.Repeat("x", 1000))
 	assert.Less(t, len("fanout:-2147483648:"+long), 255, "a resource has 255 characters")
-	assert.True(t, strings.HasPrefix(long, strings.Repeat("t", 48)+":shard 3:"), long)
-
-	seen := map[string]bool{}
-	for _, name := range []string{
-		store.shardLock("a", 0), store.shardLock("a", 1), store.shardLock("b", 0), store.shardLock("A", 0),
-		store.lockName("exclusive", "a"), store.lockName("exclusive", "purge"),
-	} {
-		assert.False(t, seen[name], name)
-		seen[name] = true
-	}
+	assert.True(t, strings.HasPrefix(long, strings.Repeat("t", 48)+":exclusive:"), long)
+	assert.NotEqual(t, store.lockName("a"), store.lockName("purge"))
+	assert.NotEqual(t, store.lockName("a"), store.lockName("A"))
 	same, err := New(nil, "dbo."+strings.Repeat("t", 48))
 	require.NoError(t, err)
-	for _, shard := range []int{4, 8} {
-		assert.Equal(t, store.shardLock("a", 0), store.shardLock("a", shard), "shards of the same keys share their lock")
-	}
-	assert.Equal(t, store.shardLock("a", 0), same.shardLock("a", 0), "the server puts the table's id in front")
+	assert.Equal(t, store.lockName("a"), same.lockName("a"), "the server puts the table's id in front")
 }

@@ -51,7 +51,7 @@ func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim
 	if claim != nil {
 		for try := 1; err == nil; try++ {
 			var again bool
-			if again, err = step(ctx, s, claim, &answer); !again {
+			if again, err = step(ctx, s, claim, &answer); !again || err != nil {
 				break
 			}
 			if try == maxTries { // others are at work here

@@ -98,6 +98,9 @@ func judge(w *driver.Window, unordered bool) []verdict {
 		verdicts[i] = verdict{
 			clear: !row.Waits, waits: row.Waits && !row.Leased, claimed: row.Leased && row.Waits, lowest: suspicion, highest: suspicion,
 		}
+		if row.Held {
+			verdicts[i].clear = false
+		}
 	}
 	if !unordered {
 		judgeKeys(w, verdicts)
@@ -150,7 +153,7 @@ func Simple(w *driver.Window, limits Limits) bool {
 	for i := range w.Rows {
 		row := &w.Rows[i]
 		bytes += row.Bytes
-		if row.Waits || Suspicion(row) > 0 || behindBlock(row) || row.Low != driver.NoLow {
+		if row.Waits || row.Held || Suspicion(row) > 0 || behindBlock(row) || row.Low != driver.NoLow {
 			return false
 		}
 	}
@@ -159,23 +162,23 @@ func Simple(w *driver.Window, limits Limits) bool {
 
 // Defer decides which rows of a window are taken out of the way of claims: the first row of each key
 // that waits for a time becomes its block, unless it has one, and whatever stands behind a block
-// leaves with it. Rows in processing stay: their outcome is near. So do rows with a key beyond the
-// bound: no index of blocks holds it. Where order is off every row waits alone.
+// leaves with it. Rows in processing stay: their outcome is near. So do rows that somebody writes, and
+// rows with a key beyond the bound: no index of blocks holds it. Where order is off every row waits
+// alone.
 func Defer(w *driver.Window, unordered bool) (blocks, rows []int64) {
 	first := map[string]bool{} // keys of which a row becomes the block
 	for i := range w.Rows {
 		row := &w.Rows[i]
-		if len(row.Key) > envelope.MaxOrderingKeyBytes {
+		if row.Leased || row.Held || len(row.Key) > envelope.MaxOrderingKeyBytes {
 			continue
 		}
-		waits := row.Waits && !row.Leased
 		alone := unordered || row.Key == ""
-		block := waits && (alone || !first[row.Key] && (!row.HasBlock || row.Block == row.ID))
+		block := row.Waits && (alone || !first[row.Key] && (!row.HasBlock || row.Block == row.ID))
 		if block {
 			blocks = append(blocks, row.ID)
 			first[row.Key] = !alone
 		}
-		if leaves := block || !alone && (first[row.Key] || behindBlock(row)); leaves && !row.Leased {
+		if leaves := block || !alone && (first[row.Key] || behindBlock(row)); leaves {
 			rows = append(rows, row.ID)
 		}
 	}

@@ -20,7 +20,7 @@ func drawWindow(t *rapid.T) driver.Window {
 		leased := rapid.Bool().Draw(t, "leased")
 		w.Rows[i] = driver.Row{
 			ID: int64(10 * (i + 1)), Key: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key"), Leased: leased,
-			Waits: rapid.IntRange(0, 3).Draw(t, "waits") == 0, Crashes: rapid.SampledFrom([]int{0, 0, 0, 1, 2, 99}).Draw(t, "crashes"),
+			Waits: rapid.IntRange(0, 3).Draw(t, "waits") == 0, Held: rapid.IntRange(0, 5).Draw(t, "held") == 0, Crashes: rapid.SampledFrom([]int{0, 0, 0, 1, 2, 99}).Draw(t, "crashes"),
 			Bytes: rapid.Int64Range(0, 100).Draw(t, "bytes"), Low: driver.Low(rapid.SampledFrom([]uint8{0, 0, 0, 1, 2}).Draw(t, "low")),
 		}
 		if r := &w.Rows[i]; r.Key != "" && rapid.IntRange(0, 4).Draw(t, "block") == 0 {
@@ -56,7 +56,7 @@ func TestClaim(t *testing.T) {
 		bytes, suspicion := int64(0), -1
 		for _, id := range d.Take {
 			r := row(&w, id)
-			require.False(t, r.Waits, "row %d", id)
+			require.False(t, r.Waits || r.Held, "row %d", id)
 			bytes += r.Bytes
 			if suspicion < 0 {
 				suspicion = Suspicion(r)
@@ -117,7 +117,7 @@ func TestDefer(t *testing.T) {
 		}
 		for _, id := range rows {
 			r := row(&w, id)
-			require.False(t, r.Leased, "row %d", id)
+			require.False(t, r.Leased || r.Held, "row %d", id)
 			made, ok := keys[r.Key]
 			require.True(t, slices.Contains(blocks, id) || ok && made < id || behindBlock(r), "row %d has no block", id)
 		}
@@ -185,4 +185,37 @@ func TestLift(t *testing.T) {
 		}
 		require.Equal(t, len(seen)+len(lift.Free) == 0, Nothing(&lift))
 	})
+}
+
+// A row that somebody else is writing is not taken, and holds the later rows of its key, but no earlier one and no other key. It waits for
+// no time, and becomes no block.
+func TestHeldRows(t *testing.T) {
+	t.Parallel()
+	w := &driver.Window{Rows: []driver.Row{
+		{ID: 1, Key: "k"}, {ID: 2, Key: "k", Held: true, Waits: true}, {ID: 3, Key: "k"}, {ID: 4, Key: "l"}, {ID: 5, Held: true}, {ID: 6},
+	}}
+	limits := Limits{Rows: 10}
+	require.Equal(t, []int64{1, 4, 6}, Claim(w, limits).Take)
+	require.False(t, Simple(w, limits))
+	blocks, rows := Defer(w, false)
+	require.Empty(t, blocks)
+	require.Empty(t, rows)
+	for _, held := range []driver.Row{{ID: 1, Held: true}, {ID: 1, Key: "k", Held: true}} {
+		alone := &driver.Window{Rows: []driver.Row{held}}
+		require.Empty(t, Claim(alone, limits).Take)
+		require.False(t, Simple(alone, limits))
+		limits.Unordered = true
+		require.Empty(t, Claim(alone, limits).Take)
+		limits.Unordered = false
+	}
+}
+
+// What stands behind a block is deferred, but for a row that somebody is writing.
+func TestHeldRowsBehindABlock(t *testing.T) {
+	t.Parallel()
+	blocks, rows := Defer(&driver.Window{Rows: []driver.Row{
+		{ID: 1, Key: "k", Waits: true}, {ID: 2, Key: "k", Held: true}, {ID: 3, Key: "k"},
+	}}, false)
+	require.Equal(t, []int64{1}, blocks)
+	require.Equal(t, []int64{1, 3}, rows)
 }

@@ -1,5 +1,5 @@
 -- Read what the claim before this statement took. It runs after the claim's commit: a claimer that is stopped, or cut
--- off, while it receives a batch would otherwise keep the shard's lock for as long as the server waits for it to read.
+-- off, while it receives a batch would otherwise keep the shard locked for as long as the server waits for it to read.
 -- @token
 -- Ids are sent as text: the binary form of a uniqueidentifier has its first bytes swapped, and what the driver makes of
 -- that depends on the DSN.

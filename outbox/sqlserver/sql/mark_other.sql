@@ -1,6 +1,6 @@
 -- Retry, abandon or release rows, if they are still ours. Runs under the shard's lock, waiting for it: the place of a
--- failed head and of its released followers must change in one step for the next claim.
--- @completed_token, @completed_lock the shard's lock, @block_abandoned: the key of an abandoned row waits until an operator acts,
+-- failed head and of its released followers must change in one step for the next window.
+-- @completed_token, @completed_broker, @completed_shard, @block_abandoned: the key of an abandoned row waits until an operator acts,
 -- @other [{"i": id, "s": new status, "a": attempts spent, "d": delay in seconds, "u": and microseconds, "e": error, "g": 1 where the key
 -- of an abandoned row goes on all the same}]
 -- Plan: as in mark_published.sql; one seek of {{name}}_blocks_key and one range scan of {{name}}_deferred_key per row that blocks its key.
@@ -23,10 +23,7 @@ SELECT id, status, spent, delay_seconds, delay_micros, error, goes_on
              error nvarchar(max) '$.e', goes_on int '$.g');
 BEGIN TRY
     BEGIN TRANSACTION;
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'{{table}}'), N':', @completed_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of {{table}} was not granted in time', 1;
+{{include part_lock for completed}}
     SET @now = SYSUTCDATETIME();
     IF @block_abandoned = 1 -- the first of each key becomes its block
         INSERT INTO @blocking (id)
@@ -51,8 +48,9 @@ BEGIN TRY
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = o.id
      WHERE m.lock_token = CONVERT(uniqueidentifier, @completed_token) AND m.status = N'processing';
     SET @other_rows = @@ROWCOUNT;
-    IF @block_abandoned = 1
+    IF EXISTS (SELECT 1 FROM @blocking)
     BEGIN
+{{include part_turn for completed}}
         -- In place of the block that the key may have.
         UPDATE w
            SET shard            = m.shard
@@ -86,11 +84,5 @@ BEGIN TRY
          INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = b.id
          WHERE m.deferred = 1;
     END;
-    COMMIT TRANSACTION;
-END TRY
-BEGIN CATCH
-    IF @@TRANCOUNT > 0
-        ROLLBACK TRANSACTION;
-    THROW;
-END CATCH;
+{{include part_commit}}
 SELECT @other_rows AS fanout_other;

@@ -24,11 +24,5 @@ BEGIN TRY
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = d.id
      WHERE m.lock_token = CONVERT(uniqueidentifier, @completed_token) AND m.status = N'processing';
     SET @published_rows = @@ROWCOUNT;
-    COMMIT TRANSACTION;
-END TRY
-BEGIN CATCH
-    IF @@TRANCOUNT > 0
-        ROLLBACK TRANSACTION;
-    THROW;
-END CATCH;
+{{include part_commit}}
 SELECT @published_rows AS fanout_published;

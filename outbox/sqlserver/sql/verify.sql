@@ -1,8 +1,8 @@
 -- Which of the rows that were inserted as claimed are still ours, and which of them may be published? It runs after their commit.
--- @broker, @shard, @claim_lock the shard's lock, @token, @messages ids as JSON, @backlog how many other open rows may stand before
+-- @broker, @shard, @token, @messages ids as JSON, @backlog how many other open rows may stand before
 -- them, @unordered whether order is off
 --
--- No read of SQL Server shows one moment of the table, see claim_ordered.sql. Under the shard's lock nobody claims, releases,
+-- No read of SQL Server shows one moment of the table, see part_window.sql. Under the shard's lock nobody claims, releases,
 -- abandons, defers or brings back rows of its keys, so that a dirty read of them is exact, but for two things: new rows, which may
 -- be rolled back and then have made us wait for nothing; and rows that are being marked as published, which have been delivered
 -- whatever becomes of the mark. Ours are read as committed: what was rolled back is not there.
@@ -25,10 +25,7 @@ DECLARE @others TABLE (id bigint NOT NULL PRIMARY KEY, key_hash binary(32) NULL)
 DECLARE @last bigint, @others_rows int, @paused bit = 0;
 BEGIN TRY
     BEGIN TRANSACTION;
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'{{table}}'), N':', @claim_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of {{table}} was not granted in time', 1;
+{{include part_lock}}
     SET @now = SYSUTCDATETIME();
     INSERT INTO @mine (id, message_id, shard, ordering_key, key_hash, attempts, crashes, created_at, expired, leased, clear)
     SELECT m.id, m.message_id, m.shard, m.ordering_key, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)), m.attempts, m.crashes, m.created_at
@@ -69,13 +66,7 @@ BEGIN TRY
                             WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
                               AND low.key_hash = mine.key_hash AND low.id < mine.id));
     END;
-    COMMIT TRANSACTION;
-END TRY
-BEGIN CATCH
-    IF @@TRANCOUNT > 0
-        ROLLBACK TRANSACTION;
-    THROW;
-END CATCH;
+{{include part_commit}}
 SELECT id AS fanout_handed
      , LOWER(CONVERT(char(36), message_id)) AS message_id
      , shard

@@ -115,6 +115,16 @@ ALTER TABLE app.outbox_key_blocks SET (LOCK_ESCALATION = DISABLE);
 CREATE UNIQUE INDEX outbox_blocks_key ON app.outbox_key_blocks (target_broker, key_hash) WHERE ordering_key IS NOT NULL;
 CREATE INDEX outbox_blocks_wake ON app.outbox_key_blocks (target_broker, shard, wake_at);
 
+-- How often the key blocks of a shard have changed, or rows of it came back: what was decided about a shard is done while that is still so.
+-- Who holds the lock of a row here has the shard. It is the same for all classes that hold the same keys.
+CREATE TABLE app.outbox_shards (
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    shard         int           NOT NULL, -- 0 to 3
+    version       bigint        NOT NULL,
+    CONSTRAINT outbox_shards_pkey PRIMARY KEY CLUSTERED (target_broker, shard)
+);
+ALTER TABLE app.outbox_shards SET (LOCK_ESCALATION = DISABLE);
+
 -- Brokers to which nothing is delivered until somebody takes the row away.
 CREATE TABLE app.outbox_pauses (
     target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,

@@ -3,23 +3,27 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @operated_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
-DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @shard_lock nvarchar(255);
-INSERT INTO @shards (lock)
-SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
-SET @shard_lock = (SELECT MIN(lock) FROM @shards);
-WHILE @shard_lock IS NOT NULL
-BEGIN
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
-    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
-END;
+DECLARE @shards TABLE (
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    shard         int           NOT NULL,
+    PRIMARY KEY (target_broker, shard)
+);
+INSERT INTO @shards (target_broker, shard)
+SELECT listed.broker, numbers.shard
+  FROM (SELECT DISTINCT broker COLLATE Latin1_General_100_BIN2 AS broker FROM OPENJSON(@lock_brokers) WITH (broker nvarchar(128) '$')) AS listed
+ CROSS JOIN (VALUES (0), (1), (2), (3)) AS numbers (shard);
+INSERT INTO app.outbox_shards (target_broker, shard, version)
+SELECT s.target_broker, s.shard, 0
+  FROM @shards AS s
+ WHERE NOT EXISTS (SELECT 1 FROM app.outbox_shards AS l WITH (FORCESEEK) WHERE l.target_broker = s.target_broker AND l.shard = s.shard);
+UPDATE l
+   SET version = l.version + 1
+  FROM @shards AS s
+ INNER JOIN app.outbox_shards AS l WITH (ROWLOCK, FORCESEEK) ON l.target_broker = s.target_broker AND l.shard = s.shard;
 DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -71,7 +75,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 IF OBJECT_ID(N'app.outbox_migrations') IS NULL
     SELECT CONVERT(int, NULL) AS fanout_version;
 ELSE
@@ -82,7 +86,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT TOP (@limit) id AS fanout_entry
      , actor
      , via
@@ -103,7 +107,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 INSERT INTO app.outbox_audit (actor, via, action, broker, filter, reason)
 VALUES (@actor, @via, @action, @broker, @filter, @reason);
 SELECT CONVERT(bigint, SCOPE_IDENTITY()) AS fanout_begun;
@@ -113,7 +117,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 UPDATE a
    SET ended_at  = SYSUTCDATETIME()
      , row_count = @rows
@@ -127,7 +131,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
 DECLARE @name nvarchar(128) = N'';
 SET @now = SYSUTCDATETIME();
@@ -168,7 +172,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT TOP (@limit) target_broker AS fanout_blocked_key
      , ordering_key
      , LOWER(CONVERT(char(36), block_message_id)) AS block_message_id
@@ -182,7 +186,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @names TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @name nvarchar(128) = N'';
 WHILE @name IS NOT NULL
@@ -209,7 +213,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT SYSUTCDATETIME() AS fanout_clock;
 
 -- compare
@@ -217,7 +221,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT COUNT(*) AS fanout_different
   FROM (VALUES (CONVERT(nvarchar(1024), NULL)), (N'order-1'), (N'order-2'), (N'order-3'), (N'order-4'), (N'order-5'), (N'order-6'), (N'order-7')
              , (N'order-8'), (N'Order-1'), (N'order-1 '), (N''), (N'Größe'), (N'注文')) AS k (ordering_key)
@@ -232,7 +236,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SET @now = SYSUTCDATETIME();
 SELECT target_broker AS fanout_counted
      , status
@@ -247,80 +251,61 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @head TABLE (
-    id           bigint         NOT NULL PRIMARY KEY,
-    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
-    apart        bigint         NOT NULL,
-    leased       bit            NOT NULL,
-    until        datetime2(6)   NULL,
-    scheduled    bit            NOT NULL,
-    block_id      bigint         NULL
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @blocking TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @leaving TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @waiting TABLE (
+    id           bigint           NOT NULL PRIMARY KEY,
+    message_id   uniqueidentifier NOT NULL,
+    ordering_key nvarchar(512)    COLLATE Latin1_General_100_BIN2 NULL,
+    until        datetime2(6)     NOT NULL,
+    reason       nvarchar(16)     NOT NULL
 );
-DECLARE @blocks TABLE (
-    id           bigint         NOT NULL PRIMARY KEY,
-    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
-    until        datetime2(6)   NOT NULL,
-    reason       nvarchar(16)   NOT NULL
-);
-DECLARE @behind TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @deferred_rows int;
+INSERT INTO @blocking (id) SELECT id FROM OPENJSON(@blocks) WITH (id bigint '$');
+INSERT INTO @leaving (id) SELECT id FROM OPENJSON(@rows) WITH (id bigint '$');
 BEGIN TRY
     BEGIN TRANSACTION;
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @claim_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
+    SET @found_version = NULL;
+    SELECT @found_version = version
+      FROM app.outbox_shards WITH (UPDLOCK, ROWLOCK, FORCESEEK)
+     WHERE target_broker = @broker AND shard = @shard % 4;
+    IF @found_version IS NULL
+    BEGIN
+        SET @found_version = 0;
+        INSERT INTO app.outbox_shards (target_broker, shard, version) VALUES (@broker, @shard % 4, 0);
+    END;
+    IF @found_version <> @decided
+        THROW 50123, N'what was decided about a shard of app.outbox has changed', 1;
+    UPDATE s
+       SET version = version + 1
+      FROM app.outbox_shards AS s WITH (ROWLOCK, FORCESEEK)
+     WHERE target_broker = @broker AND shard = @shard % 4;
     SET @now = SYSUTCDATETIME();
-    INSERT INTO @head (id, ordering_key, apart, leased, until, scheduled)
-    SELECT TOP (@window) id
-         , CASE WHEN @unordered = 0 THEN ordering_key END
-         , CASE WHEN @unordered = 1 OR ordering_key IS NULL THEN id ELSE DATALENGTH(ordering_key) END
-         , CASE WHEN status = N'processing' THEN 1 ELSE 0 END
-         , CASE WHEN status = N'processing' THEN NULL
-                WHEN locked_until > @now AND (available_at IS NULL OR available_at <= locked_until) THEN locked_until
-                WHEN available_at > @now THEN available_at END
-         , CASE WHEN available_at > @now THEN 1 ELSE 0 END
-      FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-     WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
-     ORDER BY id;
-    IF @unordered = 0 AND EXISTS (SELECT 1
-                                    FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), NOLOCK)
-                                   WHERE target_broker = @broker)
-        UPDATE h
-           SET block_id = w.block_id
-          FROM @head AS h
-         INNER JOIN app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
-            ON w.target_broker = @broker AND w.ordering_key IS NOT NULL
-           AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', h.ordering_key));
-    INSERT INTO @blocks (id, ordering_key, until, reason)
-    SELECT id, ordering_key, until, CASE WHEN scheduled = 1 THEN N'scheduled' ELSE N'backoff' END
-      FROM (SELECT id, ordering_key, until, scheduled, ROW_NUMBER() OVER (PARTITION BY ordering_key, apart ORDER BY id) AS place
-              FROM @head
-             WHERE until IS NOT NULL AND (block_id IS NULL OR block_id = id)) AS resting
-     WHERE place = 1;
+    INSERT INTO @waiting (id, message_id, ordering_key, until, reason)
+    SELECT m.id
+         , m.message_id
+         , CASE WHEN @unordered = 0 THEN m.ordering_key END
+         , CASE WHEN m.available_at IS NULL OR m.locked_until >= m.available_at THEN m.locked_until ELSE m.available_at END
+         , CASE WHEN m.available_at > @now THEN N'scheduled' ELSE N'backoff' END
+      FROM @blocking AS b
+     INNER JOIN app.outbox AS m WITH (UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = b.id
+     WHERE m.status IN (N'pending', N'failed') AND m.deferred = 0 AND (m.locked_until > @now OR m.available_at > @now);
+    SET @deferred_rows = @@ROWCOUNT;
+    IF @deferred_rows <> (SELECT COUNT(*) FROM @blocking)
+        THROW 50123, N'a row of app.outbox was changed while it was being deferred', 1;
     UPDATE w
-       SET wake_at = g.until, reason = g.reason, ordering_key = COALESCE(w.ordering_key, g.ordering_key)
-      FROM @blocks AS g
-     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = g.id;
+       SET wake_at = b.until, reason = b.reason, ordering_key = COALESCE(w.ordering_key, b.ordering_key)
+      FROM @waiting AS b
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = b.id;
     INSERT INTO app.outbox_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
-    SELECT @broker, @shard, g.ordering_key, g.id, COALESCE(m.message_id, CONVERT(uniqueidentifier, N'00000000-0000-0000-0000-000000000000')), g.until, g.reason
-      FROM @blocks AS g
-      LEFT JOIN app.outbox AS m WITH (NOLOCK, FORCESEEK) ON m.id = g.id
-     WHERE NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = g.id);
-    INSERT INTO @behind (id)
-    SELECT id
-      FROM (SELECT h.id
-                 , h.leased
-                 , h.block_id
-                 , MIN(COALESCE(g.id, CONVERT(bigint, 9223372036854775807))) OVER (PARTITION BY h.ordering_key, h.apart) AS new_block_id
-              FROM @head AS h
-              LEFT JOIN @blocks AS g ON g.id = h.id) AS placed
-     WHERE leased = 0 AND (id > block_id OR id >= new_block_id);
+    SELECT @broker, @shard, b.ordering_key, b.id, b.message_id, b.until, b.reason
+      FROM @waiting AS b
+     WHERE NOT EXISTS (SELECT 1 FROM app.outbox_key_blocks AS w WITH (FORCESEEK) WHERE w.block_id = b.id);
     UPDATE m
        SET deferred = 1
-      FROM @behind AS b
-     INNER JOIN app.outbox AS m WITH (ROWLOCK, READCOMMITTEDLOCK, READPAST, FORCESEEK) ON m.id = b.id
+      FROM @leaving AS l
+     INNER JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = l.id
      WHERE m.status IN (N'pending', N'failed') AND m.deferred = 0;
     SET @deferred_rows = @@ROWCOUNT;
     COMMIT TRANSACTION;
@@ -337,7 +322,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @asked TABLE (
     id            bigint        NOT NULL PRIMARY KEY,
     target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -363,7 +348,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT CONVERT(nvarchar(128), SERVERPROPERTY(N'ProductVersion')) AS fanout_version
      , CONVERT(int, SERVERPROPERTY(N'EngineEdition'))
      , CONVERT(int, d.compatibility_level)
@@ -373,12 +358,22 @@ SELECT CONVERT(nvarchar(128), SERVERPROPERTY(N'ProductVersion')) AS fanout_versi
   FROM sys.databases AS d
  WHERE d.database_id = DB_ID();
 
+-- exclusive
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
+EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 0;
+SELECT @granted AS fanout_granted;
+
 -- facts
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @named TABLE (name nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL, owner nvarchar(300) COLLATE Latin1_General_100_BIN2 NOT NULL);
 INSERT INTO @named (name, owner) SELECT [value], CASE [key] WHEN N'0' THEN N'' ELSE CONCAT(N' of ', [value]) END FROM OPENJSON(@tables);
 SELECT CONCAT(N'table ', t.name) AS fanout_object, p.property, p.value
@@ -444,7 +439,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT TOP (@limit) f.ordering_key AS fanout_failed
      , f.id
      , LOWER(CONVERT(char(36), f.message_id)) AS message_id
@@ -470,7 +465,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, message_id uniqueidentifier NOT NULL, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
 DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @ids TABLE (message_id uniqueidentifier NOT NULL PRIMARY KEY);
@@ -534,7 +529,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @names TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @name nvarchar(128) = N'';
 WHILE @name IS NOT NULL
@@ -552,7 +547,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @found TABLE (
     place        int           NOT NULL PRIMARY KEY,
     id           bigint        NOT NULL,
@@ -589,7 +584,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DELETE FROM app.outbox_instances WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE seen_at < DATEADD(DAY, -1, SYSUTCDATETIME());
 SELECT @@ROWCOUNT AS fanout_forgotten;
 
@@ -598,7 +593,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 UPDATE i
    SET name = @name, host = @host, pid = @pid, version = @version, work = @work, seen_at = SYSUTCDATETIME()
   FROM app.outbox_instances AS i WITH (ROWLOCK, FORCESEEK)
@@ -613,7 +608,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT LOWER(CONVERT(char(36), instance_id)) AS fanout_instance
      , name
      , host
@@ -631,7 +626,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT TOP (@limit) w.ordering_key AS fanout_block
      , w.block_id
      , LOWER(CONVERT(char(36), w.block_message_id)) AS message_id
@@ -659,7 +654,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT m.target_broker AS fanout_failed
      , m.last_error
   FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY target_broker ORDER BY happened DESC, id DESC) AS place
@@ -678,16 +673,75 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DELETE FROM app.outbox_instances WHERE instance_id = CONVERT(uniqueidentifier, @instance_id);
 SELECT 1 AS fanout_left;
+
+-- lift
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @changed TABLE (id bigint NOT NULL, kind int NOT NULL, block_id bigint NULL);
+INSERT INTO @changed (id, kind, block_id)
+SELECT id, kind, block_id
+  FROM OPENJSON(@changes) WITH (id bigint '$.i', kind int '$.k', block_id bigint '$.b');
+BEGIN TRY
+    BEGIN TRANSACTION;
+    SET @found_version = NULL;
+    SELECT @found_version = version
+      FROM app.outbox_shards WITH (UPDLOCK, ROWLOCK, FORCESEEK)
+     WHERE target_broker = @broker AND shard = @shard % 4;
+    IF @found_version IS NULL
+    BEGIN
+        SET @found_version = 0;
+        INSERT INTO app.outbox_shards (target_broker, shard, version) VALUES (@broker, @shard % 4, 0);
+    END;
+    IF @found_version <> @decided
+        THROW 50123, N'what was decided about a shard of app.outbox has changed', 1;
+    UPDATE s
+       SET version = version + 1
+      FROM app.outbox_shards AS s WITH (ROWLOCK, FORCESEEK)
+     WHERE target_broker = @broker AND shard = @shard % 4;
+    SET @now = SYSUTCDATETIME();
+    UPDATE m
+       SET deferred = CASE WHEN c.kind = 2 THEN 1 ELSE 0 END
+      FROM @changed AS c
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
+     WHERE c.kind = 2 AND m.status IN (N'pending', N'failed') OR c.kind IN (1, 4, 5) AND m.deferred = 1;
+    DELETE w
+      FROM @changed AS c
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.id
+     WHERE c.kind = 3 OR c.kind IN (1, 4, 5) AND w.ordering_key IS NULL;
+    UPDATE w
+       SET wake_at = CASE WHEN c.kind = 1 THEN NULL
+                          WHEN m.available_at IS NULL OR m.locked_until >= m.available_at THEN COALESCE(m.locked_until, @now)
+                          ELSE m.available_at END
+      FROM @changed AS c
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.id
+     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
+     WHERE c.kind = 1 OR c.kind = 2 AND m.deferred = 1;
+    UPDATE w
+       SET block_id = m.id, block_message_id = m.message_id, shard = m.shard
+      FROM @changed AS c
+     INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
+     INNER JOIN app.outbox_key_blocks AS w WITH (ROWLOCK, FORCESEEK) ON w.block_id = c.block_id
+     WHERE c.kind = 5;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
 
 -- list_abandoned
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
     place  bigint       NOT NULL PRIMARY KEY,
     id     bigint       NOT NULL,
@@ -762,7 +816,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
     place  bigint       NOT NULL PRIMARY KEY,
     id     bigint       NOT NULL,
@@ -826,7 +880,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
     place  bigint       NOT NULL PRIMARY KEY,
     id     bigint       NOT NULL,
@@ -902,7 +956,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
     place  bigint       NOT NULL PRIMARY KEY,
     id     bigint       NOT NULL,
@@ -978,7 +1032,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
     place  bigint       NOT NULL PRIMARY KEY,
     id     bigint       NOT NULL,
@@ -1047,7 +1101,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @seen TABLE (
     place  bigint       NOT NULL PRIMARY KEY,
     id     bigint       NOT NULL,
@@ -1122,7 +1176,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, message_id uniqueidentifier NOT NULL, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
 DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @ids TABLE (message_id uniqueidentifier NOT NULL PRIMARY KEY);
@@ -1186,7 +1240,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SET LOCK_TIMEOUT 1000;
 SELECT m.id AS fanout_row
      , LOWER(CONVERT(char(36), m.message_id)) AS message_id
@@ -1227,7 +1281,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 EXEC @granted = sp_getapplock @Resource = @lock, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 60000;
 IF @granted < 0
     THROW 50122, N'another process has been migrating app.outbox for a minute', 1;
@@ -1243,7 +1297,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @heads TABLE (shard int NOT NULL, status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, row_count bigint NOT NULL);
 DECLARE @aside TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL, created_at datetime2(6) NOT NULL);
 DECLARE @failing TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -1329,7 +1383,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 INSERT INTO app.outbox_pauses (target_broker, paused_by, reason)
 SELECT @broker, @by, @reason
  WHERE NOT EXISTS (SELECT 1 FROM app.outbox_pauses WITH (UPDLOCK, HOLDLOCK, ROWLOCK) WHERE target_broker = @broker);
@@ -1340,7 +1394,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT target_broker AS fanout_pause, since, paused_by, reason
   FROM app.outbox_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK)
  ORDER BY target_broker;
@@ -1350,7 +1404,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @before datetime2(6);
 SET @now = SYSUTCDATETIME();
 SET @before = DATEADD(MICROSECOND, -@retention_micros, DATEADD(SECOND, -@retention_seconds, @now));
@@ -1371,7 +1425,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @before datetime2(6);
 SET @now = SYSUTCDATETIME();
 SET @before = DATEADD(MICROSECOND, -@retention_micros, DATEADD(SECOND, -@retention_seconds, @now));
@@ -1390,7 +1444,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SET @now = SYSUTCDATETIME();
 IF EXISTS (SELECT 1 FROM app.outbox_pauses WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE target_broker = @broker)
     SELECT -1 AS fanout_shard;
@@ -1425,7 +1479,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 INSERT INTO app.outbox_migrations (version, name) VALUES (@version, @name);
 
 -- release
@@ -1433,7 +1487,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
 EXEC @granted = sp_releaseapplock @Resource = @resource, @LockOwner = 'Session';
 SELECT @granted AS fanout_granted;
@@ -1443,22 +1497,34 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-DECLARE @leased TABLE (id bigint NOT NULL);
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @leased TABLE (id bigint NOT NULL, late bit NOT NULL);
 DECLARE @renewed_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @claim_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
+    SET @found_version = NULL;
+    SELECT @found_version = version
+      FROM app.outbox_shards WITH (UPDLOCK, ROWLOCK, FORCESEEK)
+     WHERE target_broker = @broker AND shard = @shard % 4;
+    IF @found_version IS NULL
+    BEGIN
+        SET @found_version = 0;
+        INSERT INTO app.outbox_shards (target_broker, shard, version) VALUES (@broker, @shard % 4, 0);
+    END;
     SET @now = SYSUTCDATETIME();
-    INSERT INTO @leased (id)
-    SELECT id
+    INSERT INTO @leased (id, late)
+    SELECT id, CASE WHEN locked_until <= @now THEN 1 ELSE 0 END
       FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
      WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
        AND id BETWEEN @first AND @last
        AND lock_token = CONVERT(uniqueidentifier, @token) AND status = N'processing';
+    IF EXISTS (SELECT 1 FROM @leased WHERE late = 1)
+    BEGIN
+    UPDATE s
+       SET version = version + 1
+      FROM app.outbox_shards AS s WITH (ROWLOCK, FORCESEEK)
+     WHERE target_broker = @broker AND shard = @shard % 4;
+    END;
     UPDATE m
        SET locked_until = DATEADD(MICROSECOND, @lease_micros, DATEADD(SECOND, @lease_seconds, @now))
       FROM @leased AS l
@@ -1479,7 +1545,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS fanout_updateability;
 
 -- requeue
@@ -1487,7 +1553,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @first TABLE (
     id            bigint           NOT NULL PRIMARY KEY,
     target_broker nvarchar(128)    COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -1496,19 +1562,23 @@ DECLARE @first TABLE (
 DECLARE @operated_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
-DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @shard_lock nvarchar(255);
-INSERT INTO @shards (lock)
-SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
-SET @shard_lock = (SELECT MIN(lock) FROM @shards);
-WHILE @shard_lock IS NOT NULL
-BEGIN
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
-    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
-END;
+DECLARE @shards TABLE (
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    shard         int           NOT NULL,
+    PRIMARY KEY (target_broker, shard)
+);
+INSERT INTO @shards (target_broker, shard)
+SELECT listed.broker, numbers.shard
+  FROM (SELECT DISTINCT broker COLLATE Latin1_General_100_BIN2 AS broker FROM OPENJSON(@lock_brokers) WITH (broker nvarchar(128) '$')) AS listed
+ CROSS JOIN (VALUES (0), (1), (2), (3)) AS numbers (shard);
+INSERT INTO app.outbox_shards (target_broker, shard, version)
+SELECT s.target_broker, s.shard, 0
+  FROM @shards AS s
+ WHERE NOT EXISTS (SELECT 1 FROM app.outbox_shards AS l WITH (FORCESEEK) WHERE l.target_broker = s.target_broker AND l.shard = s.shard);
+UPDATE l
+   SET version = l.version + 1
+  FROM @shards AS s
+ INNER JOIN app.outbox_shards AS l WITH (ROWLOCK, FORCESEEK) ON l.target_broker = s.target_broker AND l.shard = s.shard;
 DECLARE @listed TABLE (id bigint NOT NULL PRIMARY KEY);
 DECLARE @wanted TABLE (status nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @picked TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -1582,7 +1652,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DELETE FROM app.outbox_pauses WITH (ROWLOCK) WHERE target_broker = @broker;
 SELECT @@ROWCOUNT AS fanout_resumed;
 
@@ -1591,7 +1661,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 SELECT CONCAT(needs.wanted, N' ON ', t.[value]) AS fanout_forbidden
   FROM OPENJSON(@tables) AS t
  CROSS JOIN (VALUES (1, N'SELECT'), (2, N'INSERT'), (3, N'UPDATE'), (4, N'DELETE')) AS needs (n, wanted)
@@ -1603,33 +1673,102 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
-SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @lock);
-EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 0;
-SELECT @granted AS fanout_granted;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @claimed TABLE (id bigint NOT NULL PRIMARY KEY);
+BEGIN TRY
+    BEGIN TRANSACTION;
+    IF @unordered = 0
+    BEGIN
+    SET @found_version = NULL;
+    SELECT @found_version = version
+      FROM app.outbox_shards WITH (UPDLOCK, ROWLOCK, FORCESEEK)
+     WHERE target_broker = @broker AND shard = @shard % 4;
+    IF @found_version IS NULL
+    BEGIN
+        SET @found_version = 0;
+        INSERT INTO app.outbox_shards (target_broker, shard, version) VALUES (@broker, @shard % 4, 0);
+    END;
+    IF @found_version <> @decided
+        THROW 50123, N'what was decided about a shard of app.outbox has changed', 1;
+    END;
+    SET @now = SYSUTCDATETIME();
+    INSERT INTO @chosen (id)
+    SELECT id FROM OPENJSON(@ids) WITH (id bigint '$');
+    IF @unordered = 1
+        DELETE FROM @chosen
+         WHERE id NOT IN (SELECT m.id
+                            FROM @chosen AS c
+                           INNER JOIN app.outbox AS m WITH (UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = c.id);
+    UPDATE m
+       SET status       = N'processing'
+         , locked_by    = CONVERT(nvarchar(256), @worker)
+         , lock_token   = CONVERT(uniqueidentifier, @token)
+         , locked_until = DATEADD(MICROSECOND, @lease_micros, DATEADD(SECOND, @lease_seconds, @now))
+         , attempts     = m.attempts + CASE WHEN m.status = N'processing' AND m.isolated = 1 THEN 1 ELSE 0 END
+         , crashes      = m.crashes + CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
+         , isolated     = CASE WHEN @shared = 0 AND (SELECT COUNT(*) FROM @chosen) = 1 THEN 1 ELSE 0 END
+    OUTPUT inserted.id INTO @claimed
+      FROM @chosen AS c
+     INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
+     WHERE m.status IN (N'pending', N'failed', N'processing') AND m.deferred = 0
+       AND (m.locked_until IS NULL OR m.locked_until <= @now)
+       AND (m.available_at IS NULL OR m.available_at <= @now);
+    IF @unordered = 0 AND (SELECT COUNT(*) FROM @claimed) <> (SELECT COUNT(*) FROM @chosen)
+        THROW 50123, N'a row of app.outbox was changed while it was being claimed', 1;
+    COMMIT TRANSACTION WITH (DELAYED_DURABILITY = ON);
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT COUNT(*) AS fanout_taken FROM @claimed;
+SELECT m.id AS fanout_id
+     , LOWER(CONVERT(char(36), m.message_id)) AS message_id
+     , m.stream
+     , m.type
+     , COALESCE(m.ordering_key, N'') AS ordering_key
+     , m.priority
+     , m.content_type
+     , COALESCE(m.headers, N'') AS headers
+     , COALESCE(m.correlation_id, N'') AS correlation_id
+     , m.attempts
+     , m.crashes
+     , m.created_at
+     , CONVERT(bit, CASE WHEN m.expires_at <= @now THEN 1 ELSE 0 END) AS expired
+     , m.payload
+  FROM @claimed AS c
+ INNER JOIN app.outbox AS m WITH (FORCESEEK) ON m.id = c.id
+ WHERE m.lock_token = CONVERT(uniqueidentifier, @token)
+ ORDER BY m.id;
 
 -- unblock_key
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @released_rows int;
 BEGIN TRY
     BEGIN TRANSACTION;
-DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @shard_lock nvarchar(255);
-INSERT INTO @shards (lock)
-SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
-SET @shard_lock = (SELECT MIN(lock) FROM @shards);
-WHILE @shard_lock IS NOT NULL
-BEGIN
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @shard_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
-    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
-END;
+DECLARE @shards TABLE (
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    shard         int           NOT NULL,
+    PRIMARY KEY (target_broker, shard)
+);
+INSERT INTO @shards (target_broker, shard)
+SELECT listed.broker, numbers.shard
+  FROM (SELECT DISTINCT broker COLLATE Latin1_General_100_BIN2 AS broker FROM OPENJSON(@lock_brokers) WITH (broker nvarchar(128) '$')) AS listed
+ CROSS JOIN (VALUES (0), (1), (2), (3)) AS numbers (shard);
+INSERT INTO app.outbox_shards (target_broker, shard, version)
+SELECT s.target_broker, s.shard, 0
+  FROM @shards AS s
+ WHERE NOT EXISTS (SELECT 1 FROM app.outbox_shards AS l WITH (FORCESEEK) WHERE l.target_broker = s.target_broker AND l.shard = s.shard);
+UPDATE l
+   SET version = l.version + 1
+  FROM @shards AS s
+ INNER JOIN app.outbox_shards AS l WITH (ROWLOCK, FORCESEEK) ON l.target_broker = s.target_broker AND l.shard = s.shard;
     UPDATE w
        SET wake_at = NULL
          , reason  = N'backoff'
@@ -1653,7 +1792,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
 DECLARE @mine TABLE (
     id           bigint           NOT NULL PRIMARY KEY,
     message_id   uniqueidentifier NOT NULL,
@@ -1671,10 +1810,15 @@ DECLARE @others TABLE (id bigint NOT NULL PRIMARY KEY, key_hash binary(32) NULL)
 DECLARE @last bigint, @others_rows int, @paused bit = 0;
 BEGIN TRY
     BEGIN TRANSACTION;
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'app.outbox'), N':', @claim_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of app.outbox was not granted in time', 1;
+    SET @found_version = NULL;
+    SELECT @found_version = version
+      FROM app.outbox_shards WITH (UPDLOCK, ROWLOCK, FORCESEEK)
+     WHERE target_broker = @broker AND shard = @shard % 4;
+    IF @found_version IS NULL
+    BEGIN
+        SET @found_version = 0;
+        INSERT INTO app.outbox_shards (target_broker, shard, version) VALUES (@broker, @shard % 4, 0);
+    END;
     SET @now = SYSUTCDATETIME();
     INSERT INTO @mine (id, message_id, shard, ordering_key, key_hash, attempts, crashes, created_at, expired, leased, clear)
     SELECT m.id, m.message_id, m.shard, m.ordering_key, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)), m.attempts, m.crashes, m.created_at
@@ -1729,4 +1873,114 @@ SELECT id AS fanout_handed
      , CONVERT(bit, CASE WHEN clear = 1 AND @paused = 0 THEN 1 ELSE 0 END) AS clear
   FROM @mine
  ORDER BY id;
+
+-- window
+SET NOCOUNT ON;
+SET XACT_ABORT ON;
+SET LOCK_TIMEOUT 5000;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
+DECLARE @simple bit = 0, @bytes bigint = 9223372036854775807;
+DECLARE @blocked bit = 0, @mixed bit = 0, @ahead bigint, @ahead_waits bit = 0;
+DECLARE @settled TABLE (id bigint NOT NULL PRIMARY KEY);
+DECLARE @win TABLE (
+    id           bigint        NOT NULL,
+    ordering_key nvarchar(512) COLLATE Latin1_General_100_BIN2 NULL,
+    held         bit           NOT NULL,
+    leased       bit           NOT NULL,
+    waits        bit           NOT NULL,
+    crashes      int           NOT NULL,
+    block_id     bigint        NULL,
+    low          int           NOT NULL
+);
+BEGIN TRY
+    BEGIN TRANSACTION;
+    SET @found_version = NULL;
+    SELECT @found_version = version
+      FROM app.outbox_shards WITH (UPDLOCK, ROWLOCK, FORCESEEK)
+     WHERE target_broker = @broker AND shard = @shard % 4;
+    IF @found_version IS NULL
+    BEGIN
+        SET @found_version = 0;
+        INSERT INTO app.outbox_shards (target_broker, shard, version) VALUES (@broker, @shard % 4, 0);
+    END;
+    SET @now = SYSUTCDATETIME();
+        INSERT INTO @settled (id)
+        SELECT TOP (@window) id
+          FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
+         ORDER BY id;
+        SET @blocked = CASE WHEN EXISTS (SELECT 1
+                                         FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), NOLOCK)
+                                        WHERE target_broker = @broker) THEN 1 ELSE 0 END;
+        IF @shard < 4 AND EXISTS (SELECT 1
+                                   FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
+                                  WHERE target_broker = @broker AND shard = @shard + 4 AND finished_at IS NULL AND deferred = 0)
+            SET @mixed = 1;
+        IF @shard BETWEEN 4 AND 7
+            SELECT TOP (1) @ahead = head.id
+                 , @ahead_waits = CASE WHEN head.status <> N'processing' AND (head.locked_until > @now OR head.available_at > @now) THEN 1
+                                       WHEN EXISTS (SELECT 1
+                                                      FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
+                                                     WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+                                                       AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
+                                                       AND w.block_id < head.id) THEN 1
+                                       WHEN EXISTS (SELECT 1
+                                                      FROM (SELECT TOP (1) low.status, low.locked_until, low.available_at
+                                                              FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
+                                                             WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
+                                                               AND low.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
+                                                               AND low.id < head.id
+                                                             ORDER BY low.id) AS earliest
+                                                     WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now)) THEN 1
+                                       ELSE 0 END
+              FROM app.outbox AS head WITH (INDEX(outbox_open), NOLOCK)
+             WHERE head.target_broker = @broker AND head.shard = @shard - 4 AND head.finished_at IS NULL AND head.deferred = 0
+             ORDER BY head.id;
+        INSERT INTO @win (id, ordering_key, held, leased, waits, crashes, block_id, low)
+        SELECT TOP (@window) m.id
+             , m.ordering_key
+             , CASE WHEN s.id IS NULL THEN 1 ELSE 0 END
+             , CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
+             , CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END
+             , m.crashes
+             , CASE WHEN @blocked = 1
+                    THEN (SELECT w.block_id
+                            FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
+                           WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
+                             AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))) END
+             , CASE WHEN @mixed = 1
+                    THEN COALESCE((SELECT TOP (1) CASE WHEN low.status <> N'processing' AND (low.locked_until > @now OR low.available_at > @now)
+                                                       THEN 2 ELSE 1 END
+                                     FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
+                                    WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
+                                      AND low.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))
+                                      AND low.id < m.id
+                                    ORDER BY low.id), 0)
+                    ELSE 0 END
+          FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
+          LEFT JOIN @settled AS s ON s.id = m.id
+         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0
+         ORDER BY m.id;
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0
+        ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+SELECT @found_version AS fanout_window, @blocked AS blocked, @ahead AS ahead, @ahead_waits AS ahead_waits;
+SELECT w.id AS fanout_row
+     , COALESCE(w.ordering_key, N'') AS ordering_key
+     , w.held
+     , w.leased
+     , w.waits
+     , w.crashes
+     , COALESCE(DATALENGTH(m.payload), 0) AS bytes
+     , w.block_id
+     , w.low
+  FROM @win AS w
+  LEFT JOIN app.outbox AS m WITH (FORCESEEK, NOLOCK) ON m.id = w.id AND @bytes < 9223372036854775807
+ WHERE @simple = 0
+ ORDER BY w.id;
 

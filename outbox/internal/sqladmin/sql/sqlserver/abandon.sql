@@ -1,5 +1,5 @@
 -- Abandon rows in the name of an operator. Runs under the shards' locks.
--- @locks, @ids, @statuses, @waiting: see part_lock_shards.sql and part_pick.sql; @error is what last_error becomes, up to the time and
+-- @lock_brokers, @ids, @statuses, @waiting: see part_lock_shards.sql and part_pick.sql; @error is what last_error becomes, up to the time and
 -- the number of attempts, which stand last
 -- Plan: the rows by {{name}}_pkey, the blocks by {{name}}_blocks_pkey.
 DECLARE @operated_rows int;

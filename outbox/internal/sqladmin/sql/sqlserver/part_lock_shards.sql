@@ -1,15 +1,22 @@
--- Take the locks of shards, waiting for them, in the order of their names: so operators never wait for each other in a circle,
--- and everybody else holds one of them at a time. A part of a transaction. @locks a JSON list
-DECLARE @shards TABLE (lock nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @shard_lock nvarchar(255);
-INSERT INTO @shards (lock)
-SELECT DISTINCT lock FROM OPENJSON(@locks) WITH (lock nvarchar(255) '$');
-SET @shard_lock = (SELECT MIN(lock) FROM @shards);
-WHILE @shard_lock IS NOT NULL
-BEGIN
-    SET @resource = CONCAT(N'fanout:', OBJECT_ID(N'{{table}}'), N':', @shard_lock);
-    EXEC @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 10000;
-    IF @granted < 0
-        THROW 50122, N'the lock of a shard of {{table}} was not granted in time', 1;
-    SET @shard_lock = (SELECT MIN(lock) FROM @shards WHERE lock > @shard_lock);
-END;
+-- Lock all shards of brokers until the transaction ends, waiting for them, and count a change of each: whoever has decided something about
+-- their rows decides anew. It comes before every other lock. @lock_brokers a JSON list
+-- Everybody else holds one of these locks at a time. Of two operators who wait for each other in a circle the server breaks one off, with error
+-- 1205, and he tries again; so it is when both make a row that is not there yet, with error 2627.
+-- FORCESEEK: a scan would wait for the locks of other brokers. Plan: one seek of {{name}}_shards_pkey per shard.
+DECLARE @shards TABLE (
+    target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    shard         int           NOT NULL,
+    PRIMARY KEY (target_broker, shard)
+);
+INSERT INTO @shards (target_broker, shard)
+SELECT listed.broker, numbers.shard
+  FROM (SELECT DISTINCT broker COLLATE Latin1_General_100_BIN2 AS broker FROM OPENJSON(@lock_brokers) WITH (broker nvarchar(128) '$')) AS listed
+ CROSS JOIN (VALUES (0), (1), (2), (3)) AS numbers (shard);
+INSERT INTO {{table}}_shards (target_broker, shard, version)
+SELECT s.target_broker, s.shard, 0
+  FROM @shards AS s
+ WHERE NOT EXISTS (SELECT 1 FROM {{table}}_shards AS l WITH (FORCESEEK) WHERE l.target_broker = s.target_broker AND l.shard = s.shard);
+UPDATE l
+   SET version = l.version + 1
+  FROM @shards AS s
+ INNER JOIN {{table}}_shards AS l WITH (ROWLOCK, FORCESEEK) ON l.target_broker = s.target_broker AND l.shard = s.shard;

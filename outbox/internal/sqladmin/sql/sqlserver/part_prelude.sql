@@ -5,4 +5,4 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET LOCK_TIMEOUT 5000;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @resource nvarchar(255), @granted int;
+DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;

@@ -1,7 +1,7 @@
 -- Make rows pending again, with a fresh budget of attempts: claimable at once, or behind the block of their key. last_error
 -- and broker_message_id stay, and so does a time to live that has not passed. Runs under the shards' locks.
 -- @ttl_seconds and @ttl_micros: a new time to live, or 0
--- @locks, @ids, @statuses, @waiting: see part_lock_shards.sql and part_pick.sql
+-- @lock_brokers, @ids, @statuses, @waiting: see part_lock_shards.sql and part_pick.sql
 -- Plan: the rows by {{name}}_pkey, the blocks by {{name}}_blocks_key.
 DECLARE @first TABLE (
     id            bigint           NOT NULL PRIMARY KEY,

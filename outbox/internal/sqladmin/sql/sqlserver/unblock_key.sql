@@ -1,5 +1,5 @@
 -- Let a key go on that waits for an operator: the next claim moves its block on. Runs under the shards' locks.
--- @locks see part_lock_shards.sql, @broker, @key
+-- @lock_brokers see part_lock_shards.sql, @broker, @key
 -- Plan: the block by {{name}}_blocks_key.
 DECLARE @released_rows int;
 BEGIN TRY
