@@ -87,10 +87,15 @@ func (s *server) client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.addr(), TLSConfig: s.tls, DialerRetries: 1, MaxRetries: -1})
 }
 
-// do executes one command of an administrator.
+// do executes one command of an administrator; a server that still loads its data gets it when it is ready.
 func (s *server) do(t *testing.T, args ...any) {
 	t.Helper()
 	client := s.client()
 	defer client.Close()
-	require.NoError(t, client.Do(t.Context(), args...).Err(), "%v", args)
+	var err error
+	soon(t, "redis-server has loaded its data", func() bool {
+		err = client.Do(t.Context(), args...).Err()
+		return !redis.HasErrorPrefix(err, "LOADING")
+	})
+	require.NoError(t, err, "%v", args)
 }

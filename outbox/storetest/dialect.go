@@ -13,7 +13,7 @@ type dialect struct {
 	placeholder func(n int) string
 	// minus is a point in time moved into the past.
 	minus func(column string, by time.Duration) string
-	// fromNow is the time from now to a point in time in microseconds, 0 for NULL.
+	// fromNow is the time from now to a point in time in microseconds, NULL for NULL.
 	fromNow func(column string) string
 	// text is a uuid as lower-case text.
 	text func(column string) string
@@ -38,7 +38,7 @@ var dialects = map[outbox.Dialect]dialect{
 			return fmt.Sprintf("%s + (%d) * interval '1 microsecond'", column, -by.Microseconds())
 		},
 		fromNow: func(column string) string {
-			return "coalesce((extract(epoch FROM " + column + " - clock_timestamp()) * 1000000)::bigint, 0)"
+			return "(extract(epoch FROM " + column + " - clock_timestamp()) * 1000000)::bigint"
 		},
 		text:  func(column string) string { return column + "::text" },
 		time:  func(at time.Time) any { return at },
@@ -57,7 +57,7 @@ var dialects = map[outbox.Dialect]dialect{
 			return fmt.Sprintf("%s + (%d)", column, -by.Microseconds())
 		},
 		fromNow: func(column string) string {
-			return "coalesce(" + column + " - CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER), 0)"
+			return "(" + column + " - CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER))"
 		},
 		text:  same,
 		time:  func(at time.Time) any { return at.UnixMicro() },
@@ -75,7 +75,7 @@ var dialects = map[outbox.Dialect]dialect{
 				-by%time.Second/time.Microsecond, -by/time.Second, column)
 		},
 		fromNow: func(column string) string {
-			return "coalesce(DATEDIFF_BIG(MICROSECOND, SYSUTCDATETIME(), " + column + "), 0)"
+			return "DATEDIFF_BIG(MICROSECOND, SYSUTCDATETIME(), " + column + ")"
 		},
 		text:  func(column string) string { return "lower(CONVERT(char(36), " + column + "))" },
 		time:  func(at time.Time) any { return at.UTC() },

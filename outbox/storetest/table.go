@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -176,7 +177,7 @@ type state struct {
 	Attempts, Crashes int
 	Token, Worker     string
 	LockedFor         time.Duration // from now; 0 = NULL
-	PublishedAgo      time.Duration // 0 = NULL
+	PublishedAgo      time.Duration // 0 = NULL, see ago
 	FinishedAgo       time.Duration // 0 = NULL
 	LastError         string
 	BrokerMessageID   string
@@ -186,15 +187,24 @@ func (t *table) state(id int64) state {
 	t.Helper()
 	var (
 		s                                 state
-		locked, publishedAgo, finishedAgo int64
+		locked, publishedAgo, finishedAgo sql.NullInt64
 	)
 	err := t.DB.QueryRowContext(t.Context(), t.render("SELECT status, attempts, crashes, coalesce("+t.sql.text("lock_token")+
 		", ''), coalesce(locked_by, ''), "+t.sql.fromNow("locked_until")+", "+t.sql.fromNow("published_at")+", "+
 		t.sql.fromNow("finished_at")+", coalesce(last_error, ''), coalesce(broker_message_id, '') FROM {t} WHERE id = ?"), id).
 		Scan(&s.Status, &s.Attempts, &s.Crashes, &s.Token, &s.Worker, &locked, &publishedAgo, &finishedAgo, &s.LastError, &s.BrokerMessageID)
 	require.NoError(t, err)
-	s.LockedFor, s.PublishedAgo, s.FinishedAgo = micros(locked), -micros(publishedAgo), -micros(finishedAgo)
+	s.LockedFor, s.PublishedAgo, s.FinishedAgo = micros(locked.Int64), ago(publishedAgo), ago(finishedAgo)
 	return s
+}
+
+// ago is how long ago a point in time was, 0 for NULL. The present instant is 1 µs ago: SQLite's clock
+// counts milliseconds, and a write and a look may share one.
+func ago(fromNow sql.NullInt64) time.Duration {
+	if !fromNow.Valid {
+		return 0
+	}
+	return max(-micros(fromNow.Int64), time.Microsecond)
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
