@@ -15,12 +15,11 @@ import (
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/monitor/metrics"
-	"github.com/gorm-fanout/fanout/monitor/tracing"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
+	"github.com/gorm-fanout/fanout/telemetry/otelrelay"
 )
 
 // Open connects to the databases, checks how they are set up and their schema, and makes the clients of the brokers. A
@@ -175,14 +174,14 @@ func (r *Relay) observe(o *options) (relay.Observer, error) {
 	)
 	if o.measured {
 		var err error
-		if r.metrics, err = metrics.New(o.meters); err != nil {
+		if r.metrics, err = otelrelay.NewMetrics(o.meters); err != nil {
 			problems = append(problems, fmt.Errorf("fanout: WithMeterProvider: %w", err))
 		} else {
 			list = append(list, r.metrics)
 		}
 	}
 	if o.traced {
-		tracer, err := tracing.New(o.tracers, tracing.Config{})
+		tracer, err := otelrelay.NewTracer(o.tracers, otelrelay.TracerConfig{})
 		if err != nil {
 			problems = append(problems, fmt.Errorf("fanout: WithTracerProvider: %w", err))
 		} else {
@@ -201,7 +200,7 @@ func (r *Relay) watch() error {
 	for name, store := range r.stores {
 		browsers[name] = store
 	}
-	stop, err := r.metrics.Watch(metrics.Sources{Stats: r.engine.Stats, Databases: browsers, Brokers: r.cfg.BrokerNames(), Log: r.log})
+	stop, err := r.metrics.Watch(otelrelay.Sources{Stats: r.engine.Stats, Databases: browsers, Brokers: r.cfg.BrokerNames(), Log: r.log})
 	if err != nil {
 		return fmt.Errorf("fanout: WithMeterProvider: %w", err)
 	}

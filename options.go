@@ -64,13 +64,13 @@ func WithName(name string) Option { return func(o *options) { o.name = name } }
 // WithLogger sets where the relay logs. Default: slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
-// WithMeterProvider measures what the relay does: see docs/metrics.md. Package monitor/prometheus has a provider that Prometheus can scrape.
+// WithMeterProvider measures what the relay does: see docs/metrics.md. Package telemetry/prometheus has a provider that Prometheus can scrape.
 // Default: nothing is measured, not even with OpenTelemetry's global provider.
 func WithMeterProvider(provider metric.MeterProvider) Option {
 	return func(o *options) { o.meters, o.measured = provider, true }
 }
 
-// WithTracerProvider draws spans of what the relay publishes, linked with those of the producers: see package monitor/tracing. Default: none
+// WithTracerProvider draws spans of what the relay publishes, linked with those of the producers: see package telemetry/otelrelay. Default: none
 // are drawn. Messages carry the trace context of their producer in any case.
 func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(o *options) { o.tracers, o.traced = provider, true }

@@ -29,9 +29,9 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/monitor/dashboard"
-	"github.com/gorm-fanout/fanout/monitor/metrics"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
+	"github.com/gorm-fanout/fanout/telemetry/otelrelay"
 )
 
 // A Relay delivers the rows of all configured databases to all configured brokers, and purges finished rows.
@@ -40,7 +40,7 @@ type Relay struct {
 	cleaner *cleanup.Scheduler
 	stores  map[string]admin.Store
 	brokers map[string]brokers.Broker
-	metrics *metrics.Metrics // nil: nothing is measured
+	metrics *otelrelay.Metrics // nil: nothing is measured
 	cancels []func()
 	close   sync.Once
 	closed  error

@@ -21,6 +21,6 @@ func TestTelemetryWithoutProviders(t *testing.T) {
 	_, err = store.Migrate(t.Context())
 	require.NoError(t, err)
 	_, err = fanout.Open(t.Context(), cfg, fanout.WithMeterProvider(nil), fanout.WithTracerProvider(nil))
-	require.ErrorContains(t, err, "fanout: WithMeterProvider: metrics: there is no meter provider")
-	require.ErrorContains(t, err, "fanout: WithTracerProvider: tracing: there is no tracer provider")
+	require.ErrorContains(t, err, "fanout: WithMeterProvider: otelrelay: no meter provider")
+	require.ErrorContains(t, err, "fanout: WithTracerProvider: otelrelay: no tracer provider")
 }

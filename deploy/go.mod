@@ -4,12 +4,12 @@ go 1.26.7
 
 replace (
 	github.com/gorm-fanout/fanout => ..
-	github.com/gorm-fanout/fanout/monitor/prometheus => ../monitor/prometheus
+	github.com/gorm-fanout/fanout/telemetry/prometheus => ../telemetry/prometheus
 )
 
 require (
 	github.com/gorm-fanout/fanout v0.0.0-00010101000000-000000000000
-	github.com/gorm-fanout/fanout/monitor/prometheus v0.0.0-00010101000000-000000000000
+	github.com/gorm-fanout/fanout/telemetry/prometheus v0.0.0-00010101000000-000000000000
 	github.com/prometheus/common v0.70.1
 	github.com/prometheus/prometheus v0.310.0
 	github.com/stretchr/testify v1.12.1

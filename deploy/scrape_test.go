@@ -18,12 +18,12 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/telemetry"
-	"github.com/gorm-fanout/fanout/monitor/metrics"
-	"github.com/gorm-fanout/fanout/monitor/prometheus"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
+	"github.com/gorm-fanout/fanout/telemetry/otelinbox"
+	"github.com/gorm-fanout/fanout/telemetry/otelrelay"
+	"github.com/gorm-fanout/fanout/telemetry/prometheus"
 )
 
 // scraped are the names of all series that the exporter really has, each with the names of its labels.
@@ -34,9 +34,9 @@ func scrape(t *testing.T) scraped {
 	t.Helper()
 	exporter, err := prometheus.New()
 	require.NoError(t, err)
-	m, err := metrics.New(exporter)
+	m, err := otelrelay.NewMetrics(exporter)
 	require.NoError(t, err)
-	_, err = m.Watch(metrics.Sources{
+	_, err = m.Watch(otelrelay.Sources{
 		Stats: func() []relay.Stats {
 			return []relay.Stats{{Database: "d", Broker: "b", Listener: relay.ListenerConnected}}
 		},
@@ -75,7 +75,7 @@ func scrape(t *testing.T) scraped {
 // useConsumer uses the instruments of a consumer.
 func useConsumer(t *testing.T, provider metric.MeterProvider) {
 	t.Helper()
-	consumer, err := telemetry.New(telemetry.Config{MeterProvider: provider})
+	consumer, err := otelinbox.New(otelinbox.Config{MeterProvider: provider})
 	require.NoError(t, err)
 	_, err = consumer.WatchLag("c", func(context.Context) ([]inbox.Lag, error) { return []inbox.Lag{{Source: "s"}}, nil })
 	require.NoError(t, err)

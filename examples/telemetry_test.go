@@ -10,7 +10,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/inbox"
 	"github.com/gorm-fanout/fanout/inbox/redisconsumer"
-	"github.com/gorm-fanout/fanout/inbox/telemetry"
+	"github.com/gorm-fanout/fanout/telemetry/otelinbox"
 )
 
 // A consumer of Redis Streams that is measured, with its lag.
@@ -33,7 +33,7 @@ func Example_telemetry() {
 		return inbox.Handled, nil
 	})
 
-	observer, err := telemetry.New(telemetry.Config{MeterProvider: sdk.NewMeterProvider()}) // with a reader of your choice
+	observer, err := otelinbox.New(otelinbox.Config{MeterProvider: sdk.NewMeterProvider()}) // with a reader of your choice
 	if err != nil {
 		panic(err)
 	}

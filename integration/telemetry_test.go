@@ -23,7 +23,7 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/gormplugin"
-	"github.com/gorm-fanout/fanout/monitor/prometheus"
+	"github.com/gorm-fanout/fanout/telemetry/prometheus"
 	"github.com/gorm-fanout/fanout/uow"
 )
 

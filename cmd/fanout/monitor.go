@@ -13,7 +13,7 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/monitor/prometheus"
+	"github.com/gorm-fanout/fanout/telemetry/prometheus"
 )
 
 // stopTime is how long the monitor's server may take to stop: requests under way are told to end.

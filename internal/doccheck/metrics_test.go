@@ -18,8 +18,8 @@ import (
 func TestInstruments(t *testing.T) {
 	t.Parallel()
 	for dir, heading := range map[string]string{
-		"monitor/metrics": "| instrument | unit | kind | what it tells | what to do |",
-		"inbox/telemetry": "| instrument | unit | kind | what it tells of a consumer | what to do |",
+		"telemetry/otelrelay": "| instrument | unit | kind | what it tells | what to do |",
+		"telemetry/otelinbox": "| instrument | unit | kind | what it tells of a consumer | what to do |",
 	} {
 		t.Run(dir, func(t *testing.T) {
 			t.Parallel()

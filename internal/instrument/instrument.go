@@ -42,6 +42,7 @@ func Conventional(operation string) []attribute.KeyValue {
 // A Maker makes instruments; afterwards Err says which of them the provider refuses. It is for one goroutine.
 type Maker struct {
 	Meter    metric.Meter
+	gauges   []metric.Observable
 	problems []error
 }
 
@@ -68,3 +69,20 @@ func (m *Maker) Numbers(name, unit, description string, buckets []float64) metri
 	m.problems = append(m.problems, err)
 	return made
 }
+
+// Gauge makes a gauge of whole numbers.
+func (m *Maker) Gauge(name, unit, description string) metric.Int64ObservableGauge {
+	made, err := m.Meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.gauges, m.problems = append(m.gauges, made), append(m.problems, err)
+	return made
+}
+
+// SecondsGauge makes a gauge of a time.
+func (m *Maker) SecondsGauge(name, description string) metric.Float64ObservableGauge {
+	made, err := m.Meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(description))
+	m.gauges, m.problems = append(m.gauges, made), append(m.problems, err)
+	return made
+}
+
+// Gauges returns the gauges made so far, for RegisterCallback.
+func (m *Maker) Gauges() []metric.Observable { return m.gauges }

@@ -9,7 +9,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// An Observer sees what processors do, to measure or to trace it; packages monitor/metrics and monitor/tracing have one each.
+// An Observer sees what processors do, to measure or to trace it; telemetry/otelrelay has one of each.
 type Observer interface {
 	// Observe returns who watches the processor of one broker in one database; nil = nobody. It is asked once for each processor, when
 	// that is made.

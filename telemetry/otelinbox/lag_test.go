@@ -1,4 +1,4 @@
-package telemetry_test
+package otelinbox_test
 
 import (
 	"context"
@@ -14,30 +14,30 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/gorm-fanout/fanout/inbox/telemetry"
+	"github.com/gorm-fanout/fanout/telemetry/otelinbox"
 )
 
 func TestLagIsAskedForNowAndThen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reader := sdk.NewManualReader()
-		o, err := telemetry.New(telemetry.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
+		o, err := otelinbox.New(otelinbox.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
 		require.NoError(t, err)
 		asked, hangs := 0, false
-		_, err = o.WatchLag("billing", func(ctx context.Context) ([]telemetry.Lag, error) {
+		_, err = o.WatchLag("billing", func(ctx context.Context) ([]otelinbox.Lag, error) {
 			asked++
 			if hangs {
 				<-ctx.Done()
-				return []telemetry.Lag{{Source: "a", Waiting: 1}}, ctx.Err()
+				return []otelinbox.Lag{{Source: "a", Waiting: 1}}, ctx.Err()
 			}
-			return []telemetry.Lag{
+			return []otelinbox.Lag{
 				{Source: "a", Waiting: int64(asked), Pending: 2, Oldest: time.Second},
-				{Source: "b", Waiting: telemetry.Unknown, Pending: telemetry.Unknown, Oldest: -1},
+				{Source: "b", Waiting: otelinbox.Unknown, Pending: otelinbox.Unknown, Oldest: -1},
 				{Source: "c"},
 			}, nil
 		})
 		require.NoError(t, err)
-		_, err = o.WatchLag("shipping", func(context.Context) ([]telemetry.Lag, error) { return nil, errors.New("out") })
+		_, err = o.WatchLag("shipping", func(context.Context) ([]otelinbox.Lag, error) { return nil, errors.New("out") })
 		require.NoError(t, err)
 
 		want := map[string]float64{
@@ -68,10 +68,10 @@ func TestLagIsAskedForNowAndThen(t *testing.T) {
 func TestLagOfManySourcesIsBounded(t *testing.T) {
 	t.Parallel()
 	reader := sdk.NewManualReader()
-	o, err := telemetry.New(telemetry.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
+	o, err := otelinbox.New(otelinbox.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
 	require.NoError(t, err)
-	_, err = o.WatchLag("billing", func(context.Context) ([]telemetry.Lag, error) {
-		lags := make([]telemetry.Lag, 1000)
+	_, err = o.WatchLag("billing", func(context.Context) ([]otelinbox.Lag, error) {
+		lags := make([]otelinbox.Lag, 1000)
 		for i := range lags {
 			lags[i].Source = fmt.Sprint(i)
 		}
@@ -84,9 +84,9 @@ func TestLagOfManySourcesIsBounded(t *testing.T) {
 
 func TestLagIsNotAskedForWithoutAMeter(t *testing.T) {
 	t.Parallel()
-	o, err := telemetry.New(telemetry.Config{TracerProvider: tracesdk.NewTracerProvider()})
+	o, err := otelinbox.New(otelinbox.Config{TracerProvider: tracesdk.NewTracerProvider()})
 	require.NoError(t, err)
-	stop, err := o.WatchLag("billing", func(context.Context) ([]telemetry.Lag, error) { panic("asked") })
+	stop, err := o.WatchLag("billing", func(context.Context) ([]otelinbox.Lag, error) { panic("asked") })
 	require.NoError(t, err)
 	require.NoError(t, stop())
 }

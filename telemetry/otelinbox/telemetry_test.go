@@ -1,4 +1,4 @@
-package telemetry_test
+package otelinbox_test
 
 import (
 	"context"
@@ -23,9 +23,9 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/telemetry"
 	"github.com/gorm-fanout/fanout/internal/metrictest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/telemetry/otelinbox"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -74,7 +74,7 @@ func attempts(t *testing.T, o inbox.Observer, m *inbox.Message, handler inbox.Ha
 // collect returns the figures; see metrictest.Collect.
 func collect(t *testing.T, reader sdk.Reader) (values map[string]float64, all map[string]metricdata.Metrics) {
 	t.Helper()
-	return metrictest.Collect(t, reader, telemetry.Scope, func(name string, set attribute.Set) string { return labels(t, name, set) })
+	return metrictest.Collect(t, reader, otelinbox.Scope, func(name string, set attribute.Set) string { return labels(t, name, set) })
 }
 
 // labels checks the attributes: which there are must not depend on messages.
@@ -82,7 +82,7 @@ func labels(t *testing.T, name string, set attribute.Set) string {
 	t.Helper()
 	for _, a := range set.ToSlice() {
 		switch a.Key {
-		case telemetry.AttributeConsumer, telemetry.AttributeSource, telemetry.AttributeOutcome:
+		case otelinbox.AttributeConsumer, otelinbox.AttributeSource, otelinbox.AttributeOutcome:
 			name += " " + a.Value.String()
 		case "messaging.system":
 			assert.Equal(t, "fanout", a.Value.String())
@@ -100,7 +100,7 @@ func TestEveryInstrument(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reader := sdk.NewManualReader()
-		o, err := telemetry.New(telemetry.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
+		o, err := otelinbox.New(otelinbox.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
 		require.NoError(t, err)
 		slow := inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
 			time.Sleep(2 * time.Second) // of the bubble's time
@@ -122,8 +122,8 @@ func TestEveryInstrument(t *testing.T) {
 		o.Forwarded(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, broken)
 		o.Forwarded(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, broken)
 		o.Overdue(t.Context(), &inbox.Message{Consumer: "billing", Source: "orders"}, time.Minute)
-		stop, err := o.WatchLag("billing", func(context.Context) ([]telemetry.Lag, error) {
-			return []telemetry.Lag{{Source: "orders", Waiting: 7, Pending: 3, Oldest: 1500 * time.Millisecond}}, nil
+		stop, err := o.WatchLag("billing", func(context.Context) ([]otelinbox.Lag, error) {
+			return []otelinbox.Lag{{Source: "orders", Waiting: 7, Pending: 3, Oldest: 1500 * time.Millisecond}}, nil
 		})
 		require.NoError(t, err)
 
@@ -189,7 +189,7 @@ func documented(t *testing.T, all map[string]metricdata.Metrics) {
 func TestCountersBeginAtZero(t *testing.T) {
 	t.Parallel()
 	reader := sdk.NewManualReader()
-	o, err := telemetry.New(telemetry.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
+	o, err := otelinbox.New(otelinbox.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
 	require.NoError(t, err)
 	attempts(t, o, raised(0), answers(inbox.Handled))
 	other := raised(0)
@@ -213,21 +213,21 @@ func TestCountersBeginAtZero(t *testing.T) {
 
 func TestWithoutProviders(t *testing.T) {
 	t.Parallel()
-	_, err := telemetry.New(telemetry.Config{})
+	_, err := otelinbox.New(otelinbox.Config{})
 	require.ErrorContains(t, err, "neither a meter provider nor a tracer provider")
-	o, err := telemetry.New(telemetry.Config{MeterProvider: noop.NewMeterProvider()})
+	o, err := otelinbox.New(otelinbox.Config{MeterProvider: noop.NewMeterProvider()})
 	require.NoError(t, err)
 	ctx := o.Begin(t.Context(), raised(0))
 	assert.Equal(t, t.Context(), ctx, "no spans")
 	o.End(ctx, &inbox.Attempt{Message: raised(0), Outcome: inbox.Handled})
 	_, err = o.WatchLag("billing", nil)
-	require.ErrorContains(t, err, "nobody to ask")
+	require.ErrorContains(t, err, "no function to ask")
 }
 
 // A message costs no allocation, with the SDK behind the instruments, too.
 func TestAllocationsOfAMessage(t *testing.T) { // not parallel, as other tests would be counted too
 	testenv.NeedExactAllocations(t)
-	o, err := telemetry.New(telemetry.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))})
+	o, err := otelinbox.New(otelinbox.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))})
 	require.NoError(t, err)
 	m := raised(time.Second)
 	all := []*inbox.Attempt{

@@ -1,4 +1,4 @@
-package telemetry
+package otelinbox
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/gorm-fanout/fanout/inbox"
+	"github.com/gorm-fanout/fanout/internal/instrument"
 )
 
 const (
@@ -37,20 +38,12 @@ type gauges struct {
 	oldest           metric.Float64ObservableGauge
 }
 
-func (g *gauges) create(meter metric.Meter) error {
-	var problems []error
-	gauge := func(name, unit, description string) metric.Int64ObservableGauge {
-		made, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
-		problems = append(problems, err)
-		return made
-	}
-	g.lag = gauge("fanout.inbox.lag", "{message}", "Messages that the broker has not handed to this consumer yet; absent where it does not say.")
-	g.pending = gauge("fanout.inbox.pending", "{message}", "Messages that were handed out and are not confirmed yet.")
-	g.up = gauge("fanout.inbox.broker.up", "{broker}", "1 when the broker last answered how far the consumer is behind, 0 when it did not.")
-	oldest, err := meter.Float64ObservableGauge("fanout.inbox.pending.age", metric.WithUnit("s"),
-		metric.WithDescription("How long ago the oldest message that was handed out and is not confirmed was sent to the broker; 0 where there is none."))
-	g.oldest = oldest
-	return errors.Join(append(problems, err)...)
+func (g *gauges) create(maker *instrument.Maker) {
+	g.lag = maker.Gauge("fanout.inbox.lag", "{message}", "Messages that the broker has not delivered to this consumer yet; absent where it does not say.")
+	g.pending = maker.Gauge("fanout.inbox.pending", "{message}", "Messages that were delivered and are not confirmed yet.")
+	g.up = maker.Gauge("fanout.inbox.broker.up", "{broker}", "1 when the broker last answered how far the consumer is behind, 0 when it did not.")
+	g.oldest = maker.SecondsGauge("fanout.inbox.pending.age",
+		"How long ago the oldest message that was delivered and is not confirmed was sent to the broker; 0 where there is none.")
 }
 
 // WatchLag lets the gauges of a consumer follow what ask says, until stop is called. Call it once
@@ -64,7 +57,7 @@ func (g *gauges) create(meter metric.Meter) error {
 func (t *Telemetry) WatchLag(consumer string, ask func(context.Context) ([]Lag, error)) (stop func() error, err error) {
 	switch {
 	case ask == nil:
-		return nil, errors.New("telemetry: there is nobody to ask for the lag: give a function")
+		return nil, errors.New("otelinbox: no function to ask for the lag: pass one, such as the consumer's Lag")
 	case t.meter == nil:
 		return func() error { return nil }, nil
 	}
@@ -74,7 +67,7 @@ func (t *Telemetry) WatchLag(consumer string, ask func(context.Context) ([]Lag, 
 		return nil
 	}, t.lag, t.pending, t.up, t.oldest)
 	if err != nil {
-		return nil, fmt.Errorf("telemetry: %w", err)
+		return nil, fmt.Errorf("otelinbox: %w", err)
 	}
 	return registration.Unregister, nil
 }

@@ -1,4 +1,4 @@
-package tracing_test
+package otelrelay_test
 
 import (
 	"errors"
@@ -15,9 +15,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/gorm-fanout/fanout/brokers"
-	"github.com/gorm-fanout/fanout/monitor/tracing"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
+	"github.com/gorm-fanout/fanout/telemetry/otelrelay"
 )
 
 // message n of a call, of a producer of its own.
@@ -31,10 +31,10 @@ type message struct {
 func traceID(n int) string { return fmt.Sprintf("%032x", n+1) }
 func spanID(n int) string  { return fmt.Sprintf("%016x", n+1) }
 
-func drawn(t *testing.T, cfg tracing.Config, messages ...message) (batch tracetest.SpanStub, single []tracetest.SpanStub) {
+func drawn(t *testing.T, cfg otelrelay.TracerConfig, messages ...message) (batch tracetest.SpanStub, single []tracetest.SpanStub) {
 	t.Helper()
 	kept := tracetest.NewInMemoryExporter()
-	tracer, err := tracing.New(sdk.NewTracerProvider(sdk.WithSyncer(kept)), cfg)
+	tracer, err := otelrelay.NewTracer(sdk.NewTracerProvider(sdk.WithSyncer(kept)), cfg)
 	require.NoError(t, err)
 	o := tracer.Observe("orders", "events")
 	call := &relay.Call{Began: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -68,7 +68,7 @@ func drawn(t *testing.T, cfg tracing.Config, messages ...message) (batch tracete
 
 func TestChildWhileItIsSoonAndLinkWhenItIsLate(t *testing.T) {
 	t.Parallel()
-	batch, single := drawn(t, tracing.Config{},
+	batch, single := drawn(t, otelrelay.TracerConfig{},
 		message{sampled: true, age: 5 * time.Second}, message{sampled: true, age: 5*time.Second + 1}, message{age: time.Second}, message{bare: true})
 	require.Len(t, single, 2, "of those whose producer was sampled")
 	soon, late := single[0], single[1]
@@ -105,9 +105,9 @@ func TestChildWhileItIsSoonAndLinkWhenItIsLate(t *testing.T) {
 	assert.Equal(t, "send d", soon.Name)
 }
 
-func TestFailures(t *testing.T) {
+func TestSpansOfFailures(t *testing.T) {
 	t.Parallel()
-	batch, single := drawn(t, tracing.Config{LinkAfter: -1},
+	batch, single := drawn(t, otelrelay.TracerConfig{LinkAfter: -1},
 		message{sampled: true}, message{sampled: true, err: brokers.Permanent(errors.New("too large"))}, message{sampled: true, err: brokers.ErrNotSent})
 	require.Len(t, single, 3)
 	assert.Equal(t, codes.Error, batch.Status.Code)
@@ -125,18 +125,18 @@ func TestLinksAndSpansAreBounded(t *testing.T) {
 	for i := range messages {
 		messages[i].sampled = i >= 7
 	}
-	batch, single := drawn(t, tracing.Config{MaxLinks: 4, MaxSpans: 2}, messages...)
+	batch, single := drawn(t, otelrelay.TracerConfig{MaxLinks: 4, MaxSpans: 2}, messages...)
 	require.Len(t, batch.Links, 4)
 	assert.Equal(t, spanID(7), batch.Links[0].SpanContext.SpanID().String(), "those that are sampled come first")
 	assert.Equal(t, spanID(0), batch.Links[3].SpanContext.SpanID().String())
 	assert.Len(t, single, 2)
-	batch, single = drawn(t, tracing.Config{MaxLinks: -1, MaxSpans: -1}, messages...)
+	batch, single = drawn(t, otelrelay.TracerConfig{MaxLinks: -1, MaxSpans: -1}, messages...)
 	assert.Empty(t, batch.Links)
 	assert.Empty(t, single)
 }
 
-func TestWithoutAProvider(t *testing.T) {
+func TestTracerWithoutAProvider(t *testing.T) {
 	t.Parallel()
-	_, err := tracing.New(nil, tracing.Config{})
+	_, err := otelrelay.NewTracer(nil, otelrelay.TracerConfig{})
 	require.ErrorContains(t, err, "no tracer provider")
 }

@@ -1,10 +1,10 @@
-// Package telemetry measures what consumers do and draws spans of it, with OpenTelemetry's API
+// Package otelinbox measures what consumers do and draws spans of it, with OpenTelemetry's API
 // only: where figures and spans go is up to the providers.
 //
 // A [Telemetry] is an [inbox.Observer], to be given to the consumers of inbox/redisconsumer and
 // inbox/pubsubconsumer. Every instrument carries the attributes consumer and source, the stream or
 // subscription, and nothing that grows with the messages. docs/metrics.md lists them.
-package telemetry
+package otelinbox
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 )
 
 // Scope is the name of the instrumentation scope.
-const Scope = "github.com/gorm-fanout/fanout/inbox/telemetry"
+const Scope = "github.com/gorm-fanout/fanout/telemetry/otelinbox"
 
 // DefaultLinkAfter is the age from which on a message's span is linked with its producer's instead
 // of below it.
@@ -82,7 +82,7 @@ type instruments struct {
 // provider at all.
 func New(cfg Config) (*Telemetry, error) {
 	if cfg.MeterProvider == nil && cfg.TracerProvider == nil {
-		return nil, errors.New("telemetry: there is neither a meter provider nor a tracer provider: give those of your OpenTelemetry set-up, or leave the observer out")
+		return nil, errors.New("otelinbox: neither a meter provider nor a tracer provider: pass those of your OpenTelemetry set-up, or leave the observer out")
 	}
 	t := &Telemetry{linkAfter: cfg.LinkAfter, places: map[where]*place{}}
 	if t.linkAfter == 0 {
@@ -95,14 +95,16 @@ func New(cfg Config) (*Telemetry, error) {
 		return t, nil
 	}
 	t.meter = cfg.MeterProvider.Meter(Scope)
-	if err := errors.Join(t.instruments.create(t.meter), t.gauges.create(t.meter)); err != nil {
-		return nil, fmt.Errorf("telemetry: %w", err)
+	maker := &instrument.Maker{Meter: t.meter}
+	t.instruments.create(maker)
+	t.gauges.create(maker)
+	if err := maker.Err(); err != nil {
+		return nil, fmt.Errorf("otelinbox: %w", err)
 	}
 	return t, nil
 }
 
-func (i *instruments) create(meter metric.Meter) error {
-	maker := &instrument.Maker{Meter: meter}
+func (i *instruments) create(maker *instrument.Maker) {
 	i.consumed = maker.Messages("messaging.client.consumed.messages", "Messages that a handler was given; one that is tried again counts again.")
 	i.process = maker.Seconds("messaging.process.duration", "How long a handler took for one attempt, whether it failed or not.", instrument.Briefly)
 	i.done = maker.Messages("fanout.inbox.messages.done", "Messages that the consumer is done with, by outcome.")
@@ -113,7 +115,6 @@ func (i *instruments) create(meter metric.Meter) error {
 	i.overdue = maker.Messages("fanout.inbox.messages.overdue", "Attempts whose handler went on although its context had ended.")
 	i.age = maker.Seconds("fanout.inbox.message.age", "From the raising of an event to the end of its handling, by the two clocks involved.", instrument.ForLong)
 	i.attempts = maker.Numbers("fanout.inbox.message.attempts", "{attempt}", "Attempts that a message took until it was done or abandoned.", instrument.Attempts)
-	return maker.Err()
 }
 
 // where a message comes from: a consumer and its source. There are as many as somebody has

@@ -1,15 +1,4 @@
-// Package tracing draws spans of what a relay does, with OpenTelemetry's API. Traces go through the outbox in three steps:
-//
-//   - The producer's span is the application's: that under which an event was raised. Its W3C trace context stands in the row and goes on
-//     the wire, in the field traceparent and in the payload, as it was written. A relay never replaces it: a consumer belongs to what caused
-//     the event, however late and however often the relay has sent it.
-//   - Each call of a broker is a span "publish <broker>" of kind client, with links to the producers of the messages that it carries. It is
-//     in the context that the broker's client gets, so that spans of that client are below it.
-//   - Each message of which the producer was sampled gets a span "send <destination>" of kind producer. A child of the producer's span while
-//     it comes soon after that, so that one trace shows the way of a message; a child of the call's span, with a link to the producer's,
-//     when the message has waited for long, since the producer's trace has been closed and looked at by then. Either way it is linked to
-//     the other one of the two.
-package tracing
+package otelrelay
 
 import (
 	"cmp"
@@ -29,22 +18,20 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// Scope is the name of the instrumentation scope.
-const Scope = "github.com/gorm-fanout/fanout/monitor/tracing"
-
 const (
-	// DefaultLinkAfter is the delay from which on a message's span is linked with its producer's instead of below it.
+	// DefaultLinkAfter is the default of [TracerConfig.LinkAfter].
 	DefaultLinkAfter = 5 * time.Second
-	// DefaultMaxLinks is how many producers a call's span is linked with; OpenTelemetry's SDK drops what goes beyond 128.
+	// DefaultMaxLinks is the default of [TracerConfig.MaxLinks]: OpenTelemetry's SDK drops links
+	// beyond 128.
 	DefaultMaxLinks = 128
-	// DefaultMaxSpans is how many messages of one call get a span of their own.
+	// DefaultMaxSpans is the default of [TracerConfig.MaxSpans].
 	DefaultMaxSpans = 128
 )
 
-// Config of a tracer. Zero values take the defaults.
-type Config struct {
-	// LinkAfter is how long after it was written a message's span is no child of its producer's any more. Default 5 s; negative: it never
-	// is a child.
+// TracerConfig configures a [Tracer]. Zero values take the defaults.
+type TracerConfig struct {
+	// LinkAfter is the age of a row from which its message's span is linked with its producer's
+	// instead of being its child. Default 5 s; negative: it is never a child.
 	LinkAfter time.Duration
 	// MaxLinks bounds the links of the span of one call. Default 128; negative: none.
 	MaxLinks int
@@ -52,16 +39,16 @@ type Config struct {
 	MaxSpans int
 }
 
-// A Tracer is an [relay.Observer] that draws spans. It is safe for concurrent use.
+// A Tracer is a [relay.Observer] that draws spans. It is safe for concurrent use.
 type Tracer struct {
-	cfg    Config
+	cfg    TracerConfig
 	tracer trace.Tracer
 }
 
-// New makes a tracer. The error says that there is no provider.
-func New(provider trace.TracerProvider, cfg Config) (*Tracer, error) {
+// NewTracer makes a tracer. The error says that there is no provider.
+func NewTracer(provider trace.TracerProvider, cfg TracerConfig) (*Tracer, error) {
 	if provider == nil {
-		return nil, errors.New("tracing: there is no tracer provider: give the one of your OpenTelemetry set-up")
+		return nil, errors.New("otelrelay: no tracer provider: pass the one of your OpenTelemetry set-up")
 	}
 	cfg.LinkAfter = cmp.Or(cfg.LinkAfter, DefaultLinkAfter)
 	cfg.MaxLinks = cmp.Or(cfg.MaxLinks, DefaultMaxLinks)
@@ -71,15 +58,15 @@ func New(provider trace.TracerProvider, cfg Config) (*Tracer, error) {
 
 // Observe implements relay.Observer.
 func (t *Tracer) Observe(database, broker string) relay.ProcessorObserver {
-	return &observer{
+	return &spanObserver{
 		Tracer: t, name: "publish " + broker,
 		place: append(instrument.Operation("send", "publish"),
 			instrument.System, attribute.String("database", database), attribute.String("broker", broker)),
 	}
 }
 
-// observer draws the spans of one processor.
-type observer struct {
+// spanObserver draws the spans of one processor.
+type spanObserver struct {
 	*Tracer
 
 	name  string
@@ -87,19 +74,19 @@ type observer struct {
 }
 
 // Claimed implements relay.ProcessorObserver.
-func (o *observer) Claimed(context.Context, int, time.Duration) {}
+func (o *spanObserver) Claimed(context.Context, int, time.Duration) {}
 
 // Completing implements relay.ProcessorObserver.
-func (o *observer) Completing(context.Context, *driver.Completion) {}
+func (o *spanObserver) Completing(context.Context, *driver.Completion) {}
 
 // LeaseLost implements relay.ProcessorObserver.
-func (o *observer) LeaseLost(context.Context, int) {}
+func (o *spanObserver) LeaseLost(context.Context, int) {}
 
 // callKey finds the span of a call in its context, whatever others have put there since.
 type callKey struct{}
 
 // Publishing implements relay.ProcessorObserver: it begins the span of a call, in a trace of its own.
-func (o *observer) Publishing(ctx context.Context, call *relay.Call) context.Context {
+func (o *spanObserver) Publishing(ctx context.Context, call *relay.Call) context.Context {
 	ctx, span := o.tracer.Start(ctx, o.name, //nolint:spancheck // Published ends it
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(call.Began), trace.WithAttributes(o.place...),
 		trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(call.Messages))),
@@ -109,7 +96,7 @@ func (o *observer) Publishing(ctx context.Context, call *relay.Call) context.Con
 }
 
 // producers are the links of a call: each producer once, those that are sampled first.
-func (o *observer) producers(ctx context.Context, call *relay.Call) (links []trace.Link) {
+func (o *spanObserver) producers(ctx context.Context, call *relay.Call) (links []trace.Link) {
 	seen := map[trace.SpanID]bool{}
 	for _, sampled := range []bool{true, false} {
 		for i := range call.Outgoing {
@@ -127,7 +114,7 @@ func (o *observer) producers(ctx context.Context, call *relay.Call) (links []tra
 }
 
 // Published implements relay.ProcessorObserver: it draws the spans of the messages and ends that of the call.
-func (o *observer) Published(ctx context.Context, call *relay.Call) {
+func (o *spanObserver) Published(ctx context.Context, call *relay.Call) {
 	span, ok := ctx.Value(callKey{}).(trace.Span)
 	if !ok {
 		return
@@ -154,7 +141,7 @@ func (o *observer) Published(ctx context.Context, call *relay.Call) {
 }
 
 // send draws the span of one message, if its producer was sampled.
-func (o *observer) send(ctx context.Context, batch trace.Span, call *relay.Call, i int, end time.Time) (drawn bool) {
+func (o *spanObserver) send(ctx context.Context, batch trace.Span, call *relay.Call, i int, end time.Time) (drawn bool) {
 	out, err := &call.Outgoing[i], call.Results[i].Err
 	producer := producerOf(ctx, out)
 	if !producer.IsSampled() {

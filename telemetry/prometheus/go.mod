@@ -1,4 +1,4 @@
-module github.com/gorm-fanout/fanout/monitor/prometheus
+module github.com/gorm-fanout/fanout/telemetry/prometheus
 
 go 1.25.0
 

@@ -1,4 +1,4 @@
-package telemetry_test
+package otelinbox_test
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 
 	"github.com/gorm-fanout/fanout/envelope"
 	"github.com/gorm-fanout/fanout/inbox"
-	"github.com/gorm-fanout/fanout/inbox/telemetry"
 	"github.com/gorm-fanout/fanout/internal/testenv"
+	"github.com/gorm-fanout/fanout/telemetry/otelinbox"
 )
 
 const (
@@ -34,11 +34,11 @@ func sampled(age time.Duration) *inbox.Message {
 	return m
 }
 
-func newTracer(t *testing.T, linkAfter time.Duration) (*telemetry.Telemetry, *tracetest.InMemoryExporter, trace.Tracer) {
+func newTracer(t *testing.T, linkAfter time.Duration) (*otelinbox.Telemetry, *tracetest.InMemoryExporter, trace.Tracer) {
 	t.Helper()
 	kept := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(kept))
-	o, err := telemetry.New(telemetry.Config{TracerProvider: provider, LinkAfter: linkAfter})
+	o, err := otelinbox.New(otelinbox.Config{TracerProvider: provider, LinkAfter: linkAfter})
 	require.NoError(t, err)
 	return o, kept, provider.Tracer("test")
 }
@@ -82,7 +82,7 @@ func TestChildWhileItIsYoungAndLinkedRootWhenItIsNot(t *testing.T) {
 				span := one(t, kept)
 				assert.Equal(t, "process orders", span.Name)
 				assert.Equal(t, trace.SpanKindConsumer, span.SpanKind)
-				assert.Equal(t, telemetry.Scope, span.InstrumentationScope.Name)
+				assert.Equal(t, otelinbox.Scope, span.InstrumentationScope.Name)
 				assert.Equal(t, map[string]any{
 					"messaging.system": "fanout", "messaging.operation.type": "process", "messaging.operation.name": "process",
 					"messaging.consumer.group.name": "billing", "messaging.destination.name": "orders",
@@ -196,7 +196,7 @@ func TestErrorsAreRecorded(t *testing.T) {
 						stack = a.Value.AsString()
 					}
 				}
-				assert.Contains(t, stack, "inbox/telemetry_test.TestErrorsAreRecorded", "where it panicked")
+				assert.Contains(t, stack, "telemetry/otelinbox_test.TestErrorsAreRecorded", "where it panicked")
 			}
 			if want == "permanent" {
 				require.Len(t, spans, 1)
@@ -233,7 +233,7 @@ func TestAllocationsOfSpans(t *testing.T) { // not parallel, as other tests woul
 		sampler sdk.Sampler
 		most    float64
 	}{"sampled": {sdk.AlwaysSample(), 20}, "not sampled": {sdk.NeverSample(), 15}} {
-		o, err := telemetry.New(telemetry.Config{
+		o, err := otelinbox.New(otelinbox.Config{
 			TracerProvider: sdk.NewTracerProvider(sdk.WithSampler(c.sampler)),
 			MeterProvider:  metricsdk.NewMeterProvider(metricsdk.WithReader(metricsdk.NewManualReader())),
 		})

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/gorm-fanout/fanout/monitor/prometheus"
+	"github.com/gorm-fanout/fanout/telemetry/prometheus"
 )
 
 func scrape(t *testing.T, exporter http.Handler, accept string) *httptest.ResponseRecorder {

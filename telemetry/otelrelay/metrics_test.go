@@ -1,4 +1,4 @@
-package metrics_test
+package otelrelay_test
 
 import (
 	"context"
@@ -28,12 +28,12 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/memory"
 	"github.com/gorm-fanout/fanout/internal/metrictest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
-	"github.com/gorm-fanout/fanout/monitor/metrics"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
+	"github.com/gorm-fanout/fanout/telemetry/otelrelay"
 )
 
 // sameClock does not compare clocks: SQLite's own is not in the bubble.
@@ -62,7 +62,7 @@ type series map[string]float64
 
 func collect(t *testing.T, reader *sdk.ManualReader) (series, map[string]metricdata.Metrics) {
 	t.Helper()
-	return metrictest.Collect(t, reader, metrics.Scope, func(name string, set attribute.Set) string { return labels(t, name, set) })
+	return metrictest.Collect(t, reader, otelrelay.Scope, func(name string, set attribute.Set) string { return labels(t, name, set) })
 }
 
 // labels checks the attributes: which there are must not depend on messages.
@@ -120,7 +120,7 @@ func TestEveryInstrument(t *testing.T) {
 		}
 
 		reader := sdk.NewManualReader()
-		m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
+		m, err := otelrelay.NewMetrics(sdk.NewMeterProvider(sdk.WithReader(reader)))
 		require.NoError(t, err)
 		engine, err := relay.NewEngine(relay.EngineConfig{
 			Stores: map[string]driver.Delivery{"orders": sameClock{store}}, Log: slog.New(slog.DiscardHandler), Observer: m,
@@ -128,7 +128,7 @@ func TestEveryInstrument(t *testing.T) {
 		})
 		require.NoError(t, err)
 		answers := &browser{Administration: store}
-		stop, err := m.Watch(metrics.Sources{Stats: engine.Stats, Databases: map[string]admin.Administration{"orders": answers}})
+		stop, err := m.Watch(otelrelay.Sources{Stats: engine.Stats, Databases: map[string]admin.Administration{"orders": answers}})
 		require.NoError(t, err)
 
 		for _, payload := range []string{"good", "better", "hopeless", "later", "stolen"} {
@@ -245,14 +245,14 @@ func documented(t *testing.T, all map[string]metricdata.Metrics) {
 func TestGaugesOfAListener(t *testing.T) {
 	t.Parallel()
 	reader := sdk.NewManualReader()
-	m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
+	m, err := otelrelay.NewMetrics(sdk.NewMeterProvider(sdk.WithReader(reader)))
 	require.NoError(t, err)
 	stats := []relay.Stats{
 		{Database: "d", Broker: "connected", Listener: relay.ListenerConnected, Breaker: relay.BreakerHalfOpen, Paused: true, UnavailableDestinations: []string{"a", "b"}, Leases: 4},
 		{Database: "d", Broker: "disconnected", Listener: relay.ListenerDisconnected, Breaker: relay.BreakerOpen},
 		{Database: "d", Broker: "polls", Listener: relay.ListenerOff, Breaker: relay.BreakerClosed},
 	}
-	_, err = m.Watch(metrics.Sources{Stats: func() []relay.Stats { return stats }})
+	_, err = m.Watch(otelrelay.Sources{Stats: func() []relay.Stats { return stats }})
 	require.NoError(t, err)
 	values, _ := collect(t, reader)
 	assert.Equal(t, series{
@@ -290,9 +290,9 @@ func TestForeignBrokersDoNotPushOutOurs(t *testing.T) {
 	waiting("default", 7)
 	waiting("partner", 8)
 	reader := sdk.NewManualReader()
-	m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(reader)))
+	m, err := otelrelay.NewMetrics(sdk.NewMeterProvider(sdk.WithReader(reader)))
 	require.NoError(t, err)
-	_, err = m.Watch(metrics.Sources{
+	_, err = m.Watch(otelrelay.Sources{
 		Databases: map[string]admin.Administration{"d": c}, Brokers: []string{"default", "partner"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	require.NoError(t, err)
@@ -306,19 +306,19 @@ func TestForeignBrokersDoNotPushOutOurs(t *testing.T) {
 	assert.InDelta(t, 7, pending["default"], 0)
 	assert.InDelta(t, 8, pending["partner"], 0)
 	assert.InDelta(t, 1, pending["a019"], 0)
-	assert.InDelta(t, 110+1000, pending[metrics.OtherBrokers], 0)
+	assert.InDelta(t, 110+1000, pending[otelrelay.OtherBrokers], 0)
 	assert.Len(t, pending, 2+20+1)
 	assert.InDelta(t, 1000, values["fanout.outbox.lag (others) d"], 0)
-	assert.Equal(t, 1, strings.Count(log.String(), "many brokers that are not configured have rows"))
+	assert.Equal(t, 1, strings.Count(log.String(), "metrics of unconfigured brokers summed up"))
 }
 
-func TestWithoutAProvider(t *testing.T) {
+func TestMetricsWithoutAProvider(t *testing.T) {
 	t.Parallel()
-	_, err := metrics.New(nil)
+	_, err := otelrelay.NewMetrics(nil)
 	require.ErrorContains(t, err, "no meter provider")
-	m, err := metrics.New(noop.NewMeterProvider())
+	m, err := otelrelay.NewMetrics(noop.NewMeterProvider())
 	require.NoError(t, err)
-	stop, err := m.Watch(metrics.Sources{})
+	stop, err := m.Watch(otelrelay.Sources{})
 	require.NoError(t, err)
 	require.NoError(t, stop())
 }
@@ -326,7 +326,7 @@ func TestWithoutAProvider(t *testing.T) {
 // A message costs no allocation, with the SDK behind the instruments, too.
 func TestAllocationsOfAMessage(t *testing.T) { // not parallel, as other tests would be counted too
 	testenv.NeedExactAllocations(t)
-	m, err := metrics.New(sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader())))
+	m, err := otelrelay.NewMetrics(sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader())))
 	require.NoError(t, err)
 	observer := m.Observe("d", "b")
 	measure := func(n int) float64 {
