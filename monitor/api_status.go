@@ -8,43 +8,20 @@ import (
 	"time"
 
 	"github.com/gorm-fanout/fanout/internal/discreet"
-	"github.com/gorm-fanout/fanout/outbox"
+	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// databaseAnswer is one database of GET /api/outbox.
-type databaseAnswer struct {
-	Status  string                  `json:"status"` // ok or error
-	Error   string                  `json:"error,omitempty"`
-	Counts  map[outbox.Status]int64 `json:"counts,omitempty"`
-	Capped  bool                    `json:"capped,omitempty"`
-	Brokers map[string]brokerAnswer `json:"brokers,omitempty"`
-}
-
-// brokerAnswer is one broker of a database. What only the engine knows is null where none runs in this process.
+// brokerAnswer adds what only an engine in this process knows.
 type brokerAnswer struct {
-	Counts                  map[outbox.Status]int64 `json:"counts"`
-	Capped                  []outbox.Status         `json:"capped"`
-	Deferred                int64                   `json:"deferred"`
-	DeferredMore            bool                    `json:"deferred_more,omitempty"`
-	OldestPendingSeconds    float64                 `json:"oldest_pending_seconds"`
-	LagSeconds              float64                 `json:"lag_seconds"`
-	RetryRate               *float64                `json:"retry_rate"`
-	PublishedPerSecond      *float64                `json:"published_per_second"`
-	Breaker                 relay.BreakerState      `json:"breaker,omitempty"`
-	UnavailableDestinations []string                `json:"unavailable_destinations"`
-	Paused                  *pauseAnswer            `json:"paused"`
-	LastPublished           *time.Time              `json:"last_published,omitempty"`
-	LastError               *outbox.LastError       `json:"last_error,omitempty"`
-	Listener                relay.ListenerState     `json:"listener"`
-	Unknown                 bool                    `json:"unknown"`
+	wire.Broker
+
+	Breaker                 relay.BreakerState  `json:"breaker,omitempty"`
+	UnavailableDestinations []string            `json:"unavailable_destinations"`
+	Listener                relay.ListenerState `json:"listener"`
 }
 
-type pauseAnswer struct {
-	Since  time.Time `json:"since"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-}
+type databaseAnswer = wire.Database[brokerAnswer]
 
 func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 	h.history.watched(h.now())
@@ -56,11 +33,7 @@ func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 			result[name] = databaseAnswer{Status: "error", Error: discreet.Text(database.Err.Error())}
 			continue
 		}
-		one := databaseAnswer{Status: "ok", Counts: map[outbox.Status]int64{}, Brokers: map[string]brokerAnswer{}}
-		for s, n := range database.Counts {
-			one.Counts[s] = n.N
-			one.Capped = one.Capped || n.More
-		}
+		one := wire.NewDatabase[brokerAnswer](database.Counts)
 		for i := range database.Brokers {
 			broker := &database.Brokers[i]
 			one.Brokers[broker.Broker] = h.brokerAnswer(name, broker, stats[series{name, broker.Broker}])
@@ -71,20 +44,7 @@ func (h *Handler) getStatus(w http.ResponseWriter, q *request) error {
 }
 
 func (h *Handler) brokerAnswer(database string, b *BrokerStatus, stats *relay.Stats) brokerAnswer {
-	a := brokerAnswer{
-		Counts: map[outbox.Status]int64{}, Capped: []outbox.Status{}, Deferred: b.Deferred.N, DeferredMore: b.Deferred.More,
-		OldestPendingSeconds: b.OldestPending.Seconds(), LagSeconds: b.Lag.Seconds(), UnavailableDestinations: []string{},
-		LastPublished: some(b.LastPublished), LastError: b.LastError, Unknown: b.Unknown,
-	}
-	for _, s := range outbox.Statuses() {
-		a.Counts[s] = b.Counts[s].N
-		if b.Counts[s].More {
-			a.Capped = append(a.Capped, s)
-		}
-	}
-	if b.Paused != nil {
-		a.Paused = &pauseAnswer{Since: b.Paused.Since, By: b.Paused.By, Reason: b.Paused.Reason}
-	}
+	a := brokerAnswer{Broker: wire.NewBroker(&b.BrokerOverview, b.Paused, b.Unknown), UnavailableDestinations: []string{}}
 	if stats != nil {
 		a.Breaker, a.Listener = stats.Breaker, stats.Listener
 		a.UnavailableDestinations = append(a.UnavailableDestinations, stats.UnavailableDestinations...)
@@ -115,15 +75,6 @@ func (h *Handler) stats() map[series]*relay.Stats {
 		}
 	}
 	return all
-}
-
-// some is nil for the zero time.
-func some(at time.Time) *time.Time {
-	if at.IsZero() {
-		return nil
-	}
-	at = at.UTC()
-	return &at
 }
 
 func (h *Handler) getHealth(w http.ResponseWriter, _ *request) error {

@@ -30,19 +30,22 @@ type FailureGroups struct {
 
 // A FailureGroup holds the failed and abandoned rows of one broker whose errors have the same [Fingerprint].
 type FailureGroup struct {
-	Fingerprint, Broker string
+	Fingerprint string `json:"fingerprint"`
+	Broker      string `json:"broker"`
 	// Class and Message of the newest error.
-	Class, Message string
+	Class   string `json:"class"`
+	Message string `json:"message"`
 	// Count of the rows, ByStatus and by Types.
-	Count    int
-	ByStatus map[outbox.Status]int
-	Types    map[string]int
-	// FirstAt and LastAt are when the first and the last of the errors happened.
-	FirstAt, LastAt time.Time
-	// Sample holds the ids of up to five of the messages.
-	Sample []string
+	Count    int                   `json:"count"`
+	ByStatus map[outbox.Status]int `json:"by_status"`
+	Types    map[string]int        `json:"types"`
+	// FirstAt and LastAt are the times of the first and the last error.
+	FirstAt time.Time `json:"first_at,omitzero"`
+	LastAt  time.Time `json:"last_at,omitzero"`
+	// Sample holds up to five message ids.
+	Sample []string `json:"sample"`
 	// Keys is how many ordering keys are affected.
-	Keys int
+	Keys int `json:"keys"`
 }
 
 // failureStatuses are those whose rows carry an error that matters.
@@ -166,11 +169,12 @@ func (g *grouping) add(r *admin.Record, fingerprint string) {
 		group.Sample = append(group.Sample, r.MessageID)
 	}
 	if e := r.LastError; e != nil {
-		if group.Class == "" && group.Message == "" || e.At.After(group.LastAt) {
-			group.Class, group.Message, group.LastAt = e.Class, e.Message, e.At
+		at := e.At.UTC()
+		if group.Class == "" && group.Message == "" || at.After(group.LastAt) {
+			group.Class, group.Message, group.LastAt = e.Class, e.Message, at
 		}
-		if group.FirstAt.IsZero() || e.At.Before(group.FirstAt) {
-			group.FirstAt = e.At
+		if group.FirstAt.IsZero() || at.Before(group.FirstAt) {
+			group.FirstAt = at
 		}
 	}
 }

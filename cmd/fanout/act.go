@@ -11,26 +11,26 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// deed is how an action that changes rows is asked for and told of.
-type deed struct {
+// change is a command that changes rows: it counts them, asks, acts and reports.
+type change struct {
 	verb, past string
-	// question begins the one that is asked; the number of rows follows.
+	// question precedes the number of rows.
 	question string
-	// broker is named where one action is done broker by broker.
+	// broker is set where the command acts broker by broker.
 	broker string
 	dryRun *bool
 	yes    *bool
 	asJSON *bool
 }
 
-func deedFlags(cmd *cobra.Command, d deed) *deed {
-	d.dryRun = cmd.Flags().Bool("dry-run", false, "only count the rows that would be changed")
-	d.yes = cmd.Flags().BoolP("yes", "y", false, fmt.Sprintf("do not ask, however many rows it is (it asks for more than %d)", confirmFrom))
-	d.asJSON = jsonFlag(cmd, jsonLines)
-	return &d
+func changeFlags(cmd *cobra.Command, c change) *change {
+	c.dryRun = cmd.Flags().Bool("dry-run", false, "only count the rows that would be changed")
+	c.yes = cmd.Flags().BoolP("yes", "y", false, fmt.Sprintf("do not ask, however many rows it is (it asks for more than %d)", confirmFrom))
+	c.asJSON = jsonFlag(cmd, jsonLines)
+	return &c
 }
 
-// wireResult is what became of an action in one database.
+// wireResult is the result of an action in one database.
 type wireResult struct {
 	Database string `json:"database"`
 	Matched  int64  `json:"matched"`
@@ -42,30 +42,30 @@ type wireResult struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// do counts first, unless nobody wants to know, asks, and does it.
-func (d *deed) do(cmd *cobra.Command, session *session, actor monitor.Actor, action monitor.Action) error {
-	action.Verb = d.verb
-	if *d.dryRun || !*d.yes {
+// do counts the rows and asks, unless --yes was given, and then acts.
+func (c *change) do(cmd *cobra.Command, session *session, actor monitor.Actor, action monitor.Action) error {
+	action.Verb = c.verb
+	if *c.dryRun || !*c.yes {
 		counting := action
 		counting.DryRun = true
 		results, err := session.Do(cmd.Context(), actor, counting)
-		if *d.dryRun {
-			return errors.Join(asUsage(err), d.tell(cmd, results), session.problem())
+		if *c.dryRun {
+			return errors.Join(asUsage(err), c.tell(cmd, results), session.problem())
 		}
-		if err != nil { // what cannot be counted is not changed
+		if err != nil {
 			return errors.Join(asUsage(err), session.problem())
 		}
 		if total := matched(results); total.N > confirmFrom {
-			if err := confirm(cmd, fmt.Sprintf("%s %s", d.question, rows(total))); err != nil {
+			if err := confirm(cmd, fmt.Sprintf("%s %s", c.question, rows(total))); err != nil {
 				return err
 			}
 		}
 	}
-	progress := newProgress(cmd.ErrOrStderr(), d.past)
+	progress := newProgress(cmd.ErrOrStderr(), c.past)
 	action.Progress = progress.step
 	results, err := session.Do(cmd.Context(), actor, action)
 	progress.end()
-	return errors.Join(asUsage(err), d.tell(cmd, results), session.problem())
+	return errors.Join(asUsage(err), c.tell(cmd, results), session.problem())
 }
 
 func matched(results []monitor.Result) (total admin.Count) {
@@ -76,12 +76,12 @@ func matched(results []monitor.Result) (total admin.Count) {
 	return total
 }
 
-// tell says what became of it, also where it failed in the middle.
-func (d *deed) tell(cmd *cobra.Command, results []monitor.Result) error {
+// tell reports the results, also of an action that failed half-way.
+func (c *change) tell(cmd *cobra.Command, results []monitor.Result) error {
 	for _, r := range results {
-		if *d.asJSON {
+		if *c.asJSON {
 			line := wireResult{
-				Database: r.Database, Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, DryRun: *d.dryRun, AuditID: r.AuditID,
+				Database: r.Database, Matched: r.Matched.N, More: r.Matched.More, Refused: r.Refused, Changed: r.Changed, DryRun: *c.dryRun, AuditID: r.AuditID,
 			}
 			if r.Err != nil {
 				line.Error = r.Err.Error()
@@ -92,33 +92,33 @@ func (d *deed) tell(cmd *cobra.Command, results []monitor.Result) error {
 			continue
 		}
 		if r.Err == nil || r.Changed > 0 {
-			cmd.Printf("%s: %s\n", r.Database, printable(d.sentence(r)))
+			cmd.Printf("%s: %s\n", r.Database, printable(c.sentence(r)))
 		}
 		if r.Refused > 0 {
-			cmd.Printf("%s: %s left out: malformed, so that a relay would abandon it again; correct it in the table, then requeue it with --error-class %s\n",
+			cmd.Printf("%s: %s left out: malformed, so a relay would abandon them again; correct them in the table, then requeue them with --error-class %s\n",
 				r.Database, rows(admin.Count{N: r.Refused}), outbox.ClassMalformed)
 		}
 	}
 	return nil
 }
 
-func (d *deed) sentence(r monitor.Result) string {
-	of := func(c admin.Count) string {
-		if d.broker == "" {
-			return rows(c)
+func (c *change) sentence(r monitor.Result) string {
+	of := func(n admin.Count) string {
+		if c.broker == "" {
+			return rows(n)
 		}
-		return rows(c) + " of broker " + d.broker
+		return rows(n) + " of broker " + c.broker
 	}
 	changed := admin.Count{N: r.Changed}
 	switch {
-	case *d.dryRun:
-		return fmt.Sprintf("%s would be %s", of(r.Matched), d.past)
+	case *c.dryRun:
+		return fmt.Sprintf("%s would be %s", of(r.Matched), c.past)
 	case r.Err != nil:
-		return fmt.Sprintf("%s %s before it ended with an error; to go on, repeat it", of(changed), d.past)
+		return fmt.Sprintf("%s %s before an error; repeat the command to go on", of(changed), c.past)
 	case !r.Matched.More && r.Changed < r.Matched.N:
-		return fmt.Sprintf("%s of %s %s; the others are in a worker's hands, wait for an earlier message of their key, or have changed meanwhile",
-			thousands(r.Changed), of(r.Matched), d.past)
+		return fmt.Sprintf("%s of %s %s; the others are claimed, wait for an earlier message of their key, or have changed meanwhile",
+			thousands(r.Changed), of(r.Matched), c.past)
 	default:
-		return fmt.Sprintf("%s %s", of(changed), d.past)
+		return fmt.Sprintf("%s %s", of(changed), c.past)
 	}
 }

@@ -16,20 +16,24 @@ func brokerCommand() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(pauseCommand(), resumeCommand())
+	cmd.AddCommand(
+		pauseOrResume(monitor.VerbPause, "is paused", "was paused already", "why, for the audit and for those who read the status", &cobra.Command{
+			Use:   "pause NAME",
+			Short: "Deliver nothing to a broker until it is resumed, in all processes",
+			Long: "Deliver nothing to a broker until it is resumed. The database keeps the pause, so that all relays honour it, also those that start later:\n" +
+				"each at its next poll, within outbox.poll.max. Rows are still written, and none loses an attempt; times to live go on.",
+		}),
+		pauseOrResume(monitor.VerbResume, "is resumed", "was not paused", "why, for the audit", &cobra.Command{
+			Use:   "resume NAME",
+			Short: "Resume the delivery to a broker",
+		}))
 	return cmd
 }
 
-func pauseCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "pause NAME",
-		Short: "Deliver nothing to a broker until it is resumed, in all processes",
-		Long: "Deliver nothing to a broker until it is resumed. The database keeps the pause, so that all relays honour it, also those that start later:\n" +
-			"each at its next look for rows, within outbox.poll.max. Rows go on being written, and none loses an attempt; a ttl goes on.",
-		Args: oneBroker, ValidArgsFunction: completeBroker,
-	}
+func pauseOrResume(verb, done, already, reasonUse string, cmd *cobra.Command) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = oneBroker, completeBroker
 	target := targetFlags(cmd)
-	reason := cmd.Flags().String("reason", "", "why, for the audit and for those who read the status")
+	reason := cmd.Flags().String("reason", "", reasonUse)
 	actor := actorFlag(cmd)
 	asJSON := jsonFlag(cmd, jsonLines)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -38,49 +42,24 @@ func pauseCommand() *cobra.Command {
 			return err
 		}
 		defer session.Close()
-		action := monitor.Action{Verb: monitor.VerbPause, Filter: admin.Filter{Broker: args[0]}, Reason: *reason}
-		return one(cmd, session, actor(), action, *asJSON, func(changed bool) string {
-			if !changed {
-				return fmt.Sprintf("broker %s was paused already", args[0])
+		action := monitor.Action{Verb: verb, Filter: admin.Filter{Broker: args[0]}, Reason: *reason}
+		if verb == monitor.VerbResume {
+			if err := checkPaused(cmd, session, action); err != nil {
+				return err
 			}
-			return fmt.Sprintf("broker %s is paused", args[0])
+		}
+		return one(cmd, session, actor(), action, *asJSON, func(changed bool) string {
+			if changed {
+				return fmt.Sprintf("broker %s %s", args[0], done)
+			}
+			return fmt.Sprintf("broker %s %s", args[0], already)
 		})
 	}
 	return cmd
 }
 
-func resumeCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "resume NAME",
-		Short: "Let the delivery to a broker go on",
-		Args:  oneBroker, ValidArgsFunction: completeBroker,
-	}
-	target := targetFlags(cmd)
-	reason := cmd.Flags().String("reason", "", "why, for the audit")
-	actor := actorFlag(cmd)
-	asJSON := jsonFlag(cmd, jsonLines)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		session, err := target.open(cmd)
-		if err != nil {
-			return err
-		}
-		defer session.Close()
-		action := monitor.Action{Verb: monitor.VerbResume, Filter: admin.Filter{Broker: args[0]}, Reason: *reason}
-		if err := checkPaused(cmd, session, action); err != nil {
-			return err
-		}
-		return one(cmd, session, actor(), action, *asJSON, func(changed bool) string {
-			if !changed {
-				return fmt.Sprintf("broker %s was not paused", args[0])
-			}
-			return fmt.Sprintf("broker %s goes on", args[0])
-		})
-	}
-	return cmd
-}
-
-// checkPaused refuses a broker that the configuration does not have, unless it is paused all the same: a pause outlives its broker's
-// entry. A typing error must not look like a success.
+// checkPaused refuses an unconfigured broker, which may be a typing error, unless it is paused: a pause
+// outlives the broker's configuration.
 func checkPaused(cmd *cobra.Command, session *session, action monitor.Action) error {
 	unknown := checkUsed(session.cfg, action.Filter.Broker)
 	if unknown == nil {
@@ -91,7 +70,7 @@ func checkPaused(cmd *cobra.Command, session *session, action monitor.Action) er
 	if err == nil && matched(results).N == 0 && len(session.failed) == 0 {
 		return unknown
 	}
-	return nil // what is wrong will be said
+	return nil // the action reports what is wrong
 }
 
 func oneBroker(cmd *cobra.Command, args []string) error {

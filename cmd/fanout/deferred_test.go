@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
@@ -51,11 +52,11 @@ func TestListDeferredRows(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		s.deferMany()
-		list := func(args ...string) (records []wireRecord, next string) {
+		list := func(args ...string) (records []wire.Record, next string) {
 			t.Helper()
 			stdout := s.does(append([]string{"messages", "list", "--json"}, args...)...)
 			for line := range strings.Lines(stdout) {
-				if r := lines[wireRecord](t, line)[0]; r.MessageID != "" {
+				if r := lines[wire.Record](t, line)[0]; r.MessageID != "" {
 					records = append(records, r)
 					continue
 				}
@@ -74,8 +75,7 @@ func TestListDeferredRows(t *testing.T) {
 			require.NotNil(t, r.Deferral)
 			require.Equal(t, messageID(deferredHead), r.Deferral.MessageID)
 			require.Equal(t, "backoff", r.Deferral.Reason)
-			require.NotNil(t, r.Deferral.Until)
-			require.WithinDuration(t, time.Now().Add(time.Hour), *r.Deferral.Until, 5*time.Minute)
+			require.WithinDuration(t, time.Now().Add(time.Hour), r.Deferral.Until, 5*time.Minute)
 		}
 		failed, _ := list("--status", "failed")
 		require.Len(t, failed, 1)
@@ -121,7 +121,7 @@ func TestActOnDeferredRows(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.deferMany()
 		// Followers wait for no time of their own, so there is nothing to hurry.
-		assert.Equal(t, "main: 0 of 3 rows requeued; the others are in a worker's hands, wait for an earlier message of their key, or have changed meanwhile\n",
+		assert.Equal(t, "main: 0 of 3 rows requeued; the others are claimed, wait for an earlier message of their key, or have changed meanwhile\n",
 			s.does("messages", "requeue", "--type", "Ordering.OrderPaid.*", "--status", "pending", "--yes"))
 		assert.Equal(t, "main: 3 rows would be abandoned\n", s.does("messages", "abandon", "--type", "Ordering.OrderPaid.*", "--reason", "r", "--dry-run"))
 		assert.Equal(t, "main: 3 rows abandoned\n", s.does("messages", "abandon", "--type", "Ordering.OrderPaid.*", "--reason", "r", "--yes"))
@@ -130,7 +130,7 @@ func TestActOnDeferredRows(t *testing.T) {
 		text := `{"class":"unavailable","message":"deadline exceeded","at":"2026-01-02T03:04:05Z","attempt":1}`
 		_, err := s.db.ExecContext(t.Context(), "UPDATE outbox_messages SET last_error = $1 WHERE message_id = $2", text, messageID(9))
 		require.NoError(t, err)
-		list := lines[wireRecord](t, s.does("messages", "list", "--json", "--error-class", "unavailable", "--status", "pending"))
+		list := lines[wire.Record](t, s.does("messages", "list", "--json", "--error-class", "unavailable", "--status", "pending"))
 		require.Len(t, list, 1)
 		assert.Equal(t, messageID(9), list[0].MessageID)
 		assert.Equal(t, "main: 1 row abandoned\n", s.does("messages", "abandon", "--error-class", "unavailable", "--reason", "r"))
@@ -144,13 +144,13 @@ func TestActOnDeferredRows(t *testing.T) {
 				fingerprint = g.Fingerprint
 			}
 		}
-		list = lines[wireRecord](t, s.does("messages", "list", "--json", "--fingerprint", fingerprint))
+		list = lines[wire.Record](t, s.does("messages", "list", "--json", "--fingerprint", fingerprint))
 		require.Len(t, list, 1)
 		assert.Equal(t, messageID(deferredHead), list[0].MessageID)
 		assert.Equal(t, "main: 1 row requeued\n", s.does("messages", "requeue", "--fingerprint", fingerprint))
-		waiting := lines[wireRecord](t, s.does("messages", "list", "--json", "--status", "pending", "--key", "stuck", "--limit", "1"))[0]
+		waiting := lines[wire.Record](t, s.does("messages", "list", "--json", "--status", "pending", "--key", "stuck", "--limit", "1"))[0]
 		if assert.NotNil(t, waiting.Deferral) {
-			assert.Nil(t, waiting.Deferral.Until, "the message that it waits for can go at once")
+			assert.Zero(t, waiting.Deferral.Until, "the message that it waits for can go at once")
 		}
 		assert.Contains(t, s.does("messages", "list", "--status", "pending", "--limit", "2"), "backoff of "+messageID(deferredHead)+" now")
 	})

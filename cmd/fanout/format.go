@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -109,9 +108,6 @@ func orDash(s string) string {
 	}
 	return s
 }
-
-// seconds of a duration, to the millisecond.
-func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
 
 // printJSON prints one object, for people, too.
 func printJSON(cmd *cobra.Command, value any) error {

@@ -183,40 +183,33 @@ func deadLettersCommand() *cobra.Command {
 		if *payload && !*asJSON {
 			return usageError{errors.New("--payload is for --json")}
 		}
-		table, found, now := newTable(cmd.OutOrStdout(), "DATABASE", "CONSUMER", "MESSAGE", "TYPE", "SOURCE", "ATTEMPTS", "SINCE", "LAST ERROR"), 0, time.Now()
+		now := time.Now()
+		out := newOutput(cmd, *asJSON, "DATABASE", "CONSUMER", "MESSAGE", "TYPE", "SOURCE", "ATTEMPTS", "SINCE", "LAST ERROR")
 		err := target.each(cmd, func(ctx context.Context, at inboxAt, db *gorm.DB, of inbox.Option) (err error) {
 			var page []inbox.DeadLetter
-			look := func() (int64, error) {
+			read := func() (int64, error) {
 				page, err = inbox.DeadLetters(ctx, db, inbox.DeadLetterFilter{Consumer: *consumer, Type: *messageType, Limit: *limit}, of)
 				return int64(len(page)), err
 			}
 			if *payload {
-				err = at.record(ctx, actor(), "inbox reveal", map[string]any{"consumer": *consumer, "type": *messageType, "limit": *limit}, look)
+				err = at.record(ctx, actor(), "inbox reveal", map[string]any{"consumer": *consumer, "type": *messageType, "limit": *limit}, read)
 			} else {
-				_, err = look()
+				_, err = read()
 			}
 			if err != nil {
 				return err
 			}
 			for i := range page {
 				m := &page[i]
-				found++
-				if !*asJSON {
-					table.add(text(at.database), text(m.Consumer), text(m.Key.String()), text(m.Type), text(m.Source), textf("%d", m.Attempts), text(since(m.At, now)),
-						text(shorten(m.LastError.Message)))
-				} else if err := printLine(cmd, toDeadLetter(at.database, m, *payload)); err != nil {
+				if err := out.add(toDeadLetter(at.database, m, *payload),
+					text(at.database), text(m.Consumer), text(m.Key.String()), text(m.Type), text(m.Source), textf("%d", m.Attempts), text(since(m.At, now)),
+					text(shorten(m.LastError.Message))); err != nil {
 					return err
 				}
 			}
-			return err
+			return nil
 		})
-		switch {
-		case !*asJSON && found > 0:
-			err = errors.Join(err, table.print(cmd.OutOrStdout()))
-		case !*asJSON && err == nil:
-			cmd.PrintErrln("there are no dead letters")
-		}
-		return err
+		return out.end(err, "there are no dead letters")
 	}
 	return cmd
 }

@@ -7,9 +7,9 @@ import (
 func messagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "messages",
-		Short: "Look for messages, see why they failed, send them again or give them up",
-		Long: "Look for messages, see why they failed, send them again or give them up. Lists and counts are bounded, so that they harm\n" +
-			"no database however large its table is. What changes rows leaves an entry in the audit (\"fanout audit\").",
+		Short: "List messages, see why they failed, send them again or abandon them",
+		Long: "List messages, see why they failed, send them again or abandon them. Lists and counts are bounded, so that they\n" +
+			"burden no database, however large its table is. The audit (\"fanout audit\") records what changes rows.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

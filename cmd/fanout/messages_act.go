@@ -14,9 +14,9 @@ import (
 
 // repair is a command that changes the rows that a filter selects.
 type repair struct {
-	deed     deed
+	act      change
 	statuses []outbox.Status
-	// check refuses a filter that cannot be meant.
+	// check refuses a filter that is too wide.
 	check func(*filterFlags) error
 	// failures says that one group of failures can be selected.
 	failures bool
@@ -28,14 +28,14 @@ func requeueCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "requeue",
 		Short: "Send failed and abandoned messages again, at once and with a fresh budget of attempts",
-		Long: "Send failed and abandoned messages again, at once and with a fresh budget of attempts, once the cause is cured. With --status pending also\n" +
-			"those that wait for a time, and with --status processing those whose worker has died: whose lease is over. A message takes its old\n" +
-			"place within its ordering key. A time to live that has passed is taken off, unless --ttl gives all a new one. Malformed messages are left out,\n" +
-			"as they would be abandoned again: correct them in the table, then requeue them with --error-class malformed.",
+		Long: "Send failed and abandoned messages again, at once and with a fresh budget of attempts, once the cause is repaired. With --status pending\n" +
+			"also those that wait for a time, and with --status processing those of a crashed worker, whose lease has expired. A message keeps its\n" +
+			"place within its ordering key. A time to live that has passed is removed, unless --ttl gives all a new one. Malformed messages are left\n" +
+			"out, since they would be abandoned again: correct them in the table, then requeue them with --error-class malformed.",
 		Example: "  fanout messages requeue --broker partner --fingerprint 5f0c1b9e77aa --dry-run\n  fanout messages requeue --broker partner --status abandoned --since 6h",
 	}
 	return repairCommand(cmd, repair{
-		deed:     deed{verb: monitor.VerbRequeue, past: "requeued", question: "Send again"},
+		act:      change{verb: monitor.VerbRequeue, past: "requeued", question: "Send again"},
 		statuses: admin.RequeueStatuses(),
 		check:    someCondition("requeue"), failures: true, ttl: true,
 	})
@@ -45,12 +45,12 @@ func abandonCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abandon",
 		Short: "Abandon pending and failed messages: they are not sent",
-		Long: "Abandon pending and failed messages, and those of a worker that has died: they are not sent, and their ordering keys go on.\n" +
+		Long: "Abandon pending and failed messages, and those of a crashed worker: they are not sent, and their ordering keys go on.\n" +
 			"They stay in the table, and can be requeued, until the purge removes them (cleanup.abandoned_retention). --reason goes into their last error.",
 		Example: "  fanout messages abandon --broker partner --type \"Ordering.Draft*\" --reason \"partner does not want drafts\"",
 	}
 	return repairCommand(cmd, repair{
-		deed:     deed{verb: monitor.VerbAbandon, past: "abandoned", question: "Give up"},
+		act:      change{verb: monitor.VerbAbandon, past: "abandoned", question: "Abandon"},
 		statuses: admin.AbandonStatuses(),
 		check:    someCondition("abandon"), failures: true,
 	})
@@ -60,13 +60,13 @@ func replayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Send published messages again, under the same ids",
-		Long: "Send published messages again, under the same ids: to consumers that deduplicate by them it changes nothing. It needs a broker, and a\n" +
-			"bound: a time at which they were written, or message ids. What the purge has removed cannot be replayed (cleanup.published_retention).",
+		Long: "Send published messages again, under the same ids: consumers that deduplicate by them ignore them. It needs a broker, and a bound:\n" +
+			"the time at which they were written, or message ids. What was purged cannot be replayed (cleanup.published_retention).",
 		Example: "  fanout messages replay --broker partner --since 2h --dry-run\n" +
 			"  fanout messages replay --broker partner --since 2026-05-01T10:00:00Z --until 2026-05-01T11:00:00Z",
 	}
 	return repairCommand(cmd, repair{
-		deed:     deed{verb: monitor.VerbReplay, past: "set to be sent again", question: "Send once more"},
+		act:      change{verb: monitor.VerbReplay, past: "set to be sent again", question: "Send once more"},
 		statuses: admin.ReplayStatuses(),
 		check: func(f *filterFlags) error {
 			if f.broker == "" || f.since == "" && f.until == "" && len(f.ids) == 0 {
@@ -77,7 +77,7 @@ func replayCommand() *cobra.Command {
 	})
 }
 
-// someCondition refuses what would be for every row: that is likelier forgotten than meant.
+// someCondition refuses a filter that selects every row, which is more likely an oversight.
 func someCondition(verb string) func(*filterFlags) error {
 	return func(f *filterFlags) error {
 		if f.empty() {
@@ -96,12 +96,12 @@ func repairCommand(cmd *cobra.Command, r repair) *cobra.Command {
 	}
 	ttl := new(string)
 	if r.ttl {
-		cmd.Flags().StringVar(ttl, "ttl", "", "give them a new time to live, such as 1h or 7d (default: one that has passed is taken off, others stay)")
+		cmd.Flags().StringVar(ttl, "ttl", "", "new time to live, such as 1h or 7d (default: one that has passed is removed, others stay)")
 	}
 	limit := cmd.Flags().Int("limit", 0, "most messages to change in each database, oldest first (default: all)")
 	reason := cmd.Flags().String("reason", "", "why, for the audit")
 	actor := actorFlag(cmd)
-	deed := deedFlags(cmd, r.deed)
+	act := changeFlags(cmd, r.act)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := r.check(filters); err != nil {
 			return err
@@ -124,7 +124,7 @@ func repairCommand(cmd *cobra.Command, r repair) *cobra.Command {
 			return err
 		}
 		defer session.Close()
-		return deed.do(cmd, session, actor(), action)
+		return act.do(cmd, session, actor(), action)
 	}
 	return cmd
 }

@@ -8,32 +8,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/monitor"
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
-
-// wireKeyBlock is an ordering key that waits.
-type wireKeyBlock struct {
-	Database  string        `json:"database"`
-	Broker    string        `json:"broker"`
-	Key       string        `json:"key"`
-	MessageID string        `json:"message_id"`
-	Status    outbox.Status `json:"status,omitempty"`
-	Reason    string        `json:"reason"`
-	Since     *time.Time    `json:"since,omitempty"`
-	Until     *time.Time    `json:"until,omitempty"`
-	Followers int64         `json:"followers"`
-	More      bool          `json:"more,omitempty"`
-	LastError *wireError    `json:"last_error,omitempty"`
-}
 
 func blockedCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "blocked",
 		Short: "List the ordering keys that wait for one of their messages, and until when",
-		Long: "List the ordering keys that wait for one of their messages: those that wait for an operator first (on_abandon: block), then the oldest.\n" +
-			"A key goes on by itself at the time shown; one that waits for you after \"fanout messages requeue --id\" of the message, or without\n" +
+		Long: "List the ordering keys that wait for one of their messages: blocked keys, which wait for an operator (on_abandon: block), then the oldest.\n" +
+			"A key goes on by itself at the time shown. A blocked key goes on after \"fanout messages requeue --id\" of the message, or without\n" +
 			"that message after \"fanout messages unblock\".",
 		Args: noArgs,
 	}
@@ -41,43 +26,22 @@ func blockedCommand() *cobra.Command {
 	broker := brokerFlag(cmd)
 	asJSON := jsonFlag(cmd, jsonLines)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		session, err := target.open(cmd)
-		if err != nil {
-			return err
-		}
-		defer session.Close()
 		now := time.Now()
-		table, found := newTable(cmd.OutOrStdout(), "DATABASE", "BROKER", "KEY", "WAITS FOR", "STATUS", "REASON", "SINCE", "GOES ON", "FOLLOWERS", "LAST ERROR"), 0
-		err = session.each(func(database string) error {
+		out := newOutput(cmd, *asJSON, "DATABASE", "BROKER", "KEY", "WAITS FOR", "STATUS", "REASON", "SINCE", "GOES ON", "FOLLOWERS", "LAST ERROR")
+		return target.show(out, "no key waits", func(session *session, database string) error {
 			keys, err := session.Blocked(cmd.Context(), database, *broker)
 			for i := range keys {
 				k := &keys[i]
-				found++
-				if !*asJSON {
-					table.add(text(database), text(k.Broker), styled(k.Key, bold), text(k.MessageID), styled(string(k.Status), statusStyle(k.Status)), text(k.Reason),
-						text(since(k.Since, now)), goesOn(k.Until, now), text(countText(k.Followers)), text(agedError(k.LastError, now)))
-				} else if err := printLine(cmd, toBlocked(database, k)); err != nil {
+				if err := out.add(wire.NewKeyBlock(database, k),
+					text(database), text(k.Broker), styled(k.Key, bold), text(k.MessageID), styled(string(k.Status), statusStyle(k.Status)), text(k.Reason),
+					text(since(k.Since, now)), goesOn(k.Until, now), text(countText(k.Followers)), text(agedError(k.LastError, now))); err != nil {
 					return err
 				}
 			}
 			return err
 		})
-		switch {
-		case !*asJSON && found > 0:
-			err = errors.Join(err, table.print(cmd.OutOrStdout()))
-		case !*asJSON && err == nil:
-			cmd.PrintErrln("no key waits")
-		}
-		return err
 	}
 	return cmd
-}
-
-func toBlocked(database string, k *admin.KeyBlock) wireKeyBlock {
-	return wireKeyBlock{
-		Database: database, Broker: k.Broker, Key: k.Key, MessageID: k.MessageID, Status: k.Status, Reason: k.Reason, Since: toTime(k.Since),
-		Until: toTime(k.Until), Followers: k.Followers.N, More: k.Followers.More, LastError: toError(k.LastError),
-	}
 }
 
 // goesOn says when a key goes on by itself.
@@ -95,7 +59,7 @@ func goesOn(until, now time.Time) cell {
 func unblockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "unblock KEY",
-		Short:   "Let an ordering key go on without the abandoned message for which it waits",
+		Short:   "Unblock an ordering key: it goes on without the abandoned message for which it waits",
 		Example: "  fanout messages blocked\n  fanout messages unblock order-42 --broker partner --reason \"sent by hand\"",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
@@ -106,15 +70,15 @@ func unblockCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	target := targetFlags(cmd)
-	broker := cmd.Flags().String("broker", "", "the broker for which the key waits; required")
+	broker := cmd.Flags().String("broker", "", "the broker for which the key is blocked; required")
 	complete(cmd, "broker", (*config.Config).BrokerNames)
 	reason := cmd.Flags().String("reason", "", "why, for the audit")
 	actor := actorFlag(cmd)
-	dryRun := cmd.Flags().Bool("dry-run", false, "only say whether it waits")
+	dryRun := cmd.Flags().Bool("dry-run", false, "only say whether it is blocked")
 	asJSON := jsonFlag(cmd, jsonLines)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *broker == "" {
-			return usageError{errors.New("name the --broker for which the key waits: \"fanout messages blocked\" shows it")}
+			return usageError{errors.New("name the --broker for which the key is blocked: \"fanout messages blocked\" shows it")}
 		}
 		session, err := target.open(cmd)
 		if err != nil {
@@ -126,18 +90,18 @@ func unblockCommand() *cobra.Command {
 		}, *asJSON, func(changed bool) string {
 			switch {
 			case changed && *dryRun:
-				return fmt.Sprintf("key %s of broker %s waits for an operator", args[0], *broker)
+				return fmt.Sprintf("key %s of broker %s is blocked", args[0], *broker)
 			case changed:
-				return fmt.Sprintf("key %s of broker %s goes on", args[0], *broker)
+				return fmt.Sprintf("key %s of broker %s is unblocked", args[0], *broker)
 			default:
-				return fmt.Sprintf("key %s of broker %s does not wait for an operator", args[0], *broker)
+				return fmt.Sprintf("key %s of broker %s is not blocked", args[0], *broker)
 			}
 		})
 	}
 	return cmd
 }
 
-// one does what is for one thing, and says for each database what came out.
+// one runs an action on one broker or key, and reports its result for each database.
 func one(cmd *cobra.Command, session *session, actor monitor.Actor, action monitor.Action, asJSON bool, say func(changed bool) string) error {
 	results, err := session.Do(cmd.Context(), actor, action)
 	for _, r := range results {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -21,16 +22,17 @@ type listing struct {
 	fingerprint string
 	cursor      string
 	limit       int
-	emit        func(database string, record *admin.Record) error
+	out         *output
+	now         time.Time
 }
 
 func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List messages, newest first within each broker and status",
-		Long: "List messages, newest first within each broker and status: by when they were written, or finished where they are done.\n" +
-			"Deferred messages are among them: WAITS FOR tells which message has to be done first, or when their own time comes\n" +
-			"(see \"fanout messages blocked\" for the keys that wait).",
+		Long: "List messages, newest first within each broker and status: by the time at which they were written, or finished if they are.\n" +
+			"Of deferred messages WAITS FOR names the message that has to be done first, or the time for which they wait\n" +
+			"(\"fanout messages blocked\" lists the keys that wait).",
 		Example: "  fanout messages list --broker partner --status failed,abandoned\n  fanout messages list --key order-42\n" +
 			"  fanout messages list --since 2h --error-class permanent --json | jq -r .message_id",
 		Args: noArgs,
@@ -57,50 +59,44 @@ func listCommand() *cobra.Command {
 		if *cursor != "" && len(session.Databases())+len(session.failed) > 1 {
 			return usageError{errors.New("--cursor goes on in one database: name it with --database")}
 		}
-		list := &listing{cmd: cmd, session: session, filter: filter, fingerprint: filters.fingerprint, cursor: *cursor, limit: *limit}
-		if *asJSON {
-			list.emit = func(database string, record *admin.Record) error { return printLine(cmd, toRecord(database, record)) }
-			return session.each(func(database string) error {
-				next, err := list.database(database)
-				if err == nil && next != "" {
-					err = printLine(cmd, map[string]string{"database": database, "next": next})
-				}
-				return err
-			})
+		list := &listing{
+			cmd: cmd, session: session, filter: filter, fingerprint: filters.fingerprint, cursor: *cursor, limit: *limit, now: time.Now(),
+			out: newOutput(cmd, *asJSON, "DATABASE", "BROKER", "STATUS", "MESSAGE", "TYPE", "KEY", "WRITTEN", "ATTEMPTS", "WAITS FOR", "LAST ERROR"),
 		}
-		return list.table()
+		return list.run()
 	}
 	return cmd
 }
 
-func (l *listing) table() error {
-	out := l.cmd.OutOrStdout()
-	table, found := newTable(out, "DATABASE", "BROKER", "STATUS", "MESSAGE", "TYPE", "KEY", "WRITTEN", "ATTEMPTS", "WAITS FOR", "LAST ERROR"), 0
-	now := time.Now()
-	l.emit = func(database string, r *admin.Record) error {
-		found++
-		table.add(text(database), text(r.Broker), styled(statusText(r), statusStyle(r.Status)), text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
-			text(since(r.CreatedAt, now)), textf("%d", r.Attempts), text(waitsFor(r, now)), text(agedError(r.LastError, now)))
-		return nil
-	}
-	type rest struct{ database, next string }
-	var more []rest
+func (l *listing) run() error {
+	var more []string
 	err := l.session.each(func(database string) error {
 		next, err := l.database(database)
-		if next != "" {
-			more = append(more, rest{database, next})
+		switch {
+		case err != nil || next == "":
+			return err
+		case l.out.asJSON:
+			return printLine(l.cmd, map[string]string{"database": database, "next": next})
 		}
-		return err
+		more = append(more, fmt.Sprintf("there is more: --database %s --cursor %s\n", database, next))
+		return nil
 	})
-	if found > 0 {
-		err = errors.Join(err, table.print(out))
-	} else if err == nil && len(more) == 0 {
-		l.cmd.PrintErrln("no message matches")
+	nothing := "no message matches"
+	if len(more) > 0 {
+		nothing = ""
 	}
-	for _, r := range more {
-		l.cmd.PrintErrf("there is more: --database %s --cursor %s\n", r.database, r.next)
+	err = l.out.end(err, nothing)
+	for _, line := range more {
+		l.cmd.PrintErr(line)
 	}
 	return err
+}
+
+// emit shows a row.
+func (l *listing) emit(database string, r *admin.Record) error {
+	return l.out.add(wire.NewRecord(database, r),
+		text(database), text(r.Broker), styled(statusText(r), statusStyle(r.Status)), text(r.MessageID), text(r.Type), text(orDash(r.OrderingKey)),
+		text(since(r.CreatedAt, l.now)), textf("%d", r.Attempts), text(waitsFor(r, l.now)), text(agedError(r.LastError, l.now)))
 }
 
 // database lists the messages of one database; next is where the list goes on.

@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-func showCommand() *cobra.Command { //nolint:gocognit // flags, the look and two forms of the answer
+func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show where a message has gone: its rows, one for each broker",
@@ -29,7 +30,7 @@ func showCommand() *cobra.Command { //nolint:gocognit // flags, the look and two
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	target := targetFlags(cmd)
-	payload := cmd.Flags().Bool("payload", false, "show payload and headers, too, which may hold what is not for everybody; it is recorded in the audit")
+	payload := cmd.Flags().Bool("payload", false, "show payload and headers, too, which may be confidential; the audit records it")
 	asJSON := jsonFlag(cmd, "print one JSON object")
 	actor := actorFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -38,63 +39,57 @@ func showCommand() *cobra.Command { //nolint:gocognit // flags, the look and two
 			return err
 		}
 		defer session.Close()
-		var found []found
-		look := func(database string) ([]admin.Record, error) {
-			records, err := session.Message(cmd.Context(), database, args[0])
-			if err != nil || !*payload || len(records) == 0 {
-				return records, err
-			}
-			return session.Reveal(cmd.Context(), actor(), database, args[0]) // only where there is something to be seen is it a look
-		}
+		answer := messageAnswer{args[0], []wire.Record{}}
+		var rows []row
 		err = session.each(func(database string) error {
-			records, err := look(database)
-			found = append(found, foundIn(database, records)...)
+			records, err := session.Message(cmd.Context(), database, args[0])
+			if err == nil && *payload && len(records) > 0 { // the audit records a look only where there is something to see
+				records, err = session.Reveal(cmd.Context(), actor(), database, args[0])
+			}
+			for i := range records {
+				answer.add(database, &records[i], *payload)
+				rows = append(rows, row{database, &records[i]})
+			}
 			return err
 		})
-		if err == nil && len(found) == 0 {
+		if err == nil && len(rows) == 0 {
 			err = fmt.Errorf("there is no message %s: it was purged, or never committed", args[0])
 		}
 		if *asJSON {
-			answer := struct {
-				MessageID string       `json:"message_id"`
-				Rows      []wireRecord `json:"rows"`
-			}{args[0], []wireRecord{}}
-			for _, f := range found {
-				row := toRecord(f.database, f.record)
-				if *payload {
-					row.reveal(f.record)
-				}
-				answer.Rows = append(answer.Rows, row)
-			}
 			return errors.Join(err, printJSON(cmd, answer))
 		}
-		for i, f := range found {
+		for i := range rows {
 			if i > 0 {
 				cmd.Println()
 			}
-			err = errors.Join(err, f.print(cmd, *payload))
+			err = errors.Join(err, rows[i].print(cmd, *payload))
 		}
 		return err
 	}
 	return cmd
 }
 
-// found is a row with the database in which it stands.
-type found struct {
+type messageAnswer struct {
+	MessageID string        `json:"message_id"`
+	Rows      []wire.Record `json:"rows"`
+}
+
+func (m *messageAnswer) add(database string, record *admin.Record, payload bool) {
+	r := wire.NewRecord(database, record)
+	if payload {
+		r.Reveal(record)
+	}
+	m.Rows = append(m.Rows, r)
+}
+
+// row is a row with the database that holds it.
+type row struct {
 	database string
 	record   *admin.Record
 }
 
-func foundIn(database string, records []admin.Record) []found {
-	rows := make([]found, len(records))
-	for i := range records {
-		rows[i] = found{database, &records[i]}
-	}
-	return rows
-}
-
-// print shows one row, field by field; what it does not have is left out.
-func (f *found) print(cmd *cobra.Command, payload bool) error {
+// print shows the fields of one row, without those that are empty.
+func (f *row) print(cmd *cobra.Command, payload bool) error {
 	out, r := cmd.OutOrStdout(), f.record
 	table := &table{colour: colourful(out)}
 	put := func(name, value string, as style) {
@@ -131,8 +126,8 @@ func (f *found) print(cmd *cobra.Command, payload bool) error {
 	at("written", r.CreatedAt)
 	at("available", r.AvailableAt)
 	at("expires", r.ExpiresAt)
-	put("in hand of", r.LockedBy, plain)
-	at("in hand until", r.LockedUntil)
+	put("claimed by", r.LockedBy, plain)
+	at("claimed until", r.LockedUntil)
 	at("published", r.PublishedAt)
 	if r.PublishedAt.IsZero() {
 		at("finished", r.FinishedAt)
@@ -156,7 +151,7 @@ func (f *found) print(cmd *cobra.Command, payload bool) error {
 	return table.print(out)
 }
 
-// statusText is the status of a row, with what it does not tell.
+// statusText marks a deferred row, which no status says.
 func statusText(r *admin.Record) string {
 	if r.Deferred {
 		return string(r.Status) + " (deferred)"
@@ -164,7 +159,7 @@ func statusText(r *admin.Record) string {
 	return string(r.Status)
 }
 
-// waitsFor tells what has to happen before a deferred row can go.
+// waitsFor says for what a deferred row waits.
 func waitsFor(r *admin.Record, now time.Time) string {
 	d := r.Deferral
 	if d == nil {
@@ -184,7 +179,7 @@ func waitsFor(r *admin.Record, now time.Time) string {
 	}
 }
 
-// statusStyle draws the eye to what needs somebody.
+// statusStyle highlights what may need an operator.
 func statusStyle(s outbox.Status) style {
 	switch s {
 	case outbox.StatusFailed:

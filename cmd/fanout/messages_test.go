@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gorm-fanout/fanout/internal/wire"
 )
 
 // What fails for one reason is one group, which is sent again by its fingerprint alone.
@@ -33,7 +35,7 @@ func TestRequeueAGroup(t *testing.T) {
 		assert.Equal(t, "main: 3 rows requeued\n", s.does(append(args, "--reason", "they have fixed it", "--by", "ada")...))
 		assert.Zero(t, s.count("status = 'abandoned'"))
 		assert.Equal(t, 2, s.count("status = 'failed'"), "the other group stays")
-		entries := lines[wireAudit](t, s.does("audit", "--json"))
+		entries := lines[wire.AuditEntry](t, s.does("audit", "--json"))
 		require.Len(t, entries, 1)
 		assert.Equal(t, "ada", entries[0].Actor)
 		assert.Equal(t, "cli", entries[0].Via)
@@ -41,7 +43,7 @@ func TestRequeueAGroup(t *testing.T) {
 		assert.Equal(t, "they have fixed it", entries[0].Reason)
 		assert.EqualValues(t, 3, entries[0].Rows)
 		assert.Contains(t, string(entries[0].Filter), refused.Fingerprint)
-		assert.NotNil(t, entries[0].EndedAt)
+		assert.NotZero(t, entries[0].EndedAt)
 		assert.Contains(t, s.does("audit"), "ada (cli)")
 	})
 }
@@ -78,7 +80,7 @@ func TestList(t *testing.T) {
 		s.badNight()
 		ids := func(args ...string) (ids []string) {
 			t.Helper()
-			for _, r := range lines[wireRecord](t, s.does(append([]string{"messages", "list", "--json"}, args...)...)) {
+			for _, r := range lines[wire.Record](t, s.does(append([]string{"messages", "list", "--json"}, args...)...)) {
 				if r.MessageID != "" {
 					ids = append(ids, strings.TrimLeft(r.MessageID[24:], "0"))
 				}
@@ -149,15 +151,15 @@ func TestBlockedAndUnblock(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		s.badNight()
-		keys := lines[wireKeyBlock](t, s.does("messages", "blocked", "--json"))
+		keys := lines[wire.KeyBlock](t, s.does("messages", "blocked", "--json"))
 		require.NotEmpty(t, keys)
-		byKey := map[string]wireKeyBlock{}
+		byKey := map[string]wire.KeyBlock{}
 		for _, k := range keys {
 			byKey[k.Key] = k
 		}
 		first := byKey["order-1"]
 		assert.Equal(t, "operator", first.Reason)
-		assert.Nil(t, first.Until)
+		assert.Zero(t, first.Until)
 		assert.EqualValues(t, 1, first.Followers)
 		assert.Equal(t, messageID(1), first.MessageID)
 		table := s.does("messages", "blocked")
@@ -165,8 +167,8 @@ func TestBlockedAndUnblock(t *testing.T) {
 
 		_, _, stderr := s.run("messages", "unblock", "order-1")
 		assert.Contains(t, stderr, "name the --broker")
-		assert.Equal(t, "main: key order-1 of broker partner waits for an operator\n", s.does("messages", "unblock", "order-1", "--broker", "partner", "--dry-run"))
-		assert.Equal(t, "main: key order-1 of broker partner goes on\n", s.does("messages", "unblock", "order-1", "--broker", "partner"))
+		assert.Equal(t, "main: key order-1 of broker partner is blocked\n", s.does("messages", "unblock", "order-1", "--broker", "partner", "--dry-run"))
+		assert.Equal(t, "main: key order-1 of broker partner is unblocked\n", s.does("messages", "unblock", "order-1", "--broker", "partner"))
 		assert.JSONEq(t, `{"database":"main","changed":false,"audit_id":2}`, s.does("messages", "unblock", "order-1", "--broker", "partner", "--json"))
 		assert.NotContains(t, s.does("messages", "blocked"), "order-1 ")
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/wire"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
@@ -24,14 +25,14 @@ func TestPauseAndResume(t *testing.T) {
 		assert.Contains(t, status, "partner (paused)")
 		assert.Regexp(t, `main: broker partner has been paused for \S+ by ada: they move \(fanout broker resume partner\)\n`, status)
 		assert.Contains(t, s.does("status", "--json"), `"reason": "they move"`)
-		assert.Equal(t, "main: broker partner goes on\n", s.does("broker", "resume", "partner"))
+		assert.Equal(t, "main: broker partner is resumed\n", s.does("broker", "resume", "partner"))
 		assert.Equal(t, "main: broker partner was not paused\n", s.does("broker", "resume", "partner"))
-		entries := lines[wireAudit](t, s.does("audit", "--json", "--limit", "3"))
+		entries := lines[wire.AuditEntry](t, s.does("audit", "--json", "--limit", "3"))
 		require.Len(t, entries, 3, "four actions, the newest first")
 		assert.Equal(t, "resume", entries[0].Action)
 		assert.EqualValues(t, 0, entries[0].Rows)
 		assert.EqualValues(t, 1, entries[1].Rows)
-		assert.Equal(t, "pause", lines[wireAudit](t, s.does("audit", "--json", "--before", fmt.Sprint(entries[2].ID)))[0].Action)
+		assert.Equal(t, "pause", lines[wire.AuditEntry](t, s.does("audit", "--json", "--before", fmt.Sprint(entries[2].ID)))[0].Action)
 
 		for _, verb := range []string{"pause", "resume"} {
 			code, _, stderr := s.run("broker", verb, "partnr")
@@ -55,7 +56,7 @@ func TestPurge(t *testing.T) {
 		s.unblockAll()
 		assert.Equal(t, "main: 2 rows removed\n", s.does("purge", "--abandoned-before", "1us", "--broker", "partner", "--limit", "2"))
 		assert.Equal(t, 1, s.count("status = 'abandoned'"))
-		audited := lines[wireAudit](t, s.does("audit", "--json"))
+		audited := lines[wire.AuditEntry](t, s.does("audit", "--json"))
 		assert.EqualValues(t, 13, audited[len(audited)-1].Rows)
 	})
 }
@@ -70,7 +71,7 @@ func TestManyRowsNeedAWord(t *testing.T) {
 		args := []string{"messages", "abandon", "--broker", "default"}
 		code, _, stderr := s.run(args...)
 		assert.Equal(t, exitUsage, code)
-		assert.Contains(t, stderr, "Give up 101 rows? Nobody can be asked here: repeat it with --yes, or look first with --dry-run")
+		assert.Contains(t, stderr, "Abandon 101 rows? There is no terminal to ask on: repeat the command with --yes, or count first with --dry-run")
 		assert.Equal(t, 101, s.count("status = 'pending'"))
 		assert.Equal(t, "main: 100 rows abandoned\n", s.does(append(args, "--limit", "100")...))
 		assert.Equal(t, "main: 1 row abandoned\n", s.does(args...))

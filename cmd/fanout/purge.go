@@ -16,8 +16,8 @@ func purgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge",
 		Short: "Remove finished rows, as relays do on a schedule",
-		Long: "Remove finished rows, as relays do on a schedule, and never beside one of them: in batches, one process at a time. Without ages it is for both\n" +
-			"kinds, by the windows of the cleanup section; with one of them, for that kind alone. What is open is never removed.",
+		Long: "Remove finished rows, as relays do on a schedule: in batches, and one process at a time. Without ages it removes published and abandoned\n" +
+			"rows by the windows of the cleanup section; with one of them, that kind alone. Unfinished rows are never removed.",
 		Example: "  fanout purge --dry-run\n  fanout purge --published-before 24h --broker partner",
 		Args:    noArgs,
 	}
@@ -28,7 +28,7 @@ func purgeCommand() *cobra.Command {
 	limit := cmd.Flags().Int("limit", 0, "most rows to remove in each database (default: all)")
 	reason := cmd.Flags().String("reason", "", "why, for the audit")
 	actor := actorFlag(cmd)
-	deed := deedFlags(cmd, deed{verb: monitor.VerbPurge, past: "removed", question: "Remove"})
+	act := changeFlags(cmd, change{verb: monitor.VerbPurge, past: "removed", question: "Remove"})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		action := monitor.Action{Filter: admin.Filter{Broker: *broker}, Reason: *reason, Limit: *limit}
 		if *limit < 0 {
@@ -53,24 +53,25 @@ func purgeCommand() *cobra.Command {
 		}
 		defer session.Close()
 		if *published != "" || *abandoned != "" {
-			return deed.do(cmd, session, actor(), action)
+			return act.do(cmd, session, actor(), action)
 		}
-		return scheduled(cmd, session, actor(), deed, action)
+		return scheduled(cmd, session, actor(), act, action)
 	}
 	return cmd
 }
 
-// scheduled purges by the windows of the configuration: at once where they are the same for all brokers, and else broker by broker.
-func scheduled(cmd *cobra.Command, session *session, actor monitor.Actor, d *deed, action monitor.Action) error {
+// scheduled purges by the windows of the configuration: all brokers at once where these are the same,
+// and broker by broker otherwise.
+func scheduled(cmd *cobra.Command, session *session, actor monitor.Actor, c *change, action monitor.Action) error {
 	windows := map[cleanup.Retention][]string{}
 	for _, broker := range session.cfg.BrokerNames() {
 		window := session.cfg.Retention(broker)
 		windows[window] = append(windows[window], broker)
 	}
 	if action.Filter.Broker != "" || len(windows) == 1 {
-		return d.do(cmd, session, actor, within(action, session.cfg.Retention(action.Filter.Broker), action.Filter.Broker))
+		return c.do(cmd, session, actor, within(action, session.cfg.Retention(action.Filter.Broker), action.Filter.Broker))
 	}
-	// The tables are asked, too: rows of a broker that was removed must go.
+	// Finished rows of brokers that were removed from the configuration are purged, too.
 	brokers := slices.Clone(session.cfg.BrokerNames())
 	for _, store := range session.stores {
 		finished, err := store.FinishedBrokers(cmd.Context())
@@ -81,7 +82,7 @@ func scheduled(cmd *cobra.Command, session *session, actor monitor.Actor, d *dee
 	}
 	slices.Sort(brokers)
 	for _, broker := range slices.Compact(brokers) {
-		of := *d
+		of := *c
 		of.broker, of.question = broker, "Remove what is finished for broker "+broker+":"
 		if err := of.do(cmd, session, actor, within(action, session.cfg.Retention(broker), broker)); err != nil {
 			return err

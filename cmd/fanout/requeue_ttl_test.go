@@ -17,7 +17,7 @@ func TestRequeueOfWhatCannotSucceed(t *testing.T) {
 				`, last_error = '{"class":"`+class+`","message":"why"}' WHERE message_id = '`+messageID(n+1)+"'")
 			assert.NoError(t, err)
 		}
-		const left = "main: 1 row left out: malformed, so that a relay would abandon it again; correct it in the table, then requeue it with --error-class malformed\n"
+		const left = "main: 1 row left out: malformed, so a relay would abandon them again; correct them in the table, then requeue them with --error-class malformed\n"
 		assert.Equal(t, "main: 0 rows requeued\n"+left, s.does("messages", "requeue", "--id", messageID(2)))
 		assert.Equal(t, "main: 2 rows would be requeued\n"+left, s.does("messages", "requeue", "--broker", "partner", "--dry-run"))
 		assert.Equal(t, "main: 1 row requeued\n", s.does("messages", "requeue", "--error-class", "expired"))

@@ -123,6 +123,16 @@ func (s *session) each(ask func(database string) error) error {
 	return errors.Join(append(problems, s.problem())...)
 }
 
+// show fills an output database by database.
+func (t *target) show(out *output, nothing string, ask func(session *session, database string) error) error {
+	session, err := t.open(out.cmd)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	return out.end(session.each(func(database string) error { return ask(session, database) }), nothing)
+}
+
 // asUsage marks what the console refuses as it stands.
 func asUsage(err error) error {
 	var (

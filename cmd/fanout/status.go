@@ -15,16 +15,16 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// watchEvery is the time between two looks of "status --watch".
+// watchEvery is the time between two samples of "status --watch".
 const watchEvery = 2 * time.Second
 
 func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show where every broker stands: what waits, since when, and why",
-		Long: "Show where every broker stands: what waits, since when, and why. It asks the databases alone, and needs no relay and no broker.\n" +
-			"Counts stop at 10,000 (\"10,000+\") unless --exact counts every row, which takes its time in a large table. With --watch the second look\n" +
-			"and all later ones show rates. Circuit breakers are each relay's own: its log and its metrics tell of them.",
+		Short: "Show the state of every broker: what waits, since when, and why",
+		Long: "Show the state of every broker: what waits, since when, and why. It queries only the databases, and needs no relay and no broker.\n" +
+			"Counts stop at 10,000 (\"10,000+\") unless --exact counts every row, which may take long in a large table. With --watch the output\n" +
+			"has rates from the second sample on. Circuit breakers belong to each relay: its log and its metrics show them.",
 		Args: noArgs,
 	}
 	target := targetFlags(cmd)
@@ -37,18 +37,18 @@ func statusCommand() *cobra.Command {
 			return err
 		}
 		defer session.Close()
-		look := &look{session: session, exact: *exact}
+		sampler := &sampler{session: session, exact: *exact}
 		if !*watch {
-			status := look.take(cmd.Context(), time.Now())
+			status := sampler.sample(cmd.Context(), time.Now())
 			if *asJSON {
-				err = printJSON(cmd, toStatus(status, look.rates))
+				err = printJSON(cmd, toStatus(status, sampler.rates))
 			} else {
 				err = printStatus(cmd, status, nil)
 			}
 			return errors.Join(err, problems(status))
 		}
 		for {
-			if err := repeat(cmd, look, *asJSON); err != nil {
+			if err := repeat(cmd, sampler, *asJSON); err != nil {
 				return err
 			}
 			select {
@@ -61,20 +61,20 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-// repeat shows one look of many.
-func repeat(cmd *cobra.Command, look *look, asJSON bool) error {
-	status := look.take(cmd.Context(), time.Now())
-	if cmd.Context().Err() != nil { // what came back is half an answer
-		return nil //nolint:nilerr // to end it is how one leaves it
+// repeat shows one of many samples.
+func repeat(cmd *cobra.Command, sampler *sampler, asJSON bool) error {
+	status := sampler.sample(cmd.Context(), time.Now())
+	if cmd.Context().Err() != nil { // the sample is incomplete
+		return nil //nolint:nilerr // users end it this way
 	}
 	if asJSON {
-		return printLine(cmd, toStatus(status, look.rates))
+		return printLine(cmd, toStatus(status, sampler.rates))
 	}
 	if isTerminal(cmd.OutOrStdout()) {
 		cmd.Print("\x1b[H\x1b[2J") // from the top of an empty screen
 	}
 	cmd.Printf("%s\n", moment(time.Now()))
-	if err := printStatus(cmd, status, look.rates); err != nil {
+	if err := printStatus(cmd, status, sampler.rates); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(status)) {
@@ -86,11 +86,11 @@ func repeat(cmd *cobra.Command, look *look, asJSON bool) error {
 	return nil
 }
 
-// look looks again and again.
-type look struct {
+// sampler takes samples of the status.
+type sampler struct {
 	session *session
 	exact   bool
-	// rates of the last look; empty after the first one.
+	// rates between the last two samples; empty after the first one.
 	rates  map[spot]rates
 	before map[spot]monitor.BrokerStatus
 	at     time.Time
@@ -99,22 +99,22 @@ type look struct {
 // spot is one broker of one database.
 type spot struct{ database, broker string }
 
-// take asks all databases. One that cannot be asked answers with its error, for itself only.
-func (l *look) take(ctx context.Context, now time.Time) map[string]monitor.DatabaseStatus {
-	status := l.session.Status(ctx, monitor.DefaultMaxCount)
-	for name, err := range l.session.failed {
+// sample queries all databases. One that fails has an error of its own.
+func (s *sampler) sample(ctx context.Context, now time.Time) map[string]monitor.DatabaseStatus {
+	status := s.session.Status(ctx, monitor.DefaultMaxCount)
+	for name, err := range s.session.failed {
 		status[name] = monitor.DatabaseStatus{Err: err}
 	}
-	if l.exact {
-		l.count(ctx, status)
+	if s.exact {
+		s.count(ctx, status)
 	}
-	l.measure(ctx, status, now)
+	s.measure(ctx, status, now)
 	return status
 }
 
-// count puts exact counts in place of those that stop.
-func (l *look) count(ctx context.Context, status map[string]monitor.DatabaseStatus) {
-	for name, store := range l.session.stores {
+// count replaces capped counts by exact ones.
+func (s *sampler) count(ctx context.Context, status map[string]monitor.DatabaseStatus) {
+	for name, store := range s.session.stores {
 		if status[name].Err != nil {
 			continue
 		}
@@ -128,13 +128,13 @@ func (l *look) count(ctx context.Context, status map[string]monitor.DatabaseStat
 		for i := range database.Brokers {
 			broker := &database.Brokers[i]
 			at := slices.IndexFunc(counts, func(c admin.BrokerCounts) bool { return c.Broker == broker.Broker })
-			for s := range broker.Counts {
+			for status := range broker.Counts {
 				var n int64
 				if at >= 0 {
-					n = counts[at].Counts[s]
+					n = counts[at].Counts[status]
 				}
-				broker.Counts[s] = admin.Count{N: n}
-				database.Counts[s] = admin.Count{N: database.Counts[s].N + n}
+				broker.Counts[status] = admin.Count{N: n}
+				database.Counts[status] = admin.Count{N: database.Counts[status].N + n}
 			}
 		}
 		status[name] = database
@@ -150,10 +150,10 @@ func problems(status map[string]monitor.DatabaseStatus) error {
 	return errors.Join(problems...)
 }
 
-// openRows are the rows that somebody has to deliver.
+// openRows are the unfinished rows.
 func openRows(b *monitor.BrokerStatus) int64 {
 	return b.Counts[outbox.StatusPending].N + b.Counts[outbox.StatusProcessing].N + b.Counts[outbox.StatusFailed].N
 }
 
-// stray reports whether rows wait that nobody delivers. A broker that was removed and has finished rows only is nobody's business.
+// stray reports whether an unconfigured broker has unfinished rows, which no relay delivers.
 func stray(b *monitor.BrokerStatus) bool { return b.Unknown && openRows(b) > 0 }

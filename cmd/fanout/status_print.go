@@ -14,8 +14,7 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// printStatus shows one line for each broker, and below them what people have paused and why. Rates have columns where there is a look
-// before; nil = there never is.
+// printStatus shows one line per broker, and below them the pauses. nil rates have no columns.
 func printStatus(cmd *cobra.Command, status map[string]monitor.DatabaseStatus, rated map[spot]rates) error {
 	head := []string{"DATABASE", "BROKER", "PENDING", "PROCESSING", "FAILED", "PUBLISHED", "ABANDONED", "DEFERRED", "OLDEST", "LAG", "LAST SENT"}
 	if rated != nil {
@@ -91,7 +90,7 @@ func statusCell(s outbox.Status, n admin.Count) cell {
 	return c
 }
 
-// lateAfter is a lag that a relay which keeps up does not have.
+// lateAfter is the lag from which a broker counts as late.
 const lateAfter = time.Minute
 
 func lagCell(lag time.Duration) cell {
@@ -108,7 +107,7 @@ func rateCells(rated map[spot]rates, at spot) []cell {
 		return cells("-", "-")
 	}
 	sent, retry := fmt.Sprintf("%.1f", r.Published), "-"
-	if r.Atleast {
+	if r.AtLeast {
 		sent += "+"
 	}
 	if r.Known {

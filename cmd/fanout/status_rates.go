@@ -8,48 +8,48 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// maxRated is how many rows are looked at for a rate.
+// maxRated bounds the rows that are read for a rate.
 const maxRated = 2 * monitor.MaxPage
 
-// rates are what two looks tell.
+// rates are what happened between two samples.
 type rates struct {
-	// Published rows in a second; Atleast is true when there were too many to be looked at.
+	// Published rows per second; AtLeast is true when there were too many to read.
 	Published float64
-	Atleast   bool
-	// Retry is the share of failures in what was tried, 0 to 1: failed rows that came to be beside those that were published. Known is false
-	// where nothing was tried, or where failed rows were too many to count.
+	AtLeast   bool
+	// Retry is the share of failures, 0 to 1: new failed rows among those and the published ones. Known
+	// is false where nothing was tried, or where there were too many failed rows to count.
 	Retry float64
 	Known bool
 }
 
-// measure compares the look with the one before.
-func (l *look) measure(ctx context.Context, status map[string]monitor.DatabaseStatus, now time.Time) {
-	before, elapsed := l.before, now.Sub(l.at).Seconds()
-	l.before, l.at, l.rates = map[spot]monitor.BrokerStatus{}, now, map[spot]rates{}
-	for database, s := range status {
-		for i := range s.Brokers {
-			this := spot{database, s.Brokers[i].Broker}
-			l.before[this] = s.Brokers[i]
+// measure compares a sample with the previous one.
+func (s *sampler) measure(ctx context.Context, status map[string]monitor.DatabaseStatus, now time.Time) {
+	before, elapsed := s.before, now.Sub(s.at).Seconds()
+	s.before, s.at, s.rates = map[spot]monitor.BrokerStatus{}, now, map[spot]rates{}
+	for database, of := range status {
+		for i := range of.Brokers {
+			this := spot{database, of.Brokers[i].Broker}
+			s.before[this] = of.Brokers[i]
 			if last, ok := before[this]; ok && elapsed > 0 {
-				if measured, ok := l.compare(ctx, database, &last, &s.Brokers[i], elapsed); ok {
-					l.rates[this] = measured
+				if measured, ok := s.compare(ctx, database, &last, &of.Brokers[i], elapsed); ok {
+					s.rates[this] = measured
 				}
 			}
 		}
 	}
 }
 
-// compare counts what was published between two looks by the times in the rows: the counts of published rows have a cap, and a purge makes
-// them smaller.
-func (l *look) compare(ctx context.Context, database string, last, now *monitor.BrokerStatus, elapsed float64) (r rates, ok bool) {
+// compare counts the rows published between two samples by their times: counts of published rows are
+// capped, and a purge reduces them.
+func (s *sampler) compare(ctx context.Context, database string, last, now *monitor.BrokerStatus, elapsed float64) (r rates, ok bool) {
 	published, more := 0, false
 	if now.LastPublished.After(last.LastPublished) {
 		var err error
-		if published, more, err = l.publishedSince(ctx, database, now.Broker, last.LastPublished); err != nil {
-			return rates{}, false // the next look tells what is wrong
+		if published, more, err = s.publishedSince(ctx, database, now.Broker, last.LastPublished); err != nil {
+			return rates{}, false // the next sample reports the error
 		}
 	}
-	r.Published, r.Atleast = float64(published)/elapsed, more
+	r.Published, r.AtLeast = float64(published)/elapsed, more
 	before, after := last.Counts[outbox.StatusFailed], now.Counts[outbox.StatusFailed]
 	failed := max(0, after.N-before.N)
 	if !before.More && !after.More && !more && failed+int64(published) > 0 {
@@ -58,10 +58,10 @@ func (l *look) compare(ctx context.Context, database string, last, now *monitor.
 	return r, true
 }
 
-func (l *look) publishedSince(ctx context.Context, database, broker string, since time.Time) (n int, more bool, err error) {
+func (s *sampler) publishedSince(ctx context.Context, database, broker string, since time.Time) (n int, more bool, err error) {
 	query := monitor.MessagesQuery{Broker: broker, Statuses: []outbox.Status{outbox.StatusPublished}, Limit: monitor.MaxPage}
 	for n < maxRated {
-		page, err := l.session.Messages(ctx, database, query)
+		page, err := s.session.Messages(ctx, database, query)
 		if err != nil {
 			return 0, false, err
 		}

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 )
 
 // style is how a terminal shows a text; empty = as it is.
@@ -86,6 +89,39 @@ func (t *table) paint(c cell) string {
 		return c.text
 	}
 	return "\x1b[" + string(c.style) + "m" + c.text + "\x1b[0m"
+}
+
+// output shows what a command finds in several databases: a table, or with --json one object per line.
+type output struct {
+	cmd    *cobra.Command
+	asJSON bool
+	table  *table
+	found  int
+}
+
+func newOutput(cmd *cobra.Command, asJSON bool, head ...string) *output {
+	return &output{cmd: cmd, asJSON: asJSON, table: newTable(cmd.OutOrStdout(), head...)}
+}
+
+func (o *output) add(object any, row ...cell) error {
+	o.found++
+	if o.asJSON {
+		return printLine(o.cmd, object)
+	}
+	o.table.add(row...)
+	return nil
+}
+
+// end prints the table, or says that there was nothing to put into it.
+func (o *output) end(err error, nothing string) error {
+	switch {
+	case o.asJSON:
+	case o.found > 0:
+		return errors.Join(err, o.table.print(o.cmd.OutOrStdout()))
+	case err == nil && nothing != "":
+		o.cmd.PrintErrln(nothing)
+	}
+	return err
 }
 
 // printable writes what a terminal would obey, or not show, as an escape.

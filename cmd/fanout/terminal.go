@@ -12,22 +12,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// isTerminal reports whether somebody looks at it, and lines can be drawn again.
+// isTerminal reports whether a stream is a terminal that can redraw lines.
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && isatty.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb"
 }
 
-// colourful reports whether to use colours: on a terminal whose owner has nothing against them (https://no-color.org).
+// colourful reports whether to use colours: on a terminal, unless its owner declines (https://no-color.org).
 func colourful(w io.Writer) bool { return isTerminal(w) && os.Getenv("NO_COLOR") == "" }
 
 // confirmFrom is how many rows may be changed without a question.
 const confirmFrom = 100
 
-// confirm asks on a terminal whether to go on, and refuses where nobody can be asked.
+// confirm asks whether to go on, and refuses where there is no terminal.
 func confirm(cmd *cobra.Command, question string) error {
 	if !isTerminal(cmd.InOrStdin()) || !isTerminal(cmd.ErrOrStderr()) {
-		return usageError{fmt.Errorf("%s? Nobody can be asked here: repeat it with --yes, or look first with --dry-run", question)}
+		return usageError{fmt.Errorf("%s? There is no terminal to ask on: repeat the command with --yes, or count first with --dry-run", question)}
 	}
 	cmd.PrintErrf("%s? [y/N] ", printable(question))
 	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')

@@ -89,7 +89,7 @@ func TestTerminal(t *testing.T) {
 	s := newShop(t, "sqlite", t.TempDir()+"/outbox.db")
 	s.badNight()
 	_, screen := s.on("", "status")
-	assert.Contains(t, screen, "\x1b[31m3\x1b[0m", "what was given up is red")
+	assert.Contains(t, screen, "\x1b[31m3\x1b[0m", "abandoned rows are red")
 	t.Setenv("NO_COLOR", "1")
 	_, screen = s.on("", "status")
 	assert.NotContains(t, screen, "\x1b")
@@ -100,7 +100,7 @@ func TestTerminal(t *testing.T) {
 	args := []string{"messages", "abandon", "--broker", "default"}
 	code, screen := s.on("n\n", args...)
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, screen, "Give up 101 rows? [y/N]")
+	assert.Contains(t, screen, "Abandon 101 rows? [y/N]")
 	assert.Contains(t, screen, "nothing was changed")
 	assert.Equal(t, 101, s.count("target_broker = 'default' AND status = 'pending'"))
 	code, screen = s.on("y\n", args...)

@@ -80,7 +80,7 @@ export function actionDialog(database, action, subject) {
         announce(text);
         const left = (result.matched ?? 0) - (result.changed ?? 0);
         fill(body, h("p", { class: "matched" }, h("strong", null, text)),
-          left > 0 && action.action !== "unblock" ? h("p", { class: "advice" }, `${rows(left)} had changed meanwhile or are in a worker's hands, and were left alone.`) : null,
+          left > 0 && action.action !== "unblock" ? h("p", { class: "advice" }, `${rows(left)} are claimed or had changed meanwhile, and were left unchanged.`) : null,
           result.refused > 0 ? h("p", { class: "advice" }, `${rows(result.refused)} malformed, and left out, as a relay would abandon them again: correct them in the table, then requeue them with the error class malformed.`) : null,
           result.audit_id ? h("p", { class: "advice" }, "Recorded as entry ", h("a", { href: "#/audit", onclick: () => close(result) }, String(result.audit_id)), " of the audit log.") : null,
           buttons(h("button", { type: "button", class: "primary", onclick: () => close(result) }, "Done")));

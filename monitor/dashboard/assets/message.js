@@ -86,7 +86,7 @@ export function timeline(m, now = new Date()) {
   if (m.published_at) add(m.published_at, "Published", "ok", "The broker confirmed it.");
   else if (m.status === "abandoned") add(m.finished_at, "Abandoned", "bad", "Only an operator sends it again.");
   events.sort((a, b) => new Date(a.at) - new Date(b.at));
-  if (m.status === "processing") add(m.locked_until, "In the hands of a worker", "work", [m.locked_by ? [mono(m.locked_by), ". "] : "", "Its lease ends then; if it died, another takes over."]);
+  if (m.status === "processing") add(m.locked_until, "Claimed by a worker", "work", [m.locked_by ? [mono(m.locked_by), ". "] : "", "The lease expires then; if the worker crashed, another one claims the message."]);
   else if (m.status === "failed") add(m.locked_until, "Next attempt", "wait", m.deferred ? waitsFor(m) : m.locked_until && new Date(m.locked_until) < now ? "It is due now." : "");
   else if (m.status === "pending") add(m.deferred ? m.deferral?.until : null, m.deferred ? "Deferred" : m.available_at && new Date(m.available_at) > now ? "Waits for its time" : "Waits for a worker", "wait", m.deferred ? waitsFor(m) : "");
   if (m.expires_at && !m.finished_at) add(m.expires_at, "Expires", "wait", "It is abandoned if it is not delivered by then.");

@@ -64,10 +64,10 @@ export const statuses = ["pending", "processing", "failed", "published", "abando
 
 export const statusMeans = {
   pending: "waits for its first attempt",
-  processing: "in the hands of a worker",
+  processing: "claimed by a worker",
   failed: "an attempt failed; it is tried again",
   published: "the broker confirmed it",
-  abandoned: "given up; only an operator sends it again",
+  abandoned: "not sent; only an operator sends it again",
 };
 
 // waiting is what is not finished.

@@ -25,11 +25,11 @@ export default async function workers({ root, where, signal }) {
       { head: "Version", cell: (i) => mono(i.version || "–") },
       { head: "Batches", cell: (i) => count((i.work ?? []).length), class: "number" },
     ], instances, (i) => (i.silent ? "silent" : null)) : empty("No relay works on this database.", "Start one: fanout relay. Rows wait for it, and nothing is lost."),
-    silent ? h("p", { class: "note" }, "A process that is silent was killed or is cut off. What it had claimed is taken over when its lease ends; it leaves this list after a day.") : null,
-    h("h2", null, "In hand"),
+    silent ? h("p", { class: "note" }, "A process that is silent was killed or is cut off. What it had claimed is claimed again when the lease expires; it leaves this list after a day.") : null,
+    h("h2", null, "Claimed"),
     h("p", { class: "advice" }, "Batches that workers had claimed when they were last heard of, every 30 seconds."),
-    leases.length ? table("Batches in hand", [
+    leases.length ? table("Claimed batches", [
       { head: "Worker", cell: (w) => mono(w.worker) }, { head: "Broker", cell: (w) => w.broker }, { head: "Shard", cell: (w) => w.shard, class: "number" },
       { head: "Rows", cell: (w) => count(w.rows), class: "number" }, { head: "Since", cell: (w) => when(w.since), class: "time" },
-    ], leases) : empty("Nothing in hand."));
+    ], leases) : empty("Nothing is claimed."));
 }
