@@ -17,7 +17,7 @@ import (
 // What an action can be.
 const (
 	VerbRequeue = "requeue" // failed and abandoned rows are delivered again, at once
-	VerbAbandon = "abandon" // pending and failed rows, and those of workers that have died, are given up
+	VerbAbandon = "abandon" // pending and failed rows, and those of crashed workers, are not delivered
 	VerbReplay  = "replay"  // published rows are delivered again
 	VerbUnblock = "unblock" // an ordering key goes on without the abandoned row for which it waits
 	VerbPurge   = "purge"   // published and abandoned rows are removed
@@ -81,8 +81,8 @@ type Progress struct {
 // Result is what became of an action in one database.
 type Result struct {
 	Database string
-	// Matched is how many rows were found. What is in a worker's hands, waits for an earlier message of its key alone (requeue), or has
-	// changed meanwhile, is left alone, so Changed can be less.
+	// Matched is how many rows were found. Changed can be less: rows that are claimed, that only wait for
+	// an earlier message of their key (requeue), or that have changed meanwhile stay as they are.
 	Matched admin.Count
 	// Refused is how many rows a requeue has left out since they are malformed, and would be abandoned again at once: they have to be
 	// corrected in the table, and then requeued by a filter that names the error class malformed.

@@ -30,7 +30,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 	defer b.gate.Leave()
 
 	keys := borrowKeys()
-	defer keys.giveBack()
+	defer keys.reset()
 	p := &publication{Broker: b, msgs: msgs, results: results, numbers: keys.numbers}
 	for _, shards := range b.options.plan(msgs, keys.homes) {
 		p.work(ctx, shards, b.options.chunk)
@@ -48,8 +48,9 @@ var idleKeyMaps = sync.Pool{New: func() any { return &keyMaps{map[string]*shard{
 
 func borrowKeys() *keyMaps { return idleKeyMaps.Get().(*keyMaps) } //nolint:forcetypeassert // made above
 
-// giveBack empties the maps for the next publication. Large ones go: emptying them takes as long as if they were full.
-func (k *keyMaps) giveBack() {
+// reset empties the maps for the next publication. Large ones are dropped: emptying them takes as long
+// as if they were full.
+func (k *keyMaps) reset() {
 	if len(k.homes) > maxChunk || len(k.numbers) > maxChunk {
 		return
 	}

@@ -19,7 +19,7 @@ const maxDoubts = 5
 // whatever their topics, the others side by side. Nothing further is sent to a topic or broker that has proved unavailable. The
 // context travels with the messages, for publishers that look at it (message.Message.Context).
 //
-// When ctx ends, Publish returns at once. A message that the publisher has in hand then is unconfirmed: unavailable after a deadline,
+// When ctx ends, Publish returns at once. A message that is being published then is unconfirmed: unavailable after a deadline,
 // retryable after a cancellation. No message of its key is sent by any call until the publisher has returned: it is not sent, and
 // says why. When all the calls that [WithConcurrency] allows hang in this way, the broker is unavailable.
 //
@@ -64,7 +64,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 	return p.end(ctx)
 }
 
-// publication is one call of Publish. Its workers may outlive the call, by no more than the message that each has in hand.
+// publication is one call of Publish. Its workers may outlive the call, each by the message that it is publishing.
 type publication struct {
 	*Broker
 

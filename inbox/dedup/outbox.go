@@ -7,7 +7,7 @@ import (
 )
 
 // An Outbox is the part of an entity that knows the messages that were taken in and are not finished with. Encode it as JSON. It is empty
-// most of the time, and holds one entry for each message in hand otherwise.
+// most of the time, and holds one entry for each claimed message otherwise.
 type Outbox struct {
 	Pending []Pending `json:"pending,omitempty"`
 }

@@ -32,7 +32,7 @@ const (
 const publishTimeout = 10 * time.Second
 
 // deadLetter publishes a message to the topic of dead letters and confirms it. Where that fails, it
-// is tried again; the message stays in hand, and its key waits.
+// is tried again; the message stays claimed, and its key waits.
 func (s *session) deadLetter(e *entry) {
 	err := s.publish(s.handling, e)
 	if err == nil {

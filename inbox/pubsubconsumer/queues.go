@@ -119,7 +119,7 @@ func (l *queues) makeReady(at *queue) {
 // ended are replaced, as many of them as there are workers.
 func (l *queues) hasWorker() bool { return l.running-min(l.stuck, l.workers) < l.workers }
 
-// next returns a message to handle, nil for none. It is under way until done, pause or giveBack.
+// next returns a message to handle, nil for none. It is under way until done, pause or release.
 func (l *queues) next() *entry {
 	if !l.hasWorker() || len(l.ready) == 0 {
 		return nil
@@ -165,12 +165,12 @@ func (l *queues) wake(e *entry) {
 	}
 }
 
-// giveBack takes a message that is the head of its queue, and all behind it, from the queue; they
-// have to be given back.
-func (l *queues) giveBack(e *entry, now time.Time) (back []*entry) {
+// release removes the head of a queue and all messages behind it from the queue. The caller returns
+// them to Pub/Sub.
+func (l *queues) release(e *entry, now time.Time) (back []*entry) {
 	at := e.queue
 	if l.byID[e.id] != e {
-		return nil // left behind, or given back already
+		return nil // left behind, or released already
 	}
 	if l.stopping {
 		if at.state == running {
@@ -182,7 +182,7 @@ func (l *queues) giveBack(e *entry, now time.Time) (back []*entry) {
 	return l.cut(at, 0, now)
 }
 
-// cut gives back what is in a queue from the n-th place on.
+// cut removes what is in a queue from the n-th place on.
 func (l *queues) cut(at *queue, n int, now time.Time) (back []*entry) {
 	back = append(back, at.entries[n:]...)
 	at.entries = at.entries[:n:n]

@@ -172,7 +172,7 @@ func TestQueues(t *testing.T) {
 			},
 			"give back": func(*rapid.T) {
 				if len(w.under) > 0 {
-					w.returned(w.queues.giveBack(w.take(), w.now))
+					w.returned(w.queues.release(w.take(), w.now))
 				}
 			},
 			"tick": func(rt *rapid.T) {
@@ -197,7 +197,7 @@ func (w *world) finish() {
 		}
 		for len(w.under) > 0 {
 			if e := w.take(); rapid.Bool().Draw(w.rt, "fails") {
-				w.returned(w.queues.giveBack(e, w.now))
+				w.returned(w.queues.release(e, w.now))
 			} else {
 				w.done(e)
 			}

@@ -56,7 +56,7 @@ func (s *session) arrive(ctx context.Context, m *pubsub.Message) {
 	if !taken {
 		s.leave(int64(size))
 	}
-	s.giveBack(back)
+	s.release(back)
 	s.pump()
 }
 
@@ -121,7 +121,7 @@ func (s *session) keepTime(ctx context.Context) {
 			s.mu.Lock()
 			back := s.queues.tick(now, s.waiting.Load() > 0)
 			s.mu.Unlock()
-			s.giveBack(back)
+			s.release(back)
 			s.pump()
 		}
 	}
@@ -135,7 +135,7 @@ func (s *session) stop(abort context.CancelCauseFunc, cancel func()) {
 	s.mu.Lock()
 	back := s.queues.stop()
 	s.mu.Unlock()
-	s.giveBack(back)
+	s.release(back)
 	cancel()
 
 	done := make(chan struct{})
@@ -154,7 +154,7 @@ func (s *session) stop(abort context.CancelCauseFunc, cancel func()) {
 	back = s.queues.leave()
 	s.mu.Unlock()
 	s.log.ErrorContext(s.handling, "overdue handlers left behind", "messages", len(back))
-	s.giveBack(back)
+	s.release(back)
 }
 
 // within reports whether done was closed within d.

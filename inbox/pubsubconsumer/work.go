@@ -142,9 +142,9 @@ func (s *session) pause(e *entry, due time.Time) {
 // nack gives a message and those behind it back.
 func (s *session) nack(e *entry) {
 	s.mu.Lock()
-	back := s.queues.giveBack(e, time.Now())
+	back := s.queues.release(e, time.Now())
 	s.mu.Unlock()
-	s.giveBack(back)
+	s.release(back)
 	s.pump()
 }
 
@@ -162,12 +162,12 @@ func (s *session) confirm(e *entry) {
 		s.watchResult(e, "ack", m.AckWithResult())
 	}
 	s.letGo(e)
-	s.giveBack(back)
+	s.release(back)
 	s.pump()
 }
 
-// giveBack returns messages to Pub/Sub, which delivers them again, to this process or another.
-func (s *session) giveBack(back []*entry) {
+// release returns messages to Pub/Sub, which delivers them again, to this process or another.
+func (s *session) release(back []*entry) {
 	for _, e := range back {
 		s.mu.Lock()
 		s.memory.keep(e)

@@ -55,7 +55,7 @@ func (cs *claims) roomOf(st *stream) int {
 	if st.primary != nil { // no more than are handled soon: who has claimed them may have better things to do
 		most = min(most, 2*cs.c.workers)
 	}
-	return max(most-(len(st.items)-st.aside), 0)
+	return max(most-(len(st.items)-int(st.unloaded.Load())), 0)
 }
 
 // claimed are the items of a stream that are chosen. The choice is made with the lock held.
@@ -103,13 +103,13 @@ func (cs *claims) forget(it *item) {
 	cs.queues.finish(it)
 	if it.stream.items[it.position] == it {
 		delete(it.stream.items, it.position)
-		if it.aside {
-			it.stream.aside--
+		if it.unloaded {
+			it.stream.unloaded.Add(-1)
 		}
 	}
 	it.stream.count()
 	nudge(it.stream.room)
-	cs.tell()
+	cs.notify()
 }
 
 // surrender is what becomes of an item that another consumer has taken over: its handler is told,
@@ -141,7 +141,7 @@ func (cs *claims) hasWorker() bool { return cs.busy-min(cs.stuck, cs.c.workers) 
 func (cs *claims) underWay(change int) {
 	cs.busy += change
 	cs.c.handlers.Add(int64(change))
-	cs.tell()
+	cs.notify()
 }
 
 func (cs *claims) handlerEnded() {
@@ -190,8 +190,8 @@ func (cs *claims) await(ctx context.Context, patience time.Duration, holds func(
 	}
 }
 
-// tell wakes up who awaits something. The lock is held.
-func (cs *claims) tell() {
+// notify wakes those that await a change. The lock is held.
+func (cs *claims) notify() {
 	if cs.changed != nil {
 		close(cs.changed)
 		cs.changed = nil

@@ -35,8 +35,9 @@ type stream struct {
 	source     string  // of its messages
 	primary    *stream // whose backfill it is; nil for most
 	counters   counters
-	claimed    atomic.Int64 // what of items has its payload in memory, for those who only look
-	setAside   atomic.Int64 // the rest of it
+	// loaded and unloaded are the numbers of items with and without their payload in memory, for
+	// Stats; the session's lock is held where they change.
+	loaded, unloaded atomic.Int64
 
 	// idle is set while a read of the stream has found nothing new; joined once its group is there.
 	idle, joined atomic.Bool
@@ -51,8 +52,7 @@ type stream struct {
 	// The session's lock guards what follows.
 	items map[string]*item // by position
 	acks  []*item          // handled, not yet acknowledged
-	aside int              // of items, those without their payload
-	full  bool             // it was said that no more can be set aside
+	full  bool             // the log says that no more can be unloaded
 
 	room  chan struct{} // there may be room for more
 	toAck chan struct{} // there may be something to acknowledge
@@ -106,8 +106,8 @@ func (c *Consumer) Name() string { return c.name }
 
 // Run reads and handles messages until ctx ends, and returns nil after a graceful stop: nothing
 // more is read; handlers under way have the time of [WithShutdownTimeout]; what they have done is
-// acknowledged; everything else is given back, so that other consumers get it at once, and without
-// an attempt being counted; and the consumer leaves its group. It returns with an error when the
+// acknowledged; everything else is released, so that other consumers get it at once, and no attempt
+// is counted; and the consumer leaves its group. It returns with an error when the
 // server refuses to do what is needed at the very start (a wrong password, a missing right, a key
 // that is no stream), or when a handler does not come to an end after its context was cancelled.
 //

@@ -119,7 +119,7 @@ func TestSlowHandlersKeepTheirMessages(t *testing.T) {
 	})
 }
 
-// A stop gives back what it does not finish, and others have it at once.
+// A stop releases what it does not finish, and others get it at once.
 func TestStopGivesBack(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {
@@ -260,7 +260,7 @@ func TestCrashedAreAlone(t *testing.T) {
 		soon(t, "nothing is pending", func() bool { return s.pending(t) == 0 })
 		letters := s.dead(t)
 		require.Len(t, letters, 1)
-		assert.Contains(t, letters[0].Values[redisconsumer.FieldReason], "handed out 4 times")
+		assert.Contains(t, letters[0].Values[redisconsumer.FieldReason], "delivered 4 times")
 		assert.Equal(t, rows[0].ID, letters[0].Values[redisconsumer.FieldEntry])
 		assert.Equal(t, int64(1), r.stats(t).Forwarded)
 		l.check(t, 59)

@@ -35,14 +35,14 @@
 //
 // # What is claimed
 //
-// A consumer holds up to [WithPrefetch] entries of each stream, and sets aside, without their
-// payloads, followers of failing messages that would fill its prefetch, so that one key starves no
-// other. It renews them while it lives, so a handler may take as long as its timeout lets it. When
-// it stops it gives them back. When it dies, others take them over after [WithClaimAfter]. When it
-// is cut off, or frozen, for so long, others do, too: then the contexts of its handlers end, and it
-// neither acknowledges nor abandons what is not its own any more. Everything that is done to an
-// entry is done by a script that first checks that the entry is still ours: by the consumer's name
-// and by the number of its delivery.
+// A consumer claims up to [WithPrefetch] entries of each stream. Followers of failing messages that
+// would fill the prefetch are unloaded: their payloads are dropped, so that one key starves no other.
+// The consumer renews its claims while it lives, so a handler may use all of its timeout. When it
+// stops it releases them. After a crash other consumers take them over after [WithClaimAfter]; they
+// do so, too, when the consumer is cut off or frozen for that long. Then the contexts of its handlers
+// end, and it neither acknowledges nor abandons entries that are no longer its own. Every change of
+// an entry is a script that first checks the claim: the consumer's name and the number of the
+// delivery.
 //
 // # Dead letters and crash isolation
 //

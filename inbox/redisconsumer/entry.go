@@ -67,17 +67,17 @@ type item struct {
 
 	// abandoned is why it goes to the dead letters; nil for most.
 	abandoned error
-	// forwards, and fetches of its payload, have failed so far.
-	forwards, fetches int
+	// failed forwards, and failed reloads of its payload.
+	forwards, reloads int
 
 	queue *queue    // within the queue
 	due   time.Time // not before then; zero: at once
 
-	state  itemState
-	aside  bool // its payload is not in memory: see setAside
-	gone   bool // from the stream: nothing is left to renew
-	lent   bool // to whoever wants it, while an isolated message is handled alone
-	cancel func(error)
+	state    itemState
+	unloaded bool // its payload is not in memory
+	gone     bool // from the stream: nothing is left to renew
+	lent     bool // to whoever wants it, while an isolated message is handled alone
+	cancel   func(error)
 }
 
 type itemState int

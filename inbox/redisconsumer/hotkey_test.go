@@ -40,7 +40,7 @@ func TestFailingKeyStarvesNoOther(t *testing.T) {
 		soon(t, "the others are handled", func() bool { return l.len() == others })
 		soon(t, "all of the hot key is held", func() bool {
 			stats := r.stats(t)
-			return stats.Claimed+stats.SetAside == followers && stats.Claimed <= redisconsumer.DefaultPrefetch
+			return stats.Claimed+stats.Unloaded == followers && stats.Claimed <= redisconsumer.DefaultPrefetch
 		})
 		late := s.add(t, "cold-0", followers+others)
 		soon(t, "a later one, too", func() bool { return l.len() == others+1 })
@@ -49,18 +49,18 @@ func TestFailingKeyStarvesNoOther(t *testing.T) {
 		soon(t, "the hot key has gone on", func() bool { return l.len() == followers+others+1 })
 		soon(t, "all is acknowledged", func() bool { return s.pending(t) == 0 })
 		l.check(t, followers+others+1)
-		assert.Zero(t, r.stats(t).SetAside)
+		assert.Zero(t, r.stats(t).Unloaded)
 
 		assert.Zero(t, r.stats(t).Lost+r.stats(t).TakenOver)
 	})
 }
 
-// What is set aside is bounded, too; and at a stop all of it is given back.
-func TestSetAsideIsBounded(t *testing.T) {
+// What is unloaded is bounded, too; and a stop releases all of it.
+func TestUnloadedIsBounded(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {
 		const prefetch = 2
-		const most = prefetch + prefetch*64 // what may be set aside
+		const most = prefetch + prefetch*64 // what may be unloaded
 		s.addAll(t, 1, most+50)
 		var j journal
 		r := start(t, s, s.stream, inbox.HandlerFunc(func(context.Context, *inbox.Message) (inbox.Outcome, error) {
@@ -68,7 +68,7 @@ func TestSetAsideIsBounded(t *testing.T) {
 		}), redisconsumer.WithPrefetch(prefetch), redisconsumer.WithClaimAfter(2*time.Second), redisconsumer.WithLogger(j.logger()), redisconsumer.WithRetry(inbox.Retry{BaseDelay: time.Hour, MaxDelay: time.Hour}))
 		soon(t, "it holds all that it may", func() bool {
 			stats := r.stats(t)
-			return stats.Claimed+stats.SetAside == most
+			return stats.Claimed+stats.Unloaded == most
 		})
 		soon(t, "it says so", func() bool { return j.lines("level=WARN", "stream not read", s.stream) == 1 })
 		assert.Equal(t, most, s.pending(t))
@@ -80,8 +80,8 @@ func TestSetAsideIsBounded(t *testing.T) {
 	})
 }
 
-// An entry that was trimmed while it was set aside is reported, and its key goes on.
-func TestTrimmedWhileSetAside(t *testing.T) {
+// An entry that was trimmed while it was unloaded is reported, and its key goes on.
+func TestTrimmedWhileUnloaded(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {
 		var ids []string

@@ -17,7 +17,7 @@ const isolateAfter = 3
 type crashError struct{ deliveries int64 }
 
 func (e *crashError) Error() string {
-	return fmt.Sprintf("redisconsumer: the message was handed out %d times, the last of them alone, and each time the process died or the attempt failed: "+
+	return fmt.Sprintf("redisconsumer: the message was delivered %d times, the last time alone, and each time the process crashed or the attempt failed: "+
 		"it is not tried again", e.deliveries)
 }
 

@@ -16,8 +16,8 @@ type keeper struct {
 // atOnce bounds the entries of one call of a script: other clients of the server wait meanwhile.
 const atOnce = 200
 
-// own renews items, or gives them back, or charges them, as own.lua has it. What turns out not to
-// be ours any more is surrendered.
+// own renews, releases or charges items, as own.lua says. Those that are no longer ours are
+// surrendered.
 func (k *keeper) own(ctx context.Context, st *stream, items []*item, idle time.Duration, charge int64) error {
 	st.own.Lock()
 	defer st.own.Unlock()
@@ -89,14 +89,15 @@ func (k *keeper) renew(ctx context.Context, st *stream) {
 	}
 }
 
-// What giveBack gives back.
+// What release is for.
 func idle(it *item) bool {
 	return it.state == waiting && (it.queue == nil || it.queue.state != queueBusy)
 }
 func everything(it *item) bool { return it.state == waiting }
 
-// giveBack lets others have at once what is claimed and not being handled. No attempt is charged.
-func (k *keeper) giveBack(ctx context.Context, which func(*item) bool) {
+// release makes claimed entries that are not being handled available to others at once. No attempt is
+// charged.
+func (k *keeper) release(ctx context.Context, which func(*item) bool) {
 	ctx, cancel := context.WithTimeout(ctx, flushGrace)
 	defer cancel()
 	for _, st := range k.c.streams {
@@ -106,7 +107,7 @@ func (k *keeper) giveBack(ctx context.Context, which func(*item) bool) {
 		}
 		err := k.own(ctx, st, items, k.c.claimAfter, -1)
 		if err != nil {
-			k.c.log.WarnContext(ctx, "messages not given back",
+			k.c.log.WarnContext(ctx, "messages not released",
 				"stream", st.name, "messages", len(items), "after", k.c.claimAfter, "error", err)
 		}
 		k.claims.mu.Lock()

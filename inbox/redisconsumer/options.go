@@ -90,11 +90,10 @@ func WithWorkers(n int) Option { return func(s *settings) { s.workers = n } }
 // least 1.
 //
 // Messages that wait behind a failing one of their key count, too. Where they fill the prefetch
-// while workers are idle, they are set aside: they stay pending for this consumer, and keep their
+// while workers are idle, they are unloaded: they stay pending for this consumer, and keep their
 // order, but their payloads are dropped and fetched again when it is their turn. So other keys are
-// read on. 64 times as many as are claimed can be set aside, at about 300 bytes each; then the
-// stream is not read on, with a warning. What is held is what a process that dies leaves to the
-// others.
+// read on. 64 times the prefetch can be unloaded, at about 300 bytes each; then the stream is not
+// read on, with a warning. A process that crashes leaves all of them to the others.
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 
 // WithRetry says how failures are repeated and after how many a message goes to the dead letters.

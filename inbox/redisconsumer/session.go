@@ -26,7 +26,8 @@ type session struct {
 
 func newSession(c *Consumer) *session {
 	for _, st := range c.streams {
-		st.aside, st.full = 0, false
+		st.unloaded.Store(0)
+		st.full = false
 		st.idle.Store(false)
 		st.items, st.acks, st.mustRecover, st.ready, st.start = map[string]*item{}, nil, c.named, false, ""
 		st.rest = resting{}
@@ -61,12 +62,12 @@ func (s *session) run(ctx context.Context) error {
 	timer := time.AfterFunc(s.c.shutdown, func() { s.claims.cancel(errStopping) })
 	defer timer.Stop()
 	takers.Wait()
-	s.keeper.giveBack(last, idle)
+	s.keeper.release(last, idle)
 	err := s.awaitHandlers(last, time.Until(over)+handlersGrace)
 	endKeeping()
 	keepers.Wait() // the acknowledgements have ended, too
 	if err == nil {
-		s.keeper.giveBack(last, everything)
+		s.keeper.release(last, everything)
 		s.keeper.leave(last)
 	}
 	return err
@@ -126,7 +127,7 @@ func (s *session) begin(it *item) {
 
 // handle makes one attempt at an item.
 func (s *session) handle(ctx context.Context, it *item) {
-	if it.aside && !s.fetch(ctx, it) {
+	if it.unloaded && !s.reload(ctx, it) {
 		return
 	}
 	if it.abandoned != nil {

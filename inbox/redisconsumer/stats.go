@@ -39,25 +39,25 @@ func (c *counters) attempt(a *inbox.Attempt) {
 // StreamStats is how far a group is with a stream, and what this consumer has done for it.
 type StreamStats struct {
 	Stream string
-	// Lag is how many entries no consumer of the group has been handed yet. It is known where
-	// LagKnown is set: from Redis 7 on, unless entries were deleted out of the middle of the
-	// stream, and everywhere while there are at most 100.
+	// Lag is the number of entries that were not delivered to the group yet. It is known where
+	// LagKnown is set: from Redis 7 on, unless entries were deleted from the middle of the stream,
+	// and on every version while there are at most 100.
 	Lag      int64
 	LagKnown bool
-	// Pending is how many entries consumers of the group have been handed that are not
-	// acknowledged, OldestPending how long ago the oldest of them was added to the stream, by the
-	// server's clock.
+	// Pending is the number of delivered entries that are not acknowledged, OldestPending the age of
+	// the oldest of them by the server's clock.
 	Pending       int64
 	OldestPending time.Duration
-	// Consumers is how many names the group has; processes that died are removed after a while.
+	// Consumers is the number of names in the group; those of crashed processes are removed after a
+	// while.
 	Consumers int64
-	// LastDelivered is the id of the entry that the group was handed last.
+	// LastDelivered is the id of the entry that was delivered to the group last.
 	LastDelivered string
 
-	// Claimed is what this consumer holds: being handled, waiting, not yet acknowledged; at most
-	// the prefetch, and as many more as have workers. SetAside is what it holds beside that of
-	// messages which wait behind failing ones, without their payload.
-	Claimed, SetAside int
+	// Claimed is the number of entries that this consumer has claimed, being handled, waiting or not
+	// yet acknowledged: at most the prefetch, and one more per worker. Unloaded is the number of
+	// further ones, without payload, that wait behind failing messages.
+	Claimed, Unloaded int
 	// What follows counts since the consumer was made. Handled, Duplicates, DeadLettered and
 	// Skipped are attempts with that outcome, Failed those with an error.
 	Handled, Duplicates, DeadLettered, Skipped, Failed int64
@@ -110,7 +110,7 @@ func (c *Consumer) Stats(ctx context.Context) ([]StreamStats, error) {
 func (st *stream) stats() StreamStats {
 	n := &st.counters
 	return StreamStats{
-		Stream: st.name, Claimed: int(st.claimed.Load()), SetAside: int(st.setAside.Load()),
+		Stream: st.name, Claimed: int(st.loaded.Load()), Unloaded: int(st.unloaded.Load()),
 		Handled: n.handled.Load(), Duplicates: n.duplicates.Load(), DeadLettered: n.deadLettered.Load(), Skipped: n.skipped.Load(),
 		Failed: n.failed.Load(), Forwarded: n.forwarded.Load(), TakenOver: n.takenOver.Load(), Lost: n.lost.Load(), Trimmed: n.trimmed.Load(),
 		Recreated: n.recreated.Load(),

@@ -45,7 +45,7 @@ func acts() []act {
 		&kill{from: 2. / 3},
 		&outage{
 			from: 2. / 3,
-			// The new process has much in hand by now. What it goes on to handle it cannot confirm, and then it dies: that comes again.
+			// The new process has claimed much by now. It cannot confirm what it handles before it is killed, so that is delivered again.
 			working: true, kill: true,
 			down: (*servers).internalDown, up: (*servers).internalUp,
 			broker: "default", gone: "The internal broker has closed its port, too, on relay and consumer. It keeps what it has; the partner is served.",

@@ -33,7 +33,7 @@ type Config struct {
 	Live io.Writer
 	// Terminal says that Live is a terminal, on which lines can be drawn again.
 	Terminal bool
-	// Timeout after which the run gives up. Default 1 min plus 20 ms per order.
+	// Timeout after which the run fails. Default 1 min plus 20 ms per order.
 	Timeout time.Duration
 	// Listen is where the dashboard is served while the demo runs, as HOST:PORT of this machine; where that port is taken, another one is.
 	// Empty for no dashboard.

@@ -8,21 +8,20 @@ import (
 )
 
 // Messages that wait, behind a failing one of their key or for an attempt of their own, would fill
-// the prefetch and so starve every other key of the stream. Where nothing new fits in while workers
-// are idle, some are set aside: they stay pending for this consumer, are renewed, and keep their
-// place in the queue of their key, but their payload is dropped. It is fetched again when it is
-// their turn.
+// the prefetch and starve every other key of the stream. While workers are idle and nothing new
+// fits in, the consumer unloads some: they stay claimed and in the queue of their key, and their
+// leases are renewed, but their payload is dropped and fetched again when it is their turn.
 const (
-	// asidePerPrefetch bounds what is set aside of a stream, in multiples of the prefetch.
-	asidePerPrefetch = 64
-	// asidePatience is how long some workers are idle before something is set aside: what the
-	// others do may make room by itself.
-	asidePatience = 50 * time.Millisecond
+	// unloadedPerPrefetch bounds the unloaded messages of a stream, in multiples of the prefetch.
+	unloadedPerPrefetch = 64
+	// unloadPatience is how long workers are idle before something is unloaded: those that are busy
+	// may make room.
+	unloadPatience = 50 * time.Millisecond
 )
 
 // awaitRoom waits until there is room for more entries, and makes some where nothing else does.
 func (t *taker) awaitRoom(ctx context.Context, st *stream) {
-	patience := asidePatience
+	patience := unloadPatience
 	if t.c.handlers.Load() == 0 {
 		patience = time.Millisecond
 	}
@@ -32,47 +31,46 @@ func (t *taker) awaitRoom(ctx context.Context, st *stream) {
 	case <-ctx.Done():
 	case <-st.room:
 	case <-timer.C:
-		t.setAside(ctx, st)
+		t.unload(ctx, st)
 	}
 }
 
-// setAside makes room for a quarter of the prefetch where workers are idle.
-func (t *taker) setAside(ctx context.Context, st *stream) {
+// unload makes room for a quarter of the prefetch while workers are idle.
+func (t *taker) unload(ctx context.Context, st *stream) {
 	t.claims.mu.Lock()
 	defer t.claims.mu.Unlock()
 	if t.claims.roomOf(st) > 0 || t.claims.paused || !t.claims.hasWorker() || t.claims.queues.hasReady() {
 		return
 	}
-	quota := min((t.c.prefetch+3)/4, asidePerPrefetch*t.c.prefetch-st.aside)
+	quota := min((t.c.prefetch+3)/4, unloadedPerPrefetch*t.c.prefetch-int(st.unloaded.Load()))
 	if quota <= 0 {
 		if !st.full {
 			st.full = true
-			t.c.log.WarnContext(ctx, "stream not read: too many messages set aside",
-				"stream", st.name, "set_aside", st.aside)
+			t.c.log.WarnContext(ctx, "stream not read: too many messages unloaded",
+				"stream", st.name, "unloaded", st.unloaded.Load())
 		}
 		return
 	}
 	st.full = false
-	for _, it := range st.aboutToWait() {
+	for _, it := range st.unloadable() {
 		if quota == 0 {
 			break
 		}
 		quota--
-		it.message, it.aside = nil, true
-		st.aside++
+		it.message, it.unloaded = nil, true
+		st.unloaded.Add(1)
 	}
 	st.count()
 }
 
-// aboutToWait are the items that can be set aside, those first that wait for longest: the last ones
-// of the longest queues, and then those at the head of a queue whose next attempt is furthest away.
-// The session's lock is held.
-func (st *stream) aboutToWait() []*item {
+// unloadable are the items that can be unloaded, those first that wait for longest: the followers in
+// the longest queues, and then heads of queues by their next attempt. The session's lock is held.
+func (st *stream) unloadable() []*item {
 	followers := map[*queue][]*item{}
 	var heads []*item
 	for _, it := range st.items {
 		switch {
-		case !it.canBeSetAside():
+		case !it.canBeUnloaded():
 		case it.queue.items[0] != it:
 			followers[it.queue] = append(followers[it.queue], it)
 		case it.queue.state == queueLater:
@@ -89,33 +87,32 @@ func (st *stream) aboutToWait() []*item {
 	return slices.Concat(append(behind, heads)...)
 }
 
-func (it *item) canBeSetAside() bool {
-	return it.state == waiting && it.queue != nil && !it.aside && !it.lent && !it.gone && it.abandoned == nil
+func (it *item) canBeUnloaded() bool {
+	return it.state == waiting && it.queue != nil && !it.unloaded && !it.lent && !it.gone && it.abandoned == nil
 }
 
-// fetch gets the payload of an item that was set aside, whose turn it is. It reports whether it can
-// be handled.
-func (s *session) fetch(ctx context.Context, it *item) bool {
+// reload fetches the payload of an unloaded item. It reports whether the item can be handled.
+func (s *session) reload(ctx context.Context, it *item) bool {
 	st := it.stream
 	begun := time.Now()
 	entries, err := s.c.client.XRange(ctx, st.name, it.position, it.position).Result()
 	if err == nil && len(entries) == 0 {
-		err = s.keeper.own(ctx, st, []*item{it}, 0, 0) // which takes it off the pending ones
+		err = s.keeper.own(ctx, st, []*item{it}, 0, 0) // removes it from the pending entries
 	}
 	if err != nil {
-		s.c.outages.begin(ctx, st, "fetch again from", err)
+		s.c.outages.begin(ctx, st, "reload from", err)
 		s.claims.mu.Lock()
 		defer s.claims.mu.Unlock()
 		if it.state == lost {
 			s.claims.forget(it)
 			return false
 		}
-		it.fetches++
+		it.reloads++
 		it.state = waiting
-		s.claims.queues.again(it, time.Now().Add(pauseAfter(it.fetches)))
+		s.claims.queues.again(it, time.Now().Add(pauseAfter(it.reloads)))
 		return false
 	}
-	s.c.outages.end(ctx, st, "fetch again from", begun)
+	s.c.outages.end(ctx, st, "reload from", begun)
 	if len(entries) == 0 {
 		s.claims.mu.Lock()
 		ours := it.state != lost
@@ -136,17 +133,16 @@ func (s *session) fetch(ctx context.Context, it *item) bool {
 		s.claims.forget(it)
 		return false
 	}
-	it.message, it.abandoned, it.fetches = fresh.message, fresh.abandoned, 0
-	it.aside = false
-	st.aside--
+	it.message, it.abandoned, it.reloads = fresh.message, fresh.abandoned, 0
+	it.unloaded = false
+	st.unloaded.Add(-1)
 	st.count()
 	return true
 }
 
-// count publishes the figures for those who only look. The session's lock is held.
+// count updates the figure for Stats. The session's lock is held.
 func (st *stream) count() {
-	st.claimed.Store(int64(len(st.items) - st.aside))
-	st.setAside.Store(int64(st.aside))
+	st.loaded.Store(int64(len(st.items)) - st.unloaded.Load())
 }
 
 // stringFields are the fields of an entry as the client has them.
