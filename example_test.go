@@ -26,7 +26,8 @@ type Order struct {
 	uow.Aggregate
 }
 
-// The whole way with nothing installed: SQLite in memory, in-memory brokers, and the relay in the same process.
+// The whole way with nothing installed: SQLite in memory, in-memory brokers, and the relay in the
+// same process.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	events := envelope.NewCatalog("ordering")

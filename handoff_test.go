@@ -36,7 +36,8 @@ type handing struct {
 	inner *memory.Broker
 }
 
-// newHanding opens it on a migrated database, with polls so seldom that what is delivered was told or handed off.
+// newHanding opens it on a migrated database, with polls so seldom that what is delivered was told
+// or handed off.
 func newHanding(t *testing.T, driver, dsn string, dialector gorm.Dialector) *handing {
 	t.Helper()
 	h := &handing{T: t, inner: memory.New()}
@@ -118,7 +119,8 @@ func (h *handing) place(id string, more ...func(tx *gorm.DB) error) error {
 	})
 }
 
-// What GORM commits goes to both brokers without a claim; what it does not commit goes nowhere, and takes no room.
+// What GORM commits goes to both brokers without a claim; what it does not commit goes nowhere, and
+// takes no room.
 func TestHandOff(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) *handing{

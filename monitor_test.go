@@ -27,7 +27,8 @@ func TestMinToken(t *testing.T) {
 	assert.Equal(t, monitor.MinToken, config.MinToken)
 }
 
-// The tokens of the configuration are those of the handler, which is ready exactly while the relay runs.
+// The tokens of the configuration are those of the handler, which is ready exactly while the relay
+// runs.
 func TestRelayMonitor(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")

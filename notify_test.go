@@ -54,7 +54,8 @@ func publish(t *testing.T, db *gorm.DB, n int) {
 	require.NoError(t, db.Transaction(func(tx *gorm.DB) error { return uow.Publish(tx, wakeUp{n}) }))
 }
 
-// startRelay runs a relay until the test ends. await waits until a number of messages was published.
+// startRelay runs a relay until the test ends. await waits until a number of messages was
+// published.
 func startRelay(t *testing.T, cfg *config.Config, opts ...fanout.Option) (r *fanout.Relay, await func(published int64)) {
 	t.Helper()
 	r, err := fanout.Open(t.Context(), cfg, append(opts, fanout.WithLogger(slog.New(slog.DiscardHandler)))...)
@@ -69,7 +70,8 @@ func startRelay(t *testing.T, cfg *config.Config, opts ...fanout.Option) (r *fan
 	}
 }
 
-// A relay of another process is woken by NOTIFY, one of the same process in memory, and then nobody else is told.
+// A relay of another process is woken by NOTIFY, one of the same process in memory, and then nobody
+// else is told.
 //
 //nolint:tparallel // one relay after the other
 func TestRelaysAreWoken(t *testing.T) {

@@ -22,10 +22,11 @@ import (
 	"github.com/gorm-fanout/fanout/telemetry/otelrelay"
 )
 
-// Open connects to the databases, checks how they are set up and their schema, and makes the clients of the brokers. A
-// database must answer; a broker may be down, and is tried when there is something to deliver. All problems are reported in
-// one error; what is no problem but should be otherwise, is logged as a warning: see driver.Diagnosis. The relay does nothing
-// until Run; close it in any case.
+// Open connects to the databases, checks how they are set up and their schema, and makes the
+// clients of the brokers. A database must answer; a broker may be down, and is tried when there is
+// something to deliver. All problems are reported in one error; what is no problem but should be
+// otherwise, is logged as a warning: see driver.Diagnosis. The relay does nothing until Run; close
+// it in any case.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Relay, error) {
 	o := gather(opts)
 	r := &Relay{stores: map[string]admin.Store{}, brokers: map[string]brokers.Broker{}, cfg: cfg, log: o.log}
@@ -122,8 +123,8 @@ func programVersion() string {
 	return ""
 }
 
-// examine checks that a relay can work with a database, and logs what an operator should change there.
-// Settings that cannot be read are no obstacle.
+// examine checks that a relay can work with a database, and logs what an operator should change
+// there. Settings that cannot be read are no obstacle.
 func examine(ctx context.Context, name string, store admin.Store, log *slog.Logger) error {
 	log = log.With("database", name)
 	diagnosis, err := store.Diagnose(ctx)

@@ -16,7 +16,8 @@ import (
 	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
-// TestOpenExamines: what a relay finds at its databases is logged when it works in spite of it, and otherwise an error.
+// TestOpenExamines: what a relay finds at its databases is logged when it works in spite of it, and
+// otherwise an error.
 func TestOpenExamines(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "outbox.db")

@@ -37,14 +37,15 @@ type options struct {
 // BrokerFactory opens a broker of a type that the application brings along.
 type BrokerFactory func(ctx context.Context, name string, cfg config.Broker) (brokers.Broker, error)
 
-// WithDB connects a database of the configuration with the application's own GORM handle: the relay is woken when a
-// transaction commits, and takes the data source name from the handle where the configuration gives none.
+// WithDB connects a database of the configuration with the application's own GORM handle: the relay
+// is woken when a transaction commits, and takes the data source name from the handle where the
+// configuration gives none.
 func WithDB(name string, db *gorm.DB) Option {
 	return func(o *options) { o.handles[name] = db }
 }
 
-// WithBroker gives a broker that is open already instead of one made from the configuration, which has to use a broker of that name.
-// Closing the relay closes it.
+// WithBroker gives a broker that is open already instead of one made from the configuration, which
+// has to use a broker of that name. Closing the relay closes it.
 func WithBroker(name string, broker brokers.Broker) Option {
 	return func(o *options) { o.brokers[name] = broker }
 }
@@ -57,21 +58,23 @@ func WithBrokerType(name string, factory BrokerFactory) Option {
 // WithWorkers overrides the number of workers of every processor; 0 changes nothing.
 func WithWorkers(n int) Option { return func(o *options) { o.workers = n } }
 
-// WithName names this process in the list of instances that each database keeps. Default: the host's name. Two processes may
-// have the same name.
+// WithName names this process in the list of instances that each database keeps. Default: the
+// host's name. Two processes may have the same name.
 func WithName(name string) Option { return func(o *options) { o.name = name } }
 
 // WithLogger sets where the relay logs. Default: slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
-// WithMeterProvider measures what the relay does: see docs/metrics.md. Package telemetry/prometheus has a provider that Prometheus can scrape.
-// Default: nothing is measured, not even with OpenTelemetry's global provider.
+// WithMeterProvider measures what the relay does: see docs/metrics.md. Package telemetry/prometheus
+// has a provider that Prometheus can scrape. Default: nothing is measured, not even with
+// OpenTelemetry's global provider.
 func WithMeterProvider(provider metric.MeterProvider) Option {
 	return func(o *options) { o.meters, o.measured = provider, true }
 }
 
-// WithTracerProvider draws spans of what the relay publishes, linked with those of the producers: see package telemetry/otelrelay. Default: none
-// are drawn. Messages carry the trace context of their producer in any case.
+// WithTracerProvider draws spans of what the relay publishes, linked with those of the producers:
+// see package telemetry/otelrelay. Default: none are drawn. Messages carry the trace context of
+// their producer in any case.
 func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(o *options) { o.tracers, o.traced = provider, true }
 }
@@ -84,8 +87,9 @@ func gather(opts []Option) *options {
 	return o
 }
 
-// checkHandles finds handles and brokers that are nil or that the configuration does not know, and plugins that write elsewhere than
-// the relay reads. What is nil is forgotten, so that the other problems can be looked for.
+// checkHandles finds handles and brokers that are nil or that the configuration does not know, and
+// plugins that write elsewhere than the relay reads. What is nil is forgotten, so that the other
+// problems can be looked for.
 func (o *options) checkHandles(cfg *config.Config) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(o.brokers)) {

@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 )
 
-// What is given under a wrong name would be used by nobody: the relay would deliver to the configured broker instead.
+// What is given under a wrong name would be used by nobody: the relay would deliver to the
+// configured broker instead.
 func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 	t.Parallel()
 	cfg, err := config.Parse([]byte("databases: {main: {driver: sqlite, dsn: '"+filepath.Join(t.TempDir(), "shop.db")+"'}}\n"+

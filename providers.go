@@ -30,8 +30,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/sqlserver"
 )
 
-// OpenStore connects to one database of the configuration, for tools that look at the table or migrate it. It does not
-// check the schema. The caller closes the store.
+// OpenStore connects to one database of the configuration, for tools that look at the table or
+// migrate it. It does not check the schema. The caller closes the store.
 func OpenStore(ctx context.Context, cfg *config.Config, name string) (admin.Store, error) {
 	if _, ok := cfg.Databases[name]; !ok {
 		return nil, fmt.Errorf("fanout: the configuration has no database %q (it has %q)", name, slices.Sorted(maps.Keys(cfg.Databases)))
@@ -43,8 +43,8 @@ func OpenStore(ctx context.Context, cfg *config.Config, name string) (admin.Stor
 	return store, nil
 }
 
-// OpenBroker makes the client of one broker of the configuration, for tools that ask whether it is there. The caller closes
-// it. Of the options, WithBroker and WithBrokerType count.
+// OpenBroker makes the client of one broker of the configuration, for tools that ask whether it is
+// there. The caller closes it. Of the options, WithBroker and WithBrokerType count.
 func OpenBroker(ctx context.Context, cfg *config.Config, name string, opts ...Option) (brokers.Broker, error) {
 	broker, ok := cfg.Brokers[name]
 	if !ok {
@@ -57,7 +57,8 @@ func OpenBroker(ctx context.Context, cfg *config.Config, name string, opts ...Op
 	return opened, nil
 }
 
-// spareConns are the connections of a store beside one for each worker: for renewals, probes and the purge.
+// spareConns are the connections of a store beside one for each worker: for renewals, probes and
+// the purge.
 const spareConns = 3
 
 func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (admin.Store, error) {
@@ -104,7 +105,8 @@ func connect(ctx context.Context, driver outbox.Dialect, dsn, table string, conn
 	}
 }
 
-// dsnOf reads the DSN from a handle that was opened with GORM's own drivers; empty where that cannot be known.
+// dsnOf reads the DSN from a handle that was opened with GORM's own drivers; empty where that
+// cannot be known.
 func dsnOf(db *gorm.DB) string {
 	switch dialector := db.Dialector.(type) {
 	case *pgdialect.Dialector:
@@ -125,8 +127,9 @@ func shareSQLite(handle *gorm.DB, table string) (admin.Store, error) {
 	return sqlite.New(db, table)
 }
 
-// sqliteDSN adds what several connections to one file need, unless the DSN sets it: a write-ahead log, so that readers
-// and the writer do not wait for each other, and patience with the other writers.
+// sqliteDSN adds what several connections to one file need, unless the DSN sets it: a write-ahead
+// log, so that readers and the writer do not wait for each other, and patience with the other
+// writers.
 func sqliteDSN(dsn string) string {
 	separator := "?"
 	if strings.Contains(dsn, "?") {
@@ -201,8 +204,8 @@ func redisOptions(cfg config.Redis) []redisstreams.Option {
 	return opts
 }
 
-// pubsubEndpoint tells Google's own endpoints, such as the regional ones, and those that a company has of its own (at the port of
-// HTTPS) from emulators, which have neither TLS nor credentials.
+// pubsubEndpoint tells Google's own endpoints, such as the regional ones, and those that a company
+// has of its own (at the port of HTTPS) from emulators, which have neither TLS nor credentials.
 func pubsubEndpoint(endpoint string) []gcppubsub.Option {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil {

@@ -1,11 +1,12 @@
 // Package fanout is a transactional outbox for GORM that fans out to many brokers.
 //
-// An application registers one GORM plugin (package gormplugin), declares its brokers in a configuration (package config)
-// and marks the events that partners may see (package envelope). What its aggregates raise (package uow) is written in
-// the same transaction, one row per target broker, and delivered by independent processors (package outbox).
+// An application registers one GORM plugin (package gormplugin), declares its brokers in a
+// configuration (package config) and marks the events that partners may see (package envelope).
+// What its aggregates raise (package uow) is written in the same transaction, one row per target
+// broker, and delivered by independent processors (package outbox).
 //
-// This package links every provider and opens a relay from a configuration. A program that wants to link only what it
-// uses composes the parts by hand: a store, a broker and an relay.Engine.
+// This package links every provider and opens a relay from a configuration. A program that wants to
+// link only what it uses composes the parts by hand: a store, a broker and an relay.Engine.
 package fanout
 
 import (
@@ -34,7 +35,8 @@ import (
 	"github.com/gorm-fanout/fanout/telemetry/otelrelay"
 )
 
-// A Relay delivers the rows of all configured databases to all configured brokers, and purges finished rows.
+// A Relay delivers the rows of all configured databases to all configured brokers, and purges
+// finished rows.
 type Relay struct {
 	engine  *relay.Engine
 	cleaner *cleanup.Scheduler
@@ -52,8 +54,9 @@ type Relay struct {
 	handlers []*monitor.Handler
 }
 
-// Run delivers and purges until ctx ends, finishes or releases what is in hand, and closes the relay. Run a relay once, and
-// let the program end only after Run has returned: rows that a process had in hand when it died wait until their lease ends.
+// Run delivers and purges until ctx ends, finishes or releases what is in hand, and closes the
+// relay. Run a relay once, and let the program end only after Run has returned: rows that a process
+// had in hand when it died wait until their lease ends.
 func (r *Relay) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error {
@@ -102,10 +105,11 @@ func (r *Relay) Close() error {
 
 // MonitorOptions refine [Relay.Monitor]. Zero values take the defaults.
 type MonitorOptions struct {
-	// Authorise says who asks, as the application knows its users. Default: by the tokens of the configuration; where there are none
-	// everybody may look, and nobody may act or see a payload.
+	// Authorise says who asks, as the application knows its users. Default: by the tokens of the
+	// configuration; where there are none everybody may look, and nobody may act or see a payload.
 	Authorise func(*http.Request) (monitor.Identity, error)
-	// CSRFKey is for an Authorise behind a load balancer, see [monitor.Config]. Default: monitor.csrf_key of the configuration.
+	// CSRFKey is for an Authorise behind a load balancer, see [monitor.Config]. Default:
+	// monitor.csrf_key of the configuration.
 	CSRFKey string
 	// Assets of the dashboard. Default: those of package monitor/dashboard.
 	Assets fs.FS
@@ -113,9 +117,10 @@ type MonitorOptions struct {
 	Metrics http.Handler
 }
 
-// Monitor makes the HTTP interface for the people who run the outbox: the API, the probes and the dashboard, to be mounted in the
-// application's own server, under a prefix with http.StripPrefix. Its history is filled while [Relay.Run] runs, so make it before that. It
-// answers until the relay is closed.
+// Monitor makes the HTTP interface for the people who run the outbox: the API, the probes and the
+// dashboard, to be mounted in the application's own server, under a prefix with http.StripPrefix.
+// Its history is filled while [Relay.Run] runs, so make it before that. It answers until the relay
+// is closed.
 func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 	var err error
 	cfg := monitor.Config{
@@ -140,7 +145,8 @@ func (r *Relay) Monitor(opts MonitorOptions) (http.Handler, error) {
 	return handler, nil
 }
 
-// Console looks at the relay's databases and repairs them by hand. It works until the relay is closed.
+// Console looks at the relay's databases and repairs them by hand. It works until the relay is
+// closed.
 func (r *Relay) Console() *monitor.Console {
 	stores := make(map[string]admin.Administration, len(r.stores))
 	for name, store := range r.stores {

@@ -12,11 +12,14 @@ type Class string
 const (
 	// ClassPermanent: sending the same bytes again can never succeed. The row is abandoned at once.
 	ClassPermanent Class = "permanent"
-	// ClassRetryable: this attempt failed, another may succeed. The attempt is spent and the row backs off.
+	// ClassRetryable: this attempt failed, another may succeed. The attempt is spent and the row
+	// backs off.
 	ClassRetryable Class = "retryable"
-	// ClassUnavailable: the message is not to blame, nothing can be sent there at the moment. No attempt is spent.
+	// ClassUnavailable: the message is not to blame, nothing can be sent there at the moment. No
+	// attempt is spent.
 	ClassUnavailable Class = "unavailable"
-	// ClassNotSent: the message was not handed to the broker. No attempt is spent and the row is released.
+	// ClassNotSent: the message was not handed to the broker. No attempt is spent and the row is
+	// released.
 	ClassNotSent Class = "not_sent"
 )
 
@@ -25,21 +28,23 @@ type Scope string
 
 // The scopes of [Unavailable].
 const (
-	// ScopeDestination: one stream or topic (missing, no permission); other destinations of the broker work.
+	// ScopeDestination: one stream or topic (missing, no permission); other destinations of the
+	// broker work.
 	ScopeDestination Scope = "destination"
 	// ScopeBroker: the broker as a whole (connection refused, out of memory, bad credentials).
 	ScopeBroker Scope = "broker"
 )
 
 var (
-	// ErrNotSent is the Result of a message that was not handed to the broker, because an earlier message of its key
-	// failed in the same call or the context ended first. Test with errors.Is.
+	// ErrNotSent is the Result of a message that was not handed to the broker, because an earlier
+	// message of its key failed in the same call or the context ended first. Test with errors.Is.
 	ErrNotSent = errors.New("brokers: not sent")
 	// ErrClosed is the Result of a publish after Close. It counts as unavailable, scope broker.
 	ErrClosed = errors.New("brokers: broker is closed")
 )
 
-// Error is a classified failure. Make one with [Permanent], [Retryable] or [Unavailable]; read it with [Classify].
+// Error is a classified failure. Make one with [Permanent], [Retryable] or [Unavailable]; read it
+// with [Classify].
 type Error struct {
 	Class Class
 	Scope Scope // set only for ClassUnavailable
@@ -68,9 +73,10 @@ func Unavailable(scope Scope, err error) error {
 	return &Error{Class: ClassUnavailable, Scope: scope, Err: err}
 }
 
-// Classify reads the class and scope of a publish error. An unclassified error is retryable: whether the message arrived
-// is unknown, and sending it again under the same id loses nothing. A cancelled context says nothing about the message
-// and counts as not sent only where the implementation said so with ErrNotSent. A nil error has no class.
+// Classify reads the class and scope of a publish error. An unclassified error is retryable:
+// whether the message arrived is unknown, and sending it again under the same id loses nothing. A
+// cancelled context says nothing about the message and counts as not sent only where the
+// implementation said so with ErrNotSent. A nil error has no class.
 func Classify(err error) (Class, Scope) {
 	if err == nil { // as nearly always: the variable below is an allocation
 		return "", ""
@@ -98,6 +104,7 @@ func NotSentBecause(cause error) error {
 	if cause == nil {
 		return ErrNotSent
 	}
-	// The text alone, not the chain: a follower of a message that failed for good has itself not failed at all.
+	// The text alone, not the chain: a follower of a message that failed for good has itself not
+	// failed at all.
 	return fmt.Errorf("%w: %s", ErrNotSent, cause.Error())
 }

@@ -1,5 +1,5 @@
-// Package cleanup removes finished rows on a schedule: published and abandoned ones on separate retention windows, in
-// bounded batches, from one process at a time.
+// Package cleanup removes finished rows on a schedule: published and abandoned ones on separate
+// retention windows, in bounded batches, from one process at a time.
 package cleanup
 
 import (
@@ -30,8 +30,8 @@ const (
 // lagPause is the time between two batches while delivery lags.
 const lagPause = 5 * time.Second
 
-// Retention says how long finished rows stay, counted from the moment they were finished, by the database's clock.
-// Zero takes what is configured around it.
+// Retention says how long finished rows stay, counted from the moment they were finished, by the
+// database's clock. Zero takes what is configured around it.
 type Retention struct {
 	Published time.Duration
 	Abandoned time.Duration
@@ -50,22 +50,24 @@ type Table interface {
 type Config struct {
 	// Databases to clean, by name.
 	Databases map[string]Table
-	// Interval between two runs. Default 1 h. The first run follows a minute after the start, or an interval if that
-	// is shorter.
+	// Interval between two runs. Default 1 h. The first run follows a minute after the start, or an
+	// interval if that is shorter.
 	Interval time.Duration
 	// Retention of all brokers. Default: published 168 h, abandoned 720 h.
 	Retention Retention
 	// Brokers overrides the retention of single brokers.
 	Brokers map[string]Retention
-	// BatchSize is the most rows that one statement removes. Default 5,000, at which a batch takes some milliseconds.
+	// BatchSize is the most rows that one statement removes. Default 5,000, at which a batch takes
+	// some milliseconds.
 	BatchSize int
-	// MaxLag is the lag of a database's delivery (see driver.Backlog) at which a run slows down to one batch
-	// every five seconds. It does not stop, since a broker may be down for days. Default 10 s.
+	// MaxLag is the lag of a database's delivery (see driver.Backlog) at which a run slows down to
+	// one batch every five seconds. It does not stop, since a broker may be down for days. Default
+	// 10 s.
 	MaxLag time.Duration
 	// Log gets one line per run and database. Default: slog.Default().
 	Log *slog.Logger
-	// OnReport is called with what a run removed from each database, also if the run failed. It should
-	// return at once. Default: none.
+	// OnReport is called with what a run removed from each database, also if the run failed. It
+	// should return at once. Default: none.
 	OnReport func(ctx context.Context, report Report)
 }
 
@@ -149,7 +151,8 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 	report := Report{Database: database}
 	purger := s.cfg.Databases[database]
 	ran, err := purger.Exclusive(ctx, "cleanup", func(ctx context.Context) error {
-		// The table is asked, not the configuration: rows of a broker that was removed must go, too.
+		// The table is asked, not the configuration: rows of a broker that was removed must go,
+		// too.
 		brokers, err := purger.FinishedBrokers(ctx)
 		if err != nil {
 			return err

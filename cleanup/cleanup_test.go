@@ -91,7 +91,8 @@ func TestPurge(t *testing.T) {
 	})
 }
 
-// While the delivery is behind, a run removes one batch every five seconds, and still comes to an end.
+// While the delivery is behind, a run removes one batch every five seconds, and still comes to an
+// end.
 func TestPurgeGivesWay(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")

@@ -107,7 +107,8 @@ func (r *reader) refuseOthers(entry *object, broker *Broker, takes ...string) {
 	}
 }
 
-// checkURL refuses what no client can read. Connection strings in other forms than a URL are the driver's to judge.
+// checkURL refuses what no client can read. Connection strings in other forms than a URL are the
+// driver's to judge.
 func (r *reader) checkURL(entry *object, name string, secret Secret) {
 	f := entry.find(name)
 	if f == nil || f.bad || !strings.Contains(secret.Reveal(), "://") {

@@ -27,7 +27,8 @@ func (r *reader) checkShared(section *outboxSection, cfg *Config) {
 
 const timeoutOverLease = "is %s, but must be below outbox.lease (%s): a publish must end before others can claim its rows"
 
-// checkDelays reports a first delay above max_delay at the section that is to blame. It has at least one of the two.
+// checkDelays reports a first delay above max_delay at the section that is to blame. It has at
+// least one of the two.
 func (r *reader) checkDelays(section *object, first string, least, most time.Duration) {
 	if !section.sound("max_delay", first) || most >= least {
 		return
@@ -39,7 +40,8 @@ func (r *reader) checkDelays(section *object, first string, least, most time.Dur
 	}
 }
 
-// checkOverride compares delays of which a broker has at least one, and the outbox may have the other.
+// checkOverride compares delays of which a broker has at least one, and the outbox may have the
+// other.
 func (r *reader) checkOverride(own, shared *object, first string, least, most time.Duration) {
 	if (own.has("max_delay") || own.has(first)) && shared.sound("max_delay", first) {
 		r.checkDelays(own, first, least, most)
@@ -80,8 +82,9 @@ func (r *reader) checkReferences(cfg *Config, section *outboxSection, brokers *o
 	}
 }
 
-// checkStreams refuses two brokers that are one and the same place, unless they name their destinations differently: the internal
-// and the stripped form of an event, or two copies of it, would stand in the same streams.
+// checkStreams refuses two brokers that are one and the same place, unless they name their
+// destinations differently: the internal and the stripped form of an event, or two copies of it,
+// would stand in the same streams.
 func (r *reader) checkStreams(cfg *Config, targets []*target) {
 	seen := map[[5]string]*target{}
 	for _, target := range targets {
@@ -103,8 +106,8 @@ func (r *reader) checkStreams(cfg *Config, targets []*target) {
 	}
 }
 
-// redisPlace is the server and the database of a URL, whoever logs in there and with whatever settings. What cannot be read is
-// its own place.
+// redisPlace is the server and the database of a URL, whoever logs in there and with whatever
+// settings. What cannot be read is its own place.
 func redisPlace(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" {

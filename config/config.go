@@ -28,10 +28,11 @@ type Config struct {
 type Database struct {
 	// Driver is postgres, sqlserver or sqlite. Required.
 	Driver outbox.Dialect
-	// DSN is the connection string, in the driver's own form. Empty where the application passes its own handle in Go.
+	// DSN is the connection string, in the driver's own form. Empty where the application passes
+	// its own handle in Go.
 	DSN Secret
-	// Notify makes writers notify relays in other processes of new rows, and relays listen for that.
-	// PostgreSQL only, where it is true by default.
+	// Notify makes writers notify relays in other processes of new rows, and relays listen for
+	// that. PostgreSQL only, where it is true by default.
 	Notify bool
 }
 
@@ -43,12 +44,14 @@ type Outbox struct {
 	InternalBroker string
 	// ExternalBrokers get the events that are marked as published. Default: none.
 	ExternalBrokers []string
-	// MaxPayloadBytes bounds one payload as it goes on the wire. Default: outbox.DefaultMaxPayloadBytes.
+	// MaxPayloadBytes bounds one payload as it goes on the wire. Default:
+	// outbox.DefaultMaxPayloadBytes.
 	MaxPayloadBytes int
-	// SerializeKeys makes writers of one ordering key take turns, see outbox.Routing. Default: false.
+	// SerializeKeys makes writers of one ordering key take turns, see outbox.Routing. Default:
+	// false.
 	SerializeKeys bool
-	// Policy is what the file says about delivery; zero where it says nothing. [Config.Policy] adds a broker's overrides
-	// and the defaults.
+	// Policy is what the file says about delivery; zero where it says nothing. [Config.Policy] adds
+	// a broker's overrides and the defaults.
 	Policy outbox.Policy
 }
 
@@ -79,8 +82,8 @@ const (
 	OnAbandonBlock OnAbandon = "block"
 )
 
-// Broker is one target of delivery. What it overrides is zero where the file says nothing; [Config.Policy] and
-// [Config.Retention] return what is in force.
+// Broker is one target of delivery. What it overrides is zero where the file says nothing;
+// [Config.Policy] and [Config.Retention] return what is in force.
 type Broker struct {
 	// Type is redis, pubsub, memory, or a name that was given to WithBrokerTypes. Required.
 	Type string
@@ -90,7 +93,8 @@ type Broker struct {
 	Project string
 	// Endpoint replaces the service's own, such as "localhost:8085" for an emulator: pubsub.
 	Endpoint string
-	// Compression is the size, in bytes, from which requests are compressed: pubsub. Default: 0, never.
+	// Compression is the size, in bytes, from which requests are compressed: pubsub. Default: 0,
+	// never.
 	Compression int
 	// Redis has the settings that belong to the type redis alone.
 	Redis Redis
@@ -99,22 +103,25 @@ type Broker struct {
 
 	// Format of the messages. Default: envelope.FormatNative. External brokers only.
 	Format envelope.Format
-	// Source is the CloudEvents source. Default: "/<context>/<aggregate>". Only with envelope.FormatCloudEvents.
+	// Source is the CloudEvents source. Default: "/<context>/<aggregate>". Only with
+	// envelope.FormatCloudEvents.
 	Source string
-	// Extensions names the extensions that leave with the broker's messages, such as tenant_id and actor. Default: none. External
-	// brokers only.
+	// Extensions names the extensions that leave with the broker's messages, such as tenant_id and
+	// actor. Default: none. External brokers only.
 	Extensions []string
-	// Filter limits the broker to event types that match one of these patterns, in the form of path.Match, such as
-	// "Ordering.*". Default: none, which lets all pass. External brokers only.
+	// Filter limits the broker to event types that match one of these patterns, in the form of
+	// path.Match, such as "Ordering.*". Default: none, which lets all pass. External brokers only.
 	Filter []string
 	// Destination, TTL, ContentType and Attributes replace what an event says by itself.
 	outbox.Overrides
 
-	// Rate is the most messages in a second that one process publishes. Default: 0, as many as the broker takes.
+	// Rate is the most messages in a second that one process publishes. Default: 0, as many as the
+	// broker takes.
 	Rate float64
 	// Breaker overrides the outbox's, field by field.
 	Breaker outbox.Breaker
-	// Workers, BatchSize, BatchBytes, PublishTimeout, Ordering and OnAbandon override those of the outbox.
+	// Workers, BatchSize, BatchBytes, PublishTimeout, Ordering and OnAbandon override those of the
+	// outbox.
 	Workers, BatchSize, BatchBytes int
 	PublishTimeout                 time.Duration
 	Ordering                       Ordering

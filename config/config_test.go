@@ -66,7 +66,8 @@ func TestZeroConfigHasEveryDefault(t *testing.T) {
 	assert.Equal(t, []string{"default"}, cfg.BrokerNames())
 }
 
-// Writers tell other processes, and relays listen, wherever the database can, unless the file says otherwise.
+// Writers tell other processes, and relays listen, wherever the database can, unless the file says
+// otherwise.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	for databases, want := range map[string][2]bool{ // notify of the database x, and whether writers notify

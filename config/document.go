@@ -92,8 +92,8 @@ func parse(source []byte) (file *ast.File, err error) {
 	return parser.ParseBytes(source, 0, parser.AllowDuplicateMapKey())
 }
 
-// rawFlaw finds what must not reach the parser: bytes that are no text, and nesting so deep that it would exhaust the
-// stack.
+// rawFlaw finds what must not reach the parser: bytes that are no text, and nesting so deep that it
+// would exhaust the stack.
 func rawFlaw(source []byte) (position, string) {
 	if len(source) > maxBytes {
 		return position{1, 1}, fmt.Sprintf("the file has %d bytes: a configuration has at most %d", len(source), maxBytes)

@@ -20,9 +20,9 @@ var (
 	errNotADuration = errors.New("is not a duration: write one " + durationExamples)
 )
 
-// ParseDuration reads a duration in Go's form ("1h30m", "250ms"), with days of 24 hours in front: "30d", "1d12h". A
-// number needs a unit. The result is negative where the text says so; it is at most a hundred years either way. The error does not
-// repeat the text.
+// ParseDuration reads a duration in Go's form ("1h30m", "250ms"), with days of 24 hours in front:
+// "30d", "1d12h". A number needs a unit. The result is negative where the text says so; it is at
+// most a hundred years either way. The error does not repeat the text.
 func ParseDuration(text string) (time.Duration, error) {
 	if bareNumber.MatchString(text) {
 		return 0, errors.New("has no unit: use a unit as in 5s")

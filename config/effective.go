@@ -8,8 +8,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Routing says which brokers an event is written for, and in which form. gormplugin.New needs it. Its
-// Notify is true if any database has notify: set it for each handle if they differ.
+// Routing says which brokers an event is written for, and in which form. gormplugin.New needs it.
+// Its Notify is true if any database has notify: set it for each handle if they differ.
 func (c *Config) Routing() outbox.Routing {
 	routing := outbox.Routing{
 		Table: c.Outbox.Table, InternalBroker: c.Outbox.InternalBroker, MaxPayloadBytes: c.Outbox.MaxPayloadBytes,
@@ -31,9 +31,10 @@ func (c *Config) Routing() outbox.Routing {
 	return routing.WithDefaults()
 }
 
-// Policy says how the rows of one broker are delivered: the settings of the outbox with the broker's overrides, and the
-// defaults for the rest. A broker that is not declared has the settings of the outbox. The result can be given defaults
-// again without a change: where no jitter is wanted, Retry.Jitter is negative.
+// Policy says how the rows of one broker are delivered: the settings of the outbox with the
+// broker's overrides, and the defaults for the rest. A broker that is not declared has the settings
+// of the outbox. The result can be given defaults again without a change: where no jitter is
+// wanted, Retry.Jitter is negative.
 func (c *Config) Policy(broker string) outbox.Policy {
 	policy, overrides := c.Outbox.Policy, c.Brokers[broker]
 	policy.Workers = cmp.Or(overrides.Workers, policy.Workers)
@@ -70,8 +71,8 @@ func (c *Config) Policy(broker string) outbox.Policy {
 // noJitter is "jitter: 0" in a policy, where zero stands for the default.
 const noJitter = -1
 
-// Retention says how long finished rows of one broker stay: the cleanup's windows with the broker's overrides. A broker
-// that is not declared has those of the cleanup.
+// Retention says how long finished rows of one broker stay: the cleanup's windows with the broker's
+// overrides. A broker that is not declared has those of the cleanup.
 func (c *Config) Retention(broker string) cleanup.Retention {
 	overrides, defaults := c.Brokers[broker].Retention, DefaultCleanup()
 	return cleanup.Retention{
@@ -80,7 +81,8 @@ func (c *Config) Retention(broker string) cleanup.Retention {
 	}
 }
 
-// BrokerNames lists the brokers in use: the internal one first, then the external ones in the order of the file.
+// BrokerNames lists the brokers in use: the internal one first, then the external ones in the order
+// of the file.
 func (c *Config) BrokerNames() []string {
 	return append([]string{cmp.Or(c.Outbox.InternalBroker, outbox.DefaultInternalBroker)}, c.Outbox.ExternalBrokers...)
 }

@@ -26,8 +26,8 @@ func (e *Error) Error() string {
 type Problem struct {
 	// File is the name that was given to Load or Parse.
 	File string
-	// Line and Column count from 1. They point at the value, or at the key where the key is the problem or something is
-	// missing below it.
+	// Line and Column count from 1. They point at the value, or at the key where the key is the
+	// problem or something is missing below it.
 	Line, Column int
 	// Path of the setting, such as "outbox.external_brokers[1]"; empty for the document as a whole.
 	Path string

@@ -8,8 +8,9 @@ import (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces ${NAME}, ${NAME:-default} and $$ in one value. A $ before anything else stands for itself. used is true
-// when a variable, or its default, went into the result. Each flaw is a message about the value; none contains a value.
+// expand replaces ${NAME}, ${NAME:-default} and $$ in one value. A $ before anything else stands
+// for itself. used is true when a variable, or its default, went into the result. Each flaw is a
+// message about the value; none contains a value.
 func expand(value string, lookup func(string) (string, bool)) (result string, used bool, flaws []string) {
 	if !strings.Contains(value, "$") {
 		return value, false, nil

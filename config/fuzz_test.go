@@ -11,8 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 )
 
-// FuzzParse: whatever the file says, Parse returns either a configuration that the other packages accept or an error
-// whose lines exist; and no text of it shows what is in the environment.
+// FuzzParse: whatever the file says, Parse returns either a configuration that the other packages
+// accept or an error whose lines exist; and no text of it shows what is in the environment.
 func FuzzParse(f *testing.F) {
 	f.Add(config.Reference())
 	f.Add(minimal)

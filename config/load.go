@@ -10,32 +10,35 @@ import (
 // Option changes how a configuration is read.
 type Option func(*reader)
 
-// WithEnv replaces the environment that ${NAME} is looked up in. lookup returns the value and whether the variable is
-// set. Default: os.LookupEnv.
+// WithEnv replaces the environment that ${NAME} is looked up in. lookup returns the value and
+// whether the variable is set. Default: os.LookupEnv.
 func WithEnv(lookup func(name string) (value string, ok bool)) Option {
 	return func(r *reader) { r.lookup = lookup }
 }
 
-// WithBrokerTypes allows broker types beside redis, pubsub and memory: those that the program registers in Go. Their
-// entries have an optional url, and a mapping named options that is handed on as it is.
+// WithBrokerTypes allows broker types beside redis, pubsub and memory: those that the program
+// registers in Go. Their entries have an optional url, and a mapping named options that is handed
+// on as it is.
 func WithBrokerTypes(names ...string) Option {
 	return func(r *reader) { r.brokerTypes = append(r.brokerTypes, names...) }
 }
 
-// WithAnyBrokerType allows every broker type, as [WithBrokerTypes] does for those that it names: for programs that read a
-// configuration and deliver nothing by it. A type that looks like a misspelt known one is refused as ever.
+// WithAnyBrokerType allows every broker type, as [WithBrokerTypes] does for those that it names:
+// for programs that read a configuration and deliver nothing by it. A type that looks like a
+// misspelt known one is refused as ever.
 func WithAnyBrokerType() Option { return func(r *reader) { r.anyBrokerType = true } }
 
-// WithUnsetVariables allows variables that are not set in these top-level sections, such as "brokers": a setting that needs one is
-// as if it were not there, and nothing is said about it. It is for programs that look at an outbox and repair it, which need no
-// credentials but those of the databases. Of such a configuration no broker can be opened. Everything else that is wrong is
+// WithUnsetVariables allows variables that are not set in these top-level sections, such as
+// "brokers": a setting that needs one is as if it were not there, and nothing is said about it. It
+// is for programs that look at an outbox and repair it, which need no credentials but those of the
+// databases. Of such a configuration no broker can be opened. Everything else that is wrong is
 // reported as ever.
 func WithUnsetVariables(sections ...string) Option {
 	return func(r *reader) { r.unsetIn = append(r.unsetIn, sections...) }
 }
 
-// Load reads a configuration file. The error is an *Error when the content is wrong, and wraps the operating system's
-// when the file cannot be read.
+// Load reads a configuration file. The error is an *Error when the content is wrong, and wraps the
+// operating system's when the file cannot be read.
 func Load(path string, opts ...Option) (*Config, error) {
 	source, err := os.ReadFile(path) //nolint:gosec // the path is the caller's to choose
 	if err != nil {
@@ -44,8 +47,8 @@ func Load(path string, opts ...Option) (*Config, error) {
 	return Parse(source, path, opts...)
 }
 
-// Parse reads a configuration from memory. name stands for the file in messages. Everything that is wrong is reported
-// together, in an *Error.
+// Parse reads a configuration from memory. name stands for the file in messages. Everything that is
+// wrong is reported together, in an *Error.
 func Parse(source []byte, name string, opts ...Option) (*Config, error) {
 	r := &reader{file: name, lookup: os.LookupEnv}
 	for _, opt := range opts {
@@ -97,8 +100,9 @@ func (r *reader) read(source []byte) *Config {
 	return cfg
 }
 
-// checkAgain asks the packages that will use the values. Everything they refuse is refused above with its line; should a
-// rule be added there, this keeps start-up from failing later and without the file's name.
+// checkAgain asks the packages that will use the values. Everything they refuse is refused above
+// with its line; should a rule be added there, this keeps start-up from failing later and without
+// the file's name.
 func (r *reader) checkAgain(cfg *Config, shared *outboxSection) {
 	check := func(path string, err error) {
 		if err != nil {

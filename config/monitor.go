@@ -9,15 +9,18 @@ import (
 
 // Monitor is the HTTP interface for the people who run the outbox, see package monitor.
 type Monitor struct {
-	// Listen is the address on which the command "fanout relay" serves it. Default: none, nothing listens.
+	// Listen is the address on which the command "fanout relay" serves it. Default: none, nothing
+	// listens.
 	Listen string
 	// Metrics are served, too, at /metrics. Default: true.
 	Metrics bool
-	// ViewerTokens and OperatorTokens by the names of their holders. Holders of the first may look, those of the second may act. Default: none;
-	// then everybody who reaches the address may look, and nobody may act.
+	// ViewerTokens and OperatorTokens by the names of their holders. Holders of the first may look,
+	// those of the second may act. Default: none; then everybody who reaches the address may look,
+	// and nobody may act.
 	ViewerTokens, OperatorTokens map[string]Secret
-	// CSRFKey is what all processes behind one load balancer need to have in common where the application says who asks
-	// (fanout.MonitorOptions.Authorise). Default: derived from the tokens; without them a random one of each process.
+	// CSRFKey is what all processes behind one load balancer need to have in common where the
+	// application says who asks (fanout.MonitorOptions.Authorise). Default: derived from the
+	// tokens; without them a random one of each process.
 	CSRFKey Secret
 }
 
@@ -58,7 +61,8 @@ func (r *reader) readMonitor(o *object, cfg *Config) {
 	}
 }
 
-// isLoopback tells whether a host can be reached from this machine alone. An empty one stands for all addresses.
+// isLoopback tells whether a host can be reached from this machine alone. An empty one stands for
+// all addresses.
 func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -67,7 +71,8 @@ func isLoopback(host string) bool {
 	return err == nil && at.Unmap().IsLoopback()
 }
 
-// tokens reads tokens by the names of their holders. first tells where a name ("n" before it) or a token ("t") was met first.
+// tokens reads tokens by the names of their holders. first tells where a name ("n" before it) or a
+// token ("t") was met first.
 func (o *object) tokens(name string, first map[string]string) (map[string]Secret, *object) {
 	section := o.object(name)
 	var tokens map[string]Secret

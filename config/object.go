@@ -4,7 +4,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// object is a mapping that is being read. A key that is not there reads as absent; close reports those that nobody read.
+// object is a mapping that is being read. A key that is not there reads as absent; close reports
+// those that nobody read.
 type object struct {
 	*reader
 
@@ -30,8 +31,8 @@ type field struct {
 	variable bool   // text depends on a variable, so it has the type that it looks like
 }
 
-// open reads a mapping. Nothing at all (a key with all below it commented out) counts as an empty one. The object is
-// never nil.
+// open reads a mapping. Nothing at all (a key with all below it commented out) counts as an empty
+// one. The object is never nil.
 func (r *reader) open(node ast.Node, path string, at position) *object {
 	o := &object{reader: r, path: path, at: at}
 	if node == nil {
@@ -88,7 +89,8 @@ func (o *object) find(name string) *field {
 	return nil
 }
 
-// get returns a field by its known name, looking through aliases; nil when it is absent or its value was reported.
+// get returns a field by its known name, looking through aliases; nil when it is absent or its
+// value was reported.
 func (o *object) get(name string) *field {
 	o.known = append(o.known, name)
 	f := o.find(name)

@@ -6,30 +6,37 @@ import (
 	"time"
 )
 
-// Redis is what a broker of type redis takes beside its URL; package redisstreams has the options of the same names.
+// Redis is what a broker of type redis takes beside its URL; package redisstreams has the options
+// of the same names.
 type Redis struct {
 	// MaxLen trims each stream to so many entries as messages are added. Default 0: streams grow.
 	MaxLen int
-	// MaxAge trims each stream to the entries of so long, by the server's clock. At least 1 s. Not together with MaxLen.
+	// MaxAge trims each stream to the entries of so long, by the server's clock. At least 1 s. Not
+	// together with MaxLen.
 	MaxAge time.Duration
-	// Exact trims to the entry, which costs far more; "approximate: false" in the file. Default: whole nodes.
+	// Exact trims to the entry, which costs far more; "approximate: false" in the file. Default:
+	// whole nodes.
 	Exact bool
 	// Replicas have to acknowledge each message before it counts as published. Default 0: none.
 	Replicas int
-	// ReplicaTimeout is how long they have for that. Default: DefaultReplicaTimeout where there are Replicas.
+	// ReplicaTimeout is how long they have for that. Default: DefaultReplicaTimeout where there are
+	// Replicas.
 	ReplicaTimeout time.Duration
-	// Backfill sends messages with a priority below BackfillBelow to streams of their own. Internal broker only.
+	// Backfill sends messages with a priority below BackfillBelow to streams of their own. Internal
+	// broker only.
 	Backfill      bool
 	BackfillBelow int
 }
 
-// DefaultReplicaTimeout is how long replicas have to acknowledge, where the configuration says nothing.
+// DefaultReplicaTimeout is how long replicas have to acknowledge, where the configuration says
+// nothing.
 const DefaultReplicaTimeout = time.Second
 
 // redisKeys are the keys that brokers of type redis alone take.
 var redisKeys = []string{"max_len", "max_age", "approximate", "replicas", "backfill"}
 
-// The ends of what is a limit for the backfill: below the least priority there is nothing, and all but the highest is the most.
+// The ends of what is a limit for the backfill: below the least priority there is nothing, and all
+// but the highest is the most.
 const (
 	leastBackfill = -99
 	mostBackfill  = 100

@@ -71,7 +71,8 @@ func TestReferenceLoads(t *testing.T) {
 	}, cfg)
 }
 
-// The defaults that the comments name are those in force: outside of brokers, the reference sets each key to its default.
+// The defaults that the comments name are those in force: outside of brokers, the reference sets
+// each key to its default.
 func TestReferenceNamesTheDefaults(t *testing.T) {
 	t.Parallel()
 	_, shared, _ := strings.Cut(config.Reference(), "\noutbox:\n")
@@ -94,7 +95,8 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 	assert.Equal(t, outbox.Routing{Notify: true}.WithDefaults(), routing)
 }
 
-// contract is every key, by section. Configurations in the field rely on it: keys may be added, never removed.
+// contract is every key, by section. Configurations in the field rely on it: keys may be added,
+// never removed.
 var contract = map[string][]string{
 	"":          {"databases", "outbox", "brokers", "cleanup", "monitor"},
 	"databases": {"driver", "dsn", "notify"},

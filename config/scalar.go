@@ -42,7 +42,8 @@ func (r *reader) scalar(f *field) (ok bool) {
 	return len(flaws) == 0
 }
 
-// onlyUnset reports whether all that is wrong with a value are variables that are not set and need not be.
+// onlyUnset reports whether all that is wrong with a value are variables that are not set and need
+// not be.
 func (r *reader) onlyUnset(f *field) bool {
 	section, _, _ := strings.Cut(f.path, ".")
 	if !slices.Contains(r.unsetIn, section) {
@@ -206,13 +207,14 @@ func (o *object) duration(name string, dst *time.Duration, least time.Duration) 
 	}
 }
 
-// outsized reports whether an unquoted value is a number too large for the YAML library, which takes it for a text.
+// outsized reports whether an unquoted value is a number too large for the YAML library, which
+// takes it for a text.
 func (o *object) outsized(f *field) bool {
 	return f.value.GetToken().Type == token.StringType && len(f.source) > 18
 }
 
-// looksLike reports whether a scalar is of one of these types. A value with a variable in it has the type that its text
-// has.
+// looksLike reports whether a scalar is of one of these types. A value with a variable in it has
+// the type that its text has.
 func (o *object) looksLike(f *field, types ...ast.NodeType) bool {
 	return f.variable || slices.Contains(types, f.value.Type())
 }

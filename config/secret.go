@@ -11,9 +11,9 @@ import (
 
 const redacted = "[redacted]"
 
-// Secret is a text that must not appear in output, such as a connection string with a password. However it is printed,
-// logged or marshalled, it shows "[redacted]"; only Reveal gives the text. (The one exception is a map key: package json
-// takes a string as it is.)
+// Secret is a text that must not appear in output, such as a connection string with a password.
+// However it is printed, logged or marshalled, it shows "[redacted]"; only Reveal gives the text.
+// (The one exception is a map key: package json takes a string as it is.)
 type Secret string
 
 // Reveal returns the text. Hand it to a driver or a client, and to nothing that prints.
@@ -25,7 +25,8 @@ func (s Secret) String() string { return redacted }
 // GoString implements fmt.GoStringer.
 func (s Secret) GoString() string { return redacted }
 
-// Format implements fmt.Formatter: without it a verb that does not fit, such as %d, would print the text.
+// Format implements fmt.Formatter: without it a verb that does not fit, such as %d, would print the
+// text.
 func (s Secret) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, redacted) }
 
 // LogValue implements slog.LogValuer.
@@ -40,9 +41,9 @@ func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `
 // MarshalYAML implements the marshaller interface of the YAML libraries.
 func (s Secret) MarshalYAML() (any, error) { return redacted, nil }
 
-// Options are the settings of a broker whose type is registered in Go, as the YAML has them: string, int, float64, bool,
-// nil, []any and map[string]any. Since any of them may be a password, printing, logging and marshalling show the names
-// alone.
+// Options are the settings of a broker whose type is registered in Go, as the YAML has them:
+// string, int, float64, bool, nil, []any and map[string]any. Since any of them may be a password,
+// printing, logging and marshalling show the names alone.
 type Options map[string]any
 
 // String implements fmt.Stringer.

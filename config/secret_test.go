@@ -61,7 +61,8 @@ brokers:
 	assert.Equal(t, "[deep password]", cfg.Brokers["other"].Options.GoString())
 }
 
-// Whatever is wrong with the value of a variable, or with a connection string, the message quotes neither.
+// Whatever is wrong with the value of a variable, or with a connection string, the message quotes
+// neither.
 func TestErrorsKeepSecrets(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{hunter, "postgres://u:hunter2@h", "a\nhunter2: {", "hunter2\x00", "${hunter2}", "hunter2 + hunter2"} {
@@ -106,7 +107,8 @@ func TestErrorsKeepSecrets(t *testing.T) {
 	}
 }
 
-// A value cannot become YAML: neither the variable's content nor its place decides what the document is.
+// A value cannot become YAML: neither the variable's content nor its place decides what the
+// document is.
 func TestVariablesCannotAddYAML(t *testing.T) {
 	t.Parallel()
 	cfg := parse(t, minimal+"  extra: {type: redis, url: 'redis://h/?x=${X}'}\n", env("X", "h\", type: memory, # ' }\\ ~ *x &y !z"))

@@ -9,7 +9,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// namePattern is what databases and brokers may be called: names end up in columns, metrics, URLs and on the command line.
+// namePattern is what databases and brokers may be called: names end up in columns, metrics, URLs
+// and on the command line.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 // readNamed calls read for each entry of a section whose keys are names of the user's.

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// suggest is the end of a message about an unknown name: the known name that was probably meant, or else all of them.
+// suggest is the end of a message about an unknown name: the known name that was probably meant, or
+// else all of them.
 func suggest(name string, known []string) string {
 	if near := nearest(name, known); near != "" {
 		return fmt.Sprintf(": did you mean %q?", near)
@@ -25,8 +26,8 @@ func either(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// nearest returns the known name at the smallest edit distance, "" if none is near. Case and underscores count for
-// nothing, so that maxAttempts finds max_attempts.
+// nearest returns the known name at the smallest edit distance, "" if none is near. Case and
+// underscores count for nothing, so that maxAttempts finds max_attempts.
 func nearest(name string, known []string) string {
 	plain := func(s string) []rune { return []rune(strings.ReplaceAll(strings.ToLower(s), "_", "")) }
 	best, bestDistance := "", 3
@@ -44,8 +45,8 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// editDistance counts insertions, deletions, replacements and swaps of neighbours (optimal string alignment distance;
-// Navarro, "A guided tour to approximate string matching", 2001).
+// editDistance counts insertions, deletions, replacements and swaps of neighbours (optimal string
+// alignment distance; Navarro, "A guided tour to approximate string matching", 2001).
 func editDistance(a, b []rune) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

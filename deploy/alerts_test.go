@@ -54,7 +54,8 @@ const (
 	at2 = `{database="d",broker="b",instance="2"} `
 )
 
-// Each alert fires when it should, after its time, once for each broker however many relays report it, and not otherwise.
+// Each alert fires when it should, after its time, once for each broker however many relays report
+// it, and not otherwise.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	const rows = "fanout_outbox_rows_"
@@ -168,8 +169,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// fires evaluates a rule every minute for two hours, as Prometheus does. It returns when it fired first, 0 when it never did, and how many
-// alerts it had at a time.
+// fires evaluates a rule every minute for two hours, as Prometheus does. It returns when it fired
+// first, 0 when it never did, and how many alerts it had at a time.
 func fires(t *testing.T, rule *rulefmt.Rule, series string) (first time.Duration, most int) {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, "load 1m\n  "+strings.ReplaceAll(strings.TrimSpace(series), "\n", "\n  "))

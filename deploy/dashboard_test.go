@@ -44,8 +44,8 @@ func TestDashboards(t *testing.T) {
 	})
 }
 
-// checkDashboard reports panels that ask for series that there are not, or do not stand in a place of their own, and series with a prefix that
-// no panel shows.
+// checkDashboard reports panels that ask for series that there are not, or do not stand in a place
+// of their own, and series with a prefix that no panel shows.
 func checkDashboard(t *testing.T, path, named, prefix string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

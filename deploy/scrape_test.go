@@ -26,7 +26,8 @@ import (
 	"github.com/gorm-fanout/fanout/telemetry/prometheus"
 )
 
-// scraped are the names of all series that the exporter really has, each with the names of its labels.
+// scraped are the names of all series that the exporter really has, each with the names of its
+// labels.
 type scraped map[string][]string
 
 // scrape asks an exporter whose instruments have all been used.
@@ -94,7 +95,8 @@ func (browser) Overview(context.Context, int) ([]admin.BrokerOverview, error) {
 	return []admin.BrokerOverview{{Broker: "b"}}, nil
 }
 
-// check parses an expression and looks whether its series are there, with the labels by which it picks and groups them.
+// check parses an expression and looks whether its series are there, with the labels by which it
+// picks and groups them.
 func (s scraped) check(t *testing.T, text string) {
 	t.Helper()
 	expression, err := parser.ParseExpr(text)

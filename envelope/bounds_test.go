@@ -10,8 +10,8 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
-// TestBounds: an event whose texts are too long is refused in the request that raises it, and the error says which text, how long it is, how long
-// it may be, and what to do; one byte less passes.
+// TestBounds: an event whose texts are too long is refused in the request that raises it, and the
+// error says which text, how long it is, how long it may be, and what to do; one byte less passes.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	c := newCatalog(t)
@@ -92,8 +92,8 @@ func TestBoundOfTypes(t *testing.T) {
 	require.ErrorAs(t, c.Err(), &register)
 }
 
-// TestCauseOfAnotherProducer: what another producer wrote into a message does not keep a consumer's own events from being raised, where nothing
-// depends on it.
+// TestCauseOfAnotherProducer: what another producer wrote into a message does not keep a consumer's
+// own events from being raised, where nothing depends on it.
 func TestCauseOfAnotherProducer(t *testing.T) {
 	t.Parallel()
 	c := newCatalog(t)

@@ -79,9 +79,9 @@ type CloudEvent struct {
 	Data            json.RawMessage
 }
 
-// MarshalCloudEvent returns the message as a CloudEvent in structured JSON, its
-// media type being that of [FormatCloudEvents]. Of the extensions it has those that
-// the options name. Extension attributes take booleans, 32-bit integers and strings; other numbers travel as strings, null is
+// MarshalCloudEvent returns the message as a CloudEvent in structured JSON, its media type being
+// that of [FormatCloudEvents]. Of the extensions it has those that the options name. Extension
+// attributes take booleans, 32-bit integers and strings; other numbers travel as strings, null is
 // left out. The extension tenant_id becomes tenantid.
 //
 // The error is a *[NotPublishedError] for an event type that is not marked

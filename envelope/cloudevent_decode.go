@@ -75,8 +75,8 @@ func DecodeCloudEvent(b []byte) (*CloudEvent, error) {
 	return &ce, ce.decodeExtensions(attributes)
 }
 
-// inOtherCase finds an attribute that is none of CloudEvents, whose names are in lower case, but which a reader that is less exact takes for
-// this one.
+// inOtherCase finds an attribute that is none of CloudEvents, whose names are in lower case, but
+// which a reader that is less exact takes for this one.
 func inOtherCase(attributes map[string]json.RawMessage, known string) (name string, found bool) {
 	for name := range attributes {
 		if name != known && strings.EqualFold(name, known) {

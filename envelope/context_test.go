@@ -121,7 +121,8 @@ func TestParseTraceParent(t *testing.T) {
 	require.Equal(t, "00-"+traceID+"-"+spanID+"-00", envelope.TraceParent{TraceID: traceID, ParentID: spanID}.String())
 }
 
-// What a client says about a trace is passed on as far as the rules allow, and never a reason to refuse an event or to lose a message.
+// What a client says about a trace is passed on as far as the rules allow, and never a reason to
+// refuse an event or to lose a message.
 func TestTraceOfAClient(t *testing.T) {
 	t.Parallel()
 	const ids = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"

@@ -49,13 +49,12 @@ type wireDomain struct {
 	Priority     *int  `json:"priority"`
 }
 
-// Decode reads a message of any form and tells which it was. What a form does not
-// carry stays empty, Routing always; of a CloudEvent that is the streams and most
-// of the domain (see [DecodeCloudEvent]). Unknown members are ignored, numbers in
-// extensions are [json.Number]. What could be understood in two ways is refused: a
-// member that occurs twice, also within the data, one whose name differs from that
-// of a known member only in case, and data that is null. The error is a *[DecodeError]. The result does
-// not share memory with b.
+// Decode reads a message of any form and tells which it was. What a form does not carry stays
+// empty, Routing always; of a CloudEvent that is the streams and most of the domain (see
+// [DecodeCloudEvent]). Unknown members are ignored, numbers in extensions are [json.Number]. What
+// could be understood in two ways is refused: a member that occurs twice, also within the data, one
+// whose name differs from that of a known member only in case, and data that is null. The error is
+// a *[DecodeError]. The result does not share memory with b.
 func Decode(b []byte) (Form, *Message, error) {
 	wire, err := decodeOuter("", b)
 	if err != nil {

@@ -150,7 +150,8 @@ func TestUnmarshal(t *testing.T) {
 	require.ErrorAs(t, err, &typeError, "the cause is reachable")
 }
 
-// What two readers could understand in two ways is refused, in any form: encoding/json would take the last member of a name, in any case.
+// What two readers could understand in two ways is refused, in any form: encoding/json would take
+// the last member of a name, in any case.
 func TestDecodeRefusesAmbiguity(t *testing.T) {
 	t.Parallel()
 	native := nativeWith("")
@@ -175,7 +176,8 @@ func TestDecodeRefusesAmbiguity(t *testing.T) {
 	}
 }
 
-// The data's names may differ from the type's in case, as its author may know from encoding/json; but not two of them for one field.
+// The data's names may differ from the type's in case, as its author may know from encoding/json;
+// but not two of them for one field.
 func TestDataIsUnambiguous(t *testing.T) {
 	t.Parallel()
 	type paid struct{ Amount int }

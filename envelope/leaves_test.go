@@ -17,9 +17,10 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
-// mayLeave are the fields of a sealed message whose values may reach a partner, for each external format. It is the list that
-// docs/guarantees.md gives. A field of [envelope.Message] that is not here, such as one that is added tomorrow, must not be found in what is
-// encoded. Extensions are the user's, tenant and actor among them: they leave where they are listed.
+// mayLeave are the fields of a sealed message whose values may reach a partner, for each external
+// format. It is the list that docs/guarantees.md gives. A field of [envelope.Message] that is not
+// here, such as one that is added tomorrow, must not be found in what is encoded. Extensions are
+// the user's, tenant and actor among them: they leave where they are listed.
 var mayLeave = map[envelope.Format][]string{
 	envelope.FormatNative: {
 		"Metadata.Domain.CausationID", "Metadata.Domain.CorrelationID", "Metadata.Domain.FQN", "Metadata.Domain.Kind",
@@ -36,7 +37,8 @@ var mayLeave = map[envelope.Format][]string{
 	},
 }
 
-// marks puts a value that occurs nowhere else into each field of a message, and remembers how it looks when it is encoded.
+// marks puts a value that occurs nowhere else into each field of a message, and remembers how it
+// looks when it is encoded.
 type marks struct {
 	seed int64
 	seen map[string]string // path -> text
@@ -84,7 +86,8 @@ func (m *marks) fill(v reflect.Value, path string) {
 	}
 }
 
-// Whatever a message holds in whatever field: what is encoded for partners holds the values of the listed fields, and no others.
+// Whatever a message holds in whatever field: what is encoded for partners holds the values of the
+// listed fields, and no others.
 func TestOnlyListedFieldsLeave(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,7 +127,8 @@ func TestOnlyListedFieldsLeave(t *testing.T) {
 			assert.Equal(t, want, left, "%s: %s", form.format, form.encoded)
 			assert.Equal(t, form.listed && form.format == envelope.FormatNative, strings.Contains(string(form.encoded), `"extensions"`))
 		}
-		// The test would find what it looks for: the internal form has what the external ones must not have.
+		// The test would find what it looks for: the internal form has what the external ones must
+		// not have.
 		for _, path := range []string{
 			"Metadata.Domain.ExpectedVersion", "Metadata.Domain.Priority", "Metadata.Envelope.Checksum", "Metadata.EventStore.GlobalPosition", "Metadata.EventStore.Position",
 		} {

@@ -235,8 +235,9 @@ func yearHasFourDigits(t time.Time) bool {
 	return year >= 1 && year <= 9999
 }
 
-// trace is never a reason to refuse an event: what breaks the rules of W3C Trace Context is left out. The parent travels as version 00,
-// which is the one that this package writes; a state that is too long is dropped as a whole.
+// trace is never a reason to refuse an event: what breaks the rules of W3C Trace Context is left
+// out. The parent travels as version 00, which is the one that this package writes; a state that is
+// too long is dropped as a whole.
 func (p *sealing) trace() (parent *TraceParent, w3cParent, w3cState string) {
 	parsed, ok := ParseTraceParent(p.cx.TraceParent)
 	if !ok {

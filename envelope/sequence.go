@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// Digits of the two numbers of a sequence id in a CloudEvent: as many as an int64 can have, and as many as the events of one
-// transaction.
+// Digits of the two numbers of a sequence id in a CloudEvent: as many as an int64 can have, and as
+// many as the events of one transaction.
 const (
 	sequenceVersionDigits = 19
 	sequenceNumberDigits  = 10
 )
 
-// paddedSequence is a sequence id as the attribute sequence of a CloudEvent, whose order must be that of its text: "7.1" is
-// "0000000000000000007.0000000001". What is no sequence id of ours stays as it is.
-// Source: https://github.com/cloudevents/spec/blob/main/cloudevents/extensions/sequence.md.
+// paddedSequence is a sequence id as the attribute sequence of a CloudEvent, whose order must be
+// that of its text: "7.1" is "0000000000000000007.0000000001". What is no sequence id of ours stays
+// as it is. Source:
+// https://github.com/cloudevents/spec/blob/main/cloudevents/extensions/sequence.md.
 func paddedSequence(id string) string {
 	version, number, ok := splitSequence(id)
 	if !ok {
@@ -51,13 +52,14 @@ func splitSequence(id string) (version, number string, ok bool) {
 	return strings.TrimLeft(version, "0"), strings.TrimLeft(number, "0"), true
 }
 
-// CompareSequence compares the sequence ids of two messages, as [cmp.Compare] does: below 0 where a comes first. It takes both
-// forms, that of domain.sequence_id ("7.1") and the padded one of a CloudEvent's attribute sequence, and compares their numbers.
-// Other producers' sequences, which are not of these forms, come after ours and are compared as texts, as the CloudEvents
-// extension wants.
+// CompareSequence compares the sequence ids of two messages, as [cmp.Compare] does: below 0 where a
+// comes first. It takes both forms, that of domain.sequence_id ("7.1") and the padded one of a
+// CloudEvent's attribute sequence, and compares their numbers. Other producers' sequences, which
+// are not of these forms, come after ours and are compared as texts, as the CloudEvents extension
+// wants.
 //
-// Sequence ids tell which of two events of one aggregate came first, where the aggregate has a version: without one, all
-// transactions begin with "0.1".
+// Sequence ids tell which of two events of one aggregate came first, where the aggregate has a
+// version: without one, all transactions begin with "0.1".
 func CompareSequence(a, b string) int {
 	versionA, numberA, oursA := splitSequence(a)
 	versionB, numberB, oursB := splitSequence(b)

@@ -14,8 +14,9 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
-// TestSequenceOrder: whoever compares the attribute sequence as a text, as the extension says, gets the order of the aggregate's versions; and so
-// does CompareSequence, of either form. A consumer that reads a message gets the sequence id as it was.
+// TestSequenceOrder: whoever compares the attribute sequence as a text, as the extension says, gets
+// the order of the aggregate's versions; and so does CompareSequence, of either form. A consumer
+// that reads a message gets the sequence id as it was.
 func TestSequenceOrder(t *testing.T) {
 	t.Parallel()
 	c := newCatalog(t)
@@ -66,7 +67,8 @@ func TestCompareSequence(t *testing.T) {
 	assert.Zero(t, envelope.CompareSequence("7.1", "0000000000000000007.0000000001"))
 }
 
-// Messages that were sent before the attribute was padded, and those of other producers, are read as they are.
+// Messages that were sent before the attribute was padded, and those of other producers, are read
+// as they are.
 func TestDecodeSequence(t *testing.T) {
 	t.Parallel()
 	for attribute, want := range map[string]string{

@@ -37,7 +37,8 @@ type Sales struct {
 	Orders   int
 }
 
-// An order becomes a row of the outbox, an entry of a stream, and, exactly once, a number in the database of the consumer.
+// An order becomes a row of the outbox, an entry of a stream, and, exactly once, a number in the
+// database of the consumer.
 func Example_consumer() {
 	ctx, stop := context.WithCancel(context.Background())
 	server, err := miniredis.Run() // stands for your Redis

@@ -14,28 +14,31 @@ import (
 
 // Event is one event as a commit would write it.
 type Event struct {
-	// Data is the value that was raised or published. What is sent is what it was then: see Payload and Message.
+	// Data is the value that was raised or published. What is sent is what it was then: see Payload
+	// and Message.
 	Data any
-	// ID is the message id: the same on all brokers, and the same again when the transaction is repeated.
+	// ID is the message id: the same on all brokers, and the same again when the transaction is
+	// repeated.
 	ID uuid.UUID
 	// Type is the event type on the wire, such as "Ordering.OrderPlaced.v1".
 	Type string
 	// Stream is the destination on the brokers, such as "ordering::order".
 	Stream string
-	// Aggregate is the name of the type that raised the event, such as "Order", and AggregateID its primary key as text.
-	// Both are empty for an event without an aggregate.
+	// Aggregate is the name of the type that raised the event, such as "Order", and AggregateID its
+	// primary key as text. Both are empty for an event without an aggregate.
 	Aggregate, AggregateID string
-	// Brokers are the names of those that get the event: the internal one first, then external ones in the order of the
-	// routing.
+	// Brokers are the names of those that get the event: the internal one first, then external ones
+	// in the order of the routing.
 	Brokers []string
 	// OrderingKey: events with the same one are delivered in order. Empty = no order.
 	OrderingKey string
 	// Priority from -100 to 100; see envelope.PriorityLevel.
 	Priority int
-	// NotBefore is the earliest time of delivery, ExpiresAt the one after which delivery is pointless; zero = at once, and
-	// never.
+	// NotBefore is the earliest time of delivery, ExpiresAt the one after which delivery is
+	// pointless; zero = at once, and never.
 	NotBefore, ExpiresAt time.Time
-	// CorrelationID, CausationID and TenantID come from the context of the statement that captured the event.
+	// CorrelationID, CausationID and TenantID come from the context of the statement that captured
+	// the event.
 	CorrelationID, CausationID, TenantID string
 
 	copies map[string]wire // by broker
@@ -47,12 +50,13 @@ type wire struct {
 	message *envelope.Message
 }
 
-// Payload returns what a broker would get, byte for byte; nil where the event does not go there. The slice is shared: do
-// not write into it.
+// Payload returns what a broker would get, byte for byte; nil where the event does not go there.
+// The slice is shared: do not write into it.
 func (e Event) Payload(broker string) []byte { return e.copies[broker].payload }
 
-// Message returns what a consumer of a broker would decode from the payload with envelope.Decode; nil where the event does
-// not go there. For an external broker it holds what leaves and nothing else.
+// Message returns what a consumer of a broker would decode from the payload with envelope.Decode;
+// nil where the event does not go there. For an external broker it holds what leaves and nothing
+// else.
 func (e Event) Message(broker string) *envelope.Message { return e.copies[broker].message }
 
 // String is a short description for logs.
@@ -64,7 +68,8 @@ func (e Event) String() string {
 	return fmt.Sprintf("%s%s to %s", e.Type, by, strings.Join(e.Brokers, ", "))
 }
 
-// Data returns the events as they were raised, to be compared with what is expected. It is never nil.
+// Data returns the events as they were raised, to be compared with what is expected. It is never
+// nil.
 func Data(events []Event) []any {
 	data := make([]any, len(events))
 	for i := range events {

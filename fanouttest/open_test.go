@@ -19,7 +19,8 @@ import (
 
 func background() context.Context { return context.Background() }
 
-// By default there are the external brokers that event types name, and one more for those that name none.
+// By default there are the external brokers that event types name, and one more for those that name
+// none.
 func TestDefaultRouting(t *testing.T) {
 	t.Parallel()
 	brokersOf := func(events *envelope.Catalog, event any) []string {
@@ -64,7 +65,8 @@ func TestDatabasesArePrivate(t *testing.T) {
 	assert.Zero(t, rowsIn(t, other))
 }
 
-// A transaction under way is no wall for code beside it, be it in its own goroutine or in another one.
+// A transaction under way is no wall for code beside it, be it in its own goroutine or in another
+// one.
 func TestReadingBesideATransaction(t *testing.T) {
 	t.Parallel()
 	db := open(t)

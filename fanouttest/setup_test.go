@@ -92,7 +92,8 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// failure runs f, which is to fail its test, and returns what it said. It has a goroutine of its own to end.
+// failure runs f, which is to fail its test, and returns what it said. It has a goroutine of its
+// own to end.
 func failure(t *testing.T, f func(t fanouttest.TB)) string {
 	t.Helper()
 	fake, done, returned := &failing{T: t}, make(chan struct{}), false

@@ -13,8 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// A whole transaction, with a database that costs nothing. What GORM and database/sql allocate is theirs: the numbers are
-// what the plugin adds to that. They are the same with Go 1.25 and 1.26.
+// A whole transaction, with a database that costs nothing. What GORM and database/sql allocate is
+// theirs: the numbers are what the plugin adds to that. They are the same with Go 1.25 and 1.26.
 func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests would be counted too
 	testenv.NeedExactAllocations(t)
 	c := newCommitPath(t, discarding(t), gorm.Config{})
@@ -26,7 +26,8 @@ func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests wo
 			}
 		}
 		run() // parses models, builds texts
-		// Pools fill up for a while, and an average that is off by less than one is cut off: the least of several is what it costs.
+		// Pools fill up for a while, and an average that is off by less than one is cut off: the
+		// least of several is what it costs.
 		measured[kind.name] = math.MaxInt
 		for range 10 {
 			measured[kind.name] = min(measured[kind.name], int(testing.AllocsPerRun(200, run)))
@@ -47,7 +48,8 @@ func TestAllocationsOfACommit(t *testing.T) { // not parallel, as other tests wo
 	require.Less(t, measured["event"], measured["by-hand"], "one event, two brokers")
 }
 
-// The same for transactions of many aggregates, a thousand and a hundred thousand, each with one event.
+// The same for transactions of many aggregates, a thousand and a hundred thousand, each with one
+// event.
 func TestAllocationsOfManyAggregates(t *testing.T) { // not parallel
 	testenv.NeedExactAllocations(t)
 	c := newCommitPath(t, discarding(t), gorm.Config{})

@@ -13,11 +13,11 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Statements by which GORM deletes children with their owners, or parts them. They are on a template of the children, with
-// keys in their conditions.
+// Statements by which GORM deletes children with their owners, or parts them. They are on a
+// template of the children, with keys in their conditions.
 
-// deleteAssociations wraps what GORM does for tx.Select("Lines").Delete(order): the children in hand are captured when
-// their rows are among those that it deletes.
+// deleteAssociations wraps what GORM does for tx.Select("Lines").Delete(order): the children in
+// hand are captured when their rows are among those that it deletes.
 func (p *Plugin) deleteAssociations(original func(*gorm.DB)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		var c *children
@@ -46,7 +46,8 @@ type children struct{ found []found }
 
 type keyChildren struct{}
 
-// childrenOf collects the children that are to be deleted with their owners. Those by a join table stay.
+// childrenOf collects the children that are to be deleted with their owners. Those by a join table
+// stay.
 func (p *Plugin) childrenOf(db *gorm.DB) *children {
 	s := db.Statement
 	selected, _ := s.SelectAndOmitColumns(true, false)
@@ -102,9 +103,9 @@ func (p *Plugin) deleteChildren(db *gorm.DB, original func(*gorm.DB)) (done bool
 	return true
 }
 
-// warnOfAssociation is for db.Model(owner).Association("Lines").Delete and Clear. GORM hands neither the owner nor the
-// children to the callbacks of their statements, so that nobody can ask them for events. aggregates are those in hand:
-// templates.
+// warnOfAssociation is for db.Model(owner).Association("Lines").Delete and Clear. GORM hands
+// neither the owner nor the children to the callbacks of their statements, so that nobody can ask
+// them for events. aggregates are those in hand: templates.
 func (p *Plugin) warnOfAssociation(db *gorm.DB, aggregates []found) {
 	s := db.Statement
 	if db.Error != nil || db.RowsAffected == 0 || s.Schema == nil || !hasIn(s.Clauses["WHERE"].Expression) || hasKeys(db, aggregates) {
@@ -133,7 +134,8 @@ func hasIn(expression clause.Expression) bool {
 	}
 }
 
-// isRelated reports whether a model is an aggregate, or joins some, or is a child of one that the plugin has seen.
+// isRelated reports whether a model is an aggregate, or joins some, or is a child of one that the
+// plugin has seen.
 func (p *Plugin) isRelated(s *schema.Schema) bool {
 	isAggregate := func(t reflect.Type) bool { return p.kindOf(t).mayHold }
 	related := isAggregate(s.ModelType)

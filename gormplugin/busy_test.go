@@ -17,7 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// withoutWAL gives SQLite without its write-ahead log, where a reader keeps a writer from committing.
+// withoutWAL gives SQLite without its write-ahead log, where a reader keeps a writer from
+// committing.
 func withoutWAL(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rollback.db")
@@ -45,8 +46,8 @@ func (b *bench) read() (end func()) {
 	return func() { b.ok(tx.Rollback()) }
 }
 
-// A commit that SQLite refuses leaves the transaction open in the database. It is rolled back, so that the connection is as new for
-// whoever gets it next.
+// A commit that SQLite refuses leaves the transaction open in the database. It is rolled back, so
+// that the connection is as new for whoever gets it next.
 func TestCommitsThatSQLiteRefuses(t *testing.T) {
 	t.Parallel()
 	for name, session := range map[string]gorm.Session{
@@ -89,7 +90,8 @@ func TestCommitsThatSQLiteRefuses(t *testing.T) {
 	}
 }
 
-// A transaction whose context ends gives its connection back, whether somebody rolls it back or not.
+// A transaction whose context ends gives its connection back, whether somebody rolls it back or
+// not.
 func TestTransactionsOnSQLiteThatAreLeft(t *testing.T) {
 	t.Parallel()
 	withoutWAL(t, func(b *bench) {
@@ -125,7 +127,8 @@ func TestFunctionsAfterACommitGetTheConnection(t *testing.T) {
 	})
 }
 
-// A transaction that GORM begins on a pool that the plugin could not wrap is one of the plugin's as well.
+// A transaction that GORM begins on a pool that the plugin could not wrap is one of the plugin's as
+// well.
 func TestRefusedCommitsOnOneConnection(t *testing.T) {
 	t.Parallel()
 	withoutWAL(t, func(b *bench) {
@@ -142,7 +145,8 @@ func TestRefusedCommitsOnOneConnection(t *testing.T) {
 	})
 }
 
-// What a deferred constraint refuses at the commit is as if it had never been, on all databases that have such constraints.
+// What a deferred constraint refuses at the commit is as if it had never been, on all databases
+// that have such constraints.
 func TestCommitsThatAConstraintRefuses(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {

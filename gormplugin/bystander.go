@@ -8,10 +8,11 @@ import (
 	"github.com/gorm-fanout/fanout/internal/journal"
 )
 
-// A bystander is an aggregate that a statement is given and whose row it does not write: what only lends its values to the
-// row of another one, as in db.Model(to).Select("Status").Updates(from).
+// A bystander is an aggregate that a statement is given and whose row it does not write: what only
+// lends its values to the row of another one, as in db.Model(to).Select("Status").Updates(from).
 
-// noteBystanders remembers them before the statement, which may assign the keys that tell them apart.
+// noteBystanders remembers them before the statement, which may assign the keys that tell them
+// apart.
 func (p *Plugin) noteBystanders(db *gorm.DB) {
 	s := db.Statement
 	if s.Model == nil || samePointer(s.Model, s.Dest) || !p.mayHold(s.Model) || !p.mayHold(s.Dest) {
@@ -37,9 +38,9 @@ func (p *Plugin) noteBystanders(db *gorm.DB) {
 	}
 }
 
-// isWrittenBy reports whether an UPDATE of a model that takes values from an aggregate writes the aggregate. A model
-// without a key stands for a condition, and then what is given is what is written. What is given without a key belongs to
-// nobody, and the commit says so.
+// isWrittenBy reports whether an UPDATE of a model that takes values from an aggregate writes the
+// aggregate. A model without a key stands for a condition, and then what is given is what is
+// written. What is given without a key belongs to nobody, and the commit says so.
 func (f *found) isWrittenBy(db *gorm.DB, model []found) bool {
 	if len(model) == 0 || f.facts == model[0].facts && (!hasKeys(db, model) || f.key(db) == "") {
 		return true

@@ -42,9 +42,10 @@ func (p *Plugin) register(db *gorm.DB) error {
 	)
 }
 
-// Keys of what a statement carries in its settings from one callback to the next. Settings are copied from statement to
-// statement, hence the statement in the key. GORM's InstanceSet and InstanceGet do the same with a text into which they
-// print the pointer, which costs every statement of the application more than all else that the plugin asks about it.
+// Keys of what a statement carries in its settings from one callback to the next. Settings are
+// copied from statement to statement, hence the statement in the key. GORM's InstanceSet and
+// InstanceGet do the same with a text into which they print the pointer, which costs every
+// statement of the application more than all else that the plugin asks about it.
 type (
 	keyStarted    struct{ *gorm.Statement }
 	keyVersions   struct{ *gorm.Statement }
@@ -68,15 +69,16 @@ func startedByUs(db *gorm.DB) bool {
 // write stay pending. That holds for everything derived from the session too: its transactions, the
 // statements of hooks and associations, and GORM's generic interface. db itself stays as it is.
 func Skip(db *gorm.DB) *gorm.DB {
-	// The mark is in the configuration, which GORM copies for each session. A setting would belong to
-	// one statement: a second one on the same handle would start where the first has ended.
+	// The mark is in the configuration, which GORM copies for each session. A setting would belong
+	// to one statement: a second one on the same handle would start where the first has ended.
 	session := db.Session(&gorm.Session{})
 	session.Plugins = maps.Clone(session.Plugins)
 	session.Plugins[skipMark{}.Name()] = skipMark{}
 	return session
 }
 
-// skipMark marks the sessions of Skip. It stands among their plugins, which do nothing by themselves.
+// skipMark marks the sessions of Skip. It stands among their plugins, which do nothing by
+// themselves.
 type skipMark struct{}
 
 // Name implements gorm.Plugin.
@@ -138,9 +140,10 @@ func (p *Plugin) ensureTransaction(db *gorm.DB) {
 	}
 }
 
-// warnUnseen is for a transaction that was begun by hand on a pool that the plugin has not seen: by a session derived
-// before it was there, a resolver registered before it, or a handle of db.Connection. A handle that was opened on a
-// transaction is none of these: there the caller knows.
+// warnUnseen is for a transaction that was begun by hand on a pool that the plugin has not seen: by
+// a session derived before it was there, a resolver registered before it, or a handle of
+// db.Connection. A handle that was opened on a transaction is none of these: there the caller
+// knows.
 func (p *Plugin) warnUnseen(db *gorm.DB) {
 	if _, opened := db.ConnPool.(gorm.TxCommitter); opened {
 		return
@@ -182,7 +185,8 @@ func (p *Plugin) end(db *gorm.DB) {
 	db.Statement.ConnPool, _ = before.(gorm.ConnPool)
 }
 
-// follow watches raw SQL that runs as a prepared statement and so bypasses the transaction's ExecContext.
+// follow watches raw SQL that runs as a prepared statement and so bypasses the transaction's
+// ExecContext.
 func (p *Plugin) follow(db *gorm.DB) {
 	if _, prepared := db.Statement.ConnPool.(*gorm.PreparedStmtTX); !prepared || db.DryRun {
 		return
@@ -219,7 +223,8 @@ func (p *Plugin) mayFail(db *gorm.DB) {
 	}
 }
 
-// concerns reports whether a statement is on a type that has a uow.Aggregate, or on one of which that cannot be told.
+// concerns reports whether a statement is on a type that has a uow.Aggregate, or on one of which
+// that cannot be told.
 func (p *Plugin) concerns(db *gorm.DB) bool {
 	model, dest := db.Statement.Model, db.Statement.Dest
 	return p.mayHold(dest) || reflect.TypeOf(model) != reflect.TypeOf(dest) && p.mayHold(model)

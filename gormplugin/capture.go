@@ -31,7 +31,8 @@ func (f *found) source(ctx context.Context) envelope.Source {
 	return f.facts.source(ctx, f.value, f.expected)
 }
 
-// capture runs after a statement and its hooks, before the commit: what the statement wrote belongs to the transaction.
+// capture runs after a statement and its hooks, before the commit: what the statement wrote belongs
+// to the transaction.
 func (p *Plugin) capture(creates bool) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		p.failed(db)
@@ -49,7 +50,8 @@ func (p *Plugin) capture(creates bool) func(*gorm.DB) {
 	}
 }
 
-// touch tells the transaction which aggregates a statement has failed on: when it rolls back, what they raised in it is undone.
+// touch tells the transaction which aggregates a statement has failed on: when it rolls back, what
+// they raised in it is undone.
 func (p *Plugin) touch(db *gorm.DB, creates bool) {
 	ours, _ := transactionOf(db.Statement.ConnPool)
 	if ours == nil {
@@ -100,8 +102,9 @@ func (p *Plugin) captureStatement(db *gorm.DB, creates bool) error {
 	return p.track(db, aggregates)
 }
 
-// captureOutcome is for a statement of which it is known, in part at least, what it wrote. Of the aggregates in its hands
-// that it is not known of, such as a version of one in the slice that it took values from, it wrote all or none.
+// captureOutcome is for a statement of which it is known, in part at least, what it wrote. Of the
+// aggregates in its hands that it is not known of, such as a version of one in the slice that it
+// took values from, it wrote all or none.
 func (p *Plugin) captureOutcome(db *gorm.DB, o *outcome, aggregates []found) error {
 	aggregates = without(aggregates, slices.Concat(o.written, o.unknown, o.missed))
 	if len(o.unknown)+len(o.missed) == 0 {
@@ -117,10 +120,11 @@ func (p *Plugin) captureOutcome(db *gorm.DB, o *outcome, aggregates []found) err
 	return err
 }
 
-// loaded runs after a query. It gives the aggregates that were read their recorders, which their copies share from then
-// on: those of a range loop, of methods with value receivers, and of what takes its argument by value. Should one of them
-// raise something in the transaction that nothing writes, the commit knows. And what an aggregate raised in work that was
-// rolled back is over when its row is read again.
+// loaded runs after a query. It gives the aggregates that were read their recorders, which their
+// copies share from then on: those of a range loop, of methods with value receivers, and of what
+// takes its argument by value. Should one of them raise something in the transaction that nothing
+// writes, the commit knows. And what an aggregate raised in work that was rolled back is over when
+// its row is read again.
 func (p *Plugin) loaded(db *gorm.DB) {
 	if db.Error != nil || db.RowsAffected == 0 || !p.mayHold(db.Statement.Dest) || skipped(db) {
 		return
@@ -165,8 +169,8 @@ func (l *loader) add(recorder *journal.Recorder, t reflect.Type) {
 	}
 }
 
-// targets are the values that a statement wrote: Dest, and Model where that is something else, or else nil. A create
-// writes Dest alone.
+// targets are the values that a statement wrote: Dest, and Model where that is something else, or
+// else nil. A create writes Dest alone.
 func targets(db *gorm.DB, creates bool) [2]any {
 	statement := db.Statement
 	if creates || samePointer(statement.Model, statement.Dest) {
@@ -195,7 +199,8 @@ func (p *Plugin) aggregates(db *gorm.DB, values ...any) ([]found, error) {
 	return c.found, nil
 }
 
-// unread is aggregates for a value of which it does not matter whether GORM can read it as a model: without facts.
+// unread is aggregates for a value of which it does not matter whether GORM can read it as a model:
+// without facts.
 func (p *Plugin) unread(value any) ([]found, error) {
 	if value == nil {
 		return nil, nil
@@ -254,7 +259,8 @@ func (c *collector) add(v reflect.Value) error {
 	return nil
 }
 
-// known reports whether a recorder was there before. Most statements have one aggregate and need no map.
+// known reports whether a recorder was there before. Most statements have one aggregate and need no
+// map.
 func (c *collector) known(recorder *journal.Recorder) bool {
 	if len(c.found) == 0 {
 		return false
@@ -269,8 +275,8 @@ func (c *collector) known(recorder *journal.Recorder) bool {
 	return false
 }
 
-// track hands aggregates to the transaction's journal. In a transaction that is the caller's own there is no commit to
-// wait for, and their events are written at once.
+// track hands aggregates to the transaction's journal. In a transaction that is the caller's own
+// there is no commit to wait for, and their events are written at once.
 func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 	ours, foreign := transactionOf(db.Statement.ConnPool)
 	inherited := p.inherited(db)
@@ -279,7 +285,8 @@ func (p *Plugin) track(db *gorm.DB, aggregates []found) error {
 	for i := range aggregates {
 		a := aggregates[i]
 		a.expected = versions[a.recorder]
-		// Taken now: the variable may hold another aggregate by the time of the commit, in a loop say, or in FindInBatches.
+		// Taken now: the variable may hold another aggregate by the time of the commit, in a loop
+		// say, or in FindInBatches.
 		source := a.source(db.Statement.Context)
 		switch {
 		case ours != nil:
@@ -317,9 +324,10 @@ func (p *Plugin) untouched(db *gorm.DB, aggregates []found) {
 	}
 }
 
-// firstHalfOfSave recognises the UPDATE of a Save outside a transaction. When it changes no row GORM goes on with an
-// INSERT, in a transaction of its own, so that it is too early to speak of events left behind. A Select("*").Updates looks
-// the same to a callback; the two are told apart by who called, which only a statement that changed nothing has to ask.
+// firstHalfOfSave recognises the UPDATE of a Save outside a transaction. When it changes no row
+// GORM goes on with an INSERT, in a transaction of its own, so that it is too early to speak of
+// events left behind. A Select("*").Updates looks the same to a callback; the two are told apart by
+// who called, which only a statement that changed nothing has to ask.
 func firstHalfOfSave(db *gorm.DB) bool {
 	selects := db.Statement.Selects
 	return (startedByGORM(db) || startedByUs(db)) && len(selects) == 1 && selects[0] == "*" && calledBySave()

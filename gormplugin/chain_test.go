@@ -60,8 +60,8 @@ func (b *bench) places(db *gorm.DB, kind string) map[string]chain {
 	}
 }
 
-// A panic in another plugin's callback, wherever that is in the chain and whenever it was registered, rolls back and gives
-// the connection back.
+// A panic in another plugin's callback, wherever that is in the chain and whenever it was
+// registered, rolls back and gives the connection back.
 func TestPanicsOfOtherPlugins(t *testing.T) {
 	t.Parallel()
 	statements := map[string]func(db *gorm.DB, o *Order) error{

@@ -18,12 +18,14 @@ import (
 	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
-// BenchmarkCommitPath compares what a transaction costs with the plugin and without it: make bench-commit.
+// BenchmarkCommitPath compares what a transaction costs with the plugin and without it: make
+// bench-commit.
 //
-// One iteration is a few transactions of each kind, on one connection, each time in another order: what the machine does
-// meanwhile hits all alike. The first of the few is not counted, since it finds the caches as another kind has left them.
-// Reported is the median over all rounds of a kind's time, and of the ratio of two kinds within a round: over a whole run
-// the machine may change more than any of the kinds differ.
+// One iteration is a few transactions of each kind, on one connection, each time in another order:
+// what the machine does meanwhile hits all alike. The first of the few is not counted, since it
+// finds the caches as another kind has left them. Reported is the median over all rounds of a
+// kind's time, and of the ratio of two kinds within a round: over a whole run the machine may
+// change more than any of the kinds differ.
 func BenchmarkCommitPath(b *testing.B) {
 	b.Run("postgres", func(b *testing.B) { benchCommitPath(b, postgresBench(b)) })
 	b.Run("sqlite", func(b *testing.B) { benchCommitPath(b, sqliteBench(b)) })
@@ -99,8 +101,8 @@ func sqliteBench(b *testing.B) gorm.Dialector {
 	return &sqlite.Dialector{Conn: pool}
 }
 
-// openOneConnection makes all handles share one connection, and with it what the server keeps for a connection. The
-// business table is there.
+// openOneConnection makes all handles share one connection, and with it what the server keeps for a
+// connection. The business table is there.
 func openOneConnection(b *testing.B, driver, dsn string) *sql.DB {
 	b.Helper()
 	pool, err := sql.Open(driver, dsn)

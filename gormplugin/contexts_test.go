@@ -178,7 +178,8 @@ func TestRouting(t *testing.T) {
 	})
 }
 
-// A key, an id or a correlation id that no table takes is an error in the request, which then writes nothing.
+// A key, an id or a correlation id that no table takes is an error in the request, which then
+// writes nothing.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("https://shop.example.com/orders?page=1&", 100)

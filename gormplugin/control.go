@@ -45,9 +45,9 @@ const (
 //	BEGIN [DISTRIBUTED] {TRAN | TRANSACTION} [x] · COMMIT [WORK | {TRAN | TRANSACTION} [x]]
 //
 // with keywords in any case, and with comments. A statement that begins as one of them and goes on
-// in another way is controlUnknown. On SQL Server, so is transaction control that is no statement of
-// its own between semicolons, or that shares a text with IF, WHILE, BEGIN ... END and the like. The
-// time that reading takes is in proportion to the length of the text.
+// in another way is controlUnknown. On SQL Server, so is transaction control that is no statement
+// of its own between semicolons, or that shares a text with IF, WHILE, BEGIN ... END and the like.
+// The time that reading takes is in proportion to the length of the text.
 func readControl(dialect outbox.Dialect, text string) (controls []control, statements int) {
 	if isOrdinary(dialect, text) {
 		return nil, 1
@@ -66,8 +66,8 @@ func readControl(dialect outbox.Dialect, text string) (controls []control, state
 }
 
 // isOrdinary recognises nearly all there is: one statement whose first letters are those of an
-// INSERT, SELECT, UPDATE and so on. On SQL Server, where statements need no semicolons between them,
-// all of the text must be read.
+// INSERT, SELECT, UPDATE and so on. On SQL Server, where statements need no semicolons between
+// them, all of the text must be read.
 func isOrdinary(dialect outbox.Dialect, text string) bool {
 	if text == "" || dialect == outbox.SQLServer {
 		return text == ""

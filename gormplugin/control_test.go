@@ -159,7 +159,8 @@ func TestReadControl(t *testing.T) {
 	}
 }
 
-// A text of a megabyte of any kind is read in a moment: time grows with the length, not with its square.
+// A text of a megabyte of any kind is read in a moment: time grows with the length, not with its
+// square.
 func TestReadingTakesLinearTime(t *testing.T) {
 	t.Parallel()
 	for _, unit := range []string{"'", "\"", "[", "]", "/*", "*/", "-", "$", "$a", "$a$", "a$", "E'\\", ";", "SAVEPOINT ", "SAVE TRAN a ", "(", "\u00a0", "\xff", "create begin "} {
@@ -171,8 +172,8 @@ func TestReadingTakesLinearTime(t *testing.T) {
 	}
 }
 
-// Whatever the text: what is found has a name where it needs one, a text that the quick look takes for
-// ordinary is ordinary, and another statement at the end changes nothing in those before it.
+// Whatever the text: what is found has a name where it needs one, a text that the quick look takes
+// for ordinary is ordinary, and another statement at the end changes nothing in those before it.
 func FuzzReadControl(f *testing.F) {
 	for _, c := range controlCases {
 		for i := range c.on {
@@ -195,7 +196,8 @@ func FuzzReadControl(f *testing.F) {
 			}
 		}
 		if isOrdinary(dialect, text) {
-			// The space asks for all of it to be read. A quote that does not end is an error to the database.
+			// The space asks for all of it to be read. A quote that does not end is an error to the
+			// database.
 			if found, _ := readControl(dialect, " "+text); found != nil && found[0].kind != controlUnknown {
 				t.Errorf("%q: ordinary at a glance, %v", text, found)
 			}

@@ -154,8 +154,8 @@ func (c *course) refusal() error {
 }
 
 // checkOpen asks the database whether the transaction goes on after statements that have failed. On
-// PostgreSQL nothing is written after one. SQLite and SQL Server may have rolled back by themselves, and
-// commit what comes after it statement by statement.
+// PostgreSQL nothing is written after one. SQLite and SQL Server may have rolled back by
+// themselves, and commit what comes after it statement by statement.
 func (c *course) checkOpen(ctx context.Context, dialect outbox.Dialect, db outbox.Execer) error {
 	if dialect == outbox.Postgres || !c.hasFailed() {
 		return nil

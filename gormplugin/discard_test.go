@@ -11,7 +11,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// discard is a database that takes everything and does nothing, in no time: what is left is the cost of the way to it.
+// discard is a database that takes everything and does nothing, in no time: what is left is the
+// cost of the way to it.
 type discard struct{}
 
 var (

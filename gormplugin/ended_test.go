@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// What is asked of a transaction that has ended, by what runs after its commit or by whoever kept the handle.
+// What is asked of a transaction that has ended, by what runs after its commit or by whoever kept
+// the handle.
 func TestTransactionsThatHaveEnded(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){
@@ -93,7 +94,8 @@ func TestTransactionsThatHaveEnded(t *testing.T) {
 	})
 }
 
-// Some errors end the transaction in the database, and what comes after them would be committed statement by statement.
+// Some errors end the transaction in the database, and what comes after them would be committed
+// statement by statement.
 func TestErrorsThatEndTheTransaction(t *testing.T) {
 	t.Parallel()
 	spoil := map[string]func(b *bench, tx *gorm.DB) error{
@@ -147,7 +149,8 @@ func TestErrorsThatEndTheTransaction(t *testing.T) {
 	runCases(t, cases)
 }
 
-// nothingGoesInto wants an error for all that would be lost without a word in a transaction that has ended.
+// nothingGoesInto wants an error for all that would be lost without a word in a transaction that
+// has ended.
 func (b *bench) nothingGoesInto(tx *gorm.DB) {
 	b.t.Helper()
 	o := order("1", "a")

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// PartialBatchError is the answer to a statement that wrote only some of the aggregates it was given: the database does
-// not say which, so it is not known whose events happened. A single statement is rolled back; a transaction cannot commit
-// after it, unless it goes back to a savepoint. Then write the aggregates one by one, or have the statement return their
-// keys, on PostgreSQL and SQLite:
+// PartialBatchError is the answer to a statement that wrote only some of the aggregates it was
+// given: the database does not say which, so it is not known whose events happened. A single
+// statement is rolled back; a transaction cannot commit after it, unless it goes back to a
+// savepoint. Then write the aggregates one by one, or have the statement return their keys, on
+// PostgreSQL and SQLite:
 //
 //	tx.Clauses(clause.Returning{Columns: []clause.Column{{Name: "id"}}}).Delete(orders)
 type PartialBatchError struct {
@@ -46,9 +47,11 @@ func (e *PendingError) Error() string {
 		strings.Join(left, ", "))
 }
 
-// CaptureError wraps what went wrong with one event. The transaction is rolled back and the event stays pending.
+// CaptureError wraps what went wrong with one event. The transaction is rolled back and the event
+// stays pending.
 type CaptureError struct {
-	// Event is the Go type of the event, Aggregate that of the aggregate that raised it; the latter may be empty.
+	// Event is the Go type of the event, Aggregate that of the aggregate that raised it; the latter
+	// may be empty.
 	Event, Aggregate string
 	Err              error
 }

@@ -86,7 +86,8 @@ func TestUseReportsEverything(t *testing.T) {
 	})
 }
 
-// A caller who ignores the error of a batch that was written in part cannot commit it, unless a savepoint takes it back.
+// A caller who ignores the error of a batch that was written in part cannot commit it, unless a
+// savepoint takes it back.
 func TestPartialBatchCannotBeCommitted(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
@@ -105,7 +106,8 @@ func TestPartialBatchCannotBeCommitted(t *testing.T) {
 	})
 }
 
-// Nobody had events when the batch was written in part; one that raises some later may be the one that was not written.
+// Nobody had events when the batch was written in part; one that raises some later may be the one
+// that was not written.
 func TestLateEventsOfAPartialBatch(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {

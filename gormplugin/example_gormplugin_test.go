@@ -15,7 +15,8 @@ import (
 type userKey struct{}
 
 // Every event says who acted, and its code need not think of it. (An application writes
-// gormplugin.New(events, routing, gormplugin.WithEnricher(...)), and a test has a *testing.T in place of InExample.)
+// gormplugin.New(events, routing, gormplugin.WithEnricher(...)), and a test has a *testing.T in
+// place of InExample.)
 func ExampleWithEnricher() {
 	fanouttest.InExample(func(t fanouttest.TB) {
 		db := fanouttest.OpenConfig(t, fanouttest.Config{

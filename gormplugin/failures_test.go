@@ -16,8 +16,8 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// unlucky writes two aggregates and publishes in a transaction that must fail in the end, and tries again when what was
-// in the way is gone: nothing was lost, and the ids are the same.
+// unlucky writes two aggregates and publishes in a transaction that must fail in the end, and tries
+// again when what was in the way is gone: nothing was lost, and the ids are the same.
 func (b *bench) unlucky(spoil, repair func(tx *gorm.DB)) {
 	b.t.Helper()
 	first, second := order("1", "a"), order("2", "b")

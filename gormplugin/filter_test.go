@@ -20,7 +20,8 @@ type filterPlaced struct{ ID string }
 
 type filterReserved struct{ SKU string }
 
-// A filter that lets nothing pass, such as one with a small letter in front, is warned of at start-up; nothing would ever tell otherwise.
+// A filter that lets nothing pass, such as one with a small letter in front, is warned of at
+// start-up; nothing would ever tell otherwise.
 func TestFilterThatNothingPasses(t *testing.T) {
 	t.Parallel()
 	for pattern, warned := range map[string]bool{

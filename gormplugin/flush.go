@@ -13,13 +13,15 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// rowsAtOnce bounds the rows that a flush holds in memory: two full statements. A transaction of 100,000 events encodes and
-// writes them by and by. Not so with serialize_keys: all keys are locked in one go, for the sake of their order.
+// rowsAtOnce bounds the rows that a flush holds in memory: two full statements. A transaction of
+// 100,000 events encodes and writes them by and by. Not so with serialize_keys: all keys are locked
+// in one go, for the sake of their order.
 const rowsAtOnce = 1000
 
-// write seals events, routes them and inserts their rows, one per event and broker. Where others are to be told, or a relay in this
-// process wants to know, it returns what will be there for each broker. ours is the transaction whose commit writes, nil where another
-// one is written in: then nobody is told, and nothing is handed off.
+// write seals events, routes them and inserts their rows, one per event and broker. Where others
+// are to be told, or a relay in this process wants to know, it returns what will be there for each
+// broker. ours is the transaction whose commit writes, nil where another one is written in: then
+// nobody is told, and nothing is handed off.
 func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []journal.Flush, ours *tx) ([]outbox.WakeUp, error) {
 	if len(flush) == 0 {
 		return nil, nil
@@ -92,7 +94,8 @@ func (p *Plugin) appendRows(rows []outbox.Row, f *journal.Flush) ([]outbox.Row, 
 	return rows, nil
 }
 
-// writeNow writes rows at the statement, in a transaction that belongs to the caller. The events stay pending.
+// writeNow writes rows at the statement, in a transaction that belongs to the caller. The events
+// stay pending.
 func (p *Plugin) writeNow(db *gorm.DB, conn gorm.Tx, flush []journal.Flush) error {
 	inserter, err := p.inserterFor(db)
 	if err != nil {
@@ -106,8 +109,9 @@ func (p *Plugin) writeNow(db *gorm.DB, conn gorm.Tx, flush []journal.Flush) erro
 	return err
 }
 
-// lockKeys makes the writers of one ordering key take turns, where the routing asks for it. It comes right before the insert,
-// so that a key is held for no longer than the insert and the commit take.
+// lockKeys makes the writers of one ordering key take turns, where the routing asks for it. It
+// comes right before the insert, so that a key is held for no longer than the insert and the commit
+// take.
 func (p *Plugin) lockKeys(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, rows []outbox.Row) error {
 	if !p.routing.SerializeKeys {
 		return nil

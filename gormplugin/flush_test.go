@@ -54,7 +54,8 @@ func (i *inserts) ExecContext(_ context.Context, _ string, args ...any) (sql.Res
 	return driver.RowsAffected(1), nil
 }
 
-// commitOf does what a commit does, without GORM and without a database: n aggregates with one event each.
+// commitOf does what a commit does, without GORM and without a database: n aggregates with one
+// event each.
 func commitOf(t testing.TB, p *Plugin, dialect outbox.Dialect, orders []flushOrder, inherited envelope.Context, database outbox.Execer) {
 	t.Helper()
 	inserter, err := p.inserter(dialect)
@@ -128,8 +129,8 @@ func TestAFlushHoldsFewRows(t *testing.T) {
 	require.Equal(t, 1000, most)
 }
 
-// What is allocated to write one event for two brokers, up to the statement: message, two forms, rows, and the arguments
-// of the statement. The JSON of the data was made when it was raised.
+// What is allocated to write one event for two brokers, up to the statement: message, two forms,
+// rows, and the arguments of the statement. The JSON of the data was made when it was raised.
 func TestAllocationsOfAFlush(t *testing.T) { // not parallel, as other tests would be counted too
 	testenv.NeedExactAllocations(t)
 	p := newFlushPlugin(t)

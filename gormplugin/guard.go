@@ -8,13 +8,15 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// guard makes a panic in any callback of a chain, a hook of the application's or another plugin's, roll back the transaction
-// that was begun for the statement. GORM does so for db.Transaction only: the transaction of a single statement, and the
-// one that the plugin begins under SkipDefaultTransaction, would keep their connection for good.
+// guard makes a panic in any callback of a chain, a hook of the application's or another plugin's,
+// roll back the transaction that was begun for the statement. GORM does so for db.Transaction only:
+// the transaction of a single statement, and the one that the plugin begins under
+// SkipDefaultTransaction, would keep their connection for good.
 //
-// What it returns is given to GORM as the condition of one of the plugin's callbacks. GORM asks for conditions whenever a
-// callback is registered, replaced or removed, before it puts the chain in order: then those that are new are wrapped. GORM
-// exports no list of them. Should it keep them in another way some day, those of GORM's own are wrapped all the same.
+// What it returns is given to GORM as the condition of one of the plugin's callbacks. GORM asks for
+// conditions whenever a callback is registered, replaced or removed, before it puts the chain in
+// order: then those that are new are wrapped. GORM exports no list of them. Should it keep them in
+// another way some day, those of GORM's own are wrapped all the same.
 func (p *Plugin) guard(chain any) (always func(*gorm.DB) bool) {
 	wrapped := make(map[*func(*gorm.DB)]bool)
 	return func(*gorm.DB) bool {
@@ -81,7 +83,8 @@ func (p *Plugin) surround(db *gorm.DB) error {
 	)
 }
 
-// guarded runs a callback and, should it panic, rolls back what was begun for its statement. The panic goes on.
+// guarded runs a callback and, should it panic, rolls back what was begun for its statement. The
+// panic goes on.
 func (p *Plugin) guarded(callback func(*gorm.DB)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		done := false

@@ -32,7 +32,8 @@ type Basket struct {
 	Items []Fragile `gorm:"many2many:basket_items"`
 }
 
-// A panic in a hook gives the connection back, with GORM's default transaction and with the plugin's own.
+// A panic in a hook gives the connection back, with GORM's default transaction and with the
+// plugin's own.
 func TestPanickingHooks(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
@@ -73,8 +74,8 @@ func TestSelectAllUpdateOfNoRow(t *testing.T) {
 	})
 }
 
-// A panic in a callback of somebody else's, of which the plugin knows nothing, does not keep the connection of the
-// transaction that the plugin has begun.
+// A panic in a callback of somebody else's, of which the plugin knows nothing, does not keep the
+// connection of the transaction that the plugin has begun.
 func TestPanickingCallbacksOfOthers(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {

@@ -9,10 +9,11 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A Receiver delivers rows of transactions in this process without having to claim them; see [Plugin.HandOff].
+// A Receiver delivers rows of transactions in this process without having to claim them; see
+// [Plugin.HandOff].
 type Receiver interface {
-	// Reserve asks for capacity for rows that are about to be committed in one transaction; nil = there is
-	// none. It must return at once. The rows do not change any more.
+	// Reserve asks for capacity for rows that are about to be committed in one transaction; nil =
+	// there is none. It must return at once. The rows do not change any more.
 	Reserve(dialect outbox.Dialect, rows []outbox.Row) *outbox.Reservation
 }
 
@@ -22,12 +23,12 @@ type receiver struct {
 	pool *sql.DB
 }
 
-// HandOff registers a receiver of the rows committed on a pool, which is asked before they are inserted.
-// Transactions on other pools, such as a resolver's, may write to another database and are not handed
-// off. Rows that the receiver accepts are inserted as claimed and passed to it right after the commit;
-// [Plugin.OnCommit] covers all others. The relay of the application's own process registers itself if the
-// configuration has outbox.hand_off. Of several receivers the last one registered is asked. cancel
-// removes the receiver.
+// HandOff registers a receiver of the rows committed on a pool, which is asked before they are
+// inserted. Transactions on other pools, such as a resolver's, may write to another database and
+// are not handed off. Rows that the receiver accepts are inserted as claimed and passed to it right
+// after the commit; [Plugin.OnCommit] covers all others. The relay of the application's own process
+// registers itself if the configuration has outbox.hand_off. Of several receivers the last one
+// registered is asked. cancel removes the receiver.
 func (p *Plugin) HandOff(pool *sql.DB, to Receiver) (cancel func()) {
 	added := &receiver{to, pool}
 	p.changeReceivers(func(all []*receiver) []*receiver { return append(all, added) })
@@ -50,8 +51,9 @@ func (p *Plugin) changeReceivers(change func([]*receiver) []*receiver) {
 	p.receiver.Store(last)
 }
 
-// reserve asks for capacity for all rows of a flush. There is none in a foreign transaction (t is nil), for
-// a flush of several rounds, and for one whose rows may exist already, from a commit of unknown outcome.
+// reserve asks for capacity for all rows of a flush. There is none in a foreign transaction (t is
+// nil), for a flush of several rounds, and for one whose rows may exist already, from a commit of
+// unknown outcome.
 func (t *tx) reserve(rows []outbox.Row, flush []journal.Flush, first, last bool) *outbox.Reservation {
 	if t == nil {
 		return nil

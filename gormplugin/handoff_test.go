@@ -29,8 +29,9 @@ func (a *asked) take() []string {
 	return rows
 }
 
-// A receiver is asked for room by commits that the plugin sees, once and for all of their rows, and by nothing else. What it
-// refuses is written and told of as ever. What is delivered by way of a receiver is tested with the relay.
+// A receiver is asked for room by commits that the plugin sees, once and for all of their rows, and
+// by nothing else. What it refuses is written and told of as ever. What is delivered by way of a
+// receiver is tested with the relay.
 func TestReceiverIsAsked(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){

@@ -44,7 +44,8 @@ func (b *bench) prepare(write, id string) {
 	}
 }
 
-// Whatever a hook of any statement does: raise, fail, panic, and with or without a transaction of GORM's.
+// Whatever a hook of any statement does: raise, fail, panic, and with or without a transaction of
+// GORM's.
 func TestEveryHook(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(b *bench){}
@@ -83,7 +84,8 @@ func TestEveryHook(t *testing.T) {
 							w.write(b.db.Session(session), h)
 							return
 						}
-						// In a transaction of GORM's own making such a panic leaks the connection, with the plugin or without.
+						// In a transaction of GORM's own making such a panic leaks the connection,
+						// with the plugin or without.
 						_ = b.db.Transaction(func(tx *gorm.DB) error { return w.write(tx, h).Error })
 					})
 					b.settled() // first, for what follows would wait for the connection

@@ -85,8 +85,8 @@ func badge(n int) *Badge {
 
 func ticket(id uint, name string) *Ticket { return raising(&Ticket{ID: id, Name: name}, name) }
 
-// A batch whose conflicts do nothing, of models whose keys the database makes unless the application does: what is emitted
-// is what was inserted, whatever count GORM comes to.
+// A batch whose conflicts do nothing, of models whose keys the database makes unless the
+// application does: what is emitted is what was inserted, whatever count GORM comes to.
 func TestBatchesThatIgnoreConflicts(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){

@@ -11,9 +11,10 @@ import (
 
 type spanKey struct{}
 
-// keepSpan remembers the application's span before a tracing plugin of GORM puts its own, for the statement, in its place.
-// An event is caused by what the application does, not by the INSERT of its row. Statements within the statement (those
-// of associations and hooks) find it in their context.
+// keepSpan remembers the application's span before a tracing plugin of GORM puts its own, for the
+// statement, in its place. An event is caused by what the application does, not by the INSERT of
+// its row. Statements within the statement (those of associations and hooks) find it in their
+// context.
 func keepSpan(db *gorm.DB) {
 	ctx := db.Statement.Context
 	if span := trace.SpanFromContext(ctx); span.SpanContext().IsValid() && ctx.Value(spanKey{}) == nil {

@@ -13,9 +13,10 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// insert wraps GORM's INSERT. Of a batch that may leave out rows, for a conflict that does nothing, it finds out which
-// elements became rows: those with a key of the application's by that key, the others, whose keys the database makes, by
-// their number. Where there are both, they are two statements, for the number tells of the others alone.
+// insert wraps GORM's INSERT. Of a batch that may leave out rows, for a conflict that does nothing,
+// it finds out which elements became rows: those with a key of the application's by that key, the
+// others, whose keys the database makes, by their number. Where there are both, they are two
+// statements, for the number tells of the others alone.
 func (p *Plugin) insert(original func(*gorm.DB)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		var r *readback
@@ -68,8 +69,8 @@ func leavesOut(conflict clause.OnConflict) bool {
 	return conflict.DoNothing || len(conflict.Where.Exprs) > 0
 }
 
-// updatesSomething reports whether an upsert of all columns is sure to have one to update. GORM has it do nothing when
-// there is none, which is known when the SQL is built.
+// updatesSomething reports whether an upsert of all columns is sure to have one to update. GORM has
+// it do nothing when there is none, which is known when the SQL is built.
 func updatesSomething(s *gorm.Statement) bool {
 	if len(s.Selects) > 0 || len(s.Omits) > 0 {
 		return false
@@ -82,7 +83,8 @@ func updatesSomething(s *gorm.Statement) bool {
 	return false
 }
 
-// setByApplication counts the elements that have a value for something that the database would make.
+// setByApplication counts the elements that have a value for something that the database would
+// make.
 func setByApplication(s *gorm.Statement) (n int) {
 	for i := range s.ReflectValue.Len() {
 		value := reflect.Indirect(s.ReflectValue.Index(i))
@@ -148,8 +150,8 @@ func (r *readback) insert() {
 	r.finish(append(rows, r.strays...))
 }
 
-// plan tells the elements of each statement, and whether its rows are to be read apart, which for some is known when the
-// SQL is built.
+// plan tells the elements of each statement, and whether its rows are to be read apart, which for
+// some is known when the SQL is built.
 func (r *readback) plan() (groups [][]*element, apart func() bool) {
 	chosen := r.db.Name() == string(outbox.SQLServer)
 	r.readKeys(chosen)

@@ -191,8 +191,8 @@ func (l *lexer) quoted() bool {
 	return true
 }
 
-// closing passes over what ends with a quote, which twice stands for one where it may be doubled, and
-// returns what is in between.
+// closing passes over what ends with a quote, which twice stands for one where it may be doubled,
+// and returns what is in between.
 func (l *lexer) closing(quote string, doubled bool) (inside string, ok bool) {
 	for end := 1; ; end += 2 * len(quote) {
 		n := strings.Index(l.rest[end:], quote)
@@ -244,8 +244,9 @@ func (l *lexer) dollars() bool {
 	return true
 }
 
-// name reads an identifier. Names are folded as the database compares them: in SQLite whatever their
-// case, in PostgreSQL unless they are quoted, in SQL Server not at all. PostgreSQL cuts long ones off.
+// name reads an identifier. Names are folded as the database compares them: in SQLite whatever
+// their case, in PostgreSQL unless they are quoted, in SQL Server not at all. PostgreSQL cuts long
+// ones off.
 func (l *lexer) name() (name string, ok bool) {
 	l.skip()
 	if l.rest == "" {

@@ -9,8 +9,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// BenchmarkLoad compares what reading aggregates costs with the plugin and without it, of which the recorders that it gives
-// them are the most: make bench-commit ARGS="-bench=Load". Rounds alternate, and the ratio is the median over all.
+// BenchmarkLoad compares what reading aggregates costs with the plugin and without it, of which the
+// recorders that it gives them are the most: make bench-commit ARGS="-bench=Load". Rounds
+// alternate, and the ratio is the median over all.
 func BenchmarkLoad(b *testing.B) {
 	c := newCommitPath(b, sqliteBench(b), gorm.Config{})
 	for _, n := range []int{1, 1000} {

@@ -11,8 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// Read raises in a method with a value receiver, and what it returns is ignored: the mistake that the
-// test is about. fanoutvet leaves it alone, as the result has the event.
+// Read raises in a method with a value receiver, and what it returns is ignored: the mistake that
+// the test is about. fanoutvet leaves it alone, as the result has the event.
 func (l Line) Read() Line {
 	l.Raise(Happened{"read"})
 	return l
@@ -87,8 +87,8 @@ func TestCopiesOfLoadedAggregates(t *testing.T) {
 	})
 }
 
-// An aggregate that was loaded in a transaction, raised something in it and was not written is the likeliest mistake: the
-// commit says so.
+// An aggregate that was loaded in a transaction, raised something in it and was not written is the
+// likeliest mistake: the commit says so.
 func TestLoadedAndNotWritten(t *testing.T) {
 	t.Parallel()
 	// left runs a transaction that leaves events on an order and has a line of its own to write.

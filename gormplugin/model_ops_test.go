@@ -64,7 +64,8 @@ func (m *model) do(o *op) result {
 	}
 }
 
-// load reads an aggregate into the variable that holds it: what was undone is not true of it any longer.
+// load reads an aggregate into the variable that holds it: what was undone is not true of it any
+// longer.
 func (m *model) load(o *op) result {
 	w := &m.committed
 	if m.tx != nil {
@@ -84,7 +85,8 @@ func (m *model) load(o *op) result {
 	return done
 }
 
-// touches are the aggregates of a statement: should it fail, the transaction knows them all the same.
+// touches are the aggregates of a statement: should it fail, the transaction knows them all the
+// same.
 func (m *model) touches(o *op) {
 	switch o.Kind {
 	case "create", "update", "miss", "column", "delete", "delete_value", "save":
@@ -217,7 +219,8 @@ func (m *model) update(o *op, hits, hook, warns bool) result {
 	}
 }
 
-// save is an UPDATE and, where that hits nothing, an upsert without hooks; outside a transaction each has its own.
+// save is an UPDATE and, where that hits nothing, an upsert without hooks; outside a transaction
+// each has its own.
 func (m *model) save(o *op) result {
 	hits, alone := false, m.tx == nil
 	got := m.statement(o, func() result {

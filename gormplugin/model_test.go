@@ -10,8 +10,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// The model says what a program has to do, from the rules alone: whatever a rollback takes back is copied when the
-// savepoint is set, and put back. It knows nothing of journals, clocks and pools.
+// The model says what a program has to do, from the rules alone: whatever a rollback takes back is
+// copied when the savepoint is set, and put back. It knows nothing of journals, clocks and pools.
 
 // happening is an event in the model.
 type happening struct {
@@ -56,9 +56,9 @@ type world struct {
 	doubt  bool // a deferred constraint is violated
 	torn   bool // a batch was written in part: nobody knows whose events happened, and the transaction cannot commit
 
-	// What the transaction knows: the aggregates that it wrote and those that it failed to write, and when; those of a batch
-	// without events that was written in part, so that nobody knows which they are; events without an aggregate; and what is
-	// to run after the commit.
+	// What the transaction knows: the aggregates that it wrote and those that it failed to write,
+	// and when; those of a batch without events that was written in part, so that nobody knows
+	// which they are; events without an aggregate; and what is to run after the commit.
 	written, missed map[int]int
 	unsure          map[int]bool
 	published       []*happening
@@ -79,7 +79,8 @@ type mark struct {
 	at     int
 }
 
-// transaction under way. In a foreign one rows are written at the statement, and nobody sees the commit.
+// transaction under way. In a foreign one rows are written at the statement, and nobody sees the
+// commit.
 type transaction struct {
 	world
 	marks   []mark
@@ -163,8 +164,8 @@ func (h *happening) undo(at int) {
 	h.last = max(h.last, at)
 }
 
-// settle marks the events that rollbacks to savepoints have undone, and takes out those that were raised again: of the same
-// kind, in work that began after the rollback.
+// settle marks the events that rollbacks to savepoints have undone, and takes out those that were
+// raised again: of the same kind, in work that began after the rollback.
 func (m *model) settle(t *transaction, agg int) {
 	for _, h := range m.pending[agg] {
 		for _, span := range t.undone {
@@ -191,8 +192,9 @@ func (m *model) raisedAgain(t *transaction, agg int, undone *happening) bool {
 	return false
 }
 
-// flush is what a commit is to write: what the aggregates that were written have pending, in the order of raising. What was
-// rolled back with no write of its aggregate since, or was raised before a statement on it that changed no row, is not.
+// flush is what a commit is to write: what the aggregates that were written have pending, in the
+// order of raising. What was rolled back with no write of its aggregate since, or was raised before
+// a statement on it that changed no row, is not.
 func (m *model) flush(t *transaction) []*happening {
 	flush := slices.Clone(t.published)
 	for agg, written := range t.written {
@@ -248,8 +250,8 @@ func (m *model) keeps(agg int, flush []*happening) []*happening {
 	return slices.DeleteFunc(slices.Clone(m.pending[agg]), func(h *happening) bool { return slices.Contains(flush, h) })
 }
 
-// leaves counts the events that a flush leaves pending on aggregates that were to be written, or that were loaded before
-// they raised them in the transaction.
+// leaves counts the events that a flush leaves pending on aggregates that were to be written, or
+// that were loaded before they raised them in the transaction.
 func (m *model) leaves(t *transaction, flush []*happening) int {
 	left := 0
 	for agg := range t.missed {
@@ -272,7 +274,8 @@ func (m *model) leaves(t *transaction, flush []*happening) int {
 	return left
 }
 
-// unsure reports whether a flush leaves events on an aggregate of which nobody knows whether it was written.
+// unsure reports whether a flush leaves events on an aggregate of which nobody knows whether it was
+// written.
 func (m *model) unsure(t *transaction, flush []*happening) bool {
 	for agg := range t.unsure {
 		if len(m.keeps(agg, flush)) > 0 {

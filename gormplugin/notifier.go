@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// notifyGap and notifyLongestGap bound the interval between notifications; commits within it share
-	// one. The first after a pause is sent at once. The gap grows under load, which costs relays no
-	// latency: they have rows to deliver then.
+	// notifyGap and notifyLongestGap bound the interval between notifications; commits within it
+	// share one. The first after a pause is sent at once. The gap grows under load, which costs
+	// relays no latency: they have rows to deliver then.
 	notifyGap        = time.Millisecond
 	notifyLongestGap = 8 * time.Millisecond
 	// notifyTime bounds one notification, the wait for a connection included.
@@ -26,9 +26,10 @@ const (
 	notifyLongestRest = time.Minute
 )
 
-// notifier wakes relays in other processes: after the commit, on another connection of the same pool,
-// one notification at a time, so that a pool that is used up has one more waiter and no commit waits.
-// Its goroutine lives while there is something to send. Polling finds what it cannot send.
+// notifier wakes relays in other processes: after the commit, on another connection of the same
+// pool, one notification at a time, so that a pool that is used up has one more waiter and no
+// commit waits. Its goroutine lives while there is something to send. Polling finds what it cannot
+// send.
 type notifier struct {
 	db       outbox.Execer
 	inserter *outbox.Inserter
@@ -126,9 +127,9 @@ func (n *notifier) record(err error) {
 // does not export that error.
 func closed(err error) bool { return strings.HasSuffix(err.Error(), "sql: database is closed") }
 
-// notifierOf returns the notifier of a pool. If inner is a single connection, on which a notification
-// could end up in a transaction, it returns that of the handle the plugin was installed on. It is nil
-// if nobody is to be notified.
+// notifierOf returns the notifier of a pool. If inner is a single connection, on which a
+// notification could end up in a transaction, it returns that of the handle the plugin was
+// installed on. It is nil if nobody is to be notified.
 func (p *Plugin) notifierOf(inner gorm.ConnPool, inserter *outbox.Inserter) *notifier {
 	if !p.routing.Notify || inserter.Dialect() != outbox.Postgres {
 		return nil

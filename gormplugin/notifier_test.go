@@ -101,7 +101,8 @@ func TestNotificationsAreCoalesced(t *testing.T) {
 	})
 }
 
-// The gap grows however long an notification takes: one that takes longer than the first gap is not followed by the next one at once.
+// The gap grows however long an notification takes: one that takes longer than the first gap is not
+// followed by the next one at once.
 func TestNotificationsThatTakeTime(t *testing.T) {
 	t.Parallel()
 	for _, takes := range []time.Duration{0, notifyGap, 2 * notifyGap, 5 * notifyGap} {

@@ -103,7 +103,8 @@ func (h *hearer) wakeUps() string {
 	return outbox.Notification(wakeUps)
 }
 
-// Other processes are told after the outermost commit, of what it has written; of a rollback they hear nothing.
+// Other processes are told after the outermost commit, of what it has written; of a rollback they
+// hear nothing.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	h := newHearer(t)
@@ -149,8 +150,8 @@ func TestNotify(t *testing.T) {
 	cancel()
 }
 
-// Fault 23: writers are not slowed, and no commit fails, whatever becomes of what they say. A pool of one connection is used up by
-// the writer itself.
+// Fault 23: writers are not slowed, and no commit fails, whatever becomes of what they say. A pool
+// of one connection is used up by the writer itself.
 func TestFault23WritersAreNotSlowed(t *testing.T) {
 	t.Parallel()
 	h := newHearer(t)
@@ -225,7 +226,8 @@ func TestFault23NotificationsOnADeadConnection(t *testing.T) {
 	}
 }
 
-// A commit costs the same statements whether somebody is told or not: those that tell are sent by another connection, later.
+// A commit costs the same statements whether somebody is told or not: those that tell are sent by
+// another connection, later.
 func TestNotifyAddsNothingToATransaction(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

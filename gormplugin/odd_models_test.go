@@ -117,7 +117,8 @@ type Lost struct {
 	state map[string][]struct{ Core }
 }
 
-// Kept holds others, which are saved by themselves, where GORM does not look, and what has no events.
+// Kept holds others, which are saved by themselves, where GORM does not look, and what has no
+// events.
 type Kept struct {
 	ID       string `gorm:"primaryKey;size:64"`
 	original Hidden
@@ -358,7 +359,8 @@ func TestOddModels(t *testing.T) {
 	})
 }
 
-// columns wants a model's table to have these columns, which its migration, done again, leaves as they are.
+// columns wants a model's table to have these columns, which its migration, done again, leaves as
+// they are.
 func (b *bench) columns(model any, names ...string) {
 	b.t.Helper()
 	b.ok(b.db.AutoMigrate(model))

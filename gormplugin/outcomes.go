@@ -18,27 +18,28 @@ import (
 )
 
 const (
-	// lookPause is the time to the next look where nothing else makes the plugin look before: short against
-	// the time after which rows are purged.
+	// lookPause is the time to the next look where nothing else makes the plugin look before: short
+	// against the time after which rows are purged.
 	lookPause = 5 * time.Second
-	// looks bounds how often the rows of a transaction that has ended are looked for. What is still not there
-	// was rolled back, as far as anybody can tell.
+	// looks bounds how often the rows of a transaction that has ended are looked for. What is still
+	// not there was rolled back, as far as anybody can tell.
 	looks = 5
 	// longestWatch bounds how long a transaction is waited for.
 	longestWatch = time.Hour
-	// lookTime bounds one look, and promptLookTime one that a statement of the application waits for.
+	// lookTime bounds one look, and promptLookTime one that a statement of the application waits
+	// for.
 	lookTime       = 5 * time.Second
 	promptLookTime = time.Second
 	// maxWatched bounds the events of which the outcome is not known. Others stay unconfirmed.
 	maxWatched = 10_000
 )
 
-// outcomes finds out what became of events whose rows were written in a transaction whose end the plugin
-// has not seen: one of the caller's own, or one whose commit got no answer. Once their rows can be seen
-// from outside of it, the events are taken from their aggregates, so that they are not written once more
-// when the rows have been published and purged by the next save. It looks before the next transaction or
-// statement on a pool of the plugin, and else after some seconds. No goroutine waits for anything. It is
-// safe for concurrent use; the zero value is ready to use.
+// outcomes finds out what became of events whose rows were written in a transaction whose end the
+// plugin has not seen: one of the caller's own, or one whose commit got no answer. Once their rows
+// can be seen from outside of it, the events are taken from their aggregates, so that they are not
+// written once more when the rows have been published and purged by the next save. It looks before
+// the next transaction or statement on a pool of the plugin, and else after some seconds. No
+// goroutine waits for anything. It is safe for concurrent use; the zero value is ready to use.
 type outcomes struct {
 	waiting atomic.Int32 // transactions, for a glance without the lock
 
@@ -50,7 +51,8 @@ type outcomes struct {
 	timed   bool // lookLater will run
 }
 
-// unseen is one such transaction. Aggregates that the application has let go of are let go of here, too.
+// unseen is one such transaction. Aggregates that the application has let go of are let go of here,
+// too.
 type unseen struct {
 	tx       *sql.Tx // nil where it has ended, or nobody can tell
 	pool     *sql.DB
@@ -61,7 +63,8 @@ type unseen struct {
 	looks  int                                       // guarded by outcomes.looking
 }
 
-// watch notes events that were written in a transaction. Those of one transaction may come in several calls.
+// watch notes events that were written in a transaction. Those of one transaction may come in
+// several calls.
 func (o *outcomes) watch(flush []journal.Flush, tx *sql.Tx, pool *sql.DB, inserter *outbox.Inserter) {
 	if pool == nil || len(flush) == 0 {
 		return
@@ -137,7 +140,8 @@ func (o *outcomes) look(ctx context.Context) {
 	}
 }
 
-// lookAfter confirms the events whose rows are there, and reports whether there is nothing left to wait for.
+// lookAfter confirms the events whose rows are there, and reports whether there is nothing left to
+// wait for.
 func (o *outcomes) lookAfter(ctx context.Context, u *unseen) (over bool) {
 	if u.tx != nil && !hasEnded(ctx, u.tx) {
 		return time.Since(u.since) > longestWatch
@@ -174,8 +178,8 @@ func (o *outcomes) pending(u *unseen) map[uuid.UUID]*journal.Raised {
 	return pending
 }
 
-// hasEnded asks a transaction, and nobody else, whether it has been committed or rolled back, or is about
-// to be: database/sql tells that before it finds out that the statement is none.
+// hasEnded asks a transaction, and nobody else, whether it has been committed or rolled back, or is
+// about to be: database/sql tells that before it finds out that the statement is none.
 func hasEnded(ctx context.Context, tx *sql.Tx) bool {
 	none := tx.StmtContext(ctx, new(sql.Stmt))
 	return errors.Is(none.Close(), sql.ErrTxDone) //nolint:sqlclosecheck // it is what is asked
@@ -193,8 +197,8 @@ func (p *Plugin) watchForeign(db *gorm.DB, foreign gorm.Tx, inserter *outbox.Ins
 	p.outcomes.watch(flush, tx, pool, inserter)
 }
 
-// watchCommit notes events after a commit that has failed, if it may have succeeded: when the connection was
-// lost, say. A database that says why it refuses has rolled back.
+// watchCommit notes events after a commit that has failed, if it may have succeeded: when the
+// connection was lost, say. A database that says why it refuses has rolled back.
 func (t *tx) watchCommit(flush []journal.Flush, err error) {
 	if len(flush) == 0 || refused(err) {
 		return
@@ -210,8 +214,8 @@ func (t *tx) watchCommit(flush []journal.Flush, err error) {
 	t.attempt.AtEnd(func() { t.plugin.outcomes.watch(flush, nil, pool, t.inserter) })
 }
 
-// refused reports whether the database has answered a COMMIT with an error, which means that there was none.
-// Each driver is known by its own way to say so; none is linked here.
+// refused reports whether the database has answered a COMMIT with an error, which means that there
+// was none. Each driver is known by its own way to say so; none is linked here.
 func refused(err error) bool {
 	var (
 		postgres  interface{ SQLState() string }

@@ -33,8 +33,8 @@ func (b *bench) own() (*sql.Tx, *gorm.DB) {
 	return own, db
 }
 
-// Events that were written in a transaction whose end the plugin does not see are written once, however long
-// their aggregate lives, and none is lost where that transaction was rolled back.
+// Events that were written in a transaction whose end the plugin does not see are written once,
+// however long their aggregate lives, and none is lost where that transaction was rolled back.
 func TestOutcomesOfTransactionsThatAreNotSeenToEnd(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){
@@ -197,8 +197,8 @@ func TestOutcomesOfTransactionsThatAreNotSeenToEnd(t *testing.T) {
 	})
 }
 
-// A losing pool commits, or rolls back, and says that it does not know: as where the connection is lost between a COMMIT
-// and its answer.
+// A losing pool commits, or rolls back, and says that it does not know: as where the connection is
+// lost between a COMMIT and its answer.
 type losing struct {
 	*sql.DB
 
@@ -233,8 +233,8 @@ func (l *losingTx) Commit() error {
 	return errors.Join(end(), errLost)
 }
 
-// After a commit whose outcome nobody knows the application may save the same aggregate again, at once or later: the events
-// are written once, and it gets no error of the outbox.
+// After a commit whose outcome nobody knows the application may save the same aggregate again, at
+// once or later: the events are written once, and it gets no error of the outbox.
 func TestUnknownCommits(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(b *bench){}

@@ -18,8 +18,8 @@ func elements(db *gorm.DB) int {
 	}
 }
 
-// captureSome is for a statement that changed fewer rows than it has elements: some share a row, or have none, or it has
-// passed over some rows.
+// captureSome is for a statement that changed fewer rows than it has elements: some share a row, or
+// have none, or it has passed over some rows.
 func (p *Plugin) captureSome(db *gorm.DB, aggregates []found, creates bool) error {
 	rows, idle, err := p.rowsGiven(db, creates)
 	if err != nil {
@@ -32,9 +32,9 @@ func (p *Plugin) captureSome(db *gorm.DB, aggregates []found, creates bool) erro
 	return p.track(db, without(aggregates, idle))
 }
 
-// rowsGiven is the number of rows that a slice stands for. idle are the aggregates that are not written when all rows are:
-// of two with one key the one that an INSERT finds there, and those that an UPDATE or a DELETE cannot ask for, for they
-// have no key.
+// rowsGiven is the number of rows that a slice stands for. idle are the aggregates that are not
+// written when all rows are: of two with one key the one that an INSERT finds there, and those that
+// an UPDATE or a DELETE cannot ask for, for they have no key.
 func (p *Plugin) rowsGiven(db *gorm.DB, creates bool) (rows int, idle []found, err error) {
 	seen := make(map[string]bool)
 	var first []found
@@ -71,8 +71,8 @@ func (p *Plugin) rowsGiven(db *gorm.DB, creates bool) (rows int, idle []found, e
 	return rows, without(idle, first), nil
 }
 
-// partial is for a statement that wrote only some of its aggregates. When one of them has events, it is refused; else it
-// stands, and the commit is refused should one have events by then.
+// partial is for a statement that wrote only some of its aggregates. When one of them has events,
+// it is refused; else it stands, and the commit is refused should one have events by then.
 func (p *Plugin) partial(db *gorm.DB, aggregates []found, given int, affected int64) error {
 	err := &PartialBatchError{Aggregate: aggregates[0].facts.name, Given: given, Affected: affected}
 	ours, _ := transactionOf(db.Statement.ConnPool)

@@ -12,8 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// What the error of a batch that was written in part says is to be done, done: roll back and write the aggregates one by
-// one, or have the statement return their keys.
+// What the error of a batch that was written in part says is to be done, done: roll back and write
+// the aggregates one by one, or have the statement return their keys.
 func TestRemediesOfAPartialBatch(t *testing.T) {
 	t.Parallel()
 	keys := clause.Returning{Columns: []clause.Column{{Name: "id"}}}

@@ -2,10 +2,11 @@
 //
 //	err := db.Use(gormplugin.New(events, cfg.Routing()))
 //
-// GORM has callbacks for statements, but no hook for a commit. The plugin therefore does two things. Callbacks on create,
-// update and delete note which aggregates a successful statement wrote. And the connection pool is wrapped, so that
-// every transaction that GORM begins is one of ours: its Commit writes the rows of all events, commits, and only then
-// clears them from the aggregates. Where a transaction was begun behind GORM's back, rows are written at the statement.
+// GORM has callbacks for statements, but no hook for a commit. The plugin therefore does two
+// things. Callbacks on create, update and delete note which aggregates a successful statement
+// wrote. And the connection pool is wrapped, so that every transaction that GORM begins is one of
+// ours: its Commit writes the rows of all events, commits, and only then clears them from the
+// aggregates. Where a transaction was begun behind GORM's back, rows are written at the statement.
 package gormplugin
 
 import (
@@ -25,7 +26,8 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// Plugin is the GORM plugin. Make one per database handle with [New]. It is safe for concurrent use.
+// Plugin is the GORM plugin. Make one per database handle with [New]. It is safe for concurrent
+// use.
 type Plugin struct {
 	events    *envelope.Catalog
 	routing   outbox.Routing
@@ -63,14 +65,16 @@ var (
 // An Option refines the plugin.
 type Option func(*Plugin)
 
-// WithStrict makes a commit fail, and roll back, when it would leave events behind on an aggregate that it touched: an UPDATE
-// that changed no row, say. Without it such a commit succeeds and a warning is logged.
+// WithStrict makes a commit fail, and roll back, when it would leave events behind on an aggregate
+// that it touched: an UPDATE that changed no row, say. Without it such a commit succeeds and a
+// warning is logged.
 func WithStrict() Option { return func(p *Plugin) { p.strict = true } }
 
-// WithEnricher adds to what events inherit from the context of the statement that captures them. The function gets that context
-// and returns one that carries more, by envelope.WithActor, WithTenantID, WithExtension and the like: values that the
-// application keeps under keys of its own. It runs once per statement, in the goroutine of the statement, several in the
-// order in which they are given.
+// WithEnricher adds to what events inherit from the context of the statement that captures them.
+// The function gets that context and returns one that carries more, by envelope.WithActor,
+// WithTenantID, WithExtension and the like: values that the application keeps under keys of its
+// own. It runs once per statement, in the goroutine of the statement, several in the order in which
+// they are given.
 func WithEnricher(enrich func(context.Context) context.Context) Option {
 	return func(p *Plugin) { p.enrichers = append(p.enrichers, enrich) }
 }
@@ -78,7 +82,8 @@ func WithEnricher(enrich func(context.Context) context.Context) Option {
 // WithLogger sets where warnings go. Default: slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(p *Plugin) { p.log = log } }
 
-// New makes a plugin for the event types of a catalog. Problems of the catalog and of the routing surface in db.Use.
+// New makes a plugin for the event types of a catalog. Problems of the catalog and of the routing
+// surface in db.Use.
 func New(events *envelope.Catalog, routing outbox.Routing, opts ...Option) *Plugin {
 	p := &Plugin{events: events, routing: routing.WithDefaults(), log: slog.Default(), inserters: map[outbox.Dialect]*outbox.Inserter{}}
 	for _, opt := range opts {
@@ -93,7 +98,8 @@ func (p *Plugin) Name() string { return uow.PluginName }
 // Routing returns the routing with its defaults.
 func (p *Plugin) Routing() outbox.Routing { return p.routing }
 
-// Initialize implements gorm.Plugin. It may run more than once, for each pool that a resolver opens.
+// Initialize implements gorm.Plugin. It may run more than once, for each pool that a resolver
+// opens.
 func (p *Plugin) Initialize(db *gorm.DB) error {
 	dialect, err := outbox.ParseDialect(db.Name())
 	if err := errors.Join(err, p.check()); err != nil {
@@ -140,8 +146,8 @@ func (p *Plugin) check() error {
 	return errors.Join(problems...)
 }
 
-// warnOfFilters warns of brokers that get none of the published events. It is no error: another program
-// with the same configuration may emit what their filters pass.
+// warnOfFilters warns of brokers that get none of the published events. It is no error: another
+// program with the same configuration may emit what their filters pass.
 func (p *Plugin) warnOfFilters() {
 	var published []string
 	for _, event := range p.events.Types() {
@@ -180,14 +186,15 @@ func (p *Plugin) inserter(dialect outbox.Dialect) (*outbox.Inserter, error) {
 	return inserter, err
 }
 
-// EventsLeftPending counts the events that commits have left behind on aggregates they touched, each with a warning in the
-// log; see [WithStrict].
+// EventsLeftPending counts the events that commits have left behind on aggregates they touched,
+// each with a warning in the log; see [WithStrict].
 func (p *Plugin) EventsLeftPending() int64 { return p.left.Load() }
 
-// OnCommit registers f to be called after each commit that wrote rows, with one wake-up per broker except
-// those whose rows were handed off; see [Plugin.HandOff]. f runs in the goroutine that commits: it must
-// return quickly, and must not keep the slice. It reports whether a relay in this process delivers these
-// rows. That is how the relay of the application's own process is woken. cancel removes f.
+// OnCommit registers f to be called after each commit that wrote rows, with one wake-up per broker
+// except those whose rows were handed off; see [Plugin.HandOff]. f runs in the goroutine that
+// commits: it must return quickly, and must not keep the slice. It reports whether a relay in this
+// process delivers these rows. That is how the relay of the application's own process is woken.
+// cancel removes f.
 func (p *Plugin) OnCommit(f func(wakeUps []outbox.WakeUp) (served bool)) (cancel func()) {
 	added := &listener{f}
 	p.changeListeners(func(all []*listener) []*listener { return append(all, added) })

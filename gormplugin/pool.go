@@ -19,7 +19,8 @@ type pool struct {
 	notifier *notifier // nil: nobody is to be notified
 }
 
-// wrapPool replaces the handle's pool, inside a PreparedStmtDB where there is one: other code asserts that type.
+// wrapPool replaces the handle's pool, inside a PreparedStmtDB where there is one: other code
+// asserts that type.
 func (p *Plugin) wrapPool(db *gorm.DB, inserter *outbox.Inserter) {
 	if prepared, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
 		if wrapped := p.wrapWith(prepared.ConnPool, inserter); wrapped != nil {
@@ -37,8 +38,8 @@ func (p *Plugin) wrapPool(db *gorm.DB, inserter *outbox.Inserter) {
 	db.ConnPool = wrapped
 }
 
-// wrapWith returns our pool around another one, or nil where there is nothing to wrap: it is ours already, or it is a
-// transaction of the caller's own.
+// wrapWith returns our pool around another one, or nil where there is nothing to wrap: it is ours
+// already, or it is a transaction of the caller's own.
 func (p *Plugin) wrapWith(inner gorm.ConnPool, inserter *outbox.Inserter) gorm.ConnPool {
 	switch inner.(type) {
 	case *pool, gorm.TxCommitter:
@@ -50,7 +51,8 @@ func (p *Plugin) wrapWith(inner gorm.ConnPool, inserter *outbox.Inserter) gorm.C
 	}
 }
 
-// wrap is wrapWith for a pool met on the way, also inside a PreparedStmtDB, which is copied: it belongs to others.
+// wrap is wrapWith for a pool met on the way, also inside a PreparedStmtDB, which is copied: it
+// belongs to others.
 func (p *Plugin) wrap(inner gorm.ConnPool, databaseName string) gorm.ConnPool {
 	dialect, err := outbox.ParseDialect(databaseName)
 	if err != nil {
@@ -70,14 +72,15 @@ func (p *Plugin) wrap(inner gorm.ConnPool, databaseName string) gorm.ConnPool {
 	return nil
 }
 
-// ExecContext is for statements outside of transactions. What is known before them of those that were not
-// seen to end is known for good: a statement may purge rows.
+// ExecContext is for statements outside of transactions. What is known before them of those that
+// were not seen to end is known for good: a statement may purge rows.
 func (p *pool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	p.plugin.outcomes.lookNow(ctx)
 	return p.ConnPool.ExecContext(ctx, query, args...)
 }
 
-// BeginTx has the signature of gorm.ConnPoolBeginner. On error it returns an untyped nil, which GORM compares with nil.
+// BeginTx has the signature of gorm.ConnPoolBeginner. On error it returns an untyped nil, which
+// GORM compares with nil.
 func (p *pool) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPool, error) {
 	var (
 		inner gorm.ConnPool

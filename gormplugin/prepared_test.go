@@ -8,8 +8,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// Others look for the pool of prepared statements by its type: PostgreSQL's migrator and the resolver. And what the plugin
-// writes is no business of it.
+// Others look for the pool of prepared statements by its type: PostgreSQL's migrator and the
+// resolver. And what the plugin writes is no business of it.
 func TestPreparedStatementsStayOutside(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {

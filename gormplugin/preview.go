@@ -20,11 +20,12 @@ type Captured struct {
 	Rows []outbox.Row
 }
 
-// Preview tells what the transaction of tx would write to the outbox if it committed now, in the order in which it was
-// raised, and writes nothing. It is meant for tests, for which package fanouttest builds on it, and for inbox.Expect, which
-// needs the message ids: there call it last, as what is raised or saved after it is not in its answer. Outside a transaction
-// of GORM's the error wraps uow.ErrNoTransaction; an event that could not be written is a *CaptureError; what Strict would
-// refuse is its *PendingError.
+// Preview tells what the transaction of tx would write to the outbox if it committed now, in the
+// order in which it was raised, and writes nothing. It is meant for tests, for which package
+// fanouttest builds on it, and for inbox.Expect, which needs the message ids: there call it last,
+// as what is raised or saved after it is not in its answer. Outside a transaction of GORM's the
+// error wraps uow.ErrNoTransaction; an event that could not be written is a *CaptureError; what
+// Strict would refuse is its *PendingError.
 func Preview(tx *gorm.DB) ([]Captured, error) {
 	if _, err := pluginOf(tx); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// The domain of the property test: two crates with items, a purse whose key is composite, and two seals whose keys the
-// database would make.
+// The domain of the property test: two crates with items, a purse whose key is composite, and two
+// seals whose keys the database would make.
 
 // Crate fails, panics or raises in its hook when it is told to.
 type Crate struct {
@@ -108,8 +108,8 @@ type op struct {
 	Name  string // of a savepoint
 	Hook  string // what the crate's hook does: nothing, or fails, panics, raises
 
-	// Of blocks: what is done in them, how the function ends that was handed to GORM, whether it ends with the first error
-	// too, and whether a panic goes on to the block around it.
+	// Of blocks: what is done in them, how the function ends that was handed to GORM, whether it
+	// ends with the first error too, and whether a panic goes on to the block around it.
 	Body    []op
 	End     result
 	Stops   bool
@@ -190,7 +190,8 @@ func words(list string) []string {
 	return all
 }
 
-// names of savepoints, as databases take them: in quotes or not, for the same or for different ones.
+// names of savepoints, as databases take them: in quotes or not, for the same or for different
+// ones.
 var names = []string{"a", "a", "a", "b", "A", `"a"`, `"A"`}
 
 // programs draws programs that a database understands.
@@ -226,7 +227,8 @@ func number(ops []op, n *int) {
 	}
 }
 
-// choose draws evenly, while rapid's own generators prefer what stands first. Shrinking leads there.
+// choose draws evenly, while rapid's own generators prefer what stands first. Shrinking leads
+// there.
 func choose[T any](t *rapid.T, label string, from ...T) T {
 	i := 0
 	for range 8 {

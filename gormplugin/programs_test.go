@@ -16,7 +16,8 @@ func raises(agg int) op { return op{Kind: "raise", Event: "ticked", Agg: agg} }
 
 func block(kind string, end result, body ...op) op { return op{Kind: kind, End: end, Body: body} }
 
-// Programs that were wrong once, or nearly, and what has to be in the outbox after them; the model is asked as well.
+// Programs that were wrong once, or nearly, and what has to be in the outbox after them; the model
+// is asked as well.
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

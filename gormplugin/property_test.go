@@ -53,8 +53,9 @@ var sites = map[string]struct {
 	"sql server, strict": {start: siteOnSQLServer, strict: true},
 }
 
-// Whatever a program does with transactions, savepoints, statements that fail and events raised at any time: the outbox,
-// the pending events, the rows and the functions after the commit are what the model says. -rapid.checks makes more of them.
+// Whatever a program does with transactions, savepoints, statements that fail and events raised at
+// any time: the outbox, the pending events, the rows and the functions after the commit are what
+// the model says. -rapid.checks makes more of them.
 func TestProgramsDoWhatTheModelSays(t *testing.T) {
 	t.Parallel()
 	for name, at := range sites {

@@ -167,8 +167,8 @@ func TestDataIsThatOfTheRaise(t *testing.T) {
 	})
 }
 
-// An event may raise another one while it is encoded, on the same aggregate even. None is lost, and its errors are those
-// of the commit.
+// An event may raise another one while it is encoded, on the same aggregate even. None is lost, and
+// its errors are those of the commit.
 func TestEventsThatAreEncodedAndRaise(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){

@@ -87,7 +87,8 @@ func (b *bench) follows(set, back string) {
 	b.pending(undone, "b")
 }
 
-// What cannot be followed makes the commit fail: no event may tell of what was undone, and none may be lost.
+// What cannot be followed makes the commit fail: no event may tell of what was undone, and none may
+// be lost.
 func TestTransactionControlThatCannotBeFollowed(t *testing.T) {
 	t.Parallel()
 	const ended, unknown = "ended by an SQL statement", "it is not known what the SQL text"

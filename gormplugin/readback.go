@@ -16,11 +16,13 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// What statements on slices read back from the database, by RETURNING or OUTPUT. GORM hands row 1 to element 1, row 2 to
-// element 2 and so on, whichever elements the rows are of, and counts elements that it passes over as rows. Where this
-// matters, the plugin has it scan the rows into a slice of their own, and brings rows and elements together by their keys.
+// What statements on slices read back from the database, by RETURNING or OUTPUT. GORM hands row 1
+// to element 1, row 2 to element 2 and so on, whichever elements the rows are of, and counts
+// elements that it passes over as rows. Where this matters, the plugin has it scan the rows into a
+// slice of their own, and brings rows and elements together by their keys.
 
-// outcome is what became of the aggregates of a statement of which the number of changed rows does not tell.
+// outcome is what became of the aggregates of a statement of which the number of changed rows does
+// not tell.
 type outcome struct {
 	written, missed, unknown []found
 	affected                 int64 // how many of the unknown were written
@@ -57,7 +59,8 @@ type readRow struct {
 	inOrder bool // it is the owner's by its place, not by its key
 }
 
-// rowReader is the connection of one statement: when rows come back, GORM finds another slice to put them in.
+// rowReader is the connection of one statement: when rows come back, GORM finds another slice to
+// put them in.
 type rowReader struct {
 	gorm.ConnPool
 
@@ -70,8 +73,8 @@ func (r *rowReader) QueryContext(ctx context.Context, query string, args ...any)
 	return r.ConnPool.QueryContext(ctx, query, args...)
 }
 
-// newReadback collects the elements of the slice that a statement is on. It returns nil where GORM would object to them,
-// or could not change them.
+// newReadback collects the elements of the slice that a statement is on. It returns nil where GORM
+// would object to them, or could not change them.
 func (p *Plugin) newReadback(db *gorm.DB, original func(*gorm.DB)) (*readback, error) {
 	s := db.Statement
 	r := &readback{plugin: p, db: db, original: original, keys: s.Schema.PrimaryFields}
@@ -93,7 +96,8 @@ func (p *Plugin) newReadback(db *gorm.DB, original func(*gorm.DB)) (*readback, e
 	return r, nil
 }
 
-// readKeys has the keys read back with the rest. A driver that chooses the columns itself reads what the database makes.
+// readKeys has the keys read back with the rest. A driver that chooses the columns itself reads
+// what the database makes.
 func (r *readback) readKeys(byDriver bool) {
 	s := r.db.Statement
 	columns, told := returned(s)
@@ -130,8 +134,8 @@ func (r *readback) readKeys(byDriver bool) {
 	}
 }
 
-// run runs the statement on a slice of elements. It returns the rows that were read apart; ok is false where none were.
-// apart is asked when the SQL is built.
+// run runs the statement on a slice of elements. It returns the rows that were read apart; ok is
+// false where none were. apart is asked when the SQL is built.
 func (r *readback) run(elements reflect.Value, apart func() bool) (rows []*readRow, ok bool) {
 	s := r.db.Statement
 	into := reflect.New(reflect.SliceOf(reflect.PointerTo(s.Schema.ModelType))).Elem()
@@ -150,7 +154,8 @@ func (r *readback) run(elements reflect.Value, apart func() bool) (rows []*readR
 	return rows, ok
 }
 
-// settle finds out which of the elements that were inserted the rows are of. They come back in the order of the elements.
+// settle finds out which of the elements that were inserted the rows are of. They come back in the
+// order of the elements.
 func (r *readback) settle(elements []*element, rows []*readRow) {
 	r.match(elements, rows, true)
 	open, strays := unmatched(elements, rows)
@@ -164,7 +169,8 @@ func (r *readback) settle(elements []*element, rows []*readRow) {
 	r.doubt(open, strays)
 }
 
-// settleChanged finds out which of the elements that were to be changed the rows are of. Elements without a key had none.
+// settleChanged finds out which of the elements that were to be changed the rows are of. Elements
+// without a key had none.
 func (r *readback) settleChanged(rows []*readRow) {
 	r.match(r.elements, rows, false)
 	open, strays := unmatched(r.elements, rows)
@@ -203,8 +209,8 @@ func (r *readback) settleByCount(elements []*element, affected int64) {
 	}
 }
 
-// match gives rows to the elements that have their keys. once: of two with one key, the first has been inserted, while a
-// row that was changed is that of both.
+// match gives rows to the elements that have their keys. once: of two with one key, the first has
+// been inserted, while a row that was changed is that of both.
 func (r *readback) match(elements []*element, rows []*readRow, once bool) {
 	for _, form := range []func(string) string{func(text string) string { return text }, canonical} {
 		if !r.keyed || !slices.ContainsFunc(rows, func(row *readRow) bool { return row.owner == nil }) {
@@ -233,7 +239,8 @@ func (r *readback) match(elements []*element, rows []*readRow, once bool) {
 	}
 }
 
-// key is the primary key of an element or of a row, as text. ok is false where the database is to make a part of it.
+// key is the primary key of an element or of a row, as text. ok is false where the database is to
+// make a part of it.
 func (r *readback) key(value reflect.Value, form func(string) string) (key string, ok bool) {
 	parts := make([]string, len(r.keys))
 	for i, field := range r.keys {
@@ -246,7 +253,8 @@ func (r *readback) key(value reflect.Value, form func(string) string) (key strin
 	return strings.Join(parts, "\x00"), len(parts) > 0
 }
 
-// canonical is how a key may stand in the database although the application has written it otherwise.
+// canonical is how a key may stand in the database although the application has written it
+// otherwise.
 func canonical(text string) string {
 	if id, err := uuid.Parse(text); err == nil {
 		return id.String()
@@ -282,9 +290,9 @@ func (r *readback) finish(rows []*readRow) {
 	r.db.Statement.Settings.Store(keyOutcome{r.db.Statement}, o)
 }
 
-// fill gives each element what was read of its row. A key stays as the application has written it, unless the row shows
-// that the database has made one of its own; SQL Server returns its uuids with their bytes in another order, which shows
-// nothing.
+// fill gives each element what was read of its row. A key stays as the application has written it,
+// unless the row shows that the database has made one of its own; SQL Server returns its uuids with
+// their bytes in another order, which shows nothing.
 func (r *readback) fill() {
 	ctx := r.db.Statement.Context
 	plain := r.db.Name() != string(outbox.SQLServer)
@@ -304,8 +312,9 @@ func (r *readback) fill() {
 	}
 }
 
-// rebuild makes the slice one of the rows, as GORM does when it reads all columns. Their aggregates go on with the events
-// of the elements that they replace. It returns those that replace none that is known.
+// rebuild makes the slice one of the rows, as GORM does when it reads all columns. Their aggregates
+// go on with the events of the elements that they replace. It returns those that replace none that
+// is known.
 func (r *readback) rebuild(slice reflect.Value, rows []*readRow) (others []found) {
 	elements := slice
 	if slice.Kind() == reflect.Slice {
@@ -353,7 +362,8 @@ func (o *outcome) distinct() {
 	}
 }
 
-// returned are the columns that a statement was told to read back; ok is false where it was told nothing.
+// returned are the columns that a statement was told to read back; ok is false where it was told
+// nothing.
 func returned(s *gorm.Statement) (columns []clause.Column, ok bool) {
 	c, ok := s.Clauses["RETURNING"]
 	returning, _ := c.Expression.(clause.Returning)

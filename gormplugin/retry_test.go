@@ -21,7 +21,8 @@ type conflict string
 func (c conflict) Error() string    { return "conflict " + string(c) }
 func (c conflict) SQLState() string { return string(c) }
 
-// A unit that is repeated writes each message once, with the id it had at first, wherever the conflict strikes.
+// A unit that is repeated writes each message once, with the id it had at first, wherever the
+// conflict strikes.
 func TestRetryRaisesTheSameMessages(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {
@@ -125,7 +126,8 @@ func TestOnlyTheOutermostUnitIsRepeated(t *testing.T) {
 	})
 }
 
-// Two transactions that both read before they write cannot both be serializable: the real database says so.
+// Two transactions that both read before they write cannot both be serializable: the real database
+// says so.
 func TestRetryAgainstARealConflict(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {

@@ -2,8 +2,8 @@ package gormplugin
 
 import "gorm.io/gorm"
 
-// change wraps GORM's UPDATE and DELETE. Of a slice that reads its rows back it finds out which elements they are of:
-// they come in an order of the database's, and only those that were changed.
+// change wraps GORM's UPDATE and DELETE. Of a slice that reads its rows back it finds out which
+// elements they are of: they come in an order of the database's, and only those that were changed.
 func (p *Plugin) change(original func(*gorm.DB)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
 		var r *readback

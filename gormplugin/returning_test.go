@@ -36,7 +36,8 @@ func valuesOf(orders []*Order) (values []Order) {
 	return values
 }
 
-// Elements that GORM makes anew of the rows that a statement reads back go on with the events of those that they replace.
+// Elements that GORM makes anew of the rows that a statement reads back go on with the events of
+// those that they replace.
 func TestSlicesThatReadAllColumns(t *testing.T) {
 	t.Parallel()
 	set := map[string]any{"status": "x"}
@@ -259,7 +260,8 @@ func TestSlicesThatReadAllColumns(t *testing.T) {
 	}, gormplugin.WithStrict())
 }
 
-// GORM puts what rows bring back into elements by their places, which an UPDATE and a DELETE do not keep.
+// GORM puts what rows bring back into elements by their places, which an UPDATE and a DELETE do not
+// keep.
 func TestSlicesThatReadSomeColumns(t *testing.T) {
 	t.Parallel()
 	columns := func(names ...string) (returning clause.Returning) {

@@ -36,7 +36,8 @@ func meters(t *testing.T, dialector gorm.Dialector, config *gorm.Config, seriali
 	return db
 }
 
-// foreign begins a transaction outside GORM, whose rows are written at the statement and stand uncommitted until it ends.
+// foreign begins a transaction outside GORM, whose rows are written at the statement and stand
+// uncommitted until it ends.
 func foreign(t *testing.T, db *gorm.DB) (handle *gorm.DB, commit func()) {
 	t.Helper()
 	sqlDB, err := db.DB()
@@ -69,7 +70,8 @@ func postgresTable(t *testing.T) string {
 	return dsn
 }
 
-// A transaction waits at its commit for the one that has written the same key before, and its rows come after.
+// A transaction waits at its commit for the one that has written the same key before, and its rows
+// come after.
 func TestSerializeKeys(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(dsn string) (gorm.Dialector, *gorm.Config){
@@ -108,7 +110,8 @@ func TestSerializeKeys(t *testing.T) {
 	}
 }
 
-// Without the option the second is there, and may be delivered, before the first, whose id is lower.
+// Without the option the second is there, and may be delivered, before the first, whose id is
+// lower.
 func TestKeysAreNotSerializedByDefault(t *testing.T) {
 	t.Parallel()
 	db := meters(t, postgres.Open(postgresTable(t)), &gorm.Config{}, false)
@@ -132,7 +135,8 @@ func TestSerializeKeysCaptures(t *testing.T) {
 	})
 }
 
-// Where the lock cannot be had, the transaction fails as a whole and the events stay for the next attempt.
+// Where the lock cannot be had, the transaction fails as a whole and the events stay for the next
+// attempt.
 func TestSerializeKeysFails(t *testing.T) {
 	t.Parallel()
 	dsn := postgresTable(t)

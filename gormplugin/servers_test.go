@@ -28,15 +28,16 @@ import (
 	mssqlstore "github.com/gorm-fanout/fanout/outbox/sqlserver"
 )
 
-// A place holds the tables of one case. Their names start with its prefix, so that many cases share a database.
+// A place holds the tables of one case. Their names start with its prefix, so that many cases share
+// a database.
 type place struct {
 	prefix  string
 	changed *atomic.Bool // the case has changed the tables themselves
 	dial    func(readOnly bool) gorm.Dialector
 }
 
-// databases are the kinds that the cases run on. start gets the test of the whole group and returns what makes a place
-// for one case.
+// databases are the kinds that the cases run on. start gets the test of the whole group and returns
+// what makes a place for one case.
 var databases = []struct {
 	dialect outbox.Dialect
 	start   func(t *testing.T) func(t *testing.T) place
@@ -82,7 +83,8 @@ func run(t *testing.T, at place, test func(b *bench), options []gormplugin.Optio
 	test(b)
 }
 
-// The tables are the same for every case: they are made once, and each case gets a copy of the file.
+// The tables are the same for every case: they are made once, and each case gets a copy of the
+// file.
 var sqliteTemplate = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "fanout")
 	if err != nil {
@@ -126,7 +128,8 @@ func startSQLite(*testing.T) func(t *testing.T) place {
 	}
 }
 
-// Making tables takes longer than a case: places are emptied and used again, unless a case has failed or changed them.
+// Making tables takes longer than a case: places are emptied and used again, unless a case has
+// failed or changed them.
 func startPostgres(t *testing.T) func(t *testing.T) place {
 	t.Helper()
 	dsn := testenv.Postgres(t)

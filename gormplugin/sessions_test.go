@@ -13,8 +13,9 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// scenario is what every kind of handle must get right: plain writes, a transaction with a savepoint that is rolled back,
-// a late event, an event without an aggregate, and a transaction that fails.
+// scenario is what every kind of handle must get right: plain writes, a transaction with a
+// savepoint that is rolled back, a late event, an event without an aggregate, and a transaction
+// that fails.
 func (b *bench) scenario(db *gorm.DB) {
 	b.t.Helper()
 	late := b.scenes(db)
@@ -22,8 +23,8 @@ func (b *bench) scenario(db *gorm.DB) {
 	b.pending(late)
 }
 
-// unseen is the scenario on a handle whose commits cannot be seen: events are written at the statement, and those that
-// are raised after it stay.
+// unseen is the scenario on a handle whose commits cannot be seen: events are written at the
+// statement, and those that are raised after it stay.
 func (b *bench) unseen(db *gorm.DB) {
 	b.t.Helper()
 	late := b.scenes(db)

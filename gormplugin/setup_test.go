@@ -123,7 +123,8 @@ func (b *bench) watch(pool *sql.DB) {
 	b.t.Cleanup(func() { _ = pool.Close() })
 }
 
-// settled fails when a connection stays in use. Where a context was cancelled database/sql rolls back on its own time.
+// settled fails when a connection stays in use. Where a context was cancelled database/sql rolls
+// back on its own time.
 func (b *bench) settled() {
 	b.t.Helper()
 	for _, pool := range b.pools {
@@ -190,7 +191,8 @@ type row struct {
 func (b *bench) rows() []row {
 	b.t.Helper()
 	var rows []row
-	// A handle of our own kind: sessions of the case, resolvers and the like must not change what is read.
+	// A handle of our own kind: sessions of the case, resolvers and the like must not change what
+	// is read.
 	db := b.db.Session(&gorm.Session{NewDB: true, Context: context.Background()})
 	require.NoError(b.t, db.Table(b.at.outbox()).Select("CAST(message_id AS char(36)) AS message_id, target_broker, stream, type, ordering_key, "+
 		"aggregate_type, aggregate_id, correlation_id, causation_id, tenant_id, priority, headers, payload, "+
@@ -211,8 +213,9 @@ func (b *bench) shards(eventType, broker string) outbox.ShardSet {
 	return outbox.ShardSetOf(shards...)
 }
 
-// emitted lists what stands in the outbox: "1: shipped" for a Happened of aggregate 1 or ": shipped" of none, and for the
-// other events "OrderPlaced 1"; rows for an external broker end with ">partner".
+// emitted lists what stands in the outbox: "1: shipped" for a Happened of aggregate 1 or ":
+// shipped" of none, and for the other events "OrderPlaced 1"; rows for an external broker end with
+// ">partner".
 func (b *bench) emitted() []string {
 	b.t.Helper()
 	result := []string{}

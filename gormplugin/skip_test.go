@@ -11,7 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// What Skip returns is a session: each statement on it starts anew, and whatever is derived from it captures nothing either.
+// What Skip returns is a session: each statement on it starts anew, and whatever is derived from it
+// captures nothing either.
 func TestSkip(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){

@@ -49,7 +49,8 @@ func (c *sourceCache) of(db *gorm.DB, t reflect.Type) (*facts, error) {
 	return f, nil
 }
 
-// versionField finds a field Version that counts: an integer, or a struct around one as optimistic-lock types are.
+// versionField finds a field Version that counts: an integer, or a struct around one as
+// optimistic-lock types are.
 func versionField(s *schema.Schema) *schema.Field {
 	field := s.FieldsByName["Version"]
 	if field == nil {
@@ -109,8 +110,8 @@ func (f *facts) versionOf(ctx context.Context, value reflect.Value) *int64 {
 	return &version
 }
 
-// formatKey writes a primary key as text: numbers in decimal, bytes in hexadecimal, other types as they print or as they
-// are stored.
+// formatKey writes a primary key as text: numbers in decimal, bytes in hexadecimal, other types as
+// they print or as they are stored.
 func formatKey(key any) string {
 	switch k := key.(type) {
 	case string:

@@ -118,7 +118,8 @@ func (t *spyTx) Rollback() error {
 	return t.Tx.Rollback()
 }
 
-// brief is the verb and the table of an INSERT, the verb of everything else, so that every statement leaves a trace.
+// brief is the verb and the table of an INSERT, the verb of everything else, so that every
+// statement leaves a trace.
 func brief(query string) string {
 	words := strings.Fields(query)
 	if len(words) >= 3 && words[0] == "INSERT" {

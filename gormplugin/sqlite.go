@@ -12,10 +12,11 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// SQLite leaves a transaction open when it refuses to commit it: where a reader is in the way (without its
-// write-ahead log), or a deferred constraint is violated. database/sql takes it for ended, and gives the
-// connection to somebody else, who sees what was not committed and cannot begin anything. So a transaction
-// on SQLite keeps its connection until it is known how it has ended.
+// SQLite leaves a transaction open when it refuses to commit it: where a reader is in the way
+// (without its write-ahead log), or a deferred constraint is violated. database/sql takes it for
+// ended, and gives the connection to somebody else, who sees what was not committed and cannot
+// begin anything. So a transaction on SQLite keeps its connection until it is known how it has
+// ended.
 
 // sqliteConn is what is needed of a *sql.Conn, which callers wrap.
 type sqliteConn interface {
@@ -24,7 +25,8 @@ type sqliteConn interface {
 	Raw(f func(driverConn any) error) error
 }
 
-// keptConn is the connection of a transaction on SQLite. The nil keptConn is that of other databases.
+// keptConn is the connection of a transaction on SQLite. The nil keptConn is that of other
+// databases.
 type keptConn struct {
 	conn sqliteConn
 	ours *sql.Conn   // to be given back; nil where the caller has reserved it
@@ -72,7 +74,8 @@ func (k *keptConn) release() {
 
 const mendTime = 10 * time.Second
 
-// mend rolls back what a commit that was refused has left open, or sees to it that nobody gets the connection.
+// mend rolls back what a commit that was refused has left open, or sees to it that nobody gets the
+// connection.
 func (k *keptConn) mend(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mendTime)
 	defer cancel()
@@ -95,8 +98,9 @@ func (t *tx) finish() error {
 	if !ok || t.inserter.Dialect() != outbox.SQLite {
 		return t.Tx.Commit()
 	}
-	// The connection is not known, for GORM has begun the transaction. The database is asked by a statement,
-	// after which database/sql can still roll back; where it has committed, that gets another one to commit.
+	// The connection is not known, for GORM has begun the transaction. The database is asked by a
+	// statement, after which database/sql can still roll back; where it has committed, that gets
+	// another one to commit.
 	if _, err := inner.ExecContext(t.ctx, "COMMIT"); err != nil {
 		_ = inner.Rollback() // the refusal is what there is to tell
 		return err

@@ -15,8 +15,8 @@ import (
 	sqlitestore "github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
-// onEachSpied runs a test on each database with a spy before its driver, and a commitPath on it, of two handles: one with
-// GORM alone and one with the plugin.
+// onEachSpied runs a test on each database with a spy before its driver, and a commitPath on it, of
+// two handles: one with GORM alone and one with the plugin.
 func onEachSpied(t *testing.T, config gorm.Config, test func(t *testing.T, c *commitPath, s *spy)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
@@ -43,7 +43,8 @@ func onEachSpied(t *testing.T, config gorm.Config, test func(t *testing.T, c *co
 	})
 }
 
-// The plugin adds one statement for all brokers of all events up to 500 rows, and none where nothing was raised.
+// The plugin adds one statement for all brokers of all events up to 500 rows, and none where
+// nothing was raised.
 func TestStatementsOfACommit(t *testing.T) {
 	t.Parallel()
 	business := []string{"INSERT commit_rows"}
@@ -54,8 +55,8 @@ func TestStatementsOfACommit(t *testing.T) {
 	}{
 		"direct":                      {gorm.Config{}, business, []string{"INSERT outbox_messages"}},
 		"without default transaction": {gorm.Config{SkipDefaultTransaction: true}, business, []string{"INSERT outbox_messages"}},
-		// database/sql prepares a statement of GORM's cache again in every transaction. The plugin's text, one for each
-		// number of rows, goes past that cache.
+		// database/sql prepares a statement of GORM's cache again in every transaction. The
+		// plugin's text, one for each number of rows, goes past that cache.
 		"prepared": {
 			gorm.Config{PrepareStmt: true},
 			[]string{"PREPARE INSERT commit_rows", "INSERT commit_rows"},

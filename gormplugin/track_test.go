@@ -32,7 +32,8 @@ func ledgerSource(version int64) uow.TrackOption {
 	return uow.WithSource(envelope.Source{Aggregate: "Ledger", ID: "L-1", Version: version})
 }
 
-// An aggregate that is no GORM model is tracked with a source given by hand, wherever one that is a model is tracked.
+// An aggregate that is no GORM model is tracked with a source given by hand, wherever one that is a
+// model is tracked.
 func TestTrackWithASource(t *testing.T) {
 	t.Parallel()
 	runCases(t, map[string]func(b *bench){

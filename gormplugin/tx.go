@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// tx is a transaction that writes its events when it commits. It has no BeginTx: GORM would take it for a pool.
+// tx is a transaction that writes its events when it commits. It has no BeginTx: GORM would take it
+// for a pool.
 type tx struct {
 	gorm.Tx // the transaction that was begun
 
@@ -105,8 +106,8 @@ func (t *tx) refusal(flush []journal.Flush) error {
 	return t.course.refusal()
 }
 
-// Commit writes the rows of everything that was raised, commits, and then clears the events. When it cannot write, it
-// rolls back itself: a caller that sees Commit fail does not.
+// Commit writes the rows of everything that was raised, commits, and then clears the events. When
+// it cannot write, it rolls back itself: a caller that sees Commit fail does not.
 func (t *tx) Commit() error {
 	if !t.over.CompareAndSwap(false, true) {
 		return sql.ErrTxDone
@@ -164,8 +165,8 @@ func (t *tx) commit() error {
 	return nil
 }
 
-// warn tells of events that a commit has left behind, and of those that were sent once although they were raised more than
-// once.
+// warn tells of events that a commit has left behind, and of those that were sent once although
+// they were raised more than once.
 func (t *tx) warn(flush []journal.Flush, left map[string]int) {
 	for name, n := range left {
 		t.plugin.left.Add(int64(n))
@@ -179,7 +180,8 @@ func (t *tx) warn(flush []journal.Flush, left map[string]int) {
 	}
 }
 
-// runAll runs functions in turn. One that panics does not keep the rest from running; then its panic goes on.
+// runAll runs functions in turn. One that panics does not keep the rest from running; then its
+// panic goes on.
 func runAll(functions []func()) {
 	for i, f := range functions {
 		done := false
@@ -223,8 +225,8 @@ func (t *tx) GetDBConn() (*sql.DB, error) {
 	return t.parent.GetDBConn()
 }
 
-// transactionOf finds our transaction behind a statement's connection, or else the foreign one that it runs in. Both are
-// nil outside a transaction.
+// transactionOf finds our transaction behind a statement's connection, or else the foreign one that
+// it runs in. Both are nil outside a transaction.
 func transactionOf(conn gorm.ConnPool) (ours *tx, foreign gorm.Tx) {
 	for {
 		switch c := conn.(type) {
@@ -241,7 +243,8 @@ func transactionOf(conn gorm.ConnPool) (ours *tx, foreign gorm.Tx) {
 }
 
 // SQLTx returns the *sql.Tx behind a GORM transaction. With the plugin on the handle, the assertion
-// tx.Statement.ConnPool.(*sql.Tx) no longer holds; use this instead. ok is false outside a transaction.
+// tx.Statement.ConnPool.(*sql.Tx) no longer holds; use this instead. ok is false outside a
+// transaction.
 func SQLTx(db *gorm.DB) (sqlTx *sql.Tx, ok bool) {
 	ours, foreign := transactionOf(db.Statement.ConnPool)
 	if ours != nil {

@@ -102,9 +102,9 @@ func (p *Plugin) Wrap(db *gorm.DB) *gorm.DB {
 	return session
 }
 
-// Wrap returns a handle like db on which transactions begun by hand are captured. It is needed only for handles that the
-// plugin has not seen being made: those of db.Connection, and sessions with PrepareStmt derived before db.Use. Single
-// statements and uow.Do work on them without it.
+// Wrap returns a handle like db on which transactions begun by hand are captured. It is needed only
+// for handles that the plugin has not seen being made: those of db.Connection, and sessions with
+// PrepareStmt derived before db.Use. Single statements and uow.Do work on them without it.
 func Wrap(db *gorm.DB) (*gorm.DB, error) {
 	plugin, err := pluginOf(db)
 	if err != nil {
@@ -113,12 +113,12 @@ func Wrap(db *gorm.DB) (*gorm.DB, error) {
 	return plugin.Wrap(db), nil
 }
 
-// Notify reports that a transaction begun outside GORM has committed. It wakes the relay of this process,
-// or those of others, and removes from the given aggregates the events that the transaction wrote.
-// Aggregates that are not given keep theirs as unconfirmed until the plugin has found their rows; a later
-// write does not repeat them. db is any handle with the plugin; aggregates are pointers, or slices of
-// them. Do not call Notify after a rollback: events would be lost. An error means that something given is
-// no aggregate; the rest was done.
+// Notify reports that a transaction begun outside GORM has committed. It wakes the relay of this
+// process, or those of others, and removes from the given aggregates the events that the
+// transaction wrote. Aggregates that are not given keep theirs as unconfirmed until the plugin has
+// found their rows; a later write does not repeat them. db is any handle with the plugin;
+// aggregates are pointers, or slices of them. Do not call Notify after a rollback: events would be
+// lost. An error means that something given is no aggregate; the rest was done.
 func Notify(db *gorm.DB, written ...any) error {
 	plugin, err := pluginOf(db)
 	if err != nil {

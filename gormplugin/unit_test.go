@@ -114,7 +114,8 @@ func TestEnrich(t *testing.T) {
 	}))
 }
 
-// A savepoint that was set behind GORM's back: what a rollback to it undid is not known, and guessing would lose events.
+// A savepoint that was set behind GORM's back: what a rollback to it undid is not known, and
+// guessing would lose events.
 func TestSavepointBehindGORMsBack(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(b *bench) {

@@ -38,7 +38,8 @@ func openPool(t *testing.T) *sql.DB {
 	return pool
 }
 
-// What waits for the end of a transaction keeps neither its aggregates nor an unlimited number of events.
+// What waits for the end of a transaction keeps neither its aggregates nor an unlimited number of
+// events.
 func TestWatchingIsBounded(t *testing.T) {
 	t.Parallel()
 	inserter, err := outbox.NewInserter(outbox.SQLite, "outbox_messages")

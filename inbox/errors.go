@@ -63,9 +63,9 @@ func (e *FailedError) Error() string {
 func (e *FailedError) Unwrap() error { return e.Err }
 
 // A RefusedError is the answer to a message that comes under the id of another one: its source has
-// used the id with another type, or, with [WithTokens], the token of the id waits for another source.
-// Nothing is recorded, and the other message keeps its id. It is permanent: consumers put the
-// message among the dead letters.
+// used the id with another type, or, with [WithTokens], the token of the id waits for another
+// source. Nothing is recorded, and the other message keeps its id. It is permanent: consumers put
+// the message among the dead letters.
 type RefusedError struct {
 	Key                          uuid.UUID
 	Source, Type                 string

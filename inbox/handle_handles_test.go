@@ -261,8 +261,8 @@ func TestHandleJoins(t *testing.T) {
 	})
 }
 
-// A joined attempt whose message cannot be noted leaves the caller's transaction fit for use: PostgreSQL
-// would refuse everything else in it.
+// A joined attempt whose message cannot be noted leaves the caller's transaction fit for use:
+// PostgreSQL would refuse everything else in it.
 func TestJoinedAndNotNoted(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, p *place) {

@@ -38,8 +38,8 @@ type HandlerFunc func(ctx context.Context, m *Message) (Outcome, error)
 // Handle implements Handler.
 func (f HandlerFunc) Handle(ctx context.Context, m *Message) (Outcome, error) { return f(ctx, m) }
 
-// Validate reports what a handler says is wrong with itself, by a method Err, as [Handlers] have one.
-// Consumers ask at their start. A handler without that method is fine.
+// Validate reports what a handler says is wrong with itself, by a method Err, as [Handlers] have
+// one. Consumers ask at their start. A handler without that method is fine.
 func Validate(h Handler) error {
 	if h, ok := h.(interface{ Err() error }); ok {
 		return h.Err()

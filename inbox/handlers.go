@@ -51,14 +51,14 @@ var _ Handler = (*Handlers)(nil)
 // A HandlersOption refines Handlers.
 type HandlersOption func(*Handlers)
 
-// WithOptions gives options to each [Handle]: its table, the attempts until a message becomes a dead
-// letter.
+// WithOptions gives options to each [Handle]: its table, the attempts until a message becomes a
+// dead letter.
 func WithOptions(opts ...Option) HandlersOption {
 	return func(h *Handlers) { h.options = append(h.options, opts...) }
 }
 
-// WithRejectUnknown makes dead letters of messages of types that nobody handles, instead of skipping
-// them. Types that are ignored are skipped all the same.
+// WithRejectUnknown makes dead letters of messages of types that nobody handles, instead of
+// skipping them. Types that are ignored are skipped all the same.
 func WithRejectUnknown() HandlersOption { return func(h *Handlers) { h.rejectUnknown = true } }
 
 // WithChecksums compares the data of each message in the internal form with its checksum, and

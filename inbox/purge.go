@@ -27,8 +27,8 @@ type PurgeConfig struct {
 	// Handled is how long copies of a handled message are recognised, default 168 h. A copy that
 	// comes later is handled again! It must so be longer than the longest time after which one may
 	// come: the retention of the broker and of its dead letters, the longest outage of a relay or a
-	// consumer, and how far back anybody would ever replay. Consumers with [WithTokens] have no such
-	// rows, and no such limit.
+	// consumer, and how far back anybody would ever replay. Consumers with [WithTokens] have no
+	// such rows, and no such limit.
 	Handled time.Duration
 	// DeadLetters is for dead letters, and for what has failed, or was redriven, and nobody has
 	// come back for. Default 720 h. Its payload goes with it: see to the dead letters before that.

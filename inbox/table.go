@@ -48,7 +48,8 @@ type settings struct {
 	source      string // what Redrive is confined to
 }
 
-// WithTable names the inbox table, optionally with its schema: letters, digits and underscores, at most
+// WithTable names the inbox table, optionally with its schema: letters, digits and underscores, at
+// most
 // 48. Default: [DefaultTable].
 func WithTable(name string) Option { return func(s *settings) { s.table = name } }
 
@@ -216,8 +217,8 @@ func ValidateConsumer(consumer string) error {
 	return nil
 }
 
-// ValidateSource refuses a name of a source that could not be in the table as it is. Consumers ask at
-// their start about one that they were given.
+// ValidateSource refuses a name of a source that could not be in the table as it is. Consumers ask
+// at their start about one that they were given.
 func ValidateSource(source string) error {
 	switch {
 	case source == "":

@@ -31,7 +31,8 @@ type Order struct {
 	uow.Aggregate
 }
 
-// An application as in the README: plain GORM, PostgreSQL and Redis, and the relay in the same process.
+// An application as in the README: plain GORM, PostgreSQL and Redis, and the relay in the same
+// process.
 func TestApplication(t *testing.T) {
 	t.Parallel()
 	dsn, redisURL, prefix := testenv.Postgres(t), testenv.Redis(t), testenv.RedisPrefix(t)

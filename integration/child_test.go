@@ -21,7 +21,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// childVariable makes this test program a relay with a broker that misbehaves: the value says which one.
+// childVariable makes this test program a relay with a broker that misbehaves: the value says which
+// one.
 const childVariable = "FANOUT_TEST_CHILD"
 
 // Arguments of a child, beside those of its broker.
@@ -88,7 +89,8 @@ type process struct {
 	log bytes.Buffer
 }
 
-// startChild starts this program anew as a child. Whatever becomes of the test, the child ends with it.
+// startChild starts this program anew as a child. Whatever becomes of the test, the child ends with
+// it.
 func startChild(t *testing.T, kind, dsn string, env ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])} //nolint:noctx // it is stopped by a signal
@@ -119,8 +121,8 @@ func (confirming) Capabilities() brokers.Capabilities { return brokers.Capabilit
 func (confirming) Ping(context.Context) error         { return nil }
 func (confirming) Close(context.Context) error        { return nil }
 
-// complaints are the errors that it has logged, but for calls to the database that took longer than a quarter of its short lease,
-// which a busy machine brings about.
+// complaints are the errors that it has logged, but for calls to the database that took longer than
+// a quarter of its short lease, which a busy machine brings about.
 func (p *process) complaints() (lines []string) {
 	for line := range strings.Lines(p.log.String()) {
 		if !strings.Contains(line, context.DeadlineExceeded.Error()) {

@@ -24,8 +24,8 @@ type reporter interface {
 	Helper()
 }
 
-// readBySDK reads a CloudEvent with the SDK of the CloudEvents project and has it validated. What the SDK writes then must say to
-// us what the original says.
+// readBySDK reads a CloudEvent with the SDK of the CloudEvents project and has it validated. What
+// the SDK writes then must say to us what the original says.
 func readBySDK(t reporter, b []byte) event.Event {
 	t.Helper()
 	var e event.Event
@@ -80,7 +80,8 @@ func TestSDKReadsGoldenFiles(t *testing.T) {
 // sdkDocument is an event that holds anything.
 type sdkDocument struct{ Body any }
 
-// Whatever an event holds and a request knows: the SDK takes the CloudEvent and reads back each of its attributes.
+// Whatever an event holds and a request knows: the SDK takes the CloudEvent and reads back each of
+// its attributes.
 func TestSDKReadsCloudEvents(t *testing.T) {
 	t.Parallel()
 	c := envelope.NewCatalog("ordering")
@@ -173,7 +174,8 @@ func attribute() *rapid.Generator[any] {
 	)
 }
 
-// attributeOf is what becomes of a value: integers of 32 bits stay numbers, all others travel as strings.
+// attributeOf is what becomes of a value: integers of 32 bits stay numbers, all others travel as
+// strings.
 func attributeOf(t *rapid.T, value any) any {
 	switch value.(type) {
 	case bool, string:

@@ -27,8 +27,9 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// A transaction of GORM on SQLite, delivered as CloudEvents: to a broker in memory, and through Watermill, whose type of broker the
-// program registers. Both are read with the SDK of the CloudEvents project.
+// A transaction of GORM on SQLite, delivered as CloudEvents: to a broker in memory, and through
+// Watermill, whose type of broker the program registers. Both are read with the SDK of the
+// CloudEvents project.
 func TestCloudEvents(t *testing.T) {
 	t.Parallel()
 	dsn := filepath.Join(t.TempDir(), "shop.db")

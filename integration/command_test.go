@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rows written by plain SQL arrive once and in the order of their keys; a stop in the middle loses nothing and exits
-// with 0; started again, the relay finishes; and two relays share the work.
+// Rows written by plain SQL arrive once and in the order of their keys; a stop in the middle loses
+// nothing and exits with 0; started again, the relay finishes; and two relays share the work.
 func TestRelayProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -95,8 +95,8 @@ func (d *doubt) deliver(dsn string) {
 	d.deliverUnder(dsn, func() {}, func() bool { return true })
 }
 
-// deliverUnder runs a relay on a DSN, begins something when it has found out that there is nothing to do yet, and ends it when a
-// condition holds and every row is finished.
+// deliverUnder runs a relay on a DSN, begins something when it has found out that there is nothing
+// to do yet, and ends it when a condition holds and every row is finished.
 func (d *doubt) deliverUnder(dsn string, begin func(), condition func() bool) []relay.Stats {
 	d.Helper()
 	store, targets := d.store(dsn), map[string]relay.Target{}
@@ -160,9 +160,10 @@ func (d *doubt) arrived() (all, different int) {
 	return all, len(ids)
 }
 
-// The commit of an enqueue has an unknown outcome, through GORM: the application gets an error, and the events stay with their
-// aggregate. Saving the same aggregate again writes the same messages: had the first commit passed, their rows are found, and the
-// events are done with. One row per message and broker, and no phantom, either way, however often it is saved.
+// The commit of an enqueue has an unknown outcome, through GORM: the application gets an error, and
+// the events stay with their aggregate. Saving the same aggregate again writes the same messages:
+// had the first commit passed, their rows are found, and the events are done with. One row per
+// message and broker, and no phantom, either way, however often it is saved.
 func TestUnknownCommitOfAnEnqueue(t *testing.T) {
 	t.Parallel()
 	eachCut(t, func(d *doubt, swallowed bool) {
@@ -201,8 +202,8 @@ func TestUnknownCommitOfAnEnqueue(t *testing.T) {
 	})
 }
 
-// The same in a transaction that was begun outside GORM, where the rows are written at the statement: the repeated transaction
-// finds them there, and passes.
+// The same in a transaction that was begun outside GORM, where the rows are written at the
+// statement: the repeated transaction finds them there, and passes.
 func TestUnknownCommitOfAnEnqueueOutsideGORM(t *testing.T) {
 	t.Parallel()
 	eachCut(t, func(d *doubt, swallowed bool) {
@@ -233,7 +234,8 @@ func TestUnknownCommitOfAnEnqueueOutsideGORM(t *testing.T) {
 	})
 }
 
-// The commits of claims have unknown outcomes: the rows come back, after their lease where they had been claimed, and nobody is charged.
+// The commits of claims have unknown outcomes: the rows come back, after their lease where they had
+// been claimed, and nobody is charged.
 func TestUnknownCommitOfAClaim(t *testing.T) {
 	t.Parallel()
 	eachCut(t, func(d *doubt, swallowed bool) {
@@ -259,8 +261,8 @@ func TestUnknownCommitOfAClaim(t *testing.T) {
 	})
 }
 
-// The commits of marks have unknown outcomes: they are repeated until they are known. Each row becomes published once, and no message
-// is sent twice.
+// The commits of marks have unknown outcomes: they are repeated until they are known. Each row
+// becomes published once, and no message is sent twice.
 func TestUnknownCommitOfAMark(t *testing.T) {
 	t.Parallel()
 	eachCut(t, func(d *doubt, swallowed bool) {

@@ -46,8 +46,8 @@ type Counter struct {
 	uow.Aggregate
 }
 
-// failover is a primary with a synchronous standby, applications and a relay that reach whichever is the primary, and the ledger of
-// what was committed.
+// failover is a primary with a synchronous standby, applications and a relay that reach whichever
+// is the primary, and the ledger of what was committed.
 type failover struct {
 	*testing.T
 
@@ -106,8 +106,9 @@ func (f *failover) one(query string, args ...any) (n int64) {
 	return n
 }
 
-// write counts up the writer's keys until ctx ends, each count in a transaction of its own. Where the outcome of a commit is not
-// known, the same aggregate is saved again, until it is: the index of message and broker refuses what is there already.
+// write counts up the writer's keys until ctx ends, each count in a transaction of its own. Where
+// the outcome of a commit is not known, the same aggregate is saved again, until it is: the index
+// of message and broker refuses what is there already.
 func (f *failover) write(ctx context.Context, db *gorm.DB, writer int) error {
 	for n := 1; ctx.Err() == nil; n++ {
 		for k := range 4 {
@@ -160,7 +161,8 @@ func (f *failover) abduct() []driver.Message {
 	return exchanged.Batch.Messages
 }
 
-// A relay that is pointed at a standby refuses to start, and so does fanout validate; a writer's transaction fails there.
+// A relay that is pointed at a standby refuses to start, and so does fanout validate; a writer's
+// transaction fails there.
 func (f *failover) refusesTheStandby() {
 	f.Helper()
 	config := filepath.Join(f.TempDir(), "fanout.yaml")
@@ -177,9 +179,10 @@ func (f *failover) refusesTheStandby() {
 	require.ErrorContains(f, err, "read-only")
 }
 
-// The primary is killed under load and its synchronous standby promoted, a moment after the two had lost sight of each other: by
-// then messages had been sent whose claims, which wait for no standby, never reached it. Nothing that was committed is lost, each key
-// keeps its order, ids are not used again, and what was in hand comes back.
+// The primary is killed under load and its synchronous standby promoted, a moment after the two had
+// lost sight of each other: by then messages had been sent whose claims, which wait for no standby,
+// never reached it. Nothing that was committed is lost, each key keeps its order, ids are not used
+// again, and what was in hand comes back.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
@@ -239,7 +242,8 @@ func TestFailover(t *testing.T) {
 	assert.Zero(t, f.one("SELECT count(*) FROM outbox_messages WHERE status <> 'published'"))
 }
 
-// checkLedger compares what was committed with what arrived: all of it, and of each key the first arrivals in order.
+// checkLedger compares what was committed with what arrived: all of it, and of each key the first
+// arrivals in order.
 func (f *failover) checkLedger(bulk int) {
 	f.Helper()
 	f.mu.Lock()

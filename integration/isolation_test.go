@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
-// neighbours are four brokers of one relay, on one Redis server: three of them behind a network of their own.
+// neighbours are four brokers of one relay, on one Redis server: three of them behind a network of
+// their own.
 type neighbours struct {
 	*bench
 
@@ -57,8 +58,8 @@ func (n *neighbours) published(broker string) int {
 	return n.count("status = 'published' AND target_broker = '" + broker + "'")
 }
 
-// ledger compares what a broker was given with what consumers see: everything, and of each key the first deliveries in order. It
-// returns the number of second copies.
+// ledger compares what a broker was given with what consumers see: everything, and of each key the
+// first deliveries in order. It returns the number of second copies.
 func (n *neighbours) ledger(broker string) (duplicates int) {
 	n.t.Helper()
 	entries, err := n.redis.XRange(n.t.Context(), n.stream+":"+broker, "-", "+").Result()
@@ -80,8 +81,9 @@ func (n *neighbours) ledger(broker string) (duplicates int) {
 	return duplicates
 }
 
-// A broker that hangs, one whose connections break and one that is slow delay no other: it delivers all that is there, and what
-// comes while they are ill. They lose no message, order or attempt, and catch up by themselves.
+// A broker that hangs, one whose connections break and one that is slow delay no other: it delivers
+// all that is there, and what comes while they are ill. They lose no message, order or attempt, and
+// catch up by themselves.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t)

@@ -33,7 +33,8 @@ type OrderNoted struct {
 	N        int
 }
 
-// A pipeline is a producer with the plugin, its relay, and the Redis between them and the consumers.
+// A pipeline is a producer with the plugin, its relay, and the Redis between them and the
+// consumers.
 type pipeline struct {
 	db     *gorm.DB
 	client *redis.Client
@@ -108,7 +109,8 @@ func (p *pipeline) published(t *testing.T, n int) {
 	})
 }
 
-// Events that share a key of their own, raised by different aggregates, are handled in the order in which they were committed.
+// Events that share a key of their own, raised by different aggregates, are handled in the order in
+// which they were committed.
 func TestConsumerKeepsTheOrderOfCustomKeys(t *testing.T) {
 	t.Parallel()
 	const n = 40
@@ -181,8 +183,8 @@ func TestConsumerDoesNotBlockEventsWithoutAKey(t *testing.T) {
 	})
 }
 
-// An event of low priority comes to the documented consumer of its stream, after what waits there, although its broker puts it into a stream of its
-// own.
+// An event of low priority comes to the documented consumer of its stream, after what waits there,
+// although its broker puts it into a stream of its own.
 func TestConsumerGetsTheBackfill(t *testing.T) {
 	t.Parallel()
 	const n = 30

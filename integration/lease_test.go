@@ -45,8 +45,8 @@ func (o *outbreak) state() string {
 	return o.text("SELECT md5(string_agg(m::text, ',' ORDER BY id)) FROM outbox_messages AS m")
 }
 
-// A relay is killed when the broker has confirmed, before it marks: the messages go again, under the same ids and in their order, not
-// before the lease has ended, and none is lost.
+// A relay is killed when the broker has confirmed, before it marks: the messages go again, under
+// the same ids and in their order, not before the lease has ended, and none is lost.
 func TestFault02KilledBetweenPublishAndMark(t *testing.T) {
 	t.Parallel()
 	o := newOutbreak(t)
@@ -72,8 +72,9 @@ func TestFault02KilledBetweenPublishAndMark(t *testing.T) {
 	assert.Regexp(t, `level=WARN msg="rows come back from a lease that ran out: .* database=test broker=b rows=\d+ crashes=1`, heir.log.String())
 }
 
-// A relay is stopped past its lease, in the middle of a send, and goes on: the send under way ends, no other one begins, its late mark
-// changes no row, and it counts the lease as lost. What another relay did meanwhile stands.
+// A relay is stopped past its lease, in the middle of a send, and goes on: the send under way ends,
+// no other one begins, its late mark changes no row, and it counts the lease as lost. What another
+// relay did meanwhile stands.
 func TestFault03StoppedPastItsLease(t *testing.T) {
 	t.Parallel()
 	o := newOutbreak(t)
@@ -106,7 +107,8 @@ func TestFault03StoppedPastItsLease(t *testing.T) {
 	assert.Regexp(t, `msg="processor stopped" lease_lost=[1-9]`, sleeper.log.String())
 }
 
-// A relay is killed with a key in hand: the key waits until the lease has ended, and no longer; other keys do not wait.
+// A relay is killed with a key in hand: the key waits until the lease has ended, and no longer;
+// other keys do not wait.
 func TestFault01OwnerOfAKeyIsKilled(t *testing.T) {
 	t.Parallel()
 	o := newOutbreak(t)

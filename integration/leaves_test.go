@@ -32,8 +32,9 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-// What partners may see, name by name: the flat fields beside a message, and each member of either form. docs/guarantees.md says the
-// same in words. A name that is added anywhere on the way fails the test below until it is listed here.
+// What partners may see, name by name: the flat fields beside a message, and each member of either
+// form. docs/guarantees.md says the same in words. A name that is added anywhere on the way fails
+// the test below until it is listed here.
 var (
 	flatFields = []string{"id", "type", "ordering_key", "correlation_id", "content_type", "traceparent", "tracestate", "region"} // region: configured below
 	nativeForm = []string{
@@ -65,8 +66,8 @@ type (
 
 const inHouse = "never-to-be-seen-outside"
 
-// Whatever events and requests hold: what two partners find in Redis and in Pub/Sub has the listed names and no others, and nothing of the
-// events that are not published.
+// Whatever events and requests hold: what two partners find in Redis and in Pub/Sub has the listed
+// names and no others, and nothing of the events that are not published.
 func TestOnlyListedFieldsReachPartners(t *testing.T) {
 	t.Parallel()
 	redisURL, prefix, dsn := testenv.Redis(t), testenv.RedisPrefix(t), filepath.Join(t.TempDir(), "shop.db")
@@ -127,7 +128,8 @@ brokers:
 	assert.Positive(t, own, "what is listed leaves")
 }
 
-// ship commits published events with whatever can be known about them, and as many that stay inside.
+// ship commits published events with whatever can be known about them, and as many that stay
+// inside.
 func ship(t *testing.T, cfg *config.Config, dsn string, number int) {
 	t.Helper()
 	events := envelope.NewCatalog("shipping")

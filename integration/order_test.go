@@ -30,7 +30,8 @@ const (
 	chaosSeedVariable = "FANOUT_TEST_CHILD_SEED"
 )
 
-// chaos is Redis Streams on a bad day: slow at times, some messages are refused, and some answers get lost.
+// chaos is Redis Streams on a bad day: slow at times, some messages are refused, and some answers
+// get lost.
 type chaos struct {
 	confirming
 
@@ -113,7 +114,8 @@ type crowd struct {
 	last    map[string]*int64 // by key, which belongs to one writer
 }
 
-// write inserts the next message of each of the keys in one transaction, in this order, and commits or rolls back.
+// write inserts the next message of each of the keys in one transaction, in this order, and commits
+// or rolls back.
 func (c *crowd) write(ctx context.Context, keys []string, commit func() bool) error {
 	tx, err := c.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -147,9 +149,9 @@ func (c *crowd) write(ctx context.Context, keys []string, commit func() bool) er
 	return nil
 }
 
-// Four relays deliver 200 keys from writers that commit in any order, one of them very late, to a broker that is slow, refuses
-// and forgets to answer; and again and again one of the relays is killed. Of each key every message arrives, and the first
-// arrivals are in order.
+// Four relays deliver 200 keys from writers that commit in any order, one of them very late, to a
+// broker that is slow, refuses and forgets to answer; and again and again one of the relays is
+// killed. Of each key every message arrives, and the first arrivals are in order.
 func TestOrderUnderFire(t *testing.T) {
 	t.Parallel()
 	messages := 5_000

@@ -63,7 +63,8 @@ func (o *overload) lag() time.Duration {
 	return time.Duration(answer["default"].Brokers["default"].OldestPending * float64(time.Second))
 }
 
-// memory is what a process holds of the machine's memory, in kilobytes; 0 where /proc does not tell.
+// memory is what a process holds of the machine's memory, in kilobytes; 0 where /proc does not
+// tell.
 func (r *relayProcess) memory() int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
 	if err != nil {
@@ -75,8 +76,9 @@ func (r *relayProcess) memory() int {
 	return kilobytes
 }
 
-// Producers outrun the drain for a while, half of their messages of one key: the relay's memory stays as it is, whatever waits, and the
-// lag is there for everybody to see. With the limit gone the backlog is drained, in order, with nothing lost and nobody charged.
+// Producers outrun the drain for a while, half of their messages of one key: the relay's memory
+// stays as it is, whatever waits, and the lag is there for everybody to see. With the limit gone
+// the backlog is drained, in order, with nothing lost and nobody charged.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	span := 8 * time.Second

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pause stops all relays, holds for those that start meanwhile, costs no row an attempt, and ends where it began.
+// A pause stops all relays, holds for those that start meanwhile, costs no row an attempt, and ends
+// where it began.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// commitProxy stands before PostgreSQL, understands what passes, and cuts connections at a COMMIT: after it was sent, and before
-// its answer arrives. Where the server processed it, and where it never got there, look the same to the client.
+// commitProxy stands before PostgreSQL, understands what passes, and cuts connections at a COMMIT:
+// after it was sent, and before its answer arrives. Where the server processed it, and where it
+// never got there, look the same to the client.
 type commitProxy struct {
 	listener net.Listener
 	upstream string
@@ -181,7 +182,8 @@ func (c *commitConversation) pass(message []byte) bool {
 	return err == nil
 }
 
-// executes returns the statement that a message runs, trimmed and in lower case; empty where it runs none.
+// executes returns the statement that a message runs, trimmed and in lower case; empty where it
+// runs none.
 func (c *commitConversation) executes(kind byte, body []byte) string {
 	field := func() string {
 		text, rest, _ := bytes.Cut(body, []byte{0})
@@ -203,7 +205,8 @@ func (c *commitConversation) executes(kind byte, body []byte) string {
 	return ""
 }
 
-// end cuts the connection at a COMMIT. Where the server is to process it, its answer is awaited and thrown away.
+// end cuts the connection at a COMMIT. Where the server is to process it, its answer is awaited and
+// thrown away.
 func (c *commitConversation) end(fault commitCut, kind byte, commit []byte) {
 	c.deaf.Lock()
 	c.isDeaf = true
@@ -223,7 +226,8 @@ func (c *commitConversation) end(fault commitCut, kind byte, commit []byte) {
 	}
 }
 
-// answers passes on what the server says. Once the client is to hear nothing more, it waits for the server to be ready.
+// answers passes on what the server says. Once the client is to hear nothing more, it waits for the
+// server to be ready.
 func (c *commitConversation) answers() {
 	defer close(c.answered)
 	for {

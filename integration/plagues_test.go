@@ -15,8 +15,9 @@ import (
 	"github.com/gorm-fanout/fanout/internal/toxic"
 )
 
-// Three kinds of poison at once: a message that its broker refuses for good, one at which its client panics, and one that kills the
-// process. Each of them, and nobody else, is abandoned with its reason; everything else arrives and pays nothing.
+// Three kinds of poison at once: a message that its broker refuses for good, one at which its
+// client panics, and one that kills the process. Each of them, and nobody else, is abandoned with
+// its reason; everything else arrives and pays nothing.
 func TestPoisonOfThreeKinds(t *testing.T) {
 	t.Parallel()
 	o := newOutbreak(t)
@@ -25,7 +26,8 @@ func TestPoisonOfThreeKinds(t *testing.T) {
 		o.insert(shard, each, 20*shard, payload)
 	}
 	o.expects = []string{`msg="message abandoned"`, `msg="the broker's implementation broke down"`}
-	// A panic is a message's fault only where others pass, and here the last ones would have passed before its last attempt.
+	// A panic is a message's fault only where others pass, and here the last ones would have passed
+	// before its last attempt.
 	later := 0
 	o.meanwhile = func() {
 		if o.count("finished_at IS NULL AND payload <> 'panic'") == 0 {
@@ -55,8 +57,9 @@ func TestPoisonOfThreeKinds(t *testing.T) {
 	assert.Len(t, delivered, 4*each-3+later)
 }
 
-// Of eight brokers three are down, each in its own way: nobody listens, nobody answers, connections break. The other five deliver all
-// that is there and all that comes; when the three are back, they get everything, in order, and no message has paid for it.
+// Of eight brokers three are down, each in its own way: nobody listens, nobody answers, connections
+// break. The other five deliver all that is there and all that comes; when the three are back, they
+// get everything, in order, and no message has paid for it.
 func TestEightBrokersThreeDown(t *testing.T) {
 	t.Parallel()
 	n := &neighbours{bench: newBench(t), networks: map[string]*toxic.Proxy{}}

@@ -24,8 +24,8 @@ import (
 
 const deliveredVariable = "FANOUT_TEST_CHILD_DELIVERED"
 
-// poisoned is a broker whose client refuses one message for good, panics at another, and dies of a third one, and its process with
-// it. What it delivers it writes into a file.
+// poisoned is a broker whose client refuses one message for good, panics at another, and dies of a
+// third one, and its process with it. What it delivers it writes into a file.
 type poisoned struct {
 	confirming
 
@@ -84,7 +84,8 @@ func newOutbreak(t *testing.T) *outbreak {
 	return o
 }
 
-// insert writes rows without a key into one shard; payload is that of the row at a place, all others have none.
+// insert writes rows without a key into one shard; payload is that of the row at a place, all
+// others have none.
 func (o *outbreak) insert(shard, n, place int, payload string) {
 	o.Helper()
 	_, err := o.db.ExecContext(o.Context(), `INSERT INTO outbox_messages (message_id, target_broker, stream, type, payload)
@@ -100,7 +101,8 @@ func (o *outbreak) count(where string) (n int) {
 	return n
 }
 
-// survive starts a relay after each that has died, until all rows are finished, and returns how many have died.
+// survive starts a relay after each that has died, until all rows are finished, and returns how
+// many have died.
 func (o *outbreak) survive() (crashes int) {
 	o.Helper()
 	for ; ; crashes++ {
@@ -144,8 +146,8 @@ func (o *outbreak) outlives(died <-chan error) bool {
 	}
 }
 
-// One message in a full batch kills its process each time it is sent. It alone is abandoned, everything else arrives, and no
-// other message pays an attempt for it.
+// One message in a full batch kills its process each time it is sent. It alone is abandoned,
+// everything else arrives, and no other message pays an attempt for it.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(uint64(testenv.Seed(t)), 0))
@@ -172,7 +174,8 @@ func TestPoison(t *testing.T) {
 	assert.Len(t, delivered, 1399)
 }
 
-// A message that is alone in its shard, and slow, is in a worker's hands each time the other worker dies of the poison.
+// A message that is alone in its shard, and slow, is in a worker's hands each time the other worker
+// dies of the poison.
 func TestPoisonBesideALonelyMessage(t *testing.T) {
 	t.Parallel()
 	o := newOutbreak(t)

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readOnly makes the database read-only for everybody who connects from now on, and ends all other connections, as a server does that
-// is demoted, or whose disk is full; or it takes that back. writer is not concerned.
+// readOnly makes the database read-only for everybody who connects from now on, and ends all other
+// connections, as a server does that is demoted, or whose disk is full; or it takes that back.
+// writer is not concerned.
 func (b *bench) readOnly(writer *sql.DB, on bool) {
 	b.t.Helper()
 	parsed, err := url.Parse(b.dsn)
@@ -45,8 +46,8 @@ func (b *bench) privileged() *sql.DB {
 	return db
 }
 
-// While the database is read-only, a writer sees the error, and a relay that runs says so once, tries again no more often than it
-// polls, and spends no attempt; it goes on by itself when the
+// While the database is read-only, a writer sees the error, and a relay that runs says so once,
+// tries again no more often than it polls, and spends no attempt; it goes on by itself when the
 // database can be written again.
 func TestReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
@@ -75,7 +76,8 @@ func TestReadOnlyDatabase(t *testing.T) {
 	before, began := failed(), time.Now()
 	eventually(t, func() bool { return time.Since(began) > 3*time.Second })
 	tries := failed() - before
-	// Two workers and four shards: each poll, from the second one on a second after the other, tries the shards that have rows.
+	// Two workers and four shards: each poll, from the second one on a second after the other,
+	// tries the shards that have rows.
 	assert.Less(t, tries, 60, "it backs off")
 	assert.Equal(t, 500, b.count("status = 'pending' AND attempts = 0"))
 

@@ -31,7 +31,8 @@ const (
 // begun is the line that a recorder writes when a call is under way.
 const begun = "begun"
 
-// recorder is a broker that writes down what it is given. One call is one send: what it has begun cannot be taken back.
+// recorder is a broker that writes down what it is given. One call is one send: what it has begun
+// cannot be taken back.
 type recorder struct {
 	confirming
 

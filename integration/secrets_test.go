@@ -20,7 +20,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// The password of the tests below, in two halves: of one that was not escaped, a parser may take either for something else.
+// The password of the tests below, in two halves: of one that was not escaped, a parser may take
+// either for something else.
 const (
 	firstHalf  = "s3ntinel"
 	secondHalf = "Pa55word"
@@ -187,8 +188,8 @@ func ownRedis(t *testing.T, args ...string) (address string) {
 	return socket
 }
 
-// Whatever a broker does not like about its URL, a relay at its most talkative, the rows, the list of instances and the other commands say nothing
-// of the password.
+// Whatever a broker does not like about its URL, a relay at its most talkative, the rows, the list
+// of instances and the other commands say nothing of the password.
 func TestNoRelayShowsTheURL(t *testing.T) {
 	t.Parallel()
 	socket := func(server, user string) string { return "unix://" + user + ":" + sentinel + "@" + server }

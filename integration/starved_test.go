@@ -17,7 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// The application has used up its connections; the relay in its process, which was given the same handle, has its own, and delivers.
+// The application has used up its connections; the relay in its process, which was given the same
+// handle, has its own, and delivers.
 func TestFault31ApplicationHasUsedUpItsPool(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

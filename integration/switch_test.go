@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// switchboard stands at one address before servers that take turns, as the name or the proxy does by which applications reach
-// whatever server is the primary at the moment.
+// switchboard stands at one address before servers that take turns, as the name or the proxy does
+// by which applications reach whatever server is the primary at the moment.
 type switchboard struct {
 	listener net.Listener
 	open     sync.WaitGroup

@@ -29,8 +29,9 @@ import (
 
 type wakeUp struct{ Number int }
 
-// From the application's span through the outbox to the broker: the wire has the producer's trace context, the relay's span is a child of the
-// producer's while it comes soon, and linked when it comes late. Metrics are scraped beside that.
+// From the application's span through the outbox to the broker: the wire has the producer's trace
+// context, the relay's span is a child of the producer's while it comes soon, and linked when it
+// comes late. Metrics are scraped beside that.
 func TestTelemetry(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "outbox.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// upgradeFromVariable names the commit or tag that the test of rolling upgrades takes for the old version. Default: the newest tag,
-// or where there is none the newest commit with other code.
+// upgradeFromVariable names the commit or tag that the test of rolling upgrades takes for the old
+// version. Default: the newest tag, or where there is none the newest commit with other code.
 const upgradeFromVariable = "FANOUT_TEST_UPGRADE_FROM"
 
 // version is a build of the library: the command, and a writer.
@@ -29,8 +29,8 @@ const (
 	writerPackage = "integration/upgradewriter"
 )
 
-// currentVersion builds the writer beside the command that all tests have. The writer's source is none of our packages, and is laid
-// over.
+// currentVersion builds the writer beside the command that all tests have. The writer's source is
+// none of our packages, and is laid over.
 func currentVersion(t *testing.T) version {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,7 +47,8 @@ func currentVersion(t *testing.T) version {
 	return v
 }
 
-// previousVersion builds the version before, or skips the test, aloud, where there is none that can run beside this one.
+// previousVersion builds the version before, or skips the test, aloud, where there is none that can
+// run beside this one.
 func previousVersion(t *testing.T) version {
 	t.Helper()
 	commit, name := previousCommit(t)

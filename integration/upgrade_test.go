@@ -55,8 +55,9 @@ func (b *bench) relayOf(program string) *relayProcess {
 	return r
 }
 
-// The previous version and this one write to, and deliver from, one database at the same time, the same keys; relays of each are killed,
-// stopped and started meanwhile. Nothing is lost, and each key keeps its order.
+// The previous version and this one write to, and deliver from, one database at the same time, the
+// same keys; relays of each are killed, stopped and started meanwhile. Nothing is lost, and each
+// key keeps its order.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	testenv.NeedLong(t) // it builds another version

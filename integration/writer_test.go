@@ -83,8 +83,8 @@ func runWriter(ctx context.Context) error {
 	return errors.Join(err, errors.New("it has survived"))
 }
 
-// An application is killed in its transaction, or right after the commit and before it has woken anybody. What was not committed is
-// never delivered; what was, a relay finds by itself, and soon.
+// An application is killed in its transaction, or right after the commit and before it has woken
+// anybody. What was not committed is never delivered; what was, a relay finds by itself, and soon.
 func TestFault01WriterIsKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

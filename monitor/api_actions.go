@@ -86,7 +86,8 @@ type progressAnswer struct {
 	Done    int64 `json:"done"`
 }
 
-// lastLine ends a stream of progress. Problem is there when the action failed; what was changed before stays changed.
+// lastLine ends a stream of progress. Problem is there when the action failed; what was changed
+// before stays changed.
 type lastLine struct {
 	Result  resultAnswer `json:"result"`
 	Problem *problem     `json:"problem,omitempty"`

@@ -90,7 +90,8 @@ type readyAnswer struct {
 // readyTime is how long a database may take to show that it is there.
 const readyTime = 3 * time.Second
 
-// getReady is for probes, which have no token: it says which database does not answer, and nothing about why.
+// getReady is for probes, which have no token: it says which database does not answer, and nothing
+// about why.
 func (h *Handler) getReady(w http.ResponseWriter, q *request) error {
 	reasons := h.ready.get(q.Context(), h.now, func(ctx context.Context) []string {
 		ctx, cancel := context.WithTimeout(ctx, readyTime)

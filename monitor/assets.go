@@ -48,8 +48,8 @@ func (h *Handler) getIndex(w http.ResponseWriter, _ *request) error {
 
 func (h *Handler) getAsset(w http.ResponseWriter, q *request) error { return h.asset(w, q.values["*"]) }
 
-// contentTypes are those of the files that a dashboard has: what the machine knows of types may differ, and with nosniff a script of another
-// type does not run.
+// contentTypes are those of the files that a dashboard has: what the machine knows of types may
+// differ, and with nosniff a script of another type does not run.
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".svg": "image/svg+xml", ".png": "image/png", ".json": "application/json", ".txt": "text/plain; charset=utf-8",

@@ -42,11 +42,13 @@ type tokenEntry struct {
 	hash     [sha256.Size]byte
 }
 
-// MinToken is the length that a token must have at least, in bytes: it has to withstand guessing. Take a random one.
+// MinToken is the length that a token must have at least, in bytes: it has to withstand guessing.
+// Take a random one.
 const MinToken = 16
 
-// NewTokens takes tokens by the names of their holders, who are known by them in the audit. All problems are reported in one error: a token
-// that is too short, one that two have, a name in both maps.
+// NewTokens takes tokens by the names of their holders, who are known by them in the audit. All
+// problems are reported in one error: a token that is too short, one that two have, a name in both
+// maps.
 func NewTokens(viewers, operators map[string]string) (*Tokens, error) {
 	var (
 		tokens   Tokens
@@ -108,7 +110,8 @@ func bearer(r *http.Request) (token string, ok bool) {
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
 }
 
-// whoIs tells who asks. Nobody has the role none. The error is for who has presented too many wrong tokens.
+// whoIs tells who asks. Nobody has the role none. The error is for who has presented too many wrong
+// tokens.
 func (h *Handler) whoIs(r *http.Request) (Identity, error) {
 	if token, ok := bearer(r); ok && h.cfg.Tokens != nil { // whoever presents a token wants to be who has it, not who the cookie says
 		if err := h.guesses.check(r); err != nil {
@@ -171,8 +174,8 @@ func (h *Handler) admit(q *request) error {
 	return nil
 }
 
-// foreign tells whether a browser says that a page of another site asks, which could not read the answer, but could load the databases. Whoever
-// follows a link from there may look.
+// foreign tells whether a browser says that a page of another site asks, which could not read the
+// answer, but could load the databases. Whoever follows a link from there may look.
 func foreign(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document"
@@ -216,8 +219,8 @@ func (h *Handler) admitPost(q *request) error {
 	return nil
 }
 
-// sameOrigin tells whether a browser says that a page of this server sends the request. lenient takes a request that does not say, which a
-// form's may be.
+// sameOrigin tells whether a browser says that a page of this server sends the request. lenient
+// takes a request that does not say, which a form's may be.
 func sameOrigin(r *http.Request, lenient bool) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
 		return site == "same-origin"

@@ -1,5 +1,6 @@
-// Package monitor is for the people who run an outbox: where every broker stands, what has failed and why, and what to do about
-// it. Its Console is what the command line and the HTTP interface share.
+// Package monitor is for the people who run an outbox: where every broker stands, what has failed
+// and why, and what to do about it. Its Console is what the command line and the HTTP interface
+// share.
 package monitor
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// A Console looks at the tables of some databases and repairs them by hand. Every action leaves an entry in the audit table of the
-// database that it changes. A console is safe for concurrent use.
+// A Console looks at the tables of some databases and repairs them by hand. Every action leaves an
+// entry in the audit table of the database that it changes. A console is safe for concurrent use.
 type Console struct {
 	stores  map[string]admin.Administration
 	brokers []string
@@ -25,14 +26,15 @@ type Console struct {
 // An Option refines [NewConsole].
 type Option func(*Console)
 
-// WithBrokers names the brokers of the configuration. They have a status though they may have no rows, and nothing else can be paused. A
-// broker beyond them whose rows are in a table is marked as unknown: nobody delivers its rows. Default: all that the tables have are
-// known.
+// WithBrokers names the brokers of the configuration. They have a status though they may have no
+// rows, and nothing else can be paused. A broker beyond them whose rows are in a table is marked as
+// unknown: nobody delivers its rows. Default: all that the tables have are known.
 func WithBrokers(names ...string) Option {
 	return func(c *Console) { c.brokers = append(c.brokers, names...) }
 }
 
-// WithTimeout bounds how long one database may take to answer one question. It does not bound an action as a whole. Default 10 s.
+// WithTimeout bounds how long one database may take to answer one question. It does not bound an
+// action as a whole. Default 10 s.
 func WithTimeout(d time.Duration) Option {
 	return func(c *Console) { c.timeout = d }
 }
@@ -90,8 +92,8 @@ func ask[T any](ctx context.Context, c *Console, database string, question func(
 	return answer, nil
 }
 
-// Message returns the rows of one message, one for each broker, with payload and headers; none where there is no such message. The error
-// is a [*RefusedError] where id is no UUID.
+// Message returns the rows of one message, one for each broker, with payload and headers; none
+// where there is no such message. The error is a [*RefusedError] where id is no UUID.
 func (c *Console) Message(ctx context.Context, database, id string) ([]admin.Record, error) {
 	if err := checkText("message id", id); err != nil {
 		return nil, err
@@ -107,8 +109,9 @@ func (c *Console) Message(ctx context.Context, database, id string) ([]admin.Rec
 // ActionReveal is what the audit calls a look at payload and headers.
 const ActionReveal = "reveal"
 
-// Reveal is [Console.Message] for somebody who wants to see payload and headers, which may hold what is not for everybody: it leaves an
-// entry in the audit, with the message's id and the number of rows that were shown, and shows nothing where that cannot be written.
+// Reveal is [Console.Message] for somebody who wants to see payload and headers, which may hold
+// what is not for everybody: it leaves an entry in the audit, with the message's id and the number
+// of rows that were shown, and shows nothing where that cannot be written.
 func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) (records []admin.Record, err error) {
 	if err := errors.Join(checkText("message id", id), checkText("actor", actor.Name)); err != nil {
 		return nil, err
@@ -132,8 +135,8 @@ func (c *Console) Reveal(ctx context.Context, actor Actor, database, id string) 
 // MaxBlocked is how many blocked keys of one broker [Console.Blocked] lists.
 const MaxBlocked = 200
 
-// Blocked lists the ordering keys that wait: of all brokers where broker is empty, up to [MaxBlocked] of each. Followers are counted up to
-// 1,000.
+// Blocked lists the ordering keys that wait: of all brokers where broker is empty, up to
+// [MaxBlocked] of each. Followers are counted up to 1,000.
 func (c *Console) Blocked(ctx context.Context, database, broker string) ([]admin.KeyBlock, error) {
 	if err := checkText("broker", broker); err != nil {
 		return nil, err
@@ -162,8 +165,8 @@ func (c *Console) Workers(ctx context.Context, database string) ([]driver.Instan
 	})
 }
 
-// Audit lists what operators have done, newest first: those entries before an id (0 = from the newest), up to limit, which must be at least
-// 1.
+// Audit lists what operators have done, newest first: those entries before an id (0 = from the
+// newest), up to limit, which must be at least 1.
 func (c *Console) Audit(ctx context.Context, database string, before int64, limit int) ([]admin.AuditEntry, error) {
 	if limit < 1 || before < 0 {
 		return nil, refusef("audit: limit is %d and before is %d: use a limit of at least 1, and no negative id", limit, before)

@@ -45,26 +45,32 @@ type Action struct {
 	Verb string
 	// Database to work on; empty = all.
 	Database string
-	// Filter selects the rows of a requeue, an abandon and a replay, and Filter.Broker the broker of everything else; a pause, a resume and a
-	// unblock need one. A requeue whose filter names no status is for failed and abandoned rows: pending rows that wait for a time, and
-	// processing ones whose lease is over, come back only when the status is named, or the messages are. Abandon and replay need at least one condition beside the statuses,
-	// and so does a requeue over HTTP.
+	// Filter selects the rows of a requeue, an abandon and a replay, and Filter.Broker the broker
+	// of everything else; a pause, a resume and a unblock need one. A requeue whose filter names no
+	// status is for failed and abandoned rows: pending rows that wait for a time, and processing
+	// ones whose lease is over, come back only when the status is named, or the messages are.
+	// Abandon and replay need at least one condition beside the statuses, and so does a requeue
+	// over HTTP.
 	Filter admin.Filter
-	// Fingerprint limits a requeue or an abandon to the rows whose last error has it: see [Fingerprint].
+	// Fingerprint limits a requeue or an abandon to the rows whose last error has it: see
+	// [Fingerprint].
 	Fingerprint string
 	// Key is the ordering key to unblock.
 	Key string
 	// Reason is for the audit, and for those who read a pause or the error of an abandoned row.
 	Reason string
-	// PublishedBefore and AbandonedBefore are how long ago rows must have been finished to be purged; 0 = they stay. A purge needs one.
+	// PublishedBefore and AbandonedBefore are how long ago rows must have been finished to be
+	// purged; 0 = they stay. A purge needs one.
 	PublishedBefore, AbandonedBefore time.Duration
-	// TTL is a new time to live for the rows of a requeue; 0 = a time to live that has passed is taken off, and others stay.
+	// TTL is a new time to live for the rows of a requeue; 0 = a time to live that has passed is
+	// taken off, and others stay.
 	TTL time.Duration
 	// Limit is the most rows to change in each database; 0 = all.
 	Limit int
 	// DryRun only counts what would be changed, and leaves no entry in the audit.
 	DryRun bool
-	// Progress is told after each chunk of 500 rows, from the goroutine that called Do. It may be nil.
+	// Progress is told after each chunk of 500 rows, from the goroutine that called Do. It may be
+	// nil.
 	Progress func(Progress)
 
 	guarded bool // a condition that was forgotten must not send everything
@@ -81,11 +87,13 @@ type Progress struct {
 // Result is what became of an action in one database.
 type Result struct {
 	Database string
-	// Matched is how many rows were found. Changed can be less: rows that are claimed, that only wait for
-	// an earlier message of their key (requeue), or that have changed meanwhile stay as they are.
+	// Matched is how many rows were found. Changed can be less: rows that are claimed, that only
+	// wait for an earlier message of their key (requeue), or that have changed meanwhile stay as
+	// they are.
 	Matched admin.Count
-	// Refused is how many rows a requeue has left out since they are malformed, and would be abandoned again at once: they have to be
-	// corrected in the table, and then requeued by a filter that names the error class malformed.
+	// Refused is how many rows a requeue has left out since they are malformed, and would be
+	// abandoned again at once: they have to be corrected in the table, and then requeued by a
+	// filter that names the error class malformed.
 	Refused int64
 	// Changed rows; 1 for a pause, a resume and an unblock that changed something.
 	Changed int64
@@ -95,12 +103,15 @@ type Result struct {
 	Err error
 }
 
-// Do does it, in all databases where the action names none, one after the other: one that fails does not keep it from the others. The error
-// joins those of the results; it is a [*RefusedError] or a [*NotFoundError], without results, where nothing was tried. Rows are changed in
-// chunks of 500, each in a transaction of its own, oldest first, so an action that is stopped has done the first part.
+// Do does it, in all databases where the action names none, one after the other: one that fails
+// does not keep it from the others. The error joins those of the results; it is a [*RefusedError]
+// or a [*NotFoundError], without results, where nothing was tried. Rows are changed in chunks of
+// 500, each in a transaction of its own, oldest first, so an action that is stopped has done the
+// first part.
 //
-// Of the rows that come back (requeue and replay) no more than a million are looked at, the newest ones; Matched.More tells that there are
-// others. No row is taken twice, be it failed again by then.
+// Of the rows that come back (requeue and replay) no more than a million are looked at, the newest
+// ones; Matched.More tells that there are others. No row is taken twice, be it failed again by
+// then.
 func (c *Console) Do(ctx context.Context, actor Actor, action Action) ([]Result, error) {
 	if err := c.check(actor, &action); err != nil {
 		return nil, err
@@ -219,8 +230,8 @@ var actionStatuses = map[string]struct{ allowed, meant []outbox.Status }{
 	VerbReplay:  {admin.ReplayStatuses(), admin.ReplayStatuses()},
 }
 
-// boundless reports whether the action would be for every row though it should not; some says that its filter has a condition beside broker
-// and statuses.
+// boundless reports whether the action would be for every row though it should not; some says that
+// its filter has a condition beside broker and statuses.
 func (a *Action) boundless(some bool) bool {
 	return !some && a.Filter.Broker == "" && a.Fingerprint == "" && (a.Verb != VerbRequeue || a.guarded && !a.DryRun)
 }

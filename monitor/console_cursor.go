@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// A cursor is a place in the lists of all brokers and statuses. On its way through a client it is an opaque text.
+// A cursor is a place in the lists of all brokers and statuses. On its way through a client it is
+// an opaque text.
 type cursor struct {
 	Broker string
 	Status outbox.Status

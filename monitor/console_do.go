@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// endAuditTime bounds the last word about an action, which has a context of its own: it is recorded also when the caller has gone.
+// endAuditTime bounds the last word about an action, which has a context of its own: it is recorded
+// also when the caller has gone.
 const endAuditTime = 5 * time.Second
 
 // run is one action in one database.
@@ -42,9 +43,10 @@ func (c *Console) doIn(ctx context.Context, actor Actor, action Action, database
 	return r.result
 }
 
-// Record does something to a database for which this console has no action, and leaves an entry in its audit: begun before, and ended
-// after it with the number of rows that do returns and its error. Where the audit cannot be begun, do is not called. It is for actions of
-// others that belong into the same record; [Console.Do] records its own.
+// Record does something to a database for which this console has no action, and leaves an entry in
+// its audit: begun before, and ended after it with the number of rows that do returns and its
+// error. Where the audit cannot be begun, do is not called. It is for actions of others that belong
+// into the same record; [Console.Do] records its own.
 func (c *Console) Record(ctx context.Context, database string, entry admin.AuditEntry, do func(id int64) (rows int64, err error)) error {
 	id, err := ask(ctx, c, database, func(ctx context.Context, store admin.Administration) (int64, error) {
 		return store.BeginAudit(ctx, entry)

@@ -20,15 +20,18 @@ const (
 	maxSample = 5
 )
 
-// FailureGroups are failures that have the same cause, as far as their errors tell; the largest group first.
+// FailureGroups are failures that have the same cause, as far as their errors tell; the largest
+// group first.
 type FailureGroups struct {
 	Groups []FailureGroup
-	// Scanned is how many rows were looked at, and More is true when there are others: the counts are those of the newest rows then.
+	// Scanned is how many rows were looked at, and More is true when there are others: the counts
+	// are those of the newest rows then.
 	Scanned int
 	More    bool
 }
 
-// A FailureGroup holds the failed and abandoned rows of one broker whose errors have the same [Fingerprint].
+// A FailureGroup holds the failed and abandoned rows of one broker whose errors have the same
+// [Fingerprint].
 type FailureGroup struct {
 	Fingerprint string `json:"fingerprint"`
 	Broker      string `json:"broker"`
@@ -51,8 +54,8 @@ type FailureGroup struct {
 // failureStatuses are those whose rows carry an error that matters.
 var failureStatuses = []outbox.Status{outbox.StatusFailed, outbox.StatusAbandoned}
 
-// Failures groups what has failed and what was abandoned, of all brokers where broker is empty. Of each broker the newest 10,000 rows are
-// looked at.
+// Failures groups what has failed and what was abandoned, of all brokers where broker is empty. Of
+// each broker the newest 10,000 rows are looked at.
 func (c *Console) Failures(ctx context.Context, database, broker string) (FailureGroups, error) {
 	if err := checkText("broker", broker); err != nil {
 		return FailureGroups{}, err
@@ -83,7 +86,8 @@ func (c *Console) Failures(ctx context.Context, database, broker string) (Failur
 	return result, nil
 }
 
-// walk looks at no more than the given number of rows of a list, page by page. more is true when there are others.
+// walk looks at no more than the given number of rows of a list, page by page. more is true when
+// there are others.
 func (c *Console) walk(ctx context.Context, database string, request admin.ListRequest, rows int, visit func(*admin.Record)) (more bool, err error) {
 	for rows > 0 {
 		request.Limit = min(failuresPage, rows)

@@ -9,9 +9,10 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Fingerprint is the same for errors that are the same but for what differs from message to message: 12 hexadecimal digits of a hash over
-// the broker, the error's class, and its message, in which quoted parts, addresses, ids and numbers are replaced. A nil error is one with no class
-// and no message. It may change from version to version; nothing stores it.
+// Fingerprint is the same for errors that are the same but for what differs from message to
+// message: 12 hexadecimal digits of a hash over the broker, the error's class, and its message, in
+// which quoted parts, addresses, ids and numbers are replaced. A nil error is one with no class and
+// no message. It may change from version to version; nothing stores it.
 func Fingerprint(broker string, e *outbox.LastError) string {
 	if e == nil {
 		e = &outbox.LastError{}
@@ -20,14 +21,16 @@ func Fingerprint(broker string, e *outbox.LastError) string {
 	return hex.EncodeToString(hash[:6])
 }
 
-// fingerprintBytes is how much of a message counts: where one repeats the payload, the beginning says what is wrong.
+// fingerprintBytes is how much of a message counts: where one repeats the payload, the beginning
+// says what is wrong.
 const fingerprintBytes = 600
 
 // What is replaced, in this order: a quoted part may hold an address, and an address numbers.
 var (
 	quoted  = regexp.MustCompile("\"[^\"]*\"|`[^`]*`|'[^']*'")
 	address = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://\S+|\S+@\S+|\[[0-9A-Fa-f:.%a-z]*:[0-9A-Fa-f:.%a-z]*\](:\d+)?|[\pL\pN_-]+(\.[\pL\pN_-]+)*:\d+`)
-	// An id or a number is any word with a digit in it, with the punctuation that joins the parts of one.
+	// An id or a number is any word with a digit in it, with the punctuation that joins the parts
+	// of one.
 	number = regexp.MustCompile(`[\pL\pN_]*\d[\pL\pN_]*([-.:,+/][\pL\pN_]*\d[\pL\pN_]*|-[\pL\pN_]+)*`)
 	// An id without a digit is rare, but a UUID's parts may have none.
 	hexadecimal = regexp.MustCompile(`\b[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b`)

@@ -15,19 +15,24 @@ const (
 	MaxPage     = 500
 )
 
-// scanPage is how many rows are looked at for one page, whether they match or not, so that a rare type costs no more than a common one.
+// scanPage is how many rows are looked at for one page, whether they match or not, so that a rare
+// type costs no more than a common one.
 const scanPage = 5000
 
 // MessagesQuery asks for one page of messages. Zero fields match everything.
 type MessagesQuery struct {
-	// Broker whose rows are listed. Default: those of all brokers, one after the other in the order of their names.
+	// Broker whose rows are listed. Default: those of all brokers, one after the other in the order
+	// of their names.
 	Broker string
-	// Statuses that are listed, one after the other in the order of [outbox.Statuses]. Default: all.
+	// Statuses that are listed, one after the other in the order of [outbox.Statuses]. Default:
+	// all.
 	Statuses []outbox.Status
-	// Type, Key, ErrorClass, Since and Until are those of [admin.Filter]. Deferred rows are listed in their status like all others.
+	// Type, Key, ErrorClass, Since and Until are those of [admin.Filter]. Deferred rows are listed
+	// in their status like all others.
 	Type, Key, ErrorClass string
 	Since, Until          time.Time
-	// Cursor is the Next of the page before, of a query that was otherwise the same; empty = the first page.
+	// Cursor is the Next of the page before, of a query that was otherwise the same; empty = the
+	// first page.
 	Cursor string
 	// Limit is the most messages on the page. Default: [DefaultPage]; most: [MaxPage].
 	Limit int
@@ -36,7 +41,8 @@ type MessagesQuery struct {
 // MessagesPage is one page of messages, within each broker and status newest first.
 type MessagesPage struct {
 	Records []admin.Record
-	// Next is the cursor of the next page; empty = there is none. A page may hold few messages, or none, and have a next one.
+	// Next is the cursor of the next page; empty = there is none. A page may hold few messages, or
+	// none, and have a next one.
 	Next string
 	// Scanned is how many rows were looked at.
 	Scanned int

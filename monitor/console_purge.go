@@ -74,7 +74,8 @@ func (r *run) finished(ctx context.Context) ([]string, error) {
 	})
 }
 
-// countOld counts what a purge would remove, up to 10,000 rows of each broker and status, by this machine's clock.
+// countOld counts what a purge would remove, up to 10,000 rows of each broker and status, by this
+// machine's clock.
 func (r *run) countOld(ctx context.Context) error {
 	brokers, err := r.finished(ctx)
 	if err != nil {
@@ -106,7 +107,8 @@ func (r *run) countOld(ctx context.Context) error {
 	return nil
 }
 
-// waitedFor are the abandoned rows, by broker and message, for which a key waits: a purge spares them.
+// waitedFor are the abandoned rows, by broker and message, for which a key waits: a purge spares
+// them.
 func (r *run) waitedFor(ctx context.Context) (map[string]bool, error) {
 	if r.action.AbandonedBefore == 0 {
 		return nil, nil //nolint:nilnil // a map of nothing can be asked

@@ -20,9 +20,10 @@ const (
 
 // rows changes what the filter selects.
 //
-// Rows that come back, by requeue or replay, may be in the same status again before the next chunk is looked for: they must be taken
-// together first, or the same ones were taken over and over. Abandoned rows do not come back, and neither do pending ones that were
-// hurried: there the store finds the next ones by itself.
+// Rows that come back, by requeue or replay, may be in the same status again before the next chunk
+// is looked for: they must be taken together first, or the same ones were taken over and over.
+// Abandoned rows do not come back, and neither do pending ones that were hurried: there the store
+// finds the next ones by itself.
 func (r *run) rows(ctx context.Context) error {
 	filter := r.action.Filter
 	switch {
@@ -74,7 +75,8 @@ func (r *run) call(ctx context.Context, filter admin.Filter, limit int) (int, er
 	}
 }
 
-// found lets the store find the rows, chunk by chunk, and no more than were there when it began, where they could be counted.
+// found lets the store find the rows, chunk by chunk, and no more than were there when it began,
+// where they could be counted.
 func (r *run) found(ctx context.Context, filter admin.Filter) error {
 	most := r.result.Matched
 	for {
@@ -168,7 +170,8 @@ type taken struct {
 	broker  string
 }
 
-// collect takes together what the filter and the fingerprint select, newest first. more is true when there are others.
+// collect takes together what the filter and the fingerprint select, newest first. more is true
+// when there are others.
 func (r *run) collect(ctx context.Context, filter admin.Filter) (rows []taken, more bool, err error) {
 	brokers, err := r.console.brokersOf(ctx, r.database, filter.Broker)
 	if err != nil {
@@ -205,7 +208,8 @@ func (r *run) take(rows []taken, record *admin.Record, prints *prints) []taken {
 	return append(rows, taken{id: record.ID, message: message, broker: record.Broker})
 }
 
-// lookUp takes those of the named messages that the filter and the fingerprint select. What the filter says beside them, the store tests.
+// lookUp takes those of the named messages that the filter and the fingerprint select. What the
+// filter says beside them, the store tests.
 func (r *run) lookUp(ctx context.Context, filter admin.Filter) ([]taken, error) {
 	var rows []taken
 	for _, id := range filter.MessageIDs {

@@ -43,7 +43,8 @@ const (
 	topic   = `{"class":"permanent","message":"no topic \"a\"","at":"2026-01-02T03:04:05Z","attempt":2}`
 )
 
-// The whole way of a person on call, on a real store: look, find out why, count, repair, see it in the audit.
+// The whole way of a person on call, on a real store: look, find out why, count, repair, see it in
+// the audit.
 func TestOnCall(t *testing.T) {
 	t.Parallel()
 	db, console := open(t)

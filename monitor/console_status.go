@@ -30,12 +30,14 @@ type BrokerStatus struct {
 
 	// Paused is nil unless an operator has paused the broker.
 	Paused *driver.Pause
-	// Unknown is true for rows of a broker that the configuration does not have: nobody delivers them.
+	// Unknown is true for rows of a broker that the configuration does not have: nobody delivers
+	// them.
 	Unknown bool
 }
 
-// Status asks all databases at once. It never fails as a whole: a database that cannot be asked answers with its error, for itself only.
-// No count goes beyond maxCount; 0 means [DefaultMaxCount].
+// Status asks all databases at once. It never fails as a whole: a database that cannot be asked
+// answers with its error, for itself only. No count goes beyond maxCount; 0 means
+// [DefaultMaxCount].
 func (c *Console) Status(ctx context.Context, maxCount int) map[string]DatabaseStatus {
 	if maxCount < 1 {
 		maxCount = DefaultMaxCount
@@ -111,7 +113,8 @@ func counts(some map[outbox.Status]admin.Count) map[outbox.Status]admin.Count {
 	return all
 }
 
-// ping asks all databases at once for something small, and returns the errors of those that did not answer.
+// ping asks all databases at once for something small, and returns the errors of those that did not
+// answer.
 func (c *Console) ping(ctx context.Context) map[string]error {
 	var (
 		mu     sync.Mutex

@@ -26,7 +26,8 @@ func do(t *testing.T, c *Console, a Action) Result {
 	return results[0]
 }
 
-// Rows that fail again at once must not be taken over and over: each is requeued once, oldest first, and all have their turn.
+// Rows that fail again at once must not be taken over and over: each is requeued once, oldest
+// first, and all have their turn.
 func TestRequeueTakesEachRowOnce(t *testing.T) {
 	t.Parallel()
 	store := (&fake{}).add(1200, failed("retryable", "timeout after %d ms"))

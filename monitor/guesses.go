@@ -13,13 +13,13 @@ const (
 	guessBurst = 10
 	// guessEvery is how often it may present another one after that.
 	guessEvery = time.Second
-	// maxGuessers is of how many addresses we know that they have presented a wrong token. More of them share the room of those that were
-	// quiet for longest.
+	// maxGuessers is of how many addresses we know that they have presented a wrong token. More of
+	// them share the room of those that were quiet for longest.
 	maxGuessers = 4096
 )
 
-// guesses limits how fast an address can try tokens, be they bearer tokens or logins. It is safe for
-// concurrent use.
+// guesses limits how fast an address can try tokens, be they bearer tokens or logins. It is safe
+// for concurrent use.
 type guesses struct {
 	log *slog.Logger
 	now func() time.Time
@@ -38,7 +38,8 @@ func newGuesses(log *slog.Logger, now func() time.Time) *guesses {
 	return &guesses{log: log, now: now, known: map[string]*guesser{}}
 }
 
-// check refuses an address that has presented too many wrong tokens, without a look at the one that it presents now.
+// check refuses an address that has presented too many wrong tokens, without a look at the one that
+// it presents now.
 func (g *guesses) check(r *http.Request) error {
 	from := origin(r)
 	g.mu.Lock()
@@ -72,7 +73,8 @@ func (g *guesses) wrong(r *http.Request) {
 	who.free = who.free.Add(guessEvery)
 }
 
-// makeRoom forgets those whose burst is there again, and where that is not enough, the one that was quiet for longest.
+// makeRoom forgets those whose burst is there again, and where that is not enough, the one that was
+// quiet for longest.
 func (g *guesses) makeRoom(now time.Time) {
 	if len(g.known) < maxGuessers {
 		return
@@ -91,8 +93,9 @@ func (g *guesses) makeRoom(now time.Time) {
 	}
 }
 
-// origin is the address that a request comes from, by which it is counted. Whoever has one address of IPv6 has the 2^64 around it. What a
-// proxy says about it is not believed, since anybody can say it: behind one, all share one address.
+// origin is the address that a request comes from, by which it is counted. Whoever has one address
+// of IPv6 has the 2^64 around it. What a proxy says about it is not believed, since anybody can say
+// it: behind one, all share one address.
 func origin(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

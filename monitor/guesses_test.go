@@ -39,7 +39,8 @@ func from(h http.Handler, address, method, path, body, token string) int {
 	return w.Code
 }
 
-// Whoever tries tokens is seen in the log and gets no further than ten at once and one each second, however the token is presented.
+// Whoever tries tokens is seen in the log and gets no further than ten at once and one each second,
+// however the token is presented.
 func TestWrongTokensAreLoggedAndLimited(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]func(h http.Handler, address string) int{
@@ -68,7 +69,8 @@ func TestWrongTokensAreLoggedAndLimited(t *testing.T) {
 	}
 }
 
-// The addresses of one network of IPv6 count as one, and however many there are, no more than a bounded number is remembered.
+// The addresses of one network of IPv6 count as one, and however many there are, no more than a
+// bounded number is remembered.
 func TestGuessersAreBounded(t *testing.T) {
 	t.Parallel()
 	h, _, now := guessing(t)

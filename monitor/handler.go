@@ -20,19 +20,22 @@ import (
 type Config struct {
 	// Console that the handler shows. Required.
 	Console *Console
-	// Stats returns the counters of the engine that runs in this process. They give the rates, the breakers and the listeners. Default: none
-	// runs here; rates then come from the database as far as it knows them.
+	// Stats returns the counters of the engine that runs in this process. They give the rates, the
+	// breakers and the listeners. Default: none runs here; rates then come from the database as far
+	// as it knows them.
 	Stats func() []relay.Stats
 	// Running tells whether that engine runs; /readyz asks it. Default: nobody is asked.
 	Running func() bool
-	// Authorise says who asks. An error is answered with 401 and is not shown. Default: by Tokens; without them everybody may look, and nobody
-	// may act or see a payload.
+	// Authorise says who asks. An error is answered with 401 and is not shown. Default: by Tokens;
+	// without them everybody may look, and nobody may act or see a payload.
 	Authorise func(*http.Request) (Identity, error)
 	// Tokens that may be presented, as bearer tokens or to log in. Not together with Authorise.
 	Tokens *Tokens
-	// CSRFKey is a secret of at least [MinToken] characters from which the proof is made that a page of this server sends a request. All
-	// processes behind one load balancer need the same, or each refuses what another one's pages send. Default: one derived from Tokens, so
-	// that processes with the same tokens agree; with Authorise a random one of this process alone, which ends with it.
+	// CSRFKey is a secret of at least [MinToken] characters from which the proof is made that a
+	// page of this server sends a request. All processes behind one load balancer need the same, or
+	// each refuses what another one's pages send. Default: one derived from Tokens, so that
+	// processes with the same tokens agree; with Authorise a random one of this process alone,
+	// which ends with it.
 	CSRFKey string
 	// Assets of the dashboard, index.html among them. Default: a plain page that names the API.
 	Assets fs.FS
@@ -53,8 +56,8 @@ const (
 	actionTime         = 10 * time.Minute
 )
 
-// A Handler is the HTTP interface of a console: the API, the probes and the dashboard. It can be mounted under any prefix, with
-// http.StripPrefix. It is safe for concurrent use.
+// A Handler is the HTTP interface of a console: the API, the probes and the dashboard. It can be
+// mounted under any prefix, with http.StripPrefix. It is safe for concurrent use.
 type Handler struct {
 	console *Console
 	cfg     Config
@@ -118,7 +121,8 @@ func New(cfg Config) (*Handler, error) { //nolint:cyclop // a check for each set
 	return h, nil
 }
 
-// Run takes the samples of /api/outbox/history until ctx ends, and then returns nil. Without it the history stays empty.
+// Run takes the samples of /api/outbox/history until ctx ends, and then returns nil. Without it the
+// history stays empty.
 func (h *Handler) Run(ctx context.Context) error {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
@@ -163,8 +167,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxLookers is how many requests may look into one database at a time; the others wait. They share its connections with the engine, which
-// has three to spare.
+// maxLookers is how many requests may look into one database at a time; the others wait. They share
+// its connections with the engine, which has three to spare.
 const maxLookers = 2
 
 func (h *Handler) serve(w http.ResponseWriter, q *request) error {
@@ -194,7 +198,8 @@ func (t *turnWriter) WriteHeader(status int) {
 	t.ResponseWriter.WriteHeader(status)
 }
 
-// headers that every answer has: nothing is loaded from elsewhere, framed, guessed, kept or told to others.
+// headers that every answer has: nothing is loaded from elsewhere, framed, guessed, kept or told to
+// others.
 func headers(header http.Header) {
 	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
@@ -215,7 +220,8 @@ type request struct {
 	identity Identity
 }
 
-// latest keeps an answer for a short while, so that many who look cost the database no more than one. One asks, and the others wait for it.
+// latest keeps an answer for a short while, so that many who look cost the database no more than
+// one. One asks, and the others wait for it.
 type latest[T any] struct {
 	mu    sync.Mutex
 	at    time.Time

@@ -92,7 +92,8 @@ func (h *Handler) sample(ctx context.Context) {
 // speedRows is how many of the newest published rows tell how fast a broker is.
 const speedRows = 200
 
-// speeds asks the databases how fast rows were published of late: by those of the last ten seconds, or where there are many by the newest 200.
+// speeds asks the databases how fast rows were published of late: by those of the last ten seconds,
+// or where there are many by the newest 200.
 func (h *Handler) speeds(ctx context.Context, status map[string]DatabaseStatus) map[series]float64 {
 	speeds := map[series]float64{}
 	for database, one := range status {
@@ -181,7 +182,8 @@ func (h *history) newest(key series) *sample {
 	return &list[len(list)-1]
 }
 
-// since are the speeds since an earlier sample; nil where there is none, or the engine was another one.
+// since are the speeds since an earlier sample; nil where there is none, or the engine was another
+// one.
 func (c *counters) since(before *sample, now time.Time) (published, failed *float64) {
 	if before == nil || before.counters == nil || !now.After(before.at) {
 		return nil, nil
@@ -195,8 +197,9 @@ func (c *counters) since(before *sample, now time.Time) (published, failed *floa
 	return &sent, &lost
 }
 
-// rates are rows published per second, over the last ten seconds, and attempts that were retried as a part of all, over the last five minutes.
-// Both are nil where nobody knows, and the second also where there was no attempt.
+// rates are rows published per second, over the last ten seconds, and attempts that were retried as
+// a part of all, over the last five minutes. Both are nil where nobody knows, and the second also
+// where there was no attempt.
 func (h *history) rates(key series) (published, retried *float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -222,7 +225,8 @@ func (h *history) rates(key series) (published, retried *float64) {
 	return published, retried
 }
 
-// historyAnswer is the answer of GET /api/outbox/history. Lists have one entry for each step, the newest last; null = no sample.
+// historyAnswer is the answer of GET /api/outbox/history. Lists have one entry for each step, the
+// newest last; null = no sample.
 type historyAnswer struct {
 	StepSeconds float64        `json:"step_seconds"`
 	Now         time.Time      `json:"now"`

@@ -66,7 +66,8 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// Where no engine runs here, the database tells how fast rows are published, and nobody knows what was retried.
+// Where no engine runs here, the database tells how fast rows are published, and nobody knows what
+// was retried.
 func TestHistoryOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

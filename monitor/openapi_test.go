@@ -182,7 +182,8 @@ func full(id string) *fake {
 	return f
 }
 
-// What the document describes is what the handler has, and what it answers; and the other way round.
+// What the document describes is what the handler has, and what it answers; and the other way
+// round.
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
 	j, id := newJudge(t), uuid.NewString()

@@ -18,7 +18,8 @@ import (
 // maxQuery bounds the part of an address after "?".
 const maxQuery = 16 << 10
 
-// checkParams refuses a query that the route does not know: a typing error must not look like a filter.
+// checkParams refuses a query that the route does not know: a typing error must not look like a
+// filter.
 func (q *request) checkParams() error {
 	if slices.Contains(q.route.params, "*") {
 		return nil

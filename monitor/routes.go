@@ -63,8 +63,9 @@ func (h *Handler) table() []route {
 	}
 }
 
-// find looks a request up. The path is compared segment by segment as the client has sent it, before anything in it is decoded: no dot, no
-// double slash and no encoded slash makes another address of it. allowed are the methods where only the method is wrong.
+// find looks a request up. The path is compared segment by segment as the client has sent it,
+// before anything in it is decoded: no dot, no double slash and no encoded slash makes another
+// address of it. allowed are the methods where only the method is wrong.
 func (h *Handler) find(method, escaped string) (match *route, values map[string]string, allowed string) {
 	if method == http.MethodHead {
 		method = http.MethodGet

@@ -14,13 +14,15 @@ import (
 // sessionTime is how long a login lasts.
 const sessionTime = 12 * time.Hour
 
-// The cookie's name: a browser takes the first one over TLS alone, for this host alone, and from no subdomain.
+// The cookie's name: a browser takes the first one over TLS alone, for this host alone, and from no
+// subdomain.
 const (
 	secureCookie = "__Host-fanout"
 	plainCookie  = "fanout"
 )
 
-// isSecure tells whether the client speaks TLS, to us or to the proxy in front of us. One who pretends to only harms himself.
+// isSecure tells whether the client speaks TLS, to us or to the proxy in front of us. One who
+// pretends to only harms himself.
 func isSecure(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
@@ -32,8 +34,8 @@ func cookieName(r *http.Request) string {
 	return plainCookie
 }
 
-// sign makes the seal of a session. It is made with the token itself: when the token goes, so do its sessions, and any process that has the
-// token knows them.
+// sign makes the seal of a session. It is made with the token itself: when the token goes, so do
+// its sessions, and any process that has the token knows them.
 func (e *tokenEntry) sign(payload string) string {
 	mac := hmac.New(sha256.New, []byte(e.token))
 	_, _ = mac.Write([]byte("fanout monitor session\x00" + payload))
@@ -75,7 +77,8 @@ func (h *Handler) session(r *http.Request) (Identity, bool) {
 	return Identity{}, false
 }
 
-// csrf is what a page of this server knows and a page of another one cannot: it belongs to a person and, after a login, to the session.
+// csrf is what a page of this server knows and a page of another one cannot: it belongs to a person
+// and, after a login, to the session.
 func (h *Handler) csrf(r *http.Request, who Identity) string {
 	if who.Role == RoleNone {
 		return ""

@@ -22,12 +22,14 @@ const (
 // DefaultTable is the name of the outbox table where the configuration gives none.
 const DefaultTable = "outbox_messages"
 
-// Shards is the number of shards, per [Class], into which the open rows of one broker are spread by a hash of their ordering key. Claims
-// are serialised per shard; four shards keep that off the critical path and still read the table in order.
+// Shards is the number of shards, per [Class], into which the open rows of one broker are spread by
+// a hash of their ordering key. Claims are serialised per shard; four shards keep that off the
+// critical path and still read the table in order.
 const Shards = 4
 
-// ValidateTable reports whether name can be the name of the outbox table: letters, digits and underscores, at most 48 of
-// them, with an optional schema in front. Table names become part of SQL texts, so nothing else is let through.
+// ValidateTable reports whether name can be the name of the outbox table: letters, digits and
+// underscores, at most 48 of them, with an optional schema in front. Table names become part of SQL
+// texts, so nothing else is let through.
 func ValidateTable(name string) error {
 	if err := dbtable.CheckName(name, DefaultTable); err != nil {
 		return fmt.Errorf("outbox: %w", err)
@@ -57,8 +59,9 @@ func (d Dialect) placeholder(dst []byte, n int) []byte {
 	}
 }
 
-// rowsPerInsert bounds one multi-row INSERT. SQL Server takes 2,098 parameters of the user's and 1,000 rows per VALUES;
-// SQLite takes 32,766 parameters; PostgreSQL 65,535. Beyond some hundred rows longer statements bring nothing.
+// rowsPerInsert bounds one multi-row INSERT. SQL Server takes 2,098 parameters of the user's and
+// 1,000 rows per VALUES; SQLite takes 32,766 parameters; PostgreSQL 65,535. Beyond some hundred
+// rows longer statements bring nothing.
 func (d Dialect) rowsPerInsert() int {
 	if d == SQLServer {
 		return 2000 / len(insertColumns)
@@ -66,8 +69,8 @@ func (d Dialect) rowsPerInsert() int {
 	return 500
 }
 
-// timeArg is a point in time as a bind parameter: integer microseconds on SQLite, which has no type for it, and UTC cut
-// to microseconds elsewhere. A zero time is NULL.
+// timeArg is a point in time as a bind parameter: integer microseconds on SQLite, which has no type
+// for it, and UTC cut to microseconds elsewhere. A zero time is NULL.
 func (d Dialect) timeArg(t time.Time) any {
 	switch {
 	case t.IsZero():
@@ -79,8 +82,8 @@ func (d Dialect) timeArg(t time.Time) any {
 	}
 }
 
-// uuidArg is a message id as a bind parameter. As text it is read alike by every driver in every mode; on SQL Server the
-// binary form would arrive with its bytes swapped.
+// uuidArg is a message id as a bind parameter. As text it is read alike by every driver in every
+// mode; on SQL Server the binary form would arrive with its bytes swapped.
 func (d Dialect) uuidArg(id uuid.UUID) any { return id.String() }
 
 // textArg is an optional text as a bind parameter; empty is NULL.

@@ -21,7 +21,8 @@ func TestShardHashes(t *testing.T) {
 			assert.Equal(t, hash.Shard(dialect), dialect.Shard(&outbox.Row{OrderingKey: hash.Key}), "%s: key %q", dialect, hash.Key)
 		}
 	}
-	// SQL Server's driver makes U+FFFD of what is no text, and a message's id is text in capitals there.
+	// SQL Server's driver makes U+FFFD of what is no text, and a message's id is text in capitals
+	// there.
 	assert.Equal(t, 0x58%outbox.Shards, outbox.SQLServer.Shard(&outbox.Row{OrderingKey: "bad \xff byte"}))
 	id := uuid.MustParse("0192a1b2-c3d4-7e5f-8a9b-abcdef012345")
 	for dialect, first := range map[outbox.Dialect]int{outbox.Postgres: 0x10, outbox.SQLServer: 0x9f} {
@@ -31,7 +32,8 @@ func TestShardHashes(t *testing.T) {
 	}
 }
 
-// Where only what FIPS 140 allows may be computed, what writers and relays compute of a row comes out as everywhere.
+// Where only what FIPS 140 allows may be computed, what writers and relays compute of a row comes
+// out as everywhere.
 func TestFIPS(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

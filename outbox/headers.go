@@ -15,9 +15,10 @@ import (
 // reserved names of flat fields that come from columns of their own.
 var reserved = []string{brokers.FieldID, brokers.FieldType, brokers.FieldOrderingKey, brokers.FieldCorrelationID, brokers.FieldContentType}
 
-// ParseHeaders reads the headers column: a JSON object whose values are strings, each name once. The attributes are sorted by name. The
-// names id, type, ordering_key, correlation_id and content_type are refused, since the columns of these names fill them.
-// The error is a *MalformedError.
+// ParseHeaders reads the headers column: a JSON object whose values are strings, each name once.
+// The attributes are sorted by name. The names id, type, ordering_key, correlation_id and
+// content_type are refused, since the columns of these names fill them. The error is a
+// *MalformedError.
 func ParseHeaders(text string) ([]brokers.Attribute, error) {
 	attributes, ok := plainHeaders(text)
 	if !ok {
@@ -64,9 +65,10 @@ func decodeHeaders(text string) ([]brokers.Attribute, error) {
 	return attributes, nil
 }
 
-// plainHeaders reads headers as nearly all are: an object of strings of printable ASCII without escapes. Each message has some, and
-// encoding/json would take a quarter of the processor time of a relay that drains a backlog. ok is false for whatever else a JSON
-// text can be, right or wrong, and for names that occur twice: that is for decodeHeaders to judge.
+// plainHeaders reads headers as nearly all are: an object of strings of printable ASCII without
+// escapes. Each message has some, and encoding/json would take a quarter of the processor time of a
+// relay that drains a backlog. ok is false for whatever else a JSON text can be, right or wrong,
+// and for names that occur twice: that is for decodeHeaders to judge.
 func plainHeaders(text string) (attributes []brokers.Attribute, ok bool) {
 	rest, ok := token(text, "{")
 	if !ok {
@@ -116,7 +118,8 @@ func plainString(text string) (value, rest string, ok bool) {
 	return "", text, false
 }
 
-// token cuts one off the text, with the space before it; where the text begins otherwise it stays as it is.
+// token cuts one off the text, with the space before it; where the text begins otherwise it stays
+// as it is.
 func token(text, token string) (rest string, ok bool) {
 	if rest, ok = strings.CutPrefix(trimSpace(text), token); ok {
 		return rest, true

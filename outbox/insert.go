@@ -21,8 +21,8 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Inserter writes rows into the outbox table of one database. Its statements are built once per number of rows and kept.
-// It is safe for concurrent use.
+// Inserter writes rows into the outbox table of one database. Its statements are built once per
+// number of rows and kept. It is safe for concurrent use.
 type Inserter struct {
 	dialect  Dialect
 	table    string
@@ -43,9 +43,9 @@ func NewInserter(dialect Dialect, table string) (*Inserter, error) {
 // Dialect is the kind of database that the statements are for.
 func (i *Inserter) Dialect() Dialect { return i.dialect }
 
-// Insert writes rows with as few statements as the database's limits allow. Rows keep their order: the first gets the
-// lowest id. A row that exists already (same message and broker) is an error, and so is one whose texts are too long: a
-// *[MalformedError], see [Row.Validate].
+// Insert writes rows with as few statements as the database's limits allow. Rows keep their order:
+// the first gets the lowest id. A row that exists already (same message and broker) is an error,
+// and so is one whose texts are too long: a *[MalformedError], see [Row.Validate].
 func (i *Inserter) Insert(ctx context.Context, db Execer, rows []Row) error {
 	return i.insert(ctx, db, rows, &i.fresh, i.insertSQL)
 }
@@ -124,8 +124,9 @@ func (i *Inserter) insertMissingSQL(rows int) string {
 	if i.dialect != SQLServer {
 		return i.insertSQL(rows) + " ON CONFLICT (message_id, target_broker) DO NOTHING"
 	}
-	// No MERGE, which is known for races. HOLDLOCK keeps the gap closed between the test and the insert. Identities are
-	// handed out in the order of ORDER BY; without it the join may hand over the rows in any order.
+	// No MERGE, which is known for races. HOLDLOCK keeps the gap closed between the test and the
+	// insert. Identities are handed out in the order of ORDER BY; without it the join may hand over
+	// the rows in any order.
 	dst := i.appendHead(nil)
 	dst = append(dst, " SELECT "...)
 	dst = appendColumns(dst, "v.")
@@ -175,6 +176,6 @@ func appendColumns(dst []byte, prefix string) []byte {
 	return dst
 }
 
-// ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is "fanout migrate", or
-// what a [driver.SchemaError] says.
+// ErrSchema is wrapped by every error about a missing, incomplete or outdated schema. The remedy is
+// "fanout migrate", or what a [driver.SchemaError] says.
 var ErrSchema = errors.New("the outbox schema is not up to date: run \"fanout migrate\"")

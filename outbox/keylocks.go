@@ -10,29 +10,36 @@ import (
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
-// keySlots is the number of locks that the ordering keys of one table share. A key's slot is its hash modulo this.
+// keySlots is the number of locks that the ordering keys of one table share. A key's slot is its
+// hash modulo this.
 //
-// The number is fixed because a lock is not free: PostgreSQL keeps the locks of all sessions of a server in one table, of
-// 64 x max_connections entries by default, and a transaction with 100,000 keys would fill it and make others fail. Since
-// a slot is held by one transaction at a time, this is also the most that all transactions together hold: a seventh of the
-// default, and little enough for a server with 20 connections. Two keys in one slot only wait for each other, for the time
-// of an INSERT and a commit; with 50 transactions of one key each at that point, one in 20 meets another's slot.
+// The number is fixed because a lock is not free: PostgreSQL keeps the locks of all sessions of a
+// server in one table, of 64 x max_connections entries by default, and a transaction with 100,000
+// keys would fill it and make others fail. Since a slot is held by one transaction at a time, this
+// is also the most that all transactions together hold: a seventh of the default, and little enough
+// for a server with 20 connections. Two keys in one slot only wait for each other, for the time of
+// an INSERT and a commit; with 50 transactions of one key each at that point, one in 20 meets
+// another's slot.
 //
-// Every writer must agree on it: changing it, or the hash, needs all writers stopped. docs/plain-sql.md names both.
+// Every writer must agree on it: changing it, or the hash, needs all writers stopped.
+// docs/plain-sql.md names both.
 const keySlots = 1024
 
-// Both texts take the slots as one parameter, "3,14,159": a text is bound alike by every driver in every mode. The table's
-// id sets the locks of tables apart, and is the same however the table's name is spelled.
+// Both texts take the slots as one parameter, "3,14,159": a text is bound alike by every driver in
+// every mode. The table's id sets the locks of tables apart, and is the same however the table's
+// name is spelled.
 const (
-	// The subquery with ORDER BY is not merged into the outer one, and locks are taken as its rows come out; beside FROM
-	// unnest(...) alone, SQL would promise no order. A lock of one bigint never meets one of two integers, as the store's are.
+	// The subquery with ORDER BY is not merged into the outer one, and locks are taken as its rows
+	// come out; beside FROM unnest(...) alone, SQL would promise no order. A lock of one bigint
+	// never meets one of two integers, as the store's are.
 	lockKeysPostgres = `SELECT pg_advisory_xact_lock('{{table}}'::regclass::oid::bigint << 32 | slot)
   FROM (SELECT listed::bigint AS slot
           FROM unnest(string_to_array($1, ',')) AS listed
          ORDER BY slot) AS sorted`
 
-	// It waits as long as the session waits for any lock; by default for ever, as PostgreSQL does. A deadlock comes back as a
-	// number, not as error 1205, which only the server can raise: 51205 stands for it, and uow.IsConflict knows it.
+	// It waits as long as the session waits for any lock; by default for ever, as PostgreSQL does.
+	// A deadlock comes back as a number, not as error 1205, which only the server can raise: 51205
+	// stands for it, and uow.IsConflict knows it.
 	lockKeysSQLServer = `SET NOCOUNT ON;
 DECLARE @slot int, @resource nvarchar(255), @patience int = @@LOCK_TIMEOUT, @granted int, @number int, @problem nvarchar(400);
 DECLARE @slots TABLE (slot int NOT NULL PRIMARY KEY);
@@ -53,8 +60,8 @@ BEGIN
 END;`
 )
 
-// lockKeysSQL is empty where nothing needs to be locked: SQLite lets one transaction write at a time, from its first
-// INSERT to its end.
+// lockKeysSQL is empty where nothing needs to be locked: SQLite lets one transaction write at a
+// time, from its first INSERT to its end.
 func (d Dialect) lockKeysSQL(table string) string {
 	switch d {
 	case Postgres:
@@ -66,16 +73,18 @@ func (d Dialect) lockKeysSQL(table string) string {
 	}
 }
 
-// LockKeys takes the locks of the ordering keys of rows, and waits for transactions that hold them. Call it in the
-// transaction that inserts the rows, right before the insert: the locks last until the transaction ends, so that rows of
-// one key get their ids in the order in which their transactions commit. See [Routing].SerializeKeys.
+// LockKeys takes the locks of the ordering keys of rows, and waits for transactions that hold them.
+// Call it in the transaction that inserts the rows, right before the insert: the locks last until
+// the transaction ends, so that rows of one key get their ids in the order in which their
+// transactions commit. See [Routing].SerializeKeys.
 //
-// It is one statement, whatever the number of rows; none for rows without a key, nor on SQLite, whose writers take turns
-// anyway. Locks are always taken in the same order, so that two transactions that call it once do not block each other for
-// good. One that calls it several times, or goes on to lock other things, can end in a deadlock, which the database breaks
-// off with an error, as with any lock. Waiting is bounded by ctx and by the session's own limit (lock_timeout on
-// PostgreSQL, LOCK_TIMEOUT on SQL Server). After an error the transaction must be rolled back. [ErrSchema]: the table does
-// not exist, which SQL Server says at the insert.
+// It is one statement, whatever the number of rows; none for rows without a key, nor on SQLite,
+// whose writers take turns anyway. Locks are always taken in the same order, so that two
+// transactions that call it once do not block each other for good. One that calls it several times,
+// or goes on to lock other things, can end in a deadlock, which the database breaks off with an
+// error, as with any lock. Waiting is bounded by ctx and by the session's own limit (lock_timeout
+// on PostgreSQL, LOCK_TIMEOUT on SQL Server). After an error the transaction must be rolled back.
+// [ErrSchema]: the table does not exist, which SQL Server says at the insert.
 func (i *Inserter) LockKeys(ctx context.Context, db Execer, rows []Row) error {
 	if i.lockKeys == "" {
 		return nil
@@ -118,8 +127,8 @@ func slotsOf(rows []Row) string {
 	return string(list)
 }
 
-// keySlot is the first two bytes of the key's SHA-256, as a number, modulo keySlots: something that every language and
-// every database can compute.
+// keySlot is the first two bytes of the key's SHA-256, as a number, modulo keySlots: something that
+// every language and every database can compute.
 func keySlot(key string) int {
 	sum := sha256.Sum256([]byte(key))
 	return int(binary.BigEndian.Uint16(sum[:])) % keySlots

@@ -47,7 +47,8 @@ func locked(t *testing.T, dialect outbox.Dialect, rows []outbox.Row) (texts []st
 	return got.texts, slots
 }
 
-// The statements as each database gets them; FANOUT_UPDATE_GOLDEN writes the files anew. SQLite gets none.
+// The statements as each database gets them; FANOUT_UPDATE_GOLDEN writes the files anew. SQLite
+// gets none.
 func TestLockKeysSQL(t *testing.T) {
 	t.Parallel()
 	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer} {
@@ -68,7 +69,8 @@ func TestLockKeysSQL(t *testing.T) {
 	assert.Empty(t, texts)
 }
 
-// Each slot once and in order, whatever the order of the rows: two flushes cannot wait for each other.
+// Each slot once and in order, whatever the order of the rows: two flushes cannot wait for each
+// other.
 func TestLockKeysInOrder(t *testing.T) {
 	t.Parallel()
 	for _, dialect := range []outbox.Dialect{outbox.Postgres, outbox.SQLServer} {
@@ -86,8 +88,9 @@ func TestLockKeysInOrder(t *testing.T) {
 	}
 }
 
-// The slots are a contract with writers in other languages, see docs/plain-sql.md: PostgreSQL computes the same by
-// (get_byte(h, 0) * 256 + get_byte(h, 1)) % 1024, where h is sha256(convert_to(key, 'UTF8')).
+// The slots are a contract with writers in other languages, see docs/plain-sql.md: PostgreSQL
+// computes the same by (get_byte(h, 0) * 256 + get_byte(h, 1)) % 1024, where h is
+// sha256(convert_to(key, 'UTF8')).
 func TestLockKeysSlots(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]int{"a": 663, "ordering::order-42": 377, "schlüssel 鍵 🔑": 102} {

@@ -17,21 +17,25 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
-// Overrides replace, in the rows of one broker, what an event says by itself. They apply when the row is written, so a change
-// concerns the events that are captured after it. Zero values leave the event's own.
+// Overrides replace, in the rows of one broker, what an event says by itself. They apply when the
+// row is written, so a change concerns the events that are captured after it. Zero values leave the
+// event's own.
 type Overrides struct {
-	// Destination is a template for the name of the stream or topic. {stream} stands for the event's own destination, such as
-	// "ordering::order", {context} and {aggregate} for its first and its last part, {type} for the event type on the wire, such as
-	// "Ordering.OrderPlaced.v1". An event without an aggregate has the context for {aggregate}. Keys keep their order within the
-	// broker, whatever the destination.
+	// Destination is a template for the name of the stream or topic. {stream} stands for the
+	// event's own destination, such as "ordering::order", {context} and {aggregate} for its first
+	// and its last part, {type} for the event type on the wire, such as "Ordering.OrderPlaced.v1".
+	// An event without an aggregate has the context for {aggregate}. Keys keep their order within
+	// the broker, whatever the destination.
 	Destination string
-	// TTL is how long a message is worth delivering to this broker, counted from the event's time or from its NotBefore, whichever
-	// is later; where the event has a TTL of its own, the shorter one holds. It abandons rows; the deadline in the envelope stays the event's own.
+	// TTL is how long a message is worth delivering to this broker, counted from the event's time
+	// or from its NotBefore, whichever is later; where the event has a TTL of its own, the shorter
+	// one holds. It abandons rows; the deadline in the envelope stays the event's own.
 	TTL time.Duration
-	// ContentType of the messages, in place of application/json, such as "application/vnd.acme+json". Not for CloudEvents.
+	// ContentType of the messages, in place of application/json, such as
+	// "application/vnd.acme+json". Not for CloudEvents.
 	ContentType string
-	// Attributes are sent with each message as flat fields beside those of the event, whose names are refused here; see
-	// [ValidateAttribute].
+	// Attributes are sent with each message as flat fields beside those of the event, whose names
+	// are refused here; see [ValidateAttribute].
 	Attributes map[string]string
 }
 
@@ -65,8 +69,8 @@ func ValidateContentType(contentType string) error {
 	return nil
 }
 
-// MaxAttributes is the most static attributes that a broker's messages can have: half of what Google Cloud Pub/Sub, which has
-// the lowest limits, takes.
+// MaxAttributes is the most static attributes that a broker's messages can have: half of what
+// Google Cloud Pub/Sub, which has the lowest limits, takes.
 const MaxAttributes = 50
 
 const (
@@ -74,13 +78,13 @@ const (
 	maxAttributeValue = 1024
 )
 
-// own names of the flat fields that messages have by themselves, which no static attribute may replace. The payload of a Redis
-// stream entry is a field, too.
+// own names of the flat fields that messages have by themselves, which no static attribute may
+// replace. The payload of a Redis stream entry is a field, too.
 var ownFields = append([]string{brokers.FieldTraceParent, brokers.FieldTraceState, "data"}, reserved...)
 
-// ValidateAttribute says what is wrong with a static attribute: the name of a field that messages have by themselves, one that a
-// broker keeps for itself, more than 256 bytes of a name or 1024 of a value, or control characters, with which one header of a
-// message could pass for two.
+// ValidateAttribute says what is wrong with a static attribute: the name of a field that messages
+// have by themselves, one that a broker keeps for itself, more than 256 bytes of a name or 1024 of
+// a value, or control characters, with which one header of a message could pass for two.
 func ValidateAttribute(name, value string) error {
 	switch {
 	case name == "":

@@ -11,40 +11,44 @@ import (
 
 // Policy says how one broker's rows are delivered. Zero values take the defaults.
 type Policy struct {
-	// Workers is how many claims and completions are under way at once, each on a shard of its own; more than the store's shards bring
-	// nothing. Each worker has two batches on their way: one is published while the next is claimed, and the one before it completed.
-	// So as many batches are with the broker as its slowness makes of them, up to one for each shard. Default 2.
+	// Workers is how many claims and completions are under way at once, each on a shard of its own;
+	// more than the store's shards bring nothing. Each worker has two batches on their way: one is
+	// published while the next is claimed, and the one before it completed. So as many batches are
+	// with the broker as its slowness makes of them, up to one for each shard. Default 2.
 	Workers int
 	// BatchSize is the most rows in one claim. Default 500: beyond that only latency grows.
 	BatchSize int
-	// BatchBytes is the most that the payloads of one claim may have together; a message that has more is claimed alone. It bounds the
-	// memory that a batch takes, of which there are up to two for each worker. Default 16 MiB: rows of up to 32 KiB fill a batch of the default size.
+	// BatchBytes is the most that the payloads of one claim may have together; a message that has
+	// more is claimed alone. It bounds the memory that a batch takes, of which there are up to two
+	// for each worker. Default 16 MiB: rows of up to 32 KiB fill a batch of the default size.
 	BatchBytes int
-	// Lease is how long claimed rows belong to a worker; it is renewed while publishing takes longer, so it bounds only
-	// how long the rows of a dead process wait, and for how long a worker tries to write the outcome of a batch while the
-	// database is away. Default 1 min.
+	// Lease is how long claimed rows belong to a worker; it is renewed while publishing takes
+	// longer, so it bounds only how long the rows of a dead process wait, and for how long a worker
+	// tries to write the outcome of a batch while the database is away. Default 1 min.
 	Lease time.Duration
 	// PublishTimeout bounds one call to the broker; below Lease. Default 30 s.
 	PublishTimeout time.Duration
 	// Unordered switches the order per key off.
 	Unordered bool
-	// BlockAbandoned makes the rest of an ordering key wait once a message of it was abandoned, until an operator requeues the
-	// message or lets the key go on. Default: the key goes on.
+	// BlockAbandoned makes the rest of an ordering key wait once a message of it was abandoned,
+	// until an operator requeues the message or lets the key go on. Default: the key goes on.
 	BlockAbandoned bool
-	// HandOff lets rows of transactions in this process go to the broker straight after the commit, without a claim, where nothing
-	// stands in their way; see [relay.Engine.Reserve]. It needs a store that is a [Verifier]; with others it does nothing.
+	// HandOff lets rows of transactions in this process go to the broker straight after the commit,
+	// without a claim, where nothing stands in their way; see [relay.Engine.Reserve]. It needs a
+	// store that is a [Verifier]; with others it does nothing.
 	HandOff bool
 	// Retry after failures that are the message's own.
 	Retry Retry
-	// PollMin and PollMax bound the time between two looks at the table: the shortest follows rows that a look has found, and it doubles
-	// while none finds any. Defaults 20 ms and 1 s.
+	// PollMin and PollMax bound the time between two looks at the table: the shortest follows rows
+	// that a look has found, and it doubles while none finds any. Defaults 20 ms and 1 s.
 	PollMin, PollMax time.Duration
 	// Breaker stops sending while the broker, or one of its destinations, is unavailable.
 	Breaker Breaker
-	// Rate is the most messages that this processor publishes in a second, evenly spread. Each process, and in a process each
-	// database, counts by itself. Default: 0, no limit.
+	// Rate is the most messages that this processor publishes in a second, evenly spread. Each
+	// process, and in a process each database, counts by itself. Default: 0, no limit.
 	Rate float64
-	// ShutdownTimeout is how long a publish under way may still take once the processor is told to stop. Default 20 s.
+	// ShutdownTimeout is how long a publish under way may still take once the processor is told to
+	// stop. Default 20 s.
 	ShutdownTimeout time.Duration
 }
 
@@ -63,14 +67,16 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// A Breaker stops sending to a broker, or to one of its destinations, that is unavailable, and tries it out with a few messages
-// now and then. No message loses an attempt meanwhile. Zero values take the defaults.
+// A Breaker stops sending to a broker, or to one of its destinations, that is unavailable, and
+// tries it out with a few messages now and then. No message loses an attempt meanwhile. Zero values
+// take the defaults.
 type Breaker struct {
-	// TripAfter is after how many publishes in a row that met an outage the breaker opens. One message that looks like an
-	// outage by itself, between others that pass, so never stops them. Default 3.
+	// TripAfter is after how many publishes in a row that met an outage the breaker opens. One
+	// message that looks like an outage by itself, between others that pass, so never stops them.
+	// Default 3.
 	TripAfter int
-	// MinDelay and MaxDelay bound the time between two tries: it begins with MinDelay, doubles up to MaxDelay, and is shortened at
-	// random by up to a quarter. Defaults 250 ms and 15 s.
+	// MinDelay and MaxDelay bound the time between two tries: it begins with MinDelay, doubles up
+	// to MaxDelay, and is shortened at random by up to a quarter. Defaults 250 ms and 15 s.
 	MinDelay, MaxDelay time.Duration
 }
 
@@ -88,7 +94,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// MaxBatchSize keeps a claim on SQL Server below the number of row locks at which it would lock the whole table.
+// MaxBatchSize keeps a claim on SQL Server below the number of row locks at which it would lock the
+// whole table.
 const MaxBatchSize = 2000
 
 // DefaultBatchBytes bounds the payloads of one claim where the policy does not.

@@ -7,15 +7,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// Rows can be handed off: a transaction of this process inserts them as claimed already, and after its commit they go to the
-// processor as they stand in memory. That saves the claim. What makes it safe is said in docs/protocol.md; the parts are
+// Rows can be handed off: a transaction of this process inserts them as claimed already, and after
+// its commit they go to the processor as they stand in memory. That saves the claim. What makes it
+// safe is said in docs/protocol.md; the parts are
 //
 //   - a Reservation, made before the INSERT, which is refused for the least reason;
 //   - a verification, read after the commit and before the publish: the row is there, still ours, and the first of its key;
 //   - the lease, after which rows that were lost on the way are claimed as any others.
 
-// A Reservation is room in the queues of this process's processors for rows of one transaction: all of its rows for a broker, or
-// none of them. It belongs to the goroutine that commits, and must end by Commit or Cancel. The methods do nothing on nil.
+// A Reservation is room in the queues of this process's processors for rows of one transaction: all
+// of its rows for a broker, or none of them. It belongs to the goroutine that commits, and must end
+// by Commit or Cancel. The methods do nothing on nil.
 type Reservation struct {
 	rows   []Row
 	places []Place
@@ -26,7 +28,8 @@ type Reservation struct {
 type Place struct {
 	// Broker whose rows have room there.
 	Broker string
-	// Token, Worker and Lease are those under which the rows are inserted. The lease is counted from the INSERT on.
+	// Token, Worker and Lease are those under which the rows are inserted. The lease is counted
+	// from the INSERT on.
 	Token  uuid.UUID
 	Worker string
 	Lease  time.Duration
@@ -34,7 +37,8 @@ type Place struct {
 	End PlaceEnder
 }
 
-// A PlaceEnder hears of the end of a reservation: the rows of its broker have been committed, which is known, or have not, or nobody knows.
+// A PlaceEnder hears of the end of a reservation: the rows of its broker have been committed, which
+// is known, or have not, or nobody knows.
 type PlaceEnder interface {
 	EndPlace(rows []Row, committed bool)
 }
@@ -59,11 +63,12 @@ func (r *Reservation) place(broker string) *Place {
 	return nil
 }
 
-// Commit hands the rows over: their transaction has been committed, and that is known. The slice of the reservation and the
-// payloads must not be changed any more.
+// Commit hands the rows over: their transaction has been committed, and that is known. The slice of
+// the reservation and the payloads must not be changed any more.
 func (r *Reservation) Commit() { r.end(true) }
 
-// Cancel gives the room back: the transaction was rolled back, or its outcome is not known. After Commit it does nothing.
+// Cancel gives the room back: the transaction was rolled back, or its outcome is not known. After
+// Commit it does nothing.
 func (r *Reservation) Cancel() { r.end(false) }
 
 func (r *Reservation) end(committed bool) {
@@ -79,8 +84,9 @@ func (r *Reservation) end(committed bool) {
 // claimedColumns are filled, beside insertColumns, where some of the rows are born claimed.
 var claimedColumns = [...]string{"status", "lock_token", "locked_by", "locked_until"}
 
-// InsertReserved is Insert for rows of which some have room at a processor of this process: those are claimed from the moment on
-// in which they become visible. The lease runs by the database's clock at the insert, not from the transaction's start.
+// InsertReserved is Insert for rows of which some have room at a processor of this process: those
+// are claimed from the moment on in which they become visible. The lease runs by the database's
+// clock at the insert, not from the transaction's start.
 func (i *Inserter) InsertReserved(ctx context.Context, db Execer, rows []Row, reservation *Reservation) error {
 	if reservation == nil {
 		return i.Insert(ctx, db, rows)
@@ -155,7 +161,8 @@ func (i *Inserter) insertClaimedSQL(rows int) string {
 	return string(dst)
 }
 
-// leaseSQL is what stands around the parameter of a lease to make its end. A parameter that is NULL makes NULL.
+// leaseSQL is what stands around the parameter of a lease to make its end. A parameter that is NULL
+// makes NULL.
 func (d Dialect) leaseSQL() (before, after string) {
 	switch d {
 	case SQLite:

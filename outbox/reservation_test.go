@@ -24,7 +24,8 @@ func (n *noted) ExecContext(_ context.Context, text string, args ...any) (sql.Re
 	return nil, nil //nolint:nilnil // nobody looks at it
 }
 
-// One statement writes rows that are born claimed and rows that are not. FANOUT_UPDATE_GOLDEN writes the files anew.
+// One statement writes rows that are born claimed and rows that are not. FANOUT_UPDATE_GOLDEN
+// writes the files anew.
 func TestInsertReserved(t *testing.T) {
 	t.Parallel()
 	at := Place{Broker: "b", Lease: 90 * time.Second, Token: uuid.MustParse("0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"), Worker: "w"}

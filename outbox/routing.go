@@ -15,12 +15,13 @@ import (
 // DefaultInternalBroker is the broker that gets every event where the configuration names none.
 const DefaultInternalBroker = "default"
 
-// DefaultMaxPayloadBytes bounds one payload where the configuration does not: 1 MiB, well below what brokers take.
+// DefaultMaxPayloadBytes bounds one payload where the configuration does not: 1 MiB, well below
+// what brokers take.
 const DefaultMaxPayloadBytes = 1 << 20
 
-// Routing says which brokers an event is written for, and in which form. Writers and relays share it through the
-// configuration; the relay itself needs only the names. The zero value routes everything to the internal broker
-// "default". Routing is read-only once it is in use.
+// Routing says which brokers an event is written for, and in which form. Writers and relays share
+// it through the configuration; the relay itself needs only the names. The zero value routes
+// everything to the internal broker "default". Routing is read-only once it is in use.
 type Routing struct {
 	// Table is the outbox table. Default: DefaultTable.
 	Table string
@@ -32,16 +33,18 @@ type Routing struct {
 	External []Route
 	// MaxPayloadBytes bounds one payload as it goes on the wire. Default: DefaultMaxPayloadBytes.
 	MaxPayloadBytes int
-	// SerializeKeys makes writers of one ordering key take turns: before a transaction inserts its rows it takes a lock for
-	// each of their keys, which it holds until it ends. Ids of one key are then handed out in the order of the commits. It
-	// is needed only for keys whose writers share no other lock; writers of an aggregate share that of its row. All writers
-	// of a table must agree. It costs one more statement per flush, and writers of one key wait for each other's commit.
-	// It changes nothing on SQLite, which has one writer at a time. Default: false.
+	// SerializeKeys makes writers of one ordering key take turns: before a transaction inserts its
+	// rows it takes a lock for each of their keys, which it holds until it ends. Ids of one key are
+	// then handed out in the order of the commits. It is needed only for keys whose writers share
+	// no other lock; writers of an aggregate share that of its row. All writers of a table must
+	// agree. It costs one more statement per flush, and writers of one key wait for each other's
+	// commit. It changes nothing on SQLite, which has one writer at a time. Default: false.
 	SerializeKeys bool
-	// Notify makes writers on PostgreSQL wake relays in other processes, so that these need not poll for
-	// new rows: by NOTIFY, after the commit, on another connection of the writer's pool, at least 1 to
-	// 8 ms apart. Nothing is sent if a relay in the writer's process delivers the rows, and nothing is
-	// added to a transaction. Default: false; a configuration sets it if a database has notify.
+	// Notify makes writers on PostgreSQL wake relays in other processes, so that these need not
+	// poll for new rows: by NOTIFY, after the commit, on another connection of the writer's pool,
+	// at least 1 to 8 ms apart. Nothing is sent if a relay in the writer's process delivers the
+	// rows, and nothing is added to a transaction. Default: false; a configuration sets it if a
+	// database has notify.
 	Notify bool
 }
 
@@ -51,13 +54,13 @@ type Route struct {
 	Broker string
 	// Format of its messages. Default: envelope.FormatNative.
 	Format envelope.Format
-	// Types limits it to event types on the wire that match one of these patterns, in the form of path.Match, such as
-	// "Ordering.*". Empty = all.
+	// Types limits it to event types on the wire that match one of these patterns, in the form of
+	// path.Match, such as "Ordering.*". Empty = all.
 	Types []string
 	// Source is the CloudEvents source; empty = "/<context>/<aggregate>".
 	Source string
-	// Extensions names the extensions that leave with this broker's messages, such as tenant_id and actor. Default: none. What a
-	// message has beyond them stays inside.
+	// Extensions names the extensions that leave with this broker's messages, such as tenant_id and
+	// actor. Default: none. What a message has beyond them stays inside.
 	Extensions []string
 
 	Overrides
@@ -125,8 +128,9 @@ func checkBrokerName(name string) error {
 	return nil
 }
 
-// ValidateExtensions says which of the extensions that are to leave with messages of a format cannot: names that are empty, too long, occur
-// twice, or cannot be those of CloudEvents attributes.
+// ValidateExtensions says which of the extensions that are to leave with messages of a format
+// cannot: names that are empty, too long, occur twice, or cannot be those of CloudEvents
+// attributes.
 func ValidateExtensions(names []string, format envelope.Format) error {
 	var problems []error
 	for i, name := range names {
@@ -155,7 +159,8 @@ func (route *Route) validateForm() error {
 	return errors.Join(problems...)
 }
 
-// UnknownBrokerError is the answer to an event that is addressed to a broker which the routing does not have.
+// UnknownBrokerError is the answer to an event that is addressed to a broker which the routing does
+// not have.
 type UnknownBrokerError struct {
 	EventType string
 	Broker    string
@@ -181,11 +186,10 @@ func (e *OversizeError) Error() string {
 		e.EventType, e.Size, e.Broker, e.Max)
 }
 
-// AppendRows appends one row per target broker of a sealed message: the internal broker first, then the external ones in
-// the order of the routing. Each form of the message is encoded once and shared between the brokers that want it, with
-// the same extensions.
-// The routing must have its defaults (see WithDefaults). Errors: *UnknownBrokerError, *OversizeError, and the
-// envelope's own.
+// AppendRows appends one row per target broker of a sealed message: the internal broker first, then
+// the external ones in the order of the routing. Each form of the message is encoded once and
+// shared between the brokers that want it, with the same extensions. The routing must have its
+// defaults (see WithDefaults). Errors: *UnknownBrokerError, *OversizeError, and the envelope's own.
 func (r Routing) AppendRows(rows []Row, m *envelope.Message) ([]Row, error) {
 	facts := &m.Routing
 	headers, err := headersOf(facts, nil)
@@ -274,7 +278,8 @@ func (route *Route) wants(m *envelope.Message) bool {
 	return route.Passes(m.Metadata.Headers.Type)
 }
 
-// Passes reports whether the broker's filter, Types, lets an event type pass, such as Ordering.OrderPlaced.v1.
+// Passes reports whether the broker's filter, Types, lets an event type pass, such as
+// Ordering.OrderPlaced.v1.
 func (route *Route) Passes(eventType string) bool {
 	return len(route.Types) == 0 || slices.ContainsFunc(route.Types, func(pattern string) bool {
 		ok, _ := path.Match(pattern, eventType) // patterns were checked by Validate
@@ -282,7 +287,8 @@ func (route *Route) Passes(eventType string) bool {
 	})
 }
 
-// headersOf is the headers column: what a broker sends as flat fields beside those that have columns of their own.
+// headersOf is the headers column: what a broker sends as flat fields beside those that have
+// columns of their own.
 func headersOf(facts *envelope.Routing, static map[string]string) (string, error) {
 	if facts.TraceParent == "" && len(static) == 0 {
 		return "", nil

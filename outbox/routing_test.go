@@ -189,7 +189,8 @@ func TestOverrides(t *testing.T) {
 	assert.JSONEq(t, `{"a":"\"","environment":"production","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, rows[2].Headers)
 }
 
-// A broker's TTL begins when the event may be sent, as the event's own does: one that is scheduled for later is no stillbirth.
+// A broker's TTL begins when the event may be sent, as the event's own does: one that is scheduled
+// for later is no stillbirth.
 func TestOverridesTTLOfAScheduledEvent(t *testing.T) {
 	t.Parallel()
 	at := time.Now().UTC().Add(48 * time.Hour).Truncate(time.Microsecond)

@@ -11,9 +11,10 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
-// A Row is what a writer inserts: one message for one broker, with the payload byte for byte as it goes on the wire.
-// Zero values mean NULL or the column's default; MessageID, TargetBroker, Stream, Type and Payload are required. The most bytes
-// of each text are those of package envelope, such as [envelope.MaxOrderingKeyBytes].
+// A Row is what a writer inserts: one message for one broker, with the payload byte for byte as it
+// goes on the wire. Zero values mean NULL or the column's default; MessageID, TargetBroker, Stream,
+// Type and Payload are required. The most bytes of each text are those of package envelope, such as
+// [envelope.MaxOrderingKeyBytes].
 type Row struct {
 	// MessageID is the same on the rows of all brokers; unique together with TargetBroker.
 	MessageID uuid.UUID
@@ -23,8 +24,8 @@ type Row struct {
 	Stream string
 	// Type is the event type on the wire, e.g. "Ordering.OrderPlaced.v1".
 	Type string
-	// OrderingKey: rows of one broker with the same key are delivered in the order of their ids. Empty = no order, which is NULL
-	// in the table.
+	// OrderingKey: rows of one broker with the same key are delivered in the order of their ids.
+	// Empty = no order, which is NULL in the table.
 	OrderingKey string
 	// Priority from -100 (bulk) to 100 (critical).
 	Priority int
@@ -36,16 +37,19 @@ type Row struct {
 	Headers string
 	// AggregateType and AggregateID say what the event belongs to, for people and queries.
 	AggregateType, AggregateID string
-	// CorrelationID, CausationID and TenantID are kept in columns, so that operators can filter by them.
+	// CorrelationID, CausationID and TenantID are kept in columns, so that operators can filter by
+	// them.
 	CorrelationID, CausationID, TenantID string
 	// AvailableAt is the earliest time of delivery; zero = at once.
 	AvailableAt time.Time
-	// ExpiresAt is the time after which delivery is pointless and the row is abandoned; zero = never.
+	// ExpiresAt is the time after which delivery is pointless and the row is abandoned; zero =
+	// never.
 	ExpiresAt time.Time
 }
 
-// bounded are the texts of a row that have a bound, by column: what package envelope says of a message, and what the tables'
-// CHECK constraints and column widths say of rows that are written by plain SQL.
+// bounded are the texts of a row that have a bound, by column: what package envelope says of a
+// message, and what the tables' CHECK constraints and column widths say of rows that are written by
+// plain SQL.
 var bounded = [...]struct {
 	column string
 	most   int
@@ -72,8 +76,8 @@ func Bounds() map[string]int {
 	return most
 }
 
-// Validate says which text of the row no table takes: one that is too long, or is not UTF-8 without NUL. [Inserter] calls it for
-// each row. The error is a *[MalformedError].
+// Validate says which text of the row no table takes: one that is too long, or is not UTF-8 without
+// NUL. [Inserter] calls it for each row. The error is a *[MalformedError].
 func (r *Row) Validate() error {
 	for i := range bounded {
 		b := &bounded[i]
@@ -84,8 +88,8 @@ func (r *Row) Validate() error {
 	return nil
 }
 
-// MalformedError says why a row cannot be published as it stands. Rows written by hand in plain SQL can be malformed;
-// they are abandoned with this error and do not hold up their neighbours.
+// MalformedError says why a row cannot be published as it stands. Rows written by hand in plain SQL
+// can be malformed; they are abandoned with this error and do not hold up their neighbours.
 type MalformedError struct {
 	Column string
 	Reason string
@@ -96,8 +100,8 @@ func (e *MalformedError) Error() string {
 	return fmt.Sprintf("outbox: malformed row: column %s %s", e.Column, e.Reason)
 }
 
-// ValidateOrderingKey says what is wrong with an ordering key that no index holds: such a row could be neither deferred nor made to wait
-// for an operator. The error is a *[MalformedError].
+// ValidateOrderingKey says what is wrong with an ordering key that no index holds: such a row could
+// be neither deferred nor made to wait for an operator. The error is a *[MalformedError].
 func ValidateOrderingKey(key string) error {
 	if reason := unfit(key, envelope.MaxOrderingKeyBytes); reason != "" {
 		return &MalformedError{"ordering_key", reason}

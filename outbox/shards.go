@@ -21,7 +21,8 @@ const UnknownShards ShardSet = 0
 // shardSetBits is how many shards a ShardSet can hold.
 const shardSetBits = 32
 
-// ShardSetOf returns the set of the given shards. One that does not fit makes the whole set unknown.
+// ShardSetOf returns the set of the given shards. One that does not fit makes the whole set
+// unknown.
 func ShardSetOf(shards ...int) ShardSet {
 	var set ShardSet
 	for _, shard := range shards {
@@ -47,26 +48,30 @@ func (s ShardSet) union(other ShardSet) ShardSet {
 	return s | other
 }
 
-// A Class of rows by their priority. Each class has shards of its own, so that a backlog of one does not hold up the others.
-// Shards of a higher class go first, and those of a lower one keep a share: where urgent, normal and backfill rows wait all the
-// time, they get about 65, 22 and 13 of 100 turns, of up to 8 batches each. A shard that waits is never passed over for good.
+// A Class of rows by their priority. Each class has shards of its own, so that a backlog of one
+// does not hold up the others. Shards of a higher class go first, and those of a lower one keep a
+// share: where urgent, normal and backfill rows wait all the time, they get about 65, 22 and 13 of
+// 100 turns, of up to 8 batches each. A shard that waits is never passed over for good.
 type Class int
 
 const (
-	// ClassNormal holds rows with a key and a priority of 0 and above, and rows without a key and the priority 0.
+	// ClassNormal holds rows with a key and a priority of 0 and above, and rows without a key and
+	// the priority 0.
 	ClassNormal Class = iota
-	// ClassBackfill holds rows of a priority below 0. Within an ordering key they are no exception: a row waits for the
-	// earlier ones of its key, whatever their class.
+	// ClassBackfill holds rows of a priority below 0. Within an ordering key they are no exception:
+	// a row waits for the earlier ones of its key, whatever their class.
 	ClassBackfill
-	// ClassUrgent holds rows of a priority above 0 that have no ordering key: there is nothing they could overtake.
+	// ClassUrgent holds rows of a priority above 0 that have no ordering key: there is nothing they
+	// could overtake.
 	ClassUrgent
 )
 
 // Classes is the number of classes.
 const Classes = 3
 
-// Shard is the shard in which the database puts a row: the same as the expression of its column shard in the migrations. On
-// PostgreSQL it holds for databases in UTF-8, and in others for keys in ASCII.
+// Shard is the shard in which the database puts a row: the same as the expression of its column
+// shard in the migrations. On PostgreSQL it holds for databases in UTF-8, and in others for keys in
+// ASCII.
 func (d Dialect) Shard(row *Row) int {
 	return d.Shards()*int(classOf(row)) + d.share(row.OrderingKey, row.MessageID)
 }
@@ -90,8 +95,8 @@ func classOf(row *Row) Class {
 	}
 }
 
-// share is the shard within a class: by the first byte of a hash of the key or, without one, of the message's id. SHA-256 is what all
-// databases have that need it, and FIPS 140 allows.
+// share is the shard within a class: by the first byte of a hash of the key or, without one, of the
+// message's id. SHA-256 is what all databases have that need it, and FIPS 140 allows.
 func (d Dialect) share(key string, id uuid.UUID) int {
 	if d == SQLite {
 		return 0

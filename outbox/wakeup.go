@@ -53,8 +53,8 @@ func (i *Inserter) AppendWakeUps(wakeUps []WakeUp, rows []Row) []WakeUp {
 	return wakeUps
 }
 
-// Notifications carry wake-ups to relays in other processes, by PostgreSQL's NOTIFY. Their texts are
-// versioned: a relay that cannot read one polls for rows of all brokers.
+// Notifications carry wake-ups to relays in other processes, by PostgreSQL's NOTIFY. Their texts
+// are versioned: a relay that cannot read one polls for rows of all brokers.
 //
 //	1 default:3 partner:800    rows of two brokers; shards are a hexadecimal ShardSet
 //	1 default                  rows of a broker in unknown shards
@@ -62,8 +62,8 @@ func (i *Inserter) AppendWakeUps(wakeUps []WakeUp, rows []Row) []WakeUp {
 //	1 ?0192a1b2                a probe: a listener checks that it receives notifications
 const notificationVersion = "1"
 
-// longestNotification bounds the text, which PostgreSQL keeps in memory for all listeners and limits
-// to 8,000 bytes.
+// longestNotification bounds the text, which PostgreSQL keeps in memory for all listeners and
+// limits to 8,000 bytes.
 const longestNotification = 512
 
 // Channel is the PostgreSQL channel for a table's notifications: "fanout:" and the table's name as
@@ -95,8 +95,8 @@ func Notification(wakeUps []WakeUp) string {
 	return string(text)
 }
 
-// ParseNotification reads what [Notification] wrote. ok is false for a text that it cannot read, and
-// for rows of unknown brokers.
+// ParseNotification reads what [Notification] wrote. ok is false for a text that it cannot read,
+// and for rows of unknown brokers.
 func ParseNotification(text string) (wakeUps []WakeUp, ok bool) {
 	version, rest, _ := strings.Cut(text, " ")
 	if version != notificationVersion {
@@ -139,12 +139,12 @@ func ParseProbe(text string) (nonce string, ok bool) {
 	return strings.CutPrefix(text, notificationVersion+" ?")
 }
 
-// notifySQL is a transaction of its own. It must not cost a flush to disk: notifications do not survive
-// the server anyway.
+// notifySQL is a transaction of its own. It must not cost a flush to disk: notifications do not
+// survive the server anyway.
 const notifySQL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
-// Notify sends wake-ups to relays in other processes. Call it after the commit, on another connection:
-// transactions that contain a NOTIFY commit one after the other. PostgreSQL only.
+// Notify sends wake-ups to relays in other processes. Call it after the commit, on another
+// connection: transactions that contain a NOTIFY commit one after the other. PostgreSQL only.
 func (i *Inserter) Notify(ctx context.Context, db Execer, wakeUps []WakeUp) error {
 	if i.dialect != Postgres {
 		return errors.New("outbox: only PostgreSQL can notify other processes")

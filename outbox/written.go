@@ -16,8 +16,9 @@ type Queryer interface {
 // idsAtOnce bounds the parameters of one look.
 const idsAtOnce = 100
 
-// Written returns those of the message ids that have a row in the table, as far as db sees it. Rows that
-// were published may have been purged. Writers have the right to ask: it needs the column message_id.
+// Written returns those of the message ids that have a row in the table, as far as db sees it. Rows
+// that were published may have been purged. Writers have the right to ask: it needs the column
+// message_id.
 func (i *Inserter) Written(ctx context.Context, db Queryer, ids []uuid.UUID) (there []uuid.UUID, err error) {
 	for len(ids) > 0 {
 		n := min(len(ids), idsAtOnce)

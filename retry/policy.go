@@ -1,5 +1,5 @@
-// Package retry says how often something that failed is tried again, and how long to wait in between. Relays, consumers
-// and units of work share this one rule; each has defaults of its own.
+// Package retry says how often something that failed is tried again, and how long to wait in
+// between. Relays, consumers and units of work share this one rule; each has defaults of its own.
 package retry
 
 import (
@@ -18,9 +18,10 @@ const (
 	DefaultJitter     = 0.25
 )
 
-// Policy says when a failed attempt is followed by another one. The first attempt is made at once; attempt n+1 follows the
-// n-th failure after BaseDelay x Multiplier^(n-1), at most MaxDelay, spread by +-Jitter and then again at most MaxDelay.
-// Zero fields stand for the defaults of whoever takes the policy. It is a plain value, safe for concurrent use.
+// Policy says when a failed attempt is followed by another one. The first attempt is made at once;
+// attempt n+1 follows the n-th failure after BaseDelay x Multiplier^(n-1), at most MaxDelay, spread
+// by +-Jitter and then again at most MaxDelay. Zero fields stand for the defaults of whoever takes
+// the policy. It is a plain value, safe for concurrent use.
 type Policy struct {
 	// MaxAttempts after which no other follows, at least 1.
 	MaxAttempts int
@@ -30,12 +31,13 @@ type Policy struct {
 	Multiplier float64
 	// MaxDelay caps every delay, jitter included. Its default is never below BaseDelay.
 	MaxDelay time.Duration
-	// Jitter is the largest deviation as a fraction of the delay, from 0 to 1; negative = none. Default [DefaultJitter].
+	// Jitter is the largest deviation as a fraction of the delay, from 0 to 1; negative = none.
+	// Default [DefaultJitter].
 	Jitter float64
 }
 
-// WithDefaults fills in what is zero: from defaults, and Multiplier and Jitter where those are zero there, too, from the
-// constants. Doing it twice changes nothing.
+// WithDefaults fills in what is zero: from defaults, and Multiplier and Jitter where those are zero
+// there, too, from the constants. Doing it twice changes nothing.
 func (p Policy) WithDefaults(defaults Policy) Policy {
 	p.MaxAttempts = cmp.Or(p.MaxAttempts, defaults.MaxAttempts)
 	p.BaseDelay = cmp.Or(p.BaseDelay, defaults.BaseDelay)
@@ -45,8 +47,8 @@ func (p Policy) WithDefaults(defaults Policy) Policy {
 	return p
 }
 
-// Validate reports everything that is wrong with a policy that has its defaults, all problems joined in one error. They
-// name the settings as configuration files do.
+// Validate reports everything that is wrong with a policy that has its defaults, all problems
+// joined in one error. They name the settings as configuration files do.
 func (p Policy) Validate() error {
 	var problems []error
 	check := func(ok bool, format string, args ...any) {

@@ -27,8 +27,9 @@ func TestDelays(t *testing.T) {
 	assert.Equal(t, 5*time.Second, configured.Delay(3))
 }
 
-// The jitter is uniform over +-25 %, after every failure: each tenth of the range gets a tenth of the delays. At the cap the
-// upper half of them is the cap itself. The bounds are eight standard deviations wide.
+// The jitter is uniform over +-25 %, after every failure: each tenth of the range gets a tenth of
+// the delays. At the cap the upper half of them is the cap itself. The bounds are eight standard
+// deviations wide.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	const n, buckets = 20000, 10
@@ -64,8 +65,8 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// Whatever the settings, a delay is within the jitter of the middle, never negative and never above the longest; without
-// jitter, it is no shorter for more failures.
+// Whatever the settings, a delay is within the jitter of the middle, never negative and never above
+// the longest; without jitter, it is no shorter for more failures.
 func TestDelayBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

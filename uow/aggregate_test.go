@@ -96,7 +96,8 @@ func TestRaiseWhileRaising(t *testing.T) {
 	}
 }
 
-// Whoever raises at the same time, the sequence of an aggregate's events is the order in which they are written.
+// Whoever raises at the same time, the sequence of an aggregate's events is the order in which they
+// are written.
 func TestRaiseFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	o := &order{ID: "1"}

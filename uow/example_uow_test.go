@@ -34,8 +34,9 @@ func save(tx *gorm.DB, account *Account) error {
 	return result.Error
 }
 
-// A unit of work that loses against another one is run again. It loads inside what it changes, so that the second attempt
-// works on what the other one left. (In a test there is a *testing.T, and InExample is not needed.)
+// A unit of work that loses against another one is run again. It loads inside what it changes, so
+// that the second attempt works on what the other one left. (In a test there is a *testing.T, and
+// InExample is not needed.)
 func ExampleDo_retry() {
 	fanouttest.InExample(func(t fanouttest.TB) {
 		events := envelope.NewCatalog("banking")
@@ -66,7 +67,8 @@ func ExampleDo_retry() {
 	// Output: <nil> - attempts: 2 balance: 150 messages: 1
 }
 
-// Invoice is a domain object that hides its fields. GORM has never heard of it: its rows are written by hand.
+// Invoice is a domain object that hides its fields. GORM has never heard of it: its rows are
+// written by hand.
 type Invoice struct {
 	number string
 	uow.Aggregate
@@ -76,7 +78,8 @@ type InvoiceSent struct{ Number string }
 
 func (i *Invoice) Send() { i.Raise(InvoiceSent{i.number}) }
 
-// An aggregate that is no GORM model is tracked with the name and the key that its events are to carry.
+// An aggregate that is no GORM model is tracked with the name and the key that its events are to
+// carry.
 func ExampleTrack_withSource() {
 	fanouttest.InExample(func(t fanouttest.TB) {
 		events := envelope.NewCatalog("billing")

@@ -15,8 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/retry"
 )
 
-// The pause before a repeated attempt: doubling from the first, with half of it at random, so that two transactions that
-// were in each other's way do not meet again.
+// The pause before a repeated attempt: doubling from the first, with half of it at random, so that
+// two transactions that were in each other's way do not meet again.
 const (
 	firstPause = 10 * time.Millisecond
 	maxPause   = time.Second
@@ -46,13 +46,14 @@ func (s *settings) retry(ctx context.Context, db *gorm.DB, run func(*gorm.DB) er
 	}
 }
 
-// IsConflict reports whether err, or one of those that it wraps or joins, says that a transaction lost against another one
-// and can be run again: serialization failure and deadlock on PostgreSQL (SQLSTATE 40001, 40P01), deadlock and update
-// conflict under snapshot isolation on SQL Server (1205, 3960, and our own 51205 for a deadlock of serialize_keys), a busy
-// database on SQLite. Each driver is known by its own way to say so; none is linked here.
+// IsConflict reports whether err, or one of those that it wraps or joins, says that a transaction
+// lost against another one and can be run again: serialization failure and deadlock on PostgreSQL
+// (SQLSTATE 40001, 40P01), deadlock and update conflict under snapshot isolation on SQL Server
+// (1205, 3960, and our own 51205 for a deadlock of serialize_keys), a busy database on SQLite. Each
+// driver is known by its own way to say so; none is linked here.
 //
-// Sources: PostgreSQL documentation, 13.5 Serialization Failure Handling; SQL Server error messages 1205 and 3960; SQLite
-// result codes, SQLITE_BUSY (5).
+// Sources: PostgreSQL documentation, 13.5 Serialization Failure Handling; SQL Server error messages
+// 1205 and 3960; SQLite result codes, SQLITE_BUSY (5).
 func IsConflict(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked here: the first error of a driver in it need not be the one
 	case nil:
@@ -70,8 +71,8 @@ func IsConflict(err error) bool {
 	}
 }
 
-// isBusySQLite knows the errors of modernc.org/sqlite and its relatives, which have a method Code, and those of
-// mattn/go-sqlite3, which have a field.
+// isBusySQLite knows the errors of modernc.org/sqlite and its relatives, which have a method Code,
+// and those of mattn/go-sqlite3, which have a field.
 func isBusySQLite(err error) bool {
 	v := reflect.Indirect(reflect.ValueOf(err))
 	if !v.IsValid() || !strings.Contains(v.Type().PkgPath(), "sqlite") {

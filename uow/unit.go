@@ -15,24 +15,26 @@ import (
 // PluginName is the name under which the capture plugin is registered with GORM.
 const PluginName = "fanout"
 
-// Plugin is what a unit of work needs of the capture plugin. Package gormplugin implements it; it is found in the GORM
-// handle's plugins, so that domain code does not depend on it.
+// Plugin is what a unit of work needs of the capture plugin. Package gormplugin implements it; it
+// is found in the GORM handle's plugins, so that domain code does not depend on it.
 type Plugin interface {
 	// Publish writes an event without an aggregate in the transaction of tx.
 	Publish(tx *gorm.DB, event *journal.Raised) error
-	// Track treats an aggregate, given as a pointer, as written by the transaction of tx. source says which one it is; nil
-	// for a model of GORM's, of which that is known.
+	// Track treats an aggregate, given as a pointer, as written by the transaction of tx. source
+	// says which one it is; nil for a model of GORM's, of which that is known.
 	Track(tx *gorm.DB, aggregate any, source *envelope.Source) error
 	// AfterCommit runs f once the outermost transaction of tx has committed.
 	AfterCommit(tx *gorm.DB, f func()) error
-	// Wrap returns a handle like db whose transactions are captured, also where db is one of db.Connection.
+	// Wrap returns a handle like db whose transactions are captured, also where db is one of
+	// db.Connection.
 	Wrap(db *gorm.DB) *gorm.DB
 }
 
 var (
 	// ErrNoPlugin is returned when the GORM handle does not capture events.
 	ErrNoPlugin = errors.New("uow: the GORM handle has no outbox: register it with db.Use(gormplugin.New(...))")
-	// ErrNoTransaction is returned when an event is published outside a transaction, or in one that has ended.
+	// ErrNoTransaction is returned when an event is published outside a transaction, or in one that
+	// has ended.
 	ErrNoTransaction = journal.ErrNoTransaction
 )
 
@@ -44,9 +46,9 @@ func pluginOf(db *gorm.DB) (Plugin, error) {
 	return plugin, nil
 }
 
-// Publish writes an event that belongs to no aggregate, in the transaction of tx. Outside a transaction it is an error
-// that wraps ErrNoTransaction. The event is encoded and its type is checked at once, the row is written when the
-// transaction commits.
+// Publish writes an event that belongs to no aggregate, in the transaction of tx. Outside a
+// transaction it is an error that wraps ErrNoTransaction. The event is encoded and its type is
+// checked at once, the row is written when the transaction commits.
 func Publish(tx *gorm.DB, event any, opts ...envelope.Option) error {
 	plugin, err := pluginOf(tx)
 	if err != nil {
@@ -55,12 +57,14 @@ func Publish(tx *gorm.DB, event any, opts ...envelope.Option) error {
 	return plugin.Publish(tx, journal.NewRaised(event, opts))
 }
 
-// Track flushes what an aggregate has raised although the transaction of tx writes no row of it through GORM: it was
-// written with raw SQL, say. The aggregate is given as a pointer. In a transaction that was begun outside GORM its events
-// are written at once, which is also the way to write those raised after its last save there. Outside a transaction it is
-// an error that wraps ErrNoTransaction.
+// Track flushes what an aggregate has raised although the transaction of tx writes no row of it
+// through GORM: it was written with raw SQL, say. The aggregate is given as a pointer. In a
+// transaction that was begun outside GORM its events are written at once, which is also the way to
+// write those raised after its last save there. Outside a transaction it is an error that wraps
+// ErrNoTransaction.
 //
-// An aggregate that is no GORM model, and is written by sqlc, raw SQL or a mapping type, needs [WithSource].
+// An aggregate that is no GORM model, and is written by sqlc, raw SQL or a mapping type, needs
+// [WithSource].
 func Track(tx *gorm.DB, aggregate any, opts ...TrackOption) error {
 	plugin, err := pluginOf(tx)
 	if err != nil {
@@ -77,9 +81,9 @@ type tracking struct {
 	source *envelope.Source
 }
 
-// WithSource says which aggregate it is that has raised the events, instead of what GORM knows of its type: its name, of
-// which streams are made, its key as text, and its version where it has one. Aggregate and ID are required; Sequence is
-// counted and must be left out.
+// WithSource says which aggregate it is that has raised the events, instead of what GORM knows of
+// its type: its name, of which streams are made, its key as text, and its version where it has one.
+// Aggregate and ID are required; Sequence is counted and must be left out.
 //
 //	uow.Track(tx, order, uow.WithSource(envelope.Source{Aggregate: "Order", ID: order.Number(), Version: 7}))
 func WithSource(source envelope.Source) TrackOption {
@@ -114,8 +118,8 @@ func (t *tracking) check() error {
 	}
 }
 
-// SavepointError is the answer to a commit after a rollback to a savepoint that was set where nobody saw it: on the
-// *sql.Tx itself, or among several statements in one text.
+// SavepointError is the answer to a commit after a rollback to a savepoint that was set where
+// nobody saw it: on the *sql.Tx itself, or among several statements in one text.
 type SavepointError = journal.SavepointError
 
 // A Unit is one unit of work under way.
@@ -131,15 +135,16 @@ func (u *Unit) Publish(event any, opts ...envelope.Option) error {
 	return u.plugin.Publish(u.DB, journal.NewRaised(event, opts))
 }
 
-// Track flushes what an aggregate has raised although the unit writes no row of it through GORM: it was written with raw
-// SQL, say. The aggregate is given as a pointer. One that is no GORM model needs [WithSource]; see [Track].
+// Track flushes what an aggregate has raised although the unit writes no row of it through GORM: it
+// was written with raw SQL, say. The aggregate is given as a pointer. One that is no GORM model
+// needs [WithSource]; see [Track].
 func (u *Unit) Track(aggregate any, opts ...TrackOption) error {
 	return track(u.plugin, u.DB, aggregate, opts)
 }
 
-// AfterCommit runs f once the outermost transaction has committed, in the goroutine that commits. It does not run when the
-// transaction rolls back. Several run in the order in which they are given. A panic in one goes to who commits, after the
-// others have run, and undoes nothing.
+// AfterCommit runs f once the outermost transaction has committed, in the goroutine that commits.
+// It does not run when the transaction rolls back. Several run in the order in which they are
+// given. A panic in one goes to who commits, after the others have run, and undoes nothing.
 func (u *Unit) AfterCommit(f func()) error { return u.plugin.AfterCommit(u.DB, f) }
 
 // settings of one Do.
@@ -152,26 +157,30 @@ type settings struct {
 // An Option refines one [Do].
 type Option func(*settings)
 
-// WithRetry runs the unit again, up to attempts times in all, when its transaction lost against another one (see [IsConflict]).
-// Default: one attempt. Between attempts there is a pause of 10 ms, doubling up to 1 s, half of it at random.
+// WithRetry runs the unit again, up to attempts times in all, when its transaction lost against
+// another one (see [IsConflict]). Default: one attempt. Between attempts there is a pause of 10 ms,
+// doubling up to 1 s, half of it at random.
 //
-// The function must bear being run again: load inside it what it changes. What it raised in a failed attempt on
-// aggregates from outside is taken back, and what it raises again keeps its message id and time, matched by type and order.
-// A Do that joins a transaction does not repeat: the outermost one must.
+// The function must bear being run again: load inside it what it changes. What it raised in a
+// failed attempt on aggregates from outside is taken back, and what it raises again keeps its
+// message id and time, matched by type and order. A Do that joins a transaction does not repeat:
+// the outermost one must.
 func WithRetry(attempts int) Option { return func(s *settings) { s.attempts = attempts } }
 
-// WithRetryIf decides which errors make [WithRetry] run the unit again, instead of [IsConflict]. Name only errors after which the
-// transaction has certainly rolled back.
+// WithRetryIf decides which errors make [WithRetry] run the unit again, instead of [IsConflict].
+// Name only errors after which the transaction has certainly rolled back.
 func WithRetryIf(repeats func(error) bool) Option { return func(s *settings) { s.repeats = repeats } }
 
-// WithTxOptions begins the transaction with these options: its isolation level, say. They do not apply to a Do that joins one.
+// WithTxOptions begins the transaction with these options: its isolation level, say. They do not
+// apply to a Do that joins one.
 func WithTxOptions(options *sql.TxOptions) Option {
 	return func(s *settings) { s.tx = []*sql.TxOptions{options} }
 }
 
-// Do runs f in a transaction and commits it when f returns nil, together with all events that were raised. An error, or a
-// panic, rolls back; a panic goes on to the caller. Within a transaction, Do joins it by a savepoint: an error of f takes
-// back only what f did. It works on handles of db.Connection too.
+// Do runs f in a transaction and commits it when f returns nil, together with all events that were
+// raised. An error, or a panic, rolls back; a panic goes on to the caller. Within a transaction, Do
+// joins it by a savepoint: an error of f takes back only what f did. It works on handles of
+// db.Connection too.
 func Do(ctx context.Context, db *gorm.DB, f func(*Unit) error, opts ...Option) error {
 	plugin, err := pluginOf(db)
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// defectVariable names the defect that [TestDefective] has when the process is a child of [TestSuiteFindsDefects].
+// defectVariable names the defect that [TestDefective] has when the process is a child of
+// [TestSuiteFindsDefects].
 const defectVariable = "FANOUT_BROKERTEST_DEFECT"
 
 type defective struct {
@@ -36,7 +37,8 @@ func (b defective) Publish(ctx context.Context, msgs []brokers.Message) []broker
 	return b.defect.publish(b.Broker, ctx, msgs)
 }
 
-// TestDefective runs the suite over a broker with one defect. It is run, and expected to fail, by TestSuiteFindsDefects.
+// TestDefective runs the suite over a broker with one defect. It is run, and expected to fail, by
+// TestSuiteFindsDefects.
 func TestDefective(t *testing.T) {
 	named := func(d defect) bool { return d.name == os.Getenv(defectVariable) }
 	at := slices.IndexFunc(defects, named)

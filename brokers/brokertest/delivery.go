@@ -98,8 +98,8 @@ func (s *suite) textAndBytes(t *testing.T) {
 	}
 }
 
-// optionalFields: whatever stands in the fields that a message can do without, it arrives; with those that the broker takes, and its result
-// names the others.
+// optionalFields: whatever stands in the fields that a message can do without, it arrives; with
+// those that the broker takes, and its result names the others.
 func (s *suite) optionalFields(t *testing.T) {
 	b, destination := s.open(t), s.Destination(t)
 	many := make([]brokers.Attribute, 1200)

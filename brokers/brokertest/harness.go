@@ -1,5 +1,5 @@
-// Package brokertest holds the conformance suite of brokers: what [brokers.Broker] promises in words, as tests. An
-// implementation runs it in a test of its own:
+// Package brokertest holds the conformance suite of brokers: what [brokers.Broker] promises in
+// words, as tests. An implementation runs it in a test of its own:
 //
 //	func TestConformance(t *testing.T) {
 //		brokertest.Run(t, brokertest.Harness{Open: ..., Received: ..., Destination: ...})
@@ -16,35 +16,42 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// Harness is how the suite reaches one implementation and the server behind it. The functions of the first group are required;
-// cases that need one of the others are skipped, with a word, when it is nil. The suite calls them from one goroutine at a time.
+// Harness is how the suite reaches one implementation and the server behind it. The functions of
+// the first group are required; cases that need one of the others are skipped, with a word, when it
+// is nil. The suite calls them from one goroutine at a time.
 type Harness struct {
-	// Open returns a new broker for the server of this harness. The suite closes it. Several may be open at once.
+	// Open returns a new broker for the server of this harness. The suite closes it. Several may be
+	// open at once.
 	Open func(t *testing.T) brokers.Broker
-	// Destination returns the name of a destination that exists, is empty, and was not returned before.
+	// Destination returns the name of a destination that exists, is empty, and was not returned
+	// before.
 	Destination func(t *testing.T) string
-	// Received returns all that consumers of the destination were given so far, in that order. Fields that do not travel
-	// (the ordering key and the priority, mostly) may be left empty; the order of attributes does not matter.
+	// Received returns all that consumers of the destination were given so far, in that order.
+	// Fields that do not travel (the ordering key and the priority, mostly) may be left empty; the
+	// order of attributes does not matter.
 	Received func(t *testing.T, destination string) []brokers.Message
 
-	// Refuse makes the server refuse the message with this id, each time it is sent, until restore is called; other messages
-	// are not to be touched. The class of the error is the implementation's choice, but it has to be the message's own
-	// (permanent or retryable).
+	// Refuse makes the server refuse the message with this id, each time it is sent, until restore
+	// is called; other messages are not to be touched. The class of the error is the
+	// implementation's choice, but it has to be the message's own (permanent or retryable).
 	Refuse func(t *testing.T, id string) (restore func())
-	// Stop takes the server away from brokers that are open, and Start brings it back at the same address, with all the
-	// messages that it had confirmed.
+	// Stop takes the server away from brokers that are open, and Start brings it back at the same
+	// address, with all the messages that it had confirmed.
 	Stop, Start func(t *testing.T)
 
-	// OpenThroughNetwork returns a new broker like Open, but one that reaches the server through Network alone. What it sends is
-	// seen by Received as soon as it was confirmed. Faults of the network are nobody's fault: their class is unavailable.
+	// OpenThroughNetwork returns a new broker like Open, but one that reaches the server through
+	// Network alone. What it sends is seen by Received as soon as it was confirmed. Faults of the
+	// network are nobody's fault: their class is unavailable.
 	OpenThroughNetwork func(t *testing.T) brokers.Broker
 	Network            Network
 
-	// Patience bounds every wait for something that has to happen; it matters only where something is broken. Default 30 s.
+	// Patience bounds every wait for something that has to happen; it matters only where something
+	// is broken. Default 30 s.
 	Patience time.Duration
 }
 
-// Run runs the suite, each case as a subtest. Random choices come from a seed that is logged; FANOUT_TEST_SEED repeats a run.
+// Run runs the suite, each case as a subtest. Random choices come from a seed that is logged;
+// FANOUT_TEST_SEED repeats a run.
 func Run(t *testing.T, harness Harness) {
 	t.Helper()
 	if harness.Open == nil || harness.Destination == nil || harness.Received == nil {

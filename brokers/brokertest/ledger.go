@@ -9,8 +9,9 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// A ledger keeps, outside of the broker, what it was asked to publish and what it said about it. It sends as a processor does:
-// a message goes again until it is confirmed, and no later one of its key is sent before it is.
+// A ledger keeps, outside of the broker, what it was asked to publish and what it said about it. It
+// sends as a processor does: a message goes again until it is confirmed, and no later one of its
+// key is sent before it is.
 type ledger struct {
 	msgs  []brokers.Message
 	state []state
@@ -48,8 +49,9 @@ func (l *ledger) messages(indexes []int) []brokers.Message {
 	return msgs
 }
 
-// record enters the results of an attempt and reports whether all was confirmed. ended tells that the attempt's context had ended:
-// then a message may be retryable, otherwise a fault of the network is never a message's own.
+// record enters the results of an attempt and reports whether all was confirmed. ended tells that
+// the attempt's context had ended: then a message may be retryable, otherwise a fault of the
+// network is never a message's own.
 func (l *ledger) record(t *testing.T, indexes []int, results []brokers.Result, ended bool) (all bool) {
 	t.Helper()
 	all = true
@@ -80,8 +82,9 @@ func (l *ledger) record(t *testing.T, indexes []int, results []brokers.Result, e
 
 func (l *ledger) done() bool { return len(l.next(1)) == 0 }
 
-// check compares with what consumers were given: what was confirmed is there, what was never sent is not, and the first deliveries
-// of each key came in order and without a gap. At the end, the number of duplicates is noted as well.
+// check compares with what consumers were given: what was confirmed is there, what was never sent
+// is not, and the first deliveries of each key came in order and without a gap. At the end, the
+// number of duplicates is noted as well.
 func (l *ledger) check(t *testing.T, received []brokers.Message, end bool) {
 	t.Helper()
 	place := make(map[string]int, len(l.msgs))

@@ -103,7 +103,8 @@ func (s *suite) publishAfterClose(t *testing.T) {
 	assert.Len(t, s.Received(t, destination), 1)
 }
 
-// closeWhilePublishing: Close waits for what is under way; what it let in arrives, and nothing comes after it.
+// closeWhilePublishing: Close waits for what is under way; what it let in arrives, and nothing
+// comes after it.
 func (s *suite) closeWhilePublishing(t *testing.T) {
 	const callers = 4
 	b, destination := s.Open(t), s.Destination(t)

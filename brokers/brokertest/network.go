@@ -11,8 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// A Network lies between a broker and its server, and can be made ill. Faults hold for connections that are open and for those
-// to come, until Heal; the suite asks for one at a time.
+// A Network lies between a broker and its server, and can be made ill. Faults hold for connections
+// that are open and for those to come, until Heal; the suite asks for one at a time.
 type Network interface {
 	// Latency makes each round trip take d longer.
 	Latency(t testing.TB, d time.Duration)
@@ -20,9 +20,11 @@ type Network interface {
 	Bandwidth(t testing.TB, kilobytes int)
 	// Reset breaks every connection as soon as something is sent over it.
 	Reset(t testing.TB)
-	// CutRequests ends each connection after n further bytes from the broker: in the middle of a message, as a rule.
+	// CutRequests ends each connection after n further bytes from the broker: in the middle of a
+	// message, as a rule.
 	CutRequests(t testing.TB, n int)
-	// CutAnswers ends each connection after n further bytes from the server: what was sent arrived, and nobody is told.
+	// CutAnswers ends each connection after n further bytes from the server: what was sent arrived,
+	// and nobody is told.
 	CutAnswers(t testing.TB, n int)
 	// BlackHole swallows all that the server says, without a word: requests arrive.
 	BlackHole(t testing.TB)
@@ -53,7 +55,8 @@ func (s *suite) throughNetwork(t *testing.T) brokers.Broker {
 	return b
 }
 
-// slowServer: each call takes long. The deadline is kept, the results say what is known, and with more time all is well.
+// slowServer: each call takes long. The deadline is kept, the results say what is known, and with
+// more time all is well.
 func (s *suite) slowServer(t *testing.T) {
 	b, destination := s.throughNetwork(t), s.Destination(t)
 	s.succeed(t, b, messages(destination, 10, "warm", "")) // connections, scripts, leaders
@@ -102,8 +105,8 @@ func (s *suite) faults() []fault {
 	}
 }
 
-// network: whatever happens between broker and server, what is confirmed is there, what is not sent is not, keys keep their order,
-// and a processor that sends the rest again loses nothing.
+// network: whatever happens between broker and server, what is confirmed is there, what is not sent
+// is not, keys keep their order, and a processor that sends the rest again loses nothing.
 func (s *suite) network(t *testing.T) {
 	if s.Network == nil || s.OpenThroughNetwork == nil {
 		t.Skip("NOT TESTED: Network or OpenThroughNetwork of the harness is nil")

@@ -52,7 +52,8 @@ func (s *suite) orderAcrossDestinations(t *testing.T) {
 	}
 }
 
-// headFails: what follows a refused message on its key stays away, far beyond the chunk in which it failed; all else arrives.
+// headFails: what follows a refused message on its key stays away, far beyond the chunk in which it
+// failed; all else arrives.
 func (s *suite) headFails(t *testing.T) {
 	b, destination := s.open(t), s.Destination(t)
 	msgs := messages(destination, 600, "held", "other-1", "", "other-2", "other-3")

@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// stop takes the server away for the rest of the case, or skips the case. start brings it back, at the latest at its end.
+// stop takes the server away for the rest of the case, or skips the case. start brings it back, at
+// the latest at its end.
 func (s *suite) stop(t *testing.T) (start func()) {
 	t.Helper()
 	if s.Stop == nil || s.Start == nil {

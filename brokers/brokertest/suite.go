@@ -105,8 +105,8 @@ func (s *suite) succeed(t *testing.T, b brokers.Broker, msgs []brokers.Message) 
 	return results
 }
 
-// eventually polls, at once and then every tick, until holds is true. It does so on the test's own goroutine, so that holds may
-// use t.
+// eventually polls, at once and then every tick, until holds is true. It does so on the test's own
+// goroutine, so that holds may use t.
 func (s *suite) eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(tick)
@@ -145,8 +145,9 @@ func (s *suite) seen(t *testing.T, msgs []brokers.Message) map[string]int {
 	return times
 }
 
-// honest checks the results of messages, each published once, against what consumers see: success means visible, refused or not
-// sent means invisible, and no message of a key is visible unless all before it are. Messages are told apart by their id.
+// honest checks the results of messages, each published once, against what consumers see: success
+// means visible, refused or not sent means invisible, and no message of a key is visible unless all
+// before it are. Messages are told apart by their id.
 func (s *suite) honest(t *testing.T, msgs []brokers.Message, results []brokers.Result) {
 	t.Helper()
 	for destination, n := range confirmed(msgs, results) {
@@ -185,7 +186,8 @@ func confirmed(msgs []brokers.Message, results []brokers.Result) map[string]int 
 	return count
 }
 
-// inOrder checks that the first deliveries of each key came in the order of msgs, and that nothing is missing.
+// inOrder checks that the first deliveries of each key came in the order of msgs, and that nothing
+// is missing.
 func inOrder(t *testing.T, msgs, received []brokers.Message) {
 	t.Helper()
 	place := make(map[string]int, len(msgs))

@@ -11,7 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/memory"
 )
 
-// A wire is a network as brokers that are wired meet it: a model of connections, chunks and answers.
+// A wire is a network as brokers that are wired meet it: a model of connections, chunks and
+// answers.
 type wire struct {
 	mu    sync.Mutex
 	fault string

@@ -15,7 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/internal/gate"
 )
 
-// Broker publishes to the topics of one project. Make one with [New] or [Open]. All methods are safe for concurrent use.
+// Broker publishes to the topics of one project. Make one with [New] or [Open]. All methods are
+// safe for concurrent use.
 type Broker struct {
 	client  *pubsub.Client
 	options options
@@ -23,8 +24,9 @@ type Broker struct {
 	gate    gate.Gate
 }
 
-// New returns a broker that uses a client of the caller's; Close leaves it open. Make the client with [ClientOptions], so that it
-// finds back to a server that was away within about a second. [WithClientOptions] and [WithEndpoint] have no effect here.
+// New returns a broker that uses a client of the caller's; Close leaves it open. Make the client
+// with [ClientOptions], so that it finds back to a server that was away within about a second.
+// [WithClientOptions] and [WithEndpoint] have no effect here.
 func New(client *pubsub.Client, opts ...Option) *Broker {
 	b := &Broker{client: client, options: defaults()}
 	for _, opt := range opts {
@@ -38,9 +40,10 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: true, MaxMessageBytes: MaxMessageBytes, MaxBatch: pubsub.MaxPublishRequestCount}
 }
 
-// Ping implements [brokers.Broker]: it asks for a topic that need not exist (GetTopic), which proves the network, TLS, the
-// credentials and the project. That the topic is unknown, or none of our business, is an answer as good as any, so that no permission
-// is needed. Whether each topic exists and may be published to is found out by publishing: a publisher's role may not look at
+// Ping implements [brokers.Broker]: it asks for a topic that need not exist (GetTopic), which
+// proves the network, TLS, the credentials and the project. That the topic is unknown, or none of
+// our business, is an answer as good as any, so that no permission is needed. Whether each topic
+// exists and may be published to is found out by publishing: a publisher's role may not look at
 // topics.
 func (b *Broker) Ping(ctx context.Context) error {
 	if !b.gate.Enter() {
@@ -67,9 +70,10 @@ func (b *Broker) Ping(ctx context.Context) error {
 // permissionToPublish is what a publisher needs on a topic.
 const permissionToPublish = "pubsub.topics.publish"
 
-// CheckDestination implements [brokers.DestinationChecker]. It looks at the destination's topic (GetTopic), for which the role of a
-// publisher is not enough, and asks for its own permissions there (TestIamPermissions), for which none is needed. With
-// [WithCreateTopics] a missing topic is no obstacle. Emulators know no permissions.
+// CheckDestination implements [brokers.DestinationChecker]. It looks at the destination's topic
+// (GetTopic), for which the role of a publisher is not enough, and asks for its own permissions
+// there (TestIamPermissions), for which none is needed. With [WithCreateTopics] a missing topic is
+// no obstacle. Emulators know no permissions.
 func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
 	if !b.gate.Enter() {
 		return brokers.ErrClosed
@@ -103,8 +107,9 @@ func (b *Broker) CheckDestination(ctx context.Context, destination string) error
 	return b.classified(ctx, call, topic, status.Error(codes.PermissionDenied, why))
 }
 
-// Close implements [brokers.Broker]. It closes the connections of a broker made by [Open], and with them what is still under way
-// when ctx ends. Those of [New] are the caller's: there, publishes that Close no longer waits for end with their own contexts.
+// Close implements [brokers.Broker]. It closes the connections of a broker made by [Open], and with
+// them what is still under way when ctx ends. Those of [New] are the caller's: there, publishes
+// that Close no longer waits for end with their own contexts.
 func (b *Broker) Close(ctx context.Context) error {
 	first, err := b.gate.Close(ctx)
 	if !first {

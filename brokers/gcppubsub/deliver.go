@@ -7,7 +7,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// deliver sends a batch, in one request or in parts, and gives its messages their results. It returns the first failure.
+// deliver sends a batch, in one request or in parts, and gives its messages their results. It
+// returns the first failure.
 func (p *publication) deliver(ctx context.Context, b *batch) error {
 	open, failed := p.attempt(ctx, b)
 	if open {
@@ -16,8 +17,8 @@ func (p *publication) deliver(ctx context.Context, b *batch) error {
 	return failed
 }
 
-// attempt sends a batch in one request. It gives the messages their results, unless open is true: then the failure may be the fault
-// of one message among several.
+// attempt sends a batch in one request. It gives the messages their results, unless open is true:
+// then the failure may be the fault of one message among several.
 func (p *publication) attempt(ctx context.Context, b *batch) (open bool, failed error) {
 	if why := p.obstacle(ctx, b.topic); why != nil {
 		p.skip(ctx, b, why)
@@ -41,8 +42,9 @@ func (p *publication) attempt(ctx context.Context, b *batch) (open bool, failed 
 	return false, err
 }
 
-// takeApart delivers a batch that failed in two halves. Pub/Sub takes or refuses a request as a whole and does not say which message
-// it did not like: halving finds it, and spares its neighbours.
+// takeApart delivers a batch that failed in two halves. Pub/Sub takes or refuses a request as a
+// whole and does not say which message it did not like: halving finds it, and spares its
+// neighbours.
 func (p *publication) takeApart(ctx context.Context, b *batch, failed error) error {
 	left, right := b.halves()
 	if b.keyed {
@@ -55,7 +57,8 @@ func (p *publication) takeApart(ctx context.Context, b *batch, failed error) err
 	if class, _ := brokers.Classify(failed); class == brokers.ClassPermanent { // several of them may be refused
 		return first(p.deliver(ctx, left), p.deliver(ctx, right))
 	}
-	// It need not be a message's fault. If it is, one of the halves passes; if not, a thousand requests more would be no help.
+	// It need not be a message's fault. If it is, one of the halves passes; if not, a thousand
+	// requests more would be no help.
 	leftOpen, leftFailed := p.attempt(ctx, left)
 	rightOpen, rightFailed := p.attempt(ctx, right)
 	switch {

@@ -29,7 +29,8 @@ func (v verdict) advise(err error) error {
 	return fmt.Errorf("%w: %s", err, v.advice)
 }
 
-// verdicts by code; what is not listed is retryable. The documentation of the package has the same table.
+// verdicts by code; what is not listed is retryable. The documentation of the package has the same
+// table.
 var verdicts = map[codes.Code]verdict{
 	codes.NotFound: {
 		brokers.ClassUnavailable, brokers.ScopeDestination,
@@ -66,7 +67,8 @@ var verdicts = map[codes.Code]verdict{
 	},
 }
 
-// projectWide are the reasons (google.api.ErrorReason) of refusals that concern no topic in particular.
+// projectWide are the reasons (google.api.ErrorReason) of refusals that concern no topic in
+// particular.
 var projectWide = map[string]string{
 	"SERVICE_DISABLED":                "enable the Pub/Sub API in the project",
 	"BILLING_DISABLED":                "enable billing for the project",
@@ -91,15 +93,15 @@ var (
 	retryable = verdict{class: brokers.ClassRetryable}
 )
 
-// classified turns the error of a request to topic into one of the contract. call is the context that the request had, ctx the
-// one that it was made from.
+// classified turns the error of a request to topic into one of the contract. call is the context
+// that the request had, ctx the one that it was made from.
 func (b *Broker) classified(ctx, call context.Context, topic string, err error) error {
 	v := b.judge(ctx, call, topic, err)
 	return &brokers.Error{Class: v.class, Scope: v.scope, Err: v.advise(fmt.Errorf("gcppubsub: publish to %q: %w", topic, err))}
 }
 
-// over is true when a request's time has run out. The server has the same deadline, and its word can be here before our clock
-// has struck.
+// over is true when a request's time has run out. The server has the same deadline, and its word
+// can be here before our clock has struck.
 func over(call context.Context) bool {
 	deadline, set := call.Deadline()
 	return call.Err() != nil || (set && time.Until(deadline) < 50*time.Millisecond)
@@ -115,8 +117,9 @@ func (b *Broker) judge(ctx, call context.Context, topic string, err error) verdi
 	case errors.Is(ctx.Err(), context.Canceled):
 		return retryable // somebody stopped waiting: whether the messages arrived is unknown
 	default:
-		// Time ran out on our side. Silence names no message: as far as we know the server is out. (A message that brings this
-		// about each time while others pass is for the processor to find.)
+		// Time ran out on our side. Silence names no message: as far as we know the server is out.
+		// (A message that brings this about each time while others pass is for the processor to
+		// find.)
 		return noAnswer
 	}
 }

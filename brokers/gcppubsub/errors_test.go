@@ -54,7 +54,8 @@ func TestStatusCodes(t *testing.T) {
 	t.Parallel()
 	everywhere := outcome{"unavailable broker", "unavailable broker", 1}
 	there := outcome{"unavailable destination", "unavailable destination", 1}
-	// Both may have arrived, so that neither is "not sent"; only the first one has been tried alone.
+	// Both may have arrived, so that neither is "not sent"; only the first one has been tried
+	// alone.
 	unknown := outcome{"retryable", "unavailable destination", 1}
 	for code, want := range map[codes.Code]outcome{
 		codes.NotFound:           there,
@@ -127,7 +128,8 @@ func upperSnake(name string) string {
 	return strings.ToUpper(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(name, "${1}_${2}"))
 }
 
-// The project's own troubles come under the codes of a topic's; the reason beside the text tells them apart.
+// The project's own troubles come under the codes of a topic's; the reason beside the text tells
+// them apart.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -263,7 +265,8 @@ func TestServerTakesLess(t *testing.T) {
 	assert.Equal(t, map[string]int{"": 1, "permanent": 1, "not_sent": 2}, verdicts(results), "%v", results[1].Err)
 }
 
-// After an outage the same broker is connected again within about a second; how far gRPC had backed off does not matter.
+// After an outage the same broker is connected again within about a second; how far gRPC had backed
+// off does not matter.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

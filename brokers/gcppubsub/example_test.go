@@ -10,7 +10,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 )
 
-// In production, leave the emulator and the creation of topics out, and pin the region where order matters.
+// In production, leave the emulator and the creation of topics out, and pin the region where order
+// matters.
 func ExampleOpen() {
 	ctx := context.Background()
 	emulator := pstest.NewServer()

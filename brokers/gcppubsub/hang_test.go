@@ -15,7 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/gcppubsub"
 )
 
-// hangs makes the server hold each request until the caller goes away. The channel tells of each that has come.
+// hangs makes the server hold each request until the caller goes away. The channel tells of each
+// that has come.
 func (s *server) hangs() <-chan struct{} {
 	came := make(chan struct{}, 100)
 	s.waits(func(ctx context.Context) {
@@ -32,7 +33,8 @@ func publishing(ctx context.Context, b brokers.Broker, msgs []brokers.Message) <
 	return results
 }
 
-// A server that says nothing is nobody's fault, and noticed within the timeout of a request. What is behind it is not sent.
+// A server that says nothing is nobody's fault, and noticed within the timeout of a request. What
+// is behind it is not sent.
 func TestHangingServerTimeout(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -75,7 +77,8 @@ func TestHangingServerCancelled(t *testing.T) {
 	assert.Equal(t, map[string]int{"retryable": 2, "not_sent": 1}, verdicts(<-answer))
 }
 
-// Close waits no longer than its context lives. What was under way says that the connection is gone.
+// Close waits no longer than its context lives. What was under way says that the connection is
+// gone.
 func TestHangingServerClose(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -114,7 +117,8 @@ func TestHangingServerCloseOfNew(t *testing.T) {
 	assert.Equal(t, map[string]int{"": 3}, verdicts(<-answer))
 }
 
-// The server takes the messages and then says nothing: they come again, and nothing has overtaken them.
+// The server takes the messages and then says nothing: they come again, and nothing has overtaken
+// them.
 func TestNoAnswerAfterTheMessagesWereTaken(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

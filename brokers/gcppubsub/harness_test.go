@@ -28,7 +28,8 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// Started by the import of a metrics library that Google's clients use, for the life of the process.
+		// Started by the import of a metrics library that Google's clients use, for the life of the
+		// process.
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
 }
 
@@ -72,7 +73,8 @@ func TestConformance(t *testing.T) {
 
 const project = "acme"
 
-// server is a fake Pub/Sub behind a listener of our own, which can be closed and opened again at the same address.
+// server is a fake Pub/Sub behind a listener of our own, which can be closed and opened again at
+// the same address.
 type server struct {
 	fake     *pstest.Server
 	addr     string
@@ -217,7 +219,8 @@ func (s *server) createTopic(t *testing.T, topic string) {
 	require.NoError(t, err)
 }
 
-// received is what subscribers of a destination's topic get, in the order in which the server took it.
+// received is what subscribers of a destination's topic get, in the order in which the server took
+// it.
 func (s *server) received(destination string) (messages []brokers.Message) {
 	topic := fullName(gcppubsub.TopicID(destination))
 	for _, got := range s.fake.Messages() {

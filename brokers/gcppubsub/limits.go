@@ -15,10 +15,12 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// Limits of Pub/Sub (https://cloud.google.com/pubsub/quotas#resource_limits). Attributes above them are left out, in the order of
-// [brokers.Message.Fields]; for the rest, what is above them is permanent, and refused before it is sent.
+// Limits of Pub/Sub (https://cloud.google.com/pubsub/quotas#resource_limits). Attributes above them
+// are left out, in the order of [brokers.Message.Fields]; for the rest, what is above them is
+// permanent, and refused before it is sent.
 const (
-	// MaxMessageBytes is the largest message, with its attributes, its ordering key and the name of the topic.
+	// MaxMessageBytes is the largest message, with its attributes, its ordering key and the name of
+	// the topic.
 	MaxMessageBytes = 10_000_000
 	// MaxAttributes counts the flat fields (id, type ...) too.
 	MaxAttributes       = 100
@@ -29,7 +31,8 @@ const (
 	maxRequestBytes = int(pubsub.MaxPublishRequestBytes)
 )
 
-// encode makes the Pub/Sub message of m, or says which limit it breaks. Attributes that break one are left out, and named.
+// encode makes the Pub/Sub message of m, or says which limit it breaks. Attributes that break one
+// are left out, and named.
 func encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, omitted []string, err error) {
 	attributes := make(map[string]string, 4+len(m.Attributes))
 	m.Fields(func(name, value string) bool {
@@ -75,7 +78,8 @@ func encode(topic string, m *brokers.Message) (message *pubsubpb.PubsubMessage, 
 // required are the flat fields without which a consumer cannot read a message.
 var required = []string{brokers.FieldID, brokers.FieldType, brokers.FieldContentType}
 
-// attributeFlaw says why Pub/Sub would refuse an attribute, and the message with it; nil = it would not.
+// attributeFlaw says why Pub/Sub would refuse an attribute, and the message with it; nil = it would
+// not.
 func attributeFlaw(name, value string) error {
 	switch {
 	case name == "":

@@ -65,7 +65,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestOptional: what Pub/Sub would refuse a message for, and the message can do without, is left out and named; one byte less arrives.
+// TestOptional: what Pub/Sub would refuse a message for, and the message can do without, is left
+// out and named; one byte less arrives.
 func TestOptional(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

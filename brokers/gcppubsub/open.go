@@ -15,10 +15,11 @@ import (
 
 var legalProject = regexp.MustCompile(`^[a-z0-9][a-z0-9.:\-]*$`)
 
-// Open returns a broker for a project, with a client of its own that Close closes. Credentials are found by the rules of the
-// ecosystem (GOOGLE_APPLICATION_CREDENTIALS, gcloud's application default, the machine's service account) unless
-// [WithClientOptions] gives them; with PUBSUB_EMULATOR_HOST set, an emulator is used without any. It does not connect yet: use
-// Ping to find out. ctx is for finding credentials and has no further use.
+// Open returns a broker for a project, with a client of its own that Close closes. Credentials are
+// found by the rules of the ecosystem (GOOGLE_APPLICATION_CREDENTIALS, gcloud's application
+// default, the machine's service account) unless [WithClientOptions] gives them; with
+// PUBSUB_EMULATOR_HOST set, an emulator is used without any. It does not connect yet: use Ping to
+// find out. ctx is for finding credentials and has no further use.
 //
 // project may be pubsub.DetectProjectID: the project of the credentials.
 func Open(ctx context.Context, project string, opts ...Option) (*Broker, error) {
@@ -40,8 +41,9 @@ func Open(ctx context.Context, project string, opts ...Option) (*Broker, error) 
 	return b, nil
 }
 
-// ClientOptions are the options that [Open] makes its client with: after an outage a connection is tried again within about a
-// second, where gRPC would wait for up to two minutes, and nothing is repeated behind the broker's back.
+// ClientOptions are the options that [Open] makes its client with: after an outage a connection is
+// tried again within about a second, where gRPC would wait for up to two minutes, and nothing is
+// repeated behind the broker's back.
 func ClientOptions() []option.ClientOption {
 	return []option.ClientOption{
 		option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{

@@ -43,7 +43,8 @@ func TestOpenRefusesProjects(t *testing.T) {
 	}
 }
 
-// PUBSUB_EMULATOR_HOST goes before an endpoint that a configuration pins, and gives way to an emulator of the broker's own.
+// PUBSUB_EMULATOR_HOST goes before an endpoint that a configuration pins, and gives way to an
+// emulator of the broker's own.
 func TestEmulatorHost(t *testing.T) {
 	s := newServer(t)
 	for name, c := range map[string]struct {
@@ -89,7 +90,8 @@ func credentialsFile(t *testing.T, content map[string]any) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
 }
 
-// A service account found by the rules of the ecosystem signs the requests, over TLS; the project may be its own.
+// A service account found by the rules of the ecosystem signs the requests, over TLS; the project
+// may be its own.
 func TestDefaultCredentials(t *testing.T) {
 	w := &wire{}
 	s, trust, key := encrypted(t, w)
@@ -184,7 +186,8 @@ func TestPing(t *testing.T) {
 	assert.Zero(t, s.requests.Load(), "nothing is published")
 }
 
-// TestIamPermissions answers what a caller may do on a topic, as Google's front does; the fake does not.
+// TestIamPermissions answers what a caller may do on a topic, as Google's front does; the fake does
+// not.
 func (s *server) TestIamPermissions(_ context.Context, r *iampb.TestIamPermissionsRequest) (*iampb.TestIamPermissionsResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +197,8 @@ func (s *server) TestIamPermissions(_ context.Context, r *iampb.TestIamPermissio
 	return &iampb.TestIamPermissionsResponse{Permissions: s.grants[r.GetResource()]}, nil // empty where there is no such topic, too
 }
 
-// TestCheckDestination: what a topic answers before anything is published to it. A publisher's role sees no topic, but its own
-// permissions.
+// TestCheckDestination: what a topic answers before anything is published to it. A publisher's role
+// sees no topic, but its own permissions.
 func TestCheckDestination(t *testing.T) {
 	t.Parallel()
 	const there, readable, missing = "ordering::order", "ordering::cart", "ordering::missing"

@@ -52,8 +52,8 @@ func TestOneKeyFails(t *testing.T) {
 	}
 }
 
-// A message that makes the server fail, rather than refuse, is narrowed down to as well; where it is the server's own trouble, few
-// requests are spent on the search.
+// A message that makes the server fail, rather than refuse, is narrowed down to as well; where it
+// is the server's own trouble, few requests are spent on the search.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -84,7 +84,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// The first attempt at a request may have arrived, the second one is refused: nothing of it is reported as not sent.
+// The first attempt at a request may have arrived, the second one is refused: nothing of it is
+// reported as not sent.
 func TestRefusedAfterAnAttemptOfUnknownEnd(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -111,8 +112,8 @@ type misfortune struct {
 	taken bool // the fake has taken the messages all the same
 }
 
-// Whatever becomes of requests, a processor that sends the rest again gets every message through, in the order of its key, and the
-// results never say too much.
+// Whatever becomes of requests, a processor that sends the rest again gets every message through,
+// in the order of its key, and the results never say too much.
 func TestMisfortunes(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -174,7 +175,8 @@ func (s *server) meets(ahead []misfortune) {
 	s.replies(func(*pubsubpb.PublishRequest) error { return status.Error(now.code, "injected") })
 }
 
-// processed publishes as a processor does, checks the results against what came, and returns what has to be sent again.
+// processed publishes as a processor does, checks the results against what came, and returns what
+// has to be sent again.
 func (s *server) processed(rt *rapid.T, b brokers.Broker, topic string, msgs []brokers.Message) (rest []brokers.Message) {
 	before := times(s.received(topic))
 	results := b.Publish(rt.Context(), msgs)

@@ -16,19 +16,21 @@ type batch struct {
 	indexes  []int
 	messages []*pubsubpb.PubsubMessage
 	bytes    int
-	// unsure is the failure of an earlier request with these messages that left open whether they arrived; nil = there was none.
+	// unsure is the failure of an earlier request with these messages that left open whether they
+	// arrived; nil = there was none.
 	unsure error
 }
 
-// A chain is batches that are sent one after the other, as long as they succeed. Messages with a key make one chain per key,
-// whatever their topics; of the others, each batch is a chain of its own.
+// A chain is batches that are sent one after the other, as long as they succeed. Messages with a
+// key make one chain per key, whatever their topics; of the others, each batch is a chain of its
+// own.
 type chain []*batch
 
 // A place is where the chain of a message is found: by its key, or by its topic where it has none.
 type place struct{ key, topic string }
 
-// plan sorts messages into chains, in the order of their first messages. A message that cannot be sent gets its result here; the
-// later ones of its key are held.
+// plan sorts messages into chains, in the order of their first messages. A message that cannot be
+// sent gets its result here; the later ones of its key are held.
 func (p *publication) plan() []chain {
 	var (
 		chains  []chain

@@ -19,8 +19,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
-// TestProcessor: a processor on a SQLite file gives up the message that makes Pub/Sub fail each time, and that one alone: those behind
-// it on its key, which shared its requests, lose no attempt and are published.
+// TestProcessor: a processor on a SQLite file gives up the message that makes Pub/Sub fail each
+// time, and that one alone: those behind it on its key, which shared its requests, lose no attempt
+// and are published.
 func TestProcessor(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -11,10 +11,10 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// Publish implements [brokers.Broker]. Keys go side by side; the messages of one key go in a chain of requests, each sent after
-// the one before it was confirmed. A request that Pub/Sub refuses because of one message is taken apart until that message is
-// alone. Nothing further is sent to a topic or a server that has proved unavailable; what is left of the call is
-// brokers.ErrNotSent.
+// Publish implements [brokers.Broker]. Keys go side by side; the messages of one key go in a chain
+// of requests, each sent after the one before it was confirmed. A request that Pub/Sub refuses
+// because of one message is taken apart until that message is alone. Nothing further is sent to a
+// topic or a server that has proved unavailable; what is left of the call is brokers.ErrNotSent.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
 	results := make([]brokers.Result, len(msgs))
 	if !b.gate.Enter() {
@@ -38,7 +38,8 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 	return results
 }
 
-// publication is one call of Publish. Goroutines share it; each writes the results of its own messages.
+// publication is one call of Publish. Goroutines share it; each writes the results of its own
+// messages.
 type publication struct {
 	*Broker
 
@@ -62,8 +63,9 @@ func (p *publication) work(ctx context.Context, c chain) {
 	}
 }
 
-// skip leaves a batch unsent. Where it went out before, in a request whose end nobody knows, its messages are not "not sent". Nor are
-// they to blame: if they lost an attempt each time that the head of their key fails, they would be abandoned together with it.
+// skip leaves a batch unsent. Where it went out before, in a request whose end nobody knows, its
+// messages are not "not sent". Nor are they to blame: if they lost an attempt each time that the
+// head of their key fails, they would be abandoned together with it.
 func (p *publication) skip(ctx context.Context, b *batch, why error) {
 	class, _ := brokers.Classify(b.unsure)
 	switch {

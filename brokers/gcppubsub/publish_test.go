@@ -47,7 +47,8 @@ func verdicts(results []brokers.Result) map[string]int {
 	return count
 }
 
-// One topic is out, the others are not; what follows on a key of the topic is held, for other topics too.
+// One topic is out, the others are not; what follows on a key of the topic is held, for other
+// topics too.
 func TestMissingTopic(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

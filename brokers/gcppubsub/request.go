@@ -14,15 +14,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// withoutRetry switches the client's retries off: they go on until the deadline, and then hide behind it what the trouble was.
+// withoutRetry switches the client's retries off: they go on until the deadline, and then hide
+// behind it what the trouble was.
 var withoutRetry = gax.WithRetry(func() gax.Retryer { return nil })
 
-// pauses before the second and the third attempt of a request. They take Pub/Sub's everyday hiccups; an outage is the
-// processor's business. The repeat of a request cannot overtake anything: its key waits for it.
+// pauses before the second and the third attempt of a request. They take Pub/Sub's everyday
+// hiccups; an outage is the processor's business. The repeat of a request cannot overtake anything:
+// its key waits for it.
 var pauses = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond}
 
-// request sends a batch and returns the ids of its messages, or a classified error. Pub/Sub takes all of it or nothing. Messages
-// that have failed before without anybody knowing why are not sent patiently again.
+// request sends a batch and returns the ids of its messages, or a classified error. Pub/Sub takes
+// all of it or nothing. Messages that have failed before without anybody knowing why are not sent
+// patiently again.
 func (p *publication) request(parent context.Context, b *batch) (ids []string, err error) {
 	ctx, cancel := context.WithTimeout(parent, p.options.timeout)
 	defer cancel()

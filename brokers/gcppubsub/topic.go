@@ -11,17 +11,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TopicID is the default name of a destination's topic: "::", which Pub/Sub does not allow, becomes ".". So "ordering::order" is
-// published to the topic "ordering.order". The id of a topic has 3 to 255 letters, digits and -_.~+%, begins with a letter, and not with
-// "goog". A destination that is shorter, such as "hr", or has other characters needs [WithTopic]; until then it is unavailable, and its
-// messages wait.
+// TopicID is the default name of a destination's topic: "::", which Pub/Sub does not allow, becomes
+// ".". So "ordering::order" is published to the topic "ordering.order". The id of a topic has 3 to
+// 255 letters, digits and -_.~+%, begins with a letter, and not with "goog". A destination that is
+// shorter, such as "hr", or has other characters needs [WithTopic]; until then it is unavailable,
+// and its messages wait.
 func TopicID(destination string) string { return strings.ReplaceAll(destination, "::", ".") }
 
-// legalTopic is a full name. Projects are not looked at closely: there are old ones, and those of a domain ("example.com:p").
+// legalTopic is a full name. Projects are not looked at closely: there are old ones, and those of a
+// domain ("example.com:p").
 var legalTopic = regexp.MustCompile(`^projects/[a-z0-9][a-z0-9.:\-]*/topics/[a-zA-Z][a-zA-Z0-9\-_.~+%]{2,254}$`)
 
-// topicFor returns the full name of a destination's topic. What is not legal is found here, as Pub/Sub's answer to it is the same as
-// to an illegal message.
+// topicFor returns the full name of a destination's topic. What is not legal is found here, as
+// Pub/Sub's answer to it is the same as to an illegal message.
 func (b *Broker) topicFor(destination string) (string, error) {
 	topic := b.options.topic(destination)
 	if !strings.HasPrefix(topic, "projects/") {

@@ -103,7 +103,8 @@ func TestCompression(t *testing.T) {
 		assert.Equal(t, []brokers.Message{small, large}, s.received("orders"), name)
 	}
 
-	// The threshold is the request's, to the byte, also where it is half of one that was taken apart.
+	// The threshold is the request's, to the byte, also where it is half of one that was taken
+	// apart.
 	s.reacts(refusing("id-3"))
 	outcome := map[string]int{"": 3, "permanent": 1, "not_sent": 12}
 	require.Equal(t, outcome, verdicts(s.open(t).Publish(t.Context(), many("orders", 16, 1))))
@@ -117,7 +118,8 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// Servers end connections after a while; Pub/Sub does. What is under way is finished, what comes later goes over another one.
+// Servers end connections after a while; Pub/Sub does. What is under way is finished, what comes
+// later goes over another one.
 func TestConnectionsAreRenewed(t *testing.T) {
 	t.Parallel()
 	w := &wire{}
@@ -136,7 +138,8 @@ func TestConnectionsAreRenewed(t *testing.T) {
 	assert.Len(t, s.received("orders"), sent, "each once")
 }
 
-// What goes over the wire: the flat fields, those of the configuration, the ordering key; no priority.
+// What goes over the wire: the flat fields, those of the configuration, the ordering key; no
+// priority.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -166,7 +169,8 @@ func TestAttributes(t *testing.T) {
 	assert.Equal(t, map[string]string{"id": m.ID, "type": m.Type}, got[1].Attributes)
 }
 
-// Requests stay below ten megabytes as the service counts them, with topic, keys and attributes; and are as full as may be.
+// Requests stay below ten megabytes as the service counts them, with topic, keys and attributes;
+// and are as full as may be.
 func TestRequestBytes(t *testing.T) {
 	t.Parallel()
 	w := &wire{}

@@ -5,8 +5,8 @@
 //	...
 //	got, err := broker.Wait(ctx, "ordering::order", 3)  // no sleeping
 //
-// It passes the same conformance suite as the brokers for production. It keeps every message until [Broker.Reset], so that it
-// is no place for a load that goes on for days.
+// It passes the same conformance suite as the brokers for production. It keeps every message until
+// [Broker.Reset], so that it is no place for a load that goes on for days.
 package memory
 
 import (
@@ -23,12 +23,15 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/internal/gate"
 )
 
-// Broker keeps published messages per destination, in order. Make one with [New]. All methods are safe for concurrent use.
+// Broker keeps published messages per destination, in order. Make one with [New]. All methods are
+// safe for concurrent use.
 type Broker struct {
-	// Fail decides about each message before it is published: an error is the message's result, as it is (classify it with
-	// brokers.Permanent, Retryable or Unavailable; plain errors are retryable), and the message is not published. nil = all
-	// succeed. Set it before the first Publish; what it refers to may change later, under a lock or atomically. It is called
-	// without any of the broker's locks held, by several goroutines when several publish. It may block to play a slow broker.
+	// Fail decides about each message before it is published: an error is the message's result, as
+	// it is (classify it with brokers.Permanent, Retryable or Unavailable; plain errors are
+	// retryable), and the message is not published. nil = all succeed. Set it before the first
+	// Publish; what it refers to may change later, under a lock or atomically. It is called without
+	// any of the broker's locks held, by several goroutines when several publish. It may block to
+	// play a slow broker.
 	Fail func(brokers.Message) error
 
 	maxBytes int
@@ -51,7 +54,8 @@ type kept struct {
 // An Option changes a [New] broker.
 type Option func(*Broker)
 
-// WithMaxMessageBytes makes the broker refuse larger payloads for good, as brokers for production do. Default: no limit.
+// WithMaxMessageBytes makes the broker refuse larger payloads for good, as brokers for production
+// do. Default: no limit.
 func WithMaxMessageBytes(n int) Option { return func(b *Broker) { b.maxBytes = max(n, 0) } }
 
 // New returns an empty broker.
@@ -65,7 +69,8 @@ func New(opts ...Option) *Broker {
 
 var errEmptyDestination = errors.New("the destination is empty")
 
-// Publish implements [brokers.Broker]. It asks Fail about the messages one by one and in order; ctx is looked at before each.
+// Publish implements [brokers.Broker]. It asks Fail about the messages one by one and in order; ctx
+// is looked at before each.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
 	results := make([]brokers.Result, len(msgs))
 	if !b.gate.Enter() {
@@ -145,8 +150,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.maxBytes}
 }
 
-// Outage takes the broker away: publishes are unavailable with this cause, and Ping fails, until Outage(nil). For failures of
-// single messages or destinations see Fail.
+// Outage takes the broker away: publishes are unavailable with this cause, and Ping fails, until
+// Outage(nil). For failures of single messages or destinations see Fail.
 func (b *Broker) Outage(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +179,8 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Close implements [brokers.Broker]. Messages stay readable; those who wait for more are told that no more will come.
+// Close implements [brokers.Broker]. Messages stay readable; those who wait for more are told that
+// no more will come.
 func (b *Broker) Close(ctx context.Context) error {
 	first, err := b.gate.Close(ctx)
 	if !first {
@@ -197,7 +203,8 @@ func (b *Broker) Destinations() []string {
 	return slices.Sorted(maps.Keys(b.topics))
 }
 
-// Reset forgets all messages. Readers of [Broker.Subscribe] carry on with what is published from now on.
+// Reset forgets all messages. Readers of [Broker.Subscribe] carry on with what is published from
+// now on.
 func (b *Broker) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

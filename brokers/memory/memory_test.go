@@ -20,7 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server plays what brokers for production have outside the process: it outlives the connections, and can be out.
+// server plays what brokers for production have outside the process: it outlives the connections,
+// and can be out.
 type server struct {
 	mu      sync.Mutex
 	opened  []*memory.Broker

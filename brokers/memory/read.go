@@ -9,14 +9,15 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// Messages returns what was published to a destination so far, in order. The caller may keep and change the slice.
+// Messages returns what was published to a destination so far, in order. The caller may keep and
+// change the slice.
 func (b *Broker) Messages(destination string) []brokers.Message {
 	messages, _ := b.read(destination, 0)
 	return messages
 }
 
-// Wait returns the messages of a destination as soon as there are at least n of them. When ctx ends or the broker is closed
-// before that, it returns what there is together with an error.
+// Wait returns the messages of a destination as soon as there are at least n of them. When ctx ends
+// or the broker is closed before that, it returns what there is together with an error.
 func (b *Broker) Wait(ctx context.Context, destination string, n int) ([]brokers.Message, error) {
 	for {
 		messages, next := b.read(destination, 0)
@@ -36,9 +37,9 @@ func (b *Broker) Wait(ctx context.Context, destination string, n int) ([]brokers
 	}
 }
 
-// Subscribe yields the messages of a destination, those already there first, and then each new one as it is published. The
-// sequence ends with ctx, or when the broker is closed and nothing is left to read. Each subscription sees all messages; it
-// holds no goroutine and needs no clean-up.
+// Subscribe yields the messages of a destination, those already there first, and then each new one
+// as it is published. The sequence ends with ctx, or when the broker is closed and nothing is left
+// to read. Each subscription sees all messages; it holds no goroutine and needs no clean-up.
 //
 //	for message := range broker.Subscribe(ctx, "ordering::order") { ... }
 func (b *Broker) Subscribe(ctx context.Context, destination string) iter.Seq[brokers.Message] {

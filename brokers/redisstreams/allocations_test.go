@@ -13,8 +13,9 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// What a call costs beside what go-redis does with the network: messages with all that ordinary ones have, and a server in memory
-// that costs nothing. A message needs one allocation for its command, and none where the script adds it.
+// What a call costs beside what go-redis does with the network: messages with all that ordinary
+// ones have, and a server in memory that costs nothing. A message needs one allocation for its
+// command, and none where the script adds it.
 func TestAllocationsOfAPublish(t *testing.T) { // not parallel, as other tests would be counted too
 	testenv.NeedExactAllocations(t)
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

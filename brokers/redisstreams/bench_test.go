@@ -14,8 +14,9 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// BenchmarkPublish compares Publish, which stops a key at its first failure, with the fastest way that does not: one pipeline of
-// plain XADDs. 500 bytes, bulks of 500. A key occurs once in a chunk (cold), or ten times (hot), or half of the messages each.
+// BenchmarkPublish compares Publish, which stops a key at its first failure, with the fastest way
+// that does not: one pipeline of plain XADDs. 500 bytes, bulks of 500. A key occurs once in a chunk
+// (cold), or ten times (hot), or half of the messages each.
 //
 //	FANOUT_TEST_REDIS=redis://... go test ./brokers/redisstreams -run '^$' -bench Publish -count 6
 func BenchmarkPublish(b *testing.B) {

@@ -13,10 +13,12 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/internal/gate"
 )
 
-// MaxMessageBytes is the largest payload that Redis takes unless it is configured otherwise (proto-max-bulk-len): 512 MB.
+// MaxMessageBytes is the largest payload that Redis takes unless it is configured otherwise
+// (proto-max-bulk-len): 512 MB.
 const MaxMessageBytes = 512 << 20
 
-// Broker publishes to Redis Streams. Make one with [New] or [Open]. All methods are safe for concurrent use.
+// Broker publishes to Redis Streams. Make one with [New] or [Open]. All methods are safe for
+// concurrent use.
 type Broker struct {
 	client  redis.UniversalClient
 	options options
@@ -27,15 +29,17 @@ type Broker struct {
 	gate    gate.Gate
 }
 
-// New returns a broker that uses a client of the caller's: a single node, Sentinel, Cluster or Ring. Close leaves the client
-// open.
+// New returns a broker that uses a client of the caller's: a single node, Sentinel, Cluster or
+// Ring. Close leaves the client open.
 //
-// Recommended settings of the client: MaxRetries -1, because the processor retries, and knows how to wait (a client that does it
-// as well costs duplicates, never order); ContextTimeoutEnabled true, without which only the client's own timeouts end a call;
-// and a read timeout, because a cancelled context (other than a deadline) does not interrupt a call that is under way. With
-// [WithReplicas] the read timeout has to be longer than theirs. [Open] sets all of them. A Ring gives the streams of a server
-// that it takes for dead to another one, where consumers do not look: set its HeartbeatFrequency to hours. Arguments of commands
-// point into the messages of the call, so a hook of the client must not keep commands.
+// Recommended settings of the client: MaxRetries -1, because the processor retries, and knows how
+// to wait (a client that does it as well costs duplicates, never order); ContextTimeoutEnabled
+// true, without which only the client's own timeouts end a call; and a read timeout, because a
+// cancelled context (other than a deadline) does not interrupt a call that is under way. With
+// [WithReplicas] the read timeout has to be longer than theirs. [Open] sets all of them. A Ring
+// gives the streams of a server that it takes for dead to another one, where consumers do not look:
+// set its HeartbeatFrequency to hours. Arguments of commands point into the messages of the call,
+// so a hook of the client must not keep commands.
 func New(client redis.UniversalClient, opts ...Option) *Broker {
 	b := &Broker{client: client, options: defaults()}
 	switch client.(type) {
@@ -53,7 +57,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxBytes, MaxBatch: preferredBatch}
 }
 
-// Ping implements [brokers.Broker]. With [WithReplicas] it also asks, on a single server, for the replicas.
+// Ping implements [brokers.Broker]. With [WithReplicas] it also asks, on a single server, for the
+// replicas.
 func (b *Broker) Ping(ctx context.Context) error {
 	if !b.gate.Enter() {
 		return brokers.ErrClosed
@@ -69,8 +74,8 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return nil
 }
 
-// CheckDestination implements [brokers.DestinationChecker]. Streams are made by the first message; what can speak against one is a
-// key of its name that holds something else.
+// CheckDestination implements [brokers.DestinationChecker]. Streams are made by the first message;
+// what can speak against one is a key of its name that holds something else.
 func (b *Broker) CheckDestination(ctx context.Context, destination string) error {
 	if !b.gate.Enter() {
 		return brokers.ErrClosed
@@ -89,7 +94,8 @@ func (b *Broker) CheckDestination(ctx context.Context, destination string) error
 	}
 }
 
-// Close implements [brokers.Broker]. It closes the connections of a broker made by [Open]; those of [New] are the caller's.
+// Close implements [brokers.Broker]. It closes the connections of a broker made by [Open]; those of
+// [New] are the caller's.
 func (b *Broker) Close(ctx context.Context) error {
 	first, err := b.gate.Close(ctx)
 	if !first {

@@ -18,20 +18,23 @@ var (
 	digestText string
 )
 
-// digest is what EVALSHA names the script by: the SHA-1 of its text. A test writes it into a file, since a process in which FIPS 140 is
-// enforced may not compute it. A wrong one costs a round trip, as of a script that the server does not know.
+// digest is what EVALSHA names the script by: the SHA-1 of its text. A test writes it into a file,
+// since a process in which FIPS 140 is enforced may not compute it. A wrong one costs a round trip,
+// as of a script that the server does not know.
 var digest any = strings.TrimSpace(digestText)
 
-// Arguments of a script call before those of its messages, and of an XADD without those of its message.
+// Arguments of a script call before those of its messages, and of an XADD without those of its
+// message.
 const (
 	scriptArgs  = 7
 	addArgs     = 3
 	trimmedArgs = addArgs + 3
 )
 
-// A call is one chunk of one stream. Messages whose key occurs once in it, and those without a key, are added by XADDs of their
-// own: nothing depends on them. The others are added by one run of the script, which stops a key at its first failure. So the
-// commands of a call depend on each other in nothing, and may be refused, cut off or repeated one by one.
+// A call is one chunk of one stream. Messages whose key occurs once in it, and those without a key,
+// are added by XADDs of their own: nothing depends on them. The others are added by one run of the
+// script, which stops a key at its first failure. So the commands of a call depend on each other in
+// nothing, and may be refused, cut off or repeated one by one.
 type call struct {
 	shard   *shard
 	indexes []int // of all its messages, in order
@@ -82,8 +85,8 @@ func (p *publication) build(ctx context.Context, c *call, numbers map[string]int
 	}
 }
 
-// alone reports whether a message gets an XADD of its own. Those that are trimmed by age do not: only the script knows the server's
-// clock.
+// alone reports whether a message gets an XADD of its own. Those that are trimmed by age do not:
+// only the script knows the server's clock.
 func (o *options) alone(m *brokers.Message, numbers map[string]int) bool {
 	return o.trim != trimAge && (m.OrderingKey == "" || numbers[m.OrderingKey] == 1)
 }
@@ -125,8 +128,9 @@ type payload brokers.Message
 // MarshalBinary implements encoding.BinaryMarshaler.
 func (p *payload) MarshalBinary() ([]byte, error) { return p.Payload, nil }
 
-// appendFields appends the payload and what [brokers.Message.Fields] walks through, as pointers into the message: in an argument, a
-// string or a slice is a copy on the heap, and a pointer is none. The caller's messages outlive the call.
+// appendFields appends the payload and what [brokers.Message.Fields] walks through, as pointers
+// into the message: in an argument, a string or a slice is a copy on the heap, and a pointer is
+// none. The caller's messages outlive the call.
 func appendFields(args []any, m *brokers.Message) []any {
 	args = append(args, dataField, (*payload)(m), brokers.FieldID, &m.ID, brokers.FieldType, &m.Type)
 	if m.OrderingKey != "" {
@@ -176,8 +180,9 @@ func (c *call) appendCommands(commands []redis.Cmder) []redis.Cmder {
 	return commands
 }
 
-// teach prepares a call again whose server does not know the script: the script alone goes again, with its source. A server that
-// has not seen it before has done nothing. It is nil when there is nothing to do again.
+// teach prepares a call again whose server does not know the script: the script alone goes again,
+// with its source. A server that has not seen it before has done nothing. It is nil when there is
+// nothing to do again.
 func (c *call) teach(ctx context.Context) *call {
 	if c.script == nil || !redis.HasErrorPrefix(c.script.Err(), "NOSCRIPT") {
 		return nil

@@ -12,8 +12,9 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// Whatever the keys of a chunk: each message is added once, by itself exactly where no other has its key (and the server's clock
-// is not needed), and the script is told by one number per key which messages belong together.
+// Whatever the keys of a chunk: each message is added once, by itself exactly where no other has
+// its key (and the server's clock is not needed), and the script is told by one number per key
+// which messages belong together.
 func TestBuild(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := rapid.SliceOfN(rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e", "f"}), 1, 20).Draw(t, "keys")
@@ -66,7 +67,8 @@ func TestBuild(t *testing.T) {
 	})
 }
 
-// Whatever the message: its arguments are the payload and what its fields are, and as many as were reckoned with.
+// Whatever the message: its arguments are the payload and what its fields are, and as many as were
+// reckoned with.
 func TestAppendFields(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.SampledFrom([]string{"", "a", "b", brokers.DefaultContentType})

@@ -75,7 +75,8 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
-// A deadline that passes during a call is an outage; after a cancellation by the caller nothing is known.
+// A deadline that passes during a call is an outage; after a cancellation by the caller nothing is
+// known.
 func TestContextEndsDuringACall(t *testing.T) {
 	url := testenv.Redis(t)
 	for name, c := range map[string]struct {

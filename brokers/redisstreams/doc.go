@@ -1,24 +1,27 @@
 // Package redisstreams publishes to Redis Streams.
 //
-// A message becomes one entry: the field data holds the payload, and the flat fields of the message follow (id, type,
-// ordering_key, correlation_id, content_type, traceparent ...), so that a consumer can filter, and keep order, without parsing:
+// A message becomes one entry: the field data holds the payload, and the flat fields of the message
+// follow (id, type, ordering_key, correlation_id, content_type, traceparent ...), so that a
+// consumer can filter, and keep order, without parsing:
 //
 //	XADD ordering::order * data {...} id 0197... type Ordering.OrderPlaced.v1 ordering_key ordering::order-42 ...
 //
 // # How messages are sent
 //
-// Messages go in chunks, one pipeline for each. A message whose key occurs once in its chunk, or that has none, is added by an XADD
-// of its own. The messages of keys that occur more often are added by one run of a Lua script, in order, which stops a key at its
-// first failure: with plain XADDs its followers would be in the stream before the failure is known. No chunk of a stream is sent
-// before the one before it was answered.
+// Messages go in chunks, one pipeline for each. A message whose key occurs once in its chunk, or
+// that has none, is added by an XADD of its own. The messages of keys that occur more often are
+// added by one run of a Lua script, in order, which stops a key at its first failure: with plain
+// XADDs its followers would be in the stream before the failure is known. No chunk of a stream is
+// sent before the one before it was answered.
 //
-// Redis 5 or later (6.2 for [WithMaxAge]), Valkey, and anything else that speaks their protocol and runs scripts. An ACL user needs
-// XADD, EVALSHA and EVAL on the streams, and PING; with [WithMaxAge] TIME too, with [WithReplicas] WAIT.
+// Redis 5 or later (6.2 for [WithMaxAge]), Valkey, and anything else that speaks their protocol and
+// runs scripts. An ACL user needs XADD, EVALSHA and EVAL on the streams, and PING; with
+// [WithMaxAge] TIME too, with [WithReplicas] WAIT.
 //
 // # What errors mean
 //
-// Nothing that the server says about itself is a message's fault: messages wait, without losing an attempt, until it is over.
-// Where only a destination is out, the others carry on.
+// Nothing that the server says about itself is a message's fault: messages wait, without losing an
+// attempt, until it is over. Where only a destination is out, the others carry on.
 //
 //	the server says               unavailable   what to do
 //	OOM                           broker        raise maxmemory, or trim streams; never evict them (maxmemory-policy)
@@ -45,10 +48,11 @@
 //	MOVED, ASK                    destination   use New with a cluster client; with one it is seen only while slots move
 //	anything else                 -             retryable: the message's own attempt has failed
 //
-// Too few replicas within their time ([WithReplicas]), and a connection that is refused, reset, cut off or silent until the
-// deadline, are an outage of the broker; on a cluster or a ring they are one node's trouble, and so of the destination. Whether the
-// messages that met a broken connection arrived is not known. They are sent again under the same ids, and consumers deduplicate.
+// Too few replicas within their time ([WithReplicas]), and a connection that is refused, reset, cut
+// off or silent until the deadline, are an outage of the broker; on a cluster or a ring they are
+// one node's trouble, and so of the destination. Whether the messages that met a broken connection
+// arrived is not known. They are sent again under the same ids, and consumers deduplicate.
 //
-// Final for a message are an empty destination, a payload above the limit, more than 1,000 attributes, and an attribute with the
-// name data.
+// Final for a message are an empty destination, a payload above the limit, more than 1,000
+// attributes, and an attribute with the name data.
 package redisstreams

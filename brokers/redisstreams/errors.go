@@ -29,8 +29,9 @@ func (o *options) check(m *brokers.Message) error {
 	return nil
 }
 
-// attributesOf are the attributes that an entry can have beside the payload, and the names of those that it cannot: a second field of the
-// payload's name, and what is beyond the most fields that a script can hand on.
+// attributesOf are the attributes that an entry can have beside the payload, and the names of those
+// that it cannot: a second field of the payload's name, and what is beyond the most fields that a
+// script can hand on.
 func attributesOf(m *brokers.Message) (kept []brokers.Attribute, omitted []string) {
 	named := func(a brokers.Attribute) bool { return a.Name == dataField }
 	if len(m.Attributes) <= maxFields && !slices.ContainsFunc(m.Attributes, named) {
@@ -89,7 +90,8 @@ type serverError struct{ text string }
 
 func (e *serverError) Error() string { return e.text }
 
-// wrapper is what Redis before 7 puts around an error inside a script: "@user_script: 25: -OOM command not allowed ...".
+// wrapper is what Redis before 7 puts around an error inside a script: "@user_script: 25: -OOM
+// command not allowed ...".
 var wrapper = regexp.MustCompile(`^@user_script: ?\d+: `)
 
 // refused classifies what the server said about a publish to a stream.
@@ -115,7 +117,8 @@ func isServerError(err error) bool {
 	return errors.As(err, &said)
 }
 
-// explained adds what can be done about an error that did not come from the server, or that the server answered a ping with.
+// explained adds what can be done about an error that did not come from the server, or that the
+// server answered a ping with.
 func explained(err error) error {
 	var (
 		said      redis.Error

@@ -18,7 +18,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
-// What real servers say when they do not take messages, and what it means. The package's documentation has the same table.
+// What real servers say when they do not take messages, and what it means. The package's
+// documentation has the same table.
 func TestErrorsOfRealServers(t *testing.T) {
 	t.Parallel()
 	const scopeBroker, scopeDestination = "unavailable broker", "unavailable destination"
@@ -202,8 +203,8 @@ func tooManyClients(t *testing.T) string {
 	return s.url()
 }
 
-// The server runs out of memory in the middle of a bulk: what went before is confirmed, the rest keeps its attempts, and no key
-// has a gap.
+// The server runs out of memory in the middle of a bulk: what went before is confirmed, the rest
+// keeps its attempts, and no key has a gap.
 func TestOutOfMemoryMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string]int{"plain": 1000, "script": 7, "mixed": 130} {

@@ -20,8 +20,9 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
-// refusing is a server that answers every command, those that greet it included, with one error. A real server has no switch for most of
-// these errors; those that can be brought about are in errors_real_test.go.
+// refusing is a server that answers every command, those that greet it included, with one error. A
+// real server has no switch for most of these errors; those that can be brought about are in
+// errors_real_test.go.
 type refusing struct {
 	addr string
 	said atomic.Value // of a string; empty: commands succeed

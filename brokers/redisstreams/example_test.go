@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
-// A primary that Sentinel watches. What was published survives a failover, as each message is on a replica before it counts.
+// A primary that Sentinel watches. What was published survives a failover, as each message is on a
+// replica before it counts.
 func ExampleNew_sentinel() {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: "main", SentinelAddrs: []string{"sentinel-1:26379", "sentinel-2:26379", "sentinel-3:26379"},

@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// feeder publishes without end, as a processor does: one key to each stream, and what is not confirmed goes again, from there on.
+// feeder publishes without end, as a processor does: one key to each stream, and what is not
+// confirmed goes again, from there on.
 type feeder struct {
 	broker    brokers.Broker
 	streams   []string
@@ -116,8 +117,8 @@ func (f *feeder) progress(t *testing.T, n int64, streams ...string) {
 	}
 }
 
-// stop waits until all that was sent is confirmed, and checks what consumers of each stream see: everything, its first deliveries
-// in order. How many were delivered more than once is logged.
+// stop waits until all that was sent is confirmed, and checks what consumers of each stream see:
+// everything, its first deliveries in order. How many were delivered more than once is logged.
 func (f *feeder) stop(t *testing.T, read func(stream string) []brokers.Message) {
 	t.Helper()
 	close(f.end)

@@ -23,7 +23,8 @@ import (
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // failed dials are what these tests are about
 	goleak.VerifyTestMain(m,
-		// Looks once a second whether the server is back; after Close it ends the next time it wakes up.
+		// Looks once a second whether the server is back; after Close it ends the next time it
+		// wakes up.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
@@ -125,8 +126,8 @@ func received(t *testing.T, client redis.UniversalClient, stream string) []broke
 	return messages
 }
 
-// refusal makes the server refuse messages: it takes the last argument off their XADD, on the way to the script. So the error is
-// the server's, and comes up inside the script.
+// refusal makes the server refuse messages: it takes the last argument off their XADD, on the way
+// to the script. So the error is the server's, and comes up inside the script.
 type refusal struct{ ids sync.Map }
 
 func (r *refusal) DialHook(next redis.DialHook) redis.DialHook { return next }

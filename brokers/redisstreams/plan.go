@@ -7,14 +7,16 @@ import (
 // backfillSuffix is a contract with consumers.
 const backfillSuffix = ":backfill"
 
-// A shard holds the messages of one stream that are waiting, by index and in order. blocked is set when the stream is out.
+// A shard holds the messages of one stream that are waiting, by index and in order. blocked is set
+// when the stream is out.
 type shard struct {
 	stream  string
 	waiting []int
 	blocked error
 }
 
-// A round holds messages whose streams can be worked on side by side: no key is in two of its shards.
+// A round holds messages whose streams can be worked on side by side: no key is in two of its
+// shards.
 type round []*shard
 
 // A target is where a message goes.
@@ -35,9 +37,10 @@ func (t target) stream() string {
 	return t.destination
 }
 
-// plan splits messages into rounds. Nearly always there is one: a key usually has one destination. Where a key goes to another
-// stream than before, a new round begins, which is worked on after the one before it, so that the key keeps its order across
-// streams. homes is an empty map to work with.
+// plan splits messages into rounds. Nearly always there is one: a key usually has one destination.
+// Where a key goes to another stream than before, a new round begins, which is worked on after the
+// one before it, so that the key keeps its order across streams. homes is an empty map to work
+// with.
 func (o *options) plan(msgs []brokers.Message, homes map[string]*shard) []round {
 	if len(msgs) == 0 {
 		return nil

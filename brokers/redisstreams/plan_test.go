@@ -55,8 +55,8 @@ func TestPlan(t *testing.T) {
 	assert.Equal(t, "| s[0]", describe(o.plan([]brokers.Message{at("s", "", -100)}, map[string]*shard{})), "the backfill is off by default")
 }
 
-// Whatever the messages: each is planned once, a key is never in two shards of a round, and read round by round, shard by shard, it
-// keeps its order.
+// Whatever the messages: each is planned once, a key is never in two shards of a round, and read
+// round by round, shard by shard, it keeps its order.
 func TestPlanKeepsKeysInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		msgs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) brokers.Message {

@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
-// A payload that the server refuses to read costs a connection, mostly before the refusal can be read: nobody is blamed.
+// A payload that the server refuses to read costs a connection, mostly before the refusal can be
+// read: nobody is blamed.
 func TestServerTakesLessThanTheBrokerKnows(t *testing.T) {
 	s := startServer(t, "--proto-max-bulk-len", "1mb")
 	b := open(t, s.url())
@@ -30,7 +31,8 @@ func TestServerTakesLessThanTheBrokerKnows(t *testing.T) {
 	assert.Equal(t, map[string]int{"": 26, "permanent": 1, "not_sent": 3}, verdicts(results))
 }
 
-// A hung server ends a publish at its deadline, and order survives that what was sent arrives after all.
+// A hung server ends a publish at its deadline, and order survives that what was sent arrives after
+// all.
 func TestHungServer(t *testing.T) {
 	s := startServer(t)
 	b := open(t, s.url())

@@ -12,13 +12,15 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// Publish implements [brokers.Broker]. A chunk whose connection breaks, or that gets no answer in time, is unavailable: that is
-// nobody's fault, and a repeat carries the same message ids. (A message that brings this about each time while others pass is
-// for the processor to find: it sends another one when the broker is unavailable.) Nothing further is sent to a server or
-// stream once it has proved unavailable; what is left of the call is brokers.ErrNotSent.
+// Publish implements [brokers.Broker]. A chunk whose connection breaks, or that gets no answer in
+// time, is unavailable: that is nobody's fault, and a repeat carries the same message ids. (A
+// message that brings this about each time while others pass is for the processor to find: it sends
+// another one when the broker is unavailable.) Nothing further is sent to a server or stream once
+// it has proved unavailable; what is left of the call is brokers.ErrNotSent.
 //
-// When ctx is cancelled, other than by its deadline, Publish still waits for the answer to the chunk that is under way, at most
-// for the client's read timeout: so its outcome is known, and nothing is delivered twice.
+// When ctx is cancelled, other than by its deadline, Publish still waits for the answer to the
+// chunk that is under way, at most for the client's read timeout: so its outcome is known, and
+// nothing is delivered twice.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
 	results := make([]brokers.Result, len(msgs))
 	if !b.gate.Enter() {
@@ -48,8 +50,8 @@ var idleKeyMaps = sync.Pool{New: func() any { return &keyMaps{map[string]*shard{
 
 func borrowKeys() *keyMaps { return idleKeyMaps.Get().(*keyMaps) } //nolint:forcetypeassert // made above
 
-// reset empties the maps for the next publication. Large ones are dropped: emptying them takes as long
-// as if they were full.
+// reset empties the maps for the next publication. Large ones are dropped: emptying them takes as
+// long as if they were full.
 func (k *keyMaps) reset() {
 	if len(k.homes) > maxChunk || len(k.numbers) > maxChunk {
 		return
@@ -89,7 +91,8 @@ func (p *publication) work(ctx context.Context, shards round, chunk int) {
 	}
 }
 
-// next takes the next chunk off a shard, or returns nil when nothing is left. Messages that must not be sent get their result.
+// next takes the next chunk off a shard, or returns nil when nothing is left. Messages that must
+// not be sent get their result.
 func (p *publication) next(ctx context.Context, l *shard, chunk int) *call {
 	if len(l.waiting) == 0 {
 		return nil
@@ -219,9 +222,10 @@ func (p *publication) settleFailed(ctx context.Context, c *call, err error) {
 	err = p.failed(ctx, c.shard.stream, err)
 	class, _ := brokers.Classify(err)
 	if class == brokers.ClassRetryable && len(c.keyed) > 1 && isServerError(err) {
-		// The server did not like the call, and does not say which message it was (a payload above proto-max-bulk-len, for
-		// one). A message of its own kind must not cost its neighbours their attempts: they go one by one. Should the script
-		// have added some before it failed, they are delivered twice, and still in order.
+		// The server did not like the call, and does not say which message it was (a payload above
+		// proto-max-bulk-len, for one). A message of its own kind must not cost its neighbours
+		// their attempts: they go one by one. Should the script have added some before it failed,
+		// they are delivered twice, and still in order.
 		single := &shard{stream: c.shard.stream, waiting: c.keyed, blocked: c.shard.blocked}
 		p.work(ctx, round{single}, 1)
 		c.shard.blocked = single.blocked
@@ -239,7 +243,8 @@ func (b *Broker) failed(ctx context.Context, stream string, err error) error {
 	}
 	err = fmt.Errorf("redisstreams: publish to %q: %w", stream, explained(err))
 	if errors.Is(ctx.Err(), context.Canceled) {
-		// Somebody stopped waiting. Whether the messages arrived is unknown, and the broker need not be ill.
+		// Somebody stopped waiting. Whether the messages arrived is unknown, and the broker need
+		// not be ill.
 		return brokers.Retryable(err)
 	}
 	// Refused, reset, closed, timed out: whatever it is, it does not name a message.

@@ -105,7 +105,8 @@ func TestEntry(t *testing.T) {
 	}, entry[1])
 }
 
-// One round trip per chunk, for all destinations together. The script adds what has more than one message of its key in the chunk.
+// One round trip per chunk, for all destinations together. The script adds what has more than one
+// message of its key in the chunk.
 func TestRoundTrips(t *testing.T) {
 	b, prefix := shared(t)
 	require.NoError(t, b.Publish(t.Context(), many(prefix+"s", 2, 1))[0].Err) // the script is known from here on

@@ -98,8 +98,9 @@ func (r *relayed) count(where string) (n int) {
 	return n
 }
 
-// A relay meets a server that takes nothing, and goes on when it is well again: the log names the cause once and says when it is over,
-// the rows show it, no attempt is spent, and everything arrives once.
+// A relay meets a server that takes nothing, and goes on when it is well again: the log names the
+// cause once and says when it is over, the rows show it, no attempt is spent, and everything
+// arrives once.
 func TestFault30RelayOutlivesAServerThatTakesNothing(t *testing.T) {
 	t.Parallel()
 	for said, state := range map[string]func(t *testing.T) (s *server, heal []any){
@@ -127,8 +128,8 @@ func TestFault30RelayOutlivesAServerThatTakesNothing(t *testing.T) {
 	}
 }
 
-// The user of a relay may write to one stream of two: that one flows, the other waits with its attempts, the log names it once, and it
-// goes on by itself when the right is granted.
+// The user of a relay may write to one stream of two: that one flows, the other waits with its
+// attempts, the log names it once, and it goes on by itself when the right is granted.
 func TestFault14RightOfOneStreamIsMissing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

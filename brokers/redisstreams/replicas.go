@@ -11,10 +11,12 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// replicate sends commands and asks, over the same connection, how many replicas have what they wrote.
+// replicate sends commands and asks, over the same connection, how many replicas have what they
+// wrote.
 //
-// Where they were too few, the messages are in the stream nonetheless, and a repeat adds them again: an outage of the replicas
-// would fill it with copies, one for each attempt. So after a failure the question comes first, until the answer is good.
+// Where they were too few, the messages are in the stream nonetheless, and a repeat adds them
+// again: an outage of the replicas would fill it with copies, one for each attempt. So after a
+// failure the question comes first, until the answer is good.
 func (b *Broker) replicate(ctx context.Context, client pipeliner, calls []*call, commands []redis.Cmder) {
 	if _, short := b.short.Load(client); short {
 		if err := b.askReplicas(ctx, client); err != nil {
@@ -39,8 +41,8 @@ func (b *Broker) newWait(ctx context.Context) *redis.IntCmd {
 	return redis.NewIntCmd(ctx, "wait", b.options.replicas, b.options.replicaTimeout.Milliseconds())
 }
 
-// askReplicas finds out, without writing, whether enough replicas have all that the server holds: after any command on the same
-// connection, WAIT is about everything up to that moment.
+// askReplicas finds out, without writing, whether enough replicas have all that the server holds:
+// after any command on the same connection, WAIT is about everything up to that moment.
 func (b *Broker) askReplicas(ctx context.Context, client pipeliner) error {
 	ping, wait := redis.NewStatusCmd(ctx, "ping"), b.newWait(ctx)
 	pipe(ctx, client, []redis.Cmder{ping, wait})
@@ -85,8 +87,8 @@ func (b *Broker) unreplicated(ctx context.Context, stream string, err error) err
 	return err
 }
 
-// sendToShard sends a call to the server that holds its stream. The cluster client itself would send WAIT, which has no key, to
-// any server at all.
+// sendToShard sends a call to the server that holds its stream. The cluster client itself would
+// send WAIT, which has no key, to any server at all.
 func (b *Broker) sendToShard(ctx context.Context, c *call) {
 	shard, err := b.shardOf(ctx, c.shard.stream)
 	if err != nil {
@@ -110,8 +112,8 @@ func (b *Broker) shardOf(ctx context.Context, stream string) (*redis.Client, err
 	}
 }
 
-// follow sends what was redirected, because the stream's slot is moving or has moved, to where it is now. One step is enough
-// nearly always; what is redirected again is unavailable for the moment.
+// follow sends what was redirected, because the stream's slot is moving or has moved, to where it
+// is now. One step is enough nearly always; what is redirected again is unavailable for the moment.
 func (b *Broker) follow(ctx context.Context, cluster *redis.ClusterClient, c *call) {
 	var (
 		all     = c.appendCommands(nil)

@@ -16,7 +16,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
-// What is confirmed is on the replica. A replica that hangs or is gone is an outage, which adds no copy per attempt.
+// What is confirmed is on the replica. A replica that hangs or is gone is an outage, which adds no
+// copy per attempt.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	primary := startServer(t)
@@ -85,7 +86,8 @@ func (p *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// The question for replicas goes over the connection that has written: over any other, the answer is about something else.
+// The question for replicas goes over the connection that has written: over any other, the answer
+// is about something else.
 func TestReplicasAreAskedOnTheSameConnection(t *testing.T) {
 	t.Parallel()
 	primary := startServer(t)
@@ -149,7 +151,8 @@ func TestConformanceWithReplicas(t *testing.T) {
 	brokertest.Run(t, h)
 }
 
-// The primary dies, Sentinel promotes the replica, and nothing is lost that was confirmed: it was on the replica.
+// The primary dies, Sentinel promotes the replica, and nothing is lost that was confirmed: it was
+// on the replica.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	primary := startServer(t, "--replica-priority", "100")

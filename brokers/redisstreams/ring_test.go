@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/redisstreams"
 )
 
-// A ring of servers that know nothing of each other: each stream is on one of them, and so are its replicas.
+// A ring of servers that know nothing of each other: each stream is on one of them, and so are its
+// replicas.
 func TestRing(t *testing.T) {
 	t.Parallel()
 	first, second := startServer(t), startServer(t)

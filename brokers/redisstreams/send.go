@@ -19,8 +19,9 @@ type pipeliner interface {
 	Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error)
 }
 
-// execute runs calls of different streams, in any order or at once. Afterwards each has its answers or its error. A call that
-// had to teach the server the script is there twice: without the messages of the script, and with them alone.
+// execute runs calls of different streams, in any order or at once. Afterwards each has its answers
+// or its error. A call that had to teach the server the script is there twice: without the messages
+// of the script, and with them alone.
 func (b *Broker) execute(ctx context.Context, calls []*call) []*call {
 	b.send(ctx, calls)
 	var again []*call
@@ -86,7 +87,8 @@ func pipe(ctx context.Context, client pipeliner, commands []redis.Cmder) {
 		err = errNoAnswer
 	}
 	for _, command := range commands {
-		// A refusal that comes while the connection is set up (NOAUTH) reaches the pipeline, but not its commands.
+		// A refusal that comes while the connection is set up (NOAUTH) reaches the pipeline, but
+		// not its commands.
 		if command.Err() == nil && unanswered(command) {
 			command.SetErr(err)
 		}

@@ -24,8 +24,8 @@ type server struct {
 	tls            *tls.Config // of clients, nil = none
 }
 
-// startServer starts the binary in FANOUT_TEST_REDIS_BIN, with further arguments, on a free port, and stops it with the test.
-// Every write is on disk before it is confirmed.
+// startServer starts the binary in FANOUT_TEST_REDIS_BIN, with further arguments, on a free port,
+// and stops it with the test. Every write is on disk before it is confirmed.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	return startAs(t, &server{dir: t.TempDir(), arguments: func(s *server) []string {
@@ -74,7 +74,8 @@ func (s *server) kill(t *testing.T) {
 	s.process = nil
 }
 
-// freeze stops the process as a hung machine does: connections stay, nothing answers. thaw ends that.
+// freeze stops the process as a hung machine does: connections stay, nothing answers. thaw ends
+// that.
 func (s *server) freeze(t *testing.T) (thaw func()) {
 	t.Helper()
 	process := s.process.Process
@@ -82,12 +83,14 @@ func (s *server) freeze(t *testing.T) (thaw func()) {
 	return func() { require.NoError(t, process.Signal(syscall.SIGCONT)) }
 }
 
-// client returns a client for looking into the server; its retries wait for a server that is starting.
+// client returns a client for looking into the server; its retries wait for a server that is
+// starting.
 func (s *server) client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.addr(), TLSConfig: s.tls, DialerRetries: 1, MaxRetries: -1})
 }
 
-// do executes one command of an administrator; a server that still loads its data gets it when it is ready.
+// do executes one command of an administrator; a server that still loads its data gets it when it
+// is ready.
 func (s *server) do(t *testing.T, args ...any) {
 	t.Helper()
 	client := s.client()

@@ -74,7 +74,8 @@ func (a *authority) write(t *testing.T, name, kind string, der []byte) (file str
 	return file
 }
 
-// A server that talks TLS alone, with a certificate of an authority of its own, and wants to see one of the client's.
+// A server that talks TLS alone, with a certificate of an authority of its own, and wants to see
+// one of the client's.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	a, stranger := newAuthority(t), newAuthority(t)

@@ -138,7 +138,8 @@ func (c *cluster) replicate(t *testing.T, of *server) *server {
 	return replica
 }
 
-// lengthHere is the length of a stream on a replica of a cluster, which sends readers to the primary unless told otherwise.
+// lengthHere is the length of a stream on a replica of a cluster, which sends readers to the
+// primary unless told otherwise.
 func (s *server) lengthHere(t *testing.T, stream string) int {
 	t.Helper()
 	client := s.client()
@@ -153,8 +154,8 @@ func (s *server) lengthHere(t *testing.T, stream string) int {
 	return int(length.Val())
 }
 
-// migrate moves the slot of a stream from one node to another; during runs while it is halfway: the stream has moved, its slot
-// has not.
+// migrate moves the slot of a stream from one node to another; during runs while it is halfway: the
+// stream has moved, its slot has not.
 func (c *cluster) migrate(t *testing.T, stream string, from, to *server, during func()) {
 	t.Helper()
 	slot := from.slot(t, stream)

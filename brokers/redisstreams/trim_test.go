@@ -31,7 +31,8 @@ func (s *server) old(t *testing.T, stream string, age time.Duration, n int) {
 	require.NoError(t, err)
 }
 
-// Entries go by their age: whole nodes of them, or to the entry; and none of those that are young enough.
+// Entries go by their age: whole nodes of them, or to the entry; and none of those that are young
+// enough.
 func TestMaxAge(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -85,7 +86,8 @@ func TestTrimmingOptions(t *testing.T) {
 	}
 }
 
-// A limit of memory holds with an age, too: trimming comes with the XADD, and is not a write of its own that lets it pass.
+// A limit of memory holds with an age, too: trimming comes with the XADD, and is not a write of its
+// own that lets it pass.
 func TestMaxAgeOutOfMemory(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

@@ -1,29 +1,33 @@
-// Package watermill publishes through any publisher of Watermill (https://watermill.io): Kafka, NATS JetStream, RabbitMQ, SQS and
-// SNS, and whatever else it has a publisher for.
+// Package watermill publishes through any publisher of Watermill (https://watermill.io): Kafka,
+// NATS JetStream, RabbitMQ, SQS and SNS, and whatever else it has a publisher for.
 //
 //	publisher, err := nats.NewPublisher(...)
 //	relay, err := fanout.Open(ctx, cfg, fanout.WithBroker("partner", watermill.New(publisher)))
 //
-// A message becomes a message of Watermill: the payload byte for byte, the id as its UUID, the flat fields (id, type,
-// correlation_id, content_type, traceparent ...) as its metadata, and the ordering key as metadata under the name "ordering_key",
-// where a partitioner finds it. The topic is the destination, or what [WithTopic] makes of it. docs/brokers.md says what to set
-// for each broker.
+// A message becomes a message of Watermill: the payload byte for byte, the id as its UUID, the flat
+// fields (id, type, correlation_id, content_type, traceparent ...) as its metadata, and the
+// ordering key as metadata under the name "ordering_key", where a partitioner finds it. The topic
+// is the destination, or what [WithTopic] makes of it. docs/brokers.md says what to set for each
+// broker.
 //
 // # What a publisher must do
 //
-// It must have the broker's confirmation when its Publish returns, be safe for concurrent use as Watermill demands, and not let a
-// message overtake one whose Publish had returned before.
+// It must have the broker's confirmation when its Publish returns, be safe for concurrent use as
+// Watermill demands, and not let a message overtake one whose Publish had returned before.
 //
 // # What Watermill's contract leaves open
 //
-// Publish of several messages answers with one error, which does not say how many of them were sent: so each message has a call
-// of its own, one after the other within an ordering key, keys side by side.
+// Publish of several messages answers with one error, which does not say how many of them were
+// sent: so each message has a call of its own, one after the other within an ordering key, keys
+// side by side.
 //
-// Publish has no context: a call that hangs cannot be ended. Publish of this package returns all the same when its context ends,
-// but the key of the message that hangs stays closed until its call has returned, since the message may still appear, after later
-// ones. How many calls can hang is bounded by [WithConcurrency].
+// Publish has no context: a call that hangs cannot be ended. Publish of this package returns all
+// the same when its context ends, but the key of the message that hangs stays closed until its call
+// has returned, since the message may still appear, after later ones. How many calls can hang is
+// bounded by [WithConcurrency].
 //
-// An error has no class. [WithClassify] gives it one; [Broker.Publish] says how errors without one are judged.
+// An error has no class. [WithClassify] gives it one; [Broker.Publish] says how errors without one
+// are judged.
 package watermill
 
 import (
@@ -38,10 +42,12 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/internal/gate"
 )
 
-// patience is how long something may take that cannot be interrupted and is expected to be over in a moment.
+// patience is how long something may take that cannot be interrupted and is expected to be over in
+// a moment.
 const patience = time.Second
 
-// Broker publishes through a publisher of Watermill. Make one with [New]. All methods are safe for concurrent use.
+// Broker publishes through a publisher of Watermill. Make one with [New]. All methods are safe for
+// concurrent use.
 type Broker struct {
 	publisher message.Publisher
 	options   options
@@ -49,7 +55,8 @@ type Broker struct {
 	traffic   *traffic
 }
 
-// New returns a broker that publishes through publisher, and closes it when it is closed. It panics when publisher is nil.
+// New returns a broker that publishes through publisher, and closes it when it is closed. It panics
+// when publisher is nil.
 func New(publisher message.Publisher, opts ...Option) *Broker {
 	if publisher == nil {
 		panic("watermill: New: the publisher is nil; make one first, and look at the error of its constructor")
@@ -62,14 +69,14 @@ func New(publisher message.Publisher, opts ...Option) *Broker {
 	return b
 }
 
-// Capabilities implements [brokers.Broker]. What they are depends on the broker behind the publisher: see [WithOrdering] and
-// [WithMaxMessageBytes].
+// Capabilities implements [brokers.Broker]. What they are depends on the broker behind the
+// publisher: see [WithOrdering] and [WithMaxMessageBytes].
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{Ordering: b.options.ordering, MaxMessageBytes: b.options.maxBytes}
 }
 
-// Ping implements [brokers.Broker] with the function of [WithPing]. Without one it succeeds until Close: Watermill has no way to
-// ask.
+// Ping implements [brokers.Broker] with the function of [WithPing]. Without one it succeeds until
+// Close: Watermill has no way to ask.
 func (b *Broker) Ping(ctx context.Context) error {
 	if !b.gate.Enter() {
 		return brokers.ErrClosed
@@ -85,8 +92,9 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close implements [brokers.Broker]: it waits for the publishes under way, those that hang included, at most until ctx ends, and
-// closes the publisher in any case. A publisher that is not closed a second after ctx has ended is left to itself.
+// Close implements [brokers.Broker]: it waits for the publishes under way, those that hang
+// included, at most until ctx ends, and closes the publisher in any case. A publisher that is not
+// closed a second after ctx has ended is left to itself.
 func (b *Broker) Close(ctx context.Context) error {
 	first, err := b.gate.Close(ctx)
 	if !first {

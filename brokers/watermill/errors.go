@@ -10,8 +10,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// classified gives the error of a publisher its class, as far as anybody knows it. known is false for an error that says nothing
-// about who is to blame.
+// classified gives the error of a publisher its class, as far as anybody knows it. known is false
+// for an error that says nothing about who is to blame.
 func (o *options) classified(ctx context.Context, topic string, err error) (known bool, _ error) {
 	if o.classify != nil {
 		if judged := o.classify(err); judged != nil {
@@ -34,7 +34,8 @@ func (o *options) classified(ctx context.Context, topic string, err error) (know
 	return known, &brokers.Error{Class: class, Scope: scope, Err: fmt.Errorf("watermill: publish to %q: %w", topic, cause)}
 }
 
-// outage is true for errors of the network, of connections that were closed, and of time that ran out: they do not name a message.
+// outage is true for errors of the network, of connections that were closed, and of time that ran
+// out: they do not name a message.
 func outage(err error) bool {
 	if network := net.Error(nil); errors.As(err, &network) { // timeouts of a context are among them
 		return true
@@ -47,7 +48,8 @@ func outage(err error) bool {
 	return false
 }
 
-// unconfirmed is the result of a message that was handed to the publisher and had no answer when the context ended.
+// unconfirmed is the result of a message that was handed to the publisher and had no answer when
+// the context ended.
 func unconfirmed(ctx context.Context, topic string, cause error) error {
 	err := fmt.Errorf("watermill: publish to %q: no confirmation by the time the context ended: %w", topic, cause)
 	if errors.Is(ctx.Err(), context.Canceled) {

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process is Watermill's pub/sub in the process, as a server that connections are made to: it can refuse messages and be away.
-// What it says then has no class, like the errors of most publishers.
+// process is Watermill's pub/sub in the process, as a server that connections are made to: it can
+// refuse messages and be away. What it says then has no class, like the errors of most publishers.
 type process struct {
 	pubsub  *gochannel.GoChannel
 	down    atomic.Bool

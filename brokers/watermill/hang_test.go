@@ -37,8 +37,8 @@ func within(t *testing.T, seconds int, b brokers.Broker, msgs ...brokers.Message
 	return results, time.Since(began)
 }
 
-// TestHangingPublisher: Publish returns when its context ends; the key of the message that hangs stays closed until the publisher
-// has returned, and others go on.
+// TestHangingPublisher: Publish returns when its context ends; the key of the message that hangs
+// stays closed until the publisher has returned, and others go on.
 func TestHangingPublisher(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,8 @@ func TestHangingPublisher(t *testing.T) {
 	})
 }
 
-// TestHangEndsInTime: a publish that ends soon after its call did costs the next call of its key nothing but the wait.
+// TestHangEndsInTime: a publish that ends soon after its call did costs the next call of its key
+// nothing but the wait.
 func TestHangEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +107,8 @@ func TestCancelledWhileUnderWay(t *testing.T) {
 	})
 }
 
-// TestEverythingHangs: the number of goroutines is bounded, and the broker is out at once, until one of them returns.
+// TestEverythingHangs: the number of goroutines is bounded, and the broker is out at once, until
+// one of them returns.
 func TestEverythingHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +173,8 @@ func TestKeyIsSharedByCalls(t *testing.T) {
 	})
 }
 
-// TestMessagesAreNotShared: what hangs has a copy of its message. (The race detector would find the rest.)
+// TestMessagesAreNotShared: what hangs has a copy of its message. (The race detector would find the
+// rest.)
 func TestMessagesAreNotShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +215,8 @@ func TestContextTravels(t *testing.T) {
 	})
 }
 
-// TestErrorOfACancelledCall: what a publisher says after its context was cancelled is not held against the broker, whoever is faster.
+// TestErrorOfACancelledCall: what a publisher says after its context was cancelled is not held
+// against the broker, whoever is faster.
 func TestErrorOfACancelledCall(t *testing.T) {
 	t.Parallel()
 	for _, said := range []error{errors.New("aborted"), context.Canceled} {

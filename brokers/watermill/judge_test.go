@@ -130,7 +130,8 @@ func TestClassify(t *testing.T) {
 	assert.Equal(t, "not_sent", class(results[3].Err), "nothing is sent to a broker that is out")
 }
 
-// TestDoubts: a publisher that reports an outage in words of its own is not asked for each message of a large call.
+// TestDoubts: a publisher that reports an outage in words of its own is not asked for each message
+// of a large call.
 func TestDoubts(t *testing.T) {
 	t.Parallel()
 	p := fails(errors.New("not connected"), "*")
@@ -149,7 +150,8 @@ func TestDoubts(t *testing.T) {
 	assert.Equal(t, map[string]int{"": 1, "retryable": 99}, verdicts(results))
 }
 
-// TestOutageOfOneTopic: the others go on, and so does the key of a topic that is out, but for its followers in the call.
+// TestOutageOfOneTopic: the others go on, and so does the key of a topic that is out, but for its
+// followers in the call.
 func TestOutageOfOneTopic(t *testing.T) {
 	t.Parallel()
 	p := &publisher{publish: func(topic string, _ *message.Message) error {

@@ -15,8 +15,8 @@ import (
 // required are the flat fields without which a consumer cannot read a message.
 var required = []string{brokers.FieldID, brokers.FieldType, brokers.FieldContentType}
 
-// encode makes a message of Watermill, and names what was left out of its metadata. It is independent of m: a publisher may change
-// it, and may still hold it when Publish has returned.
+// encode makes a message of Watermill, and names what was left out of its metadata. It is
+// independent of m: a publisher may change it, and may still hold it when Publish has returned.
 func (o *options) encode(ctx context.Context, m *brokers.Message) (encoded *message.Message, omitted []string) {
 	encoded = message.NewMessageWithContext(ctx, m.ID, bytes.Clone(m.Payload))
 	own := m.OrderingKey != ""

@@ -2,14 +2,15 @@ package watermill
 
 import "github.com/gorm-fanout/fanout/brokers"
 
-// A chain is messages, by index, that go one after the other as long as they succeed: those of a key, or one without a key.
+// A chain is messages, by index, that go one after the other as long as they succeed: those of a
+// key, or one without a key.
 type chain struct {
 	key     string
 	indexes []int
 }
 
-// plan sorts messages into chains, in the order of their first messages. A message that cannot be sent gets its result here; the
-// later ones of its key are held.
+// plan sorts messages into chains, in the order of their first messages. A message that cannot be
+// sent gets its result here; the later ones of its key are held.
 func (p *publication) plan() {
 	places, held := map[string]int{}, map[string]error{} // by key
 	for i := range p.msgs {

@@ -24,7 +24,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
-// relay is a processor on a SQLite file with a broker of Watermill, in a bubble where hours pass in an instant.
+// relay is a processor on a SQLite file with a broker of Watermill, in a bubble where hours pass in
+// an instant.
 type relayRig struct {
 	t  *testing.T
 	db *sql.DB
@@ -87,8 +88,8 @@ func inBubble(t *testing.T, test func(t *testing.T, path string)) {
 	synctest.Test(t, func(t *testing.T) { test(t, path) })
 }
 
-// TestRelayOutlivesAnOutage: an outage longer than five attempts take, during which the publisher speaks in words of its own,
-// costs no message an attempt.
+// TestRelayOutlivesAnOutage: an outage longer than five attempts take, during which the publisher
+// speaks in words of its own, costs no message an attempt.
 func TestRelayOutlivesAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var down atomic.Bool
@@ -121,8 +122,9 @@ func TestRelayOutlivesAnOutage(t *testing.T) {
 	})
 }
 
-// TestRelayFindsThePoison: a message that the publisher alone refuses is charged as soon as others get through, and abandoned in the
-// end; while there are no others, nobody can tell it from an outage.
+// TestRelayFindsThePoison: a message that the publisher alone refuses is charged as soon as others
+// get through, and abandoned in the end; while there are no others, nobody can tell it from an
+// outage.
 func TestRelayFindsThePoison(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r := newRelay(t, path, &publisher{publish: func(_ string, m *message.Message) error {
@@ -154,7 +156,8 @@ func TestRelayFindsThePoison(t *testing.T) {
 	})
 }
 
-// TestRelayGoesOnBesideAHang: a call that never returns costs the others a publish timeout once, and its own key the wait.
+// TestRelayGoesOnBesideAHang: a call that never returns costs the others a publish timeout once,
+// and its own key the wait.
 func TestRelayGoesOnBesideAHang(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		release := make(chan struct{})

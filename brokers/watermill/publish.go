@@ -12,24 +12,30 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// maxDoubts is how many messages may fail for an unknown reason, with none confirmed, before the rest of a call is not tried.
+// maxDoubts is how many messages may fail for an unknown reason, with none confirmed, before the
+// rest of a call is not tried.
 const maxDoubts = 5
 
-// Publish implements [brokers.Broker]. Each message has a call of the publisher of its own; those of one key go one after the other,
-// whatever their topics, the others side by side. Nothing further is sent to a topic or broker that has proved unavailable. The
-// context travels with the messages, for publishers that look at it (message.Message.Context).
+// Publish implements [brokers.Broker]. Each message has a call of the publisher of its own; those
+// of one key go one after the other, whatever their topics, the others side by side. Nothing
+// further is sent to a topic or broker that has proved unavailable. The context travels with the
+// messages, for publishers that look at it (message.Message.Context).
 //
-// When ctx ends, Publish returns at once. A message that is being published then is unconfirmed: unavailable after a deadline,
-// retryable after a cancellation. No message of its key is sent by any call until the publisher has returned: it is not sent, and
-// says why. When all the calls that [WithConcurrency] allows hang in this way, the broker is unavailable.
+// When ctx ends, Publish returns at once. A message that is being published then is unconfirmed:
+// unavailable after a deadline, retryable after a cancellation. No message of its key is sent by
+// any call until the publisher has returned: it is not sent, and says why. When all the calls that
+// [WithConcurrency] allows hang in this way, the broker is unavailable.
 //
-// An error that nobody classified is judged by the other results. Errors of the network, of closed connections and of timeouts are an
-// outage of the broker. Any other says nothing about who is to blame: where another message of the same call was confirmed, it
-// is the message, which is retryable; where none was, the broker is unavailable, so that an outage that a publisher reports in words
-// of its own spends no attempts. (A message that brings this about each time while others pass is for the processor to find.)
+// An error that nobody classified is judged by the other results. Errors of the network, of closed
+// connections and of timeouts are an outage of the broker. Any other says nothing about who is to
+// blame: where another message of the same call was confirmed, it is the message, which is
+// retryable; where none was, the broker is unavailable, so that an outage that a publisher reports
+// in words of its own spends no attempts. (A message that brings this about each time while others
+// pass is for the processor to find.)
 //
-// A panic of the publisher is judged in the same way, but that a message which makes one beside others is refused for good: a publisher
-// that is not set up right must not have all of them abandoned.
+// A panic of the publisher is judged in the same way, but that a message which makes one beside
+// others is refused for good: a publisher that is not set up right must not have all of them
+// abandoned.
 func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Result {
 	p := &publication{
 		Broker: b, msgs: msgs, results: make([]brokers.Result, len(msgs)), topics: make([]string, len(msgs)), settled: make([]bool, len(msgs)),
@@ -64,7 +70,8 @@ func (b *Broker) Publish(ctx context.Context, msgs []brokers.Message) []brokers.
 	return p.end(ctx)
 }
 
-// publication is one call of Publish. Its workers may outlive the call, each by the message that it is publishing.
+// publication is one call of Publish. Its workers may outlive the call, each by the message that it
+// is publishing.
 type publication struct {
 	*Broker
 
@@ -129,7 +136,8 @@ func (p *publication) skip(indexes []int, why error) {
 	}
 }
 
-// deliver sends one message and records its result. An error says why the later ones of its key must not be sent.
+// deliver sends one message and records its result. An error says why the later ones of its key
+// must not be sent.
 func (p *publication) deliver(ctx context.Context, key string, i int) error {
 	if why := p.obstacle(ctx, i); why != nil {
 		p.skip([]int{i}, why)
@@ -188,7 +196,8 @@ func (p *publication) turnedAway(i int, err error) error {
 	return err
 }
 
-// begin notes that a message is under way and returns it as the publisher gets it, unless something has come into its way.
+// begin notes that a message is under way and returns it as the publisher gets it, unless something
+// has come into its way.
 func (p *publication) begin(ctx context.Context, i int, f *flight) (encoded *message.Message, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,7 +209,8 @@ func (p *publication) begin(ctx context.Context, i int, f *flight) (encoded *mes
 	return encoded, nil
 }
 
-// hand gives a message to the publisher. known is false for an error that says nothing about who is to blame.
+// hand gives a message to the publisher. known is false for an error that says nothing about who is
+// to blame.
 func (p *publication) hand(ctx context.Context, topic string, encoded *message.Message) (known bool, err error) {
 	defer func() {
 		// Here a panic would end the process: nobody above this goroutine recovers.

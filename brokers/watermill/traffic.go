@@ -10,8 +10,9 @@ import (
 	"github.com/gorm-fanout/fanout/brokers"
 )
 
-// traffic is what is under way at the publisher, for all Publish calls together. It has room for so many calls, and lets one of
-// each key in at a time. What hangs stays in when its Publish call has ended: it keeps its room, and its key closed.
+// traffic is what is under way at the publisher, for all Publish calls together. It has room for so
+// many calls, and lets one of each key in at a time. What hangs stays in when its Publish call has
+// ended: it keeps its room, and its key closed.
 type traffic struct {
 	room chan struct{} // one entry per call of the publisher
 
@@ -20,7 +21,8 @@ type traffic struct {
 	hanging int
 }
 
-// A flight is one message under way. Its fields other than the channels belong to the traffic's lock.
+// A flight is one message under way. Its fields other than the channels belong to the traffic's
+// lock.
 type flight struct {
 	key  string
 	done chan struct{} // closed when the publisher has returned
@@ -33,8 +35,9 @@ func newTraffic(room int) *traffic {
 	return &traffic{room: make(chan struct{}, room), keys: map[string]*flight{}}
 }
 
-// enter waits until a message of this key may be handed to the publisher. Whoever gets in must call exit. An
-// error says why not; it is unavailable where the whole publisher is, and otherwise has no class.
+// enter waits until a message of this key may be handed to the publisher. Whoever gets in must call
+// exit. An error says why not; it is unavailable where the whole publisher is, and otherwise has no
+// class.
 func (t *traffic) enter(ctx context.Context, key string) (*flight, error) {
 	f := &flight{key: key, done: make(chan struct{}), left: make(chan struct{})}
 	if err := t.reserve(ctx, f); err != nil {
@@ -86,8 +89,8 @@ func (t *traffic) claim(f *flight) (other *flight) {
 
 var errHangs = errors.New("an earlier message of its key hangs: the publisher has not returned although the call ended")
 
-// await waits for a flight of another call: as long as that call does, and then for a moment. More patience would only hold up
-// the rest of this call.
+// await waits for a flight of another call: as long as that call does, and then for a moment. More
+// patience would only hold up the rest of this call.
 func (t *traffic) await(ctx context.Context, f *flight) error {
 	select {
 	case <-f.done:

@@ -58,8 +58,8 @@ func pauseOrResume(verb, done, already, reasonUse string, cmd *cobra.Command) *c
 	return cmd
 }
 
-// checkPaused refuses an unconfigured broker, which may be a typing error, unless it is paused: a pause
-// outlives the broker's configuration.
+// checkPaused refuses an unconfigured broker, which may be a typing error, unless it is paused: a
+// pause outlives the broker's configuration.
 func checkPaused(cmd *cobra.Command, session *session, action monitor.Action) error {
 	unknown := checkUsed(session.cfg, action.Filter.Broker)
 	if unknown == nil {

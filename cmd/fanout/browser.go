@@ -7,7 +7,8 @@ import (
 	"runtime"
 )
 
-// browse shows a page of ours in the user's browser, where there is one: an error is none of ours, for the address is printed too.
+// browse shows a page of ours in the user's browser, where there is one: an error is none of ours,
+// for the address is printed too.
 func browse(ctx context.Context, url string) {
 	name, args := browser(runtime.GOOS, os.Getenv, url)
 	if name == "" {

@@ -34,7 +34,8 @@ func completeBroker(cmd *cobra.Command, args []string, prefix string) ([]string,
 	return among(fromConfig(cmd, (*config.Config).BrokerNames), prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
-// fromConfig reads words from the configuration; none where the file cannot be read: a shell has no place for errors.
+// fromConfig reads words from the configuration; none where the file cannot be read: a shell has no
+// place for errors.
 func fromConfig(cmd *cobra.Command, values func(*config.Config) []string) []string {
 	path, err := cmd.Flags().GetString("config")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// The rows of a relay that has died can be repaired while no other one runs; those of one that lives cannot.
+// The rows of a relay that has died can be repaired while no other one runs; those of one that
+// lives cannot.
 func TestRowsOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {

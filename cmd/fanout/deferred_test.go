@@ -19,7 +19,8 @@ const (
 	freeRow      = 5001 // number of a message that nothing blocks
 )
 
-// deferMany writes a message that fails, rows of its key that are deferred behind it, and a row of another key.
+// deferMany writes a message that fails, rows of its key that are deferred behind it, and a row of
+// another key.
 func (s *shop) deferMany() {
 	s.Helper()
 	s.write(deferredHead, "Ordering.OrderPlaced.v1", "stuck", "partner")
@@ -46,8 +47,8 @@ func (s *shop) deferMany() {
 	}
 }
 
-// Rows behind a key that fails are pending in the status, so they are listed, page by page and under every filter; each tells for which
-// message it waits, and until when.
+// Rows behind a key that fails are pending in the status, so they are listed, page by page and
+// under every filter; each tells for which message it waits, and until when.
 func TestListDeferredRows(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
@@ -136,7 +137,8 @@ func TestActOnDeferredRows(t *testing.T) {
 		assert.Equal(t, "main: 1 row abandoned\n", s.does("messages", "abandon", "--error-class", "unavailable", "--reason", "r"))
 		assert.Equal(t, 1, s.count("status = 'abandoned' AND message_id = '"+messageID(9)+"'"))
 
-		// By the fingerprint of the failure the failed message itself is found: it is deferred as well.
+		// By the fingerprint of the failure the failed message itself is found: it is deferred as
+		// well.
 		group := lines[wireGroup](t, s.does("messages", "failures", "--json", "--broker", "partner"))
 		fingerprint := ""
 		for _, g := range group {

@@ -75,7 +75,8 @@ func moment(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// errorText shows class and message on one line, the class only where the message does not begin with it.
+// errorText shows class and message on one line, the class only where the message does not begin
+// with it.
 func errorText(last *outbox.LastError) string {
 	if last == nil {
 		return ""

@@ -1,4 +1,5 @@
-// Command fanout migrates and relays an outbox, looks at it and repairs it; "fanout demo" shows the whole way with nothing installed.
+// Command fanout migrates and relays an outbox, looks at it and repairs it; "fanout demo" shows the
+// whole way with nothing installed.
 //
 // Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
 package main
@@ -67,7 +68,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitFailed
 }
 
-// legible is an error without what a terminal would obey: it may repeat what a server or a row said.
+// legible is an error without what a terminal would obey: it may repeat what a server or a row
+// said.
 func legible(err error) string {
 	lines := strings.Split(err.Error(), "\n")
 	for i := range lines {
@@ -117,8 +119,9 @@ func configFlag(cmd *cobra.Command) *string {
 	return path
 }
 
-// load reads the configuration and prints its warnings, for a command that delivers nothing: brokers of types that another program registers
-// are no obstacle to it, nor are credentials of brokers that are not at hand.
+// load reads the configuration and prints its warnings, for a command that delivers nothing:
+// brokers of types that another program registers are no obstacle to it, nor are credentials of
+// brokers that are not at hand.
 func load(cmd *cobra.Command, path string) (*config.Config, error) {
 	return loadWith(cmd, path, config.WithAnyBrokerType(), config.WithUnsetVariables("brokers", "monitor"))
 }

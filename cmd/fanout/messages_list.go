@@ -138,7 +138,8 @@ func (l *listing) matches(r *admin.Record) bool {
 	return l.fingerprint == "" || monitor.Fingerprint(r.Broker, r.LastError) == l.fingerprint
 }
 
-// named lists the rows of messages that are known by their ids, as far as the other conditions let them.
+// named lists the rows of messages that are known by their ids, as far as the other conditions let
+// them.
 func (l *listing) named(database string) error {
 	f, left := &l.filter, l.limit
 	for _, id := range f.MessageIDs {

@@ -49,8 +49,8 @@ func measure(cfg *config.Config) (*prometheus.Exporter, error) {
 	return prometheus.New()
 }
 
-// runMonitored runs a relay, and beside it the server of its monitor where there is one. At the end the server stops first, for what is under
-// way there needs the databases.
+// runMonitored runs a relay, and beside it the server of its monitor where there is one. At the end
+// the server stops first, for what is under way there needs the databases.
 func runMonitored(ctx context.Context, relay *fanout.Relay, at door, cfg *config.Config, scraped *prometheus.Exporter, log *slog.Logger) error {
 	if at.Listener == nil {
 		return relay.Run(ctx)
@@ -97,8 +97,9 @@ func runMonitored(ctx context.Context, relay *fanout.Relay, at door, cfg *config
 	return errors.Join(problem, <-ended)
 }
 
-// localNames refuses requests for any host but this machine by a name that no one else can give it: a page elsewhere could otherwise have
-// its own name resolved to this machine, and read what is open to everybody here.
+// localNames refuses requests for any host but this machine by a name that no one else can give it:
+// a page elsewhere could otherwise have its own name resolved to this machine, and read what is
+// open to everybody here.
 func localNames(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

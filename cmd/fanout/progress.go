@@ -9,7 +9,8 @@ import (
 	"github.com/gorm-fanout/fanout/monitor"
 )
 
-// progress shows how far long work is: as a bar that is drawn again on a terminal, and as a line now and then elsewhere.
+// progress shows how far long work is: as a bar that is drawn again on a terminal, and as a line
+// now and then elsewhere.
 type progress struct {
 	w     io.Writer
 	verb  string

@@ -60,8 +60,8 @@ func purgeCommand() *cobra.Command {
 	return cmd
 }
 
-// scheduled purges by the windows of the configuration: all brokers at once where these are the same,
-// and broker by broker otherwise.
+// scheduled purges by the windows of the configuration: all brokers at once where these are the
+// same, and broker by broker otherwise.
 func scheduled(cmd *cobra.Command, session *session, actor monitor.Actor, c *change, action monitor.Action) error {
 	windows := map[cleanup.Retention][]string{}
 	for _, broker := range session.cfg.BrokerNames() {

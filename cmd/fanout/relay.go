@@ -78,8 +78,8 @@ func relayCommand() *cobra.Command {
 // relayLog is where the relay of this process logs; nil in other commands.
 var relayLog atomic.Pointer[slog.Logger] //nolint:gochecknoglobals // the Redis client has one log for the whole process, too
 
-// redisLog takes what the Redis client has to say: each failed dial, which the relay sums up itself. In other commands it is
-// dropped: a broker that cannot be reached is said once, by us.
+// redisLog takes what the Redis client has to say: each failed dial, which the relay sums up
+// itself. In other commands it is dropped: a broker that cannot be reached is said once, by us.
 type redisLog struct{}
 
 // Printf implements the client's interface.

@@ -44,7 +44,8 @@ type session struct {
 	failed map[string]error
 }
 
-// open connects to the databases. One that cannot be reached does not keep the command from the others.
+// open connects to the databases. One that cannot be reached does not keep the command from the
+// others.
 func (t *target) open(cmd *cobra.Command) (*session, error) {
 	cfg, err := load(cmd, *t.config)
 	if err != nil {
@@ -149,8 +150,8 @@ func asUsage(err error) error {
 	}
 }
 
-// checkUsed refuses a broker that neither the configuration nor, as far as the caller knows, a table has: a typing error must not look
-// like a success.
+// checkUsed refuses a broker that neither the configuration nor, as far as the caller knows, a
+// table has: a typing error must not look like a success.
 func checkUsed(cfg *config.Config, broker string) error {
 	if !slices.Contains(cfg.BrokerNames(), broker) {
 		return usageError{fmt.Errorf("the configuration uses no broker %q: it has %q", broker, cfg.BrokerNames())}

@@ -21,8 +21,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// shop is an outbox with rows in every state, as a relay has left them on a bad night. Its brokers are addressed by variables that are
-// not set: nothing here may need them.
+// shop is an outbox with rows in every state, as a relay has left them on a bad night. Its brokers
+// are addressed by variables that are not set: nothing here may need them.
 type shop struct {
 	*place
 
@@ -83,8 +83,8 @@ func (s *shop) write(n int, eventType, key string, targets ...string) {
 	}
 }
 
-// complete claims what a broker has and writes what became of each row; "" = published, an error class = abandoned where it is permanent, and
-// else failed with a backoff of an hour.
+// complete claims what a broker has and writes what became of each row; "" = published, an error
+// class = abandoned where it is permanent, and else failed with a backoff of an hour.
 func (s *shop) complete(broker string, outcome func(m *driver.Message) *outbox.LastError) {
 	s.Helper()
 	for shard := range outbox.Classes * s.store.Shards() {
@@ -119,7 +119,8 @@ func (s *shop) complete(broker string, outcome func(m *driver.Message) *outbox.L
 	}
 }
 
-// badNight writes 12 messages. The default broker has all of them; the partner refused 1 to 3 for good, failed at 4 and 5, and waits with the rest.
+// badNight writes 12 messages. The default broker has all of them; the partner refused 1 to 3 for
+// good, failed at 4 and 5, and waits with the rest.
 func (s *shop) badNight() {
 	s.Helper()
 	for n := 1; n <= 12; n++ {

@@ -16,8 +16,8 @@ type rates struct {
 	// Published rows per second; AtLeast is true when there were too many to read.
 	Published float64
 	AtLeast   bool
-	// Retry is the share of failures, 0 to 1: new failed rows among those and the published ones. Known
-	// is false where nothing was tried, or where there were too many failed rows to count.
+	// Retry is the share of failures, 0 to 1: new failed rows among those and the published ones.
+	// Known is false where nothing was tried, or where there were too many failed rows to count.
 	Retry float64
 	Known bool
 }
@@ -39,8 +39,8 @@ func (s *sampler) measure(ctx context.Context, status map[string]monitor.Databas
 	}
 }
 
-// compare counts the rows published between two samples by their times: counts of published rows are
-// capped, and a purge reduces them.
+// compare counts the rows published between two samples by their times: counts of published rows
+// are capped, and a purge reduces them.
 func (s *sampler) compare(ctx context.Context, database string, last, now *monitor.BrokerStatus, elapsed float64) (r rates, ok bool) {
 	published, more := 0, false
 	if now.LastPublished.After(last.LastPublished) {

@@ -41,8 +41,8 @@ func cells(texts ...string) (c []cell) {
 	return c
 }
 
-// table aligns columns by their runes. What it prints has no control characters but its own: keys and errors come from outside, and a
-// terminal would obey them.
+// table aligns columns by their runes. What it prints has no control characters but its own: keys
+// and errors come from outside, and a terminal would obey them.
 type table struct {
 	colour bool
 	rows   [][]cell
@@ -91,7 +91,8 @@ func (t *table) paint(c cell) string {
 	return "\x1b[" + string(c.style) + "m" + c.text + "\x1b[0m"
 }
 
-// output shows what a command finds in several databases: a table, or with --json one object per line.
+// output shows what a command finds in several databases: a table, or with --json one object per
+// line.
 type output struct {
 	cmd    *cobra.Command
 	asJSON bool
@@ -145,8 +146,8 @@ func printable(s string) string {
 	return out.String()
 }
 
-// visibleJSON writes in JSON what a terminal would obey, or not show, as an escape, which means the same to whoever reads the JSON. Each
-// write must be of whole characters.
+// visibleJSON writes in JSON what a terminal would obey, or not show, as an escape, which means the
+// same to whoever reads the JSON. Each write must be of whole characters.
 type visibleJSON struct{ io.Writer }
 
 // Write implements io.Writer.

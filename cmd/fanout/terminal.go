@@ -18,7 +18,8 @@ func isTerminal(stream any) bool {
 	return ok && isatty.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb"
 }
 
-// colourful reports whether to use colours: on a terminal, unless its owner declines (https://no-color.org).
+// colourful reports whether to use colours: on a terminal, unless its owner declines
+// (https://no-color.org).
 func colourful(w io.Writer) bool { return isTerminal(w) && os.Getenv("NO_COLOR") == "" }
 
 // confirmFrom is how many rows may be changed without a question.

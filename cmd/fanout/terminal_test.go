@@ -21,7 +21,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// tty is a terminal: what a program prints on its side, the test reads on the other, and the other way round.
+// tty is a terminal: what a program prints on its side, the test reads on the other, and the other
+// way round.
 type tty struct {
 	ours, theirs *os.File
 

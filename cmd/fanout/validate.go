@@ -86,8 +86,8 @@ func strictly(strict bool, warnings int) error {
 	}
 }
 
-// allProblems is the error of a configuration that has problems with those that are none beside no other: types of brokers that this
-// program does not know, which may be misspelt all the same.
+// allProblems is the error of a configuration that has problems with those that are none beside no
+// other: types of brokers that this program does not know, which may be misspelt all the same.
 func allProblems(path string, err error) error {
 	var problems, all *config.Error
 	if _, again := config.Load(path); errors.As(err, &problems) && errors.As(again, &all) {
@@ -96,8 +96,8 @@ func allProblems(path string, err error) error {
 	return err
 }
 
-// checkBroker makes the broker's client and asks whether the broker is there. Of a type that another program registers it can
-// only say so. Warnings are printed and counted.
+// checkBroker makes the broker's client and asks whether the broker is there. Of a type that
+// another program registers it can only say so. Warnings are printed and counted.
 func checkBroker(cmd *cobra.Command, cfg *config.Config, name string, destinations map[string]bool) (warnings int, err error) {
 	if broker := cfg.Brokers[name]; !slices.Contains([]string{config.TypeRedis, config.TypePubSub, config.TypeMemory}, broker.Type) {
 		cmd.PrintErrf("warning: broker %s is not checked: its type %q is not built in, and only a program that registers it can deliver\n", name, broker.Type)
@@ -121,7 +121,8 @@ func checkBroker(cmd *cobra.Command, cfg *config.Config, name string, destinatio
 // destinations are the names of streams and topics that are known, by broker.
 type destinations map[string]map[string]bool
 
-// newDestinations has those of the flags, as BROKER=NAME, and those of the configuration that depend on no event.
+// newDestinations has those of the flags, as BROKER=NAME, and those of the configuration that
+// depend on no event.
 func newDestinations(cfg *config.Config, flags []string) (destinations, error) {
 	known := destinations{}
 	for _, name := range cfg.BrokerNames() {
@@ -140,7 +141,8 @@ func newDestinations(cfg *config.Config, flags []string) (destinations, error) {
 	return known, nil
 }
 
-// rowsForDestinations is how many rows of a broker and a status are looked at for their destinations.
+// rowsForDestinations is how many rows of a broker and a status are looked at for their
+// destinations.
 const rowsForDestinations = 200
 
 // see adds the destinations of the newest rows.
@@ -159,7 +161,8 @@ func (d destinations) see(ctx context.Context, store admin.Administration) error
 	return nil
 }
 
-// checkDestinations asks a broker that can tell for each of its destinations. Those of which it takes no messages are warnings.
+// checkDestinations asks a broker that can tell for each of its destinations. Those of which it
+// takes no messages are warnings.
 func checkDestinations(cmd *cobra.Command, name string, broker brokers.Broker, destinations map[string]bool) (warnings int) {
 	checker, tells := broker.(brokers.DestinationChecker)
 	if !tells || len(destinations) == 0 {

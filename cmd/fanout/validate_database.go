@@ -15,8 +15,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// checkDatabase looks at how one database is set up, at its schema, and for rows that nobody delivers. Warnings are printed and counted;
-// the error says why a relay cannot work with it. The destinations of its rows become known.
+// checkDatabase looks at how one database is set up, at its schema, and for rows that nobody
+// delivers. Warnings are printed and counted; the error says why a relay cannot work with it. The
+// destinations of its rows become known.
 func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known destinations) (warnings int, err error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
 	defer cancel()

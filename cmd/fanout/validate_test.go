@@ -176,7 +176,8 @@ func TestValidateOffline(t *testing.T) {
 	assert.Contains(t, stderr, `fanout: database "main": postgres: cannot reach the database`)
 }
 
-// A configuration whose brokers another program delivers to is as good for the commands that deliver nothing.
+// A configuration whose brokers another program delivers to is as good for the commands that
+// deliver nothing.
 func TestBrokersOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db"))
@@ -201,7 +202,8 @@ func TestBrokersOfOtherPrograms(t *testing.T) {
 	assert.Contains(t, stderr, `brokers.bus.type: "nats" is not known: use redis, pubsub or memory, or register it in Go`)
 }
 
-// A type that nobody knows is reported together with what else is wrong: one who corrects only that would meet it next.
+// A type that nobody knows is reported together with what else is wrong: one who corrects only that
+// would meet it next.
 func TestValidateReportsUnknownTypesWithTheRest(t *testing.T) {
 	t.Parallel()
 	p := &place{T: t, config: filepath.Join(t.TempDir(), "fanout.yaml")}
@@ -237,7 +239,8 @@ func TestValidateStrictly(t *testing.T) {
 	assert.Zero(t, code, stderr)
 }
 
-// A topic that is missing is found before the first message waits for it: of rows, of the configuration, and where one asks for it.
+// A topic that is missing is found before the first message waits for it: of rows, of the
+// configuration, and where one asks for it.
 func TestValidateDestinations(t *testing.T) {
 	t.Parallel()
 	fake := pstest.NewServer()
@@ -310,7 +313,8 @@ func TestErrorsNameTheDatabase(t *testing.T) {
 	assert.Contains(t, stderr, `fanout: database "main": sqlite: `)
 }
 
-// Who looks and repairs needs no credentials of brokers; who delivers is told what is missing. No value is shown.
+// Who looks and repairs needs no credentials of brokers; who delivers is told what is missing. No
+// value is shown.
 func TestUnsetVariables(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, "sqlite", filepath.Join(t.TempDir(), "outbox.db"))

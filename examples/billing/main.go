@@ -1,4 +1,5 @@
-// Command billing is the other half of the example orders: a service with a database of its own, which bills what was ordered, once.
+// Command billing is the other half of the example orders: a service with a database of its own,
+// which bills what was ordered, once.
 //
 //	export DATABASE_URL=postgres://localhost/billing REDIS_URL=redis://localhost:6379/0
 //	go run ./examples/billing
@@ -30,7 +31,8 @@ type Invoice struct {
 }
 
 func main() {
-	// The context ends with SIGTERM: handlers under way finish, and the rest is given back to the group.
+	// The context ends with SIGTERM: handlers under way finish, and the rest is given back to the
+	// group.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 

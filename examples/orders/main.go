@@ -1,5 +1,5 @@
-// Command orders is the first screen of the README as a whole program: an ordering service on PostgreSQL, with the relay in
-// the same process.
+// Command orders is the first screen of the README as a whole program: an ordering service on
+// PostgreSQL, with the relay in the same process.
 //
 //	export DATABASE_URL=postgres://localhost/shop REDIS_URL=redis://localhost:6379/0
 //	go run ./cmd/fanout migrate --config examples/orders/fanout.yaml
@@ -36,7 +36,8 @@ type Order struct {
 }
 
 func main() {
-	// The context ends with SIGTERM: the relay finishes or releases what is in hand before the program ends.
+	// The context ends with SIGTERM: the relay finishes or releases what is in hand before the
+	// program ends.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 

@@ -94,8 +94,9 @@ func TestADeliveryIsFasterThanResume(t *testing.T) {
 	require.True(t, e.Outbox.Empty())
 }
 
-// Two processors of the same entities that remember in different ways: one that finished what is the other's would remember it where the
-// other does not look, and the next copy would take effect again.
+// Two processors of the same entities that remember in different ways: one that finished what is
+// the other's would remember it where the other does not look, and the next copy would take effect
+// again.
 func TestResumeLeavesWhatAnotherMemoryNeeds(t *testing.T) {
 	t.Parallel()
 	for _, byToken := range []bool{false, true} {

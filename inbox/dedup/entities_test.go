@@ -27,7 +27,8 @@ type redisAccounts struct {
 	prefix string
 }
 
-// compareAndSet saves a hash if it has the version that was loaded. KEYS: the hash; ARGV: that version, state, outbox.
+// compareAndSet saves a hash if it has the version that was loaded. KEYS: the hash; ARGV: that
+// version, state, outbox.
 var compareAndSet = redis.NewScript(`
 if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then
   return ''

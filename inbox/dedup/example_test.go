@@ -15,8 +15,9 @@ import (
 // A Basket is in a database of its own, here in memory.
 type Basket struct{ Items int }
 
-// An entity of a foreign store changes once, however often its message is delivered. In a program the store of messages is one of
-// inbox/dedup/sqldedup or inbox/dedup/redisdedup, and the processor is the handler of a consumer.
+// An entity of a foreign store changes once, however often its message is delivered. In a program
+// the store of messages is one of inbox/dedup/sqldedup or inbox/dedup/redisdedup, and the processor
+// is the handler of a consumer.
 func Example() {
 	processor, err := dedup.New(dedup.Config[Basket]{
 		Entities: deduptest.NewEntities[Basket](),
@@ -47,8 +48,8 @@ func Example() {
 	// duplicate <nil>
 }
 
-// With tokens there is nothing to remember once a message was processed. Its producer creates the token before it sends; a processor does
-// so for what it sends itself.
+// With tokens there is nothing to remember once a message was processed. Its producer creates the
+// token before it sends; a processor does so for what it sends itself.
 func Example_tokens() {
 	ctx := context.Background()
 	tokens := deduptest.NewTokens()

@@ -48,7 +48,8 @@ func operate(ctx context.Context, name string, do func()) error {
 // variant is an order of the steps; nil is ours.
 type variant func(ctx context.Context, r *run[ledger]) (inbox.Outcome, error)
 
-// start begins a delivery, up to its first operation. n is different for all actors of a world, as the ids are made of it.
+// start begins a delivery, up to its first operation. n is different for all actors of a world, as
+// the ids are made of it.
 func (w *world) start(n int, m *inbox.Message, once variant) *actor {
 	config := Config[ledger]{
 		Entities: w, EntityID: func(*inbox.Message) (string, error) { return "entity", nil }, Handle: w.handle, Dispatch: w,
@@ -216,8 +217,9 @@ func (s *system) close() {
 	}
 }
 
-// fingerprint tells situations apart: the world, and what each actor knows, which is all that decides what it does. Versions are only
-// current or not, ids only the same or not, and of two actors that are alike it does not matter which is which.
+// fingerprint tells situations apart: the world, and what each actor knows, which is all that
+// decides what it does. Versions are only current or not, ids only the same or not, and of two
+// actors that are alike it does not matter which is which.
 func (s *system) fingerprint() string {
 	var actors []string
 	for _, a := range s.actors {

@@ -9,10 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// maxRedraws bounds what is explored: two copies can replace each other's tokens for as long as they want to.
+// maxRedraws bounds what is explored: two copies can replace each other's tokens for as long as
+// they want to.
 const maxRedraws = 2
 
-// explorer goes through all situations that can be reached, each once. As coroutines cannot be copied, it goes back by beginning anew.
+// explorer goes through all situations that can be reached, each once. As coroutines cannot be
+// copied, it goes back by beginning anew.
 type explorer struct {
 	begin      func() *system
 	sequential bool
@@ -68,7 +70,8 @@ func (x *explorer) visit(path []choice) {
 	}
 }
 
-// Every interleaving of copies of one message, with crashes between any two operations and with saves whose answer gets lost.
+// Every interleaving of copies of one message, with crashes between any two operations and with
+// saves whose answer gets lost.
 func TestEveryInterleaving(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

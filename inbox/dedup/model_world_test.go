@@ -14,8 +14,9 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// The model: one entity, its store, the memory and the consumer of what is dispatched, all in a few maps. Everything that touches them is
-// an operation of an actor, before which the scheduler may let others go first, or let the actor die.
+// The model: one entity, its store, the memory and the consumer of what is dispatched, all in a few
+// maps. Everything that touches them is an operation of an actor, before which the scheduler may
+// let others go first, or let the actor die.
 
 // errCrash is what a dead actor gets from everything.
 var errCrash = errors.New("the process is dead")
@@ -214,7 +215,8 @@ func (w *world) String() string {
 	return b.String()
 }
 
-// judge lists what is wrong after everything is over. Sequential says that no two actors were at one message at a time.
+// judge lists what is wrong after everything is over. Sequential says that no two actors were at
+// one message at a time.
 func (w *world) judge(messages []*inbox.Message, sequential bool) []string {
 	bad := slices.Clone(w.bad)
 	complain := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }

@@ -9,8 +9,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// What the order of the steps is good for: each of these is another order, or leaves something out, and something goes wrong that the
-// exploration finds.
+// What the order of the steps is good for: each of these is another order, or leaves something out,
+// and something goes wrong that the exploration finds.
 
 func checkBeforeLoad(ctx context.Context, r *run[ledger]) (inbox.Outcome, error) {
 	done, err := r.check(ctx)

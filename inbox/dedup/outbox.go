@@ -6,8 +6,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// An Outbox is the part of an entity that knows the messages that were taken in and are not finished with. Encode it as JSON. It is empty
-// most of the time, and holds one entry for each claimed message otherwise.
+// An Outbox is the part of an entity that knows the messages that were taken in and are not
+// finished with. Encode it as JSON. It is empty most of the time, and holds one entry for each
+// claimed message otherwise.
 type Outbox struct {
 	Pending []Pending `json:"pending,omitempty"`
 }
@@ -35,13 +36,15 @@ type Phase string
 
 // The phases.
 const (
-	// Drawn means that the tokens of the outgoing messages may have been created or not. Only who has drawn them may create them.
+	// Drawn means that the tokens of the outgoing messages may have been created or not. Only who
+	// has drawn them may create them.
 	Drawn Phase = "drawn"
 	// Ready means that the outgoing messages can be dispatched, as they are here.
 	Ready Phase = "ready"
 )
 
-// maxReplaced bounds an outbox while the store of tokens is out for long: each attempt draws. What is dropped here goes by age.
+// maxReplaced bounds an outbox while the store of tokens is out for long: each attempt draws. What
+// is dropped here goes by age.
 const maxReplaced = 64
 
 // tokens that the receivers of the outgoing messages need.

@@ -16,36 +16,42 @@ const DefaultConflicts = 10
 
 // Config is what a [Processor] is made of.
 type Config[S any] struct {
-	// Entities is the store of the state. Required. Processors that share entities have to share Store, Tokens and Dispatch too, or never to
-	// resume each other's messages: Resume finishes everything that an entity has pending.
+	// Entities is the store of the state. Required. Processors that share entities have to share
+	// Store, Tokens and Dispatch too, or never to resume each other's messages: Resume finishes
+	// everything that an entity has pending.
 	Entities Entities[S]
-	// EntityID says which entity a message is for. Required. Its error goes to the consumer as it is; mark it as inbox.Permanent where no
-	// repetition would help. The empty id is such an error. All messages of one processor must go to entities of one kind, and the same
-	// message always to the same entity.
+	// EntityID says which entity a message is for. Required. Its error goes to the consumer as it
+	// is; mark it as inbox.Permanent where no repetition would help. The empty id is such an error.
+	// All messages of one processor must go to entities of one kind, and the same message always to
+	// the same entity.
 	EntityID func(m *inbox.Message) (string, error)
-	// Handle changes the state for a message and returns what is to be sent. Required. It may be run more than once for a message; only the
-	// run whose state is saved counts. So it must do nothing that lasts but that. The context is the message's, see inbox.Message.Context.
-	// Its error goes to the consumer as it is, and nothing is saved.
+	// Handle changes the state for a message and returns what is to be sent. Required. It may be
+	// run more than once for a message; only the run whose state is saved counts. So it must do
+	// nothing that lasts but that. The context is the message's, see inbox.Message.Context. Its
+	// error goes to the consumer as it is, and nothing is saved.
 	Handle func(ctx context.Context, state *S, m *inbox.Message) ([]Outgoing, error)
 	// Dispatch sends the outgoing messages. Required where Handle returns any.
 	Dispatch Dispatcher
 
 	// Store remembers the messages that were handled. Either it or Tokens is required.
 	Store Store
-	// Tokens has the tokens of outgoing messages, and without a Store those of incoming ones too. With a Store incoming messages need none:
-	// that is the way from producers that know nothing of tokens to consumers that do.
+	// Tokens has the tokens of outgoing messages, and without a Store those of incoming ones too.
+	// With a Store incoming messages need none: that is the way from producers that know nothing of
+	// tokens to consumers that do.
 	Tokens Tokens
-	// TokenOf says which token an incoming message has; default [CarriedToken]. [KeyToken] is for producers that make tokens of message keys.
+	// TokenOf says which token an incoming message has; default [CarriedToken]. [KeyToken] is for
+	// producers that make tokens of message keys.
 	TokenOf func(m *inbox.Message) (string, error)
 
-	// Conflicts is how often the entity may be changed by somebody else during one delivery before the message goes back, to come again
-	// after a pause, without an attempt counted. Before each repetition there is a pause at random, of up to 4 ms after the first and up to
-	// 250 ms in the end. Default [DefaultConflicts].
+	// Conflicts is how often the entity may be changed by somebody else during one delivery before
+	// the message goes back, to come again after a pause, without an attempt counted. Before each
+	// repetition there is a pause at random, of up to 4 ms after the first and up to 250 ms in the
+	// end. Default [DefaultConflicts].
 	Conflicts int
 	// Now is the clock for the age of entries and tokens, default time.Now.
 	Now func() time.Time
-	// After is called after each step, for tests of your own stores: an error ends the delivery there, as a crash would. The message is nil in
-	// [Processor.Resume]. Default: nothing.
+	// After is called after each step, for tests of your own stores: an error ends the delivery
+	// there, as a crash would. The message is nil in [Processor.Resume]. Default: nothing.
 	After func(ctx context.Context, m *inbox.Message, step Step) error
 }
 
@@ -66,14 +72,15 @@ func (c *Config[S]) check() error {
 	return errors.Join(problems...)
 }
 
-// A Processor takes messages to entities, each exactly once. It implements inbox.Handler and is safe for concurrent use, in any number of
-// processes.
+// A Processor takes messages to entities, each exactly once. It implements inbox.Handler and is
+// safe for concurrent use, in any number of processes.
 type Processor[S any] struct {
 	config Config[S]
 	fresh  func() (uuid.UUID, error)
 	// pause waits after the n-th conflict in a row; tests do not.
 	pause func(ctx context.Context, n int)
-	// once goes through the steps; tests go through them in other orders, to see that they can tell.
+	// once goes through the steps; tests go through them in other orders, to see that they can
+	// tell.
 	once func(ctx context.Context, r *run[S]) (inbox.Outcome, error)
 }
 
@@ -97,12 +104,13 @@ func New[S any](config Config[S]) (*Processor[S], error) {
 // byToken reports whether incoming messages need a token.
 func (c *Config[S]) byToken() bool { return c.Store == nil }
 
-// Handle implements inbox.Handler. It answers inbox.Handled, also where it has only finished what another delivery has begun, or
-// inbox.Duplicate.
+// Handle implements inbox.Handler. It answers inbox.Handled, also where it has only finished what
+// another delivery has begun, or inbox.Duplicate.
 //
-// Errors of Config.EntityID, TokenOf and Handle are returned as they are. All others, conflicts included, are marked as
-// inbox.Unavailable, so that no attempt is counted, except for those marked as inbox.Permanent. A message that is abandoned after its
-// state was saved has taken effect, but its outgoing messages wait in the outbox of its entity: see Resume.
+// Errors of Config.EntityID, TokenOf and Handle are returned as they are. All others, conflicts
+// included, are marked as inbox.Unavailable, so that no attempt is counted, except for those marked
+// as inbox.Permanent. A message that is abandoned after its state was saved has taken effect, but
+// its outgoing messages wait in the outbox of its entity: see Resume.
 func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outcome, error) {
 	r := &run[S]{p: p, c: &p.config, m: m, consumer: m.Consumer, key: m.Identity()}
 	if err := ValidateConsumer(m.Consumer); err != nil {
@@ -129,10 +137,12 @@ func (p *Processor[S]) Handle(ctx context.Context, m *inbox.Message) (inbox.Outc
 	return r.run(ctx)
 }
 
-// Resume finishes what is pending in the outbox of an entity: messages that were abandoned after their state was saved, such as those
-// whose outgoing messages a broker refused for good. It returns how many it has finished. It runs no handler, and is safe beside all
-// deliveries. Errors are those of Handle; the messages after the failing one wait on. A message that a processor with the other kind of memory
-// has taken in, by token or without, is such an error: it is that one's to finish.
+// Resume finishes what is pending in the outbox of an entity: messages that were abandoned after
+// their state was saved, such as those whose outgoing messages a broker refused for good. It
+// returns how many it has finished. It runs no handler, and is safe beside all deliveries. Errors
+// are those of Handle; the messages after the failing one wait on. A message that a processor with
+// the other kind of memory has taken in, by token or without, is such an error: it is that one's to
+// finish.
 func (p *Processor[S]) Resume(ctx context.Context, entity string) (int, error) {
 	e, err := p.config.Entities.Load(ctx, entity)
 	if err != nil {
@@ -151,7 +161,8 @@ func (p *Processor[S]) Resume(ctx context.Context, entity string) (int, error) {
 	return len(e.Outbox.Pending), nil
 }
 
-// remembers reports a message that would be remembered where its own consumer does not look: its next copy would take effect again.
+// remembers reports a message that would be remembered where its own consumer does not look: its
+// next copy would take effect again.
 func (c *Config[S]) remembers(p *Pending) error {
 	switch {
 	case c.byToken() && p.Token == "":

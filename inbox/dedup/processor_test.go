@@ -38,7 +38,8 @@ func TestAHandlerThatFails(t *testing.T) {
 	require.Equal(t, 10, s.entity(t).State.Sum)
 }
 
-// A handler that takes too long is an attempt, whatever the store makes of a context that has ended.
+// A handler that takes too long is an attempt, whatever the store makes of a context that has
+// ended.
 func TestAHandlerThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	s, m := open(t, false), newMessage()

@@ -19,22 +19,26 @@ const (
 
 // PurgeConfig says what a [PurgeLoop] forgets, and when. Zero fields have the defaults.
 type PurgeConfig struct {
-	// Retention is the age at which entries go, default 168 h, and 720 h for tokens. Of a [Store] it must be longer than a copy of a message can be under way: the
-	// retention of the broker, its dead letters that somebody sends again, an outbox that replays. Of [Tokens] it must be longer than a
-	// message can be under way before it is processed, however late that is: a message whose token is gone is never processed. Many
-	// times as much as for a Store costs nothing there, as only tokens that were never used up are left to remove.
+	// Retention is the age at which entries go, default 168 h, and 720 h for tokens. Of a [Store]
+	// it must be longer than a copy of a message can be under way: the retention of the broker, its
+	// dead letters that somebody sends again, an outbox that replays. Of [Tokens] it must be longer
+	// than a message can be under way before it is processed, however late that is: a message whose
+	// token is gone is never processed. Many times as much as for a Store costs nothing there, as
+	// only tokens that were never used up are left to remove.
 	Retention time.Duration
 	// Interval between two runs, default 10 min.
 	Interval time.Duration
 	// BatchSize bounds one statement, default 1000.
 	BatchSize int
-	// Now is the clock, default time.Now. It should be near those of the processors: ages are told by both.
+	// Now is the clock, default time.Now. It should be near those of the processors: ages are told
+	// by both.
 	Now func() time.Time
 	// Done is told of each run: how many entries it has removed, and what it met. Default: nothing.
 	Done func(ctx context.Context, removed int64, err error)
 }
 
-// A PurgeLoop removes old entries. Several of them, in several processes, do not get in each other's way.
+// A PurgeLoop removes old entries. Several of them, in several processes, do not get in each
+// other's way.
 type PurgeLoop struct {
 	purger Purger
 	PurgeConfig
@@ -70,7 +74,8 @@ func NewPurgeLoop(purger Purger, config PurgeConfig) (*PurgeLoop, error) {
 	return &PurgeLoop{purger: purger, PurgeConfig: config}, nil
 }
 
-// Run purges now and then until ctx ends; then it returns nil. An error of a run goes to Done, and the next run tries again.
+// Run purges now and then until ctx ends; then it returns nil. An error of a run goes to Done, and
+// the next run tries again.
 func (l *PurgeLoop) Run(ctx context.Context) error {
 	purge.Every(ctx, 0, l.Interval, func(ctx context.Context) {
 		removed, err := l.Once(ctx)

@@ -2,5 +2,6 @@
 
 package dedup
 
-// raceDetector makes exploring twenty times as slow, and finds nothing in what runs one step at a time.
+// raceDetector makes exploring twenty times as slow, and finds nothing in what runs one step at a
+// time.
 const raceDetector = true

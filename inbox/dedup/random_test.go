@@ -7,8 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Larger worlds than those that can be explored: several messages of one entity, each in several copies, with crashes and lost answers
-// anywhere, somebody who resumes the entity, and a consumer downstream that comes when it likes. rapid chooses, and makes what fails small.
+// Larger worlds than those that can be explored: several messages of one entity, each in several
+// copies, with crashes and lost answers anywhere, somebody who resumes the entity, and a consumer
+// downstream that comes when it likes. rapid chooses, and makes what fails small.
 func TestRandomInterleavings(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// run is one delivery of a message, from the first load to the last save. What it knows dies with it.
+// run is one delivery of a message, from the first load to the last save. What it knows dies with
+// it.
 type run[S any] struct {
 	c                       *Config[S]
 	p                       *Processor[S]
@@ -53,7 +54,8 @@ func (r *run[S]) run(ctx context.Context) (inbox.Outcome, error) {
 	}
 }
 
-// The pause after a conflict: at random, up to a limit that doubles with each in a row, so that those who want one entity spread out.
+// The pause after a conflict: at random, up to a limit that doubles with each in a row, so that
+// those who want one entity spread out.
 const (
 	firstPause = 2 * time.Millisecond
 	maxPause   = 250 * time.Millisecond

@@ -2,10 +2,12 @@ package dedup
 
 import "slices"
 
-// A Step is a part of the processing of a message. After each of them a process may die; package documentation has what is repeated then.
+// A Step is a part of the processing of a message. After each of them a process may die; package
+// documentation has what is repeated then.
 type Step string
 
-// The steps, in their order. Those from Redraw to Ready, and Sweep, belong to tokens, and happen only where there is something to do.
+// The steps, in their order. Those from Redraw to Ready, and Sweep, belong to tokens, and happen
+// only where there is something to do.
 const (
 	StepLoad     Step = "load"
 	StepCheck    Step = "check"
@@ -24,5 +26,6 @@ var steps = []Step{
 	StepLoad, StepCheck, StepHandle, StepSave, StepRedraw, StepCreate, StepReady, StepDispatch, StepRemember, StepSweep, StepClear,
 }
 
-// Steps lists all steps in their order, for tests that crash after each of them; see [Config].After.
+// Steps lists all steps in their order, for tests that crash after each of them; see
+// [Config].After.
 func Steps() []Step { return slices.Clone(steps) }

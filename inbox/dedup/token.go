@@ -6,16 +6,17 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// AttributeToken is the flat field, attribute or extension of a message that holds its token. CloudEvents allow no underscore in names:
-// there it is [AttributeTokenCloudEvents].
+// AttributeToken is the flat field, attribute or extension of a message that holds its token.
+// CloudEvents allow no underscore in names: there it is [AttributeTokenCloudEvents].
 const (
 	AttributeToken            = "deduplication_token"
 	AttributeTokenCloudEvents = "deduplicationtoken"
 )
 
-// CarriedToken is the token that a message carries: the attribute [AttributeToken] of the delivery, else the extension of that name in its
-// envelope, else that of a CloudEvent, [AttributeTokenCloudEvents]. A message without one is an error that is permanent: nobody can
-// say whether it is a copy, and to drop it would lose it.
+// CarriedToken is the token that a message carries: the attribute [AttributeToken] of the delivery,
+// else the extension of that name in its envelope, else that of a CloudEvent,
+// [AttributeTokenCloudEvents]. A message without one is an error that is permanent: nobody can say
+// whether it is a copy, and to drop it would lose it.
 func CarriedToken(m *inbox.Message) (string, error) {
 	if token := carriedToken(m); token != "" {
 		return token, nil
@@ -25,9 +26,10 @@ func CarriedToken(m *inbox.Message) (string, error) {
 		m.ID, AttributeToken))
 }
 
-// KeyToken is [CarriedToken] for messages of several producers: one that carries no token has its key for one. Their producers create
-// the key's text as a token before they send. A message of a producer that does not is taken for a copy, and never processed.
-// The key is the producer's word: whoever can write to the stream can use up a token, so let only trusted producers do that.
+// KeyToken is [CarriedToken] for messages of several producers: one that carries no token has its
+// key for one. Their producers create the key's text as a token before they send. A message of a
+// producer that does not is taken for a copy, and never processed. The key is the producer's word:
+// whoever can write to the stream can use up a token, so let only trusted producers do that.
 func KeyToken(m *inbox.Message) (string, error) {
 	if token := carriedToken(m); token != "" {
 		return token, nil

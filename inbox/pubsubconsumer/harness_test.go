@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 		child()
 	}
 	goleak.VerifyTestMain(m,
-		// Started by the import of a metrics library that Google's clients use, for the life of the process.
+		// Started by the import of a metrics library that Google's clients use, for the life of the
+		// process.
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
 		// It notices the end of its subscriber when its next tick comes, within ten seconds.
 		goleak.IgnoreTopFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"))

@@ -36,13 +36,13 @@
 // # What is claimed
 //
 // A consumer claims up to [WithPrefetch] entries of each stream. Followers of failing messages that
-// would fill the prefetch are unloaded: their payloads are dropped, so that one key starves no other.
-// The consumer renews its claims while it lives, so a handler may use all of its timeout. When it
-// stops it releases them. After a crash other consumers take them over after [WithClaimAfter]; they
-// do so, too, when the consumer is cut off or frozen for that long. Then the contexts of its handlers
-// end, and it neither acknowledges nor abandons entries that are no longer its own. Every change of
-// an entry is a script that first checks the claim: the consumer's name and the number of the
-// delivery.
+// would fill the prefetch are unloaded: their payloads are dropped, so that one key starves no
+// other. The consumer renews its claims while it lives, so a handler may use all of its timeout.
+// When it stops it releases them. After a crash other consumers take them over after
+// [WithClaimAfter]; they do so, too, when the consumer is cut off or frozen for that long. Then the
+// contexts of its handlers end, and it neither acknowledges nor abandons entries that are no longer
+// its own. Every change of an entry is a script that first checks the claim: the consumer's name
+// and the number of the delivery.
 //
 // # Dead letters and crash isolation
 //

@@ -251,8 +251,8 @@ func TestDeadLetterCannotBeWritten(t *testing.T) {
 	})
 }
 
-// A message that another consumer has taken over while its handler failed is that one's business: no
-// dead letter is written, whether it would be written in one step or in two.
+// A message that another consumer has taken over while its handler failed is that one's business:
+// no dead letter is written, whether it would be written in one step or in two.
 func TestNoDeadLetterOfALostMessage(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {
@@ -400,8 +400,8 @@ func TestStreamIsDeletedUnderway(t *testing.T) {
 	})
 }
 
-// A message that was taken over, and is delivered anew under a handler because its group was deleted,
-// is acknowledged under the new delivery: its count begins again.
+// A message that was taken over, and is delivered anew under a handler because its group was
+// deleted, is acknowledged under the new delivery: its count begins again.
 func TestNewDeliveryIsAdopted(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, s *site) {

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 		os.Exit(child())
 	}
 	goleak.VerifyTestMain(m,
-		// Looks once a second whether the server is back; after Close it ends the next time it wakes up.
+		// Looks once a second whether the server is back; after Close it ends the next time it
+		// wakes up.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 

@@ -21,7 +21,8 @@ func (e *crashError) Error() string {
 		"it is not tried again", e.deliveries)
 }
 
-// isolation handles entries that may have crashed a process one at a time, with nothing else claimed.
+// isolation handles entries that may have crashed a process one at a time, with nothing else
+// claimed.
 type isolation struct {
 	c      *Consumer
 	claims *claims

@@ -95,8 +95,8 @@ func idle(it *item) bool {
 }
 func everything(it *item) bool { return it.state == waiting }
 
-// release makes claimed entries that are not being handled available to others at once. No attempt is
-// charged.
+// release makes claimed entries that are not being handled available to others at once. No attempt
+// is charged.
 func (k *keeper) release(ctx context.Context, which func(*item) bool) {
 	ctx, cancel := context.WithTimeout(ctx, flushGrace)
 	defer cancel()

@@ -44,8 +44,8 @@ type StreamStats struct {
 	// and on every version while there are at most 100.
 	Lag      int64
 	LagKnown bool
-	// Pending is the number of delivered entries that are not acknowledged, OldestPending the age of
-	// the oldest of them by the server's clock.
+	// Pending is the number of delivered entries that are not acknowledged, OldestPending the age
+	// of the oldest of them by the server's clock.
 	Pending       int64
 	OldestPending time.Duration
 	// Consumers is the number of names in the group; those of crashed processes are removed after a
@@ -54,9 +54,9 @@ type StreamStats struct {
 	// LastDelivered is the id of the entry that was delivered to the group last.
 	LastDelivered string
 
-	// Claimed is the number of entries that this consumer has claimed, being handled, waiting or not
-	// yet acknowledged: at most the prefetch, and one more per worker. Unloaded is the number of
-	// further ones, without payload, that wait behind failing messages.
+	// Claimed is the number of entries that this consumer has claimed, being handled, waiting or
+	// not yet acknowledged: at most the prefetch, and one more per worker. Unloaded is the number
+	// of further ones, without payload, that wait behind failing messages.
 	Claimed, Unloaded int
 	// What follows counts since the consumer was made. Handled, Duplicates, DeadLettered and
 	// Skipped are attempts with that outcome, Failed those with an error.

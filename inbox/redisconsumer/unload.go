@@ -63,8 +63,9 @@ func (t *taker) unload(ctx context.Context, st *stream) {
 	st.count()
 }
 
-// unloadable are the items that can be unloaded, those first that wait for longest: the followers in
-// the longest queues, and then heads of queues by their next attempt. The session's lock is held.
+// unloadable are the items that can be unloaded, those first that wait for longest: the followers
+// in the longest queues, and then heads of queues by their next attempt. The session's lock is
+// held.
 func (st *stream) unloadable() []*item {
 	followers := map[*queue][]*item{}
 	var heads []*item

@@ -57,7 +57,8 @@ func axe(t *testing.T) string {
 const violations = `axe.run({resultTypes: ["violations"]}).then((r) => r.violations.filter((v) => ["serious", "critical"].includes(v.impact))
 	.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.html).join(" | ")))`
 
-// TestAccessibility: axe-core has no serious finding on any page, in the light and in the dark, nor in a dialog.
+// TestAccessibility: axe-core has no serious finding on any page, in the light and in the dark, nor
+// in a dialog.
 func TestAccessibility(t *testing.T) {
 	testenv.NeedLong(t)
 	p := newPlace(t)
@@ -82,7 +83,8 @@ func TestAccessibility(t *testing.T) {
 	}
 }
 
-// TestNames: whatever can be pressed or filled in has a name, and the page has one main heading. It needs nothing but the browser.
+// TestNames: whatever can be pressed or filled in has a name, and the page has one main heading. It
+// needs nothing but the browser.
 func TestNames(t *testing.T) {
 	p := newPlace(t)
 	for name, hash := range pages {

@@ -12,7 +12,8 @@ import (
 // pages are all pages of the dashboard.
 var pages = map[string]string{"overview": "#/", "messages": "#/messages", "failures": "#/failures", "blocked": "#/blocked", "workers": "#/workers", "audit": "#/audit"}
 
-// The cause is cured, and the whole group is sent again: the number is shown before, and the audit tells of it.
+// The cause is cured, and the whole group is sent again: the number is shown before, and the audit
+// tells of it.
 func TestRequeueAFailureGroup(t *testing.T) {
 	p := newPlace(t)
 	p.visit("#/failures")
@@ -75,7 +76,8 @@ func TestPauseAndResume(t *testing.T) {
 	p.eventually("rows WHERE (SELECT count(*) FROM outbox_messages_pauses) = 0", 2*rows)
 }
 
-// A message is found by its id, and what each broker got of it is seen side by side, the payload only on demand.
+// A message is found by its id, and what each broker got of it is seen side by side, the payload
+// only on demand.
 func TestFanOutOfAMessage(t *testing.T) {
 	p := newPlace(t)
 	id := p.write()
@@ -119,7 +121,8 @@ func TestPhone(t *testing.T) {
 	}
 }
 
-// What somebody has written into a row is shown as it is, and turns nothing around; an address is a page or none.
+// What somebody has written into a row is shown as it is, and turns nothing around; an address is a
+// page or none.
 func TestOddRowsAndAddresses(t *testing.T) {
 	p := newPlace(t)
 	_, err := p.db.ExecContext(p.Context(), `INSERT INTO outbox_messages_instances (instance_id, name, host, pid, version, started_at, seen_at, work)

@@ -237,7 +237,8 @@ func (p *place) screenshot(name string) {
 	require.NoError(p, os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o600))
 }
 
-// scheme is what the system prefers: light or dark, and nothing that moves, so that no colour is met on its way.
+// scheme is what the system prefers: light or dark, and nothing that moves, so that no colour is
+// met on its way.
 func scheme(name string) chromedp.Action {
 	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"},

@@ -25,7 +25,8 @@ type edit struct {
 	old, new string
 }
 
-// builder builds the program under test, with and without edits. It changes no source file: the compiler gets edited copies.
+// builder builds the program under test, with and without edits. It changes no source file: the
+// compiler gets edited copies.
 type builder struct {
 	dir    string // for programs and copies
 	module string // directory

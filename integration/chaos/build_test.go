@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The edits of each defect, and of the wrong clock, fit the sources of today: an edit whose text is gone fails here, and before each run.
+// The edits of each defect, and of the wrong clock, fit the sources of today: an edit whose text is
+// gone fails here, and before each run.
 func TestEditsFit(t *testing.T) {
 	t.Parallel()
 	b, err := newBuilder(t.Context(), t.TempDir())

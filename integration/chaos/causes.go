@@ -10,15 +10,16 @@ import (
 // noCause marks a duplicate that no fault explains.
 const noCause = "none"
 
-// A relay records a confirmation within a moment, so a fault that prevents it is close to the first copy. A network or a server that has
-// recovered can still fail an attempt shortly afterwards.
+// A relay records a confirmation within a moment, so a fault that prevents it is close to the first
+// copy. A network or a server that has recovered can still fail an attempt shortly afterwards.
 const (
 	before = time.Second
 	after  = 2 * time.Second
 )
 
-// cause names the fault that explains a second copy: one that can have prevented a relay from recording the first, or made a relay send rows
-// whose lease it had lost. Faults of processes take precedence over those of servers, and these over those of networks.
+// cause names the fault that explains a second copy: one that can have prevented a relay from
+// recording the first, or made a relay send rows whose lease it had lost. Faults of processes take
+// precedence over those of servers, and these over those of networks.
 func (e *evidence) cause(first, again time.Time) string {
 	found, highest := noCause, 0
 	for _, f := range e.faults {
@@ -43,7 +44,8 @@ func (f *performed) near(first, again time.Time) bool {
 	}
 }
 
-// blame returns the name and the rank of a fault as a cause of duplicates. Rank 0: it cannot cause any.
+// blame returns the name and the rank of a fault as a cause of duplicates. Rank 0: it cannot cause
+// any.
 func (f Fault) blame() (name string, rank int) {
 	switch {
 	case f.Kind == PostgresFast, f.Kind == PostgresImmediate, f.Kind == PostgresKill, f.Kind == RedisTerm, f.Kind == RedisKill:

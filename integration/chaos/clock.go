@@ -18,8 +18,9 @@ var clockReadings = []string{
 	"func Now() Time {\n\tsec, nsec, mono := now()\n",
 }
 
-// wrongClock makes time.Now add the variable CHAOS_SKEW: the wall clock is wrong and the monotonic clock is right, as on a machine whose
-// clock was set wrongly. (Tools that wrap the C library do not affect Go programs.)
+// wrongClock makes time.Now add the variable CHAOS_SKEW: the wall clock is wrong and the monotonic
+// clock is right, as on a machine whose clock was set wrongly. (Tools that wrap the C library do
+// not affect Go programs.)
 func wrongClock(goroot string) ([]edit, error) {
 	text, err := os.ReadFile(filepath.Join(goroot, clockFile))
 	if err != nil {

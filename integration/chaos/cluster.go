@@ -56,7 +56,8 @@ func (s *fixture) addProducer(name string) error {
 	if err != nil {
 		return err
 	}
-	// A producer has one link and a relay three: it is listed as often, since its faults cause commits of unknown outcome.
+	// A producer has one link and a relay three: it is listed as often, since its faults cause
+	// commits of unknown outcome.
 	s.cluster.links = append(s.cluster.links, name+"/postgres", name+"/postgres")
 	p := s.add(name, "producer", fmt.Sprintf("%s=%d", worker.RateVariable, s.options.Rate), fmt.Sprintf("%s=%d", worker.KeysVariable, s.options.Keys))
 	return s.configure(p, postgres, host(s.servers.redisURL), s.servers.pubsub)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Defect is a deliberate defect of Fanout, made by small edits of its source. The rig must detect it.
+// Defect is a deliberate defect of Fanout, made by small edits of its source. The rig must detect
+// it.
 type Defect struct {
 	Name string
 	What string

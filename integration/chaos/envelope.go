@@ -11,8 +11,9 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// What may be in a message that leaves, by the path in its JSON; "*" stands for everything below. This list is written by hand, from
-// docs/guarantees.md and the CloudEvents specification, and shares nothing with the code that makes the messages.
+// What may be in a message that leaves, by the path in its JSON; "*" stands for everything below.
+// This list is written by hand, from docs/guarantees.md and the CloudEvents specification, and
+// shares nothing with the code that makes the messages.
 var mayLeave = map[string][]string{
 	scenario.PubSub: {
 		"data.*",

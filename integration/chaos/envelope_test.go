@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// The list of what may leave lets both external forms pass, and finds what the internal form has besides.
+// The list of what may leave lets both external forms pass, and finds what the internal form has
+// besides.
 func TestLeaks(t *testing.T) {
 	t.Parallel()
 	event := envelope.NewEvent(scenario.Moved{Tx: "a", Account: "account-1"})

@@ -46,7 +46,8 @@ type fixture struct {
 // programs are the builds of the worker.
 type programs struct{ plain, skewed string }
 
-// setUp builds the programs, starts the servers and makes the tables. After a failure, tearDown still cleans up.
+// setUp builds the programs, starts the servers and makes the tables. After a failure, tearDown
+// still cleans up.
 func (s *fixture) setUp(ctx context.Context) error {
 	steps := []func(context.Context) error{s.makeDir, s.build, s.startServers, s.makeTables, s.assemble}
 	for _, step := range steps {
@@ -101,7 +102,8 @@ func (s *fixture) startServers(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeTables makes the tables of the application, of the outbox and of the watch; on a borrowed server in a database of their own.
+// makeTables makes the tables of the application, of the outbox and of the watch; on a borrowed
+// server in a database of their own.
 func (s *fixture) makeTables(ctx context.Context) error {
 	if !s.servers.own() {
 		if err := s.borrow(ctx); err != nil {
@@ -132,7 +134,8 @@ func (s *fixture) makeTables(ctx context.Context) error {
 	return err
 }
 
-// borrow makes a database on a server that the rig did not start, and empties the streams; tearDown removes both.
+// borrow makes a database on a server that the rig did not start, and empties the streams; tearDown
+// removes both.
 func (s *fixture) borrow(ctx context.Context) error {
 	server := s.servers.postgresURL
 	name := "fanout_chaos_" + strings.ToLower(rand.Text()[:8])
@@ -170,7 +173,8 @@ func (s *fixture) borrow(ctx context.Context) error {
 	return empty()
 }
 
-// configuration is that of producers and relays. Retries are quick, and no message may reach the maximum of attempts.
+// configuration is that of producers and relays. Retries are quick, and no message may reach the
+// maximum of attempts.
 func (s *fixture) configuration(postgres, redis, pubsub string) string {
 	return fmt.Sprintf(`
 databases:
@@ -192,7 +196,8 @@ brokers:
 		scenario.PubSub, scenario.Project, pubsub)
 }
 
-// maxAttempts bounds the attempts of a message. Whatever fault there is, no message may need as many.
+// maxAttempts bounds the attempts of a message. Whatever fault there is, no message may need as
+// many.
 const maxAttempts = 25
 
 // program returns the build with an adjustable clock where the clock is to be wrong.

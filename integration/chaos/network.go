@@ -31,7 +31,8 @@ func newNetwork() *network {
 	return &network{server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), links: map[string]*link{}}
 }
 
-// connect makes a link and returns the address for the process. The server behind it may stop and restart.
+// connect makes a link and returns the address for the process. The server behind it may stop and
+// restart.
 func (n *network) connect(client, server, upstream string) (string, error) {
 	l := &link{name: client + "/" + server, client: client}
 	l.proxy = toxiproxy.NewProxy(n.server, l.name, "127.0.0.1:0", upstream)

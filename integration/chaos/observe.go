@@ -17,8 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// watchSessions samples the database's sessions and the memory of the processes once a second. The function that it returns stops the
-// sampling and returns the peaks.
+// watchSessions samples the database's sessions and the memory of the processes once a second. The
+// function that it returns stops the sampling and returns the peaks.
 func (s *fixture) watchSessions(ctx context.Context) (stop func() map[string]int) {
 	ctx, cancel := context.WithCancel(ctx)
 	peaks, done := map[string]int{}, make(chan struct{})
@@ -78,7 +78,8 @@ func (s *fixture) openRows(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// sessionsLeft waits for a while until no client is connected to the database, and returns how many still are.
+// sessionsLeft waits for a while until no client is connected to the database, and returns how many
+// still are.
 func (s *fixture) sessionsLeft(ctx context.Context) (n int, err error) {
 	bound, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

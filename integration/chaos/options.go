@@ -10,8 +10,8 @@ import (
 
 // Options of a run. The zero value of a field means its default.
 type Options struct {
-	// Seed decides the schedule of faults and what producers do. Runs with one seed and the same other options have the same
-	// schedule; how processes interleave under it differs.
+	// Seed decides the schedule of faults and what producers do. Runs with one seed and the same
+	// other options have the same schedule; how processes interleave under it differs.
 	Seed uint64
 	// For is how long faults go on. Default 1 minute.
 	For time.Duration
@@ -19,7 +19,8 @@ type Options struct {
 	Drain time.Duration
 	// Every is the mean time between faults. Default 3 seconds.
 	Every time.Duration
-	// Producers, Relays and Projectors are processes. Defaults 2, 3 and 2. A projector consumes from all brokers, with the inbox; a negative number means none.
+	// Producers, Relays and Projectors are processes. Defaults 2, 3 and 2. A projector consumes
+	// from all brokers, with the inbox; a negative number means none.
 	Producers, Relays, Projectors int
 	// Rate is the transactions per second that each producer tries. Default 20.
 	Rate int
@@ -27,8 +28,8 @@ type Options struct {
 	Keys int
 	// Lease of the relays. Default 3 seconds.
 	Lease time.Duration
-	// Slow is the one-way delay between relays and brokers, so that rows stay claimed for long; half of it for every second relay.
-	// Default 0.
+	// Slow is the one-way delay between relays and brokers, so that rows stay claimed for long;
+	// half of it for every second relay. Default 0.
 	Slow time.Duration
 	// Only restricts the faults to some kinds. Default: all that the servers allow.
 	Only []Kind

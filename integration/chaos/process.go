@@ -26,7 +26,8 @@ const (
 	terminated = 128 + int(syscall.SIGTERM)
 )
 
-// process is one member of the cluster. Its process of the operating system is replaced when it dies.
+// process is one member of the cluster. Its process of the operating system is replaced when it
+// dies.
 type process struct {
 	name    string
 	dir     string

@@ -9,8 +9,8 @@ import (
 // maxrssUnit is what the kernel counts a process's memory in.
 const maxrssUnit = 1 << 10
 
-// peakMemory returns the peak memory of a running process in bytes; 0 where it is not known. What the kernel reports of an exited process
-// includes the memory of its parent at the start.
+// peakMemory returns the peak memory of a running process in bytes; 0 where it is not known. What
+// the kernel reports of an exited process includes the memory of its parent at the start.
 func peakMemory(pid int) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

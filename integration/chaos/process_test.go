@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script makes a process whose program is a shell script. It writes its clock's skew into a file and does what another file says.
+// script makes a process whose program is a shell script. It writes its clock's skew into a file
+// and does what another file says.
 func script(t *testing.T) (p *process, say func(string), started func(n int) []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +37,8 @@ func script(t *testing.T) (p *process, say func(string), started func(n int) []s
 	return p, say, started
 }
 
-// A process that was killed comes back, with its clock off as it was told; the end that it was asked for is no crash.
+// A process that was killed comes back, with its clock off as it was told; the end that it was
+// asked for is no crash.
 func TestProcessIsReplaced(t *testing.T) {
 	t.Parallel()
 	p, say, started := script(t)
@@ -55,7 +57,8 @@ func TestProcessIsReplaced(t *testing.T) {
 	assert.Positive(t, p.peak)
 }
 
-// One that cannot do its work is started again; any other end of its own is a crash, and so is one that SIGTERM does not bring about well.
+// One that cannot do its work is started again; any other end of its own is a crash, and so is one
+// that SIGTERM does not bring about well.
 func TestProcessEndsByItself(t *testing.T) {
 	t.Parallel()
 	p, say, started := script(t)

@@ -21,7 +21,8 @@ import (
 // sums are the projection of the events of an account, as it is or as it should be.
 type sums struct{ events, total int64 }
 
-// ConsumerVerdict is the state of the projection of a broker's events, which is kept with the inbox.
+// ConsumerVerdict is the state of the projection of a broker's events, which is kept with the
+// inbox.
 type ConsumerVerdict struct {
 	Broker      string `json:"broker"`
 	Expected    int64  `json:"expected"` // committed events routed to it

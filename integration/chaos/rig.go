@@ -16,9 +16,10 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// Run is one run of the rig: it builds the programs, starts servers and processes, does to them what the schedule says, lets the backlog
-// drain, ends everything and compares the ledgers. An error is the rig's own failure; what Fanout does wrong is in the report. When ctx ends, the
-// run is broken off. Nothing that it has started is left.
+// Run is one run of the rig: it builds the programs, starts servers and processes, does to them
+// what the schedule says, lets the backlog drain, ends everything and compares the ledgers. An
+// error is the rig's own failure; what Fanout does wrong is in the report. When ctx ends, the run
+// is broken off. Nothing that it has started is left.
 func Run(ctx context.Context, options Options) (*Report, error) {
 	s := &fixture{options: options.withDefaults()}
 	s.log = s.options.Log
@@ -65,8 +66,8 @@ func (s *fixture) run(ctx context.Context) (*Report, error) {
 	return report, nil
 }
 
-// perform does the faults at their times, several at once where the schedule has it so, and returns when the time of faults is over and
-// all are cured.
+// perform does the faults at their times, several at once where the schedule has it so, and returns
+// when the time of faults is over and all are cured.
 func (s *fixture) perform(ctx context.Context, schedule Schedule, began time.Time) ([]performed, error) {
 	var (
 		mu   sync.Mutex
@@ -116,7 +117,8 @@ func (s *fixture) inflict(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// drain ends the producers and waits until every row is final and consumers have seen everything, or the time for it has passed.
+// drain ends the producers and waits until every row is final and consumers have seen everything,
+// or the time for it has passed.
 func (s *fixture) drain(ctx context.Context) (time.Duration, error) {
 	for _, name := range s.cluster.producers {
 		s.processes[name].close()

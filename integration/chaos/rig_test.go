@@ -14,7 +14,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// needServers skips a test, or fails it where servers are required, when there is nothing to start or to use.
+// needServers skips a test, or fails it where servers are required, when there is nothing to start
+// or to use.
 func needServers(t *testing.T) {
 	t.Helper()
 	testenv.UsesAllFiles()
@@ -39,8 +40,8 @@ func show(t *testing.T, report *chaos.Report) {
 	t.Log(text.String())
 }
 
-// A minute of everything: processes killed and stopped, servers killed, networks cut, clocks off by minutes. FANOUT_TEST_SEED replays the
-// schedule.
+// A minute of everything: processes killed and stopped, servers killed, networks cut, clocks off by
+// minutes. FANOUT_TEST_SEED replays the schedule.
 func TestRig(t *testing.T) {
 	testenv.NeedLong(t)
 	needServers(t)
@@ -80,8 +81,8 @@ func TestRigSmoke(t *testing.T) {
 	}
 }
 
-// The rig notices what is broken on purpose: without that, its silence about the others would mean nothing. What is not tried here, is by
-// make chaos ARGS="--broken".
+// The rig notices what is broken on purpose: without that, its silence about the others would mean
+// nothing. What is not tried here, is by make chaos ARGS="--broken".
 func TestBroken(t *testing.T) {
 	testenv.NeedLong(t)
 	needServers(t)

@@ -153,7 +153,8 @@ func (c *cluster) draw(random *rand.Rand, kind Kind, at time.Duration) Fault {
 	case Throttle:
 		fault.Amount = 1 + random.IntN(30)
 	case CutRequests, CutAnswers:
-		// More than it takes to connect: a handful of messages, a transaction, several. The rest of the connections of that time end there, too.
+		// More than it takes to connect: a handful of messages, a transaction, several. The rest of
+		// the connections of that time end there, too.
 		fault.Amount = 300 + random.IntN(1<<(10+random.IntN(5)))
 	case Reset, BlackHole:
 	}

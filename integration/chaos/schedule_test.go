@@ -18,7 +18,8 @@ func wholeCluster() cluster {
 	}
 }
 
-// A schedule is what its seed and options say, each time; no target has two faults at a time, and all are over in time.
+// A schedule is what its seed and options say, each time; no target has two faults at a time, and
+// all are over in time.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	everybody := wholeCluster()

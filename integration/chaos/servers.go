@@ -34,8 +34,9 @@ type servers struct {
 // own reports whether PostgreSQL and Redis are ours to kill.
 func (s *servers) own() bool { return s.postgres != nil && s.redis != nil }
 
-// startServers starts PostgreSQL and Redis from their binaries. Where there are none, the servers that the variables of make test name
-// are used, and faults of servers are left out, which log is told.
+// startServers starts PostgreSQL and Redis from their binaries. Where there are none, the servers
+// that the variables of make test name are used, and faults of servers are left out, which log is
+// told.
 func startServers(ctx context.Context, log io.Writer, dir, program string) (*servers, error) {
 	s := &servers{}
 	var err error

@@ -148,7 +148,8 @@ func (e *evidence) judgeBroker(d *docket, broker string) BrokerVerdict {
 	return v
 }
 
-// judgeDeliveries goes through the messages of a broker in its order, and returns the events that arrived.
+// judgeDeliveries goes through the messages of a broker in its order, and returns the events that
+// arrived.
 func (e *evidence) judgeDeliveries(d *docket, v *BrokerVerdict) map[event]bool {
 	arrived, first, last := map[event]bool{}, map[string]delivery{}, map[string]delivery{}
 	for _, m := range e.held[v.Broker] {

@@ -14,8 +14,8 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// sound is the evidence of a run in which all went well: two transactions with three events of one account, the second of them internal,
-// and one that was rolled back.
+// sound is the evidence of a run in which all went well: two transactions with three events of one
+// account, the second of them internal, and one that was rolled back.
 func sound() *evidence {
 	e := &evidence{
 		facts: map[event]fact{
@@ -125,8 +125,9 @@ func TestCrimes(t *testing.T) {
 	}
 }
 
-// A duplicate has the cause that could have made it: a fault of a relay or a server around its first copy, or a relay that goes on at its
-// second one; of several, that of a process before that of a network.
+// A duplicate has the cause that could have made it: a fault of a relay or a server around its
+// first copy, or a relay that goes on at its second one; of several, that of a process before that
+// of a network.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }

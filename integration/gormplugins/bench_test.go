@@ -237,7 +237,8 @@ func (b *bench) stored(id string, what ...string) *Order {
 	return raising(o, what...)
 }
 
-// want compares the outbox with a list such as "1: shipped" for an event of aggregate 1 and ": shipped" for one of none.
+// want compares the outbox with a list such as "1: shipped" for an event of aggregate 1 and ":
+// shipped" for one of none.
 func (b *bench) want(events ...string) {
 	b.t.Helper()
 	var (
@@ -266,8 +267,9 @@ func (b *bench) pending(o *Order, what ...string) {
 	require.Equal(b.t, events, uow.Pending(o))
 }
 
-// scenario is what every kind of handle must get right: plain writes, a transaction with a savepoint that is rolled back,
-// a late event, an event without an aggregate, and a transaction that fails.
+// scenario is what every kind of handle must get right: plain writes, a transaction with a
+// savepoint that is rolled back, a late event, an event without an aggregate, and a transaction
+// that fails.
 func (b *bench) scenario(db *gorm.DB) {
 	b.t.Helper()
 	late, saved, undone, refused := order("3"), order("2", "b"), order("4", "undone"), order("5", "refused")

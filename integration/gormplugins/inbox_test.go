@@ -20,7 +20,8 @@ import (
 
 const consumer = "billing"
 
-// ledger is the database of a consumer: its inbox, and a table with a row for each time that a message took effect.
+// ledger is the database of a consumer: its inbox, and a table with a row for each time that a
+// message took effect.
 type ledger struct {
 	t  *testing.T
 	db *gorm.DB // without a resolver
@@ -47,8 +48,8 @@ func (l *ledger) effects(m *inbox.Message) (n int) {
 	return n
 }
 
-// life is what messages go through on a handle: one fails, is handled, and comes again; another one becomes a dead letter, and is
-// delivered once more.
+// life is what messages go through on a handle: one fails, is handled, and comes again; another one
+// becomes a dead letter, and is delivered once more.
 func (l *ledger) life(db *gorm.DB) {
 	l.t.Helper()
 	ctx := l.t.Context()
@@ -88,8 +89,8 @@ func (l *ledger) life(db *gorm.DB) {
 	require.Equal(l.t, 1, l.effects(poison))
 }
 
-// With a resolver the transaction of the inbox, and what is looked up beside it, goes to the primary: this replica has none of its
-// tables.
+// With a resolver the transaction of the inbox, and what is looked up beside it, goes to the
+// primary: this replica has none of its tables.
 func TestInboxBehindAResolver(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(t *testing.T) gorm.Dialector{

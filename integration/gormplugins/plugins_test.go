@@ -1,4 +1,5 @@
-// Package gormplugins_test tests the plugin beside plugins of others, which the library itself does not need.
+// Package gormplugins_test tests the plugin beside plugins of others, which the library itself does
+// not need.
 package gormplugins_test
 
 import (
@@ -99,7 +100,8 @@ func TestResolver(t *testing.T) {
 	runCases(t, cases)
 }
 
-// The trace of a message is that of the application's span, not of the span that GORM's plugin puts around a statement.
+// The trace of a message is that of the application's span, not of the span that GORM's plugin puts
+// around a statement.
 func TestTracing(t *testing.T) {
 	t.Parallel()
 	register := map[string]func(b *bench, db *gorm.DB, tracer gorm.Plugin){

@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/brokers/watermill"
 )
 
-// The tests of this package run with these settings; the conformance suite has its own times for a confirmation.
+// The tests of this package run with these settings; the conformance suite has its own times for a
+// confirmation.
 func Example() {
 	broker, err := openNATS("nats://localhost:4222")
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package nats_test tests brokers/watermill with a NATS server, which the broker itself does not need.
+// Package nats_test tests brokers/watermill with a NATS server, which the broker itself does not
+// need.
 package nats_test
 
 import (
@@ -29,7 +30,8 @@ import (
 const (
 	// stream takes all subjects under "ordering".
 	stream = "ORDERING"
-	// maxStored is the largest message that the stream takes: less than the server does, so that it is the stream that refuses.
+	// maxStored is the largest message that the stream takes: less than the server does, so that it
+	// is the stream that refuses.
 	maxStored = 512 << 10
 )
 
@@ -117,8 +119,9 @@ func (j *jetStream) received(t *testing.T, destination string) []brokers.Message
 	}
 }
 
-// confirmation is how long a broker waits for the confirmation of a message. On a busy machine a server in the process may well be silent
-// for two seconds. But the client waits to the end when its connection breaks meanwhile, and the tests of outages break several.
+// confirmation is how long a broker waits for the confirmation of a message. On a busy machine a
+// server in the process may well be silent for two seconds. But the client waits to the end when
+// its connection breaks meanwhile, and the tests of outages break several.
 func confirmation(t *testing.T) time.Duration {
 	t.Helper()
 	switch path.Base(t.Name()) {
@@ -131,7 +134,8 @@ func confirmation(t *testing.T) time.Duration {
 	}
 }
 
-// open makes a broker with the settings of the example, but for the marshaler and the time for a confirmation.
+// open makes a broker with the settings of the example, but for the marshaler and the time for a
+// confirmation.
 func (j *jetStream) open(t *testing.T, opts ...watermill.Option) brokers.Broker {
 	t.Helper()
 	conn, err := nats.Connect(j.url, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond), nats.ReconnectBufSize(-1))
@@ -144,8 +148,9 @@ func (j *jetStream) open(t *testing.T, opts ...watermill.Option) brokers.Broker 
 	return watermill.New(publisher, append(natsOptions(conn), opts...)...)
 }
 
-// quoting quotes what headers cannot carry: names that are no tokens, which the client would leave out without a word, and values
-// with line ends or blanks around them. And it makes messages that are to be refused too large for the stream.
+// quoting quotes what headers cannot carry: names that are no tokens, which the client would leave
+// out without a word, and values with line ends or blanks around them. And it makes messages that
+// are to be refused too large for the stream.
 type quoting struct{ *jetStream }
 
 const quoted = "quoted-"
@@ -199,7 +204,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestSubscriber: what Watermill's own subscriber gets of messages published with the settings of the example.
+// TestSubscriber: what Watermill's own subscriber gets of messages published with the settings of
+// the example.
 func TestSubscriber(t *testing.T) {
 	t.Parallel()
 	j := newJetStream(t)
@@ -242,7 +248,8 @@ func TestSubscriber(t *testing.T) {
 	require.NoError(t, subscriber.Close())
 }
 
-// TestDropsRepeatedIDs: what is delivered again, by an attempt after an unknown outcome, is stored once.
+// TestDropsRepeatedIDs: what is delivered again, by an attempt after an unknown outcome, is stored
+// once.
 func TestDropsRepeatedIDs(t *testing.T) {
 	t.Parallel()
 	j := newJetStream(t)

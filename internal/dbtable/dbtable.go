@@ -1,5 +1,6 @@
-// Package dbtable is what the tables of the outbox and of the inbox have in common: names that may stand in SQL texts, texts with the
-// name filled in, and migrations. Errors have no package in front; the caller's is put there.
+// Package dbtable is what the tables of the outbox and of the inbox have in common: names that may
+// stand in SQL texts, texts with the name filled in, and migrations. Errors have no package in
+// front; the caller's is put there.
 package dbtable
 
 import (
@@ -12,12 +13,13 @@ import (
 	"strings"
 )
 
-// pattern allows an optional schema. The limit leaves room for the suffixes of indexes and auxiliary tables within the 63 bytes of a
-// PostgreSQL identifier.
+// pattern allows an optional schema. The limit leaves room for the suffixes of indexes and
+// auxiliary tables within the 63 bytes of a PostgreSQL identifier.
 var pattern = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,47}$`)
 
-// CheckName reports whether name can be the name of a table: letters, digits and underscores, at most 48 of them, with an optional
-// schema in front. Table names become part of SQL texts, so nothing else is let through. The example is for the error.
+// CheckName reports whether name can be the name of a table: letters, digits and underscores, at
+// most 48 of them, with an optional schema in front. Table names become part of SQL texts, so
+// nothing else is let through. The example is for the error.
 func CheckName(name, example string) error {
 	if !pattern.MatchString(name) {
 		return fmt.Errorf("table name %q: use letters, digits and underscores (at most 48), with an optional schema as in \"app.%s\"", name, example)
@@ -28,8 +30,8 @@ func CheckName(name, example string) error {
 // named finds the names that a statement gives to its parts.
 var named = regexp.MustCompile(`(?m)^\s*(?:WITH |\), |, )(\w+) AS (?:MATERIALIZED )?\(`)
 
-// CheckAmong refuses a table name without a schema that is also the name of a part (WITH name AS) of one of the SQL files in a folder:
-// in that statement it would mean the part.
+// CheckAmong refuses a table name without a schema that is also the name of a part (WITH name AS)
+// of one of the SQL files in a folder: in that statement it would mean the part.
 func CheckAmong(table string, files fs.FS) error {
 	return fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -48,8 +50,9 @@ func CheckAmong(table string, files fs.FS) error {
 	})
 }
 
-// Render fills the table's name into a SQL text: {{table}} is the name as configured, {{name}} the name without its schema, from which
-// the names of indexes and constraints are made. The name must have passed [CheckName].
+// Render fills the table's name into a SQL text: {{table}} is the name as configured, {{name}} the
+// name without its schema, from which the names of indexes and constraints are made. The name must
+// have passed [CheckName].
 func Render(text, table string) string {
 	return strings.NewReplacer("{{table}}", table, "{{name}}", Bare(table)).Replace(text)
 }
@@ -57,8 +60,9 @@ func Render(text, table string) string {
 // Bare is a table's name without its schema.
 func Bare(table string) string { return table[strings.LastIndexByte(table, '.')+1:] }
 
-// A Migration is one step of a schema, with the table's name filled in. Steps are applied in the order of their versions, each in a
-// transaction of its own where the database allows that, and recorded in "<table>_migrations".
+// A Migration is one step of a schema, with the table's name filled in. Steps are applied in the
+// order of their versions, each in a transaction of its own where the database allows that, and
+// recorded in "<table>_migrations".
 type Migration struct {
 	// Version counts from 1 without gaps.
 	Version int
@@ -93,8 +97,8 @@ func Migrations(files fs.FS, table string) ([]Migration, error) {
 	return steps, nil
 }
 
-// Apply calls apply for each step whose version is not among those done, in order, and returns the names of the steps that it applied.
-// It stops at the first error.
+// Apply calls apply for each step whose version is not among those done, in order, and returns the
+// names of the steps that it applied. It stops at the first error.
 func Apply(steps []Migration, done []int, apply func(Migration) error) ([]string, error) {
 	var applied []string
 	for _, step := range steps {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// MissingNumbers are SQL Server's errors about a table that does not exist or lacks a part: invalid column, invalid object, no such index.
-// They are for who has the driver, and so sees all errors of a statement and not only the last.
+// MissingNumbers are SQL Server's errors about a table that does not exist or lacks a part: invalid
+// column, invalid object, no such index. They are for who has the driver, and so sees all errors of
+// a statement and not only the last.
 var MissingNumbers = []int32{207, 208, 308}
 
 var (
@@ -16,8 +17,8 @@ var (
 	missingTexts  = []string{"no such table", "no such column", "no such index", "has no column named"}
 )
 
-// Missing reports whether the database said that a table, its schema, or a column or index of it does not exist. No driver is linked here:
-// each is known by its own way to say so.
+// Missing reports whether the database said that a table, its schema, or a column or index of it
+// does not exist. No driver is linked here: each is known by its own way to say so.
 func Missing(err error) bool {
 	var (
 		postgres  interface{ SQLState() string }
@@ -35,7 +36,8 @@ func Missing(err error) bool {
 	}
 }
 
-// Explain adds the remedy to the error of a statement whose table is [Missing], and leaves others as they are.
+// Explain adds the remedy to the error of a statement whose table is [Missing], and leaves others
+// as they are.
 func Explain(err, remedy error) error {
 	if !Missing(err) {
 		return err

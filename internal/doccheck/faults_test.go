@@ -16,7 +16,8 @@ import (
 
 const faultsHeading = "| # | fault | what happens | what the operator sees | test |"
 
-// Every fault of the list has a row, each row has a test, and each test that a row names exists, down to its subtests.
+// Every fault of the list has a row, each row has a test, and each test that a row names exists,
+// down to its subtests.
 func TestFaultsAreTested(t *testing.T) {
 	t.Parallel()
 	var numbers []string
@@ -66,7 +67,8 @@ func checkCommand(t *testing.T, fault, command string) {
 	}
 }
 
-// contents are the test functions of a package, and all texts that may be names of subtests: its own, and those of the suites.
+// contents are the test functions of a package, and all texts that may be names of subtests: its
+// own, and those of the suites.
 func contents(t *testing.T, dir string) (funcs, texts map[string]bool) {
 	t.Helper()
 	funcs, texts = map[string]bool{}, map[string]bool{}

@@ -20,7 +20,8 @@ const logHeading = "| level | message | keys | what to do |"
 // line is a line of the log that needs somebody.
 type line struct{ level, message, keys string }
 
-// Each warning and each error that the source logs is in the table with its keys, and the table has no other.
+// Each warning and each error that the source logs is in the table with its keys, and the table has
+// no other.
 func TestLinesOfTheLog(t *testing.T) {
 	t.Parallel()
 	var documented []line

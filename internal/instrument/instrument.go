@@ -1,5 +1,5 @@
-// Package instrument is what the telemetry of relays and that of consumers have in common: how instruments are made, their buckets, and the
-// attributes that both give.
+// Package instrument is what the telemetry of relays and that of consumers have in common: how
+// instruments are made, their buckets, and the attributes that both give.
 package instrument
 
 import (
@@ -9,7 +9,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Buckets of the histograms: of what takes seconds at most, of what may take a day, and of attempts.
+// Buckets of the histograms: of what takes seconds at most, of what may take a day, and of
+// attempts.
 var (
 	Briefly  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	ForLong  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600, 3600, 86400}
@@ -29,7 +30,8 @@ const (
 // System is the attribute that names this messaging system.
 var System = attribute.String("messaging.system", "fanout")
 
-// Operation is the attributes of an operation: its type, of those that the semantic conventions know, and its name.
+// Operation is the attributes of an operation: its type, of those that the semantic conventions
+// know, and its name.
 func Operation(kind, name string) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("messaging.operation.type", kind), attribute.String("messaging.operation.name", name)}
 }
@@ -39,7 +41,8 @@ func Conventional(operation string) []attribute.KeyValue {
 	return []attribute.KeyValue{System, attribute.String("messaging.operation.name", operation)}
 }
 
-// A Maker makes instruments; afterwards Err says which of them the provider refuses. It is for one goroutine.
+// A Maker makes instruments; afterwards Err says which of them the provider refuses. It is for one
+// goroutine.
 type Maker struct {
 	Meter    metric.Meter
 	gauges   []metric.Observable

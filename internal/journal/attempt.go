@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// An Attempt is one run of the function of a uow.Do that may be repeated. It remembers what the run raised, so that the
-// next one starts from where the first did, and raises the same messages: same ids, same times. It is safe for concurrent
-// use. The nil attempt remembers nothing.
+// An Attempt is one run of the function of a uow.Do that may be repeated. It remembers what the run
+// raised, so that the next one starts from where the first did, and raises the same messages: same
+// ids, same times. It is safe for concurrent use. The nil attempt remembers nothing.
 type Attempt struct {
 	first, start uint64 // when the first attempt and this one began, on the clock of the package
 
@@ -46,7 +46,8 @@ func (a *Attempt) Next() *Attempt {
 	for recorder := range a.recorders {
 		recorder.rewind(a.start)
 	}
-	// A message that another transaction wrote, one begun with the context of the attempt, is there to stay.
+	// A message that another transaction wrote, one begun with the context of the attempt, is there
+	// to stay.
 	lost := slices.DeleteFunc(a.published, func(event *Raised) bool { return event.committed.Load() })
 	return &Attempt{first: a.first, start: clock.Add(1), recorders: a.recorders, again: append(lost, a.again...), after: a.after}
 }
@@ -76,7 +77,8 @@ func (a *Attempt) AtEnd(f func()) {
 	a.after = append(a.after, f)
 }
 
-// Touch notes an aggregate before a statement works on it: should the attempt fail, what it raised is taken back.
+// Touch notes an aggregate before a statement works on it: should the attempt fail, what it raised
+// is taken back.
 func (a *Attempt) Touch(recorder *Recorder) {
 	if a == nil {
 		return
@@ -92,7 +94,8 @@ func (a *Attempt) Touch(recorder *Recorder) {
 	}
 }
 
-// Publish notes an event without an aggregate. In a repeated attempt it gets the identity that it had in the one before.
+// Publish notes an event without an aggregate. In a repeated attempt it gets the identity that it
+// had in the one before.
 func (a *Attempt) Publish(event *Raised) {
 	if a == nil {
 		return
@@ -103,8 +106,8 @@ func (a *Attempt) Publish(event *Raised) {
 	a.published = append(a.published, event)
 }
 
-// takeIdentity makes an event that is raised again the same message as before, the first of its type in again, and
-// returns the rest.
+// takeIdentity makes an event that is raised again the same message as before, the first of its
+// type in again, and returns the rest.
 func (r *Raised) takeIdentity(again []*Raised) []*Raised {
 	for i, before := range again {
 		if reflect.TypeOf(before.Data) == reflect.TypeOf(r.Data) {
@@ -118,8 +121,8 @@ func (r *Raised) takeIdentity(again []*Raised) []*Raised {
 	return again
 }
 
-// rewind takes out the events raised since start, to be raised again. What an attempt before raised, and this one did not
-// get to, is still to come.
+// rewind takes out the events raised since start, to be raised again. What an attempt before
+// raised, and this one did not get to, is still to come.
 func (r *Recorder) rewind(start uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,9 +144,10 @@ func (r *Recorder) forget() {
 	r.again = nil
 }
 
-// supersede is for an aggregate that failed attempts raised something on before the transaction met it, so that nobody
-// could rewind it. What they raised, between first and start, is taken back now; what this attempt has raised since gets
-// the identities of that, and what it is still to raise finds the rest.
+// supersede is for an aggregate that failed attempts raised something on before the transaction met
+// it, so that nobody could rewind it. What they raised, between first and start, is taken back now;
+// what this attempt has raised since gets the identities of that, and what it is still to raise
+// finds the rest.
 func (r *Recorder) supersede(first, start uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,8 +16,8 @@ type Flush struct {
 	recorder *Recorder
 }
 
-// Collect returns what a commit is to flush now, in the order in which it was raised. It changes nothing: should the
-// commit fail, everything is still pending.
+// Collect returns what a commit is to flush now, in the order in which it was raised. It changes
+// nothing: should the commit fail, everything is still pending.
 func (j *Journal) Collect() []Flush {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -64,7 +64,8 @@ func InOrder(flush []Flush) {
 	slices.SortFunc(flush, func(a, b Flush) int { return cmp.Compare(a.raisedAt, b.raisedAt) })
 }
 
-// collect appends the events of one aggregate that belong to the transaction, e being its last write.
+// collect appends the events of one aggregate that belong to the transaction, e being its last
+// write.
 func (j *Journal) collect(flush []Flush, e *entry) []Flush {
 	e.recorder.mu.Lock()
 	defer e.recorder.mu.Unlock()
@@ -95,8 +96,9 @@ func (e *entry) instance() instance {
 	return instance{recorder: e.recorder, aggregate: e.source.Aggregate, id: e.source.ID}
 }
 
-// attribute is for one list of events that the transaction wrote as several rows: a variable, or a copy, that got another
-// key and was saved again. An event belongs to the row that was written next after it was raised.
+// attribute is for one list of events that the transaction wrote as several rows: a variable, or a
+// copy, that got another key and was saved again. An event belongs to the row that was written next
+// after it was raised.
 func (j *Journal) attribute(flush []Flush, mixed map[*Recorder]bool) {
 	writes := make(map[*Recorder][]*entry)
 	last := make(map[instance]*entry) // the last write of a row counts

@@ -9,9 +9,9 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
-// A Journal belongs to one database transaction. It notes which aggregates the transaction wrote and which events were
-// published without one, follows its savepoints, and tells at the commit what is to be flushed. It is safe for
-// concurrent use, as a transaction is.
+// A Journal belongs to one database transaction. It notes which aggregates the transaction wrote
+// and which events were published without one, follows its savepoints, and tells at the commit what
+// is to be flushed. It is safe for concurrent use, as a transaction is.
 type Journal struct {
 	mu         sync.Mutex
 	begun      uint64
@@ -44,8 +44,8 @@ type entry struct {
 	at       uint64
 }
 
-// miss is why an aggregate is not tracked although a statement was to write it: it changed no row, or it changed some of a
-// batch and nobody knows which.
+// miss is why an aggregate is not tracked although a statement was to write it: it changed no row,
+// or it changed some of a batch and nobody knows which.
 type miss struct {
 	name  string // of its type, for the warning
 	doubt error  // for the second case
@@ -69,16 +69,16 @@ type savepoint struct {
 // Begin notes that the transaction has begun. It comes before all else.
 func (j *Journal) Begin() { j.begun = clock.Add(1) }
 
-// End notes that the transaction is about to commit or to roll back. What comes after would be in nobody's hands: Track,
-// Publish and AfterCommit return an error that wraps ErrNoTransaction.
+// End notes that the transaction is about to commit or to roll back. What comes after would be in
+// nobody's hands: Track, Publish and AfterCommit return an error that wraps ErrNoTransaction.
 func (j *Journal) End() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ended = true
 }
 
-// Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the commit, is flushed as
-// raised by source.
+// Track notes that the transaction wrote an aggregate: what it has raised, or will raise until the
+// commit, is flushed as raised by source.
 func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *envelope.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -93,8 +93,8 @@ func (j *Journal) Track(recorder *Recorder, source envelope.Source, context *env
 	return nil
 }
 
-// Untouched notes that a statement on an aggregate changed no row, so that its events stay pending. name is for the
-// warning.
+// Untouched notes that a statement on an aggregate changed no row, so that its events stay pending.
+// name is for the warning.
 func (j *Journal) Untouched(recorder *Recorder, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -103,8 +103,9 @@ func (j *Journal) Untouched(recorder *Recorder, name string) {
 	}
 }
 
-// Doubt notes that a statement on several aggregates changed only some, none of which had events. Should this one have
-// some by the commit that nothing else accounts for, the commit fails with err.
+// Doubt notes that a statement on several aggregates changed only some, none of which had events.
+// Should this one have some by the commit that nothing else accounts for, the commit fails with
+// err.
 func (j *Journal) Doubt(recorder *Recorder, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -138,7 +139,8 @@ func (j *Journal) Publish(event *Raised, context *envelope.Context) error {
 	return nil
 }
 
-// AfterCommit keeps a function for after the commit. A rollback to a savepoint takes back those kept since.
+// AfterCommit keeps a function for after the commit. A rollback to a savepoint takes back those
+// kept since.
 func (j *Journal) AfterCommit(f func()) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -160,8 +162,9 @@ func (j *Journal) Savepoint(name string) {
 	})
 }
 
-// RollbackTo notes that the transaction went back to a savepoint, which stays set. A name that the database knows and the
-// journal does not was set behind its back, so that what was undone cannot be told: Err says so at the commit.
+// RollbackTo notes that the transaction went back to a savepoint, which stays set. A name that the
+// database knows and the journal does not was set behind its back, so that what was undone cannot
+// be told: Err says so at the commit.
 func (j *Journal) RollbackTo(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -195,7 +198,8 @@ func (j *Journal) RollbackTo(name string) {
 	j.savepoints = j.savepoints[:i+1]
 }
 
-// Release notes that a savepoint, and those set after it, were released: their work belongs to what is around them.
+// Release notes that a savepoint, and those set after it, were released: their work belongs to what
+// is around them.
 func (j *Journal) Release(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -217,8 +221,9 @@ func (j *Journal) find(name string) int {
 	return -1
 }
 
-// Fail notes that a statement has written what cannot be told apart, so that the transaction must not commit, even if the
-// caller ignores the statement's error. A rollback to a savepoint set before it mends that.
+// Fail notes that a statement has written what cannot be told apart, so that the transaction must
+// not commit, even if the caller ignores the statement's error. A rollback to a savepoint set
+// before it mends that.
 func (j *Journal) Fail(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -234,8 +239,8 @@ func (j *Journal) Err() error {
 	return j.failed
 }
 
-// SavepointError is the answer to a commit after a rollback to a savepoint that was set where nobody saw it: on the
-// *sql.Tx itself, or among several statements in one text.
+// SavepointError is the answer to a commit after a rollback to a savepoint that was set where
+// nobody saw it: on the *sql.Tx itself, or among several statements in one text.
 type SavepointError struct{ Name string }
 
 // Error implements error.
@@ -244,9 +249,9 @@ func (e *SavepointError) Error() string {
 		"set savepoints with tx.SavePoint, tx.Transaction or a tx.Exec of its own", e.Name)
 }
 
-// Left returns the aggregates that keep pending events when the given ones are flushed, although the transaction was to
-// write them, and did not, or loaded them before it raised the events: type name to number of events. err is that of one
-// of which it is not known whether it was written.
+// Left returns the aggregates that keep pending events when the given ones are flushed, although
+// the transaction was to write them, and did not, or loaded them before it raised the events: type
+// name to number of events. err is that of one of which it is not known whether it was written.
 func (j *Journal) Left(flush []Flush) (left map[string]int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -289,7 +294,8 @@ func (j *Journal) Committed(flushed []Flush) []func() {
 		flushed[i].committed.Store(true)
 	}
 	for i := range flushed {
-		// The events of one aggregate mostly stand together, and the first pass over its recorder takes out all of them.
+		// The events of one aggregate mostly stand together, and the first pass over its recorder
+		// takes out all of them.
 		if recorder := flushed[i].recorder; recorder != nil && (i == 0 || recorder != flushed[i-1].recorder) {
 			recorder.sweep()
 		}

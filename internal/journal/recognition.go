@@ -11,14 +11,14 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// IsAggregate reports whether a struct type, or what a pointer type points to, has a uow.Aggregate that belongs to it: in
-// an embedded struct, in a field that GORM embeds (gorm:"embedded"), or as a field of type Aggregate under any name, by
-// value or by pointer. What methods and other fields the type has does not matter. It is false for a type that
-// [CheckAggregate] objects to.
+// IsAggregate reports whether a struct type, or what a pointer type points to, has a uow.Aggregate
+// that belongs to it: in an embedded struct, in a field that GORM embeds (gorm:"embedded"), or as a
+// field of type Aggregate under any name, by value or by pointer. What methods and other fields the
+// type has does not matter. It is false for a type that [CheckAggregate] objects to.
 func IsAggregate(t reflect.Type) bool { return placeIn(t).belongs }
 
-// CheckAggregate returns an *[AggregateError] when a struct type, or what a pointer type points to, holds a uow.Aggregate
-// whose events would be lost.
+// CheckAggregate returns an *[AggregateError] when a struct type, or what a pointer type points to,
+// holds a uow.Aggregate whose events would be lost.
 func CheckAggregate(t reflect.Type) error {
 	if problem := placeIn(t).problem; problem != nil {
 		return problem
@@ -26,10 +26,10 @@ func CheckAggregate(t reflect.Type) error {
 	return nil
 }
 
-// RecorderOf returns the recorder of an aggregate, given as a struct or as a pointer to one. A value that cannot be
-// addressed is a copy: it has a recorder only when it was made after the first Raise, whether its events are pending or
-// written. ok is false when there is none, also where a pointer on the way to the Aggregate is nil, and for types that
-// [CheckAggregate] objects to.
+// RecorderOf returns the recorder of an aggregate, given as a struct or as a pointer to one. A
+// value that cannot be addressed is a copy: it has a recorder only when it was made after the first
+// Raise, whether its events are pending or written. ok is false when there is none, also where a
+// pointer on the way to the Aggregate is nil, and for types that [CheckAggregate] objects to.
 func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 	v, ok = aggregateIn(v)
 	if !ok {
@@ -42,15 +42,16 @@ func RecorderOf(v reflect.Value) (recorder *Recorder, ok bool) {
 	return addressed(v).Recorder(), true
 }
 
-// Adopt gives an aggregate, a struct that can be addressed or a pointer to one, the recorder of the one that it replaces.
-// What it has raised itself is dropped.
+// Adopt gives an aggregate, a struct that can be addressed or a pointer to one, the recorder of the
+// one that it replaces. What it has raised itself is dropped.
 func Adopt(v reflect.Value, recorder *Recorder) {
 	if v, ok := aggregateIn(v); ok && v.CanAddr() {
 		addressed(v).recorder = recorder
 	}
 }
 
-// aggregateIn is the Aggregate of a struct. ok is false where it has none, or a pointer on the way to it is nil.
+// aggregateIn is the Aggregate of a struct. ok is false where it has none, or a pointer on the way
+// to it is nil.
 func aggregateIn(v reflect.Value) (aggregate reflect.Value, ok bool) {
 	if v = pointedTo(v); v.Kind() != reflect.Struct {
 		return v, false
@@ -71,7 +72,8 @@ func addressed(v reflect.Value) *Carrier {
 	return (*Carrier)(v.Addr().UnsafePointer()) // not by Interface: the field may be unexported
 }
 
-// pointedTo is what a chain of pointers and interfaces leads to: the zero Value where it ends in nil.
+// pointedTo is what a chain of pointers and interfaces leads to: the zero Value where it ends in
+// nil.
 func pointedTo(v reflect.Value) reflect.Value {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		v = v.Elem()
@@ -86,12 +88,13 @@ func pointedToType(t reflect.Type) reflect.Type {
 	return t
 }
 
-// AggregateError says that a struct type holds a uow.Aggregate whose events would be lost: a second one, or one in a place
-// for which GORM writes no row.
+// AggregateError says that a struct type holds a uow.Aggregate whose events would be lost: a second
+// one, or one in a place for which GORM writes no row.
 type AggregateError struct {
 	// Type is the struct.
 	Type reflect.Type
-	// Fields lead to the two or more that it has, or to the one that belongs to no row, as in "lines[].Aggregate".
+	// Fields lead to the two or more that it has, or to the one that belongs to no row, as in
+	// "lines[].Aggregate".
 	Fields []string
 }
 
@@ -121,7 +124,8 @@ var (
 	valuerType  = reflect.TypeFor[driver.Valuer]()
 )
 
-// isMarker reports whether a type is uow.Aggregate, the struct that is a [Carrier] and nothing else.
+// isMarker reports whether a type is uow.Aggregate, the struct that is a [Carrier] and nothing
+// else.
 func isMarker(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t.NumField() == 1 && t.Field(0).Type == carrierType
 }
@@ -185,15 +189,17 @@ func (s *search) fields(t reflect.Type, path []int, name string) {
 	}
 }
 
-// mayRelate reports whether GORM may take a field for a relation, whose rows it writes by statements of their own.
+// mayRelate reports whether GORM may take a field for a relation, whose rows it writes by
+// statements of their own.
 func mayRelate(field reflect.StructField, settings map[string]string) bool {
 	_, ignored := settings["-"]
 	_, serialized := settings["SERIALIZER"]
 	return field.IsExported() && !ignored && !serialized && !reflect.PointerTo(pointedToType(field.Type)).Implements(valuerType)
 }
 
-// stray looks for an Aggregate in a value that is part of its owner and has no row: by value, in an array, slice or map.
-// What is behind a pointer, or has a primary key, is somebody else's, who can save it or track it by itself.
+// stray looks for an Aggregate in a value that is part of its owner and has no row: by value, in an
+// array, slice or map. What is behind a pointer, or has a primary key, is somebody else's, who can
+// save it or track it by itself.
 func stray(t reflect.Type, name string, within []reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Array, reflect.Slice, reflect.Map:
@@ -218,7 +224,8 @@ func stray(t reflect.Type, name string, within []reflect.Type) string {
 	return ""
 }
 
-// hasKey reports whether GORM finds a primary key in a struct. within are those that it was reached by.
+// hasKey reports whether GORM finds a primary key in a struct. within are those that it was reached
+// by.
 func hasKey(t reflect.Type, within ...reflect.Type) bool {
 	within = append(within, t)
 	for i := range t.NumField() {

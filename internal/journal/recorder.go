@@ -8,8 +8,8 @@ import (
 	"github.com/gorm-fanout/fanout/envelope"
 )
 
-// A Carrier is the part of a struct that leads to its recorder. Package uow has the only struct that consists of one,
-// uow.Aggregate; by that it is known.
+// A Carrier is the part of a struct that leads to its recorder. Package uow has the only struct
+// that consists of one, uow.Aggregate; by that it is known.
 type Carrier struct {
 	recorder *Recorder // the first field: see RecorderOf
 }
@@ -22,8 +22,8 @@ func (c *Carrier) Recorder() *Recorder {
 	return c.recorder
 }
 
-// A Recorder keeps the events that one aggregate has raised and no commit has written yet. All copies of the aggregate
-// share it. It is safe for concurrent use.
+// A Recorder keeps the events that one aggregate has raised and no commit has written yet. All
+// copies of the aggregate share it. It is safe for concurrent use.
 type Recorder struct {
 	mu     sync.Mutex
 	events []*Raised
@@ -47,12 +47,13 @@ type Raised struct {
 	committed   atomic.Bool // its row is there, and the recorder need not keep it any longer
 }
 
-// Unconfirmed reports whether the event was written in a transaction whose outcome we could not see.
+// Unconfirmed reports whether the event was written in a transaction whose outcome we could not
+// see.
 func (r *Raised) Unconfirmed() bool { return r.unconfirmed.Load() }
 
-// SetUnconfirmed says that the event was written in a transaction that belongs to the caller, or in one whose commit got
-// no answer. It stays pending: should that have been rolled back, nothing is lost, and should it have been committed, the
-// next write of the same event finds its row there.
+// SetUnconfirmed says that the event was written in a transaction that belongs to the caller, or in
+// one whose commit got no answer. It stays pending: should that have been rolled back, nothing is
+// lost, and should it have been committed, the next write of the same event finds its row there.
 func (r *Raised) SetUnconfirmed() { r.unconfirmed.Store(true) }
 
 // Confirm says that the event is written for good: it is taken from its aggregate.
@@ -66,7 +67,8 @@ func (r *Raised) Confirm() {
 // Confirmed reports whether the event is known to be written for good.
 func (r *Raised) Confirmed() bool { return r.committed.Load() }
 
-// clock orders what happens in units of work: events raised, aggregates tracked, savepoints set and rolled back.
+// clock orders what happens in units of work: events raised, aggregates tracked, savepoints set and
+// rolled back.
 var clock atomic.Uint64 //nolint:gochecknoglobals // an order within the process needs one counter
 
 // NewRaised is an event without an aggregate.
@@ -74,7 +76,8 @@ func NewRaised(data any, options []envelope.Option) *Raised {
 	return &Raised{Event: envelope.NewEvent(data, options...), raisedAt: clock.Add(1)}
 }
 
-// mostRaising bounds events that raise events while they are encoded, which without end would exhaust the stack.
+// mostRaising bounds events that raise events while they are encoded, which without end would
+// exhaust the stack.
 const mostRaising = 100
 
 // Raise records an event: see uow.Aggregate.
@@ -109,8 +112,8 @@ func (r *Recorder) Events() []*Raised {
 	return slices.Clone(r.events)
 }
 
-// Confirm takes out the events that were written in a transaction of the caller's own which, as the caller says, has
-// committed.
+// Confirm takes out the events that were written in a transaction of the caller's own which, as the
+// caller says, has committed.
 func (r *Recorder) Confirm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

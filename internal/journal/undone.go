@@ -9,17 +9,20 @@ import (
 	"sync"
 )
 
-// What becomes of an event that was raised in work which was rolled back, a transaction or a part of it back to a
-// savepoint. It stays pending: the aggregate in memory still is as the event says, and whoever saves it again writes that
-// state, with the event. Whoever repeats the work instead raises the event again, and it must not be sent twice: the new
-// event takes the place of the old one, and its identity. Whoever loads the aggregate again has the state of the database,
-// of which the event is not true: it is dropped. An event that was raised before the work began is none of these.
+// What becomes of an event that was raised in work which was rolled back, a transaction or a part
+// of it back to a savepoint. It stays pending: the aggregate in memory still is as the event says,
+// and whoever saves it again writes that state, with the event. Whoever repeats the work instead
+// raises the event again, and it must not be sent twice: the new event takes the place of the old
+// one, and its identity. Whoever loads the aggregate again has the state of the database, of which
+// the event is not true: it is dropped. An event that was raised before the work began is none of
+// these.
 
-// span is the time between a savepoint and its rollback. What was raised in it does not belong to the transaction, until
-// its aggregate is written again.
+// span is the time between a savepoint and its rollback. What was raised in it does not belong to
+// the transaction, until its aggregate is written again.
 type span struct{ from, to uint64 }
 
-// undo adds a span. In undone, the spans in it, which began at the savepoint or at those after it, are one with it.
+// undo adds a span. In undone, the spans in it, which began at the savepoint or at those after it,
+// are one with it.
 func (j *Journal) undo(s span) {
 	j.rollbacks = append(j.rollbacks, s)
 	n := len(j.undone)
@@ -29,7 +32,8 @@ func (j *Journal) undo(s span) {
 	j.undone = append(j.undone[:n], s)
 }
 
-// undoneAt is when what happened at a time was rolled back to a savepoint, for the first and for the last time, or 0.
+// undoneAt is when what happened at a time was rolled back to a savepoint, for the first and for
+// the last time, or 0.
 func (j *Journal) undoneAt(at uint64) (first, last uint64) {
 	ends := func(s span, at uint64) int { return cmp.Compare(s.to, at) }
 	i, _ := slices.BinarySearchFunc(j.undone, at, ends)
@@ -56,8 +60,8 @@ func (j *Journal) began(after, before uint64) bool {
 	return i > 0 && after < j.sets[i-1]
 }
 
-// settle marks the events of an aggregate that rollbacks to savepoints have undone, and takes out those that were raised
-// again.
+// settle marks the events of an aggregate that rollbacks to savepoints have undone, and takes out
+// those that were raised again.
 func (j *Journal) settle(recorder *Recorder) {
 	recorder.mu.Lock()
 	defer recorder.mu.Unlock()
@@ -89,18 +93,21 @@ func (r *Raised) undo(first, last uint64) {
 	r.undoneAt = max(r.undoneAt, last)
 }
 
-// maxCompared bounds how many events are compared with one that was undone to find the one that says the same.
+// maxCompared bounds how many events are compared with one that was undone to find the one that
+// says the same.
 const maxCompared = 100
 
-// replace takes out the events that were undone and raised again: of the same type, after the rollback, and repeats says
-// that one is the other. The new event gets the identity of the old one. What says the same is told apart first, so that an
-// event which is not raised again does not take the place of one that is.
+// replace takes out the events that were undone and raised again: of the same type, after the
+// rollback, and repeats says that one is the other. The new event gets the identity of the old one.
+// What says the same is told apart first, so that an event which is not raised again does not take
+// the place of one that is.
 func (r *Recorder) replace(repeats func(undone, event *Raised) bool) {
 	r.events = slices.DeleteFunc(r.events, func(undone *Raised) bool {
 		if undone.undoneAt == 0 {
 			return false
 		}
-		// DeleteFunc moves events to the front while it asks, and has not moved those behind the one in question.
+		// DeleteFunc moves events to the front while it asks, and has not moved those behind the
+		// one in question.
 		after, _ := slices.BinarySearchFunc(r.events, undone.firstUndone, func(e *Raised, at uint64) int { return cmp.Compare(e.raisedAt, at) })
 		compared := 0
 		for _, event := range r.events[after:] {
@@ -123,7 +130,8 @@ func (r *Recorder) replace(repeats func(undone, event *Raised) bool) {
 	})
 }
 
-// RolledBack notes that the transaction has rolled back: what it knows to have been raised in it was undone.
+// RolledBack notes that the transaction has rolled back: what it knows to have been raised in it
+// was undone.
 func (j *Journal) RolledBack() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -144,14 +152,16 @@ func (j *Journal) RolledBack() {
 	j.forget()
 }
 
-// Touch notes an aggregate whose statement failed, so that the transaction knows it when it rolls back.
+// Touch notes an aggregate whose statement failed, so that the transaction knows it when it rolls
+// back.
 func (j *Journal) Touch(recorder *Recorder) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.others = append(j.others, recorder)
 }
 
-// strangers are the aggregates that the transaction has had to do with and has not written, some more than once.
+// strangers are the aggregates that the transaction has had to do with and has not written, some
+// more than once.
 func (j *Journal) strangers() []*Recorder {
 	return slices.Concat(slices.Collect(maps.Keys(j.missed)), j.others, j.loads.all())
 }
@@ -179,7 +189,8 @@ func (j *Journal) forget() {
 	j.rollbacks, j.missed, j.changes, j.others, j.loads, j.after = nil, nil, nil, nil, nil, nil
 }
 
-// loads hears of the first event of each aggregate that a transaction has loaded. Loading a million rows costs it nothing.
+// loads hears of the first event of each aggregate that a transaction has loaded. Loading a million
+// rows costs it nothing.
 type loads struct {
 	mu        sync.Mutex
 	recorders []*Recorder
@@ -212,8 +223,8 @@ func (l *loads) end() {
 	l.recorders, l.ended = nil, true
 }
 
-// Loaded notes that the transaction has loaded an aggregate of the named type: should it raise events that the transaction
-// does not write, the commit warns.
+// Loaded notes that the transaction has loaded an aggregate of the named type: should it raise
+// events that the transaction does not write, the commit warns.
 func (j *Journal) Loaded(recorder *Recorder, name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -228,16 +239,16 @@ func (j *Journal) Loaded(recorder *Recorder, name string) {
 	}
 }
 
-// Reloaded drops the events that were raised in work which was rolled back: the aggregate is as the database has it, and
-// they are not true of it.
+// Reloaded drops the events that were raised in work which was rolled back: the aggregate is as the
+// database has it, and they are not true of it.
 func (r *Recorder) Reloaded() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = slices.DeleteFunc(r.events, func(event *Raised) bool { return event.undoneAt > 0 })
 }
 
-// raisedHere counts the events of an aggregate that were raised since the transaction began, and that are neither written
-// nor undone.
+// raisedHere counts the events of an aggregate that were raised since the transaction began, and
+// that are neither written nor undone.
 func (j *Journal) raisedHere(recorder *Recorder) int {
 	j.settle(recorder)
 	recorder.mu.Lock()

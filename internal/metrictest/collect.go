@@ -14,8 +14,9 @@ import (
 // Label names a figure by its instrument and attributes, and may check them.
 type Label func(name string, set attribute.Set) string
 
-// Collect returns what a reader finds, all of which must be of one instrumentation scope: of a counter or gauge its value, of a histogram its
-// count and, with " sum" behind its name, its sum; and the instruments.
+// Collect returns what a reader finds, all of which must be of one instrumentation scope: of a
+// counter or gauge its value, of a histogram its count and, with " sum" behind its name, its sum;
+// and the instruments.
 func Collect(t testing.TB, reader sdk.Reader, scope string, label Label) (values map[string]float64, all map[string]metricdata.Metrics) {
 	t.Helper()
 	var found metricdata.ResourceMetrics

@@ -9,9 +9,10 @@ import (
 // None is the value of a property that an object does not have.
 const None = "none"
 
-// Differences lists, for people, what of the wanted facts is missing in a live schema or different there. Objects that the
-// live schema has beyond them are its owner's business; a property that a wanted object should not have, such as a default,
-// is a difference. Of a table that is missing nothing else is said. Names are the same whatever their case.
+// Differences lists, for people, what of the wanted facts is missing in a live schema or different
+// there. Objects that the live schema has beyond them are its owner's business; a property that a
+// wanted object should not have, such as a default, is a difference. Of a table that is missing
+// nothing else is said. Names are the same whatever their case.
 func Differences(want, live Facts) []string {
 	there := make(map[string]Object, len(live))
 	for _, object := range live {
@@ -37,8 +38,8 @@ func Differences(want, live Facts) []string {
 	return differences
 }
 
-// Forget makes properties of these names Unknown in the live facts where they differ from the wanted ones but are there on
-// both sides: they are texts of a database that promises no wording.
+// Forget makes properties of these names Unknown in the live facts where they differ from the
+// wanted ones but are there on both sides: they are texts of a database that promises no wording.
 func Forget(want, live Facts, properties ...string) Facts {
 	live = slices.Clone(live)
 	for i, object := range live {

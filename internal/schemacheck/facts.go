@@ -1,7 +1,8 @@
 // Package schemacheck compares what a database says about its tables with what they should be.
 //
-// A store reads its catalog as facts: objects (a table, a column, an index, a constraint), each with properties. The facts
-// that it wants are an embedded file, which a test writes from the migrations, so that there is no second list to maintain.
+// A store reads its catalog as facts: objects (a table, a column, an index, a constraint), each
+// with properties. The facts that it wants are an embedded file, which a test writes from the
+// migrations, so that there is no second list to maintain.
 package schemacheck
 
 import (
@@ -11,7 +12,8 @@ import (
 	"strings"
 )
 
-// Unknown is the value of a property that the database does not show to the user who asks. It differs from nothing.
+// Unknown is the value of a property that the database does not show to the user who asks. It
+// differs from nothing.
 const Unknown = "?"
 
 // Facts are objects in the order in which they were found: a table before what belongs to it.
@@ -31,8 +33,8 @@ type Property struct{ Name, Value string }
 // Table is what the name of an object begins with that other objects belong to.
 const Table = "table "
 
-// With adds one property of an object, or without a property's name the object alone. Like append it returns what it made,
-// and may change what it was called on.
+// With adds one property of an object, or without a property's name the object alone. Like append
+// it returns what it made, and may change what it was called on.
 func (f Facts) With(object, property, value string) Facts {
 	at := slices.IndexFunc(f, func(o Object) bool { return o.Name == object })
 	if at < 0 {
@@ -82,8 +84,8 @@ func (f Facts) Owned(kind string) []string {
 	return names
 }
 
-// String is the form in which facts are kept in files: a line for each object, and below it, indented, one for each of
-// its properties.
+// String is the form in which facts are kept in files: a line for each object, and below it,
+// indented, one for each of its properties.
 func (f Facts) String() string {
 	var b strings.Builder
 	for _, object := range f {
@@ -95,8 +97,9 @@ func (f Facts) String() string {
 	return b.String()
 }
 
-// Template is String with the table's name taken out, for driver.RenderSQL to fill in: {{table}} in the names of tables,
-// {{name}} in those of indexes and constraints. The name must stand for nothing else in the facts.
+// Template is String with the table's name taken out, for driver.RenderSQL to fill in: {{table}} in
+// the names of tables, {{name}} in those of indexes and constraints. The name must stand for
+// nothing else in the facts.
 func (f Facts) Template(table string) string {
 	name := regexp.MustCompile(`(^table | of |)\b` + regexp.QuoteMeta(table))
 	lines := strings.Split(f.String(), "\n")

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// Fold brings SQL expressions that mean the same into the same form, as far as databases write down what they were told in
-// words of their own: comments, blanks, the case of words, quotes around names and parentheses around everything or a single
-// word make no difference. Strings are left as they are.
+// Fold brings SQL expressions that mean the same into the same form, as far as databases write down
+// what they were told in words of their own: comments, blanks, the case of words, quotes around
+// names and parentheses around everything or a single word make no difference. Strings are left as
+// they are.
 func Fold(text string) string {
 	var words []string
 	for _, token := range Scan(text) {
@@ -16,7 +17,8 @@ func Fold(text string) string {
 	return strings.Join(unwrap(words), " ")
 }
 
-// unwrap removes the parentheses around a single token, around what is in parentheses already, and around everything.
+// unwrap removes the parentheses around a single token, around what is in parentheses already, and
+// around everything.
 func unwrap(words []string) []string {
 	for open := range slices.Backward(words) { // inner ones first
 		if words[open] != "(" {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// A Token is a piece of an SQL text: a string, a quoted name, a word, or any other character but a blank.
+// A Token is a piece of an SQL text: a string, a quoted name, a word, or any other character but a
+// blank.
 type Token struct {
 	// Text as it was written.
 	Text string
@@ -37,7 +38,8 @@ func Scan(text string) []Token {
 	return found
 }
 
-// Word is the token as it compares: words and names in lower case, names without quotes, strings without the N of Unicode.
+// Word is the token as it compares: words and names in lower case, names without quotes, strings
+// without the N of Unicode.
 func (t Token) Word() string {
 	switch {
 	case strings.HasSuffix(t.Text, "'"):
@@ -61,7 +63,8 @@ func Text(tokens []Token) string {
 	return b.String()
 }
 
-// Group is the part of tokens that is in the parenthesis which the token at open begins, without it.
+// Group is the part of tokens that is in the parenthesis which the token at open begins, without
+// it.
 func Group(tokens []Token, open int) []Token {
 	depth := 0
 	for i := open; i < len(tokens); i++ {

@@ -131,7 +131,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// Texts that another version of a database may word differently are not compared, but have to be there.
+// Texts that another version of a database may word differently are not compared, but have to be
+// there.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	want := schemacheck.Facts{}.With("table box", "", "").With("column n", "type", "integer").With("column n", "default", "1").With("column m", "default", "2")

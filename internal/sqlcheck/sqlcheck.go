@@ -1,8 +1,10 @@
-// Package sqlcheck finds out, from a package's source, whether what it sends to a database as SQL is made of constants, of what
-// renders its embedded files, and of a table name that was checked, and of nothing else.
+// Package sqlcheck finds out, from a package's source, whether what it sends to a database as SQL
+// is made of constants, of what renders its embedded files, and of a table name that was checked,
+// and of nothing else.
 //
-// It goes back from each call of a method that takes SQL to where the text comes from: through variables, results and parameters,
-// and from these to all callers in the package. What it cannot follow is reported.
+// It goes back from each call of a method that takes SQL to where the text comes from: through
+// variables, results and parameters, and from these to all callers in the package. What it cannot
+// follow is reported.
 package sqlcheck
 
 import (
@@ -24,7 +26,8 @@ var sinks = map[string]int{
 type Trusted struct {
 	// Functions whose results are SQL, whatever they are given: the renderers of embedded files.
 	Functions []string
-	// Fields that hold nothing else: the rendered texts, the table's name that was checked. As "sql" for s.sql.claim, "table" for s.table.
+	// Fields that hold nothing else: the rendered texts, the table's name that was checked. As
+	// "sql" for s.sql.claim, "table" for s.table.
 	Fields []string
 	// Packages whose constants count as this one's.
 	Packages []string
@@ -55,7 +58,8 @@ type checker struct {
 	count    int
 }
 
-// Check reports each text of which it is not known where it comes from, and how many calls it has looked at.
+// Check reports each text of which it is not known where it comes from, and how many calls it has
+// looked at.
 func Check(dir fs.FS, trusted Trusted) (calls int, reports []string, err error) {
 	c := &checker{Trusted: trusted, files: token.NewFileSet(), funcs: map[string][]*ast.FuncDecl{}, consts: map[string]bool{}, sinks: map[string][]sink{}}
 	names, err := fs.Glob(dir, "*.go")
@@ -150,7 +154,8 @@ func (c *checker) texts(call *ast.CallExpr) (texts []ast.Expr) {
 	return texts
 }
 
-// trusts reports whether an expression is a field that is trusted to hold SQL, or where a pointer to one leads.
+// trusts reports whether an expression is a field that is trusted to hold SQL, or where a pointer
+// to one leads.
 func (c *checker) trusts(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.StarExpr:

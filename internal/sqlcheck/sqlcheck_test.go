@@ -11,7 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/sqlcheck"
 )
 
-// Every text that the stores and the writers send to a database is made of constants, embedded files and the table's name.
+// Every text that the stores and the writers send to a database is made of constants, embedded
+// files and the table's name.
 func TestStoresSendTheirOwnTextsAlone(t *testing.T) {
 	t.Parallel()
 	for dir, test := range map[string]struct {
@@ -21,14 +22,15 @@ func TestStoresSendTheirOwnTextsAlone(t *testing.T) {
 		// The channel of notifications is made of the table's checked name.
 		"postgres": {sqlcheck.Trusted{Functions: []string{"Channel"}, Fields: []string{"channel"}}, 50},
 		"sqlite":   {sqlcheck.Trusted{}, 45},
-		// embedded reads a file. same asks the server whether two expressions of a computed column mean the same. One is the column's own, as the server writes it
-		// down; who may define it may as well define a trigger.
+		// embedded reads a file. same asks the server whether two expressions of a computed column
+		// mean the same. One is the column's own, as the server writes it down; who may define it
+		// may as well define a trigger.
 		"sqlserver": {sqlcheck.Trusted{Functions: []string{"embedded"}, Fields: []string{"text"}, Except: []string{"same"}}, 20},
-		// A statement's text is a file's, with the table's name filled in, and numbers in place of its parameters' names. Replace is
-		// for tests, and the texts are theirs.
+		// A statement's text is a file's, with the table's name filled in, and numbers in place of
+		// its parameters' names. Replace is for tests, and the texts are theirs.
 		"internal/sqladmin": {sqlcheck.Trusted{Functions: []string{"ReplaceAllStringFunc"}, Fields: []string{"text"}, Except: []string{"Replace"}}, 3},
-		// The texts of inserts are built once for each number of rows and kept; outbox/testdata holds them. writtenSQL is made of the
-		// checked name and placeholders alone.
+		// The texts of inserts are built once for each number of rows and kept; outbox/testdata
+		// holds them. writtenSQL is made of the checked name and placeholders alone.
 		".": {sqlcheck.Trusted{Functions: []string{"Load", "LoadOrStore", "writtenSQL", "Render"}}, 2},
 	} {
 		t.Run(dir, func(t *testing.T) {

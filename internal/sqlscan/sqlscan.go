@@ -1,5 +1,6 @@
-// Package sqlscan reads numbers and truths from rows of database/sql without its detour: where the type of a destination is not the
-// one that the driver delivers, database/sql prints the number, parses it and sets it by reflection, for each cell of each row.
+// Package sqlscan reads numbers and truths from rows of database/sql without its detour: where the
+// type of a destination is not the one that the driver delivers, database/sql prints the number,
+// parses it and sets it by reflection, for each cell of each row.
 package sqlscan
 
 import (
@@ -27,7 +28,8 @@ func (i *Int) Scan(src any) error {
 	return nil
 }
 
-// Bool is a destination for a truth, which may be a number where the database has no type for it. NULL is an error.
+// Bool is a destination for a truth, which may be a number where the database has no type for it.
+// NULL is an error.
 type Bool bool
 
 // Scan implements sql.Scanner.

@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// shape is what a scanner knows of a type: its fields by their names in JSON, or the type of its elements. It is filled in when it is first
-// asked, since types may contain themselves.
+// shape is what a scanner knows of a type: its fields by their names in JSON, or the type of its
+// elements. It is filled in when it is first asked, since types may contain themselves.
 type shape struct {
 	of     reflect.Type
 	once   sync.Once
@@ -108,7 +108,8 @@ func (s *shape) element() *shape {
 	return shapeOf(s.elem)
 }
 
-// member finds the field for a member, and the name under which it must occur once. A map keeps names apart that differ in case.
+// member finds the field for a member, and the name under which it must occur once. A map keeps
+// names apart that differ in case.
 func (s *shape) member(name []byte, exact bool) (field *shape, as []byte, err error) {
 	if s == nil || s.fields == nil {
 		return s.element(), name, nil

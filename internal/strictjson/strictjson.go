@@ -1,6 +1,7 @@
-// Package strictjson decodes JSON from outside: from clients, partners and rows that others have written. The package encoding/json takes
-// the last of several members of one name, and takes a member for another one whose name differs only in case; two readers of one text can
-// so understand two things. Here both are errors. It is safe for concurrent use.
+// Package strictjson decodes JSON from outside: from clients, partners and rows that others have
+// written. The package encoding/json takes the last of several members of one name, and takes a
+// member for another one whose name differs only in case; two readers of one text can so understand
+// two things. Here both are errors. It is safe for concurrent use.
 package strictjson
 
 import (
@@ -25,8 +26,9 @@ func (e *AmbiguousError) Error() string { return "member " + strconv.Quote(e.Pat
 
 var errNotUTF8 = errors.New("it is not valid UTF-8")
 
-// Unmarshal decodes a text into a value of a type of ours: in every object each name occurs once, and a name that differs from that of a
-// field only in case is an error. Unknown members are ignored. The error is an [*AmbiguousError] or that of encoding/json.
+// Unmarshal decodes a text into a value of a type of ours: in every object each name occurs once,
+// and a name that differs from that of a field only in case is an error. Unknown members are
+// ignored. The error is an [*AmbiguousError] or that of encoding/json.
 func Unmarshal(text []byte, into any) error {
 	if err := check(text, into, true); err != nil {
 		return err
@@ -44,8 +46,8 @@ func UnmarshalKnown(text []byte, into any) error {
 	return decoder.Decode(into) //nolint:wrapcheck // callers say what they decode
 }
 
-// UnmarshalLoose decodes into a value of a type that is not ours. Names may differ from those of its fields in case, as encoding/json
-// allows, but no two members may be for one field.
+// UnmarshalLoose decodes into a value of a type that is not ours. Names may differ from those of
+// its fields in case, as encoding/json allows, but no two members may be for one field.
 func UnmarshalLoose(text []byte, into any) error {
 	if err := check(text, into, false); err != nil {
 		return err
@@ -73,7 +75,8 @@ type scanner struct {
 	names [][]byte // of the members of all objects that are open, innermost last
 }
 
-// value reads one value that is to be decoded into a t; nil stands for a type that is not looked into.
+// value reads one value that is to be decoded into a t; nil stands for a type that is not looked
+// into.
 func (s *scanner) value(t *shape) error {
 	switch s.next() {
 	case '{':

@@ -2,7 +2,8 @@ package testenv
 
 import "testing"
 
-// NeedExactAllocations skips a test where the compiler adds allocations of its own. make allocations runs those tests.
+// NeedExactAllocations skips a test where the compiler adds allocations of its own. make
+// allocations runs those tests.
 func NeedExactAllocations(t testing.TB) {
 	t.Helper()
 	if raceDetector || testing.CoverMode() != "" {

@@ -19,9 +19,9 @@ const (
 	longestTestName = 40          // PostgreSQL cuts names at 63 bytes
 )
 
-// Postgres creates an empty database for this test and returns its URL. The database is dropped when the test ends, whoever is
-// still connected. The server is the one in FANOUT_TEST_POSTGRES; without it the test is skipped, or fails where servers are
-// required.
+// Postgres creates an empty database for this test and returns its URL. The database is dropped
+// when the test ends, whoever is still connected. The server is the one in FANOUT_TEST_POSTGRES;
+// without it the test is skipped, or fails where servers are required.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	server := need(t, testservers.PostgresVariable)
@@ -31,8 +31,8 @@ func Postgres(t testing.TB) string {
 	}
 	name := "fanout_test_" + identifier(t.Name()) + "_" + strings.ToLower(rand.Text()[:8])
 	database := pgx.Identifier{name}.Sanitize()
-	// template0 accepts no connections, so that tests can copy it at the same time; and it alone allows to choose a locale, so
-	// that text sorts the same way on every server.
+	// template0 accepts no connections, so that tests can copy it at the same time; and it alone
+	// allows to choose a locale, so that text sorts the same way on every server.
 	if err := postgresAdmin(server, "CREATE DATABASE "+database+" TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"); err != nil {
 		t.Fatalf("testenv: create a database for this test: %v", err)
 	}
@@ -45,8 +45,8 @@ func Postgres(t testing.TB) string {
 	return dsn.String()
 }
 
-// postgresAdmin executes one statement on a connection of its own. It has its own time too: a test's context has ended before
-// the test's clean-up begins.
+// postgresAdmin executes one statement on a connection of its own. It has its own time too: a
+// test's context has ended before the test's clean-up begins.
 func postgresAdmin(server, statement string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
@@ -61,7 +61,8 @@ func postgresAdmin(server, statement string) error {
 	return nil
 }
 
-// identifier turns a test's name into the middle of a database's name, for whoever looks at the server meanwhile.
+// identifier turns a test's name into the middle of a database's name, for whoever looks at the
+// server meanwhile.
 func identifier(test string) string {
 	name := strings.Map(func(r rune) rune {
 		switch {

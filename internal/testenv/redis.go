@@ -14,14 +14,16 @@ import (
 // scanBatch is how many keys the clean-up looks at per round trip.
 const scanBatch = 1000
 
-// Redis returns the URL of the shared server in FANOUT_TEST_REDIS; without it the test is skipped, or fails where servers are
-// required. Other tests use the same server at the same time: keep to keys below [RedisPrefix], and never flush.
+// Redis returns the URL of the shared server in FANOUT_TEST_REDIS; without it the test is skipped,
+// or fails where servers are required. Other tests use the same server at the same time: keep to
+// keys below [RedisPrefix], and never flush.
 func Redis(t testing.TB) string {
 	t.Helper()
 	return need(t, testservers.RedisVariable)
 }
 
-// RedisPrefix returns a prefix for this test's keys, new at each call. The keys below it are deleted when the test ends.
+// RedisPrefix returns a prefix for this test's keys, new at each call. The keys below it are
+// deleted when the test ends.
 func RedisPrefix(t testing.TB) string {
 	t.Helper()
 	server := Redis(t)
@@ -34,7 +36,8 @@ func RedisPrefix(t testing.TB) string {
 	return prefix
 }
 
-// deleteKeys deletes the keys below prefix. The prefix holds no character that has a meaning in a pattern.
+// deleteKeys deletes the keys below prefix. The prefix holds no character that has a meaning in a
+// pattern.
 func deleteKeys(server, prefix string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 // seedVariable replays a run.
 const seedVariable = "FANOUT_TEST_SEED"
 
-// Seed returns the seed for this test's random choices: the one in FANOUT_TEST_SEED, else a new one. It is logged together with
-// how to replay it, so that the output of a failed test holds it.
+// Seed returns the seed for this test's random choices: the one in FANOUT_TEST_SEED, else a new
+// one. It is logged together with how to replay it, so that the output of a failed test holds it.
 func Seed(t testing.TB) int64 {
 	t.Helper()
 	seed := rand.Int64()

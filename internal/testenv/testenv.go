@@ -1,8 +1,9 @@
 // Package testenv gives tests what they need from outside: databases, key prefixes, seeds.
 //
-// The servers are those that make test, through package testservers, finds or starts. Without them, say under a plain go test,
-// the tests that need one are skipped, with a message that says how to run them; FANOUT_TEST_REQUIRE=1 turns that into a
-// failure, so that a run that is meant to be complete cannot quietly be less.
+// The servers are those that make test, through package testservers, finds or starts. Without them,
+// say under a plain go test, the tests that need one are skipped, with a message that says how to
+// run them; FANOUT_TEST_REQUIRE=1 turns that into a failure, so that a run that is meant to be
+// complete cannot quietly be less.
 package testenv
 
 import (
@@ -30,8 +31,8 @@ func need(t testing.TB, variable string) string {
 // longVariable is set to 1 by make test-all.
 const longVariable = "FANOUT_TEST_LONG"
 
-// Long reports whether a test may take minutes, as in make test-all: with more rows, more faults, more time. Without, each test
-// takes seconds, and still asserts what it is about.
+// Long reports whether a test may take minutes, as in make test-all: with more rows, more faults,
+// more time. Without, each test takes seconds, and still asserts what it is about.
 func Long() bool { return os.Getenv(longVariable) == "1" }
 
 // NeedLong skips a test of minutes that has no short version.
@@ -45,7 +46,7 @@ func NeedLong(t testing.TB) {
 // treeVariable is a sum over all files of the repository.
 const treeVariable = "FANOUT_TEST_TREE"
 
-// UsesAllFiles tells go test that the results of this package depend on more files than it sees, as where a test builds a program
-// of another module: from now on they come from its cache only while no file has changed. Without the sum, in a plain go test,
-// -count=1 is needed.
+// UsesAllFiles tells go test that the results of this package depend on more files than it sees, as
+// where a test builds a program of another module: from now on they come from its cache only while
+// no file has changed. Without the sum, in a plain go test, -count=1 is needed.
 func UsesAllFiles() { _ = os.Getenv(treeVariable) }

@@ -2,9 +2,10 @@
 //
 //	testreport go test -run=TestClaim ./outbox/...
 //
-// Each package gets a line when it has ended, a failed one with the output of what failed in it; the end says how many tests
-// passed, failed and were skipped, and why, and which of them took long. With -v among the arguments all output is shown as it
-// comes. The exit code is that of the command, 127 where it cannot be run, 2 for wrong usage.
+// Each package gets a line when it has ended, a failed one with the output of what failed in it;
+// the end says how many tests passed, failed and were skipped, and why, and which of them took
+// long. With -v among the arguments all output is shown as it comes. The exit code is that of the
+// command, 127 where it cannot be run, 2 for wrong usage.
 package main
 
 import (
@@ -34,7 +35,8 @@ func main() {
 
 // run runs the command, "go ... test ...", and returns its exit code.
 func run(command []string, out, log io.Writer) int {
-	// A terminal sends its signals to the command too, which ends first, and then what it has done is told.
+	// A terminal sends its signals to the command too, which ends first, and then what it has done
+	// is told.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)

@@ -21,7 +21,8 @@ const (
 	slowestFew = 10
 )
 
-// An event is one line of go test -json, see go doc test2json. Lines about builds have no Package but an ImportPath.
+// An event is one line of go test -json, see go doc test2json. Lines about builds have no Package
+// but an ImportPath.
 type event struct {
 	Action, Package, Test, Output, ImportPath string
 
@@ -143,7 +144,8 @@ func reason(output []string) string {
 	return "no reason given"
 }
 
-// endPackage says how a package ended; of one that failed also what those tests wrote that failed, or never came to their end.
+// endPackage says how a package ended; of one that failed also what those tests wrote that failed,
+// or never came to their end.
 func (r *report) endPackage(p *pkg, e *event) {
 	if e.Action == "skip" || e.Action == "pass" && p.passed+p.failed+p.skipped == 0 && strings.Contains(p.output.String(), "[no test files]") {
 		r.silent++

@@ -9,8 +9,8 @@ import (
 // account is a user that server processes run as. The nil account is the one we run as ourselves.
 type account struct{ uid, gid uint32 }
 
-// unprivileged returns the account for a server that refuses to run as root: the user postgres, else nobody. It returns nil,
-// our own account, when we are not root.
+// unprivileged returns the account for a server that refuses to run as root: the user postgres,
+// else nobody. It returns nil, our own account, when we are not root.
 func unprivileged(uid int) (*account, error) {
 	if uid != 0 {
 		return nil, nil //nolint:nilnil // the nil account is documented to be our own

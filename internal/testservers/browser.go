@@ -24,8 +24,8 @@ func findChromium(context.Context) (string, bool) {
 	return "", false
 }
 
-// findBrowser gets the browser, under the same rules as the servers. Without one the tests of the dashboard are skipped, which is no reason to
-// run no test at all.
+// findBrowser gets the browser, under the same rules as the servers. Without one the tests of the
+// dashboard are skipped, which is no reason to run no test at all.
 func (s *Servers) findBrowser(ctx context.Context) {
 	if s.facts(ctx, chromium, false).binary {
 		return

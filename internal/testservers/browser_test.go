@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A browser that is named is taken; where none can be had the servers are had all the same, and the log says what that means.
+// A browser that is named is taken; where none can be had the servers are had all the same, and the
+// log says what that means.
 func TestBrowser(t *testing.T) { //nolint:paralleltest // the environment
 	dir := t.TempDir()
 	named := filepath.Join(dir, "browser")

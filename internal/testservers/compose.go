@@ -21,17 +21,20 @@ const (
 	downPatience = time.Minute
 )
 
-// runner runs a command and returns what it wrote to stdout; its error holds what it wrote to stderr.
+// runner runs a command and returns what it wrote to stdout; its error holds what it wrote to
+// stderr.
 type runner func(ctx context.Context, name string, args ...string) (string, error)
 
-// compose is a Docker Compose project of our own: its name is new each time, so that runs do not meet.
+// compose is a Docker Compose project of our own: its name is new each time, so that runs do not
+// meet.
 type compose struct {
 	run     runner
 	file    string
 	project string
 }
 
-// findEngine returns a project when some service needs one, Docker Compose is installed and its engine runs.
+// findEngine returns a project when some service needs one, Docker Compose is installed and its
+// engine runs.
 func (s *Servers) findEngine(ctx context.Context, all []*service) *compose {
 	needed := slices.ContainsFunc(all, func(svc *service) bool { return os.Getenv(svc.variable) == "" })
 	file, found := repositoryFile(composeFile)
@@ -52,7 +55,8 @@ func engineRuns(ctx context.Context, run runner) bool {
 	return err == nil
 }
 
-// startContainers starts the services in one go and waits until they answer. After an error nothing of the project is left.
+// startContainers starts the services in one go and waits until they answer. After an error nothing
+// of the project is left.
 func (s *Servers) startContainers(ctx context.Context, project *compose, services []*service) error {
 	fmt.Fprintf(s.log, "testservers: starting %s in containers; the first time their images are fetched\n", names(services))
 	started, err := project.up(ctx, services)
@@ -87,7 +91,8 @@ func (c *compose) up(ctx context.Context, services []*service) ([]*Server, error
 	return servers, nil
 }
 
-// server connects to a healthy container. The published port may answer a moment later than the container's own check.
+// server connects to a healthy container. The published port may answer a moment later than the
+// container's own check.
 func (c *compose) server(ctx context.Context, svc *service) (*Server, error) {
 	address, err := c.docker(ctx, "port", svc.container, svc.port)
 	if err != nil {
@@ -134,7 +139,8 @@ func execute(ctx context.Context, name string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// repositoryFile finds a file of this repository from the working directory, which is some directory of it.
+// repositoryFile finds a file of this repository from the working directory, which is some
+// directory of it.
 func repositoryFile(name string) (string, bool) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -24,7 +24,8 @@ type manager struct {
 var managers = []manager{
 	{
 		command: "apt-get", asRoot: true,
-		// The servers that come with the packages must not run: the first two say so to SysV scripts, the third to systemctl.
+		// The servers that come with the packages must not run: the first two say so to SysV
+		// scripts, the third to systemctl.
 		variables: []string{"DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "SYSTEMD_OFFLINE=1"},
 		refresh:   []string{"update"},
 		install:   []string{"install", "-y", "--no-install-recommends"},
@@ -58,8 +59,9 @@ var managers = []manager{
 // errNotInstalled is the end of the road: no server anywhere, and none may or can be installed.
 var errNotInstalled = errors.New("no server to test with")
 
-// install installs the binaries of the missing services and notes where they are. It announces every command first, and runs
-// none that could ask for a password. Its error says what to run by hand.
+// install installs the binaries of the missing services and notes where they are. It announces
+// every command first, and runs none that could ask for a password. Its error says what to run by
+// hand.
 func (s *Servers) install(ctx context.Context, missing []*service) error {
 	found, ok := findManager(exec.LookPath)
 	if !ok {
@@ -110,8 +112,8 @@ func findManager(lookPath func(string) (string, error)) (manager, bool) {
 	return managers[index], true
 }
 
-// elevation returns what to put before a command of m so that it has its rights without asking for a password, or the reason
-// why that is impossible.
+// elevation returns what to put before a command of m so that it has its rights without asking for
+// a password, or the reason why that is impossible.
 func elevation(ctx context.Context, m manager, uid int, run runner) (prefix []string, reason string) {
 	switch {
 	case uid == 0 && !m.asRoot:
@@ -125,7 +127,8 @@ func elevation(ctx context.Context, m manager, uid int, run runner) (prefix []st
 	return []string{"sudo", "-n"}, ""
 }
 
-// line is a whole command line. The variables are set with env because sudo drops those of its own environment.
+// line is a whole command line. The variables are set with env because sudo drops those of its own
+// environment.
 func (m manager) line(elevate, args []string) []string {
 	line := slices.Clone(elevate)
 	if len(m.variables) > 0 {

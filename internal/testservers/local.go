@@ -20,7 +20,8 @@ type local struct {
 	ready func(ctx context.Context, port string, pid int) error
 	// shutdown ends the server, politely first.
 	shutdown []child.Step
-	// usual is the port that is tried first: the URL of a server is part of what go test knows its cached results by. Empty: none.
+	// usual is the port that is tried first: the URL of a server is part of what go test knows its
+	// cached results by. Empty: none.
 	usual string
 }
 
@@ -33,8 +34,8 @@ func (l *local) run(ctx context.Context) (string, func() error, error) {
 	return port, func() error { return errors.Join(process.Stop(l.shutdown...), l.workspace.remove()) }, nil
 }
 
-// anywhere starts the server at its usual port or another free one. Between our look for one and the server's own bind somebody else may take it; then
-// the next one is tried.
+// anywhere starts the server at its usual port or another free one. Between our look for one and
+// the server's own bind somebody else may take it; then the next one is tried.
 func (l *local) anywhere(ctx context.Context) (string, *child.Child, error) {
 	for attempt := 1; ; attempt++ {
 		port, err := l.freePort(ctx, attempt)

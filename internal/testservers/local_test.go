@@ -85,7 +85,8 @@ func TestProbesKeepPasswordsOutOfErrors(t *testing.T) {
 	}
 }
 
-// worldTempDir is a new temporary directory that an unprivileged server can reach; t.TempDir is closed to others.
+// worldTempDir is a new temporary directory that an unprivileged server can reach; t.TempDir is
+// closed to others.
 func worldTempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "fanout-test-") //nolint:usetesting // see above

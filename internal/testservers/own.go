@@ -11,11 +11,13 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testservers/child"
 )
 
-// ErrNoBinary says that a server of one's own cannot be started here, because its binary is not on this machine.
+// ErrNoBinary says that a server of one's own cannot be started here, because its binary is not on
+// this machine.
 var ErrNoBinary = errors.New("testservers: the server's binary is not on this machine")
 
-// Own is a server for a test that stops and kills it: with files and a port of its own, started from a local binary, and keeping
-// what it has acknowledged whatever ends it. It ends with this process. Its methods are not for several goroutines at a time.
+// Own is a server for a test that stops and kills it: with files and a port of its own, started
+// from a local binary, and keeping what it has acknowledged whatever ends it. It ends with this
+// process. Its methods are not for several goroutines at a time.
 type Own struct {
 	Name    string
 	URL     string // the same after each start
@@ -26,8 +28,8 @@ type Own struct {
 	process *child.Child
 }
 
-// OwnPostgres starts a new cluster, with fsync on and settings ("name=value") of the caller's, and returns when it answers. The
-// error is [ErrNoBinary] where that is the reason.
+// OwnPostgres starts a new cluster, with fsync on and settings ("name=value") of the caller's, and
+// returns when it answers. The error is [ErrNoBinary] where that is the reason.
 func OwnPostgres(ctx context.Context, settings ...string) (*Own, error) {
 	bin, found := findPostgres(ctx)
 	if !found {
@@ -57,8 +59,8 @@ func OwnPostgres(ctx context.Context, settings ...string) (*Own, error) {
 	return own, nil
 }
 
-// OwnRedis starts a new server that writes each command to disk before it answers, and returns when it does. The error is
-// [ErrNoBinary] where that is the reason.
+// OwnRedis starts a new server that writes each command to disk before it answers, and returns when
+// it does. The error is [ErrNoBinary] where that is the reason.
 func OwnRedis(ctx context.Context) (*Own, error) {
 	bin, found := findRedis(ctx)
 	if !found {
@@ -90,8 +92,9 @@ func (o *Own) End(signal os.Signal, patience time.Duration) error {
 	return o.process.Stop(child.Step{Signal: signal, Patience: patience})
 }
 
-// Start starts a server that has ended, at the same port and with its data, and returns when it answers. After a kill, what is left
-// of the old one can be in its way for a moment: it is tried again until ctx ends.
+// Start starts a server that has ended, at the same port and with its data, and returns when it
+// answers. After a kill, what is left of the old one can be in its way for a moment: it is tried
+// again until ctx ends.
 func (o *Own) Start(ctx context.Context) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		process, err := o.run.at(ctx, o.port)

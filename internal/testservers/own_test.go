@@ -15,7 +15,8 @@ import (
 // patience is only used up by a test that fails.
 const patience = time.Minute
 
-// What a server of one's own has acknowledged is there after each way to end it, at the same address.
+// What a server of one's own has acknowledged is there after each way to end it, at the same
+// address.
 func TestOwnPostgres(t *testing.T) {
 	t.Parallel()
 	own, err := OwnPostgres(t.Context(), "max_wal_size=64MB")

@@ -44,9 +44,10 @@ var postgresShutdown = []child.Step{
 	{Signal: syscall.SIGKILL, Patience: 5 * time.Second},
 }
 
-// fsyncVariable is off where the server that tests share need not survive a crash of the machine: databases are then created and
-// dropped, hundreds of them, without waiting for the disk. Benchmarks need the real thing. What tests kill is an [Own] server,
-// which keeps what it has acknowledged.
+// fsyncVariable is off where the server that tests share need not survive a crash of the machine:
+// databases are then created and dropped, hundreds of them, without waiting for the disk.
+// Benchmarks need the real thing. What tests kill is an [Own] server, which keeps what it has
+// acknowledged.
 const fsyncVariable = "FANOUT_TEST_FSYNC"
 
 // launchPostgres creates a cluster and starts its server.
@@ -113,7 +114,8 @@ func localPostgres(ctx context.Context, files *workspace, bin, data string, sett
 	}
 }
 
-// initCluster runs initdb. Everybody on this machine may connect at 127.0.0.1 without a password: it holds test data only.
+// initCluster runs initdb. Everybody on this machine may connect at 127.0.0.1 without a password:
+// it holds test data only.
 func initCluster(ctx context.Context, files *workspace, bin, data string) error {
 	cmd := files.command(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", postgresUser, "--auth=trust",
 		"--encoding=UTF8", "--locale=C", "--no-sync")
@@ -158,7 +160,8 @@ func probePostgres(ctx context.Context, dsn string) (string, error) {
 	return version, err
 }
 
-// withPostgres calls work with a connection that is closed afterwards. No error of pgx shows the password.
+// withPostgres calls work with a connection that is closed afterwards. No error of pgx shows the
+// password.
 func withPostgres(ctx context.Context, dsn string, work func(*pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()

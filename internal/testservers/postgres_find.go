@@ -11,7 +11,8 @@ import (
 	"strconv"
 )
 
-// oldestPostgres is the first major version with DROP DATABASE ... WITH (FORCE), which the tests clean up with.
+// oldestPostgres is the first major version with DROP DATABASE ... WITH (FORCE), which the tests
+// clean up with.
 const oldestPostgres = 13
 
 // postgresDirs is where distributions and Homebrew put the binaries that they keep out of PATH.
@@ -33,15 +34,16 @@ type installation struct {
 	major, minor int
 }
 
-// findPostgres returns the directory of postgres and initdb: the one that the variable names, else the one in PATH, else the
-// newest of those in the usual places.
+// findPostgres returns the directory of postgres and initdb: the one that the variable names, else
+// the one in PATH, else the newest of those in the usual places.
 func findPostgres(ctx context.Context) (string, bool) {
 	if bin := os.Getenv(PostgresBinVariable); bin != "" {
 		_, ok := inspectPostgres(ctx, bin)
 		return bin, ok
 	}
 	if path, err := exec.LookPath("postgres"); err == nil {
-		// The link is followed because initdb is sure to be beside the real binary, not beside the link.
+		// The link is followed because initdb is sure to be beside the real binary, not beside the
+		// link.
 		if target, err := filepath.EvalSymlinks(path); err == nil {
 			if found, ok := inspectPostgres(ctx, filepath.Dir(target)); ok {
 				return found.bin, true
@@ -61,7 +63,8 @@ func findPostgres(ctx context.Context) (string, bool) {
 	return best.bin, ok
 }
 
-// inspectPostgres asks the binary in dir for its version. It is not ok where a binary is missing or too old.
+// inspectPostgres asks the binary in dir for its version. It is not ok where a binary is missing or
+// too old.
 func inspectPostgres(ctx context.Context, dir string) (installation, bool) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -82,7 +85,8 @@ func inspectPostgres(ctx context.Context, dir string) (installation, bool) {
 
 var postgresVersion = regexp.MustCompile(`\(PostgreSQL\) (\d+)(?:\.(\d+))?`)
 
-// parsePostgresVersion reads what "postgres --version" says. A beta or development version has no minor number: 0.
+// parsePostgresVersion reads what "postgres --version" says. A beta or development version has no
+// minor number: 0.
 func parsePostgresVersion(said string) (major, minor int, ok bool) {
 	match := postgresVersion.FindStringSubmatch(said)
 	if match == nil {

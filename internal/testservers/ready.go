@@ -19,8 +19,8 @@ const (
 // errExited says that a server ended instead of answering.
 var errExited = errors.New("the server ended while it was starting")
 
-// awaitReady calls probe, with growing pauses, until it succeeds. It gives up when exited is closed, when ctx ends, and after
-// readyPatience; the error then holds the last one of probe.
+// awaitReady calls probe, with growing pauses, until it succeeds. It gives up when exited is
+// closed, when ctx ends, and after readyPatience; the error then holds the last one of probe.
 func awaitReady(ctx context.Context, exited <-chan struct{}, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyPatience)
 	defer cancel()
@@ -48,7 +48,8 @@ func attempt(ctx context.Context, probe func(context.Context) error) error {
 // freePort returns a TCP port that is free on 127.0.0.1 at this moment.
 func freePort(ctx context.Context) (string, error) { return portToListen(ctx, "0") }
 
-// portToListen returns a TCP port if it is free on 127.0.0.1 at this moment, and any free one for port 0.
+// portToListen returns a TCP port if it is free on 127.0.0.1 at this moment, and any free one for
+// port 0.
 func portToListen(ctx context.Context, port string) (string, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {

@@ -38,8 +38,8 @@ var redisShutdown = []child.Step{
 	{Signal: syscall.SIGKILL, Patience: 5 * time.Second},
 }
 
-// findRedis returns the server's path: the one that the variable names, else one in PATH, else one of Homebrew or MacPorts.
-// Valkey is Redis under the name that newer distributions ship.
+// findRedis returns the server's path: the one that the variable names, else one in PATH, else one
+// of Homebrew or MacPorts. Valkey is Redis under the name that newer distributions ship.
 func findRedis(context.Context) (string, bool) {
 	if path := os.Getenv(RedisBinVariable); path != "" {
 		found, err := exec.LookPath(path)
@@ -74,7 +74,8 @@ func launchRedis(ctx context.Context, bin string) (*Server, error) {
 	}, nil
 }
 
-// localRedis is a server with arguments that say what it keeps; its version is known when it is ready.
+// localRedis is a server with arguments that say what it keeps; its version is known when it is
+// ready.
 func localRedis(ctx context.Context, files *workspace, bin string, version *string, args ...string) *local {
 	return &local{
 		name:      redisName,
@@ -114,7 +115,8 @@ func redisInfo(ctx context.Context, dsn string) (map[string]string, error) {
 	return parseInfo(said), errors.Join(err, client.Close())
 }
 
-// listens tells whether anybody does at this address. The client would log that nobody does, at each attempt of a start.
+// listens tells whether anybody does at this address. The client would log that nobody does, at
+// each attempt of a start.
 func listens(ctx context.Context, network, address string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {

@@ -16,11 +16,12 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testservers/child"
 )
 
-// ErrNoReplication says that a replicated PostgreSQL cannot be started here, because a binary is not on this machine.
+// ErrNoReplication says that a replicated PostgreSQL cannot be started here, because a binary is
+// not on this machine.
 var ErrNoReplication = errors.New("testservers: postgres, initdb and pg_basebackup are not all on this machine")
 
-// Replicated is a PostgreSQL with a synchronous physical standby, for tests of a failover. Both end with this process. Its methods
-// are not for several goroutines at a time.
+// Replicated is a PostgreSQL with a synchronous physical standby, for tests of a failover. Both end
+// with this process. Its methods are not for several goroutines at a time.
 type Replicated struct {
 	PrimaryURL, StandbyURL string
 
@@ -35,9 +36,10 @@ type replica struct {
 	process *child.Child
 }
 
-// StartReplicated starts both servers and returns when the standby confirms what the primary commits. via is told the primary's
-// address (host:port), and returns the one by which the standby reaches it, so that a network can stand between the two. The error
-// is [ErrNoReplication] where that is the reason.
+// StartReplicated starts both servers and returns when the standby confirms what the primary
+// commits. via is told the primary's address (host:port), and returns the one by which the standby
+// reaches it, so that a network can stand between the two. The error is [ErrNoReplication] where
+// that is the reason.
 func StartReplicated(ctx context.Context, via func(primary string) string) (*Replicated, error) {
 	bin, found := findPostgres(ctx)
 	backup, err := exec.LookPath(filepath.Join(bin, "pg_basebackup"))

@@ -1,14 +1,17 @@
-// Package testservers finds or starts the PostgreSQL and the Redis that the tests need, and toxiproxy.
+// Package testservers finds or starts the PostgreSQL and the Redis that the tests need, and
+// toxiproxy.
 //
-// For each of them, in this order: the server that FANOUT_TEST_POSTGRES or FANOUT_TEST_REDIS names; a container, where Docker
-// Compose has a running engine (integration/compose.yaml); a server binary on this machine, started with a directory and a
-// port of its own; a binary that the system's package manager installs, announced first, where that asks for no password and
+// For each of them, in this order: the server that FANOUT_TEST_POSTGRES or FANOUT_TEST_REDIS names;
+// a container, where Docker Compose has a running engine (integration/compose.yaml); a server
+// binary on this machine, started with a directory and a port of its own; a binary that the
+// system's package manager installs, announced first, where that asks for no password and
 // FANOUT_TEST_INSTALL is not 0.
 //
-// The browser for the tests of the dashboard is looked for in the same way, but they can be skipped. toxiproxy is the one that
-// FANOUT_TEST_TOXIPROXY names, or built from its source.
+// The browser for the tests of the dashboard is looked for in the same way, but they can be
+// skipped. toxiproxy is the one that FANOUT_TEST_TOXIPROXY names, or built from its source.
 //
-// Whatever was started is stopped and removed by [Servers.Stop]; a server that was there already is never touched.
+// Whatever was started is stopped and removed by [Servers.Stop]; a server that was there already is
+// never touched.
 package testservers
 
 import (
@@ -23,17 +26,20 @@ import (
 
 // The variables through which servers are told to us and, by [Servers.Environ], to the tests.
 const (
-	// PostgresVariable holds a URL, postgres://user:password@host:port/database, of a user who may create databases.
+	// PostgresVariable holds a URL, postgres://user:password@host:port/database, of a user who may
+	// create databases.
 	PostgresVariable = "FANOUT_TEST_POSTGRES"
 	// RedisVariable holds a URL, redis://user:password@host:port/number.
 	RedisVariable = "FANOUT_TEST_REDIS"
-	// PostgresBinVariable holds the directory of postgres and initdb, for tests that start a server of their own.
+	// PostgresBinVariable holds the directory of postgres and initdb, for tests that start a server
+	// of their own.
 	PostgresBinVariable = "FANOUT_TEST_POSTGRES_BINDIR"
 	// RedisBinVariable holds the path of redis-server, for the same purpose.
 	RedisBinVariable = "FANOUT_TEST_REDIS_BIN"
 	// ChromiumVariable holds the path of the browser in which the dashboard is tested.
 	ChromiumVariable = "FANOUT_TEST_CHROMIUM"
-	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies reach what listens on 127.0.0.1.
+	// ToxiproxyVariable holds the URL of the API of a toxiproxy, http://host:port, whose proxies
+	// reach what listens on 127.0.0.1.
 	ToxiproxyVariable = "FANOUT_TEST_TOXIPROXY"
 	// InstallVariable forbids the package manager when it is 0.
 	InstallVariable = "FANOUT_TEST_INSTALL"
@@ -63,9 +69,10 @@ type Servers struct {
 	compose   *compose          // nil while no container was started
 }
 
-// Start gets both databases and returns when they answer. It says on log what takes long or changes the machine. When ctx ends,
-// or when one server cannot be had, whatever was started is stopped again; the error then names what to do. A server named by
-// a variable that does not answer is an error: somebody meant that server.
+// Start gets both databases and returns when they answer. It says on log what takes long or changes
+// the machine. When ctx ends, or when one server cannot be had, whatever was started is stopped
+// again; the error then names what to do. A server named by a variable that does not answer is an
+// error: somebody meant that server.
 func Start(ctx context.Context, log io.Writer) (*Servers, error) {
 	s := &Servers{log: log, byService: map[string]*Server{}, binaries: map[string]string{}}
 	if err := s.start(ctx); err != nil {
@@ -136,8 +143,8 @@ func (s *Servers) useGiven(ctx context.Context, svc *service) error {
 	return nil
 }
 
-// Environ is what the tests need to know, as "NAME=value" to append to an environment. The binaries' variables are there only
-// where binaries are known.
+// Environ is what the tests need to know, as "NAME=value" to append to an environment. The
+// binaries' variables are there only where binaries are known.
 func (s *Servers) Environ() []string {
 	environ := []string{PostgresVariable + "=" + s.Postgres.URL, RedisVariable + "=" + s.Redis.URL}
 	for _, svc := range []*service{postgres, redis, chromium} {
@@ -151,8 +158,8 @@ func (s *Servers) Environ() []string {
 	return environ
 }
 
-// Stop stops the servers that Start and StartToxiproxy started and removes their files. It takes as long as a clean shutdown takes, a few seconds
-// at worst, and may be called more than once.
+// Stop stops the servers that Start and StartToxiproxy started and removes their files. It takes as
+// long as a clean shutdown takes, a few seconds at worst, and may be called more than once.
 func (s *Servers) Stop() error {
 	var failures []error
 	for _, server := range s.byService {

@@ -21,15 +21,17 @@ const (
 	maxAnswer = 1 << 10 // of toxiproxy to a probe, in bytes
 )
 
-// toxiproxy makes networks between tests and their servers ill. It runs on this machine, not in a container, because what it stands in
-// front of listens on 127.0.0.1; and it is built, with the binary that is found, the go command: no package manager has this version.
+// toxiproxy makes networks between tests and their servers ill. It runs on this machine, not in a
+// container, because what it stands in front of listens on 127.0.0.1; and it is built, with the
+// binary that is found, the go command: no package manager has this version.
 var toxiproxy = &service{
 	name: toxiproxyName, variable: ToxiproxyVariable, find: findGo, launch: launchToxiproxy, probe: probeToxiproxy,
 }
 
-// StartToxiproxy gets the proxy of the tests that make networks ill: the one that FANOUT_TEST_TOXIPROXY names, else one that it
-// builds with the go command, in the workspace of this repository, and starts at a port of its own. From then on Environ names it,
-// and Stop stops it.
+// StartToxiproxy gets the proxy of the tests that make networks ill: the one that
+// FANOUT_TEST_TOXIPROXY names, else one that it builds with the go command, in the workspace of
+// this repository, and starts at a port of its own. From then on Environ names it, and Stop stops
+// it.
 func (s *Servers) StartToxiproxy(ctx context.Context) error {
 	if os.Getenv(toxiproxy.variable) != "" {
 		if err := s.useGiven(ctx, toxiproxy); err != nil {
@@ -66,7 +68,8 @@ func launchToxiproxy(ctx context.Context, command string) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("testservers: build toxiproxy: %w: %s", err, said), files.remove())
 	}
-	// A proxy of this name, which is never enabled, tells our toxiproxy from another one that was given the same port.
+	// A proxy of this name, which is never enabled, tells our toxiproxy from another one that was
+	// given the same port.
 	mark := strings.ToLower(rand.Text())
 	config := files.path("proxies.json")
 	proxies := fmt.Sprintf(`[{"name":%q,"listen":"127.0.0.1:0","upstream":"127.0.0.1:0","enabled":false}]`, mark)

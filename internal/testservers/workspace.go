@@ -69,8 +69,8 @@ func open(dir string) bool {
 
 func (w *workspace) path(name string) string { return filepath.Join(w.dir, name) }
 
-// command prepares a command that runs here, as the workspace's account. It outlives ctx: how a server ends is decided by its
-// owner, not by the context that started it.
+// command prepares a command that runs here, as the workspace's account. It outlives ctx: how a
+// server ends is decided by its owner, not by the context that started it.
 func (w *workspace) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...)
 	cmd.Dir = w.dir
@@ -106,8 +106,8 @@ func (w *workspace) remove() error {
 	return nil
 }
 
-// serverEnviron takes out what would steer a server behind our back (PGPORT, PGDATA, ...) and fixes the language of its
-// messages, because some of them are read here.
+// serverEnviron takes out what would steer a server behind our back (PGPORT, PGDATA, ...) and fixes
+// the language of its messages, because some of them are read here.
 func serverEnviron(environ []string) []string {
 	kept := make([]string, 0, len(environ)+1)
 	for _, entry := range environ {

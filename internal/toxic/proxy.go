@@ -1,6 +1,7 @@
-// Package toxic puts a proxy between a client under test and its server, and makes the network between them ill. The proxy is
-// Shopify's toxiproxy, in a process of its own that make test builds and starts: the library's module must not require it, and so
-// it is reached over its HTTP API. It is for tests alone: nothing else imports it.
+// Package toxic puts a proxy between a client under test and its server, and makes the network
+// between them ill. The proxy is Shopify's toxiproxy, in a process of its own that make test builds
+// and starts: the library's module must not require it, and so it is reached over its HTTP API. It
+// is for tests alone: nothing else imports it.
 package toxic
 
 import (
@@ -31,8 +32,9 @@ const (
 // patience bounds a request to toxiproxy, which gives up by itself after 25 seconds.
 const patience = 30 * time.Second
 
-// Proxy is a proxy in front of one server. Faults hold for connections that are open and for those to come, until Heal; several
-// may hold at once, one of each kind. It fulfils brokertest.Network, and is safe for concurrent use.
+// Proxy is a proxy in front of one server. Faults hold for connections that are open and for those
+// to come, until Heal; several may hold at once, one of each kind. It fulfils brokertest.Network,
+// and is safe for concurrent use.
 type Proxy struct {
 	url  string // of the proxy in toxiproxy's API; empty where there is no toxiproxy
 	addr string
@@ -41,8 +43,9 @@ type Proxy struct {
 	toxics []string // names of those that hold
 }
 
-// Start starts a proxy in front of the server at the address upstream (host:port); it ends with the test. Where there is no
-// toxiproxy, it is Addr that ends tests, so that a suite can go on with those that need no proxy.
+// Start starts a proxy in front of the server at the address upstream (host:port); it ends with the
+// test. Where there is no toxiproxy, it is Addr that ends tests, so that a suite can go on with
+// those that need no proxy.
 func Start(t testing.TB, upstream string) *Proxy {
 	t.Helper()
 	api := strings.TrimSuffix(os.Getenv(testservers.ToxiproxyVariable), "/")
@@ -57,7 +60,8 @@ func Start(t testing.TB, upstream string) *Proxy {
 	return p
 }
 
-// Addr is where the proxy listens. Without toxiproxy it skips the test t, or fails it where servers are required.
+// Addr is where the proxy listens. Without toxiproxy it skips the test t, or fails it where servers
+// are required.
 func (p *Proxy) Addr(t testing.TB) string {
 	t.Helper()
 	if p.url == "" {
@@ -78,7 +82,8 @@ func (p *Proxy) Bandwidth(t testing.TB, kilobytes int) {
 	p.add(t, "bandwidth", map[string]any{"rate": kilobytes}, requests, answers)
 }
 
-// Reset breaks each connection (RST where it was opened after the call) as soon as something is sent.
+// Reset breaks each connection (RST where it was opened after the call) as soon as something is
+// sent.
 func (p *Proxy) Reset(t testing.TB) {
 	t.Helper()
 	p.add(t, "reset_peer", map[string]any{"timeout": 0}, requests)
@@ -96,7 +101,8 @@ func (p *Proxy) CutAnswers(t testing.TB, n int) {
 	p.add(t, "limit_data", map[string]any{"bytes": n}, answers)
 }
 
-// BlackHole swallows all that the server says: what the client sends arrives, and nobody tells it so.
+// BlackHole swallows all that the server says: what the client sends arrives, and nobody tells it
+// so.
 func (p *Proxy) BlackHole(t testing.TB) {
 	t.Helper()
 	p.add(t, "timeout", map[string]any{"timeout": 0}, answers)
@@ -129,8 +135,8 @@ func (p *Proxy) add(t testing.TB, kind string, attributes map[string]any, stream
 // client keeps no connections: their goroutines would look like leaks of the code under test.
 var client = &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// call asks toxiproxy for something, and decodes its answer if that is wanted. It has time of its own: a test's context has ended
-// before its clean-ups begin.
+// call asks toxiproxy for something, and decodes its answer if that is wanted. It has time of its
+// own: a test's context has ended before its clean-ups begin.
 func call(t testing.TB, method, url string, body, answer any) {
 	t.Helper()
 	content, err := json.Marshal(body)

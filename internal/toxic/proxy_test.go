@@ -66,7 +66,8 @@ func (e *echo) take() int {
 	return n
 }
 
-// await waits until exactly n bytes were heard, which may be a moment after the client knows of its fate.
+// await waits until exactly n bytes were heard, which may be a moment after the client knows of its
+// fate.
 func (e *echo) await(t *testing.T, n int) {
 	t.Helper()
 	heard := 0
@@ -77,8 +78,8 @@ func (e *echo) await(t *testing.T, n int) {
 	assert.Equal(t, n, heard)
 }
 
-// talk sends n bytes over a new connection and says how many came back, until the connection ended or they all did, or patience
-// had run out.
+// talk sends n bytes over a new connection and says how many came back, until the connection ended
+// or they all did, or patience had run out.
 func talk(t *testing.T, p *toxic.Proxy, n int, patience time.Duration) (back int, took time.Duration, err error) {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.Addr(t))

@@ -1,6 +1,6 @@
-// Package wire has the JSON that the command and the HTTP interface share, from rows to the status of
-// a database. monitor/openapi.json describes the fields. Database is set where several databases may
-// answer at once, as to the command.
+// Package wire has the JSON that the command and the HTTP interface share, from rows to the status
+// of a database. monitor/openapi.json describes the fields. Database is set where several databases
+// may answer at once, as to the command.
 package wire
 
 import (

@@ -26,7 +26,8 @@ type BrokerOverview struct {
 	Lag time.Duration
 	// LastPublished is when a row was published last; zero where none is there any more.
 	LastPublished time.Time
-	// LastError of the row that failed last among the unfinished and abandoned ones; nil when there is none.
+	// LastError of the row that failed last among the unfinished and abandoned ones; nil when there
+	// is none.
 	LastError *outbox.LastError
 }
 
@@ -48,9 +49,11 @@ type Record struct {
 	LockedBy, BrokerMessageID            string
 	// LastError is nil where the row has none, or one that is no JSON.
 	LastError *outbox.LastError
-	// Deferral tells why a row that is Deferred waits; nil where it is not, or what it waited for has just gone.
+	// Deferral tells why a row that is Deferred waits; nil where it is not, or what it waited for
+	// has just gone.
 	Deferral *Deferral
-	// PayloadBytes is the payload's size. Payload and Headers (JSON text) are there only in what [Browser.Message] returns.
+	// PayloadBytes is the payload's size. Payload and Headers (JSON text) are there only in what
+	// [Browser.Message] returns.
 	PayloadBytes int
 	Payload      []byte
 	Headers      string
@@ -60,10 +63,11 @@ type Record struct {
 type Deferral struct {
 	// Reason is backoff, scheduled or operator: an abandoned message blocks its key.
 	Reason string
-	// MessageID of the row that waits itself: this one, or an earlier one of its key, which has to be done first.
+	// MessageID of the row that waits itself: this one, or an earlier one of its key, which has to
+	// be done first.
 	MessageID string
-	// Until when that row waits; zero where an operator must act (Reason is abandoned), or where it waits no more and later rows of its
-	// key follow as soon as it is done.
+	// Until when that row waits; zero where an operator must act (Reason is abandoned), or where it
+	// waits no more and later rows of its key follow as soon as it is done.
 	Until time.Time
 }
 
@@ -72,7 +76,8 @@ type ListRequest struct {
 	// Broker and Status are required.
 	Broker string
 	Status outbox.Status
-	// Type, Key, ErrorClass, Since and Until are those of a [Filter]. Deferred rows are listed in their status like all others.
+	// Type, Key, ErrorClass, Since and Until are those of a [Filter]. Deferred rows are listed in
+	// their status like all others.
 	Type, Key, ErrorClass string
 	Since, Until          time.Time
 	// After is where the page before ended; zero = the first page.
@@ -81,7 +86,8 @@ type ListRequest struct {
 	Limit, Scan int
 }
 
-// A Position is a place in a list, which is ordered by time and id, both descending. Time is zero where the status is not terminal.
+// A Position is a place in a list, which is ordered by time and id, both descending. Time is zero
+// where the status is not terminal.
 type Position struct {
 	Time time.Time
 	ID   int64
@@ -90,8 +96,8 @@ type Position struct {
 // A List is one page.
 type List struct {
 	Records []Record
-	// Next is where the next page begins; zero = there is none. A page may be empty and have a next one, where the rows that were looked
-	// at did not match.
+	// Next is where the next page begins; zero = there is none. A page may be empty and have a next
+	// one, where the rows that were looked at did not match.
 	Next Position
 	// Scanned is how many rows were looked at.
 	Scanned int
@@ -100,7 +106,8 @@ type List struct {
 // A KeyBlock is an ordering key whose rows wait for one of them.
 type KeyBlock struct {
 	Broker, Key string
-	// MessageID of the row for which the others wait, and its Status. Reason is backoff, scheduled or operator.
+	// MessageID of the row for which the others wait, and its Status. Reason is backoff, scheduled
+	// or operator.
 	MessageID string
 	Status    outbox.Status
 	Reason    string

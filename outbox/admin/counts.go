@@ -8,7 +8,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A Tally gathers counts per broker and status; stores fill it from their query. It is not safe for concurrent use.
+// A Tally gathers counts per broker and status; stores fill it from their query. It is not safe for
+// concurrent use.
 type Tally map[string]*BrokerCounts
 
 // Add records n rows of one status, the oldest of which has the given age.

@@ -6,15 +6,17 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A Filter selects rows for an operator. Its conditions are joined by AND; a zero field matches everything. Broker, status
-// and message id are looked up; every other condition is tried on each row that these leave, and for published rows that
-// may be most of the table. Rows are looked for before any lock is taken, so a slow search holds up no delivery.
+// A Filter selects rows for an operator. Its conditions are joined by AND; a zero field matches
+// everything. Broker, status and message id are looked up; every other condition is tried on each
+// row that these leave, and for published rows that may be most of the table. Rows are looked for
+// before any lock is taken, so a slow search holds up no delivery.
 type Filter struct {
 	// Broker that the rows are for.
 	Broker string
 	// Statuses of the rows. Empty: those that the action is for.
 	Statuses []outbox.Status
-	// Type is an event type on the wire, or the beginning of some when it ends with "*". Nothing else in it is a wildcard.
+	// Type is an event type on the wire, or the beginning of some when it ends with "*". Nothing
+	// else in it is a wildcard.
 	Type string
 	// Key is an ordering key.
 	Key string

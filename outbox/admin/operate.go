@@ -16,10 +16,10 @@ import (
 // ClassOperator is the class in [outbox.LastError] of a row that an operator has abandoned.
 const ClassOperator = "operator"
 
-// For makes a filter ready for an action of an [Operator], which its store calls by the given name: it fills in the
-// statuses where the filter names none, and brings message ids to their canonical form. It refuses what cannot be meant:
-// a limit below 1, a status that the action is not for, a message id that is no UUID, a time range that is empty, and text
-// that no row can hold.
+// For makes a filter ready for an action of an [Operator], which its store calls by the given name:
+// it fills in the statuses where the filter names none, and brings message ids to their canonical
+// form. It refuses what cannot be meant: a limit below 1, a status that the action is not for, a
+// message id that is no UUID, a time range that is empty, and text that no row can hold.
 func (f Filter) For(action string, limit int, statuses ...outbox.Status) (Filter, error) {
 	var problems []error
 	refuse := func(format string, args ...any) {
@@ -66,7 +66,8 @@ type RequeueOption func(*Requeuing)
 
 // Requeuing is what the options of a requeue come to, for stores.
 type Requeuing struct {
-	// TTL that the rows get, counted from now by the database's clock; 0 = none of them gets a new one.
+	// TTL that the rows get, counted from now by the database's clock; 0 = none of them gets a new
+	// one.
 	TTL time.Duration
 	err error
 }
@@ -74,8 +75,8 @@ type Requeuing struct {
 // maxTTL bounds a time to live, which must not lead beyond what a database can hold.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
-// WithTTL gives the rows a new time to live, counted from the requeue: who is not delivered by then is abandoned. It must be positive, and no
-// more than ten years.
+// WithTTL gives the rows a new time to live, counted from the requeue: who is not delivered by then
+// is abandoned. It must be positive, and no more than ten years.
 func WithTTL(ttl time.Duration) RequeueOption {
 	return func(r *Requeuing) {
 		if ttl <= 0 || ttl > maxTTL {
@@ -102,7 +103,8 @@ func (Requeuing) Refused(filter *Filter) string {
 	return ""
 }
 
-// RequeueStatuses are those of the rows that a requeue is for; of the processing ones, those whose lease is over.
+// RequeueStatuses are those of the rows that a requeue is for; of the processing ones, those whose
+// lease is over.
 func RequeueStatuses() []outbox.Status {
 	return []outbox.Status{outbox.StatusPending, outbox.StatusProcessing, outbox.StatusFailed, outbox.StatusAbandoned}
 }
@@ -110,7 +112,8 @@ func RequeueStatuses() []outbox.Status {
 // ReplayStatuses are those of the rows that a replay is for.
 func ReplayStatuses() []outbox.Status { return []outbox.Status{outbox.StatusPublished} }
 
-// AbandonStatuses are those of the rows that can be abandoned; of the processing ones, those whose lease is over.
+// AbandonStatuses are those of the rows that can be abandoned; of the processing ones, those whose
+// lease is over.
 func AbandonStatuses() []outbox.Status {
 	return []outbox.Status{outbox.StatusPending, outbox.StatusProcessing, outbox.StatusFailed}
 }
@@ -123,8 +126,8 @@ func words(statuses []outbox.Status) string {
 	return strings.Join(names, ", ")
 }
 
-// TypePattern splits Type: exact is the type itself, or prefix the beginning when it ends with "*". Both are empty where
-// every type matches.
+// TypePattern splits Type: exact is the type itself, or prefix the beginning when it ends with "*".
+// Both are empty where every type matches.
 func (f Filter) TypePattern() (exact, prefix string) {
 	if prefix, ok := strings.CutSuffix(f.Type, "*"); ok {
 		return "", prefix
@@ -132,7 +135,8 @@ func (f Filter) TypePattern() (exact, prefix string) {
 	return f.Type, ""
 }
 
-// OperatorError is the last_error of a row that an operator abandons: why, when, and after how many attempts.
+// OperatorError is the last_error of a row that an operator abandons: why, when, and after how many
+// attempts.
 func OperatorError(reason string, at time.Time, attempts int) string {
 	if reason == "" {
 		reason = "abandoned by an operator, who gave no reason"

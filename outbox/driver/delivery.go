@@ -9,8 +9,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A Delivery is the outbox table of one database, as a relay uses it. Every method takes time from the database's clock
-// alone, and is safe for concurrent use by any number of goroutines and processes.
+// A Delivery is the outbox table of one database, as a relay uses it. Every method takes time from
+// the database's clock alone, and is safe for concurrent use by any number of goroutines and
+// processes.
 //
 // The rules that an implementation keeps (package storetest checks them):
 //
@@ -19,32 +20,38 @@ import (
 //     a key of which a row is leased to somebody else gives nothing.
 //   - Completing and renewing change only rows that still carry the token of their claim.
 type Delivery interface { //nolint:interfacebloat // all that a relay asks of a table
-	// Exchange completes an earlier claim and makes a new one, in one round trip where the database allows it. Either part
-	// may be nil. The completion is durable on its own: it stands even when the claim fails, and then Exchange returns
-	// the error beside a non-nil Exchanged.Completed. An error with a nil Completed leaves the outcome of the completion
-	// unknown; repeating it is safe.
+	// Exchange completes an earlier claim and makes a new one, in one round trip where the database
+	// allows it. Either part may be nil. The completion is durable on its own: it stands even when
+	// the claim fails, and then Exchange returns the error beside a non-nil Exchanged.Completed. An
+	// error with a nil Completed leaves the outcome of the completion unknown; repeating it is
+	// safe.
 	Exchange(ctx context.Context, completion *Completion, claim *Claim) (Exchanged, error)
 
-	// Renew extends the lease of a claim from now on and returns the number of rows that still belong to it.
+	// Renew extends the lease of a claim from now on and returns the number of rows that still
+	// belong to it.
 	Renew(ctx context.Context, lease Lease) (int, error)
 
-	// Ready tells which shards of a broker have work: a row is ready to be claimed, a block is due or done, or waiting
-	// rows fill the head of the shard; or that the broker is paused. It takes no lock.
+	// Ready tells which shards of a broker have work: a row is ready to be claimed, a block is due
+	// or done, or waiting rows fill the head of the shard; or that the broker is paused. It takes
+	// no lock.
 	Ready(ctx context.Context, broker string) (Readiness, error)
 
-	// Defer looks at the first rows of a shard, no more than the claim's Window, and takes out of the way of claims what has
-	// to wait there for its time: rows in backoff or scheduled for later, and with them the followers of their key. Deferred
-	// rows come back by claims with Wake. It returns the number of rows deferred. Of the claim, Broker, Shard, Window and
-	// Unordered count.
+	// Defer looks at the first rows of a shard, no more than the claim's Window, and takes out of
+	// the way of claims what has to wait there for its time: rows in backoff or scheduled for
+	// later, and with them the followers of their key. Deferred rows come back by claims with Wake.
+	// It returns the number of rows deferred. Of the claim, Broker, Shard, Window and Unordered
+	// count.
 	Defer(ctx context.Context, claim *Claim) (int, error)
 
-	// Shards is the number of shards that this store uses for each [outbox.Class]; at least 1. Shards are numbered class by class:
-	// shard n of a class is int(class)*Shards() + n. The same n holds the same ordering keys in every class.
+	// Shards is the number of shards that this store uses for each [outbox.Class]; at least 1.
+	// Shards are numbered class by class: shard n of a class is int(class)*Shards() + n. The same n
+	// holds the same ordering keys in every class.
 	Shards() int
 
-	// Verify looks at rows of which this process has copies. It reads in one snapshot, taken after the call, everything that was
-	// committed before, and takes no lock that claims wait for. Of the rows that are still in processing under the token it
-	// returns one entry each; the others have gone. A row is clear when
+	// Verify looks at rows of which this process has copies. It reads in one snapshot, taken after
+	// the call, everything that was committed before, and takes no lock that claims wait for. Of
+	// the rows that are still in processing under the token it returns one entry each; the others
+	// have gone. A row is clear when
 	//
 	//   - the broker is not paused, the lease has not run out, and the row is in the shard that was asked about;
 	//   - and, unless Unordered or without an ordering key: no other open row of its key stands before it, in whatever shard,
@@ -52,8 +59,9 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	//     shard before the last one of the returned.
 	Verify(ctx context.Context, verification *Verification) ([]HandedRow, error)
 
-	// Backlog lists the brokers that have open rows, deferred ones included, known to the configuration or not, sorted by name. It
-	// reads the heads of the shards only, whatever the size of the table.
+	// Backlog lists the brokers that have open rows, deferred ones included, known to the
+	// configuration or not, sorted by name. It reads the heads of the shards only, whatever the
+	// size of the table.
 	Backlog(ctx context.Context) ([]Backlog, error)
 
 	// Pauses lists the paused brokers, by name.
@@ -64,12 +72,13 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	// Leave removes an instance that stops.
 	Leave(ctx context.Context, id uuid.UUID) error
 
-	// Diagnose asks the database a few cheap questions. It needs no rights and works without the tables, too. The error says
-	// that the database could not be asked.
+	// Diagnose asks the database a few cheap questions. It needs no rights and works without the
+	// tables, too. The error says that the database could not be asked.
 	Diagnose(ctx context.Context) (Diagnosis, error)
-	// Watch asks the database a cheap question or two and returns what comes and goes, such as a transaction that has been open
-	// for so long that dead rows pile up. The text of a finding stays the same for as long as it lasts. It is safe for
-	// concurrent use. The error says that the database could not be asked.
+	// Watch asks the database a cheap question or two and returns what comes and goes, such as a
+	// transaction that has been open for so long that dead rows pile up. The text of a finding
+	// stays the same for as long as it lasts. It is safe for concurrent use. The error says that
+	// the database could not be asked.
 	Watch(ctx context.Context) ([]Finding, error)
 
 	// Close releases the store's own connections. It waits for none of the processors.
@@ -84,10 +93,12 @@ type Claim struct {
 	Shard int
 	// Limit is the most rows to claim, at least 1.
 	Limit int
-	// Bytes is the most that the payloads of the claimed rows may have together; 0 = no bound. The first row is taken whatever it
-	// has. What is cut off are the last of the rows that would have been claimed, so that each key keeps a gap-free prefix.
+	// Bytes is the most that the payloads of the claimed rows may have together; 0 = no bound. The
+	// first row is taken whatever it has. What is cut off are the last of the rows that would have
+	// been claimed, so that each key keeps a gap-free prefix.
 	Bytes int
-	// Window is how many open rows at the head of the shard are looked at, held ones included; at least Limit.
+	// Window is how many open rows at the head of the shard are looked at, held ones included; at
+	// least Limit.
 	Window int
 	// Lease is how long the rows belong to this claim, by the database's clock.
 	Lease time.Duration
@@ -95,16 +106,16 @@ type Claim struct {
 	Worker string
 	// Unordered switches ordering keys off.
 	Unordered bool
-	// Wake first brings back a bounded number of deferred rows of the shard: those whose time has come, and the followers of
-	// those that are done. It is needed while Batch.Blocked is true.
+	// Wake first brings back a bounded number of deferred rows of the shard: those whose time has
+	// come, and the followers of those that are done. It is needed while Batch.Blocked is true.
 	Wake bool
-	// Shared is true while other workers of the process may have claimed rows. Should the process die, a row that came alone
-	// is then not charged an attempt: it may not have been its fault.
+	// Shared is true while other workers of the process may have claimed rows. Should the process
+	// die, a row that came alone is then not charged an attempt: it may not have been its fault.
 	Shared bool
 }
 
-// A Lease is what is needed to extend or complete a claim: the token alone decides; broker, shard and id range make it an
-// index range scan.
+// A Lease is what is needed to extend or complete a claim: the token alone decides; broker, shard
+// and id range make it an index range scan.
 type Lease struct {
 	Broker   string
 	Shard    int
@@ -120,22 +131,26 @@ type Batch struct {
 	Lease Lease
 	// Messages in the order of their ids.
 	Messages []Message
-	// Seen is how many open rows the window held. Seen = Window with few messages means that held rows fill the window. Where
-	// order is off it counts only what was ready.
+	// Seen is how many open rows the window held. Seen = Window with few messages means that held
+	// rows fill the window. Where order is off it counts only what was ready.
 	Seen int
-	// Waiting is how many rows wait at the head of the shard for a time, or behind a row of their key that does: [admin.Store.Defer]
-	// would take them away. Where order is off it is counted only when the batch is not full.
+	// Waiting is how many rows wait at the head of the shard for a time, or behind a row of their
+	// key that does: [admin.Store.Defer] would take them away. Where order is off it is counted
+	// only when the batch is not full.
 	Waiting int
-	// Cut is true when Claim.Bytes kept back rows that would have been claimed: a batch of few rows is full then.
+	// Cut is true when Claim.Bytes kept back rows that would have been claimed: a batch of few rows
+	// is full then.
 	Cut bool
 	// Blocked is true when the broker has deferred rows.
 	Blocked bool
-	// AheadWaits is true when the classes of the shard's keys hold each other back: for a shard of ClassBackfill, whose rows with
-	// a key wait for all earlier rows of the normal shard, when the first of those waits; for a shard of ClassNormal when a row
-	// waits for an earlier one of its key and of low priority, which waits for a time. Deferring the backfill shard and then the
+	// AheadWaits is true when the classes of the shard's keys hold each other back: for a shard of
+	// ClassBackfill, whose rows with a key wait for all earlier rows of the normal shard, when the
+	// first of those waits; for a shard of ClassNormal when a row waits for an earlier one of its
+	// key and of low priority, which waits for a time. Deferring the backfill shard and then the
 	// normal shard lets the others go on.
 	AheadWaits bool
-	// Busy is true when another worker was claiming from the shard at this moment; nothing was claimed.
+	// Busy is true when another worker was claiming from the shard at this moment; nothing was
+	// claimed.
 	Busy bool
 }
 
@@ -149,8 +164,8 @@ type Exchanged struct {
 
 // Completed tells what became of a completion.
 type Completed struct {
-	// Lost is the number of rows that no longer carried the claim's token: their lease had run out and somebody else owns
-	// or has finished them. They were not changed.
+	// Lost is the number of rows that no longer carried the claim's token: their lease had run out
+	// and somebody else owns or has finished them. They were not changed.
 	Lost int
 }
 
@@ -166,8 +181,8 @@ type Completion struct {
 	Published []Delivered
 	// Other rows are retried, abandoned or released.
 	Other []Outcome
-	// BlockAbandoned makes the key of an abandoned row wait until an operator requeues the row or lets the key go on, unless its
-	// outcome says otherwise.
+	// BlockAbandoned makes the key of an abandoned row wait until an operator requeues the row or
+	// lets the key go on, unless its outcome says otherwise.
 	BlockAbandoned bool
 }
 
@@ -190,14 +205,15 @@ type Outcome struct {
 	LastError string
 	// KeyGoesOn lets the key of an abandoned row go on although BlockAbandoned is set.
 	KeyGoesOn bool
-	// Attempts that are spent, this one included where it counts, for an [relay.Observer]. Stores need not look at it.
+	// Attempts that are spent, this one included where it counts, for an [relay.Observer]. Stores
+	// need not look at it.
 	Attempts int
 }
 
 // Backlog is how far the delivery to one broker is behind.
 type Backlog struct {
 	Broker string
-	// Lag is how long the first rows of its shards that could be claimed have been waiting, deferred ones since they were due; 0
-	// when all open rows are claimed or must wait.
+	// Lag is how long the first rows of its shards that could be claimed have been waiting,
+	// deferred ones since they were due; 0 when all open rows are claimed or must wait.
 	Lag time.Duration
 }

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// MaxClockOffset is how far the clocks of the database and of a process may be apart without a warning.
+// MaxClockOffset is how far the clocks of the database and of a process may be apart without a
+// warning.
 const MaxClockOffset = time.Minute
 
 // A Diagnosis is what an operator should know about one database.
 type Diagnosis struct {
 	// Server in words, e.g. "PostgreSQL 17.2".
 	Server string
-	// ClockOffset is the database's clock minus this process's. It was measured around a round trip, of which ClockError is
-	// half: the offset may be off by that much.
+	// ClockOffset is the database's clock minus this process's. It was measured around a round
+	// trip, of which ClockError is half: the offset may be off by that much.
 	ClockOffset, ClockError time.Duration
 	// Settings that were looked at, in the database's own words.
 	Settings []Setting
@@ -28,13 +29,16 @@ type Setting struct{ Name, Value string }
 
 // A Finding is one thing that is wrong.
 type Finding struct {
-	// Refused is true when a relay cannot work with this database. Otherwise the finding is a warning.
+	// Refused is true when a relay cannot work with this database. Otherwise the finding is a
+	// warning.
 	Refused bool
-	// Topic in a word or two, the same for every finding of a kind: "clock", "isolation", "read-only".
+	// Topic in a word or two, the same for every finding of a kind: "clock", "isolation",
+	// "read-only".
 	Topic string
 	// Message says what is wrong and what to do, in a sentence.
 	Message string
-	// Passing is true for what comes and goes while the server runs. A running engine tells of it by itself (see [Watcher]).
+	// Passing is true for what comes and goes while the server runs. A running engine tells of it
+	// by itself (see [Watcher]).
 	Passing bool
 }
 
@@ -76,8 +80,8 @@ func (d *Diagnosis) Err() error {
 	return errors.New(strings.Join(reasons, "; "))
 }
 
-// Clock notes what the database's clock said between two looks at this process's, and warns of an offset that is, all
-// doubts taken off, above [MaxClockOffset].
+// Clock notes what the database's clock said between two looks at this process's, and warns of an
+// offset that is, all doubts taken off, above [MaxClockOffset].
 func (d *Diagnosis) Clock(before, database, after time.Time) {
 	d.ClockError = after.Sub(before) / 2
 	d.ClockOffset = database.Sub(before.Add(d.ClockError))

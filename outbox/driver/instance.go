@@ -21,13 +21,14 @@ type Instance struct {
 	StartedAt, SeenAt time.Time
 	// Work is what its workers had claimed when it was last seen.
 	Work []Work
-	// Unreadable says what is wrong with a row that somebody has changed by hand: a column and its fault. The fields that cannot be read
-	// are then zero. It is empty for a row that a process wrote; set by the store.
+	// Unreadable says what is wrong with a row that somebody has changed by hand: a column and its
+	// fault. The fields that cannot be read are then zero. It is empty for a row that a process
+	// wrote; set by the store.
 	Unreadable string
 }
 
-// SetRow fills in what a store holds as text, and notes in Unreadable what cannot be read. It is for stores, once the other fields are
-// set.
+// SetRow fills in what a store holds as text, and notes in Unreadable what cannot be read. It is
+// for stores, once the other fields are set.
 func (i *Instance) SetRow(id, work string) {
 	var err error
 	if i.ID, err = uuid.Parse(id); err != nil {
@@ -53,7 +54,8 @@ func (i *Instance) moment(column string, at time.Time) time.Time {
 	return at
 }
 
-// Spoil notes what is wrong with a column, unless another one's fault is noted already. It is for stores.
+// Spoil notes what is wrong with a column, unless another one's fault is noted already. It is for
+// stores.
 func (i *Instance) Spoil(column, fault string) {
 	if i.Unreadable == "" {
 		i.Unreadable = "column " + column + " " + fault

@@ -13,19 +13,21 @@ type Message struct {
 	ID int64
 	// MessageID is the UUID in text form.
 	MessageID string
-	// Stream, Type, OrderingKey, Priority, ContentType, Payload, Headers and CorrelationID stand in the row as written.
+	// Stream, Type, OrderingKey, Priority, ContentType, Payload, Headers and CorrelationID stand in
+	// the row as written.
 	Stream, Type, OrderingKey string
 	Priority                  int
 	ContentType               string
 	Payload                   []byte
 	Headers                   string
 	CorrelationID             string
-	// Attempts spent so far. A claim adds one for a row whose lease ran out while it was alone in its claim: whatever
-	// happened to its owner, no other row is to blame.
+	// Attempts spent so far. A claim adds one for a row whose lease ran out while it was alone in
+	// its claim: whatever happened to its owner, no other row is to blame.
 	Attempts int
 	// Crashes is how often a lease on this row ran out since it was last sent with a known outcome.
 	Crashes int
-	// Expired is true when the row's TTL had passed, by the database's clock, at the moment of the claim.
+	// Expired is true when the row's TTL had passed, by the database's clock, at the moment of the
+	// claim.
 	Expired bool
 	// CreatedAt by the database's clock.
 	CreatedAt time.Time
@@ -43,7 +45,8 @@ func (m *Message) Outgoing() (brokers.Message, error) {
 	case m.Type == "":
 		return out, &outbox.MalformedError{Column: "type", Reason: "is empty: it names the event type, e.g. \"Ordering.OrderPlaced.v1\""}
 	}
-	// No index holds such a key: the row could be neither deferred nor made to wait for an operator.
+	// No index holds such a key: the row could be neither deferred nor made to wait for an
+	// operator.
 	if err := outbox.ValidateOrderingKey(m.OrderingKey); err != nil {
 		return out, err
 	}

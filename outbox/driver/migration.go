@@ -7,14 +7,15 @@ import (
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
-// A Migration is one step of the schema, with the table's name filled in: Version counts from 1 without gaps, Name is the
-// file's name without version and ending, e.g. "outbox", and SQL is the step's text, ready to run; it may hold several
-// statements. Its String is e.g. "0001_outbox". Steps are applied in the order of their versions, each in a transaction of
-// its own where the database allows that, and recorded in "<table>_migrations".
+// A Migration is one step of the schema, with the table's name filled in: Version counts from 1
+// without gaps, Name is the file's name without version and ending, e.g. "outbox", and SQL is the
+// step's text, ready to run; it may hold several statements. Its String is e.g. "0001_outbox".
+// Steps are applied in the order of their versions, each in a transaction of its own where the
+// database allows that, and recorded in "<table>_migrations".
 type Migration = dbtable.Migration
 
-// ApplyMigrations calls apply for each step whose version is not among those done, in order, and returns the names of the
-// steps that it applied. It stops at the first error.
+// ApplyMigrations calls apply for each step whose version is not among those done, in order, and
+// returns the names of the steps that it applied. It stops at the first error.
 func ApplyMigrations(steps []Migration, done []int, apply func(Migration) error) ([]string, error) {
 	return dbtable.Apply(steps, done, apply)
 }
@@ -28,8 +29,8 @@ func Migrations(files fs.FS, table string) ([]Migration, error) {
 	return steps, nil
 }
 
-// ValidateTableAmong refuses a table name without a schema that is also the name of a part (WITH name AS) of one of the SQL files in a
-// folder: in that statement it would mean the part.
+// ValidateTableAmong refuses a table name without a schema that is also the name of a part (WITH
+// name AS) of one of the SQL files in a folder: in that statement it would mean the part.
 func ValidateTableAmong(table string, files fs.FS) error {
 	if err := dbtable.CheckAmong(table, files); err != nil {
 		return fmt.Errorf("outbox: %w", err)
@@ -37,6 +38,7 @@ func ValidateTableAmong(table string, files fs.FS) error {
 	return nil
 }
 
-// RenderSQL fills the table's name into a SQL text: {{table}} is the name as configured, {{name}} the name without its
-// schema, from which the names of indexes and constraints are made. The name must have passed [outbox.ValidateTable].
+// RenderSQL fills the table's name into a SQL text: {{table}} is the name as configured, {{name}}
+// the name without its schema, from which the names of indexes and constraints are made. The name
+// must have passed [outbox.ValidateTable].
 func RenderSQL(text, table string) string { return dbtable.Render(text, table) }

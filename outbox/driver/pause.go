@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A Pause stops the delivery to one broker in one database, for all processes, until somebody resumes it.
+// A Pause stops the delivery to one broker in one database, for all processes, until somebody
+// resumes it.
 type Pause struct {
 	Broker string
 	// Since when, by the database's clock; set by the store.

@@ -7,7 +7,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A SchemaError says how a live schema differs from what this version needs. It wraps [outbox.ErrSchema].
+// A SchemaError says how a live schema differs from what this version needs. It wraps
+// [outbox.ErrSchema].
 type SchemaError struct {
 	// Differences, each for people to read: "column shard: type is integer, want smallint".
 	Differences []string
@@ -36,8 +37,8 @@ type LiveSchema struct {
 	Differences []string
 	// Exists is true when there is a table of the outbox's name.
 	Exists bool
-	// Recorded is true when [Schema.Migrate] keeps the record of the steps, and not some other tool. Versions are those
-	// applied.
+	// Recorded is true when [Schema.Migrate] keeps the record of the steps, and not some other
+	// tool. Versions are those applied.
 	Recorded bool
 	Versions []int
 }

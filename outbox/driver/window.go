@@ -2,15 +2,18 @@ package driver
 
 import "github.com/google/uuid"
 
-// A Window is the head of a shard as one statement saw it: what the decision about a claim needs of each row, and nothing else.
+// A Window is the head of a shard as one statement saw it: what the decision about a claim needs of
+// each row, and nothing else.
 type Window struct {
 	// Version of the shard's key blocks, read no later than the rows.
 	Version int64
-	// Rows that are open and not deferred, in the order of their ids; of a claim without order only those that are ready.
+	// Rows that are open and not deferred, in the order of their ids; of a claim without order only
+	// those that are ready.
 	Rows []Row
 	// Blocked is true when the broker has key blocks.
 	Blocked bool
-	// Ahead is the first open row of the normal shard, for a window of the backfill shard; nil where there is none.
+	// Ahead is the first open row of the normal shard, for a window of the backfill shard; nil
+	// where there is none.
 	Ahead *Ahead
 }
 
@@ -23,8 +26,9 @@ type Row struct {
 	Leased bool
 	// Waits is true while the lease runs, or the backoff or the schedule lies ahead.
 	Waits bool
-	// Held is true while somebody else writes the row, or has written it since the window began to be read: it holds the later rows of its
-	// key, and is not taken. Databases whose reads see one state of the table know of no such rows.
+	// Held is true while somebody else writes the row, or has written it since the window began to
+	// be read: it holds the later rows of its key, and is not taken. Databases whose reads see one
+	// state of the table know of no such rows.
 	Held bool
 	// Crashes is how many leases of the row have run out.
 	Crashes int
@@ -33,7 +37,8 @@ type Row struct {
 	// HasBlock tells that a key block holds the key back, and Block the id of the row that is it.
 	HasBlock bool
 	Block    int64
-	// Low is about the first open row of the key that stands before this one in the backfill shard, for a row of the normal shard.
+	// Low is about the first open row of the key that stands before this one in the backfill shard,
+	// for a row of the normal shard.
 	Low Low
 }
 
@@ -50,7 +55,8 @@ const (
 // Ahead is the first open row of the normal shard.
 type Ahead struct {
 	ID int64
-	// Waits is true while it waits for a time, behind a block, or for an earlier row of its key that waits for a time.
+	// Waits is true while it waits for a time, behind a block, or for an earlier row of its key
+	// that waits for a time.
 	Waits bool
 }
 
@@ -74,7 +80,8 @@ type Deferral struct {
 	Unordered bool
 }
 
-// A BlockState is a block whose time has come, or that is back in the way of claims, and what has become of its row.
+// A BlockState is a block whose time has come, or that is back in the way of claims, and what has
+// become of its row.
 type BlockState struct {
 	// MessageID of the block's row.
 	MessageID uuid.UUID
@@ -89,7 +96,8 @@ type BlockState struct {
 	Done bool
 	// Waits is true when the row waits for a time that lies ahead.
 	Waits bool
-	// Followers are the first deferred rows of the key, in the order of their ids, for the first blocks that are done.
+	// Followers are the first deferred rows of the key, in the order of their ids, for the first
+	// blocks that are done.
 	Followers []int64
 }
 

@@ -19,7 +19,8 @@ import (
 // administration is what operators and housekeeping do, the same for all databases.
 type administration = sqladmin.Admin
 
-// database is how the administration reaches the table: by database/sql over the store's own pool, whose limits stay true.
+// database is how the administration reaches the table: by database/sql over the store's own pool,
+// whose limits stay true.
 type database struct{ *Store }
 
 // Read implements sqladmin.Database.
@@ -32,8 +33,9 @@ func (d database) Read(ctx context.Context, purpose sqladmin.Purpose, work sqlad
 	})
 }
 
-// Write implements sqladmin.Database. A single statement is a transaction of its own: heartbeats are most of what a relay says that has
-// nothing to do. Only where the server's isolation level stands against it, it is said again in a transaction of ours.
+// Write implements sqladmin.Database. A single statement is a transaction of its own: heartbeats
+// are most of what a relay says that has nothing to do. Only where the server's isolation level
+// stands against it, it is said again in a transaction of ours.
 func (d database) Write(ctx context.Context, purpose sqladmin.Purpose, work sqladmin.Work) error {
 	plain := purpose == sqladmin.Plain
 	return d.repeatedly(ctx, func(conn *sql.Conn) error {
@@ -45,10 +47,11 @@ func (d database) Write(ctx context.Context, purpose sqladmin.Purpose, work sqla
 	})
 }
 
-// repeatedly runs f on a connection of the pool. It repeats what the server has broken off in favour of others, and what it was not told
-// since the connection had died.
+// repeatedly runs f on a connection of the pool. It repeats what the server has broken off in
+// favour of others, and what it was not told since the connection had died.
 func (d database) repeatedly(ctx context.Context, f func(*sql.Conn) error) error {
-	// A handle has a goroutine until it is closed, which a store on a pool of the caller's may never be. Making one costs nothing.
+	// A handle has a goroutine until it is closed, which a store on a pool of the caller's may
+	// never be. Making one costs nothing.
 	db := stdlib.OpenDBFromPool(d.pool)
 	defer db.Close()
 	for try := 1; ; try++ {

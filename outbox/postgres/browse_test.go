@@ -21,7 +21,8 @@ const (
 	firstRows = 1000 // that are read where few are claimed, and for the rows that wait behind a blocked key
 )
 
-// browsed is a table with rows of each kind, written by hand; all of the broker b with the key k but where it is said.
+// browsed is a table with rows of each kind, written by hand; all of the broker b with the key k
+// but where it is said.
 func browsed(t *testing.T) *Store {
 	t.Helper()
 	store := openStore(t, testenv.Postgres(t), "browsed")
@@ -30,7 +31,8 @@ func browsed(t *testing.T) *Store {
 	return store
 }
 
-// put writes rows with the numbers first to last, which their message ids and types tell; SQL fragments for the rest.
+// put writes rows with the numbers first to last, which their message ids and types tell; SQL
+// fragments for the rest.
 func put(t *testing.T, store *Store, first, last int, columns, values string) {
 	t.Helper()
 	_, err := store.pool.Exec(t.Context(), fmt.Sprintf(`INSERT INTO browsed (id, message_id, stream, type, payload, target_broker, %s)
@@ -251,7 +253,8 @@ func TestBlockedKeys(t *testing.T) {
 	assert.InDelta(t, firstRows, keys[1].Followers.N, 40)
 }
 
-// TestListFindsHands: claimed rows are found at the head of a shard behind which a backlog stands, without reading the backlog.
+// TestListFindsHands: claimed rows are found at the head of a shard behind which a backlog stands,
+// without reading the backlog.
 func TestListFindsHands(t *testing.T) {
 	t.Parallel()
 	store := browsed(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// claimRows queues the transaction that makes the claim, and the statement that reads what it took; or, where the head of the shard is not
-// likely to be simple, the statement that reads the window.
+// claimRows queues the transaction that makes the claim, and the statement that reads what it took;
+// or, where the head of the shard is not likely to be simple, the statement that reads the window.
 func (x *exchange) claimRows() error {
 	c, b := x.claim, x.baseline
 	if c == nil {
@@ -172,7 +172,8 @@ func (x *exchange) readWriters(answers pgx.BatchResults) error {
 // messageColumns is how many columns fetch.sql has.
 const messageColumns = 14
 
-// readMessages reads what was claimed, straight into the batch: a message has a dozen fields, and there are hundreds of them.
+// readMessages reads what was claimed, straight into the batch: a message has a dozen fields, and
+// there are hundreds of them.
 func (x *exchange) readMessages(answers pgx.BatchResults) error {
 	rows, err := answers.Query()
 	if err != nil {
@@ -216,13 +217,15 @@ func scan(m, _ *driver.Message, rows pgx.Rows) error {
 	return err
 }
 
-// shardLock is the second half of the advisory lock of a shard; the first is the table's oid. The shards of all classes that
-// hold the same keys share it: what is deferred and brought back concerns all of them.
+// shardLock is the second half of the advisory lock of a shard; the first is the table's oid. The
+// shards of all classes that hold the same keys share it: what is deferred and brought back
+// concerns all of them.
 func shardLock(broker string, shard int) int32 {
 	return hash("shard", strconv.Itoa(shard%outbox.Shards), broker)
 }
 
-// hash makes the number of an advisory lock. Two things that share a number only wait for each other.
+// hash makes the number of an advisory lock. Two things that share a number only wait for each
+// other.
 func hash(parts ...string) int32 {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(strings.Join(parts, "\x00"))) // never fails

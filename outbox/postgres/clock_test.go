@@ -13,8 +13,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// A worker whose clock is decades behind or ahead claims neither early nor twice nor late, and its leases and delays are those of the
-// database's clock. In a bubble of synctest clocks begin in the year 2000, and go on as fast as a test likes.
+// A worker whose clock is decades behind or ahead claims neither early nor twice nor late, and its
+// leases and delays are those of the database's clock. In a bubble of synctest clocks begin in the
+// year 2000, and go on as fast as a test likes.
 func TestFault09ClockOfAWorkerIsWrong(t *testing.T) {
 	t.Parallel()
 	for name, ahead := range map[string]time.Duration{"behind": 0, "ahead": 60 * 365 * 24 * time.Hour} {

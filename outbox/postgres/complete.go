@@ -60,8 +60,8 @@ func (x *exchange) markPublished() {
 		lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, brokerIDs)
 }
 
-// publishedArrays writes two arrays as text, which the server reads as fast as the binary form; the driver makes that one
-// element by element, and boxes each.
+// publishedArrays writes two arrays as text, which the server reads as fast as the binary form; the
+// driver makes that one element by element, and boxes each.
 func publishedArrays(published []driver.Delivered) (ids, brokerIDs string) {
 	const usual = 24 // bytes of an element with all around it
 	numbers, texts := make([]byte, 1, usual*len(published)), make([]byte, 1, usual*len(published))
@@ -108,8 +108,8 @@ func (x *exchange) markOther() {
 		lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, statuses, spent, delays, errs, deferring)
 }
 
-// storable replaces what a text column refuses. Such a text comes from a broker; refusing it would make the outcome
-// impossible to write, and the message would be sent for ever.
+// storable replaces what a text column refuses. Such a text comes from a broker; refusing it would
+// make the outcome impossible to write, and the message would be sent for ever.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// The server reads the ids of the rows and of the broker as they were, or what can be stored of them.
+// The server reads the ids of the rows and of the broker as they were, or what can be stored of
+// them.
 func TestPublishedArrays(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.Connect(t.Context(), testenv.Postgres(t))

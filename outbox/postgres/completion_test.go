@@ -112,8 +112,8 @@ func (c *completion) publish(batch driver.Batch) (ids []int64) {
 	return ids
 }
 
-// hold makes transactions wait that have just changed a row as the condition says, until release is called. under reports how many
-// transactions of the database wait for another one.
+// hold makes transactions wait that have just changed a row as the condition says, until release is
+// called. under reports how many transactions of the database wait for another one.
 func (c *completion) hold(table, event, condition string) (under func() int, release func()) {
 	c.Helper()
 	c.exec("CREATE TABLE IF NOT EXISTS held ()")
@@ -147,8 +147,9 @@ func (c *completion) await(what func() bool) {
 	require.Eventually(c, what, time.Minute, time.Millisecond)
 }
 
-// While outcomes other than published are being written, nobody claims what they are about: the place of a failed row, that of its
-// released followers and the block of its key change in one step for all statements of a claim.
+// While outcomes other than published are being written, nobody claims what they are about: the
+// place of a failed row, that of its released followers and the block of its key change in one step
+// for all statements of a claim.
 func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []driver.Outcome{
@@ -163,7 +164,8 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 			first := c.insert()
 			batch, ids := c.claim(10)
 			require.Equal(t, []int64{first}, ids)
-			// The key waits already, behind the claimed row, for a time that has come: a claim would lift that block.
+			// The key waits already, behind the claimed row, for a time that has come: a claim
+			// would lift that block.
 			scheduled := c.insert()
 			c.exec("UPDATE completion SET available_at = now() + interval '1 hour' WHERE id = $1", scheduled)
 			deferred, err := c.store.Defer(t.Context(), c.request(10, false))
@@ -214,7 +216,8 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 	}
 }
 
-// Somebody changes a row by hand, without the shard's lock, after a claim has seen it. The claim passes it over, and takes no later one of its key.
+// Somebody changes a row by hand, without the shard's lock, after a claim has seen it. The claim
+// passes it over, and takes no later one of its key.
 func TestClaimWhileARowIsChangedByHand(t *testing.T) {
 	t.Parallel()
 	for name, wake := range map[string]bool{"plain": false, "judged": true} {
@@ -242,9 +245,10 @@ func TestClaimWhileARowIsChangedByHand(t *testing.T) {
 	}
 }
 
-// The key's first row has failed and is just being deferred when an owner that was stopped abandons a later row, behind which the key is to
-// wait for an operator. The first row is not to wait for that: a completion that did not see it leave would put it behind the new block, and it
-// would be overtaken by the row that the operator requeues.
+// The key's first row has failed and is just being deferred when an owner that was stopped abandons
+// a later row, behind which the key is to wait for an operator. The first row is not to wait for
+// that: a completion that did not see it leave would put it behind the new block, and it would be
+// overtaken by the row that the operator requeues.
 func TestCompletionWhileRowsAreDeferred(t *testing.T) {
 	t.Parallel()
 	c := newCompletion(t)
@@ -284,9 +288,10 @@ func TestCompletionWhileRowsAreDeferred(t *testing.T) {
 	assert.Equal(t, ids, c.drain())
 }
 
-// What a broker has confirmed, and what was decided about the rest, is on the disk before anybody relies on it: a crash of the server
-// that took it away would have messages sent again without end, and attempts that are never counted. Only claims need not wait for the
-// disk, as the documentation says: losing one repeats a send at most.
+// What a broker has confirmed, and what was decided about the rest, is on the disk before anybody
+// relies on it: a crash of the server that took it away would have messages sent again without end,
+// and attempts that are never counted. Only claims need not wait for the disk, as the documentation
+// says: losing one repeats a send at most.
 func TestOutcomesAreDurable(t *testing.T) {
 	t.Parallel()
 	c := newCompletion(t)

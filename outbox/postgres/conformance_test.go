@@ -25,7 +25,8 @@ func TestConformance(t *testing.T) {
 	conform(t, dsn, dsn)
 }
 
-// conform runs the suite in one database, each test on a table of its own. The stores connect by a DSN of their own.
+// conform runs the suite in one database, each test on a table of its own. The stores connect by a
+// DSN of their own.
 func conform(t *testing.T, dsn, storeDSN string) {
 	t.Helper()
 	db := openDB(t, dsn)

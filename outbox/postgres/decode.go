@@ -52,8 +52,8 @@ func decodeWindow(w *driver.Window, values [][]byte, size int) error {
 	return r.err
 }
 
-// raw reports whether rows come as a decoder reads them: texts are the same in both formats, all else must be binary. A pool that
-// keeps no prepared statements gets text.
+// raw reports whether rows come as a decoder reads them: texts are the same in both formats, all
+// else must be binary. A pool that keeps no prepared statements gets text.
 func raw(fields []pgconn.FieldDescription, types []uint32) bool {
 	if len(fields) != len(types) {
 		return false
@@ -66,8 +66,9 @@ func raw(fields []pgconn.FieldDescription, types []uint32) bool {
 	return true
 }
 
-// A decoder makes messages of rows in the form in which the server sends them: without reflection, and with about one allocation
-// for each message, of which all texts are parts. Payloads are parts of blocks, which live as long as any message in them.
+// A decoder makes messages of rows in the form in which the server sends them: without reflection,
+// and with about one allocation for each message, of which all texts are parts. Payloads are parts
+// of blocks, which live as long as any message in them.
 type decoder struct {
 	left  int    // how many rows are expected still, the one at hand included
 	text  []byte // of the row at hand
@@ -77,8 +78,8 @@ type decoder struct {
 // maxBlock is how much one payload can keep in memory for the sake of others, in bytes.
 const maxBlock = 64 << 10
 
-// decode fills a message. before is the message of the row before, or an empty one: many of their texts are the same, and are
-// shared. A row that is not as the server makes it is an error.
+// decode fills a message. before is the message of the row before, or an empty one: many of their
+// texts are the same, and are shared. A row that is not as the server makes it is an error.
 func (d *decoder) decode(m, before *driver.Message, row [][]byte) error {
 	r := rawRow{values: row}
 	id := r.fixed(1, len(pgtype.UUID{}.Bytes))
@@ -146,7 +147,8 @@ func appendUUID(text, id []byte) []byte {
 	return text
 }
 
-// rawRow reads the values of a row. The first thing that is wrong stays as its error; what is read from then on is zero.
+// rawRow reads the values of a row. The first thing that is wrong stays as its error; what is read
+// from then on is zero.
 type rawRow struct {
 	values [][]byte
 	err    error

@@ -47,8 +47,8 @@ func drawMessages(t *rapid.T) []driver.Message {
 	}), 1, 50).Draw(t, "messages")
 }
 
-// What is decoded is what was sent, however many rows were expected, also after the connection has used its buffer again and
-// somebody has appended to a payload.
+// What is decoded is what was sent, however many rows were expected, also after the connection has
+// used its buffer again and somebody has appended to a payload.
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

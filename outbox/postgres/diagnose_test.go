@@ -12,8 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// diagnose returns the findings as text, refusals with an exclamation mark in front. Servers of tests save themselves the
-// wait for the disk; that is left out.
+// diagnose returns the findings as text, refusals with an exclamation mark in front. Servers of
+// tests save themselves the wait for the disk; that is left out.
 func diagnose(t *testing.T, store *Store) []string {
 	t.Helper()
 	d, err := store.Diagnose(t.Context())

@@ -15,9 +15,10 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/claims"
 )
 
-// Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip with two transactions: the first writes
-// the completion, the second claims; what was claimed is read last, when nothing is locked any more. Else the window is read, and what was
-// decided about it is taken in a second round trip.
+// Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip
+// with two transactions: the first writes the completion, the second claims; what was claimed is
+// read last, when nothing is locked any more. Else the window is read, and what was decided about
+// it is taken in a second round trip.
 func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	exchanged, err := claims.Exchange(ctx, thin{s}, completion, claim)
 	if err != nil {
@@ -29,11 +30,13 @@ func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, cla
 // thin is the store as claims use it.
 type thin struct{ *Store }
 
-// maxTries bounds how often a transaction is repeated that the server has broken off in favour of another one.
+// maxTries bounds how often a transaction is repeated that the server has broken off in favour of
+// another one.
 const maxTries = 3
 
-// transient reports whether a transaction was broken off in favour of another one. A late completion and a claim that
-// recovers the same rows can deadlock; and a claim breaks itself off when a row was changed under its hands (22012).
+// transient reports whether a transaction was broken off in favour of another one. A late
+// completion and a claim that recovers the same rows can deadlock; and a claim breaks itself off
+// when a row was changed under its hands (22012).
 func transient(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && (pgErr.Code == "40P01" || pgErr.Code == "40001" || pgErr.Code == "22012")
@@ -98,7 +101,8 @@ func (x *exchange) flush(ctx context.Context) error {
 	})
 }
 
-// exchange is one call under way: the statements as they are sent and, in the same order, how to read their answers.
+// exchange is one call under way: the statements as they are sent and, in the same order, how to
+// read their answers.
 type exchange struct {
 	store      *Store
 	completion *driver.Completion
@@ -131,7 +135,8 @@ func (x *exchange) read(answers pgx.BatchResults) error {
 	return nil
 }
 
-// conflict turns an error by which a statement says that what was decided about has changed into claims.ErrConflict.
+// conflict turns an error by which a statement says that what was decided about has changed into
+// claims.ErrConflict.
 func conflict(err error) error {
 	if transient(err) {
 		return claims.ErrConflict

@@ -71,8 +71,8 @@ func (n *planNode) whole() []string {
 	return tables
 }
 
-// quadratic reports whether a plan goes through one list for each entry of another: the inner side of a nested loop has no
-// index.
+// quadratic reports whether a plan goes through one list for each entry of another: the inner side
+// of a nested loop has no index.
 func (n *planNode) quadratic() bool {
 	found := false
 	n.walk(func(n *planNode) {
@@ -87,8 +87,8 @@ func (n *planNode) quadratic() bool {
 	return found
 }
 
-// explainAnalyze executes a statement within the transaction under way and takes back what it did. Its arguments are SQL
-// literals, so that the plan does not depend on a driver.
+// explainAnalyze executes a statement within the transaction under way and takes back what it did.
+// Its arguments are SQL literals, so that the plan does not depend on a driver.
 func explainAnalyze(t *testing.T, conn *pgx.Conn, text, args, settings string) *planNode {
 	t.Helper()
 	exec(t, conn, "PREPARE planned AS "+text)
@@ -112,8 +112,8 @@ func textOf(t *testing.T, name, table string) string {
 	return readSQL(name, table)
 }
 
-// literalsOf are SQL literals in the order in which a statement has its parameters. Those of the administration are told by name:
-// "broker 'b'; limit 10".
+// literalsOf are SQL literals in the order in which a statement has its parameters. Those of the
+// administration are told by name: "broker 'b'; limit 10".
 func literalsOf(t *testing.T, name, literals string) string {
 	t.Helper()
 	a, err := sqladmin.New(database{}, sqladmin.Postgres, "t")

@@ -14,8 +14,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// Some ten thousand rows, or a million, wait behind one that failed, and vacuum never comes. Once they are out of the way, a claim of another key in
-// the same shard reads its own rows and no more, dead entries of the index included.
+// Some ten thousand rows, or a million, wait behind one that failed, and vacuum never comes. Once
+// they are out of the way, a claim of another key in the same shard reads its own rows and no more,
+// dead entries of the index included.
 func TestMillionFollowers(t *testing.T) {
 	t.Parallel()
 	const batch = 500
@@ -89,8 +90,9 @@ func TestMillionFollowers(t *testing.T) {
 	t.Logf("entries of the index read: %d, pages: %d", after[1]-before[1], after[2]-before[2])
 }
 
-// Followers come back a chunk at a time while an old transaction keeps every dead entry in the indexes. The last chunks cost what
-// the first do: neither the search for followers nor the claim goes through all that was let through before.
+// Followers come back a chunk at a time while an old transaction keeps every dead entry in the
+// indexes. The last chunks cost what the first do: neither the search for followers nor the claim
+// goes through all that was let through before.
 func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 	t.Parallel()
 	const followers, batch = 10_000, 500
@@ -176,7 +178,8 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 	assert.LessOrEqual(t, open, 12*batch)
 }
 
-// A row that is deferred before its block, which should not be, is not forgotten: it comes back with the last of the key.
+// A row that is deferred before its block, which should not be, is not forgotten: it comes back
+// with the last of the key.
 func TestFollowersBeforeTheirBlock(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)

@@ -43,8 +43,8 @@ func readHanded(row pgx.CollectableRow) (h driver.HandedRow, err error) {
 	return h, err
 }
 
-// floor is the mark of a shard, below which nothing is open as of a count of reopenings. Once in a while it is not used, like that
-// of claims, so that what was opened without counting is seen.
+// floor is the mark of a shard, below which nothing is open as of a count of reopenings. Once in a
+// while it is not used, like that of claims, so that what was opened without counting is seen.
 func (w *lowWater) floor(broker string, shard int) (floor, version int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

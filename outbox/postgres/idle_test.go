@@ -91,8 +91,9 @@ func (i *idler) Notify(_ context.Context, text string) error {
 	return nil
 }
 
-// Of a relay with one broker that has nothing to do, the database hears from once in five seconds: by looks, heartbeats, probes of
-// the listener, the searches for unconfigured and for who holds back vacuum, and the purge together. (P11.)
+// Of a relay with one broker that has nothing to do, the database hears from once in five seconds:
+// by looks, heartbeats, probes of the listener, the searches for unconfigured and for who holds
+// back vacuum, and the purge together. (P11.)
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

@@ -11,8 +11,9 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// However many rows were abandoned at one instant, as an import or an operator's action can leave them, a page of them reads no more than
-// it looks at, in the order of an index: else each page would read all of them, and a list of 300,000 would take as many times longer.
+// However many rows were abandoned at one instant, as an import or an operator's action can leave
+// them, a page of them reads no more than it looks at, in the order of an index: else each page
+// would read all of them, and a list of 300,000 would take as many times longer.
 func TestListOfOneInstant(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

@@ -163,8 +163,9 @@ func TestLockKeysAndSavepoints(t *testing.T) {
 	assert.Equal(t, []string{"kept"}, w.visible())
 }
 
-// Locks are taken one by one in the order of the slots: who waits for one has all before it and none behind it. And they
-// are the locks that docs/plain-sql.md tells writers in other languages to take.
+// Locks are taken one by one in the order of the slots: who waits for one has all before it and
+// none behind it. And they are the locks that docs/plain-sql.md tells writers in other languages to
+// take.
 func TestLockKeysAreTakenInOrder(t *testing.T) {
 	t.Parallel()
 	const slot = 500

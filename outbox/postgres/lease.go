@@ -47,7 +47,8 @@ func (s *Store) Ready(ctx context.Context, broker string) (driver.Readiness, err
 	return ready, nil
 }
 
-// affected runs a batch in one round trip and returns the number of rows that one of its statements has changed.
+// affected runs a batch in one round trip and returns the number of rows that one of its statements
+// has changed.
 func (s *Store) affected(ctx context.Context, batch *pgx.Batch, statement int) (int, error) {
 	var n int
 	err := s.conn(ctx, func(conn *pgx.Conn) error {

@@ -18,7 +18,8 @@ var _ driver.Listener = (*Store)(nil)
 // closeTime bounds how long a connection beside the pool takes to say goodbye.
 const closeTime = 2 * time.Second
 
-// Listen implements driver.Listener. Its connection is none of the pool's: it is in use for as long as the relay runs.
+// Listen implements driver.Listener. Its connection is none of the pool's: it is in use for as long
+// as the relay runs.
 func (s *Store) Listen(ctx context.Context, began func(), heard func(text string)) error {
 	if err := s.listen(ctx, began, heard); err != nil {
 		return fmt.Errorf("postgres: listen for rows in %s: %w", s.table, explain(redact(err)))
@@ -47,8 +48,9 @@ func (s *Store) listen(ctx context.Context, began func(), heard func(text string
 	}
 }
 
-// dial makes a connection beside the pool, set up as the pool's are, for what keeps one for long: the pool may be small, or busy, and
-// who waits for a connection must not wait for one that waits for him. hangUp closes it.
+// dial makes a connection beside the pool, set up as the pool's are, for what keeps one for long:
+// the pool may be small, or busy, and who waits for a connection must not wait for one that waits
+// for him. hangUp closes it.
 func (s *Store) dial(ctx context.Context) (conn *pgx.Conn, hangUp func(), err error) {
 	pooled := s.pool.Config()
 	config := pooled.ConnConfig
@@ -91,8 +93,9 @@ func (s *Store) Notify(ctx context.Context, text string) error {
 // changeTime bounds how long telling the relays of an operator's change may take.
 const changeTime = 2 * time.Second
 
-// announceChange tells relays that an operator has made rows of brokers deliverable, after the commit and though the operator may have
-// gone. An error is nobody's concern: what was changed is changed, and polling finds it.
+// announceChange tells relays that an operator has made rows of brokers deliverable, after the
+// commit and though the operator may have gone. An error is nobody's concern: what was changed is
+// changed, and polling finds it.
 func (s *Store) announceChange(ctx context.Context, brokers ...string) {
 	slices.Sort(brokers)
 	var arrivals []outbox.WakeUp

@@ -25,7 +25,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// relay is an engine that never polls within the time of a test: only what it hears makes it deliver.
+// relay is an engine that never polls within the time of a test: only what it hears makes it
+// deliver.
 type relayRig struct {
 	t      *testing.T
 	engine *relay.Engine
@@ -118,7 +119,8 @@ func TestListen(t *testing.T) {
 	assert.Empty(t, one.log.String()+two.log.String())
 }
 
-// Fault 23: the connection that listens is lost. It is made anew, what came meanwhile is found, and polling would have found it.
+// Fault 23: the connection that listens is lost. It is made anew, what came meanwhile is found, and
+// polling would have found it.
 func TestFault23ListenConnectionLost(t *testing.T) {
 	t.Parallel()
 	dsn, db, inserter := listening(t)
@@ -201,7 +203,8 @@ func muffle(t *testing.T, server string) (address string) {
 	return listener.Addr().String()
 }
 
-// dropNotifications copies messages of PostgreSQL's protocol, each with its type and length in front.
+// dropNotifications copies messages of PostgreSQL's protocol, each with its type and length in
+// front.
 func dropNotifications(dst io.Writer, src io.Reader) {
 	head := make([]byte, 5)
 	for {

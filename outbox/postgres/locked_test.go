@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
-// Whoever has the shards' locks neither waits without end nor sleeps with them: the server breaks it off.
+// Whoever has the shards' locks neither waits without end nor sleeps with them: the server breaks
+// it off.
 func TestLockedIsBrokenOff(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, testenv.Postgres(t), "locked")

@@ -12,8 +12,9 @@ const insertOfKey = `INSERT INTO tide (message_id, target_broker, stream, type, 
 	SELECT gen_random_uuid(), 'b', 's', 't', key, '' FROM (SELECT $1 || '-' || i AS key FROM generate_series(0, 100) AS i) AS keys
 	 WHERE get_byte(sha256(key::bytea), 0) & 3 = $2 LIMIT 1 RETURNING id`
 
-// A transaction stays open while hundreds of others commit, claims go on, and the mark below which claims do not look rises as far as it
-// may. Its row is not skipped, and the next writer of its aggregate, who waits for the lock of the aggregate's row, comes after it.
+// A transaction stays open while hundreds of others commit, claims go on, and the mark below which
+// claims do not look rises as far as it may. Its row is not skipped, and the next writer of its
+// aggregate, who waits for the lock of the aggregate's row, comes after it.
 func TestFault21TransactionThatIsOpenForLong(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)

@@ -10,11 +10,13 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// lowWater remembers below which id a shard holds nothing open, so that claims begin there. Finished rows leave entries in the
-// claim's index that only vacuum removes; while some old transaction holds vacuum back, a claim that began at the shard's
-// first id would go through all of them, more from second to second.
+// lowWater remembers below which id a shard holds nothing open, so that claims begin there.
+// Finished rows leave entries in the claim's index that only vacuum removes; while some old
+// transaction holds vacuum back, a claim that began at the shard's first id would go through all of
+// them, more from second to second.
 //
-// A mark must never stand above a row that is open or can become so. What stands below it, by claims A, B and C in this order:
+// A mark must never stand above a row that is open or can become so. What stands below it, by
+// claims A, B and C in this order:
 //
 //   - A sees x as the first open row of the shard. Then the transactions are listed that may have taken an id and are under
 //     way. Ids are handed out in ascending order, and x is there: who holds an id below x has taken it before, and is on the
@@ -26,11 +28,12 @@ import (
 //     the mark was learned, in the same snapshot in which it reads rows, and does without the mark when they differ. What a claim
 //     brings back itself, in its own transaction and under the shard's lock, lowers the mark to the lowest of these rows instead.
 //
-// Rows that somebody makes open without counting, or inserts with an id of the past, are found by a full look now and then.
+// Rows that somebody makes open without counting, or inserts with an id of the past, are found by a
+// full look now and then.
 //
-// Ids ascend as long as the server keeps what it has committed. One that has not (a standby that did not have everything was promoted,
-// a backup was restored) hands out ids again that are below the marks. All connections end before that, so each new one ends an
-// era, and its marks with it.
+// Ids ascend as long as the server keeps what it has committed. One that has not (a standby that
+// did not have everything was promoted, a backup was restored) hands out ids again that are below
+// the marks. All connections end before that, so each new one ends an era, and its marks with it.
 type lowWater struct {
 	mu     sync.Mutex
 	era    int64 // how often all marks were dropped
@@ -72,7 +75,8 @@ const (
 	noFloor = math.MinInt64
 	// marksEvery is how many claims pass between two lists of writers.
 	marksEvery = 16
-	// fullEvery is the time between two full looks; more where they take long, so that they stay a fiftieth of the time.
+	// fullEvery is the time between two full looks; more where they take long, so that they stay a
+	// fiftieth of the time.
 	fullEvery     = 10 * time.Second
 	fullLookShare = 50
 )
@@ -134,8 +138,8 @@ func (l *waterLine) forget(version int64) {
 	}
 }
 
-// lower is called when rows have come back that are known. A mark in the making stays: it is about which rows can be seen, and
-// which of them are open is looked at again when it is made.
+// lower is called when rows have come back that are known. A mark in the making stays: it is about
+// which rows can be seen, and which of them are open is looked at again when it is made.
 func (l *waterLine) lower(version int64, lowest *int64) {
 	l.version = version
 	for class := range l.class {
@@ -238,7 +242,8 @@ func nextFull(began, now time.Time) time.Time {
 	return now.Add(max(fullEvery, fullLookShare*now.Sub(began)))
 }
 
-// lifted is called when this process has counted a change of a shard's blocks. lowest is the lowest id of the rows that have come back by it.
+// lifted is called when this process has counted a change of a shard's blocks. lowest is the lowest
+// id of the rows that have come back by it.
 func (w *lowWater) lifted(broker string, shard int, before int64, lowest *int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -247,14 +252,16 @@ func (w *lowWater) lifted(broker string, shard int, before int64, lowest *int64)
 	}
 }
 
-// deferred is called when rows of a shard were taken out of the claim's way: many at a time, so that it is worth to move on soon.
+// deferred is called when rows of a shard were taken out of the claim's way: many at a time, so
+// that it is worth to move on soon.
 func (w *lowWater) deferred(broker string, shard int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.line(broker, shard).class[shard/outbox.Shards].deferred = true
 }
 
-// floors are the marks of all shards of a broker, for a look without a claim; full says that this one goes without them.
+// floors are the marks of all shards of a broker, for a look without a claim; full says that this
+// one goes without them.
 func (w *lowWater) floors(broker string, now time.Time) (floors, version []int64, full bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,7 +282,8 @@ func (w *lowWater) floors(broker string, now time.Time) (floors, version []int64
 	return floors, version, full
 }
 
-// looked is called after a full look: the next claim of each shard that has work looks at all of it, too.
+// looked is called after a full look: the next claim of each shard that has work looks at all of
+// it, too.
 func (w *lowWater) looked(broker string, shards []int, began, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

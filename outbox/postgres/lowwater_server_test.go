@@ -77,7 +77,8 @@ func (d *tide) floor() int64 {
 	return d.store.water.line("b", d.shard).class[d.shard/outbox.Shards].floor
 }
 
-// rise delivers rows one by one until the mark stands behind the first of them, or, when it must not rise, often enough.
+// rise delivers rows one by one until the mark stands behind the first of them, or, when it must
+// not rise, often enough.
 func (d *tide) rise(unordered, rises bool) {
 	d.Helper()
 	before := d.floor()
@@ -125,7 +126,8 @@ func TestLowWaterWaitsForWriters(t *testing.T) {
 	}
 }
 
-// Rows that an operator brings back, and those that come back from where they were deferred, are seen at once.
+// Rows that an operator brings back, and those that come back from where they were deferred, are
+// seen at once.
 func TestLowWaterAfterReopening(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
@@ -161,8 +163,9 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	assert.Equal(t, []int64{24}, d.deliver(false))
 }
 
-// A claim has read its window; and before it tells what it has learned, rows of the shard come back, and another worker of the process,
-// which has begun before it, takes one of them and has learned that. What the first claim knows is older, and raises no mark above the others.
+// A claim has read its window; and before it tells what it has learned, rows of the shard come
+// back, and another worker of the process, which has begun before it, takes one of them and has
+// learned that. What the first claim knows is older, and raises no mark above the others.
 func TestLowWaterLearnedLate(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]struct{ replayed, deferred bool }{
@@ -227,7 +230,8 @@ func TestLowWaterLearnedLate(t *testing.T) {
 	}
 }
 
-// Rows come back by the hands of another process. This one, whose marks stand above them, sees them with its next claim.
+// Rows come back by the hands of another process. This one, whose marks stand above them, sees them
+// with its next claim.
 func TestLowWaterOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(d *tide, other *Store){
@@ -367,8 +371,9 @@ func TestLowWaterFullLook(t *testing.T) {
 	d.rise(false, true)
 }
 
-// A server that has lost what it had committed, as a standby can that is promoted too early, hands out ids again that are below the
-// marks. Their rows are seen all the same, since the connections to the old server have ended.
+// A server that has lost what it had committed, as a standby can that is promoted too early, hands
+// out ids again that are below the marks. Their rows are seen all the same, since the connections
+// to the old server have ended.
 func TestLowWaterAfterAFailoverThatLostRows(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)

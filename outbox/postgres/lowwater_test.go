@@ -15,7 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// sea is a shard as the database keeps it: ids in ascending order, transactions that show what they wrote when they end.
+// sea is a shard as the database keeps it: ids in ascending order, transactions that show what they
+// wrote when they end.
 type sea struct {
 	*testing.T
 
@@ -33,7 +34,8 @@ type sea struct {
 	lifts    []func()    // that the database has made and this process has not noted yet
 }
 
-// seaClaim is a claim under way. Its steps are those of the real one; steps of several claims may alternate.
+// seaClaim is a claim under way. Its steps are those of the real one; steps of several claims may
+// alternate.
 type seaClaim struct {
 	step     int
 	baseline baseline

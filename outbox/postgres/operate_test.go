@@ -16,7 +16,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
-// TestFindPlans: an operator's search reads no more than the indexes that its broker and statuses call for.
+// TestFindPlans: an operator's search reads no more than the indexes that its broker and statuses
+// call for.
 func TestFindPlans(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -92,7 +93,8 @@ func TestOperateInChunks(t *testing.T) {
 	assert.Equal(t, total, n)
 }
 
-// TestOperatorWaitsForClaims: what an operator does waits for the lock of each shard, and gives up in the end.
+// TestOperatorWaitsForClaims: what an operator does waits for the lock of each shard, and gives up
+// in the end.
 func TestOperatorWaitsForClaims(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

@@ -49,8 +49,8 @@ func (*block) Capabilities() brokers.Capabilities { return brokers.Capabilities{
 func (*block) Ping(context.Context) error         { return nil }
 func (*block) Close(context.Context) error        { return nil }
 
-// TestOverlap: a worker claims the next batch while one is published; and no more exchanges are under way than there are workers, however
-// many batches are.
+// TestOverlap: a worker claims the next batch while one is published; and no more exchanges are
+// under way than there are workers, however many batches are.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	for workers := 1; workers <= outbox.Shards; workers++ {

@@ -17,8 +17,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// planned are the statements that run while messages flow and while somebody looks, with arguments as SQL literals, the
-// indexes of the outbox table that each may read, the first of which it must read, and how many rows of that table at most.
+// planned are the statements that run while messages flow and while somebody looks, with arguments
+// as SQL literals, the indexes of the outbox table that each may read, the first of which it must
+// read, and how many rows of that table at most.
 func planned(s plansSize) []plannedSQL {
 	return []plannedSQL{
 		{text: "claim", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1 + 500},
@@ -62,7 +63,8 @@ func planned(s plansSize) []plannedSQL {
 		{name: "in hand", text: "list_processing", settings: "settings_browse", args: "broker 'b'; status 'processing'; scan 1000; limit 50; %filter; after_id 1::bigint << 40", indexes: []string{"open"}, rows: 1001 + shards + shards*4001},
 		{text: "list_key", settings: "settings_browse", args: "broker 'b'; status 'pending'; scan 1000; limit 1000; type ''; type_prefix ''; key 'block-7'; class ''; since NULL; until NULL; after_id 1::bigint << 40", indexes: []string{"deferred_key", "open"}, rows: 1001 + 3},
 		{text: "list_failed", settings: "settings_browse", args: "broker 'b'; status 'failed'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40", indexes: []string{"failing"}, rows: 1001},
-		// Published rows of one instant are read together: 500 in this table, of which this broker has four in five.
+		// Published rows of one instant are read together: 500 in this table, of which this broker
+		// has four in five.
 		{text: "list_published", settings: "settings_browse", args: "broker 'b'; status 'published'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40; after NULL", indexes: []string{"published"}, rows: 1001 + 2*500},
 		{name: "a later page", text: "list_published", settings: "settings_browse", args: "broker 'b'; status 'published'; scan 1000; limit 1000; %filter; after_id 200000; after now() - interval '400100 seconds'", indexes: []string{"published"}, rows: 1001 + 2*500},
 		{text: "list_abandoned", settings: "settings_browse", args: "broker 'b'; status 'abandoned'; scan 1000; limit 1000; %filter; after_id 1::bigint << 40; after NULL", indexes: []string{"abandoned"}, rows: 1001},
@@ -77,12 +79,13 @@ func planned(s plansSize) []plannedSQL {
 // shards of all classes.
 const shards = outbox.Classes * outbox.Shards
 
-// A plansSize is how many rows a table of plans has: finished ones have the lowest ids, then come those that can be claimed, those that
-// are scheduled, and those that stand behind a block.
+// A plansSize is how many rows a table of plans has: finished ones have the lowest ids, then come
+// those that can be claimed, those that are scheduled, and those that stand behind a block.
 type plansSize struct{ finished, claimable, scheduled, followers int }
 
-// thePlansSize is a million rows in the long run. A fifth of it is enough for the planner to tell good plans from bad ones, and for a
-// statement that reads a whole table, or all blocks, to exceed its bound.
+// thePlansSize is a million rows in the long run. A fifth of it is enough for the planner to tell
+// good plans from bad ones, and for a statement that reads a whole table, or all blocks, to exceed
+// its bound.
 func thePlansSize() plansSize {
 	if testenv.Long() {
 		return plansSize{finished: 500_000, claimable: 380_000, scheduled: 100_000, followers: 20_000}
@@ -121,7 +124,8 @@ func (p plannedSQL) render(t *testing.T, table string) string {
 	return textOf(t, p.text, table)
 }
 
-// literals are the arguments in their order. Those of the administration's statements are told by name.
+// literals are the arguments in their order. Those of the administration's statements are told by
+// name.
 func (p plannedSQL) literals(t *testing.T, s plansSize) string {
 	t.Helper()
 	return literalsOf(t, p.text, strings.NewReplacer("%token", "gen_random_uuid()", "%texts", repeated("'x'", 500), "%brokers", repeated("'b'", 1000),
@@ -148,9 +152,10 @@ func (p plannedSQL) check(t *testing.T, conn *pgx.Conn, s plansSize, table, stat
 	assert.False(t, plan.quadratic(), "%s: goes through one list for each entry of another", state)
 }
 
-// TestPlans keeps the planner on the indexes that the statements were written for, and bounds the rows that they read, in a
-// large table: with plans made for the arguments and with generic ones, before the table was analysed for the
-// first time, with statistics of a time when nothing was open, and with fresh ones.
+// TestPlans keeps the planner on the indexes that the statements were written for, and bounds the
+// rows that they read, in a large table: with plans made for the arguments and with generic ones,
+// before the table was analysed for the first time, with statistics of a time when nothing was
+// open, and with fresh ones.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	dsn, size := testenv.Postgres(t), thePlansSize()
@@ -187,8 +192,9 @@ func TestPlans(t *testing.T) {
 	exec(t, conn, "COMMIT")
 }
 
-// TestPlansOfAnEmptyTable: a connection keeps a plan that it made while the table was empty until the table is analysed. What runs
-// under the lock of a shard reads no table from end to end by then, and finds blocks by their keys.
+// TestPlansOfAnEmptyTable: a connection keeps a plan that it made while the table was empty until
+// the table is analysed. What runs under the lock of a shard reads no table from end to end by
+// then, and finds blocks by their keys.
 func TestPlansOfAnEmptyTable(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -231,8 +237,9 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	}
 }
 
-// TestPlanOfAPurgeWithoutBlocks: while statistics say that there are no blocks, all indexes of theirs cost the same. The purge of abandoned rows
-// looks a block up by its message all the same, not through all blocks of the broker.
+// TestPlanOfAPurgeWithoutBlocks: while statistics say that there are no blocks, all indexes of
+// theirs cost the same. The purge of abandoned rows looks a block up by its message all the same,
+// not through all blocks of the broker.
 func TestPlanOfAPurgeWithoutBlocks(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -254,7 +261,8 @@ func TestPlanOfAPurgeWithoutBlocks(t *testing.T) {
 	}
 }
 
-// TestIndexesHoldHashesOfKeys: entries of the indexes that rows enter by their key are as small for the longest keys as for short ones.
+// TestIndexesHoldHashesOfKeys: entries of the indexes that rows enter by their key are as small for
+// the longest keys as for short ones.
 func TestIndexesHoldHashesOfKeys(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -313,7 +321,8 @@ func TestClaimIsHOT(t *testing.T) {
 	}
 }
 
-// messageIDs is an array literal of ids, as the files in testdata number them: of each pair the first and how many that follow.
+// messageIDs is an array literal of ids, as the files in testdata number them: of each pair the
+// first and how many that follow.
 func messageIDs(ranges ...int) string {
 	var ids []string
 	for pair := range slices.Chunk(ranges, 2) {

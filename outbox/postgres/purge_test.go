@@ -14,8 +14,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// While an exclusive task goes on, which may take hours, its transaction has no snapshot: it would keep dead rows from being
-// pruned, and each claim beside it would take longer than the one before.
+// While an exclusive task goes on, which may take hours, its transaction has no snapshot: it would
+// keep dead rows from being pruned, and each claim beside it would take longer than the one before.
 func TestExclusiveHoldsNothingBack(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -92,7 +92,8 @@ func TestExclusiveOnACallersPool(t *testing.T) {
 	assert.True(t, ran)
 }
 
-// The lock of a task can be had in a database that is not in UTF-8, whose encoding clients take over.
+// The lock of a task can be had in a database that is not in UTF-8, whose encoding clients take
+// over.
 func TestExclusiveInAnotherEncoding(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, with(t, testenv.Postgres(t), "client_encoding", "LATIN1"), "encoded")

@@ -18,8 +18,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// documentedRole makes a role with the grants that docs/operations.md gives to the one of that name there, for the tables of a store in
-// the schema public. The server forgets it afterwards.
+// documentedRole makes a role with the grants that docs/operations.md gives to the one of that name
+// there, for the tables of a store in the schema public. The server forgets it afterwards.
 func documentedRole(t *testing.T, owner *Store, documented string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/operations.md")

@@ -25,7 +25,8 @@ var migrationFiles embed.FS
 //go:embed schema.facts
 var wantedFacts string
 
-// Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for other migration tools.
+// Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for
+// other migration tools.
 func Migrations(table string) ([]driver.Migration, error) {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
@@ -34,8 +35,8 @@ func Migrations(table string) ([]driver.Migration, error) {
 	return driver.Migrations(files, table)
 }
 
-// Migrate implements admin.Administration. All missing steps are applied in one transaction. The table's schema, where one is
-// named, must exist.
+// Migrate implements admin.Administration. All missing steps are applied in one transaction. The
+// table's schema, where one is named, must exist.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
 	if err != nil {
@@ -91,9 +92,9 @@ func (s *Store) versions(ctx context.Context, on querier) ([]int, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
-// Check implements admin.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
-// and at the steps that Migrate has recorded, where it has. It also refuses a read replica, on which nothing could be
-// claimed.
+// Check implements admin.Administration. It looks at the tables themselves, so that it does not
+// matter which tool has made them, and at the steps that Migrate has recorded, where it has. It
+// also refuses a read replica, on which nothing could be claimed.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.conn(ctx, func(conn *pgx.Conn) error { return s.check(ctx, conn) })
 	if err != nil {
@@ -136,15 +137,17 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	case err == nil:
 		found.Recorded = true
 	case errors.As(err, &pgErr) && (pgErr.Code == undefinedTable || pgErr.Code == insufficientPrivilege):
-		// Another tool has made the table, or a role of few rights cannot see who did; then the tables alone tell.
+		// Another tool has made the table, or a role of few rights cannot see who did; then the
+		// tables alone tell.
 	default:
 		return err
 	}
 	return found.Err(steps)
 }
 
-// factsVersion is the major version of the server that wrote schema.facts. Another one may write the same expression in other
-// words, and a relay must not refuse to start for that: there expressions are taken as they are.
+// factsVersion is the major version of the server that wrote schema.facts. Another one may write
+// the same expression in other words, and a relay must not refuse to start for that: there
+// expressions are taken as they are.
 const factsVersion = 15
 
 // wanted are the facts of this store's tables.

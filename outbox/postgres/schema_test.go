@@ -13,10 +13,12 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// TestWantedFacts keeps schema.facts to what the migrations make; FANOUT_UPDATE_GOLDEN writes it anew.
+// TestWantedFacts keeps schema.facts to what the migrations make; FANOUT_UPDATE_GOLDEN writes it
+// anew.
 func TestWantedFacts(t *testing.T) {
 	t.Parallel()
-	// A name that stands for nothing else, so that it can be told apart where it stands in the facts.
+	// A name that stands for nothing else, so that it can be told apart where it stands in the
+	// facts.
 	const table = "tname"
 	store := openStore(t, testenv.Postgres(t), table)
 	_, err := store.Migrate(t.Context())
@@ -66,8 +68,9 @@ func TestCheckByRelay(t *testing.T) {
 	require.ErrorContains(t, relay.Check(t.Context()), "column stream: nullable is yes, want no")
 }
 
-// Rows are ordered by their id, so that a sequence which does not hand out ascending numbers in turn inverts the order of events.
-// Each session takes a stock of its own where the sequence has a cache.
+// Rows are ordered by their id, so that a sequence which does not hand out ascending numbers in
+// turn inverts the order of events. Each session takes a stock of its own where the sequence has a
+// cache.
 func TestCheckSequence(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

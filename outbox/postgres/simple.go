@@ -7,8 +7,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// simpleShards remembers which shards were simple when they were claimed last: each row of the window could be taken as it stood. Those are
-// claimed at once (claim.sql); of others the window is read first. It is a guess that costs a round trip where it is wrong.
+// simpleShards remembers which shards were simple when they were claimed last: each row of the
+// window could be taken as it stood. Those are claimed at once (claim.sql); of others the window is
+// read first. It is a guess that costs a round trip where it is wrong.
 type simpleShards struct {
 	mu sync.Mutex
 	// For how many more claims, each of which would have been simple, the guess is not made again.
@@ -20,8 +21,9 @@ type simpleShard struct {
 	shard  int
 }
 
-// simpleAgain is for how many claims a shard is not taken for simple after it was not. Where processes take turns on a shard it
-// changes with each claim: then the guess should be wrong once in so many claims at most.
+// simpleAgain is for how many claims a shard is not taken for simple after it was not. Where
+// processes take turns on a shard it changes with each claim: then the guess should be wrong once
+// in so many claims at most.
 const simpleAgain = 8
 
 // likely reports whether a claim may be tried without reading the window first.

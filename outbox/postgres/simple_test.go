@@ -19,8 +19,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// TestSimpleHead: what claim.sql takes at once is what a decision about the window would take, and it takes nothing where the decision would
-// have to look at rows one by one.
+// TestSimpleHead: what claim.sql takes at once is what a decision about the window would take, and
+// it takes nothing where the decision would have to look at rows one by one.
 func TestSimpleHead(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -94,7 +94,8 @@ func simpleRow(rt *rapid.T, shard int) string {
 		}
 		return rapid.SampledFrom(others).Draw(rt, name)
 	}
-	// The hash sends these keys to shard 1, and none of them to another one; without a key the message's id does.
+	// The hash sends these keys to shard 1, and none of them to another one; without a key the
+	// message's id does.
 	key, priority := "'"+rapid.SampledFrom(keysOfShard(1)).Draw(rt, "key")+"'", odd("priority", "0", "-1")
 	if shard == 9 {
 		key, priority = "NULL", "1"

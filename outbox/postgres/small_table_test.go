@@ -11,8 +11,9 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// TestPlansOfASmallTable: plans are made once, and the table may have had a few rows then. With the settings that each statement of an
-// exchange has, and no others, it reads no table from end to end.
+// TestPlansOfASmallTable: plans are made once, and the table may have had a few rows then. With the
+// settings that each statement of an exchange has, and no others, it reads no table from end to
+// end.
 func TestPlansOfASmallTable(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

@@ -59,7 +59,8 @@ func (r *tracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceB
 }
 func (*tracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// A wire counts round trips: how often something is sent after something was received. It can also stop to receive.
+// A wire counts round trips: how often something is sent after something was received. It can also
+// stop to receive.
 type wire struct {
 	net.Conn
 	trips    *atomic.Int64
@@ -102,7 +103,8 @@ func wired(t *testing.T, dsn, table string, trips *atomic.Int64, stall *stall, t
 	return store
 }
 
-// TestStatements counts what each verb costs. A number that grows here is paid for every batch of every broker.
+// TestStatements counts what each verb costs. A number that grows here is paid for every batch of
+// every broker.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -155,7 +157,8 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestRoundTrips counts what a backlog costs with batches of 500: one round trip for each batch, which completes the one before.
+// TestRoundTrips counts what a backlog costs with batches of 500: one round trip for each batch,
+// which completes the one before.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -226,8 +229,8 @@ func (s *stall) set(block chan struct{}) {
 	s.block = block
 }
 
-// TestStoppedClaimer: a process that is stopped while it receives a batch, so large that the server must wait for it to
-// read on, does not keep the shard's lock.
+// TestStoppedClaimer: a process that is stopped while it receives a batch, so large that the server
+// must wait for it to read on, does not keep the shard's lock.
 func TestStoppedClaimer(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

@@ -1,7 +1,7 @@
 // Package postgres keeps the outbox in PostgreSQL (14 or later).
 //
-// A Store has a small connection pool of its own: processors neither wait for the application's connections nor take
-// them away. The SQL stands in the sql and migrations directories.
+// A Store has a small connection pool of its own: processors neither wait for the application's
+// connections nor take them away. The SQL stands in the sql and migrations directories.
 package postgres
 
 import (
@@ -28,7 +28,8 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one PostgreSQL database. It implements [admin.Store] and is safe for concurrent use.
+// Store is the outbox table of one PostgreSQL database. It implements [admin.Store] and is safe for
+// concurrent use.
 type Store struct {
 	*administration
 
@@ -60,21 +61,23 @@ type statements struct {
 
 // Config of a store.
 type Config struct {
-	// DSN in the form of a URL or of keywords, as pgx and libpq read it. Its pool_max_conns is honoured, and so is its
-	// default_query_exec_mode: behind a pooler in transaction mode that keeps no prepared statements, set it to "exec".
+	// DSN in the form of a URL or of keywords, as pgx and libpq read it. Its pool_max_conns is
+	// honoured, and so is its default_query_exec_mode: behind a pooler in transaction mode that
+	// keeps no prepared statements, set it to "exec".
 	DSN string
 	// Table is the outbox table, optionally with its schema. Default: outbox.DefaultTable.
 	Table string
-	// MaxConns bounds the store's pool where the DSN does not. Default 4; a relay wants workers of all brokers plus two,
-	// so that renewals and probes never wait behind claims; one is enough for every verb. Exclusive and Listen have connections of
-	// their own beside the pool for as long as they run.
+	// MaxConns bounds the store's pool where the DSN does not. Default 4; a relay wants workers of
+	// all brokers plus two, so that renewals and probes never wait behind claims; one is enough for
+	// every verb. Exclusive and Listen have connections of their own beside the pool for as long as
+	// they run.
 	MaxConns int
 }
 
 const defaultMaxConns = 4
 
-// Open connects to the database. It fails when the database cannot be reached; it does not look at the schema
-// (see [Store.Check]). The caller closes the store.
+// Open connects to the database. It fails when the database cannot be reached; it does not look at
+// the schema (see [Store.Check]). The caller closes the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	poolConfig, err := pgxpool.ParseConfig(cfg.DSN)
 	if err == nil && cutShort.MatchString(cfg.DSN) {
@@ -99,7 +102,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		}
 		return nil
 	}
-	// By default a connection that was idle for a second is tried out first, which doubles the round trips of a relay with little to do.
+	// By default a connection that was idle for a second is tried out first, which doubles the
+	// round trips of a relay with little to do.
 	poolConfig.ShouldPing = func(_ context.Context, params pgxpool.ShouldPingParams) bool { return params.IdleDuration > pingAfter }
 	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
 	if err != nil {
@@ -119,8 +123,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return store, nil
 }
 
-// New makes a store on a pool that stays the caller's to close. Give the store a pool of its own: what it shares, its
-// renewals wait for. An empty table means outbox.DefaultTable.
+// New makes a store on a pool that stays the caller's to close. Give the store a pool of its own:
+// what it shares, its renewals wait for. An empty table means outbox.DefaultTable.
 func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
@@ -167,11 +171,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// cutShort is a URL with a password that was not escaped: it seems to end at a "/" or an "@" inside of it, and what follows would be taken for
-// the name of the database or a host, which errors and logs show. An @ in such a name is written %40.
+// cutShort is a URL with a password that was not escaped: it seems to end at a "/" or an "@" inside
+// of it, and what follows would be taken for the name of the database or a host, which errors and
+// logs show. An @ in such a name is written %40.
 var cutShort = regexp.MustCompile(`^[a-z]+://([^/@?#]*/[^?#]*@|[^/?#]*@[^/?#]*@)`)
 
-// redact keeps passwords out of errors: pgx quotes the DSN in parse errors and masks the password only in URLs.
+// redact keeps passwords out of errors: pgx quotes the DSN in parse errors and masks the password
+// only in URLs.
 func redact(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
@@ -180,8 +186,9 @@ func redact(err error) error {
 	return err
 }
 
-// pingAfter is how long a connection may be idle and be used all the same without being tried out: longer than the time between two
-// looks. On one that has died meanwhile the look fails, and is made again.
+// pingAfter is how long a connection may be idle and be used all the same without being tried out:
+// longer than the time between two looks. On one that has died meanwhile the look fails, and is
+// made again.
 const pingAfter = 30 * time.Second
 
 // Codes of errors that are told apart.
@@ -208,7 +215,8 @@ func explain(err error) error {
 	}
 }
 
-// readSQL renders one embedded text. The files are part of the program, so a missing one cannot happen at run time.
+// readSQL renders one embedded text. The files are part of the program, so a missing one cannot
+// happen at run time.
 func readSQL(name, table string) string {
 	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
@@ -217,8 +225,8 @@ func readSQL(name, table string) string {
 	return driver.RenderSQL(string(text), table)
 }
 
-// begin starts a transaction in which each statement sees what was committed before it, whatever the server's default.
-// A server that is set to read-only, say because its disk is full, stays so.
+// begin starts a transaction in which each statement sees what was committed before it, whatever
+// the server's default. A server that is set to read-only, say because its disk is full, stays so.
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 // conn runs f on one connection of the pool.
@@ -230,7 +238,8 @@ func (s *Store) conn(ctx context.Context, f func(*pgx.Conn) error) error {
 	defer conn.Release() // a connection inside a failed transaction is closed, not reused
 	err = f(conn.Conn())
 	if s.owned && conn.Conn().IsClosed() && ctx.Err() == nil {
-		// The server has ended it, and the idle ones most likely, too: each of them would fail once more.
+		// The server has ended it, and the idle ones most likely, too: each of them would fail once
+		// more.
 		s.pool.Reset()
 	}
 	return explain(err)

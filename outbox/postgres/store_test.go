@@ -15,7 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// TestConformanceOfExecModes: behind a pooler one switches prepared statements off. The simple protocol differs most from the usual one.
+// TestConformanceOfExecModes: behind a pooler one switches prepared statements off. The simple
+// protocol differs most from the usual one.
 func TestConformanceOfExecModes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"simple_protocol", "exec", "cache_describe"} {
@@ -70,7 +71,8 @@ func TestOpen(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
-// TestDeadlock: the server may break off a claim, or a completion, in favour of somebody else. That is no news to anybody.
+// TestDeadlock: the server may break off a claim, or a completion, in favour of somebody else. That
+// is no news to anybody.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -142,7 +144,8 @@ func TestIsolation(t *testing.T) {
 
 var _ pgx.BatchTracer = (*tracer)(nil)
 
-// A table without a schema must not have the name of a part of a statement, which would be read in its place.
+// A table without a schema must not have the name of a part of a statement, which would be read in
+// its place.
 func TestNewRefusesNamesOfParts(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"win", "Known", "chosen", "back"} {

@@ -14,7 +14,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// What an operator makes deliverable goes out at once: the relays are told. This one would look by itself in an hour.
+// What an operator makes deliverable goes out at once: the relays are told. This one would look by
+// itself in an hour.
 func TestOperatorsWakeRelays(t *testing.T) {
 	t.Parallel()
 	dsn, db, inserter := listening(t)
@@ -31,7 +32,8 @@ func TestOperatorsWakeRelays(t *testing.T) {
 		_, err := db.ExecContext(ctx, "UPDATE outbox_messages SET status = 'failed', locked_until = now() + interval '1 day' WHERE message_id = ANY ($1)", ids)
 		require.NoError(t, err)
 	}
-	// A key that waits for an operator behind an abandoned row, one behind a row that waits for a day, and a row that waits for a day alone.
+	// A key that waits for an operator behind an abandoned row, one behind a row that waits for a
+	// day, and a row that waits for a day alone.
 	add("deferred")
 	var batch driver.Batch
 	for shard := range store.Shards() {
@@ -96,7 +98,8 @@ func TestOperatorsWakeRelays(t *testing.T) {
 	delivered(6, "resumed")
 }
 
-// Nobody is told where nothing has changed, and each broker is named once. A broker's name that no announcement can hold means all of them.
+// Nobody is told where nothing has changed, and each broker is named once. A broker's name that no
+// announcement can hold means all of them.
 func TestOperatorsAnnounceChanges(t *testing.T) {
 	t.Parallel()
 	dsn, db, _ := listening(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// What one would write by hand for this table without leases to recover, order, or anything but a claim and a mark; it is what
-// ours is compared with. $1 shard, $2 token, $3 worker or ids.
+// What one would write by hand for this table without leases to recover, order, or anything but a
+// claim and a mark; it is what ours is compared with. $1 shard, $2 token, $3 worker or ids.
 const (
 	claimByHand = `UPDATE wal SET status = 'processing', locked_by = $3, lock_token = $2, locked_until = now() + interval '1 minute'
 		WHERE ctid = ANY (ARRAY(SELECT ctid FROM wal WHERE target_broker = 'b' AND shard = $1 AND finished_at IS NULL AND NOT deferred
@@ -31,8 +31,9 @@ const (
 	unordered = "unordered"
 )
 
-// TestWAL bounds what a message costs in the log, from its claim to its mark. EXPLAIN counts what the statement itself has
-// written, exactly; whole pages, of which the first change after a checkpoint logs one, are left out.
+// TestWAL bounds what a message costs in the log, from its claim to its mark. EXPLAIN counts what
+// the statement itself has written, exactly; whole pages, of which the first change after a
+// checkpoint logs one, are left out.
 func TestWAL(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -49,7 +50,8 @@ func TestWAL(t *testing.T) {
 	for round := 0; round < rounds; {
 		images, bytes := 0, map[string]int{}
 		for _, way := range []string{byHand, ordered, unordered} {
-			// Each has fresh pages: whether used ones can be pruned depends on transactions in other databases of the server.
+			// Each has fresh pages: whether used ones can be pruned depends on transactions in
+			// other databases of the server.
 			exec(t, conn, "TRUNCATE wal")
 			exec(t, conn, `INSERT INTO wal (message_id, target_broker, stream, type, ordering_key, headers, payload)
 				SELECT lpad(to_hex($2::int * 100000 + i), 32, '0')::uuid, 'b', 'ordering::order', 'Ordering.OrderPlaced.v1', 'ordering::order-' || i % 977
@@ -111,7 +113,8 @@ func walOfBatch(t *testing.T, conn *pgx.Conn, round, batch int, way string) (byt
 	return claimed + marked, images + more
 }
 
-// walOf executes a statement and returns the bytes that it has logged, and how many whole pages are among them.
+// walOf executes a statement and returns the bytes that it has logged, and how many whole pages are
+// among them.
 func walOf(t *testing.T, conn *pgx.Conn, text, args string) (bytes, images int) {
 	t.Helper()
 	exec(t, conn, "PREPARE planned AS "+text)

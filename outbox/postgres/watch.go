@@ -11,14 +11,17 @@ import (
 )
 
 const (
-	// heldBack is how long a transaction may be open before it is reported. Every claim and every outcome leaves a dead row, which
-	// the server may not remove while an older transaction could still see it.
+	// heldBack is how long a transaction may be open before it is reported. Every claim and every
+	// outcome leaves a dead row, which the server may not remove while an older transaction could
+	// still see it.
 	heldBack = 15 * time.Minute
-	// heldBackTransactions is how many transactions a replication slot or a standby may be behind: nothing tells since when.
+	// heldBackTransactions is how many transactions a replication slot or a standby may be behind:
+	// nothing tells since when.
 	heldBackTransactions = 100_000
 )
 
-// Watch implements driver.Delivery: it names who keeps vacuum from removing dead rows, which makes claims slower and slower.
+// Watch implements driver.Delivery: it names who keeps vacuum from removing dead rows, which makes
+// claims slower and slower.
 func (s *Store) Watch(ctx context.Context) ([]driver.Finding, error) {
 	var found []driver.Finding
 	err := s.conn(ctx, func(conn *pgx.Conn) error {

@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// A transaction that holds back vacuum is named, by Diagnose as well, until it ends. One that holds back nothing is not.
+// A transaction that holds back vacuum is named, by Diagnose as well, until it ends. One that holds
+// back nothing is not.
 func TestWatchNamesWhoHoldsBackVacuum(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -64,7 +65,8 @@ func TestWatchNamesWhoHoldsBackVacuum(t *testing.T) {
 	assert.Empty(t, watch(), "idle in a transaction without a snapshot: vacuum does not mind")
 }
 
-// Each kind says what to do. Slots, standbys and prepared transactions need a server that is set up for them.
+// Each kind says what to do. Slots, standbys and prepared transactions need a server that is set up
+// for them.
 func TestWatchSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -19,8 +19,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// What the bookkeeping of a processor costs for each message that is delivered, from the claim to the completion, with a store and
-// a broker that cost nothing: one allocation, for the attributes that its headers become.
+// What the bookkeeping of a processor costs for each message that is delivered, from the claim to
+// the completion, with a store and a broker that cost nothing: one allocation, for the attributes
+// that its headers become.
 func TestAllocationsOfAProcessor(t *testing.T) { // not parallel, as other tests would be counted too
 	testenv.NeedExactAllocations(t)
 	for name, c := range map[string]struct {
@@ -75,7 +76,8 @@ func allocationsOfBatch(t *testing.T, n int, headers string, observer relay.Obse
 	return least
 }
 
-// sameBatch is a store that hands out the same batch for each word on next, and says when it was completed.
+// sameBatch is a store that hands out the same batch for each word on next, and says when it was
+// completed.
 type sameBatch struct {
 	driver.Delivery // nothing else of it is called
 	batch           driver.Batch

@@ -9,7 +9,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// A batch that its bytes have cut is full: that it has few rows is no reason to look further, nor to defer anything.
+// A batch that its bytes have cut is full: that it has few rows is no reason to look further, nor
+// to defer anything.
 func TestCutBatchIsFull(t *testing.T) {
 	t.Parallel()
 	w := &worker{p: &Processor{policy: outbox.Policy{BatchSize: 10}.WithDefaults()}, window: 40}

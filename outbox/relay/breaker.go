@@ -26,8 +26,8 @@ const (
 
 // breaker is the circuit breaker of one scope: of a broker as a whole, or of one of its
 // destinations. When it opens and closes, that one worker at a time tries, and that what began
-// before an outage says nothing about its end, is gobreaker's; how long to wait, and the waiting, is
-// ours.
+// before an outage says nothing about its end, is gobreaker's; how long to wait, and the waiting,
+// is ours.
 type breaker struct {
 	policy  outbox.Breaker
 	machine *gobreaker.TwoStepCircuitBreaker[struct{}] // never called with mu held
@@ -172,8 +172,8 @@ func (b *breaker) state() BreakerState {
 	}
 }
 
-// unused reports whether nobody has tried for so long that no message can be waiting: maxWait bounds
-// how long they do.
+// unused reports whether nobody has tried for so long that no message can be waiting: maxWait
+// bounds how long they do.
 func (b *breaker) unused() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,8 +211,8 @@ func (b *breaker) broadcast() {
 
 // destinations has a breaker for each destination of a broker that is unavailable, or was when it
 // was last tried. The others have none: there may be many. It also spreads the next tries of their
-// messages: were they all tried again after the same delay, many of them would keep the workers from
-// everything else for good, since they are older than what has come since.
+// messages: were they all tried again after the same delay, many of them would keep the workers
+// from everything else for good, since they are older than what has come since.
 type destinations struct {
 	policy outbox.Breaker
 
@@ -258,8 +258,8 @@ func (d *destinations) forget(name string) {
 	delete(d.next, name)
 }
 
-// unavailable lists the destinations whose breaker is not closed, but for those that nobody sends to
-// any more: they may have been renamed, or their messages abandoned.
+// unavailable lists the destinations whose breaker is not closed, but for those that nobody sends
+// to any more: they may have been renamed, or their messages abandoned.
 func (d *destinations) unavailable() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

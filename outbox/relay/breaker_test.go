@@ -202,7 +202,8 @@ func TestDestinations(t *testing.T) {
 	})
 }
 
-// A worker that asks while another trips the breaker does not get the first try before its time; and only who tripped it hears of it.
+// A worker that asks while another trips the breaker does not get the first try before its time;
+// and only who tripped it hears of it.
 func TestBreakerTripsUnderTry(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
@@ -228,7 +229,8 @@ func TestBreakerTripsUnderTry(t *testing.T) {
 	}
 }
 
-// A destination that nobody sends to any more is not unavailable for ever, and many that failed once do not fill the memory.
+// A destination that nobody sends to any more is not unavailable for ever, and many that failed
+// once do not fill the memory.
 func TestDestinationsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -254,7 +256,8 @@ func TestDestinationsAreForgotten(t *testing.T) {
 	})
 }
 
-// The messages of a destination that is unavailable come back one after the other, and no later than after an hour.
+// The messages of a destination that is unavailable come back one after the other, and no later
+// than after an hour.
 func TestDestinationsSpreadTheirMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

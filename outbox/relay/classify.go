@@ -47,12 +47,12 @@ type classification struct {
 	charged bool
 }
 
-// evidence is what earlier calls have shown of a call's first message. One that has met an outage of
-// the broker is sent alone.
+// evidence is what earlier calls have shown of a call's first message. One that has met an outage
+// of the broker is sent alone.
 type evidence struct {
 	known bool
-	// since is when it first met one, alone in its call to do so. The zero time stands for a message
-	// at which the broker's implementation broke down, and not at others.
+	// since is when it first met one, alone in its call to do so. The zero time stands for a
+	// message at which the broker's implementation broke down, and not at others.
 	since time.Time
 	// passed is when the last call began in which a message was delivered.
 	passed time.Time
@@ -61,8 +61,8 @@ type evidence struct {
 // classify says what a call means. An outage is nobody's fault and costs no attempt. But a message
 // that meets one again although others were delivered since, in a call that began after the first
 // time, causes it itself: it resets the connection, say. Were it spared, it would be at the head of
-// every probe for ever. Where several messages of a call meet an outage none is charged: calls shrink
-// until one is alone. The result uses the slice.
+// every probe for ever. Where several messages of a call meet an outage none is charged: calls
+// shrink until one is alone. The result uses the slice.
 func classify(call *Call, past evidence, maxAttempts int, messages []classified) classification {
 	c := classification{messages: messages[:0], alone: soleOutage(call.Results)}
 	c.charged = c.alone == 0 && past.known && past.passed.After(past.since)

@@ -91,7 +91,8 @@ func (b *sized) Publish(_ context.Context, messages []brokers.Message) []brokers
 	return make([]brokers.Result, len(messages))
 }
 
-// A message that has met an outage is alone in its call: whether it causes one is to be seen by itself.
+// A message that has met an outage is alone in its call: whether it causes one is to be seen by
+// itself.
 func TestDeliverSendsAMessageThatMetAnOutageAlone(t *testing.T) {
 	t.Parallel()
 	policy, broker := outbox.Policy{}.WithDefaults(), &sized{}

@@ -18,9 +18,10 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// An Engine runs one processor for each pair of database and broker. While it runs, it enters this process in the list of
-// instances of each database whose store is a [Registry], and warns of rows for brokers that it does not have in each whose
-// store is an [Inspector], and of what slows it down in each whose store is a [Watcher].
+// An Engine runs one processor for each pair of database and broker. While it runs, it enters this
+// process in the list of instances of each database whose store is a [Registry], and warns of rows
+// for brokers that it does not have in each whose store is an [Inspector], and of what slows it
+// down in each whose store is a [Watcher].
 type Engine struct {
 	processors   []*Processor
 	presences    []*heartbeat
@@ -43,7 +44,8 @@ type EngineConfig struct {
 	Log *slog.Logger
 	// Observer sees what the processors do. Default: nobody.
 	Observer Observer
-	// Name of this process in the list of instances. It need not be unique. Default: the host's name.
+	// Name of this process in the list of instances. It need not be unique. Default: the host's
+	// name.
 	Name string
 	// Version of the program, for the same list; may be empty.
 	Version string
@@ -121,7 +123,8 @@ func (e *Engine) listen(database string, cfg EngineConfig) (*listener, error) {
 	return l, nil
 }
 
-// Run runs all processors until ctx ends and each has finished or released what it had claimed. Run an engine once.
+// Run runs all processors until ctx ends and each has finished or released what it had claimed. Run
+// an engine once.
 func (e *Engine) Run(ctx context.Context) error {
 	here, leave := context.WithCancel(context.WithoutCancel(ctx)) // as long as there is something in hand
 	defer leave()
@@ -151,9 +154,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// Wake tells the processors of a database about committed rows; without wakeUps, all of them poll now.
-// It never blocks. served is true if this engine runs and has a processor for each wake-up, so that no
-// other process need be notified.
+// Wake tells the processors of a database about committed rows; without wakeUps, all of them poll
+// now. It never blocks. served is true if this engine runs and has a processor for each wake-up, so
+// that no other process need be notified.
 func (e *Engine) Wake(database string, wakeUps ...outbox.WakeUp) (served bool) {
 	met := 0
 	for _, processor := range e.processors {

@@ -34,7 +34,8 @@ func TestNewEngineReportsEverything(t *testing.T) {
 	require.ErrorContains(t, err, `broker "b"`)
 }
 
-// One processor for each pair of database and broker; a broker that hangs delays no other, in either database.
+// One processor for each pair of database and broker; a broker that hangs delays no other, in
+// either database.
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	paths := []string{filepath.Join(t.TempDir(), "one.db"), filepath.Join(t.TempDir(), "two.db")}

@@ -16,23 +16,27 @@ import (
 type HandOffStats struct {
 	// Sent were handed off and verified. What became of them is in the other counters of Stats.
 	Sent int64
-	// Unfit rows were written as ever: for a time or with a priority, or the broker was paused or unavailable, or its rate used up.
+	// Unfit rows were written as ever: for a time or with a priority, or the broker was paused or
+	// unavailable, or its rate used up.
 	Unfit int64
 	// Busy rows were written as ever because their shard had work already.
 	Busy int64
 	// Full rows were written as ever because there was no room.
 	Full int64
-	// Behind rows were given back to the database after the commit: an earlier row of their key was open, or many of their shard; or
-	// the broker had been paused, which this processor did not know yet.
+	// Behind rows were given back to the database after the commit: an earlier row of their key was
+	// open, or many of their shard; or the broker had been paused, which this processor did not
+	// know yet.
 	Behind int64
-	// Withdrawn rows were given back after the commit: by a pause, an outage, a shutdown, or because it had become late.
+	// Withdrawn rows were given back after the commit: by a pause, an outage, a shutdown, or
+	// because it had become late.
 	Withdrawn int64
 	// Gone rows were not there any more, or in other hands.
 	Gone int64
 }
 
-// Reserve asks the processors of a database for room for rows that are about to be inserted, with one statement or more, and
-// committed in one transaction. It returns nil where no row has room. It waits for nothing. The rows must not change any more.
+// Reserve asks the processors of a database for room for rows that are about to be inserted, with
+// one statement or more, and committed in one transaction. It returns nil where no row has room. It
+// waits for nothing. The rows must not change any more.
 func (e *Engine) Reserve(database string, dialect outbox.Dialect, rows []outbox.Row) *outbox.Reservation {
 	var places []outbox.Place
 	for _, processor := range e.processors {
@@ -147,12 +151,13 @@ func (p *room) EndPlace(rows []outbox.Row, committed bool) {
 type handedBatch struct {
 	batch driver.Batch
 	back  []driver.Outcome
-	// strays go back, too, and are in other shards than we thought: the database hashes keys in another way than this process, as
-	// one that is not in UTF-8 does.
+	// strays go back, too, and are in other shards than we thought: the database hashes keys in
+	// another way than this process, as one that is not in UTF-8 does.
 	strays []driver.Completion
 }
 
-// newHandedBatch puts together copies and what the database says of them. Where nothing may be sent, all that is ours goes back.
+// newHandedBatch puts together copies and what the database says of them. Where nothing may be
+// sent, all that is ours goes back.
 func newHandedBatch(r *receiver, shard int, copies []copied, found []driver.HandedRow, may bool) *handedBatch {
 	b := &handedBatch{batch: driver.Batch{Lease: r.leaseOf(shard)}}
 	byID := make(map[uuid.UUID]*outbox.Row, len(copies))
@@ -212,9 +217,10 @@ func handedMessage(f *driver.HandedRow, row *outbox.Row) driver.Message {
 	}
 }
 
-// admit counts rows that are about to be handed off, unless a shard of theirs has work, in whatever class, or is in a worker's hands:
-// then an earlier row of their keys may be waiting. Nor are there any while one that was marked may wait for those on their way, which
-// it could do for ever if more and more joined them. rows are by shard of a class.
+// admit counts rows that are about to be handed off, unless a shard of theirs has work, in whatever
+// class, or is in a worker's hands: then an earlier row of their keys may be waiting. Nor are there
+// any while one that was marked may wait for those on their way, which it could do for ever if more
+// and more joined them. rows are by shard of a class.
 func (b *shardBoard) admit(rows *[outbox.Shards]int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -240,8 +246,9 @@ func (b *shardBoard) admit(rows *[outbox.Shards]int) bool {
 	return true
 }
 
-// arrive says that rows of a shard are on their way no more. back says that some went back to the database. What was marked
-// meanwhile is marked again: a claim may have found the keys held. Not before all are there, for it could be those that hold.
+// arrive says that rows of a shard are on their way no more. back says that some went back to the
+// database. What was marked meanwhile is marked again: a claim may have found the keys held. Not
+// before all are there, for it could be those that hold.
 func (b *shardBoard) arrive(shard, rows int, back bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

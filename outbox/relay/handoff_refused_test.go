@@ -190,7 +190,8 @@ func TestHandOffOfALateVerification(t *testing.T) {
 	})
 }
 
-// What comes when nobody is there any more waits for the end of its lease. The stop does not wait for ever.
+// What comes when nobody is there any more waits for the end of its lease. The stop does not wait
+// for ever.
 func TestHandOffToNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := memory.New()
@@ -212,7 +213,8 @@ func TestHandOffToNobody(t *testing.T) {
 	})
 }
 
-// A database that does not answer is asked again, but not beyond half of the lease. Until then nothing is sent.
+// A database that does not answer is asked again, but not beyond half of the lease. Until then
+// nothing is sent.
 func TestHandOffWithoutAVerification(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := memory.New()

@@ -49,7 +49,8 @@ func (s *watchedStore) Verify(ctx context.Context, v *driver.Verification) ([]dr
 	return found, err
 }
 
-// handRig is an engine with one processor that takes rows by hand-off and polls so seldom that only wake-ups make it claim.
+// handRig is an engine with one processor that takes rows by hand-off and polls so seldom that only
+// wake-ups make it claim.
 type handRig struct {
 	*rig
 	engine   *relay.Engine

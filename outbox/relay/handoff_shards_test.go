@@ -11,8 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A shard that has work, in whatever class, or is in a worker's hands takes no more rows by hand-off; and what was marked while
-// some were on their way is marked again when all have arrived.
+// A shard that has work, in whatever class, or is in a worker's hands takes no more rows by
+// hand-off; and what was marked while some were on their way is marked again when all have arrived.
 func TestShardBoardHandOff(t *testing.T) {
 	t.Parallel()
 	b := newShardBoard(4)

@@ -21,8 +21,8 @@ const (
 	heartbeatTime = 5 * time.Second
 )
 
-// heartbeat enters this process, and what its workers have claimed, in the table of instances of one database.
-// Nothing depends on it: when it cannot be written, delivery goes on.
+// heartbeat enters this process, and what its workers have claimed, in the table of instances of
+// one database. Nothing depends on it: when it cannot be written, delivery goes on.
 type heartbeat struct {
 	store      driver.Delivery
 	processors []*Processor // of the same database

@@ -131,7 +131,8 @@ func (t *text) count(what string) int {
 	return strings.Count(t.b.String(), what)
 }
 
-// startEngine runs an engine in the bubble of a test until stop is called, which returns how long it took.
+// startEngine runs an engine in the bubble of a test until stop is called, which returns how long
+// it took.
 func startEngine(t *testing.T, store driver.Delivery, takes time.Duration, name string) (log *text, stop func() time.Duration) {
 	t.Helper()
 	log = &text{}

@@ -20,7 +20,8 @@ var hostileTables = []string{
 	"t\u0301", "t$", "t#", "t@x", "t\\", "(t)", "t,u", "t AS u", "{{table}}", "{{name}}", strings.Repeat("t", 49), strings.Repeat("s", 64) + ".t", "app.t;", "%s", "K\u212a",
 }
 
-// No store, and no writer, takes a table name that could be more than that; each says so before there is a connection.
+// No store, and no writer, takes a table name that could be more than that; each says so before
+// there is a connection.
 func TestHostileTableNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range hostileTables {
@@ -47,8 +48,8 @@ var (
 	words     = regexp.MustCompile(`[^A-Za-z0-9_.]+`)
 )
 
-// FuzzCheckTable: whatever name is let through is one word, or two with a dot between them, and in each migration it stands where a
-// harmless name would stand.
+// FuzzCheckTable: whatever name is let through is one word, or two with a dot between them, and in
+// each migration it stands where a harmless name would stand.
 func FuzzCheckTable(f *testing.F) {
 	for _, name := range append(hostileTables, "outbox_messages", "app.outbox_messages", "_", strings.Repeat("t", 48)) {
 		f.Add(name)

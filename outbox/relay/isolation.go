@@ -36,7 +36,8 @@ func (s *crashIsolation) wanted() bool {
 	return s.alone != nil
 }
 
-// wait waits for a condition and then changes something, both under the lock. It returns false when ctx ended before.
+// wait waits for a condition and then changes something, both under the lock. It returns false when
+// ctx ended before.
 func (s *crashIsolation) wait(ctx context.Context, condition func() bool, then func()) bool {
 	for {
 		s.mu.Lock()
@@ -71,7 +72,8 @@ type claimant struct {
 	over    *time.Timer // ends what isolate began
 }
 
-// join must be called before rows are claimed. It waits while somebody is alone, and fails when ctx has ended.
+// join must be called before rows are claimed. It waits while somebody is alone, and fails when ctx
+// has ended.
 func (c *claimant) join(ctx context.Context) error {
 	if !c.joined {
 		c.joined = c.process.wait(ctx, func() bool { return c.process.alone == nil }, func() { c.process.busy++ })
@@ -92,8 +94,8 @@ func (c *claimant) leave() {
 
 // isolate is join for a worker that is to be alone. Until then it has nothing claimed: should the
 // process crash of what others have, it loses nothing. Where the others do not complete within the
-// limit, the worker joins beside them. Isolation must be ended by rejoin; it ends by itself when the
-// limit is reached.
+// limit, the worker joins beside them. Isolation must be ended by rejoin; it ends by itself when
+// the limit is reached.
 func (c *claimant) isolate(ctx context.Context, limit time.Duration) error {
 	c.leave()
 	rests := false

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who wants to be alone waits, with nothing claimed, for those who have claimed something, and nobody begins meanwhile.
+// Who wants to be alone waits, with nothing claimed, for those who have claimed something, and
+// nobody begins meanwhile.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,8 +54,8 @@ func TestIsolation(t *testing.T) {
 	})
 }
 
-// A worker that hangs stops neither who wants to be alone nor, by that, the others for longer than the limit; and for a
-// while nobody waits for it again.
+// A worker that hangs stops neither who wants to be alone nor, by that, the others for longer than
+// the limit; and for a while nobody waits for it again.
 func TestIsolationIsNotWaitedForWithoutEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

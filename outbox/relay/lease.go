@@ -9,8 +9,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// leaseGuard renews the lease of a batch while it is published and knows when it is over. A batch that goes out quickly
-// costs no renewal.
+// leaseGuard renews the lease of a batch while it is published and knows when it is over. A batch
+// that goes out quickly costs no renewal.
 type leaseGuard struct {
 	mu       sync.Mutex
 	deadline time.Time   // nothing is sent after this
@@ -34,8 +34,9 @@ func guardLease(ctx context.Context, p *Processor, batch *driver.Batch, claimedA
 	return ctx, g
 }
 
-// lastSend is when sending must stop: at 80 % of the lease, counted by our own clocks from before the database was asked,
-// so that neither clocks nor a slow answer can make us send what others may own.
+// lastSend is when sending must stop: at 80 % of the lease, counted by our own clocks from before
+// the database was asked, so that neither clocks nor a slow answer can make us send what others may
+// own.
 func lastSend(asked time.Time, lease time.Duration) time.Time { return asked.Add(lease * 4 / 5) }
 
 func (g *leaseGuard) renew(ctx context.Context, p *Processor, batch *driver.Batch) {
@@ -85,8 +86,9 @@ func (g *leaseGuard) over() bool {
 	return past(g.deadline, time.Now())
 }
 
-// past reports whether a deadline is over by either clock of this process. The monotonic one cannot be set, but stands still
-// while the machine sleeps, and the leases go on meanwhile; the other one does not.
+// past reports whether a deadline is over by either clock of this process. The monotonic one cannot
+// be set, but stands still while the machine sleeps, and the leases go on meanwhile; the other one
+// does not.
 func past(deadline, now time.Time) bool {
 	return !now.Before(deadline) || !now.Round(0).Before(deadline) // Round takes the monotonic reading away
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asleep moves the clock on the wall of a time and leaves its monotonic one, as a machine does that sleeps.
+// asleep moves the clock on the wall of a time and leaves its monotonic one, as a machine does that
+// sleeps.
 func asleep(t *testing.T, at time.Time, seconds int) time.Time {
 	t.Helper()
 	fields := (*struct {

@@ -151,8 +151,8 @@ func (l *listener) watch(ctx context.Context, began, echoes <-chan struct{}, end
 	}
 }
 
-// probe checks that the listener receives its own notification. A connected listener stays so if the
-// notification cannot be sent, which proves nothing about its connection.
+// probe checks that the listener receives its own notification. A connected listener stays so if
+// the notification cannot be sent, which proves nothing about its connection.
 func (l *listener) probe(ctx context.Context, echoes <-chan struct{}, ended <-chan error) error {
 	nonce := uuid.NewString()
 	l.expected.Store(&nonce) // from here on, echoes holds only what answers this probe

@@ -81,7 +81,8 @@ func (s *switchboard) set(change func(*switchboard)) {
 	change(s)
 }
 
-// startListener runs a listener in a bubble of synctest. woken returns what they have said since the last call.
+// startListener runs a listener in a bubble of synctest. woken returns what they have said since
+// the last call.
 func startListener(t *testing.T, s *switchboard) (e *listener, log *text, woken func() [][]outbox.WakeUp) {
 	t.Helper()
 	var (
@@ -214,8 +215,8 @@ func TestListenerWithoutAProbe(t *testing.T) {
 	})
 }
 
-// Probes that are heard although sending them fails, as when their answer is lost, neither stop the listener, nor are they taken for the
-// echo of a later one.
+// Probes that are heard although sending them fails, as when their answer is lost, neither stop the
+// listener, nor are they taken for the echo of a later one.
 func TestListenerReceivesFailedProbes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

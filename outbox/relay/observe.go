@@ -9,32 +9,37 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// An Observer sees what processors do, to measure or to trace it; telemetry/otelrelay has one of each.
+// An Observer sees what processors do, to measure or to trace it; telemetry/otelrelay has one of
+// each.
 type Observer interface {
-	// Observe returns who watches the processor of one broker in one database; nil = nobody. It is asked once for each processor, when
-	// that is made.
+	// Observe returns who watches the processor of one broker in one database; nil = nobody. It is
+	// asked once for each processor, when that is made.
 	Observe(database, broker string) ProcessorObserver
 }
 
-// A ProcessorObserver is told what one processor does, by the goroutine that does it: each method should return at once, and must
-// not panic. All are called by several goroutines at a time. What their pointers lead to is the processor's: it may be read until
-// the method returns, and neither changed nor kept.
+// A ProcessorObserver is told what one processor does, by the goroutine that does it: each method
+// should return at once, and must not panic. All are called by several goroutines at a time. What
+// their pointers lead to is the processor's: it may be read until the method returns, and neither
+// changed nor kept.
 type ProcessorObserver interface {
-	// Claimed tells of a claim that has taken rows: how many, and how long the database took for it, with the completion of an earlier
-	// batch that went the same way. Rows that are handed off are not claimed.
+	// Claimed tells of a claim that has taken rows: how many, and how long the database took for
+	// it, with the completion of an earlier batch that went the same way. Rows that are handed off
+	// are not claimed.
 	Claimed(ctx context.Context, rows int, took time.Duration)
-	// Publishing tells what is about to be handed to the broker. The context that it returns, which must be ctx or made from it, goes
-	// to the broker's client and to Published.
+	// Publishing tells what is about to be handed to the broker. The context that it returns, which
+	// must be ctx or made from it, goes to the broker's client and to Published.
 	Publishing(ctx context.Context, call *Call) context.Context
 	// Published tells how the same call ended.
 	Published(ctx context.Context, call *Call)
 	// Completing tells what becomes of the rows of a batch, before it is written.
 	Completing(ctx context.Context, completion *driver.Completion)
-	// LeaseLost tells how many rows of a batch belonged to somebody else by the time their outcome was to be written.
+	// LeaseLost tells how many rows of a batch belonged to somebody else by the time their outcome
+	// was to be written.
 	LeaseLost(ctx context.Context, rows int)
 }
 
-// A Call is one call of a broker. Messages, Outgoing and Results are of one length and in one order.
+// A Call is one call of a broker. Messages, Outgoing and Results are of one length and in one
+// order.
 type Call struct {
 	// Messages are the rows, as they were claimed.
 	Messages []*driver.Message
@@ -50,15 +55,16 @@ type Call struct {
 	clock *clock
 }
 
-// Age is how long ago message i was written when this call ended (in Publishing: when it began), by the database's clock as an engine
-// knows it: to within half of a round trip to the database, and never below 0. A processor that no engine has made trusts that its own
-// clock is the database's.
+// Age is how long ago message i was written when this call ended (in Publishing: when it began), by
+// the database's clock as an engine knows it: to within half of a round trip to the database, and
+// never below 0. A processor that no engine has made trusts that its own clock is the database's.
 func (c *Call) Age(i int) time.Duration {
 	return max(0, c.clock.of(c.Began.Add(c.Took)).Sub(c.Messages[i].CreatedAt))
 }
 
-// Observers makes one observer of several; those that are nil do not count. Each method is called in the given order, and the context of
-// Publishing goes through all. The result is nil where no observer is left.
+// Observers makes one observer of several; those that are nil do not count. Each method is called
+// in the given order, and the context of Publishing goes through all. The result is nil where no
+// observer is left.
 func Observers(list ...Observer) Observer {
 	var all observers
 	for _, observer := range list {
@@ -129,8 +135,8 @@ func (o processorObservers) LeaseLost(ctx context.Context, rows int) {
 	}
 }
 
-// clock knows how far the clock of a database is from this process's. Only observers ask for that: leases and delays are the
-// database's own.
+// clock knows how far the clock of a database is from this process's. Only observers ask for that:
+// leases and delays are the database's own.
 type clock struct {
 	store  driver.Delivery
 	offset atomic.Int64 // the database's minus ours, in nanoseconds

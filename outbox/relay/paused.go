@@ -8,7 +8,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// pausesTime bounds the look at who has paused a broker: until it is over, a resumption is not noticed.
+// pausesTime bounds the look at who has paused a broker: until it is over, a resumption is not
+// noticed.
 const pausesTime = 5 * time.Second
 
 // pause stops the workers, or lets them go on. What they have claimed is given back.
@@ -22,8 +23,8 @@ func (p *Processor) pause(ctx context.Context, paused bool) {
 	}
 }
 
-// pausedBy says in log attributes who has paused the broker, why and since when. There are none where nobody knows: the store keeps
-// no pauses, or this one has just ended.
+// pausedBy says in log attributes who has paused the broker, why and since when. There are none
+// where nobody knows: the store keeps no pauses, or this one has just ended.
 func (p *Processor) pausedBy(ctx context.Context) []any {
 	ctx, cancel := context.WithTimeout(ctx, min(pausesTime, p.databaseTimeout()))
 	defer cancel()

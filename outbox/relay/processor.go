@@ -18,8 +18,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// A Processor delivers the rows of one broker in one database. It shares nothing with other processors but the broker's
-// client, so a broker that hangs delays no other.
+// A Processor delivers the rows of one broker in one database. It shares nothing with other
+// processors but the broker's client, so a broker that hangs delays no other.
 type Processor struct {
 	database, broker string
 	store            driver.Delivery
@@ -30,7 +30,8 @@ type Processor struct {
 	clock            *clock            // of the database; nil: it is ours
 
 	shards *shardBoard
-	// Who exchanges with the database has a place here; the others publish meanwhile, or wait for one.
+	// Who exchanges with the database has a place here; the others publish meanwhile, or wait for
+	// one.
 	exchanges chan struct{}
 	// Failure classification is told by history what earlier calls have shown.
 	history      history
@@ -48,7 +49,8 @@ type Processor struct {
 	listener     *listener // shared by those of a database; nil: it does not listen
 	// To tell of rows that came back, and of attributes that were left out.
 	recovered, omitted seldom
-	// Whether the last look, and the last claim, failed; apart, since one may fail without the other.
+	// Whether the last look, and the last claim, failed; apart, since one may fail without the
+	// other.
 	lookFailing, claimFailing atomic.Bool
 }
 
@@ -92,10 +94,11 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	return p, nil
 }
 
-// Run delivers until ctx ends, then finishes or releases what is claimed and returns nil. It survives errors of the
-// database and of the broker. Run a processor once.
+// Run delivers until ctx ends, then finishes or releases what is claimed and returns nil. It
+// survives errors of the database and of the broker. Run a processor once.
 func (p *Processor) Run(ctx context.Context) error {
-	// Publishes under way may go on for a while after ctx has ended, and their outcomes must be written after that.
+	// Publishes under way may go on for a while after ctx has ended, and their outcomes must be
+	// written after that.
 	sending, stopSending := outlive(ctx, p.policy.ShutdownTimeout)
 	defer stopSending()
 	completing, stopCompleting := outlive(ctx, p.policy.ShutdownTimeout+completeTime)
@@ -130,11 +133,13 @@ func (p *Processor) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// hands is how many batches a worker has on their way: one is published while another one is claimed, and the one before it completed. They are
-// of different shards, since a batch holds the keys of its shard until it is completed.
+// hands is how many batches a worker has on their way: one is published while another one is
+// claimed, and the one before it completed. They are of different shards, since a batch holds the
+// keys of its shard until it is completed.
 const hands = 2
 
-// completeTime is how long, beyond the shutdown timeout, a stopping processor may take to write outcomes.
+// completeTime is how long, beyond the shutdown timeout, a stopping processor may take to write
+// outcomes.
 const completeTime = 5 * time.Second
 
 // outlive returns a context that ends the given time after ctx.
@@ -147,9 +152,10 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	return longer, func() { forget(); stop() }
 }
 
-// Wake says that rows have come into these shards: a worker that is free claims them at once. [outbox.UnknownShards], or a shard that the
-// store does not have, makes the processor look for rows first. It never blocks; many calls count as one. A paused broker stays so:
-// its shards are claimed from when it is resumed.
+// Wake says that rows have come into these shards: a worker that is free claims them at once.
+// [outbox.UnknownShards], or a shard that the store does not have, makes the processor look for
+// rows first. It never blocks; many calls count as one. A paused broker stays so: its shards are
+// claimed from when it is resumed.
 func (p *Processor) Wake(shards outbox.ShardSet) {
 	if shards.Within(outbox.Classes * p.store.Shards()) {
 		p.shards.markSet(shards)
@@ -176,7 +182,8 @@ func (p *Processor) Stats() Stats {
 	return stats
 }
 
-// poll looks for shards with ready rows: after a wake-up at once, else at an interval that follows what polling finds.
+// poll looks for shards with ready rows: after a wake-up at once, else at an interval that follows
+// what polling finds.
 func (p *Processor) poll(ctx context.Context) {
 	pace := newPace(&p.policy)
 	timer := time.NewTimer(0)
@@ -205,8 +212,8 @@ func (p *Processor) poll(ctx context.Context) {
 
 // pace says when a processor polls again. While polls find rows that can be claimed, of which no
 // wake-up has told it, it polls after poll.min; else after twice as long each time, up to poll.max.
-// Rows of wake-ups are claimed before a poll finds them, so that a processor that is woken for all rows
-// polls seldom even under load.
+// Rows of wake-ups are claimed before a poll finds them, so that a processor that is woken for all
+// rows polls seldom even under load.
 type pace struct {
 	least, most time.Duration
 	interval    time.Duration
@@ -250,11 +257,12 @@ func (p *Processor) look(ctx context.Context) (driver.Readiness, error) {
 	return p.store.Ready(ctx, p.broker)
 }
 
-// databaseTimeout bounds one call to the database: half a minute, or a quarter of a lease that is shorter, so that a renewal
-// can be tried again before the lease ends.
+// databaseTimeout bounds one call to the database: half a minute, or a quarter of a lease that is
+// shorter, so that a renewal can be tried again before the lease ends.
 func (p *Processor) databaseTimeout() time.Duration { return min(30*time.Second, p.policy.Lease/4) }
 
-// heard notes how the database answered, and says so when that is news: an outage must not fill the log.
+// heard notes how the database answered, and says so when that is news: an outage must not fill the
+// log.
 func (p *Processor) heard(failing *atomic.Bool, attempt string, err error) {
 	switch {
 	case err != nil && failing.CompareAndSwap(false, true):

@@ -16,8 +16,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// An adapter sends nothing of a key while an earlier call for it hangs. Those messages stand at the head of every claim; they must
-// not be all that tries out the broker, or nothing else would ever pass.
+// An adapter sends nothing of a key while an earlier call for it hangs. Those messages stand at the
+// head of every claim; they must not be all that tries out the broker, or nothing else would ever
+// pass.
 func TestProcessorOneKeyThatIsNotSentHoldsBackItselfOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var hangs atomic.Bool
@@ -57,7 +58,8 @@ func TestProcessorOneKeyThatIsNotSentHoldsBackItselfOnly(t *testing.T) {
 	})
 }
 
-// What is not sent takes nothing from the rate: the messages of a destination that is out slow down no others.
+// What is not sent takes nothing from the rate: the messages of a destination that is out slow down
+// no others.
 func TestProcessorRateIsForWhatIsSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {

@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A worker never has more bytes in hand than its policy allows, unless it is one message; and all of them arrive, in order.
+// A worker never has more bytes in hand than its policy allows, unless it is one message; and all
+// of them arrive, in order.
 func TestProcessorBatchBytes(t *testing.T) {
 	t.Parallel()
 	for _, unordered := range []bool{false, true} {

@@ -18,7 +18,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// fill writes n rows at once, named prefix-0, prefix-1 ...; change is SQL for the columns priority and available_at.
+// fill writes n rows at once, named prefix-0, prefix-1 ...; change is SQL for the columns priority
+// and available_at.
 func (r *rig) fill(prefix, key string, n, priority int, after time.Duration) {
 	r.t.Helper()
 	tx, err := r.db.BeginTx(r.t.Context(), nil)
@@ -48,7 +49,8 @@ func names(prefix string, n int) []string {
 	return names
 }
 
-// Thousands of followers behind a failed head are out of the others' way, and come in order when it has gone through.
+// Thousands of followers behind a failed head are out of the others' way, and come in order when it
+// has gone through.
 func TestProcessorFollowersAreInNobodysWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var works atomic.Bool
@@ -101,7 +103,8 @@ func TestProcessorScheduledRowsAreInNobodysWay(t *testing.T) {
 	}
 }
 
-// A backlog of low priority gives way to normal rows, gets its share all the same, and overtakes no row of its keys.
+// A backlog of low priority gives way to normal rows, gets its share all the same, and overtakes no
+// row of its keys.
 func TestProcessorBackfillGivesWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(context.Context, brokers.Message) error { time.Sleep(time.Millisecond); return nil }}
@@ -166,7 +169,8 @@ func TestProcessorDefersTheKeyOfAnAbandonedMessage(t *testing.T) {
 	})
 }
 
-// Nor do the rows of that key hold up the backfill of others, although it waits for what is before it in the normal shard.
+// Nor do the rows of that key hold up the backfill of others, although it waits for what is before
+// it in the normal shard.
 func TestProcessorBackfillPassesAKeyThatBlocks(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
@@ -184,7 +188,8 @@ func TestProcessorBackfillPassesAKeyThatBlocks(t *testing.T) {
 	})
 }
 
-// A message whose time to live has passed expired by its own contract: its key goes on, whatever becomes of keys of abandoned messages.
+// A message whose time to live has passed expired by its own contract: its key goes on, whatever
+// becomes of keys of abandoned messages.
 func TestProcessorExpiredMessagesBlockNoKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r := start(t, path, &fake{publish: func(context.Context, brokers.Message) error { return nil }}, outbox.Policy{BlockAbandoned: true, PollMax: time.Minute})

@@ -35,7 +35,8 @@ func (b *breaking) Publish(ctx context.Context, messages []brokers.Message) []br
 	return b.fake.Publish(ctx, messages)
 }
 
-// An implementation that breaks down with every message is an outage: no message is to blame, and all arrive when it is repaired.
+// An implementation that breaks down with every message is an outage: no message is to blame, and
+// all arrive when it is repaired.
 func TestProcessorSurvivesABrokerThatAlwaysBreaksDown(t *testing.T) {
 	t.Parallel()
 	for name, breakDown := range map[string]func() []brokers.Result{
@@ -67,8 +68,8 @@ func TestProcessorSurvivesABrokerThatAlwaysBreaksDown(t *testing.T) {
 	}
 }
 
-// A message at which the implementation breaks down is tried alone as long as nothing else is there: then nobody can tell
-// whose fault it is. It pays as soon as others pass.
+// A message at which the implementation breaks down is tried alone as long as nothing else is
+// there: then nobody can tell whose fault it is. It pays as soon as others pass.
 func TestProcessorChargesABreakdownWhenOthersPass(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
@@ -91,7 +92,8 @@ func TestProcessorChargesABreakdownWhenOthersPass(t *testing.T) {
 	})
 }
 
-// A shutdown that cuts a slow publish short costs no attempt, whatever the broker's implementation says about it.
+// A shutdown that cuts a slow publish short costs no attempt, whatever the broker's implementation
+// says about it.
 func TestProcessorStopSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]func(error) error{
@@ -125,8 +127,8 @@ func TestProcessorStopSpendsNoAttempt(t *testing.T) {
 	}
 }
 
-// Messages that may have killed a process are tried alone. When their broker hangs, the others wait for that, but not long,
-// and not again and again.
+// Messages that may have killed a process are tried alone. When their broker hangs, the others wait
+// for that, but not long, and not again and again.
 func TestEngineIsolatesMessagesOfABrokerThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		hung := &fake{publish: func(ctx context.Context, _ brokers.Message) error {
@@ -167,7 +169,8 @@ func TestEngineIsolatesMessagesOfABrokerThatHangs(t *testing.T) {
 	})
 }
 
-// Messages of a destination that is missing are tried again and again. However many they are, they leave time for the others.
+// Messages of a destination that is missing are tried again and again. However many they are, they
+// leave time for the others.
 func TestProcessorManyMessagesOfAMissingDestination(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var missing atomic.Bool

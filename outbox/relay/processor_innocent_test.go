@@ -14,8 +14,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// A message at which an outage was noticed waits a little longer than the next try, which so uses others; but once the broker is back it
-// must not stay behind for as long again as the last pause was.
+// A message at which an outage was noticed waits a little longer than the next try, which so uses
+// others; but once the broker is back it must not stay behind for as long again as the last pause
+// was.
 func TestProcessorOutageKeepsNoKeyBehind(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var down atomic.Bool

@@ -32,7 +32,8 @@ func TestProcessorRenews(t *testing.T) {
 	})
 }
 
-// The lease is gone while the broker is slow: the late outcome changes nothing, and the new owner's stands.
+// The lease is gone while the broker is slow: the late outcome changes nothing, and the new owner's
+// stands.
 func TestProcessorLosesItsLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var r *rig
@@ -51,7 +52,8 @@ func TestProcessorLosesItsLease(t *testing.T) {
 	})
 }
 
-// A stop in the middle of a batch finishes what is with the broker, releases the rest, and spends no attempt.
+// A stop in the middle of a batch finishes what is with the broker, releases the rest, and spends
+// no attempt.
 func TestProcessorStops(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var r *rig
@@ -74,7 +76,8 @@ func TestProcessorStops(t *testing.T) {
 	})
 }
 
-// Two processors of one broker share the work, keep each key's order, and deliver each message once.
+// Two processors of one broker share the work, keep each key's order, and deliver each message
+// once.
 func TestProcessorsShare(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(context.Context, brokers.Message) error { time.Sleep(time.Millisecond); return nil }}

@@ -87,7 +87,8 @@ func TestProcessorPausesWhenNothingIsTaken(t *testing.T) {
 	})
 }
 
-// A message that makes an outage of its own does not hold up the others for ever: they pass, and it ends abandoned.
+// A message that makes an outage of its own does not hold up the others for ever: they pass, and it
+// ends abandoned.
 func TestProcessorFindsAMessageThatLooksLikeAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(_ context.Context, m brokers.Message) error {
@@ -115,8 +116,9 @@ func TestProcessorFindsAMessageThatLooksLikeAnOutage(t *testing.T) {
 	})
 }
 
-// The messages of a key go to two destinations, one of which is unavailable. What is for the other one waits for its turn: it passes no message that
-// was given back because its destination may not be tried now, or not with so many.
+// The messages of a key go to two destinations, one of which is unavailable. What is for the other
+// one waits for its turn: it passes no message that was given back because its destination may not
+// be tried now, or not with so many.
 func TestProcessorKeyOfTwoDestinations(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		begin := time.Now()

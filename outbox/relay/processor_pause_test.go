@@ -35,7 +35,8 @@ func (s *pausesTold) Pauses(ctx context.Context) ([]driver.Pause, error) {
 	return pauses, errors.Join(err, s.err)
 }
 
-// The log says who has paused a broker, why and since when. The pauses are read when that changes, and at no other look.
+// The log says who has paused a broker, why and since when. The pauses are read when that changes,
+// and at no other look.
 func TestProcessorSaysWhoPaused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

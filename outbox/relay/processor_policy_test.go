@@ -53,8 +53,8 @@ func TestProcessorOutlivesADaysOutage(t *testing.T) {
 	})
 }
 
-// A message that the broker never answers, while others pass, is charged with its attempts in the end; the breaker stays closed,
-// and what stands beside it in a call is neither charged nor lost.
+// A message that the broker never answers, while others pass, is charged with its attempts in the
+// end; the breaker stays closed, and what stands beside it in a call is neither charged nor lost.
 func TestProcessorChargesAMessageThatTimesOut(t *testing.T) {
 	t.Parallel()
 	for _, bulk := range []bool{false, true} {
@@ -90,7 +90,8 @@ func TestProcessorChargesAMessageThatTimesOut(t *testing.T) {
 	}
 }
 
-// mute is a broker that gives no answer to one message; where it has one answer for a whole call, to the call.
+// mute is a broker that gives no answer to one message; where it has one answer for a whole call,
+// to the call.
 type mute struct {
 	fake
 	bulk bool
@@ -115,7 +116,8 @@ func (s *mute) Publish(ctx context.Context, messages []brokers.Message) []broker
 	return results
 }
 
-// A destination that is out is tried with a few messages of one worker; the others flow, and it comes back by itself.
+// A destination that is out is tried with a few messages of one worker; the others flow, and it
+// comes back by itself.
 func TestProcessorBreakerOfADestination(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		var (
@@ -146,7 +148,8 @@ func TestProcessorBreakerOfADestination(t *testing.T) {
 		stats := r.proc.Stats()
 		assert.Equal(t, []string{"missing"}, stats.UnavailableDestinations)
 		assert.False(t, stats.Unavailable, "the broker itself is well")
-		// Before the breaker opens three batches meet it; then ten at most try every eleven seconds and a quarter, or more seldom.
+		// Before the breaker opens three batches meet it; then ten at most try every eleven seconds
+		// and a quarter, or more seldom.
 		assert.Less(t, tried.Load(), int64(3*100+10*(600*4/45+7)))
 		missing.Store(false)
 		r.until(2*time.Minute, func() bool { return r.open() == "0" })
@@ -155,7 +158,8 @@ func TestProcessorBreakerOfADestination(t *testing.T) {
 	})
 }
 
-// A pause stops the delivery in the middle of a batch, gives back what is claimed, and ends where it began.
+// A pause stops the delivery in the middle of a batch, gives back what is claimed, and ends where
+// it began.
 func TestProcessorPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		broker := &fake{publish: func(context.Context, brokers.Message) error {

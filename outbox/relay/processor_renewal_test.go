@@ -57,8 +57,9 @@ func (w *whole) Publish(ctx context.Context, messages []brokers.Message) []broke
 	return w.fake.Publish(ctx, messages)
 }
 
-// The lease ends in the middle of a batch, since it cannot be renewed: what is with the broker is finished and marked, the rest is
-// neither sent nor marked, and goes out later. The log says what happened.
+// The lease ends in the middle of a batch, since it cannot be renewed: what is with the broker is
+// finished and marked, the rest is neither sent nor marked, and goes out later. The log says what
+// happened.
 func TestFault04LeaseEndsInTheMiddleOfABatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r := newRig(t, path, memory.New(), outbox.Policy{})
@@ -121,8 +122,9 @@ func (s *slow) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 	return kept, err
 }
 
-// The answers to a claim and to a renewal come late. Nothing is sent in the last fifth of the lease all the same, which began when the
-// database was asked: by then another process may be about to have the rows.
+// The answers to a claim and to a renewal come late. Nothing is sent in the last fifth of the lease
+// all the same, which began when the database was asked: by then another process may be about to
+// have the rows.
 func TestSlowAnswersDoNotStretchALease(t *testing.T) {
 	t.Parallel()
 	for name, renews := range map[string]bool{"claim": false, "renewal": true} {
@@ -167,8 +169,9 @@ func TestSlowAnswersDoNotStretchALease(t *testing.T) {
 	}
 }
 
-// While a call is under way another process takes over one row of the batch, which has not been sent yet. The next renewal notices, and what
-// is left of the batch is not sent: neither that row, nor others of its key, which is in the other's hands.
+// While a call is under way another process takes over one row of the batch, which has not been
+// sent yet. The next renewal notices, and what is left of the batch is not sent: neither that row,
+// nor others of its key, which is in the other's hands.
 func TestPartOfALeaseIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r := newRig(t, path, memory.New(), outbox.Policy{})
@@ -206,7 +209,8 @@ func TestPartOfALeaseIsLost(t *testing.T) {
 	})
 }
 
-// What was abandoned stays so when more attempts are allowed afterwards; what still waits gets them.
+// What was abandoned stays so when more attempts are allowed afterwards; what still waits gets
+// them.
 func TestFault26TheDeadStayDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		refuses := &fake{publish: func(context.Context, brokers.Message) error { return brokers.Retryable(errors.New("no luck")) }}

@@ -20,8 +20,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/sqlite"
 )
 
-// rig is a processor on a real SQLite file, with the in-memory broker, in a bubble of synctest: hours pass in an instant,
-// for the processor and, SQLite's clock being ours, for the database.
+// rig is a processor on a real SQLite file, with the in-memory broker, in a bubble of synctest:
+// hours pass in an instant, for the processor and, SQLite's clock being ours, for the database.
 type rig struct {
 	t      *testing.T
 	db     *sql.DB

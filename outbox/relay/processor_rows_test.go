@@ -18,7 +18,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// One broker takes no large messages: it alone gives them up, at once and with the reason, and everything else arrives at both.
+// One broker takes no large messages: it alone gives them up, at once and with the reason, and
+// everything else arrives at both.
 func TestFault11TooLargeForOneBroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		large, narrow := memory.New(), &fake{publish: func(_ context.Context, m brokers.Message) error {

@@ -13,11 +13,13 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// receiver takes rows of this process's own transactions and delivers them without a claim. It is one more worker of its processor.
+// receiver takes rows of this process's own transactions and delivers them without a claim. It is
+// one more worker of its processor.
 //
-// All rows carry one token, made anew for each run: a row gets it at its INSERT and never again, so as a fence it is as good as
-// one for each. But a renewal, which goes by the token and a range of ids, would count others of the range. So these leases are not
-// renewed. Sending stops at 80 % of the lease from before the INSERT on, and what is left then goes back.
+// All rows carry one token, made anew for each run: a row gets it at its INSERT and never again, so
+// as a fence it is as good as one for each. But a renewal, which goes by the token and a range of
+// ids, would count others of the range. So these leases are not renewed. Sending stops at 80 % of
+// the lease from before the INSERT on, and what is left then goes back.
 type receiver struct {
 	p      *Processor
 	worker *worker
@@ -54,11 +56,12 @@ func (c *handOffCounters) read() HandOffStats {
 	}
 }
 
-// handOffBacklog is how many open rows of others may stand before a row that is handed off: so far the verification reads.
+// handOffBacklog is how many open rows of others may stand before a row that is handed off: so far
+// the verification reads.
 const handOffBacklog = 100
 
-// claimEvery is after how many batches that were handed off the shard is claimed from all the same: a store may learn from its claims
-// where to begin to read, which the verification profits from.
+// claimEvery is after how many batches that were handed off the shard is claimed from all the same:
+// a store may learn from its claims where to begin to read, which the verification profits from.
 const claimEvery = 100
 
 // newReceiver returns nil where rows are not handed off.
@@ -79,7 +82,8 @@ func (r *receiver) start(name string) {
 	r.worker.name, r.worker.isolation.process, r.open = name, r.p.isolation, true
 }
 
-// run delivers until ctx ends, and then gives back what comes of transactions that had a place, while completing lasts.
+// run delivers until ctx ends, and then gives back what comes of transactions that had a place,
+// while completing lasts.
 func (r *receiver) run(ctx, sending, completing context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -216,7 +220,8 @@ func (r *receiver) may(ctx context.Context, asked time.Time) bool {
 	return w.isolation.join(ctx) == nil && ctx.Err() == nil && !r.p.paused.Load() && !r.late(asked)
 }
 
-// late reports whether it is not worth beginning: claimed rows have a whole lease before them, and these should have half of one.
+// late reports whether it is not worth beginning: claimed rows have a whole lease before them, and
+// these should have half of one.
 func (r *receiver) late(asked time.Time) bool { return past(asked.Add(r.p.policy.Lease/2), time.Now()) }
 
 // verify asks the database, again where it does not answer, for as long as that makes sense.

@@ -15,8 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// What the policy says is what stands in the row: base, multiplier, cap, jitter and attempts. That the file says what the policy says
-// is tested in config.
+// What the policy says is what stands in the row: base, multiplier, cap, jitter and attempts. That
+// the file says what the policy says is tested in config.
 func TestRetryFromThePolicyToTheRow(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		policy := outbox.Policy{
@@ -61,7 +61,8 @@ func TestRetryFromThePolicyToTheRow(t *testing.T) {
 	})
 }
 
-// delays lists how long the rows that have failed so often must wait, counted from their failure, by their names.
+// delays lists how long the rows that have failed so often must wait, counted from their failure,
+// by their names.
 func (r *rig) delays(attempts int) map[string]time.Duration {
 	r.t.Helper()
 	rows, err := r.db.QueryContext(r.t.Context(), `SELECT CAST(payload AS TEXT), locked_until, last_error ->> 'at' FROM outbox_messages

@@ -7,12 +7,13 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// shardBoard hands shards to the workers of one processor: a shard that may hold work goes to one worker at a time, so that
-// no two of them wait for the same lock, and all shards get their turn. Shards of one key hash share their lock across
-// classes, so they count as one here.
+// shardBoard hands shards to the workers of one processor: a shard that may hold work goes to one
+// worker at a time, so that no two of them wait for the same lock, and all shards get their turn.
+// Shards of one key hash share their lock across classes, so they count as one here.
 //
-// The shard that has waited longest is next, where a class has a head start over the one below it. So urgent work goes
-// first, and no endless work of one class starves another: every shard that waits is ahead of all others in the end.
+// The shard that has waited longest is next, where a class has a head start over the one below it.
+// So urgent work goes first, and no endless work of one class starves another: every shard that
+// waits is ahead of all others in the end.
 type shardBoard struct {
 	mu      sync.Mutex
 	shards  int    // per class
@@ -27,9 +28,10 @@ type shardBoard struct {
 	changed chan struct{}
 }
 
-// headStart is a class's advantage over the next lower one, in turns for each shard of a class. It is more than a shard waits
-// for its turn where the classes below have endless work, so that work that is seldom urgent goes first whenever it comes,
-// and with shards of all classes always full it makes about 65, 22 and 13 turns of 100.
+// headStart is a class's advantage over the next lower one, in turns for each shard of a class. It
+// is more than a shard waits for its turn where the classes below have endless work, so that work
+// that is seldom urgent goes first whenever it comes, and with shards of all classes always full it
+// makes about 65, 22 and 13 turns of 100.
 const headStart = 3
 
 // classRank counts the classes above each.
@@ -81,7 +83,8 @@ func (b *shardBoard) markDirty(shard int) {
 	}
 }
 
-// take waits for a shard with work. The shard is the caller's until it is put back. ok is false when ctx ended.
+// take waits for a shard with work. The shard is the caller's until it is put back. ok is false
+// when ctx ended.
 func (b *shardBoard) take(ctx context.Context) (shard int, ok bool) {
 	for {
 		b.mu.Lock()
@@ -101,7 +104,8 @@ func (b *shardBoard) take(ctx context.Context) (shard int, ok bool) {
 	}
 }
 
-// next is the shard with the earliest place among those that can be handed out; of two with the same, the higher class.
+// next is the shard with the earliest place among those that can be handed out; of two with the
+// same, the higher class.
 func (b *shardBoard) next() (shard int, ok bool) {
 	if b.stopped {
 		return 0, false
@@ -118,13 +122,15 @@ func (b *shardBoard) next() (shard int, ok bool) {
 	return shard, ok
 }
 
-// place is a shard's place in the queue: the turn since which it waits, behind the head start of the classes above its own.
+// place is a shard's place in the queue: the turn since which it waits, behind the head start of
+// the classes above its own.
 func (b *shardBoard) place(shard int) int { return b.since[shard] + headStart*b.shards*b.rank(shard) }
 
 func (b *shardBoard) rank(shard int) int { return classRank[shard/b.shards] }
 
-// outranked reports whether a shard of a higher class should not wait until the caller's turn on its shard is over. One that
-// came after the caller's shard had waited its time should: else a turn under endless urgent work would end with its first batch.
+// outranked reports whether a shard of a higher class should not wait until the caller's turn on
+// its shard is over. One that came after the caller's shard had waited its time should: else a turn
+// under endless urgent work would end with its first batch.
 func (b *shardBoard) outranked(shard int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

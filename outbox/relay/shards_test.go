@@ -48,8 +48,8 @@ func TestShardBoard(t *testing.T) {
 	})
 }
 
-// longestWait is after how many turns of others a shard of the class gets its own, at the latest: those that are ahead of it by
-// their head start, and one of each other shard.
+// longestWait is after how many turns of others a shard of the class gets its own, at the latest:
+// those that are ahead of it by their head start, and one of each other shard.
 func longestWait(class outbox.Class, shards int) int {
 	return headStart*shards*classRank[class] + outbox.Classes*shards
 }
@@ -97,8 +97,8 @@ func TestShardBoardShares(t *testing.T) {
 	}
 }
 
-// Whoever takes and returns shards, and whatever becomes dirty meanwhile: a shard that could be had is passed over a bounded
-// number of times.
+// Whoever takes and returns shards, and whatever becomes dirty meanwhile: a shard that could be had
+// is passed over a bounded number of times.
 func TestShardBoardStarvesNobody(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -141,7 +141,8 @@ func TestShardBoardStarvesNobody(t *testing.T) {
 	})
 }
 
-// Work that is urgent now and then goes first whenever it comes, in the heartbeat of endless work of all other classes.
+// Work that is urgent now and then goes first whenever it comes, in the heartbeat of endless work
+// of all other classes.
 func TestShardBoardUrgentGoesFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -165,7 +166,8 @@ func TestShardBoardUrgentGoesFirst(t *testing.T) {
 	})
 }
 
-// A worker leaves its shard early for a higher class, but not in a turn that its own class has waited for.
+// A worker leaves its shard early for a higher class, but not in a turn that its own class has
+// waited for.
 func TestShardBoardOutranked(t *testing.T) {
 	t.Parallel()
 	b := newShardBoard(2) // shards 0 and 1 are normal, 2 and 3 backfill, 4 and 5 urgent

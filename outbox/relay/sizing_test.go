@@ -26,7 +26,8 @@ func TestSizing(t *testing.T) {
 	assert.Equal(t, 100, c.size(), "a broker without a preference gets no more")
 }
 
-// Calls that come back quickly grow up to what the broker likes, slow ones shrink to what they began with, and an outage ends it.
+// Calls that come back quickly grow up to what the broker likes, slow ones shrink to what they
+// began with, and an outage ends it.
 func TestSizingGrows(t *testing.T) {
 	t.Parallel()
 	c := sizing{most: 500, quick: time.Second}
@@ -65,7 +66,8 @@ type likesMany struct{ brokers.Broker }
 
 func (likesMany) Capabilities() brokers.Capabilities { return brokers.Capabilities{MaxBatch: 500} }
 
-// A call grows only where one of twice as many messages would stay well below the publish timeout, and be no hindrance to the lease.
+// A call grows only where one of twice as many messages would stay well below the publish timeout,
+// and be no hindrance to the lease.
 func TestSizingKeepsWithinTimeouts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ lease, timeout, quick time.Duration }{

@@ -10,11 +10,14 @@ import (
 // Stats are a processor's counters since it was made.
 type Stats struct {
 	Database, Broker string
-	// Claimed rows; Published of them; Retried and Abandoned; Released unsent or because the broker was unavailable.
+	// Claimed rows; Published of them; Retried and Abandoned; Released unsent or because the broker
+	// was unavailable.
 	Claimed, Published, Retried, Abandoned, Released int64
-	// LeaseLost counts rows that belonged to somebody else by the time their outcome was to be written.
+	// LeaseLost counts rows that belonged to somebody else by the time their outcome was to be
+	// written.
 	LeaseLost int64
-	// Leases are the batches that this process has claimed: claimed or handed off, and not completed.
+	// Leases are the batches that this process has claimed: claimed or handed off, and not
+	// completed.
 	Leases int
 	// Unavailable is true while the broker counts as unavailable.
 	Unavailable bool

@@ -13,8 +13,8 @@ type throttle struct {
 	limiter *rate.Limiter
 }
 
-// newThrottle returns nil for no limit. Bursts are of a tenth of a second: small enough to be even, large enough that a claim is
-// worth its round trip.
+// newThrottle returns nil for no limit. Bursts are of a tenth of a second: small enough to be even,
+// large enough that a claim is worth its round trip.
 func newThrottle(perSecond float64) *throttle {
 	if perSecond <= 0 {
 		return nil
@@ -23,7 +23,8 @@ func newThrottle(perSecond float64) *throttle {
 	return &throttle{limiter: rate.NewLimiter(rate.Limit(perSecond), int(burst))}
 }
 
-// allowance is how many messages may be sent now; where there are none, wait is how long until there is one.
+// allowance is how many messages may be sent now; where there are none, wait is how long until
+// there is one.
 func (t *throttle) allowance() (n int, wait time.Duration) {
 	if t == nil {
 		return math.MaxInt, 0
@@ -74,11 +75,13 @@ func (t *throttle) most(n int) int {
 	return min(n, t.limiter.Burst())
 }
 
-// maxTake bounds how long claimed rows wait for the rate: a pause, a shutdown and whoever waits for their keys wait with them.
+// maxTake bounds how long claimed rows wait for the rate: a pause, a shutdown and whoever waits for
+// their keys wait with them.
 const maxTake = time.Second
 
-// take waits until n messages, no more than most, may be sent. It waits only where another worker has been faster. The error
-// says that ctx ended before, or that it would take too long; then nothing was taken.
+// take waits until n messages, no more than most, may be sent. It waits only where another worker
+// has been faster. The error says that ctx ended before, or that it would take too long; then
+// nothing was taken.
 func (t *throttle) take(ctx context.Context, n int) error {
 	if t == nil {
 		return nil

@@ -38,7 +38,8 @@ func TestThrottle(t *testing.T) {
 	})
 }
 
-// Where another worker has been faster, the wait is short, whatever the rate: meanwhile rows lie about, a pause and a shutdown wait.
+// Where another worker has been faster, the wait is short, whatever the rate: meanwhile rows lie
+// about, a pause and a shutdown wait.
 func TestThrottleGivesUpALongWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,8 @@ const (
 	unconfiguredTime = 30 * time.Second
 )
 
-// UnknownBrokers lists the brokers that have open rows and are not among those configured: nobody delivers these rows.
+// UnknownBrokers lists the brokers that have open rows and are not among those configured: nobody
+// delivers these rows.
 func UnknownBrokers(ctx context.Context, table interface {
 	Backlog(ctx context.Context) ([]driver.Backlog, error)
 }, configured []string,

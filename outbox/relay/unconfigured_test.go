@@ -57,7 +57,8 @@ func TestUnknownBrokers(t *testing.T) {
 	require.ErrorContains(t, err, "down")
 }
 
-// TestUnconfigured: rows that nobody delivers are told of at the start and within minutes, once while they last.
+// TestUnconfigured: rows that nobody delivers are told of at the start and within minutes, once
+// while they last.
 func TestUnconfigured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// looks counts how often a processor asks which shards have work, and notes the shards that it claims from.
+// looks counts how often a processor asks which shards have work, and notes the shards that it
+// claims from.
 type looks struct {
 	admin.Store
 	count  atomic.Int64
@@ -97,7 +98,8 @@ func TestWakeNamesShards(t *testing.T) {
 	})
 }
 
-// A wake-up that comes while its shard is being claimed from or completed is not lost, and waits for no poll.
+// A wake-up that comes while its shard is being claimed from or completed is not lost, and waits
+// for no poll.
 func TestWakeDuringAnExchange(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r, watched := startWatched(t, path, memory.New())
@@ -140,7 +142,8 @@ func TestWakeOfAPausedBroker(t *testing.T) {
 	})
 }
 
-// An engine says whether it delivers the rows of a wake-up; if not, other processes must be notified.
+// An engine says whether it delivers the rows of a wake-up; if not, other processes must be
+// notified.
 func TestEngineWakeServes(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		r := newRig(t, path, memory.New(), outbox.Policy{})

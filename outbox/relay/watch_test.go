@@ -37,7 +37,8 @@ func (w *tower) set(fail error, problems ...string) {
 	}
 }
 
-// What slows down a database is told of at the start and within minutes, once while it lasts, and when it is over.
+// What slows down a database is told of at the start and within minutes, once while it lasts, and
+// when it is over.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,8 +23,8 @@ type worker struct {
 	classified []classified  // room for what calls mean
 	// stopping is closed when the processor is to stop.
 	stopping <-chan struct{}
-	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing, and
-	// its leases are not renewed.
+	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing,
+	// and its leases are not renewed.
 	handsOff bool
 }
 
@@ -137,8 +137,8 @@ func (w *worker) enter(ctx context.Context) (err error) {
 
 // next completes and claims the next batch, from a moment on that it returns. A message by which a
 // process may have crashed is given back and claimed again in isolation, when no other worker of
-// this process has claimed anything: from then on a crash is its own. Before, while it waits for the
-// others, theirs could be the message that crashes the process.
+// this process has claimed anything: from then on a crash is its own. Before, while it waits for
+// the others, theirs could be the message that crashes the process.
 func (w *worker) next(ctx, completing context.Context, completion *driver.Completion, claim *driver.Claim) (batch *driver.Batch, claimedAt time.Time, err error) {
 	exchanged, err := w.exchange(completing, completion, claim)
 	batch = &exchanged.Batch
@@ -187,8 +187,8 @@ func (w *worker) claim(shard int) *driver.Claim {
 	return claim
 }
 
-// deferRows defers rows that wait where they fill the head of the shard, or block the backfill. done
-// is true when some were.
+// deferRows defers rows that wait where they fill the head of the shard, or block the backfill.
+// done is true when some were.
 func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driver.Claim) (done bool) {
 	shards := []int{claim.Shard}
 	switch {
@@ -231,7 +231,8 @@ func (w *worker) widen(batch *driver.Batch, claim *driver.Claim) (again bool) {
 // exchange completes and claims. A completion whose fate is unknown is repeated, without the claim,
 // until it is known or the lease is about to end anyway.
 func (w *worker) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
-	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by a shutdown.
+	// A claim whose answer is given up would leave rows leased to nobody; so it is not cut short by
+	// a shutdown.
 	exchanged, err := w.ask(ctx, completion, claim)
 	if completion == nil || exchanged.Completed != nil {
 		if ctx.Err() == nil && !errors.Is(err, errEnded) {
@@ -249,7 +250,8 @@ func (w *worker) exchange(ctx context.Context, completion *driver.Completion, cl
 		}
 		again, retryErr := w.ask(ctx, completion, nil)
 		if retryErr == nil {
-			// Rows that carry the token no more may have been completed by the first try: no verdict about leases.
+			// Rows that carry the token no more may have been completed by the first try: no
+			// verdict about leases.
 			return again, err
 		}
 		delay = min(2*delay, 5*time.Second)
@@ -322,8 +324,8 @@ func (s *seldom) now() bool {
 	return now-last >= int64(seldomEvery) && s.last.CompareAndSwap(last, now)
 }
 
-// tellRecovered says that a process has crashed, or stood still, with claimed rows. Nobody else can:
-// it does not log any more.
+// tellRecovered says that a process has crashed, or stood still, with claimed rows. Nobody else
+// can: it does not log any more.
 func (w *worker) tellRecovered(batch *driver.Batch) {
 	rows, crashes := 0, 0
 	for i := range batch.Messages {

@@ -18,7 +18,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// stuck is a store with one row in each normal shard, of which the claim with the number stickAt gets no answer before it is let go.
+// stuck is a store with one row in each normal shard, of which the claim with the number stickAt
+// gets no answer before it is let go.
 type stuck struct {
 	driver.Delivery // nothing else of it is called
 
@@ -114,7 +115,8 @@ func startStuck(t *testing.T, stickAt int) (p *Processor, s *stuck, b *confirmer
 	return p, s, b, stop, done
 }
 
-// TestNoClaimAfterTheEnd: who has waited for a turn with the database claims nothing when the processor was stopped or paused meanwhile.
+// TestNoClaimAfterTheEnd: who has waited for a turn with the database claims nothing when the
+// processor was stopped or paused meanwhile.
 func TestNoClaimAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"stopped", "paused"} {
@@ -151,7 +153,8 @@ func TestNoClaimAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestOutcomesAtTheEnd: a processor that stops writes the outcomes of a batch, whatever becomes of another one's exchange.
+// TestOutcomesAtTheEnd: a processor that stops writes the outcomes of a batch, whatever becomes of
+// another one's exchange.
 func TestOutcomesAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

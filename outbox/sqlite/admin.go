@@ -22,7 +22,8 @@ const answerTime = 5 * time.Second
 
 var errSlow = errors.New("the database took too long to answer, so the question was given up")
 
-// Read implements sqladmin.Database, without a transaction, which would keep the log from being checkpointed.
+// Read implements sqladmin.Database, without a transaction, which would keep the log from being
+// checkpointed.
 func (d database) Read(ctx context.Context, purpose sqladmin.Purpose, work sqladmin.Work) error {
 	if purpose != sqladmin.Browse {
 		return explain(d.patiently(ctx, func() error { return work(ctx, d.db) }))
@@ -41,7 +42,8 @@ func (d database) Write(ctx context.Context, _ sqladmin.Purpose, work sqladmin.W
 	return d.write(ctx, func(conn *sql.Conn) error { return work(ctx, conn) })
 }
 
-// Bind implements sqladmin.Database. Lists are JSON, times microseconds; now is the clock of the process, in which SQLite runs.
+// Bind implements sqladmin.Database. Lists are JSON, times microseconds; now is the clock of the
+// process, in which SQLite runs.
 func (d database) Bind(name string, value any) []sql.NamedArg {
 	switch v := value.(type) {
 	case sqladmin.Text:

@@ -12,7 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// blocks reads the blocks of a shard that may be lifted, and the first followers of those that are done.
+// blocks reads the blocks of a shard that may be lifted, and the first followers of those that are
+// done.
 func (x transaction) blocks(ctx context.Context, c *driver.Claim) (blocks []driver.BlockState, err error) {
 	rows, err := x.conn.QueryContext(ctx, x.sql.blocks, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("limit", core.MaxBlocks),
 		sql.Named("now", x.now))

@@ -14,8 +14,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// What people ask for is read along indexes, in their order: nothing but a handful of rows is sorted, and the branches of a list are merged
-// while they are read.
+// What people ask for is read along indexes, in their order: nothing but a handful of rows is
+// sorted, and the branches of a list are merged while they are read.
 func TestBrowsePlans(t *testing.T) {
 	t.Parallel()
 	store, _ := newStore(t)

@@ -37,8 +37,8 @@ func (s *Store) claimIn(ctx context.Context, conn *sql.Conn, c *driver.Claim, ba
 	return err
 }
 
-// A transaction is the store as claims use it. It holds the lock of the whole database, so nothing that was decided about changes
-// meanwhile, and there are no versions.
+// A transaction is the store as claims use it. It holds the lock of the whole database, so nothing
+// that was decided about changes meanwhile, and there are no versions.
 type transaction struct {
 	*Store
 
@@ -136,8 +136,8 @@ func finish(batch *driver.Batch) {
 	}
 }
 
-// takeHead claims the first rows of the shard where nothing holds any of them back, by three short statements, of which the first also
-// finds that the shard is empty.
+// takeHead claims the first rows of the shard where nothing holds any of them back, by three short
+// statements, of which the first also finds that the shard is empty.
 func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *driver.Claim, now int64, batch *driver.Batch) (taken bool, err error) {
 	window := c.Window
 	if c.Unordered {
@@ -192,7 +192,8 @@ type glance struct {
 	due   bool         // a block would move; only where the claim wakes
 }
 
-// look tells without a lock whether a claim would find or change anything: an idle outbox costs no more than that.
+// look tells without a lock whether a claim would find or change anything: an idle outbox costs no
+// more than that.
 func (s *Store) look(ctx context.Context, c *driver.Claim) (glance, error) {
 	g := glance{batch: emptyBatch(c)}
 	broker, shard, now := sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("now", s.micros())

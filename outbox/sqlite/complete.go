@@ -69,7 +69,8 @@ func (s *Store) markPublished(ctx context.Context, conn *sql.Conn, rows []driver
 	return int(n), err
 }
 
-// deliveredList encodes {"id":"id at the broker"}, an object because SQLite finds its way in one flat text faster than in one for each row.
+// deliveredList encodes {"id":"id at the broker"}, an object because SQLite finds its way in one
+// flat text faster than in one for each row.
 func deliveredList(rows []driver.Delivered) (string, error) {
 	list := make([]byte, 0, len(rows)*48)
 	for i := range rows {
@@ -125,8 +126,8 @@ func (s *Store) blockAbandoned(ctx context.Context, conn *sql.Conn, marked []int
 	return err
 }
 
-// storable replaces what SQLite or JSON cannot hold. Such a text comes from a broker; refusing it would make the outcome
-// impossible to write, and the message would be sent for ever.
+// storable replaces what SQLite or JSON cannot hold. Such a text comes from a broker; refusing it
+// would make the outcome impossible to write, and the message would be sent for ever.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }

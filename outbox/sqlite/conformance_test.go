@@ -21,8 +21,8 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	for name, parameters := range map[string]string{
 		"WAL": "_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_pragma=synchronous(OFF)",
-		// Without a busy timeout the store waits by itself; in a rollback journal readers and writers meet; and one
-		// connection must be enough for every verb.
+		// Without a busy timeout the store waits by itself; in a rollback journal readers and
+		// writers meet; and one connection must be enough for every verb.
 		"Journal": "_pragma=journal_mode(DELETE)&_pragma=busy_timeout(0)&_pragma=synchronous(OFF)",
 	} {
 		t.Run(name, func(t *testing.T) {

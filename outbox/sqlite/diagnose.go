@@ -15,7 +15,8 @@ import (
 // oldestVersion of SQLite that knows all that the store's SQL uses.
 const oldestVersion = "3.38.0"
 
-// Diagnose implements admin.Administration. It looks at one connection of the pool: the others are set up by the same DSN.
+// Diagnose implements admin.Administration. It looks at one connection of the pool: the others are
+// set up by the same DSN.
 func (s *Store) Diagnose(ctx context.Context) (driver.Diagnosis, error) {
 	var (
 		d     driver.Diagnosis
@@ -75,9 +76,9 @@ func (f *settings) judge(d *driver.Diagnosis) {
 	}
 }
 
-// tryToWrite asks whether this process may write at all. The lock alone does not tell: on a read-only database SQLite makes
-// BEGIN IMMEDIATE a transaction that reads. That somebody else has the lock is no finding, and it is not waited for longer
-// than the connection does by itself.
+// tryToWrite asks whether this process may write at all. The lock alone does not tell: on a
+// read-only database SQLite makes BEGIN IMMEDIATE a transaction that reads. That somebody else has
+// the lock is no finding, and it is not waited for longer than the connection does by itself.
 func (s *Store) tryToWrite(ctx context.Context, d *driver.Diagnosis) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Exchange implements driver.Delivery: a completion and a claim share one transaction, and so one wait for the disk. Should the claim
-// fail, the completion is made again by itself. A claim without a completion that finds nothing to take, and no block to move, needs
-// no transaction. Batches are never Busy: a claim waits for the lock.
+// Exchange implements driver.Delivery: a completion and a claim share one transaction, and so one
+// wait for the disk. Should the claim fail, the completion is made again by itself. A claim without
+// a completion that finds nothing to take, and no block to move, needs no transaction. Batches are
+// never Busy: a claim waits for the lock.
 func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	var result driver.Exchanged
 	if completion != nil && len(completion.Published)+len(completion.Other) == 0 {
@@ -46,8 +47,8 @@ func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, cla
 	return result, failed
 }
 
-// exchange does both in one transaction. When it fails, nothing has been done; completed tells that it was not the completion that
-// failed, nor the transaction.
+// exchange does both in one transaction. When it fails, nothing has been done; completed tells that
+// it was not the completion that failed, nor the transaction.
 func (s *Store) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim, result *driver.Exchanged) (completed bool, err error) {
 	batch := emptyBatch(claim)
 	err = s.write(ctx, func(conn *sql.Conn) error {

@@ -11,7 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// A completion stands even when the claim in the same transaction fails, and the other way round nothing is claimed.
+// A completion stands even when the claim in the same transaction fails, and the other way round
+// nothing is claimed.
 func TestExchangeFails(t *testing.T) {
 	t.Parallel()
 	store, claim := newStore(t)
@@ -57,7 +58,8 @@ func TestExchangeFails(t *testing.T) {
 	assert.Equal(t, "published,pending", status())
 }
 
-// A backlog in which nothing is held goes the short way, and whatever can hold a row back makes the window be judged.
+// A backlog in which nothing is held goes the short way, and whatever can hold a row back makes the
+// window be judged.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -110,7 +112,8 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// What is taken is the head, however far the window reaches, and a row that comes alone is known for it.
+// What is taken is the head, however far the window reaches, and a row that comes alone is known
+// for it.
 func TestHeadAndWindow(t *testing.T) {
 	t.Parallel()
 	store, claim := newStore(t)

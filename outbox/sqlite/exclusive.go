@@ -10,14 +10,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// exclusiveFor is how long a lock outlives the process that held it; who lives renews it three times as often.
+// exclusiveFor is how long a lock outlives the process that held it; who lives renews it three
+// times as often.
 const exclusiveFor = time.Minute
 
 // errTakenOver ends a run whose lock could not be renewed in time.
 var errTakenOver = errors.New("sqlite: the exclusive lock was taken over by another process")
 
-// Exclusive implements admin.Administration with a row that names the holder, since SQLite has no locks but that of the writer.
-// The context of f ends when the lock is lost, which takes a database that cannot be written for a minute.
+// Exclusive implements admin.Administration with a row that names the holder, since SQLite has no
+// locks but that of the writer. The context of f ends when the lock is lost, which takes a database
+// that cannot be written for a minute.
 func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error) {
 	id, err := uuid.NewRandom()
 	if err != nil {

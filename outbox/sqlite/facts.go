@@ -51,7 +51,8 @@ func (s *Store) facts(ctx context.Context, tables []string) (schemacheck.Facts, 
 	return live, err
 }
 
-// addTable adds what only the text of a CREATE TABLE tells: collations, generated expressions, constraints.
+// addTable adds what only the text of a CREATE TABLE tells: collations, generated expressions,
+// constraints.
 func addTable(facts schemacheck.Facts, owner string, text []schemacheck.Token) schemacheck.Facts {
 	for _, item := range schemacheck.Split(schemacheck.Group(text, schemacheck.Index(text, "(")), ",") {
 		switch item[0].Word() {

@@ -13,8 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// FuzzRow writes rows as plain SQL can, with bytes, texts and numbers in whatever column: either the table refuses them or the claim reads
-// them, and the row beside them. No row stops the others.
+// FuzzRow writes rows as plain SQL can, with bytes, texts and numbers in whatever column: either
+// the table refuses them or the claim reads them, and the row beside them. No row stops the others.
 func FuzzRow(f *testing.F) {
 	f.Add("00000000-0000-0000-0000-000000000001", "s", "t", "k", "application/json", "{}", "c", []byte("p"), "0", uint8(0))
 	for kind := range uint8(16) {

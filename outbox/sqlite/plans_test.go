@@ -14,7 +14,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// planned are the statements that run while messages flow, and the indexes that each of them must use.
+// planned are the statements that run while messages flow, and the indexes that each of them must
+// use.
 var planned = map[string][]string{
 	"look": {"_open"}, "look_unordered": {"_open"}, "look_blocks": {"_blocks_key", "_blocks_wake", "m USING INTEGER PRIMARY KEY"},
 	"window": {"_open", "_blocks_key", "_backfill"}, "waiting": {"_open"}, "head": {"_open", "_blocks_key"}, "read_head": {"_open"}, "claim_head": {"_open"}, "claim": {"INTEGER PRIMARY KEY"},
@@ -29,8 +30,8 @@ var planned = map[string][]string{
 	"lift_blocks": {"INTEGER PRIMARY KEY"}, "abandon": {"INTEGER PRIMARY KEY"}, "unblock_key": {"_blocks_key"},
 }
 
-// TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs. No statement walks a table or an
-// index from its beginning, whatever there is.
+// TestPlans keeps the planner on the indexes, without statistics, as SQLite mostly runs. No
+// statement walks a table or an index from its beginning, whatever there is.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	store, _ := newStore(t)
@@ -88,8 +89,8 @@ func explainPlan(t *testing.T, store *Store, text string) (plan string) {
 	return plan
 }
 
-// TestManyFollowers: what waits behind one key costs the claims of the others nothing. The window sees none of it, the plans
-// above read nothing else, and what a claim brings back is bounded.
+// TestManyFollowers: what waits behind one key costs the claims of the others nothing. The window
+// sees none of it, the plans above read nothing else, and what a claim brings back is bounded.
 func TestManyFollowers(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

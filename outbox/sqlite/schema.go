@@ -16,7 +16,8 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for other migration tools.
+// Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for
+// other migration tools.
 func Migrations(table string) ([]driver.Migration, error) {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
@@ -77,8 +78,8 @@ func addVersion(rows *sql.Rows, versions *[]int) error {
 	return err
 }
 
-// Check implements admin.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
-// and at the steps that Migrate has recorded, where it has.
+// Check implements admin.Administration. It looks at the tables themselves, so that it does not
+// matter which tool has made them, and at the steps that Migrate has recorded, where it has.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {
 		return fmt.Errorf("sqlite: check %s: %w", s.table, err)

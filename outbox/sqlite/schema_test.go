@@ -10,10 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWantedFacts keeps schema.facts to what the migrations make; FANOUT_UPDATE_GOLDEN writes it anew.
+// TestWantedFacts keeps schema.facts to what the migrations make; FANOUT_UPDATE_GOLDEN writes it
+// anew.
 func TestWantedFacts(t *testing.T) {
 	t.Parallel()
-	// A name that stands for nothing else, so that it can be told apart where it stands in the facts.
+	// A name that stands for nothing else, so that it can be told apart where it stands in the
+	// facts.
 	const table = "tname"
 	store, err := New(openDB(t, filepath.Join(t.TempDir(), "outbox.db")), table)
 	require.NoError(t, err)

@@ -1,22 +1,25 @@
 // Package sqlite keeps the outbox in SQLite (3.38 or later), the embedded default.
 //
-// The store works on a *sql.DB and links no driver: open the database with any driver for SQLite. With several
-// connections to one file, set in the DSN a write-ahead log and a busy timeout; for the pure Go driver of modernc or
-// glebarez that is "file.db?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)".
+// The store works on a *sql.DB and links no driver: open the database with any driver for SQLite.
+// With several connections to one file, set in the DSN a write-ahead log and a busy timeout; for
+// the pure Go driver of modernc or glebarez that is
+// "file.db?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)".
 //
-// What is read and written for a batch is a few short statements in one transaction: SQL is compiled at each call, because the pure Go
-// driver that this module links compiles prepared statements anew, too.
+// What is read and written for a batch is a few short statements in one transaction: SQL is
+// compiled at each call, because the pure Go driver that this module links compiles prepared
+// statements anew, too.
 //
-// One transaction of the store holds the lock for the time of one batch. While others write to the file as well, the store leaves
-// the lock free for longer than it held it, so that a backlog does not keep the application's transactions waiting; they need a busy
-// timeout. A backlog is then delivered more slowly.
+// One transaction of the store holds the lock for the time of one batch. While others write to the
+// file as well, the store leaves the lock free for longer than it held it, so that a backlog does
+// not keep the application's transactions waiting; they need a busy timeout. A backlog is then
+// delivered more slowly.
 //
-// A database in memory belongs to one connection: call SetMaxOpenConns(1) on it. One connection is enough for every verb.
+// A database in memory belongs to one connection: call SetMaxOpenConns(1) on it. One connection is
+// enough for every verb.
 //
-// SQLite has one writer at a time, so there is one shard for each class of rows, and BEGIN IMMEDIATE is
-// the lock of them all. A look at an empty outbox takes
-// no lock. SQLite runs in the process, and its clock is the process's: processes that share a file share the machine's
-// clock.
+// SQLite has one writer at a time, so there is one shard for each class of rows, and BEGIN
+// IMMEDIATE is the lock of them all. A look at an empty outbox takes no lock. SQLite runs in the
+// process, and its clock is the process's: processes that share a file share the machine's clock.
 package sqlite
 
 import (
@@ -34,7 +37,8 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQLite database. It implements [admin.Store] and is safe for concurrent use.
+// Store is the outbox table of one SQLite database. It implements [admin.Store] and is safe for
+// concurrent use.
 type Store struct {
 	*administration
 
@@ -68,7 +72,8 @@ type Option func(*Store)
 // WithClock replaces time.Now, for tests that move time.
 func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
 
-// New makes a store on a database that stays the caller's to close. An empty table means outbox.DefaultTable.
+// New makes a store on a database that stays the caller's to close. An empty table means
+// outbox.DefaultTable.
 func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
@@ -112,7 +117,8 @@ func (s *Store) Close() error { return nil }
 
 func (s *Store) micros() int64 { return s.now().UnixMicro() }
 
-// readSQL renders one embedded text. The files are part of the program, so a missing one cannot happen at run time.
+// readSQL renders one embedded text. The files are part of the program, so a missing one cannot
+// happen at run time.
 func readSQL(name, table string) string {
 	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {

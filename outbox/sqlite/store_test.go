@@ -78,7 +78,8 @@ func TestIdleClaimTakesNoLock(t *testing.T) {
 	assert.Equal(t, 1, result.Batch.Seen)
 }
 
-// TestWaitsForTheLock: a claim that has something to do waits, bounded by its context, and leaves nothing behind.
+// TestWaitsForTheLock: a claim that has something to do waits, bounded by its context, and leaves
+// nothing behind.
 func TestWaitsForTheLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// How the store makes room for others who write to the same file. Who finds the lock taken does not queue: SQLite's busy handler
-// sleeps and tries again, up to 100 ms later, and a backlog that is drained without a pause would hold the lock at nearly each of
-// these moments. So, while others write, the lock stays free for longer than it was held. A few messages now and then run up a debt
+// How the store makes room for others who write to the same file. Who finds the lock taken does not
+// queue: SQLite's busy handler sleeps and tries again, up to 100 ms later, and a backlog that is
+// drained without a pause would hold the lock at nearly each of these moments. So, while others
+// write, the lock stays free for longer than it was held. A few messages now and then run up a debt
 // that nobody asks for.
 const (
 	courtesy    = 2                      // how much longer
@@ -18,7 +19,8 @@ const (
 	company     = time.Second            // how long others count as there since they last wrote
 )
 
-// turns lets one goroutine of the store write at a time, which spares them to sleep for each other, and keeps pauses.
+// turns lets one goroutine of the store write at a time, which spares them to sleep for each other,
+// and keeps pauses.
 type turns struct {
 	now   func() time.Time // of the process, not of the rows
 	token chan struct{}    // who has it may write, and change what follows
@@ -56,8 +58,9 @@ func (t *turns) enter(ctx context.Context) error {
 // leave ends the turn.
 func (t *turns) leave() { <-t.token }
 
-// meet notes, inside of a transaction that has the lock, whether others have committed since the last one. Only the connection that
-// wrote last can tell: a commit through another one of the pool looks like that of somebody else.
+// meet notes, inside of a transaction that has the lock, whether others have committed since the
+// last one. Only the connection that wrote last can tell: a commit through another one of the pool
+// looks like that of somebody else.
 func (t *turns) meet(ctx context.Context, conn *sql.Conn) error {
 	var version int64
 	if err := conn.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err != nil {

@@ -20,10 +20,11 @@ const (
 	busyPause    = time.Millisecond
 )
 
-// write runs f in a transaction that holds the database's write lock from its first statement. database/sql cannot say
-// BEGIN IMMEDIATE, so the transaction is run by hand on a connection of its own, which never goes back into the pool in
-// the middle of one: whatever goes wrong, the transaction is rolled back, also when ctx has ended, and a connection on
-// which that fails is closed.
+// write runs f in a transaction that holds the database's write lock from its first statement.
+// database/sql cannot say BEGIN IMMEDIATE, so the transaction is run by hand on a connection of its
+// own, which never goes back into the pool in the middle of one: whatever goes wrong, the
+// transaction is rolled back, also when ctx has ended, and a connection on which that fails is
+// closed.
 func (s *Store) write(ctx context.Context, f func(conn *sql.Conn) error) error {
 	if err := s.turns.enter(ctx); err != nil { // before a connection is taken, which others may need
 		return err
@@ -82,8 +83,8 @@ func (s *Store) patiently(ctx context.Context, f func() error) error {
 	}
 }
 
-// read runs one query outside of any transaction and calls f for each of its rows. It waits for its turn, which ends with
-// the first row.
+// read runs one query outside of any transaction and calls f for each of its rows. It waits for its
+// turn, which ends with the first row.
 func (s *Store) read(ctx context.Context, f func(*sql.Rows) error, text string, args ...any) error {
 	begun := false
 	var failed error
@@ -112,8 +113,8 @@ func each(rows *sql.Rows, f func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
-// isBusy reports SQLITE_BUSY and SQLITE_LOCKED. The drivers' error types differ, but most tell SQLite's code, and all of
-// them its words.
+// isBusy reports SQLITE_BUSY and SQLITE_LOCKED. The drivers' error types differ, but most tell
+// SQLite's code, and all of them its words.
 func isBusy(err error) bool {
 	var coded interface{ Code() int }
 	if errors.As(err, &coded) {

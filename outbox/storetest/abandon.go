@@ -45,8 +45,9 @@ func testAbandonKeyGoesOn(t *table) {
 	assert.Equal(t, ids[4:], taken(t.claim(wake)))
 }
 
-// An owner that was stopped abandons the second row of its batch. Its first one was taken over meanwhile, has failed, and
-// waits as the block of the key. It is not to wait for the operator who is needed for the second one.
+// An owner that was stopped abandons the second row of its batch. Its first one was taken over
+// meanwhile, has failed, and waits as the block of the key. It is not to wait for the operator who
+// is needed for the second one.
 func testAbandonLate(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k, k)

@@ -76,7 +76,8 @@ func (t *table) dress(row *browsed) {
 	t.exec("UPDATE {t} SET "+set+" WHERE id = ?", append(args, row.id)...)
 }
 
-// someRows makes up rows of all kinds; many of them were finished at the same instant. Rows that have failed have an error.
+// someRows makes up rows of all kinds; many of them were finished at the same instant. Rows that
+// have failed have an error.
 func someRows(n int, random *rand.Rand) []browsed {
 	pick := func(texts ...string) string { return texts[random.IntN(len(texts))] }
 	hourAgo := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
@@ -101,7 +102,8 @@ func someRows(n int, random *rand.Rand) []browsed {
 	return rows
 }
 
-// pages follows a list to its end and returns all its rows. between is called after each page but the last.
+// pages follows a list to its end and returns all its rows. between is called after each page but
+// the last.
 func (t *table) pages(request admin.ListRequest, between func(page int)) []admin.Record {
 	t.Helper()
 	var all []admin.Record

@@ -137,7 +137,8 @@ func testBlockedOnce(t *table) {
 	assert.Equal(t, admin.Count{N: 1}, found[k[1]].Followers)
 }
 
-// Neither keys nor followers are counted beyond what was asked for, and what needs an operator is not crowded out.
+// Neither keys nor followers are counted beyond what was asked for, and what needs an operator is
+// not crowded out.
 func testBlockedBounds(t *table) {
 	k := t.keys(6)
 	for i, key := range k[:5] {

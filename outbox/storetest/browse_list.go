@@ -113,7 +113,8 @@ func testListScan(t *table) {
 	}
 }
 
-// Rows that were finished at the same instant are neither lost nor shown twice where a page ends among them.
+// Rows that were finished at the same instant are neither lost nor shown twice where a page ends
+// among them.
 func testListTies(t *table) {
 	at := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
 	for _, status := range []outbox.Status{outbox.StatusPublished, outbox.StatusAbandoned} {
@@ -216,7 +217,8 @@ func testListDeferredAlone(t *table) {
 	}
 }
 
-// What stays in its status from the first page to the last is shown once, whatever else comes and goes.
+// What stays in its status from the first page to the last is shown once, whatever else comes and
+// goes.
 func testListMoving(t *table) {
 	for n, status := range outbox.Statuses() {
 		random := rand.New(rand.NewPCG(3, uint64(n))) // the same moves each time

@@ -53,7 +53,8 @@ func testOverviewBrokers(t *table) {
 	assert.Zero(t, overview[0].Counts[outbox.StatusPublished])
 }
 
-// A count is exact, or says that it is not; where there are no more rows than its limit, it is exact.
+// A count is exact, or says that it is not; where there are no more rows than its limit, it is
+// exact.
 func testOverviewCounts(t *table) {
 	rows := someRows(90, rand.New(rand.NewPCG(5, 6))) // the same rows each time
 	t.write(rows)
@@ -130,7 +131,8 @@ func testOverviewTimes(t *table) {
 	assert.Zero(t, o.Lag)
 }
 
-// The last error is that of the row that failed last, wherever it stands; a published row's is history.
+// The last error is that of the row that failed last, wherever it stands; a published row's is
+// history.
 func testOverviewLastError(t *table) {
 	ids := t.add("a", "b", "c", "d")
 	assert.Nil(t, t.overview(10)[0].LastError)

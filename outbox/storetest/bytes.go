@@ -124,8 +124,8 @@ func testBytesPrefixes(t *table) {
 	assert.Equal(t, ids, got)
 }
 
-// While a key is in other hands, the rows of the others are cut as a prefix of what remains: a small row does not overtake the
-// large one before it, not even one of another key.
+// While a key is in other hands, the rows of the others are cut as a prefix of what remains: a
+// small row does not overtake the large one before it, not even one of another key.
 func testBytesNeighbours(t *table) {
 	keys := t.keys(3)
 	held := t.addSizes(keys[:1], 10)
@@ -157,8 +157,8 @@ func testBytesHeld(t *table) {
 	}
 }
 
-// A row that may have killed its process is claimed apart from others, and fewer rows at a time, as without bytes; and a row that
-// comes alone because of its size alone is as alone as any other.
+// A row that may have killed its process is claimed apart from others, and fewer rows at a time, as
+// without bytes; and a row that comes alone because of its size alone is as alone as any other.
 func testBytesCrashIsolation(t *table) {
 	keys := t.keys(4)
 	t.inBothModes(func(name string, order func(*driver.Claim)) {

@@ -134,7 +134,8 @@ func testNotBefore(t *table) {
 	}
 }
 
-// The TTL is judged by the database's clock at the claim; what to do about it is the processor's business.
+// The TTL is judged by the database's clock at the claim; what to do about it is the processor's
+// business.
 func testExpired(t *table) {
 	keys := t.keys(3)
 	rows := []outbox.Row{newRow(keys[0]), newRow(keys[1]), newRow(keys[2])}

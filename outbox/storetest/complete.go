@@ -129,8 +129,8 @@ func testMixed(t *table) {
 	assert.Equal(t, "4", t.state(ids[4]).BrokerMessageID)
 }
 
-// Whatever a broker answers must be possible to write down: a completion that the database refuses would have its
-// messages sent for ever.
+// Whatever a broker answers must be possible to write down: a completion that the database refuses
+// would have its messages sent for ever.
 func testErrorTexts(t *table) {
 	texts := []string{
 		`{"message":"schlüssel 鍵 🔑 '' \\ \" \u0000"}`, "nul \x00 inside", "no utf-8: \xff\xfe", strings.Repeat("lang ✓ ", 20000),
@@ -167,7 +167,8 @@ func testWrongToken(t *table) {
 	t.publish(batch)
 }
 
-// The late word of an owner whose lease was taken over changes nothing: the new owner's state stands.
+// The late word of an owner whose lease was taken over changes nothing: the new owner's state
+// stands.
 func testReclaimed(t *table) {
 	ids := t.add(t.keys(1)...)
 	late := t.claim()
@@ -211,7 +212,8 @@ func testTwice(t *table) {
 	}
 }
 
-// A lease that has run out and that nobody has taken over still fences: the outcome is true, so it is written.
+// A lease that has run out and that nobody has taken over still fences: the outcome is true, so it
+// is written.
 func testLate(t *table) {
 	ids := t.add(t.keys(1)...)
 	batch := t.claim()

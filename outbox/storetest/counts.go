@@ -53,7 +53,8 @@ func testCounts(t *table) {
 	assert.InDelta(t, 2*time.Hour.Seconds(), counts[1].OldestPending.Seconds(), 60)
 }
 
-// The last error is that of the row that failed last, wherever it stands; a published row's is history.
+// The last error is that of the row that failed last, wherever it stands; a published row's is
+// history.
 func testLastError(t *table) {
 	k := t.keys(4)
 	ids := t.add(k...)
@@ -112,7 +113,8 @@ func testBacklog(t *table) {
 	assert.InDelta(t, 10*time.Minute.Seconds(), t.backlog()[1].Lag.Seconds(), 60, "since the end of its backoff")
 }
 
-// A broker all of whose open rows are deferred is listed. They are behind from the time on at which they are due.
+// A broker all of whose open rows are deferred is listed. They are behind from the time on at which
+// they are due.
 func testBacklogDeferred(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0])

@@ -120,7 +120,8 @@ func testCrashIsolationInOrder(t *table) {
 	assert.Equal(t, ids[1:2], taken(t.claim()))
 }
 
-// One message kills every process that sends it. It is found by halving, and nobody else pays for it.
+// One message kills every process that sends it. It is found by halving, and nobody else pays for
+// it.
 func testPoison(t *table, isUnordered bool) {
 	const rows, maxAttempts = 500, 5
 	change := func(c *driver.Claim) { c.Limit, c.Window, c.Unordered = rows, rows, isUnordered }

@@ -95,7 +95,8 @@ func testDeferFollowers(t *table) {
 	assert.False(t, t.claim(wake).Blocked)
 }
 
-// A row that is written while its key is deferred is not deferred itself, and must wait all the same.
+// A row that is written while its key is deferred is not deferred itself, and must wait all the
+// same.
 func testDeferLateFollowers(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0])

@@ -19,7 +19,8 @@ var deferAgainTests = []test{
 	{name: "RowsInHandAreNoBlocks", run: testInHandNoBlock},
 }
 
-// A block that must wait again leaves the claim's way by itself, and is no work until its time has come.
+// A block that must wait again leaves the claim's way by itself, and is no work until its time has
+// come.
 func testBlockRests(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0])
@@ -41,7 +42,8 @@ func testBlockRests(t *table) {
 	assert.Equal(t, ids[1:], taken(t.claim(wake)))
 }
 
-// A block that failed again is deferred while it stands in the claim's way. It keeps its followers, and wakes at its new time.
+// A block that failed again is deferred while it stands in the claim's way. It keeps its followers,
+// and wakes at its new time.
 func testBlockDeferredAgain(t *table) {
 	k := t.keys(1)[0]
 	scheduled := newRow(k)
@@ -67,7 +69,8 @@ func testBlockDeferredAgain(t *table) {
 	assert.Zero(t, t.blocks())
 }
 
-// A block in the claim's way is deferred by a worker for whom rows have no order. Its followers are not forgotten.
+// A block in the claim's way is deferred by a worker for whom rows have no order. Its followers are
+// not forgotten.
 func testBlockDeferredUnordered(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k)
@@ -84,7 +87,8 @@ func testBlockDeferredUnordered(t *table) {
 	assert.Zero(t, t.blocks())
 }
 
-// Somebody brings back a row that waits alone, and forgets that it is on the list. It becomes the block of its key.
+// Somebody brings back a row that waits alone, and forgets that it is on the list. It becomes the
+// block of its key.
 func testLonerByHand(t *table) {
 	k := t.keys(1)[0]
 	scheduled := newRow(k)
@@ -102,7 +106,8 @@ func testLonerByHand(t *table) {
 	assert.Equal(t, ids[1:], taken(t.claim(wake)))
 }
 
-// A row in somebody's hands becomes no block, so what stands between it and a row that waits is not deferred.
+// A row in somebody's hands becomes no block, so what stands between it and a row that waits is not
+// deferred.
 func testInHandNoBlock(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k, k, k)

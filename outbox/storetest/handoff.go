@@ -94,7 +94,8 @@ func testVerify(t *table) {
 	assert.Equal(t, []int64{ids[1], later[0]}, taken(t.claim()))
 }
 
-// testVerifyGone: what was rolled back, was finished, is in other hands, or waits again is not ours.
+// testVerifyGone: what was rolled back, was finished, is in other hands, or waits again is not
+// ours.
 func testVerifyGone(t *table) {
 	keys := t.keys(4)
 	token := uuid.New()
@@ -119,7 +120,8 @@ func testVerifyGone(t *table) {
 	assert.Empty(t, t.clear(token, late, func(v *driver.Verification) { v.Shard = (t.shard + 1) % max(2, t.Store.Shards()) }), "another shard")
 }
 
-// testVerifyBehind: an open row of the key that stands before goes first, whoever has it and whatever its priority.
+// testVerifyBehind: an open row of the key that stands before goes first, whoever has it and
+// whatever its priority.
 func testVerifyBehind(t *table) {
 	key := t.keys(1)[0]
 	token := uuid.New()

@@ -28,7 +28,8 @@ const (
 	fireCommits = 50 // per writer
 )
 
-// fire is a broker that fails now and then, and keeps what was delivered first. While it has messages in hand, somebody takes leases away.
+// fire is a broker that fails now and then, and keeps what was delivered first. While it has
+// messages in hand, somebody takes leases away.
 type fire struct {
 	sync.Mutex
 	random    *rand.Rand
@@ -95,8 +96,9 @@ func (*fire) Ping(context.Context) error { return nil }
 // Close implements brokers.Broker.
 func (*fire) Close(context.Context) error { return nil }
 
-// testHandOffOrder lets two relays deliver, by hand-off and by claims, what writers commit and roll back, while messages fail and
-// leases are taken away. First deliveries are in the order of ids, nothing is lost, and nothing comes that was rolled back.
+// testHandOffOrder lets two relays deliver, by hand-off and by claims, what writers commit and roll
+// back, while messages fail and leases are taken away. First deliveries are in the order of ids,
+// nothing is lost, and nothing comes that was rolled back.
 func testHandOffOrder(t *table) {
 	f := &fire{random: rand.New(rand.NewPCG(1, 2)), first: map[string][]string{}, seen: map[string]bool{}}
 	f.delivered = sync.NewCond(f)
@@ -212,7 +214,8 @@ func (t *table) open(ctx context.Context) (n int) {
 
 var errRolledBack = errors.New("rolled back by the test")
 
-// inTx runs f in a transaction, again where the database has only one writer and that is somebody else.
+// inTx runs f in a transaction, again where the database has only one writer and that is somebody
+// else.
 func (t *table) inTx(ctx context.Context, f func(outbox.Execer) error) error {
 	tx, err := t.DB.BeginTx(ctx, nil)
 	if err != nil {

@@ -18,7 +18,8 @@ var hostileTests = []test{
 	{name: "TableNames", run: testHostileTables},
 }
 
-// hostile is text that means something to a database, to a pattern, to one of our templates or to a driver.
+// hostile is text that means something to a database, to a pattern, to one of our templates or to a
+// driver.
 func hostile() *rapid.Generator[string] {
 	fragment := rapid.SampledFrom([]string{
 		"'", "''", `"`, "`", ";", "--", "/*", "*/", "%", "_", "*", "?", "[a-z]", "]", `\`, `\'`, "$1", "$$", ":broker", "@p1", "@broker", "{{table}}", "{{name}}",
@@ -28,7 +29,8 @@ func hostile() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(fragment, 1, 3).Draw(t, "fragments"), "") })
 }
 
-// testHostileFilters compares what a filter selects with what it says, whatever stands in it and in the rows.
+// testHostileFilters compares what a filter selects with what it says, whatever stands in it and in
+// the rows.
 func testHostileFilters(t *table) {
 	type row struct{ broker, eventType, key string }
 	text := hostile()

@@ -53,8 +53,8 @@ func testKeyLocks(t *table) {
 	}
 }
 
-// Transactions that write the same keys, each in an order of its own, neither block each other for good nor get ids in
-// another order than that in which they commit.
+// Transactions that write the same keys, each in an order of its own, neither block each other for
+// good nor get ids in another order than that in which they commit.
 func testCommitOrder(t *table) {
 	const writers, rounds = 4, 25
 	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)

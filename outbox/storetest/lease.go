@@ -81,8 +81,8 @@ func testRenewLate(t *table) {
 	t.publish(batch)
 }
 
-// A lease, a backoff and a schedule last until their end by the database's clock: nobody else has the row in their last tenths of
-// a second, and everybody can when they are over.
+// A lease, a backoff and a schedule last until their end by the database's clock: nobody else has
+// the row in their last tenths of a second, and everybody can when they are over.
 func testNotEarly(t *table) {
 	key := t.keys(1)[0]
 	for what, times := range map[string]struct {
@@ -122,8 +122,8 @@ func testNotEarly(t *table) {
 	}
 }
 
-// early returns what look finds shortly before the time of a row has come. Where the machine takes longer for that than there is time
-// left, it says nothing, and is done again with more.
+// early returns what look finds shortly before the time of a row has come. Where the machine takes
+// longer for that than there is time left, it says nothing, and is done again with more.
 func (t *table) early(column string, begin func() int64, look func() int) int {
 	t.Helper()
 	for left := 100 * time.Millisecond; ; left = min(2*left, 900*time.Millisecond) {

@@ -19,9 +19,10 @@ var modelTests = []test{
 	{name: "Scenarios", run: testScenarios},
 }
 
-// Each action costs a database some statements, and SQLite under the race detector some more: so a run makes fewer
-// schedules than rapid's default of 100, unless -rapid.checks says otherwise. A failure prints the seed that replays it.
-// With FANOUT_TEST_SCHEDULES=1000 a run makes 1,000 schedules, the same ones each time.
+// Each action costs a database some statements, and SQLite under the race detector some more: so a
+// run makes fewer schedules than rapid's default of 100, unless -rapid.checks says otherwise. A
+// failure prints the seed that replays it. With FANOUT_TEST_SCHEDULES=1000 a run makes 1,000
+// schedules, the same ones each time.
 func init() { //nolint:gochecknoinits // a default must be in place before the flags are read
 	_ = flag.Set("rapid.checks", "30")
 	_ = flag.Set("rapid.nofailfile", "true")
@@ -33,15 +34,17 @@ func init() { //nolint:gochecknoinits // a default must be in place before the f
 	}
 }
 
-// A modelRun takes one schedule through the transition function of package protocol and through a store at once, and
-// compares them after each action: what the store answers, and then every row, every block and the shards that are ready.
+// A modelRun takes one schedule through the transition function of package protocol and through a
+// store at once, and compares them after each action: what the store answers, and then every row,
+// every block and the shards that are ready.
 type modelRun struct {
 	*table
 	keys     []string // a key's number in the model is 1 + its place in here
 	protocol *protocol.Protocol
 	state    protocol.State
-	// anyOutcome has batches completed in ways that no worker would choose, with order and without in turns. The invariants are
-	// not for these schedules; a store must follow the model all the same.
+	// anyOutcome has batches completed in ways that no worker would choose, with order and without
+	// in turns. The invariants are not for these schedules; a store must follow the model all the
+	// same.
 	anyOutcome bool
 	most       int                  // how many rows there are at a time
 	leases     map[int]driver.Lease // by the model's token
@@ -72,7 +75,8 @@ const modelRows = 80
 func testAnySchedule(t *table) {
 	keys, loose := t.keys(4), t.looseIDs(modelRows)
 	rapid.Check(t, func(rt *rapid.T) {
-		// In a small world few rows of few keys are in few hands, and what can go wrong between them does so more often.
+		// In a small world few rows of few keys are in few hands, and what can go wrong between
+		// them does so more often.
 		small := rapid.IntRange(0, 2).Draw(rt, "size") > 0
 		workers, own := 4, keys
 		if small {
@@ -90,8 +94,9 @@ func testAnySchedule(t *table) {
 	})
 }
 
-// A scenario is the shortest way in which one mistake in the protocol does harm. A store that follows the protocol, and so
-// the model, all the way has not made that mistake; what the scenario says after that need not be possible.
+// A scenario is the shortest way in which one mistake in the protocol does harm. A store that
+// follows the protocol, and so the model, all the way has not made that mistake; what the scenario
+// says after that need not be possible.
 func testScenarios(t *table) {
 	keys, loose := t.keys(4), t.looseIDs(modelRows)
 	for _, s := range protocol.Scenarios() {
@@ -114,7 +119,8 @@ func testScenarios(t *table) {
 	}
 }
 
-// newID gives the same ids in every run of a schedule, so that a failure can be replayed and made shorter.
+// newID gives the same ids in every run of a schedule, so that a failure can be replayed and made
+// shorter.
 func (run *modelRun) newID(key string) (id uuid.UUID) {
 	if key == "" {
 		id, run.loose = run.loose[0], run.loose[1:]

@@ -17,7 +17,8 @@ var statuses = map[protocol.Status]outbox.Status{
 	protocol.Published: outbox.StatusPublished, protocol.Abandoned: outbox.StatusAbandoned,
 }
 
-// do takes an action in the model and in the store. ok is false when the model says that it is not possible now.
+// do takes an action in the model and in the store. ok is false when the model says that it is not
+// possible now.
 func (run *modelRun) do(t modelT, a *protocol.Action) (reply protocol.Reply, ok bool) {
 	switch a.Kind {
 	case protocol.Claim:
@@ -169,8 +170,9 @@ func (run *modelRun) compareBatch(t modelT, before *protocol.State, want *protoc
 	}
 }
 
-// compareAdvice looks at what a claim says about deferring. Where no row of the window could be claimed but for its time or its
-// holder, a store may answer from a glance: it tells of rows that wait for a time, and of nothing else.
+// compareAdvice looks at what a claim says about deferring. Where no row of the window could be
+// claimed but for its time or its holder, a store may answer from a glance: it tells of rows that
+// wait for a time, and of nothing else.
 func (run *modelRun) compareAdvice(t modelT, r protocol.Request, want *protocol.Reply, batch *driver.Batch) {
 	ready, held, seen := len(want.Rows) > 0, 0, 0
 	for i := range run.state.Rows {

@@ -155,7 +155,8 @@ func (run *modelRun) claim(rt *rapid.T) {
 	run.try(rt, protocol.Action{Kind: protocol.Claim, Worker: worker, Request: run.drawRequest(rt), Fate: drawFate(rt)})
 }
 
-// complete writes the outcomes of a batch, and half of the time makes the next claim in the same exchange.
+// complete writes the outcomes of a batch, and half of the time makes the next claim in the same
+// exchange.
 func (run *modelRun) complete(rt *rapid.T) {
 	worker := draw(rt, run.completers(), "worker")
 	complete := &protocol.Action{Kind: protocol.Complete, Worker: worker, Fate: drawFate(rt)}
@@ -194,7 +195,8 @@ func drawOutcomes(rt *rapid.T, of []protocol.Outcome) []protocol.Outcome {
 	return outcomes
 }
 
-// send hands rows of a batch to the broker and draws what becomes of them, which is nothing that the store sees.
+// send hands rows of a batch to the broker and draws what becomes of them, which is nothing that
+// the store sees.
 func (run *modelRun) send(rt *rapid.T) {
 	worker := draw(rt, run.senders(), "worker")
 	flying := func() bool { return len(run.state.Workers[worker].Flying()) > 0 }

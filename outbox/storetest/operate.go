@@ -213,7 +213,8 @@ func testAbandonStates(t *table) {
 	assert.Equal(t, 6, t.requeue(admin.Filter{Broker: broker, ErrorClass: admin.ClassOperator}), "and back")
 }
 
-// The rows of a worker that has died need not wait for a relay to recover them; and should it live, it may write nothing down any more.
+// The rows of a worker that has died need not wait for a relay to recover them; and should it live,
+// it may write nothing down any more.
 func testOperateLeaseOver(t *table) {
 	k := t.keys(2)
 	ids := t.add(k[0], k[0], k[1], k[1])

@@ -31,7 +31,8 @@ func (t *table) nothing(why string) {
 	require.Empty(t, taken(t.claim(window(4000), limit(many), wake)), why)
 }
 
-// drain publishes what there is, in all classes of the shard of the test, and returns it in the order of delivery.
+// drain publishes what there is, in all classes of the shard of the test, and returns it in the
+// order of delivery.
 func (t *table) drain() (got []int64) {
 	t.Helper()
 	for idle := 0; idle < 2; idle++ {
@@ -104,7 +105,8 @@ func testRequeueFollower(t *table) {
 	t.clean()
 }
 
-// An abandoned row that stands before its key's block is claimable at once, and holds the block until it is done.
+// An abandoned row that stands before its key's block is claimable at once, and holds the block
+// until it is done.
 func testRequeueBeforeBlock(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k, k, k, k)

@@ -11,7 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// abandonAndBlock claims the first row of a key and abandons it where that makes the key wait for an operator.
+// abandonAndBlock claims the first row of a key and abandons it where that makes the key wait for
+// an operator.
 func (t *table) abandonAndBlock(id int64) {
 	t.Helper()
 	batch := t.claim(limit(1), wake)
@@ -62,7 +63,8 @@ func testDeferredRequeue(t *table) {
 	t.clean()
 }
 
-// Another row of a blocked key comes back: in front of the row that blocks it, at once; behind, not before the key goes on.
+// Another row of a blocked key comes back: in front of the row that blocks it, at once; behind, not
+// before the key goes on.
 func testDeferredRequeueOthers(t *table) {
 	k := t.keys(1)[0]
 	ids := t.add(k, k, k, k)
@@ -181,7 +183,8 @@ func testDeferredReleasePurged(t *table) {
 	t.clean()
 }
 
-// The rows of one message for several brokers share its id: an action for one of them leaves the others as they are.
+// The rows of one message for several brokers share its id: an action for one of them leaves the
+// others as they are.
 func testSameMessage(t *table) {
 	k := t.keys(1)[0]
 	head, other := newRow(k), newRow(k)

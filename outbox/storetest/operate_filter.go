@@ -141,7 +141,8 @@ func (t *table) oddRows() []int64 {
 	return ids
 }
 
-// select runs a filter through Matches and through an action, and returns the positions of what it has changed.
+// select runs a filter through Matches and through an action, and returns the positions of what it
+// has changed.
 func (t *table) selected(ids []int64, filter admin.Filter) []int {
 	t.Helper()
 	matches, err := t.Store.Matches(t.Context(), filter, many)

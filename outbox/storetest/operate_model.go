@@ -12,8 +12,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// testOperateModel runs random schedules of writers, claims, deferring and operators. It does not foretell what a claim takes,
-// which depends on how far blocks have been moved on, but what it must never take, and that in the end all comes through.
+// testOperateModel runs random schedules of writers, claims, deferring and operators. It does not
+// foretell what a claim takes, which depends on how far blocks have been moved on, but what it must
+// never take, and that in the end all comes through.
 func testOperateModel(t *table) {
 	keys := append(t.keys(3), "")
 	rapid.Check(t, func(rt *rapid.T) {

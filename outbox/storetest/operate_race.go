@@ -17,8 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Operators act while claims run: nothing is lost, no key is in two hands, and what was never abandoned is delivered in the
-// order of its key.
+// Operators act while claims run: nothing is lost, no key is in two hands, and what was never
+// abandoned is delivered in the order of its key.
 func testOperateRace(t *table) {
 	k := t.keys(7)
 	unwanted, ordered := k[0], k[1:]
@@ -97,7 +97,8 @@ func (r *operateRace) deliver(ctx context.Context, store admin.Store, random *ra
 	return err
 }
 
-// outcomes delivers a batch in its order; a key stops at its first failure, as it does in a processor.
+// outcomes delivers a batch in its order; a key stops at its first failure, as it does in a
+// processor.
 func (r *operateRace) outcomes(batch driver.Batch, random *rand.Rand) (*driver.Completion, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

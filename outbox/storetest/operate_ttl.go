@@ -21,7 +21,8 @@ func (t *table) finishAs(id int64, status outbox.Status, class string) {
 		string(status), `{"class":"`+class+`","message":"why"}`, id)
 }
 
-// What comes back can be delivered: a time to live that has passed would have it abandoned again at once.
+// What comes back can be delivered: a time to live that has passed would have it abandoned again at
+// once.
 func testRequeueTTL(t *table) {
 	later, earlier := t.sql.minus("created_at", -time.Hour), t.sql.minus("created_at", time.Hour)
 	k := t.keys(4)

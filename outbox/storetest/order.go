@@ -121,7 +121,8 @@ func testLoose(t *table) {
 	assert.Equal(t, ids[:1], taken(t.claim()))
 }
 
-// A transaction that commits late makes rows visible whose ids are below those of rows that are out already.
+// A transaction that commits late makes rows visible whose ids are below those of rows that are out
+// already.
 func testCommittedLate(t *table) {
 	if t.OneWriter {
 		t.Skip("writers take turns on this database: ids become visible in order")
@@ -157,7 +158,8 @@ func (t *table) add2(key string) []int64 {
 	return t.ids("SELECT id FROM {t} WHERE ordering_key = ? AND target_broker = ?", key, broker)
 }
 
-// The window says how far a claim looks. Filled by rows that must wait it takes nothing, and says so.
+// The window says how far a claim looks. Filled by rows that must wait it takes nothing, and says
+// so.
 func testWindow(t *table) {
 	k := t.keys(2)
 	head := t.add(k[0])

@@ -117,7 +117,8 @@ func testPausesAtOnce(t *table) {
 	}
 }
 
-// testPauseInHand: a pause takes nothing out of a worker's hands: it may still say what became of it.
+// testPauseInHand: a pause takes nothing out of a worker's hands: it may still say what became of
+// it.
 func testPauseInHand(t *table) {
 	ids := t.add(t.keys(1)[0], t.keys(1)[0])
 	batch := t.claim()

@@ -79,8 +79,8 @@ func testPriorityKeepsOrder(t *table) {
 	assert.Equal(t, c, taken(t.claim(backfill(t))))
 }
 
-// Rows with a key wait until the normal shard is done with everything earlier, whatever its key: only so is nothing of their
-// own key before them. Rows without a key wait for nothing.
+// Rows with a key wait until the normal shard is done with everything earlier, whatever its key:
+// only so is nothing of their own key before them. Rows without a key wait for nothing.
 func testPriorityBackfillWaits(t *table) {
 	k := t.keys(2)
 	normal := t.addWith(0, k[0])
@@ -186,7 +186,8 @@ func testPriorityAheadOfLow(t *table) {
 	assert.Equal(t, normal, taken(t.claim()))
 }
 
-// However many rows of the normal shard wait for one of low priority, they do not hold up other keys.
+// However many rows of the normal shard wait for one of low priority, they do not hold up other
+// keys.
 func testPriorityBehindLow(t *table) {
 	k := t.keys(2)
 	low := t.addWith(-1, k[0])

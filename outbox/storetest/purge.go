@@ -91,7 +91,8 @@ func testPurgeBroker(t *table) {
 	assert.Equal(t, 2, t.count(outbox.StatusPublished))
 }
 
-// A row for which a key waits stays, however old it is, and however many are younger: an operator has to decide about it.
+// A row for which a key waits stays, however old it is, and however many are younger: an operator
+// has to decide about it.
 func testPurgeBlocked(t *table) {
 	k := t.keys(2)
 	blocked := t.add(k[0], k[0], k[1])

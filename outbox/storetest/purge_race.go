@@ -22,8 +22,9 @@ type purgeRace struct {
 	gonePublished                                 atomic.Int64
 }
 
-// A purge that keeps nothing runs while rows are claimed, marked, given up and sent again: it removes what is finished at that very
-// moment, and nothing else. Every row that was given up was sent again, removed, or is still there.
+// A purge that keeps nothing runs while rows are claimed, marked, given up and sent again: it
+// removes what is finished at that very moment, and nothing else. Every row that was given up was
+// sent again, removed, or is still there.
 func testPurgeRace(t *table) {
 	names := t.keys(6)
 	keys := make([]string, 150)

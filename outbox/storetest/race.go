@@ -30,8 +30,8 @@ const (
 	raceSeed    = 20 // the schedules differ from run to run anyway
 )
 
-// crew runs one function on several goroutines, half of them on a store of their own as another process would have it.
-// The context ends when one of them reports a failure.
+// crew runs one function on several goroutines, half of them on a store of their own as another
+// process would have it. The context ends when one of them reports a failure.
 func (t *table) crew(f func(ctx context.Context, store admin.Store, random *rand.Rand) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), raceTimeout)
@@ -185,8 +185,8 @@ func (l *log) deliver(m *driver.Message) {
 	}
 }
 
-// Workers fail, crash and come back late while rows are written: nothing is lost, and each key's first deliveries stand
-// in the order of the rows.
+// Workers fail, crash and come back late while rows are written: nothing is lost, and each key's
+// first deliveries stand in the order of the rows.
 func testDrain(t *table, isUnordered bool) {
 	k := append(t.keys(9), "") // one shard, so that they meet
 	const batches, perBatch = 12, 25

@@ -17,8 +17,9 @@ var shardTests = []test{
 	{name: "KnownHashes", run: testShardHashes},
 }
 
-// A ShardHash is the first byte of the SHA-256 of a text, from which its shard follows: in UTF-8, as on PostgreSQL, and in UTF-16 with the
-// least byte first, as on SQL Server. SQLite has no need of it.
+// A ShardHash is the first byte of the SHA-256 of a text, from which its shard follows: in UTF-8,
+// as on PostgreSQL, and in UTF-16 with the least byte first, as on SQL Server. SQLite has no need
+// of it.
 type ShardHash struct {
 	Key         string
 	UTF8, UTF16 int

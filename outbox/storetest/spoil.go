@@ -10,9 +10,11 @@ import (
 type spoil struct {
 	// statements that do it; the table is a fresh one, and each spoil comes after those before it.
 	statements []string
-	// fails is true when the last statement is meant to fail, and what it leaves behind is the point.
+	// fails is true when the last statement is meant to fail, and what it leaves behind is the
+	// point.
 	fails bool
-	// wants is how what a check then says, beyond what it said before, begins. Without any, the spoil is harmless.
+	// wants is how what a check then says, beyond what it said before, begins. Without any, the
+	// spoil is harmless.
 	wants []string
 }
 
@@ -205,7 +207,8 @@ var spoils = map[outbox.Dialect][]spoil{
 	},
 }
 
-// reword changes the text by which SQLite knows a table, in one statement because the permission is the connection's.
+// reword changes the text by which SQLite knows a table, in one statement because the permission is
+// the connection's.
 func reword(old, text string) string {
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 	return "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, " + quote(old) + ", " + quote(text) +

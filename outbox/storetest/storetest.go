@@ -1,9 +1,11 @@
-// Package storetest is the conformance suite of outbox stores. A store package runs it against a real database:
+// Package storetest is the conformance suite of outbox stores. A store package runs it against a
+// real database:
 //
 //	func TestConformance(t *testing.T) { storetest.Run(t, newBundle) }
 //
-// The suite looks at the table from outside, by plain SQL, as an operator would. It never sleeps: the database's clock
-// decides what is due, so a test makes time pass by moving the times that stand in the rows.
+// The suite looks at the table from outside, by plain SQL, as an operator would. It never sleeps:
+// the database's clock decides what is due, so a test makes time pass by moving the times that
+// stand in the rows.
 package storetest
 
 import (
@@ -13,20 +15,24 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// A Bundle is one store on a table of its own, and what the suite needs to look at that table from outside.
+// A Bundle is one store on a table of its own, and what the suite needs to look at that table from
+// outside.
 type Bundle struct {
 	// Store under test. Its table does not exist yet: the suite calls Migrate.
 	Store admin.Store
-	// DB is another way into the same database, with no less than four connections unless OneWriter is set.
+	// DB is another way into the same database, with no less than four connections unless OneWriter
+	// is set.
 	DB *sql.DB
 	// Table is the name of the store's table.
 	Table string
-	// Open makes a further store on the same database, as another process would. It is closed when the test ends.
+	// Open makes a further store on the same database, as another process would. It is closed when
+	// the test ends.
 	Open func(t *testing.T, table string) admin.Store
-	// Tables are further names for tables that must work: odd ones, and with a schema where the database knows schemas.
+	// Tables are further names for tables that must work: odd ones, and with a schema where the
+	// database knows schemas.
 	Tables []string
-	// HoldShard takes the claim lock of a shard on another connection until release is called; nil where a claim waits
-	// instead of being told that the shard is busy.
+	// HoldShard takes the claim lock of a shard on another connection until release is called; nil
+	// where a claim waits instead of being told that the shard is busy.
 	HoldShard func(t *testing.T, broker string, shard int) (release func())
 	// OneWriter says that the database lets one transaction write at a time.
 	OneWriter bool

@@ -198,8 +198,8 @@ func (t *table) state(id int64) state {
 	return s
 }
 
-// ago is how long ago a point in time was, 0 for NULL. The present instant is 1 µs ago: SQLite's clock
-// counts milliseconds, and a write and a look may share one.
+// ago is how long ago a point in time was, 0 for NULL. The present instant is 1 µs ago: SQLite's
+// clock counts milliseconds, and a write and a look may share one.
 func ago(fromNow sql.NullInt64) time.Duration {
 	if !fromNow.Valid {
 		return 0

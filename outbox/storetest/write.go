@@ -61,7 +61,8 @@ func testUnique(t *table) {
 	assert.Equal(t, int64(2), t.number("SELECT count(*) FROM {t}"))
 }
 
-// finished_at goes with the status, so that no update by hand can hide a row from the claim or bring back a finished one.
+// finished_at goes with the status, so that no update by hand can hide a row from the claim or
+// bring back a finished one.
 func testChecks(t *table) {
 	id := t.add("key")[0]
 	for _, change := range []string{
@@ -148,7 +149,8 @@ func testWritten(t *table) {
 	assert.Empty(t, found)
 }
 
-// testBounds: whoever writes rows, no text is longer than package envelope says, and one of just that length is taken as it is.
+// testBounds: whoever writes rows, no text is longer than package envelope says, and one of just
+// that length is taken as it is.
 func testBounds(t *table) {
 	inserter, err := outbox.NewInserter(t.Store.Dialect(), t.Table)
 	require.NoError(t, err)
@@ -192,7 +194,8 @@ func testBounds(t *table) {
 	assert.Equal(t, int64(3*len(fields)), t.number("SELECT count(*) FROM {t}"), "where one row is refused, none is written")
 }
 
-// testMessageIDs: every database holds UUIDs only, whichever program writes the row, so that no claim and no list meets another text.
+// testMessageIDs: every database holds UUIDs only, whichever program writes the row, so that no
+// claim and no list meets another text.
 func testMessageIDs(t *table) {
 	id := t.add("key")[0]
 	for _, text := range []string{
@@ -204,7 +207,8 @@ func testMessageIDs(t *table) {
 	assert.NoError(t, t.try("UPDATE {t} SET message_id = ? WHERE id = ?", "01a1fd9d-D6B8-7eca-9afc-e5aa4aba856a", id))
 }
 
-// testEmptyKey: an empty key is none for writers in Go, and refused in plain SQL; keys of blanks are keys.
+// testEmptyKey: an empty key is none for writers in Go, and refused in plain SQL; keys of blanks
+// are keys.
 func testEmptyKey(t *table) {
 	ids := t.add("", " ", "  ")
 	assert.Equal(t, ids[:1], t.ids("SELECT id FROM {t} WHERE ordering_key IS NULL"))

@@ -1,8 +1,8 @@
-// Package otelrelay measures and traces relays with OpenTelemetry's API: where metrics and spans go is
-// up to the providers. fanout.WithMeterProvider and fanout.WithTracerProvider use it; an engine that is
-// composed by hand takes a [Metrics] and a [Tracer] as its observers. docs/metrics.md lists the
-// instruments. Each has the attributes database and broker, or database alone where a figure is not
-// about a broker; none comes from a message, so the number of series is bounded.
+// Package otelrelay measures and traces relays with OpenTelemetry's API: where metrics and spans go
+// is up to the providers. fanout.WithMeterProvider and fanout.WithTracerProvider use it; an engine
+// that is composed by hand takes a [Metrics] and a [Tracer] as its observers. docs/metrics.md lists
+// the instruments. Each has the attributes database and broker, or database alone where a figure is
+// not about a broker; none comes from a message, so the number of series is bounded.
 //
 // Traces go through the outbox in three steps:
 //

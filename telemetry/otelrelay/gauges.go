@@ -45,8 +45,8 @@ const (
 	sampleTime = 3 * time.Second
 	// countLimit caps the counts of rows. It is above the thresholds of the shipped alerts.
 	countLimit = 20_000
-	// foreignLimit bounds the series of unconfigured brokers of one database: whoever can write rows
-	// chooses their names.
+	// foreignLimit bounds the series of unconfigured brokers of one database: whoever can write
+	// rows chooses their names.
 	foreignLimit = 20
 )
 

@@ -22,8 +22,8 @@ const (
 	AttributeBroker   = attribute.Key("broker")
 )
 
-// Metrics are the instruments of one process; make them once. They implement [relay.Observer] and are
-// safe for concurrent use.
+// Metrics are the instruments of one process; make them once. They implement [relay.Observer] and
+// are safe for concurrent use.
 type Metrics struct {
 	meter metric.Meter
 
@@ -80,7 +80,8 @@ func (m *Metrics) Observe(database, broker string) relay.ProcessorObserver {
 	}
 }
 
-// metricsObserver has the options of one processor, made once so that no message costs an allocation.
+// metricsObserver has the options of one processor, made once so that no message costs an
+// allocation.
 type metricsObserver struct {
 	*Metrics
 
@@ -121,8 +122,8 @@ func (o *metricsObserver) Published(ctx context.Context, call *relay.Call) {
 	o.failed.Add(ctx, failed, o.add...)
 }
 
-// Completing implements relay.ProcessorObserver. It adds to all counters, also 0: increase() does not
-// see the first event of a series that begins with it.
+// Completing implements relay.ProcessorObserver. It adds to all counters, also 0: increase() does
+// not see the first event of a series that begins with it.
 func (o *metricsObserver) Completing(ctx context.Context, completion *driver.Completion) {
 	var retried, abandoned, released int64
 	for i := range completion.Other {

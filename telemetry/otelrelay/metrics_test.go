@@ -57,7 +57,8 @@ func (b *browser) Overview(ctx context.Context, limit int) ([]admin.BrokerOvervi
 	return b.Administration.Overview(ctx, limit)
 }
 
-// series are the figures that a reader collects: of a counter or gauge its value, of a histogram its count.
+// series are the figures that a reader collects: of a counter or gauge its value, of a histogram
+// its count.
 type series map[string]float64
 
 func collect(t *testing.T, reader *sdk.ManualReader) (series, map[string]metricdata.Metrics) {
@@ -180,7 +181,8 @@ func TestEveryInstrument(t *testing.T) {
 		assert.NotContains(t, all, "fanout.outbox.listener.up", "it does not listen")
 		documented(t, all)
 
-		// The database is asked once in ten seconds, whoever collects, and is missing when it does not answer.
+		// The database is asked once in ten seconds, whoever collects, and is missing when it does
+		// not answer.
 		_, _ = collect(t, reader)
 		assert.EqualValues(t, 1, answers.asked.Load())
 		answers.out.Store(true)
@@ -222,7 +224,8 @@ func until(t *testing.T, condition func() bool) {
 	}
 }
 
-// documented checks that docs/metrics.md has each instrument of relays, with its unit, and none that there is not.
+// documented checks that docs/metrics.md has each instrument of relays, with its unit, and none
+// that there is not.
 func documented(t *testing.T, all map[string]metricdata.Metrics) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/metrics.md")
@@ -275,7 +278,8 @@ func (c *crowd) Overview(context.Context, int) ([]admin.BrokerOverview, error) {
 	return c.brokers, nil
 }
 
-// Whoever can write rows names brokers as he likes: those of the configuration keep their figures, and the series stay few.
+// Whoever can write rows names brokers as he likes: those of the configuration keep their figures,
+// and the series stay few.
 func TestForeignBrokersDoNotPushOutOurs(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

@@ -35,7 +35,8 @@ type TracerConfig struct {
 	LinkAfter time.Duration
 	// MaxLinks bounds the links of the span of one call. Default 128; negative: none.
 	MaxLinks int
-	// MaxSpans bounds the messages of one call that get a span of their own. Default 128; negative: none.
+	// MaxSpans bounds the messages of one call that get a span of their own. Default 128; negative:
+	// none.
 	MaxSpans int
 }
 
@@ -85,7 +86,8 @@ func (o *spanObserver) LeaseLost(context.Context, int) {}
 // callKey finds the span of a call in its context, whatever others have put there since.
 type callKey struct{}
 
-// Publishing implements relay.ProcessorObserver: it begins the span of a call, in a trace of its own.
+// Publishing implements relay.ProcessorObserver: it begins the span of a call, in a trace of its
+// own.
 func (o *spanObserver) Publishing(ctx context.Context, call *relay.Call) context.Context {
 	ctx, span := o.tracer.Start(ctx, o.name, //nolint:spancheck // Published ends it
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(call.Began), trace.WithAttributes(o.place...),
@@ -113,7 +115,8 @@ func (o *spanObserver) producers(ctx context.Context, call *relay.Call) (links [
 	return links
 }
 
-// Published implements relay.ProcessorObserver: it draws the spans of the messages and ends that of the call.
+// Published implements relay.ProcessorObserver: it draws the spans of the messages and ends that of
+// the call.
 func (o *spanObserver) Published(ctx context.Context, call *relay.Call) {
 	span, ok := ctx.Value(callKey{}).(trace.Span)
 	if !ok {
@@ -176,7 +179,8 @@ func errorType(err error) attribute.KeyValue {
 	return instrument.ErrorType.String(string(class))
 }
 
-// producerOf reads the W3C trace context of a message; it is not valid where there is none, or a malformed one.
+// producerOf reads the W3C trace context of a message; it is not valid where there is none, or a
+// malformed one.
 func producerOf(ctx context.Context, m *brokers.Message) trace.SpanContext {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // the span that we are in is another one
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, fields{m}))
@@ -195,7 +199,8 @@ func (f fields) Get(name string) string {
 	return ""
 }
 
-// Set implements propagation.TextMapCarrier. Nothing is changed: the wire has the producer's context.
+// Set implements propagation.TextMapCarrier. Nothing is changed: the wire has the producer's
+// context.
 func (f fields) Set(string, string) {}
 
 // Keys implements propagation.TextMapCarrier.

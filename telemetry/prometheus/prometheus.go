@@ -1,11 +1,13 @@
-// Package prometheus lets Prometheus scrape a relay. It is a package of its own so that nobody links the exporter unasked:
+// Package prometheus lets Prometheus scrape a relay. It is a package of its own so that nobody
+// links the exporter unasked:
 //
 //	exporter, err := prometheus.New()
 //	relay, err := fanout.Open(ctx, cfg, fanout.WithMeterProvider(exporter))
 //	mux.Handle("GET /metrics", exporter)
 //
-// Names follow OpenTelemetry's rules for Prometheus: fanout.outbox.messages.published becomes fanout_outbox_messages_published_total.
-// docs/metrics.md lists them, and deploy/ has alert rules and a dashboard for them.
+// Names follow OpenTelemetry's rules for Prometheus: fanout.outbox.messages.published becomes
+// fanout_outbox_messages_published_total. docs/metrics.md lists them, and deploy/ has alert rules
+// and a dashboard for them.
 package prometheus
 
 import (
@@ -21,8 +23,9 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// An Exporter is a meter provider whose figures it serves as text, in Prometheus' format or in OpenMetrics, with those of the Go runtime
-// and of the process beside them. It is safe for concurrent use.
+// An Exporter is a meter provider whose figures it serves as text, in Prometheus' format or in
+// OpenMetrics, with those of the Go runtime and of the process beside them. It is safe for
+// concurrent use.
 type Exporter struct {
 	metric.MeterProvider
 

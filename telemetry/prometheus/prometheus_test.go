@@ -23,7 +23,8 @@ func scrape(t *testing.T, exporter http.Handler, accept string) *httptest.Respon
 	return answer
 }
 
-// Two exporters know nothing of each other, and a series has the labels of its instrument and no others.
+// Two exporters know nothing of each other, and a series has the labels of its instrument and no
+// others.
 func TestExporter(t *testing.T) {
 	t.Parallel()
 	exporter, err := prometheus.New()

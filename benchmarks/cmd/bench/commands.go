@@ -69,7 +69,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// command is one that measures a scenario, in the sizes that its flags say or in those of a short run.
+// command is one that measures a scenario, in the sizes that its flags say or in those of a short
+// run.
 func command[S scenario.Scenario](s *settings, use, short string, sizes *S, small func() S) (*cobra.Command, *pflag.FlagSet) {
 	cmd := &cobra.Command{Use: use, Short: short, Args: noArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
-// The scenario runs to its end in small sizes and fills in every figure in every run. It fails by itself when a message is lost or out
-// of order.
+// The scenario runs to its end in small sizes and fills in every figure in every run. It fails by
+// itself when a message is lost or out of order.
 func TestShortSQLite(t *testing.T) {
 	t.Setenv(testservers.PostgresVariable, testenv.Postgres(t))
 	t.Setenv(testservers.RedisVariable, testenv.Redis(t))

@@ -1,7 +1,8 @@
 // Command bench measures what docs/performance.md speaks of: make bench ARGS="claims".
 //
-// It uses the PostgreSQL that FANOUT_TEST_POSTGRES names, in databases of its own, and starts one where none is named.
-// The table of results goes to standard output, how far it is to standard error.
+// It uses the PostgreSQL that FANOUT_TEST_POSTGRES names, in databases of its own, and starts one
+// where none is named. The table of results goes to standard output, how far it is to standard
+// error.
 //
 // Exit codes: 0 measured, whether targets were met or not; 1 failed; 2 wrong usage.
 package main

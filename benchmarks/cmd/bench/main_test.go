@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
 }
 
-// Every scenario runs to its end in small sizes, fills in every figure in every run, and judges no time. The scenarios
-// themselves fail when a row is lost, out of order or not deferred.
+// Every scenario runs to its end in small sizes, fills in every figure in every run, and judges no
+// time. The scenarios themselves fail when a row is lost, out of order or not deferred.
 func TestShort(t *testing.T) {
 	t.Setenv(testservers.PostgresVariable, testenv.Postgres(t))
 	for scenario, figures := range map[string][]string{
@@ -143,7 +143,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Profiles and charts that were asked for are written, and a file that cannot be is told before anything is measured.
+// Profiles and charts that were asked for are written, and a file that cannot be is told before
+// anything is measured.
 func TestProfiles(t *testing.T) {
 	t.Setenv(testservers.PostgresVariable, testenv.Postgres(t))
 	t.Setenv(testservers.RedisVariable, testenv.Redis(t))

@@ -22,7 +22,8 @@ type Report struct {
 	Arguments []string `json:"arguments"`
 	// Seed of every choice that was left to chance.
 	Seed uint64 `json:"seed"`
-	// Short is true for a run that tries out the harness: its times mean nothing, and nothing is judged.
+	// Short is true for a run that tries out the harness: its times mean nothing, and nothing is
+	// judged.
 	Short bool `json:"short"`
 	// Machine on which this process ran.
 	Machine Machine `json:"machine"`
@@ -54,7 +55,8 @@ type Figure struct {
 	Runs []float64 `json:"runs"`
 	// Median of the runs.
 	Median float64 `json:"median"`
-	// AtMost or AtLeast is the target, both nil where there is none; Met tells whether the median keeps it.
+	// AtMost or AtLeast is the target, both nil where there is none; Met tells whether the median
+	// keeps it.
 	AtMost  *float64 `json:"at_most,omitempty"`
 	AtLeast *float64 `json:"at_least,omitempty"`
 	Met     *bool    `json:"met,omitempty"`
@@ -87,7 +89,8 @@ func (s *Scenario) Add(of, name, unit string, value float64) *Figure {
 	return figure
 }
 
-// AddRatio notes a ratio that should, by its median over all runs, not be above its target. Short runs are not judged.
+// AddRatio notes a ratio that should, by its median over all runs, not be above its target. Short
+// runs are not judged.
 func (s *Scenario) AddRatio(of, name string, value, atMost float64) {
 	figure := s.Add(of, name, "x", value)
 	figure.AtMost = &atMost

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Median is the middle of the values, the mean of the two in the middle where their number is even, and 0 of none.
+// Median is the middle of the values, the mean of the two in the middle where their number is even,
+// and 0 of none.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -19,7 +20,8 @@ func Median(values []float64) float64 {
 	return sorted[middle]
 }
 
-// Percentile is the smallest of the times that is at least as long as the given share of them, from 0 to 1; 0 of none.
+// Percentile is the smallest of the times that is at least as long as the given share of them, from
+// 0 to 1; 0 of none.
 func Percentile(times []time.Duration, share float64) time.Duration {
 	if len(times) == 0 {
 		return 0

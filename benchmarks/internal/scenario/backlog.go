@@ -17,21 +17,25 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 )
 
-// Backlog asks how fast a backlog gets from PostgreSQL to Redis Streams, beside loops written by hand: some that are as good as can
-// be and keep no order, and one that goes row by row. All take their turn in each run. The limit is the fastest of those that work on
-// the outbox's own table; others show what a table with less in it would bring.
+// Backlog asks how fast a backlog gets from PostgreSQL to Redis Streams, beside loops written by
+// hand: some that are as good as can be and keep no order, and one that goes row by row. All take
+// their turn in each run. The limit is the fastest of those that work on the outbox's own table;
+// others show what a table with less in it would bring.
 type Backlog struct {
 	// Rows to drain in each run; RowByRow of them where it goes row by row.
 	Rows, RowByRow int64
-	// Peers is how many of them other projects drain that are tuned, PeersAsIs how many they drain as they are by default.
+	// Peers is how many of them other projects drain that are tuned, PeersAsIs how many they drain
+	// as they are by default.
 	Peers, PeersAsIs int64
-	// Parts into which they are cut: between two the other cases have their turn, so that what else the machine does hits all alike.
+	// Parts into which they are cut: between two the other cases have their turn, so that what else
+	// the machine does hits all alike.
 	Parts int64
 	// Payload of each row, in bytes.
 	Payload int
 	// Batch is the limit of a claim.
 	Batch int
-	// Keys are the numbers of ordering keys to measure with. HotKeys is how many there are beside one key that has 30 % of the rows.
+	// Keys are the numbers of ordering keys to measure with. HotKeys is how many there are beside
+	// one key that has 30 % of the rows.
 	Keys    []int64
 	HotKeys int64
 	// Workers are the numbers of Fanout's workers to measure with. Default: what it has by itself.
@@ -97,7 +101,8 @@ type contest struct {
 	hot     int
 	ordered bool
 	minimal bool // the rows stand in the minimal table
-	// connections of the store at most; postgresAway and redisAway are how far away the servers are, by the time of a round trip.
+	// connections of the store at most; postgresAway and redisAway are how far away the servers
+	// are, by the time of a round trip.
 	connections             int32
 	postgresAway, redisAway time.Duration
 	drain                   func(ctx context.Context, s *setup) error
@@ -212,7 +217,8 @@ type setup struct {
 	stop     func() error  // ends what a peer has begun; may be nil
 }
 
-// measure fills a table, drains it, looks whether all has arrived, and removes the table and the stream.
+// measure fills a table, drains it, looks whether all has arrived, and removes the table and the
+// stream.
 func (s *setup) measure(ctx context.Context, name string) (m measured, err error) {
 	if s.table, err = s.database.TableFarAway(ctx, name, cmp.Or(s.connections, 4), s.postgresAway); err != nil {
 		return m, err
@@ -270,8 +276,9 @@ func (s *setup) timed(ctx context.Context) (m measured, err error) {
 	}, err
 }
 
-// fill writes the backlog, shortly after a checkpoint: the first change of a page after one logs the whole page, and one that falls
-// into some cases and not into others would decide who is faster.
+// fill writes the backlog, shortly after a checkpoint: the first change of a page after one logs
+// the whole page, and one that falls into some cases and not into others would decide who is
+// faster.
 func (s *setup) fill(ctx context.Context) error {
 	if err := s.database.Checkpoint(ctx, s.options.Log); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 // hotMargin is by how many of a hundred the share of the hot key may be off, in small backlogs.
 const hotMargin = 5
 
-// check looks whether each row is published and its message in the stream exactly once and, where that was asked for, in the order
-// of its key.
+// check looks whether each row is published and its message in the stream exactly once and, where
+// that was asked for, in the order of its key.
 func (s *setup) check(ctx context.Context) error {
 	published, err := s.published(ctx)
 	if err != nil {

@@ -55,7 +55,8 @@ func (t *tally) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 	return t.Store.Renew(ctx, lease)
 }
 
-// fanouts are the cases of Fanout itself, with its own number of workers or with each of those that are wanted.
+// fanouts are the cases of Fanout itself, with its own number of workers or with each of those that
+// are wanted.
 func (b Backlog) fanouts() (all []*contest) {
 	counts := b.Workers
 	if len(counts) == 0 {

@@ -30,9 +30,9 @@ func readSQL(name string) string {
 // handChunk is how many messages go to Redis at once.
 const handChunk = 100
 
-// hand is a worker as one would write it for this case alone, as fast as can be: it marks a batch and claims another one in one
-// round trip and one transaction, and publishes a third one meanwhile. It keeps no order, recovers no lease, counts no attempt,
-// and an error ends it.
+// hand is a worker as one would write it for this case alone, as fast as can be: it marks a batch
+// and claims another one in one round trip and one transaction, and publishes a third one
+// meanwhile. It keeps no order, recovers no lease, counts no attempt, and an error ends it.
 type hand struct {
 	conn        *pgx.Conn
 	client      *redis.Client

@@ -2,8 +2,9 @@ package scenario
 
 import "github.com/gorm-fanout/fanout/benchmarks/internal/report"
 
-// P1 and P2: of two loops by hand, one on the outbox's own table, which is the limit of what claims and marks can do with it, and one on
-// the smallest table that does the job, which is what a team compares with that has no outbox yet; and times row by row.
+// P1 and P2: of two loops by hand, one on the outbox's own table, which is the limit of what claims
+// and marks can do with it, and one on the smallest table that does the job, which is what a team
+// compares with that has no outbox yet; and times row by row.
 const (
 	orderedTarget   = 0.85
 	unorderedTarget = 0.9
@@ -66,7 +67,8 @@ func (m *measured) report(s *report.Scenario, name string) {
 	}
 }
 
-// fastest is the case of a kind that took the least time for a message in all runs together; nil where none was measured.
+// fastest is the case of a kind that took the least time for a message in all runs together; nil
+// where none was measured.
 func fastest(sides []*contest, of kind) (best *contest) {
 	var highest float64
 	for _, c := range sides {

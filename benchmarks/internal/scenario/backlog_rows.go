@@ -11,7 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// oneByOne drains row by row, as one worker: a statement claims a row, a command publishes it, and a statement marks it.
+// oneByOne drains row by row, as one worker: a statement claims a row, a command publishes it, and
+// a statement marks it.
 func oneByOne(ctx context.Context, s *setup) (err error) {
 	conn, err := pgx.Connect(ctx, s.database.URL)
 	if err != nil {

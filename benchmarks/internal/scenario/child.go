@@ -16,10 +16,12 @@ import (
 	"github.com/gorm-fanout/fanout/config"
 )
 
-// ChildVariable is set where a program is to run [Child] and nothing else: a part of a scenario that wants a process of its own.
+// ChildVariable is set where a program is to run [Child] and nothing else: a part of a scenario
+// that wants a process of its own.
 const ChildVariable = "FANOUT_BENCH_CHILD"
 
-// childSpec tells a child what to do: one line of JSON. It works until its input ends, so that none outlives its parent.
+// childSpec tells a child what to do: one line of JSON. It works until its input ends, so that none
+// outlives its parent.
 type childSpec struct {
 	Kind string `json:"kind"`
 	// Config of a relay.

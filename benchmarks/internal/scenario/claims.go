@@ -13,9 +13,10 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 )
 
-// Claims asks what the size of the table costs a claim: it drains a large table, half of which is published, and a small one
-// with pending rows alone, in turn. Each number of ordering keys has a broker of its own, among which the rows of the large
-// table are dealt out; the small table is filled anew for each of them.
+// Claims asks what the size of the table costs a claim: it drains a large table, half of which is
+// published, and a small one with pending rows alone, in turn. Each number of ordering keys has a
+// broker of its own, among which the rows of the large table are dealt out; the small table is
+// filled anew for each of them.
 type Claims struct {
 	// Rows of the large table; one half is published, the other pending.
 	Rows int64
@@ -44,7 +45,8 @@ func ShortClaims() Claims {
 const (
 	claimsTarget = 1.5 // of the small table's p99
 	memoryTarget = 1.1 // that is flat
-	// claimsBlock is how many exchanges on one table follow each other, so that what the machine does meanwhile hits both alike.
+	// claimsBlock is how many exchanges on one table follow each other, so that what the machine
+	// does meanwhile hits both alike.
 	claimsBlock = 10
 	// claimsWarm is how many exchanges go before those that are measured.
 	claimsWarm = 20

@@ -15,8 +15,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
-// Commit asks what the plugin costs a commit. The benchmark itself stands beside the plugin's tests, which share its cases: this runs
-// it, as make bench-commit does, and reads what it prints.
+// Commit asks what the plugin costs a commit. The benchmark itself stands beside the plugin's
+// tests, which share its cases: this runs it, as make bench-commit does, and reads what it prints.
 type Commit struct {
 	// Rounds are the iterations of the benchmark.
 	Rounds int
@@ -81,7 +81,8 @@ func sourceOf(ctx context.Context, name string) (string, error) {
 	return "", errors.New("scenario: the project's source is not here: run this in its directory, with Go installed")
 }
 
-// readCommits notes what the benchmark has printed: lines of pairs of a value and its unit behind a name and a count.
+// readCommits notes what the benchmark has printed: lines of pairs of a value and its unit behind a
+// name and a count.
 func readCommits(s *report.Scenario, output []byte) error {
 	targets := map[string]float64{"event/by-hand": eventTarget, "no-event/plain": noEventTarget, "other-model/plain": noEventTarget}
 	judged := 0

@@ -15,7 +15,8 @@ BenchmarkCommitPath/discard-2         	     500	       1.5 event/by-hand	       
 PASS
 `
 
-// Figures of the benchmark are read with their targets, which the database that does nothing has not.
+// Figures of the benchmark are read with their targets, which the database that does nothing has
+// not.
 func TestReadCommits(t *testing.T) {
 	t.Parallel()
 	r := report.New(nil, 1, false)

@@ -10,7 +10,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// confirm is a broker that confirms everything at once and keeps nothing, so that what is left is the cost of the outbox.
+// confirm is a broker that confirms everything at once and keeps nothing, so that what is left is
+// the cost of the outbox.
 type confirm struct{}
 
 // Publish implements brokers.Broker.
@@ -58,7 +59,8 @@ func (s *stopwatch) Exchange(ctx context.Context, completion *driver.Completion,
 	return exchanged, err
 }
 
-// since returns the times of the exchanges that began at a moment or later, and how many rows they claimed.
+// since returns the times of the exchanges that began at a moment or later, and how many rows they
+// claimed.
 func (s *stopwatch) since(moment time.Time) (times []time.Duration, rows int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Fanout asks what further brokers cost: the commit of a GORM transaction that writes a row for each of them, and the drain of
-// events to all of them. The brokers are clients of one Redis server, each with a stream and a processor of its own.
+// Fanout asks what further brokers cost: the commit of a GORM transaction that writes a row for
+// each of them, and the drain of events to all of them. The brokers are clients of one Redis
+// server, each with a stream and a processor of its own.
 type Fanout struct {
 	// Brokers are the numbers of brokers to measure with.
 	Brokers []int
@@ -20,7 +21,8 @@ type Fanout struct {
 	Workers int
 	// Events to drain in each run, to every broker.
 	Events int64
-	// Commits in each run, by so many Writers at a time, cut into Parts between which the cases take turns.
+	// Commits in each run, by so many Writers at a time, cut into Parts between which the cases
+	// take turns.
 	Commits, Writers, Parts int
 	// Payload of each event, in bytes, and how many ordering keys they have.
 	Payload int

@@ -12,9 +12,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Followers asks what one message in backoff costs that has very many messages of its key behind it: how long it takes to
-// defer them, what a claim of other keys of the same shard costs before, meanwhile and afterwards, and how long it takes to
-// deliver them once their head is done.
+// Followers asks what one message in backoff costs that has very many messages of its key behind
+// it: how long it takes to defer them, what a claim of other keys of the same shard costs before,
+// meanwhile and afterwards, and how long it takes to deliver them once their head is done.
 type Followers struct {
 	// Rows is how many followers there are.
 	Rows int64
@@ -24,7 +24,8 @@ type Followers struct {
 	Batch int
 	// Exchanges to measure on other keys, before and after.
 	Exchanges int
-	// Held leaves a transaction with a snapshot open meanwhile, so that nothing dead is ever removed.
+	// Held leaves a transaction with a snapshot open meanwhile, so that nothing dead is ever
+	// removed.
 	Held bool
 }
 
@@ -38,7 +39,8 @@ func ShortFollowers() Followers { return Followers{Rows: 1000, Payload: 50, Batc
 
 const (
 	followersBroker = "default"
-	// deferWindow is how many rows at the head of a shard a worker looks at to defer those that wait.
+	// deferWindow is how many rows at the head of a shard a worker looks at to defer those that
+	// wait.
 	deferWindow = 4000
 	otherKeys   = 1000
 )

@@ -9,7 +9,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// defer does what a worker does that finds waiting rows alone, until the first claim takes a row of another key.
+// defer does what a worker does that finds waiting rows alone, until the first claim takes a row of
+// another key.
 func (q *queue) deferRows(ctx context.Context) error {
 	var (
 		d              = q.drain(true)

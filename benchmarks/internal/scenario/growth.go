@@ -117,8 +117,8 @@ func redisTargets(server string, names []string, policy outbox.Policy, opts ...r
 	return targets, closeAll, nil
 }
 
-// deliverAll runs an engine until so many rows are completed, where that is not 0, and until beside is done, which may be nil and begins
-// with it.
+// deliverAll runs an engine until so many rows are completed, where that is not 0, and until beside
+// is done, which may be nil and begins with it.
 func deliverAll(ctx context.Context, store admin.Store, rows int64, targets map[string]relay.Target, beside func(context.Context, *relay.Engine) error) error {
 	counted := &tally{Store: store, rows: rows, done: make(chan struct{})}
 	engine, err := relay.NewEngine(relay.EngineConfig{
@@ -165,7 +165,8 @@ func streamPrefix(streams *fixture.Streams, name string, brokers []string) (pref
 	return prefix
 }
 
-// inStream looks whether a broker's stream holds each of its messages exactly once, in the order of their keys.
+// inStream looks whether a broker's stream holds each of its messages exactly once, in the order of
+// their keys.
 func inStream(ctx context.Context, streams *fixture.Streams, stream string, table *fixture.Table, broker string) error {
 	keys, err := table.KeysOf(ctx, broker)
 	if err != nil {

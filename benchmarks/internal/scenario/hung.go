@@ -19,8 +19,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// Hung asks what a broker that hangs costs its neighbours: three brokers, of which one never answers, beside the same with nothing to
-// be delivered to that one. Both go on at the same time, in two databases of one server.
+// Hung asks what a broker that hangs costs its neighbours: three brokers, of which one never
+// answers, beside the same with nothing to be delivered to that one. Both go on at the same time,
+// in two databases of one server.
 type Hung struct {
 	// For is how long messages are written, at Rate per second to each broker.
 	For  time.Duration
@@ -65,7 +66,8 @@ func (never) Publish(ctx context.Context, msgs []brokers.Message) []brokers.Resu
 	return results
 }
 
-// ages is a store that notes how old the messages of the healthy brokers are when a claim has brought them.
+// ages is a store that notes how old the messages of the healthy brokers are when a claim has
+// brought them.
 type ages struct {
 	admin.Store
 

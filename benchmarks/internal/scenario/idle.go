@@ -15,9 +15,10 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// Idle asks what a forgotten transaction costs: messages are written and delivered at a steady rate, at the same time in two
-// databases of one server, in one of which a transaction with a snapshot stays open, so that neither vacuum nor pruning removes
-// anything. It has no id of its own: that would hold back the other database, too, by way of the snapshots taken there.
+// Idle asks what a forgotten transaction costs: messages are written and delivered at a steady
+// rate, at the same time in two databases of one server, in one of which a transaction with a
+// snapshot stays open, so that neither vacuum nor pruning removes anything. It has no id of its
+// own: that would hold back the other database, too, by way of the snapshots taken there.
 type Idle struct {
 	// For is how long messages are written.
 	For time.Duration

@@ -22,10 +22,12 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// Inbox asks what it costs to handle each message once: inbox.Handle, beside transactions that are written by hand for the same, with GORM
-// and with database/sql. Each message changes one row of a projection.
+// Inbox asks what it costs to handle each message once: inbox.Handle, beside transactions that are
+// written by hand for the same, with GORM and with database/sql. Each message changes one row of a
+// projection.
 type Inbox struct {
-	// Messages that each case handles in each run, cut into Parts between which the cases take turns.
+	// Messages that each case handles in each run, cut into Parts between which the cases take
+	// turns.
 	Messages, Parts int
 	// Workers are the numbers of goroutines, each with a connection.
 	Workers []int

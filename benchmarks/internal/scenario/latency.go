@@ -14,14 +14,17 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 )
 
-// Latency asks how long a message takes from the commit of its transaction until a consumer has it that waits at the stream: with the
-// relay in the process that writes, in a process of its own, beside loops written by hand, and beside other projects. The cases take
-// turns, each in a database of its own.
+// Latency asks how long a message takes from the commit of its transaction until a consumer has it
+// that waits at the stream: with the relay in the process that writes, in a process of its own,
+// beside loops written by hand, and beside other projects. The cases take turns, each in a database
+// of its own.
 type Latency struct {
-	// For is how long transactions are written in each turn, and Turns how many turns each case has in a run.
+	// For is how long transactions are written in each turn, and Turns how many turns each case has
+	// in a run.
 	For   time.Duration
 	Turns int
-	// Rate is how many transactions are written in a second, by one connection. Each has one business row and one event.
+	// Rate is how many transactions are written in a second, by one connection. Each has one
+	// business row and one event.
 	Rate int
 	// Warm is how many come first in each turn and are not counted.
 	Warm int
@@ -62,7 +65,8 @@ func (l Latency) Check(int) error {
 // path is one way from a commit to the broker.
 type path struct {
 	name string
-	// start makes tables and begins to deliver. It returns how to write the n-th transaction, and how to end; end is nil where start fails.
+	// start makes tables and begins to deliver. It returns how to write the n-th transaction, and
+	// how to end; end is nil where start fails.
 	start   func(ctx context.Context, t *turn) (write writer, end func() error, err error)
 	results [][]time.Duration // by run
 }

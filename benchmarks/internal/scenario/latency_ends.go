@@ -23,8 +23,8 @@ type stamp struct{ at time.Time }
 
 type stampKey struct{}
 
-// commitClock stamps the moment at which the server's answer to a commit is there, the same way for all that use pgx. What is done
-// afterwards, before the one who commits goes on, counts as latency.
+// commitClock stamps the moment at which the server's answer to a commit is there, the same way for
+// all that use pgx. What is done afterwards, before the one who commits goes on, counts as latency.
 type commitClock struct{}
 
 // TraceQueryStart implements pgx.QueryTracer.
@@ -39,8 +39,8 @@ func (commitClock) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.Trac
 	}
 }
 
-// write commits so many transactions, at random moments, so that none keeps step with somebody's polling. It returns when each was
-// committed.
+// write commits so many transactions, at random moments, so that none keeps step with somebody's
+// polling. It returns when each was committed.
 func (t *turn) write(ctx context.Context, total int, write writer, random *rand.Rand) ([]time.Time, error) {
 	commits := make([]time.Time, total)
 	pause := time.NewTimer(0)

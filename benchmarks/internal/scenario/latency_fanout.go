@@ -32,8 +32,9 @@ type latencyOrder struct {
 // TableName implements gorm's Tabler.
 func (latencyOrder) TableName() string { return "latency_orders" }
 
-// fanoutConfig is a configuration with one database and one broker, as it is by default but for where messages go. notify is the
-// database's setting of that name; nil leaves it out. handOff is that of the outbox.
+// fanoutConfig is a configuration with one database and one broker, as it is by default but for
+// where messages go. notify is the database's setting of that name; nil leaves it out. handOff is
+// that of the outbox.
 func (t *turn) fanoutConfig(notify *bool, handOff bool) ([]byte, error) {
 	database := map[string]any{"driver": "postgres", "dsn": t.database.URL}
 	if notify != nil {
@@ -46,7 +47,8 @@ func (t *turn) fanoutConfig(notify *bool, handOff bool) ([]byte, error) {
 	})
 }
 
-// canNotify says whether a commit can wake relays in other processes: there is a setting for it, which is on by default.
+// canNotify says whether a commit can wake relays in other processes: there is a setting for it,
+// which is on by default.
 func canNotify() bool {
 	_, err := config.Parse([]byte(`{"databases": {"default": {"driver": "postgres", "notify": true}}, "brokers": {"default": {"type": "memory"}}}`), "probe")
 	return err == nil

@@ -35,8 +35,9 @@ func (t *turn) handTables(ctx context.Context) error {
 	return err
 }
 
-// placeByHand writes an order and its message. notify also notifies other processes, in the transaction, which costs writers that
-// are many, but is the shortest way: the server tells listeners as it commits.
+// placeByHand writes an order and its message. notify also notifies other processes, in the
+// transaction, which costs writers that are many, but is the shortest way: the server tells
+// listeners as it commits.
 func (t *turn) placeByHand(db *gorm.DB, notify bool) writer {
 	insert := driver.RenderSQL(readSQL("latency_insert"), handTable)
 	return func(ctx context.Context, n int64) error {
@@ -80,7 +81,8 @@ func (h *hand) close(ctx context.Context) error {
 	return errors.Join(h.client.Close(), h.conn.Close(context.WithoutCancel(ctx)))
 }
 
-// serve delivers until waiting for rows fails. What was published is marked in one round trip with the next claim.
+// serve delivers until waiting for rows fails. What was published is marked in one round trip with
+// the next claim.
 func (h *hand) serve(ctx context.Context, stream string, wait func(context.Context) error) error {
 	done, next := h.batch(stream), h.batch(stream)
 	for {

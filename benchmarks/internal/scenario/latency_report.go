@@ -6,8 +6,8 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/report"
 )
 
-// P3: against a loop by hand in the same process. P4: from another process, in milliseconds; without a notification it is the
-// default poll.min, since messages come more often than poll.max.
+// P3: against a loop by hand in the same process. P4: from another process, in milliseconds;
+// without a notification it is the default poll.min, since messages come more often than poll.max.
 const (
 	sameProcessTarget = 1.3
 	notifiedTarget    = 1.2

@@ -16,8 +16,9 @@ import (
 	"github.com/gorm-fanout/fanout/benchmarks/internal/fixture"
 )
 
-// SQLite asks how fast a backlog gets out of SQLite, into a broker that only confirms and into Redis Streams, beside a loop written by
-// hand; and how long the application's own small transactions take meanwhile, since SQLite has one writer.
+// SQLite asks how fast a backlog gets out of SQLite, into a broker that only confirms and into
+// Redis Streams, beside a loop written by hand; and how long the application's own small
+// transactions take meanwhile, since SQLite has one writer.
 type SQLite struct {
 	// Rows to drain in each run.
 	Rows int64

@@ -52,8 +52,8 @@ func drainLite(unordered bool) func(context.Context, *liteSetup) error {
 	}
 }
 
-// check looks whether each row is published and its message has arrived exactly once and, where that was asked for, in the order
-// of its key.
+// check looks whether each row is published and its message has arrived exactly once and, where
+// that was asked for, in the order of its key.
 func (s *liteSetup) check(ctx context.Context) error {
 	published, err := s.lite.Published(ctx)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// liteHand is a worker on SQLite as one would write it for this case alone: one transaction marks a batch and claims another one,
-// while a third one is published. It keeps no order, recovers no lease, stores no id of the broker, and an error ends it.
+// liteHand is a worker on SQLite as one would write it for this case alone: one transaction marks a
+// batch and claims another one, while a third one is published. It keeps no order, recovers no
+// lease, stores no id of the broker, and an error ends it.
 type liteHand struct {
 	conn        *sql.Conn
 	claim, mark string

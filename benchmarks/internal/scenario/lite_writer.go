@@ -21,8 +21,8 @@ func (s *liteSetup) rest(ctx context.Context) error {
 	}
 }
 
-// startWriter begins to write as an application does, in small transactions of its own. What it returns ends that and tells how
-// long each of them took.
+// startWriter begins to write as an application does, in small transactions of its own. What it
+// returns ends that and tells how long each of them took.
 func (s *liteSetup) startWriter(ctx context.Context) (stop func() ([]time.Duration, error), err error) {
 	if _, err := s.lite.DB.ExecContext(ctx, "CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, note TEXT NOT NULL)"); err != nil {
 		return nil, err

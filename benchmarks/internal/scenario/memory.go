@@ -13,8 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// Memory asks whether the memory of the process follows the size of the backlog: it drains a small one and a large one, and then
-// has a producer outrun the drain, so that the backlog grows.
+// Memory asks whether the memory of the process follows the size of the backlog: it drains a small
+// one and a large one, and then has a producer outrun the drain, so that the backlog grows.
 type Memory struct {
 	// Small and Large are the rows of the two backlogs.
 	Small, Large int64
@@ -140,7 +140,8 @@ func (t *tide) drain(ctx context.Context, rows int64) (peak fixture.Peak, err er
 	return peak, t.close(ctx, table, stream, rows)
 }
 
-// outrun watches the memory while more is written than delivered, and says how large the backlog was in the end.
+// outrun watches the memory while more is written than delivered, and says how large the backlog
+// was in the end.
 func (t *tide) outrun(ctx context.Context) (peak fixture.Peak, backlog int64, err error) {
 	table, stream, err := t.open(ctx, fmt.Sprintf("outbox_%d_outrun", t.run))
 	if err != nil {

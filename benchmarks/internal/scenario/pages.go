@@ -16,8 +16,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
-// Pages asks how long people wait who look at a large table: each method of [admin.Administration] and [admin.Administration], with the sizes that
-// the console uses. Half of the rows are finished; of the open ones some are claimed, have failed, or stand behind blocks.
+// Pages asks how long people wait who look at a large table: each method of [admin.Administration]
+// and [admin.Administration], with the sizes that the console uses. Half of the rows are finished;
+// of the open ones some are claimed, have failed, or stand behind blocks.
 type Pages struct {
 	// Rows of the table, of all brokers together; one half is finished.
 	Rows int64
@@ -146,7 +147,8 @@ type glance struct {
 	do   func(ctx context.Context, broker string) error
 }
 
-// measure makes all calls, the kinds in turn, so that none of them has the server's memory for itself.
+// measure makes all calls, the kinds in turn, so that none of them has the server's memory for
+// itself.
 func (l *looker) measure(ctx context.Context, o *Options) error {
 	glances := l.glances()
 	times := make([][]time.Duration, len(glances))

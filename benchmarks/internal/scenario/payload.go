@@ -13,8 +13,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Payload asks what large messages cost: how fast they are drained, what is written to the database's log for each, and how much
-// memory the process needs. Payloads cannot be compressed; PostgreSQL keeps those above some 2 kB out of line.
+// Payload asks what large messages cost: how fast they are drained, what is written to the
+// database's log for each, and how much memory the process needs. Payloads cannot be compressed;
+// PostgreSQL keeps those above some 2 kB out of line.
 type Payload struct {
 	// Sizes of a payload to measure with, in bytes.
 	Sizes []int

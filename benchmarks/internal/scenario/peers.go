@@ -10,12 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A peer is another project's way from PostgreSQL to Redis Streams. Its tables stand in a schema of their own, to which the search
-// path of the setup's pool leads.
+// A peer is another project's way from PostgreSQL to Redis Streams. Its tables stand in a schema of
+// their own, to which the search path of the setup's pool leads.
 type peer interface {
 	// fill writes the backlog, as the project's own documentation says.
 	fill(ctx context.Context, s *setup) error
-	// drain returns when all of it is in the stream and noted as done in the database. The end of what it has begun is for setup.stop.
+	// drain returns when all of it is in the stream and noted as done in the database. The end of
+	// what it has begun is for setup.stop.
 	drain(ctx context.Context, s *setup) error
 	// completed counts what is noted as done.
 	completed(ctx context.Context, s *setup) (int64, error)
@@ -23,7 +24,8 @@ type peer interface {
 	field() string
 }
 
-// peers are the cases of other projects. Their backlogs are smaller, since they are slower, and it is rates that are compared.
+// peers are the cases of other projects. Their backlogs are smaller, since they are slower, and it
+// is rates that are compared.
 func (b Backlog) peers() []*contest {
 	tuned, asIs := b.Peers/b.Parts, b.PeersAsIs/b.Parts
 	all := []*contest{
@@ -133,7 +135,8 @@ const (
 	peerHeaders = `{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`
 )
 
-// completeLook is how often the database is asked whether the last messages are noted as done, once all are in the stream.
+// completeLook is how often the database is asked whether the last messages are noted as done, once
+// all are in the stream.
 const completeLook = 2 * time.Millisecond
 
 var errTooSlow = fmt.Errorf("scenario: the backlog was not drained in %s", drainPatience)

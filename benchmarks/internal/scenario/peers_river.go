@@ -15,15 +15,17 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverPeer drains by River, a queue of jobs in PostgreSQL: a message is a job, whose worker adds it to the stream. River keeps no
-// order of the messages of a key.
+// riverPeer drains by River, a queue of jobs in PostgreSQL: a message is a job, whose worker adds
+// it to the stream. River keeps no order of the messages of a key.
 //
-// As it is by default: 100 workers, of the examples in its documentation, and a fetch each 100 ms at most ("throughput is limited by
-// this value"). Tuned: 4,000 workers, since a fetch takes as many jobs as workers are idle, and fetches as soon as there are any.
-// Its completer works in batches in both.
+// As it is by default: 100 workers, of the examples in its documentation, and a fetch each 100 ms
+// at most ("throughput is limited by this value"). Tuned: 4,000 workers, since a fetch takes as
+// many jobs as workers are idle, and fetches as soon as there are any. Its completer works in
+// batches in both.
 type riverPeer struct{ tuned bool }
 
-// riverJob is the message. Its payload is text, which JSON takes as it is; bytes would be a third longer.
+// riverJob is the message. Its payload is text, which JSON takes as it is; bytes would be a third
+// longer.
 type riverJob struct {
 	Stream  string `json:"stream"`
 	ID      string `json:"id"`

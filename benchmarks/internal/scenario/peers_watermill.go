@@ -18,12 +18,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// watermillPeer drains by Watermill's forwarder, which reads a table, its topic, from where it has come to so far, and publishes
-// message by message. It notes no state of a message, only the place, so that one message that cannot be published holds all others up.
+// watermillPeer drains by Watermill's forwarder, which reads a table, its topic, from where it has
+// come to so far, and publishes message by message. It notes no state of a message, only the place,
+// so that one message that cannot be published holds all others up.
 //
-// As it is by default: batches of 100, and a deadline for each message. Tuned: batches of 1,000, no deadline, the column of bytes, and
-// the plain fields of the other cases in place of its own encoding. A topic has one reader at a time, whoever else subscribes;
-// several topics are read beside each other, which an application would have to deal its keys out to itself.
+// As it is by default: batches of 100, and a deadline for each message. Tuned: batches of 1,000, no
+// deadline, the column of bytes, and the plain fields of the other cases in place of its own
+// encoding. A topic has one reader at a time, whoever else subscribes; several topics are read
+// beside each other, which an application would have to deal its keys out to itself.
 type watermillPeer struct {
 	tuned  bool
 	topics int
@@ -156,8 +158,8 @@ func (p watermillPeer) drain(ctx context.Context, s *setup) (err error) {
 	return s.complete(ctx, sent, fmt.Sprintf("SELECT (%s) < %d", p.acknowledged(), s.rows))
 }
 
-// acknowledged is a statement that counts the messages before the places to which the readers have come. Offsets of a topic rise in the
-// order of its one writer.
+// acknowledged is a statement that counts the messages before the places to which the readers have
+// come. Offsets of a topic rise in the order of its one writer.
 func (p watermillPeer) acknowledged() string {
 	parts := make([]string, p.topics)
 	for n := range parts {
@@ -186,7 +188,8 @@ func (plainFields) Marshal(_ string, m *message.Message) (map[string]any, error)
 	return map[string]any{"data": []byte(m.Payload), "id": m.UUID, "type": m.Metadata["type"], "headers": m.Metadata["headers"]}, nil
 }
 
-// counted tells of each message that is published. Closing it leaves the client open, which belongs to the setup.
+// counted tells of each message that is published. Closing it leaves the client open, which belongs
+// to the setup.
 type counted struct {
 	publisher message.Publisher
 	done      func()

@@ -16,9 +16,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/postgres"
 )
 
-// Purge asks what it costs a drain that published rows are purged meanwhile, by the scheduler as it is by default. A backlog is
-// drained three times, in turn: without a purge, with one that does not give way, which is the worst that can happen, and with one
-// that does, since the backlog is old.
+// Purge asks what it costs a drain that published rows are purged meanwhile, by the scheduler as it
+// is by default. A backlog is drained three times, in turn: without a purge, with one that does not
+// give way, which is the worst that can happen, and with one that does, since the backlog is old.
 type Purge struct {
 	// Published rows to purge, and Backlog to drain, which is to last longer than the purge.
 	Published, Backlog int64
@@ -208,7 +208,8 @@ func (s *sweep) purge(ctx context.Context) error {
 	return err
 }
 
-// check looks whether all messages have arrived in order, and nothing is in the table but their rows and what was not to be purged.
+// check looks whether all messages have arrived in order, and nothing is in the table but their
+// rows and what was not to be purged.
 func (s *sweep) check(ctx context.Context, table *fixture.Table, stream string) error {
 	rows := s.Backlog
 	if s.way == purgeNot {
@@ -231,7 +232,8 @@ func (s *sweep) check(ctx context.Context, table *fixture.Table, stream string) 
 	return table.Drop(ctx)
 }
 
-// claims returns the times of the claims that began by a moment, and the rate of the drain up to it.
+// claims returns the times of the claims that began by a moment, and the rate of the drain up to
+// it.
 func (s *sweep) claims(until time.Time) (times []time.Duration, rate float64) {
 	rows := 0
 	for _, lap := range s.watch.laps {

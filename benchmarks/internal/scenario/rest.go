@@ -17,8 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/relay"
 )
 
-// Rest asks what an engine costs that has nothing to do: the statements that it sends to the database, and what it takes of the
-// processor and the memory.
+// Rest asks what an engine costs that has nothing to do: the statements that it sends to the
+// database, and what it takes of the processor and the memory.
 type Rest struct {
 	// Brokers are the numbers of brokers to measure with.
 	Brokers []int

@@ -68,8 +68,8 @@ func tableOf(run int) string { return "outbox_" + strconv.Itoa(run) }
 // brokerMessageID is as long as those of Redis.
 const brokerMessageID = "1780000000000-0"
 
-// drain claims batch after batch from the shards of a broker in turn. Each exchange completes what the one before it took from
-// the same shard, as a worker does.
+// drain claims batch after batch from the shards of a broker in turn. Each exchange completes what
+// the one before it took from the same shard, as a worker does.
 type drain struct {
 	store  driver.Delivery
 	broker string

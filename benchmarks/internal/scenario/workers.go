@@ -18,14 +18,16 @@ import (
 
 // Workers asks what the number of workers brings and costs, with servers at hand and far away.
 type Workers struct {
-	// Rows to drain in each case and run; Payload of each, in bytes; Batch is the limit of a claim; Keys is the number of ordering keys.
+	// Rows to drain in each case and run; Payload of each, in bytes; Batch is the limit of a claim;
+	// Keys is the number of ordering keys.
 	Rows    int64
 	Payload int
 	Batch   int
 	Keys    int64
 	// Counts are the numbers of workers.
 	Counts []int
-	// Redis and Postgres are how far away the servers are, as the time of a round trip. While one is away, the other is at hand.
+	// Redis and Postgres are how far away the servers are, as the time of a round trip. While one
+	// is away, the other is at hand.
 	Redis, Postgres []time.Duration
 	// Only measures the cases in whose names one of these texts occurs. Default: all.
 	Only []string

@@ -43,7 +43,8 @@ func all() []target {
 
 func bench(scenario string) string { return `make bench ARGS="` + scenario + `"` }
 
-// Judge lists, for each target, what the report says about it; a target that was not measured is listed as such.
+// Judge lists, for each target, what the report says about it; a target that was not measured is
+// listed as such.
 func Judge(r *report.Report) []report.Verdict {
 	var verdicts []report.Verdict
 	for _, t := range all() {

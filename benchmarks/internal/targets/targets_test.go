@@ -38,7 +38,8 @@ func TestNothingMeasured(t *testing.T) {
 	assert.Equal(t, []string{"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11"}, ids)
 }
 
-// What a scenario judges goes to its target, with the verdict that it has; what it only tells goes to none.
+// What a scenario judges goes to its target, with the verdict that it has; what it only tells goes
+// to none.
 func TestJudged(t *testing.T) {
 	t.Parallel()
 	r := report.New(nil, 1, false)
@@ -65,7 +66,8 @@ func TestJudged(t *testing.T) {
 	}
 }
 
-// Log and round trips have their limits here, and are compared with the loop by hand run by run, not by medians.
+// Log and round trips have their limits here, and are compared with the loop by hand run by run,
+// not by medians.
 func TestDerived(t *testing.T) {
 	t.Parallel()
 	r := report.New(nil, 1, false)

@@ -1,4 +1,5 @@
-// Package gate lets a broker's Close wait for the publishes that are under way, and turns away those that come later.
+// Package gate lets a broker's Close wait for the publishes that are under way, and turns away
+// those that come later.
 package gate
 
 import (
@@ -7,7 +8,8 @@ import (
 	"sync"
 )
 
-// A Gate counts those inside and can be closed once. The zero value is open. All methods are safe for concurrent use.
+// A Gate counts those inside and can be closed once. The zero value is open. All methods are safe
+// for concurrent use.
 type Gate struct {
 	mu     sync.Mutex
 	inside int
@@ -15,7 +17,8 @@ type Gate struct {
 	empty  chan struct{} // made by Close, closed when the last one inside has left
 }
 
-// Enter lets one in and reports true, or reports false once the gate is closed. Whoever got in must call Leave.
+// Enter lets one in and reports true, or reports false once the gate is closed. Whoever got in must
+// call Leave.
 func (g *Gate) Enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,8 +39,9 @@ func (g *Gate) Leave() {
 	}
 }
 
-// Close shuts the gate and waits until all have left, at most until ctx ends; then the error says how many are still inside.
-// first is false, and nothing is waited for, when the gate had been closed before.
+// Close shuts the gate and waits until all have left, at most until ctx ends; then the error says
+// how many are still inside. first is false, and nothing is waited for, when the gate had been
+// closed before.
 func (g *Gate) Close(ctx context.Context) (first bool, err error) {
 	g.mu.Lock()
 	if g.closed {

@@ -15,8 +15,9 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/dedup"
 )
 
-// RunEntities tests a store of entities. open returns one without the entities "a" and "b"; one and two are states that differ from each
-// other and from that of an entity that is not there. The outbox is compared field by field, states with assert.Equal.
+// RunEntities tests a store of entities. open returns one without the entities "a" and "b"; one and
+// two are states that differ from each other and from that of an entity that is not there. The
+// outbox is compared field by field, states with assert.Equal.
 func RunEntities[S any](t *testing.T, open func(*testing.T) dedup.Entities[S], one, two S) {
 	t.Run("an entity that is not there", func(t *testing.T) {
 		t.Parallel()

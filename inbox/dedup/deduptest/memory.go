@@ -14,7 +14,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/dedup"
 )
 
-// Entities is a store of entities in memory. It keeps them as JSON, so that it shares nothing with anybody.
+// Entities is a store of entities in memory. It keeps them as JSON, so that it shares nothing with
+// anybody.
 type Entities[S any] struct {
 	mu   sync.Mutex
 	rows map[string]row

@@ -21,8 +21,8 @@ var names = []string{
 	strings.Repeat("x", dedup.MaxConsumer), strings.Repeat("x", dedup.MaxConsumer-1) + "y",
 }
 
-// RunStore tests a store of handled messages. open returns an empty one; it must be able to hold entries of any time of the last hour.
-// Where it is a [dedup.Purger] too, that is tested as well.
+// RunStore tests a store of handled messages. open returns an empty one; it must be able to hold
+// entries of any time of the last hour. Where it is a [dedup.Purger] too, that is tested as well.
 func RunStore(t *testing.T, open func(*testing.T) dedup.Store) {
 	memory := func(t *testing.T) *memory {
 		t.Helper()

@@ -30,8 +30,9 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s: %s is %q: %s", severity, f.Server, f.Setting, f.Value, f.Meaning)
 }
 
-// Check asks each server (of a cluster, each primary) how durable its writes are, by INFO and CONFIG GET, and returns what it has found, none for
-// nothing to complain about. What the account may not ask is a finding too. The error is that of a server that does not answer.
+// Check asks each server (of a cluster, each primary) how durable its writes are, by INFO and
+// CONFIG GET, and returns what it has found, none for nothing to complain about. What the account
+// may not ask is a finding too. The error is that of a server that does not answer.
 func Check(ctx context.Context, client redis.UniversalClient) ([]Finding, error) {
 	var findings []Finding
 	var mu sync.Mutex
@@ -123,7 +124,8 @@ func (s *server) fsync(policy string) {
 	}
 }
 
-// rewrite is about a setting that takes appendfsync back for as long as the server rewrites its file or takes a snapshot.
+// rewrite is about a setting that takes appendfsync back for as long as the server rewrites its
+// file or takes a snapshot.
 func (s *server) rewrite(skips string) {
 	switch skips {
 	case "no":

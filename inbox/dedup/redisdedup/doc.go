@@ -1,5 +1,6 @@
-// Package redisdedup keeps what package dedup remembers in Redis (6.2 or later, or what speaks its protocol): [New] is a dedup.Store whose
-// entries expire by themselves, [NewTokens] is a dedup.Tokens whose keys stay until they are removed.
+// Package redisdedup keeps what package dedup remembers in Redis (6.2 or later, or what speaks its
+// protocol): [New] is a dedup.Store whose entries expire by themselves, [NewTokens] is a
+// dedup.Tokens whose keys stay until they are removed.
 //
 // # What Redis loses
 //
@@ -21,10 +22,13 @@
 //     failover. Where that cannot be had, keep tokens in a database (package sqldedup).
 //   - A token that comes back, as its removal was lost: a copy of the message that comes later takes effect again.
 //
-// [Check] asks the servers how they are set, and says what each setting means. Call it when the program starts.
+// [Check] asks the servers how they are set, and says what each setting means. Call it when the
+// program starts.
 //
-// A client that repeats commands by itself (redis.Options.MaxRetries, 3 by default) may have a write done much later that was abandoned on
-// before. What is added to a Store, and what is removed, may come as late as it likes. Tokens are created without such repetition: an error
-// goes to the processor, which draws others, so that of those that are made late nothing is left but keys that go by age. Who creates tokens
-// without a processor has to do the same, and must not send a message with a token whose creation was answered with an error.
+// A client that repeats commands by itself (redis.Options.MaxRetries, 3 by default) may have a
+// write done much later that was abandoned on before. What is added to a Store, and what is
+// removed, may come as late as it likes. Tokens are created without such repetition: an error goes
+// to the processor, which draws others, so that of those that are made late nothing is left but
+// keys that go by age. Who creates tokens without a processor has to do the same, and must not send
+// a message with a token whose creation was answered with an error.
 package redisdedup

@@ -16,7 +16,8 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/dedup/redisdedup"
 )
 
-// deaf is a connection whose answers to SET get lost, together with the connection. The write itself is done, now or much later.
+// deaf is a connection whose answers to SET get lost, together with the connection. The write
+// itself is done, now or much later.
 type deaf struct {
 	net.Conn
 
@@ -39,8 +40,9 @@ func (c *deaf) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// A client that sent a creation again by itself would go on after the second one, while the first can still be on its way: it would bring
-// back a token that was sent and used up meanwhile. Whoever is told of an error draws another token.
+// A client that sent a creation again by itself would go on after the second one, while the first
+// can still be on its way: it would bring back a token that was sent and used up meanwhile. Whoever
+// is told of an error draws another token.
 func TestACreationIsSentOnce(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]redisdedup.Option{nil, {redisdedup.WithReplicas(1, time.Millisecond)}} {

@@ -19,7 +19,8 @@ const DefaultPrefix = "fanout:dedup:"
 // pageSize bounds the commands of one round trip.
 const pageSize = 500
 
-// ErrReplicas is wrapped by the errors of writes that too few replicas have confirmed in time; see [WithReplicas].
+// ErrReplicas is wrapped by the errors of writes that too few replicas have confirmed in time; see
+// [WithReplicas].
 var ErrReplicas = errors.New("too few replicas have confirmed the write")
 
 // An Option changes a default.
@@ -32,17 +33,18 @@ type settings struct {
 	patience  time.Duration
 }
 
-// WithPrefix sets what all keys begin with; default [DefaultPrefix]. Users of one server that are not to see each other's entries need
-// different ones.
+// WithPrefix sets what all keys begin with; default [DefaultPrefix]. Users of one server that are
+// not to see each other's entries need different ones.
 func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
-// WithRetention sets how long a [Store] remembers a message; default dedup.DefaultRetention, 168 h. It must be longer than copies can be on
-// their way; see dedup.PurgeConfig. Tokens do not expire.
+// WithRetention sets how long a [Store] remembers a message; default dedup.DefaultRetention, 168 h.
+// It must be longer than copies can be on their way; see dedup.PurgeConfig. Tokens do not expire.
 func WithRetention(d time.Duration) Option { return func(s *settings) { s.retention = d } }
 
-// WithReplicas makes each write wait until n replicas have it, at most for patience, with the command WAIT. A write that fewer have confirmed
-// is an error that wraps [ErrReplicas]: it is there, and not safe, and the processor repeats it. Patience must be shorter than the
-// client's ReadTimeout (3 s by default). Default: no waiting.
+// WithReplicas makes each write wait until n replicas have it, at most for patience, with the
+// command WAIT. A write that fewer have confirmed is an error that wraps [ErrReplicas]: it is
+// there, and not safe, and the processor repeats it. Patience must be shorter than the client's
+// ReadTimeout (3 s by default). Default: no waiting.
 func WithReplicas(n int, patience time.Duration) Option {
 	return func(s *settings) { s.replicas, s.patience = n, patience }
 }
@@ -79,7 +81,8 @@ func newBase(client redis.UniversalClient, options []Option) (base, error) {
 	return b, nil
 }
 
-// key of an entry. The consumer is escaped, so that no two pairs of consumer and value have one key.
+// key of an entry. The consumer is escaped, so that no two pairs of consumer and value have one
+// key.
 func (b *base) key(kind, consumer, value string) string {
 	return b.prefix + kind + ":" + url.QueryEscape(consumer) + ":" + value
 }
@@ -113,7 +116,8 @@ type pipeliner interface {
 	Pipelined(ctx context.Context, fill func(redis.Pipeliner) error) ([]redis.Cmder, error)
 }
 
-// byServer groups keys so that WAIT comes after the writes on their own connection: it has no key, and a cluster would send it anywhere.
+// byServer groups keys so that WAIT comes after the writes on their own connection: it has no key,
+// and a cluster would send it anywhere.
 func (b *base) byServer(ctx context.Context, keys []string) (map[pipeliner][]string, error) {
 	cluster, ok := b.client.(*redis.ClusterClient)
 	if !ok || b.replicas == 0 {
@@ -175,8 +179,9 @@ func (s *Store) Contains(ctx context.Context, consumer string, key uuid.UUID) (b
 	return s.has(ctx, s.key("handled", consumer, key.String()))
 }
 
-// Add implements dedup.Store. The entry expires after the retention, by the server's clock. One that is there stays as it is; where
-// replicas are waited for it is written again, as there would be nothing to wait for otherwise, and lives longer.
+// Add implements dedup.Store. The entry expires after the retention, by the server's clock. One
+// that is there stays as it is; where replicas are waited for it is written again, as there would
+// be nothing to wait for otherwise, and lives longer.
 func (s *Store) Add(ctx context.Context, consumer string, key uuid.UUID, at time.Time) error {
 	if err := dedup.ValidateConsumer(consumer); err != nil {
 		return err

@@ -13,10 +13,12 @@ import (
 	"github.com/gorm-fanout/fanout/inbox/dedup"
 )
 
-// Tokens is a dedup.Tokens. It is safe for concurrent use. Read what the package says about lost tokens before you use it.
+// Tokens is a dedup.Tokens. It is safe for concurrent use. Read what the package says about lost
+// tokens before you use it.
 type Tokens struct{ base }
 
-// NewTokens returns the tokens of a server or cluster. The error is that of the client's kind, or of an option; no server is asked.
+// NewTokens returns the tokens of a server or cluster. The error is that of the client's kind, or
+// of an option; no server is asked.
 func NewTokens(client redis.UniversalClient, opts ...Option) (*Tokens, error) {
 	b, err := newBase(client, opts)
 	if err != nil {
@@ -34,8 +36,8 @@ func (t *Tokens) keys(tokens []dedup.Token) []string {
 	return keys
 }
 
-// Create implements dedup.Tokens. After an error some of them may have been created, or be created later: who repeats it himself has to draw
-// others. The client's own retries do not apply.
+// Create implements dedup.Tokens. After an error some of them may have been created, or be created
+// later: who repeats it himself has to draw others. The client's own retries do not apply.
 func (t *Tokens) Create(ctx context.Context, tokens []dedup.Token, at time.Time) error {
 	for _, token := range tokens {
 		if err := token.Validate(); err != nil {
@@ -47,8 +49,9 @@ func (t *Tokens) Create(ctx context.Context, tokens []dedup.Token, at time.Time)
 	})
 }
 
-// once is a command that the client must not send again by itself: it would tell of a success while the first one can still be on its way,
-// and bring back, later, a token that was used up. Of an error the processor draws another token.
+// once is a command that the client must not send again by itself: it would tell of a success while
+// the first one can still be on its way, and bring back, later, a token that was used up. Of an
+// error the processor draws another token.
 type once struct{ redis.Cmder }
 
 // NoRetry implements redis.Cmder.
@@ -67,7 +70,8 @@ func (t *Tokens) Remove(ctx context.Context, tokens []dedup.Token) error {
 // literal takes the meaning from the characters of a pattern.
 var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
-// PurgeOlderThan implements dedup.Purger, by going through all keys of all servers: let hours pass between two runs. The oldest do not come first.
+// PurgeOlderThan implements dedup.Purger, by going through all keys of all servers: let hours pass
+// between two runs. The oldest do not come first.
 func (t *Tokens) PurgeOlderThan(ctx context.Context, before time.Time, limit int) (int64, error) {
 	p := &purge{Tokens: t, before: before.UnixMicro(), left: int64(limit)}
 	var err error

@@ -9,8 +9,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// Migrate brings the schema up to date, in one transaction, and returns the names of the steps that it has applied. Several processes can
-// do so at a time. The clock is this process's; the account needs the right to create tables.
+// Migrate brings the schema up to date, in one transaction, and returns the names of the steps that
+// it has applied. Several processes can do so at a time. The clock is this process's; the account
+// needs the right to create tables.
 func Migrate(ctx context.Context, db *gorm.DB, opts ...Option) (applied []string, err error) {
 	t, err := textsOf(db, opts)
 	if err != nil {

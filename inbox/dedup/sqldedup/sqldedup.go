@@ -1,8 +1,9 @@
-// Package sqldedup keeps what package dedup remembers in a table of PostgreSQL, SQL Server or SQLite, through GORM and whatever driver the
-// application links.
+// Package sqldedup keeps what package dedup remembers in a table of PostgreSQL, SQL Server or
+// SQLite, through GORM and whatever driver the application links.
 //
-// [Migrate] makes the table. [New] is a dedup.Store: it remembers messages that were handled until dedup.PurgeLoop removes them. [NewTokens] is
-// a dedup.Tokens. Both can use the same table; they do not see each other's entries.
+// [Migrate] makes the table. [New] is a dedup.Store: it remembers messages that were handled until
+// dedup.PurgeLoop removes them. [NewTokens] is a dedup.Tokens. Both can use the same table; they do
+// not see each other's entries.
 //
 // All reads go where writes go, also where the plugin dbresolver has replicas.
 package sqldedup
@@ -52,7 +53,8 @@ func textsOf(db *gorm.DB, options []Option) (*texts, error) {
 // Store is a dedup.Store and a dedup.Purger. It is safe for concurrent use.
 type Store struct{ table }
 
-// New returns the store in the table of a database. The error is that of the dialect or the table's name.
+// New returns the store in the table of a database. The error is that of the dialect or the table's
+// name.
 func New(db *gorm.DB, opts ...Option) (*Store, error) {
 	t, err := textsOf(db, opts)
 	if err != nil {
@@ -78,7 +80,8 @@ func (s *Store) Add(ctx context.Context, consumer string, key uuid.UUID, at time
 // Tokens is a dedup.Tokens. It is safe for concurrent use.
 type Tokens struct{ table }
 
-// NewTokens returns the tokens in the table of a database. The error is that of the dialect or the table's name.
+// NewTokens returns the tokens in the table of a database. The error is that of the dialect or the
+// table's name.
 func NewTokens(db *gorm.DB, opts ...Option) (*Tokens, error) {
 	t, err := textsOf(db, opts)
 	if err != nil {
@@ -87,8 +90,9 @@ func NewTokens(db *gorm.DB, opts ...Option) (*Tokens, error) {
 	return &Tokens{table{db: plain(db), texts: t, kind: kindToken}}, nil
 }
 
-// In returns the tokens as seen in a transaction: a producer whose messages are rows of an outbox creates their tokens in the transaction
-// that writes the rows. It takes a handle of the same database.
+// In returns the tokens as seen in a transaction: a producer whose messages are rows of an outbox
+// creates their tokens in the transaction that writes the rows. It takes a handle of the same
+// database.
 func (t *Tokens) In(tx *gorm.DB) *Tokens {
 	return &Tokens{table{db: plain(tx), texts: t.texts, kind: t.kind}}
 }

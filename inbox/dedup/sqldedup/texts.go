@@ -66,12 +66,12 @@ func (t *texts) time(at time.Time) any {
 	return at.UTC().Truncate(time.Microsecond)
 }
 
-// A Migration is one step of the schema, with the table's name filled in. Its SQL holds several statements, each of which ends with a
-// semicolon at the end of a line.
+// A Migration is one step of the schema, with the table's name filled in. Its SQL holds several
+// statements, each of which ends with a semicolon at the end of a line.
 type Migration = dbtable.Migration
 
-// Migrations returns the steps of the schema, for other tools; [Migrate] applies them. The dialect is GORM's name: postgres, sqlserver or
-// sqlite. The error is that of a name.
+// Migrations returns the steps of the schema, for other tools; [Migrate] applies them. The dialect
+// is GORM's name: postgres, sqlserver or sqlite. The error is that of a name.
 func Migrations(dialect, table string) ([]Migration, error) {
 	if _, err := newTexts(dialect, table); err != nil {
 		return nil, err
@@ -87,7 +87,8 @@ func Migrations(dialect, table string) ([]Migration, error) {
 	return steps, nil
 }
 
-// statementsOf are the statements of a step, one by one: drivers take several at a time only in some modes.
+// statementsOf are the statements of a step, one by one: drivers take several at a time only in
+// some modes.
 func statementsOf(step Migration) (all []string) {
 	for part := range strings.SplitSeq(step.SQL, ";\n") {
 		if part = strings.TrimSpace(part); part != "" {
@@ -97,7 +98,8 @@ func statementsOf(step Migration) (all []string) {
 	return all
 }
 
-// plain is a session of db that has none of its user's clauses, scopes or settings, in the same transaction.
+// plain is a session of db that has none of its user's clauses, scopes or settings, in the same
+// transaction.
 func plain(db *gorm.DB) *gorm.DB {
 	return db.Session(&gorm.Session{NewDB: true, SkipHooks: true, SkipDefaultTransaction: true})
 }

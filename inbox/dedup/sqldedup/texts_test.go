@@ -32,7 +32,8 @@ func (nowhere) QueryContext(context.Context, string, ...any) (*sql.Rows, error) 
 }
 func (nowhere) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
 
-// The texts as the servers get them, with their parameters by number. FANOUT_UPDATE_GOLDEN=1 writes the files anew.
+// The texts as the servers get them, with their parameters by number. FANOUT_UPDATE_GOLDEN=1 writes
+// the files anew.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	for name, dialector := range map[string]gorm.Dialector{

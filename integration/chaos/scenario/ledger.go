@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Ledger is the file in which a process records what it knows. Lines survive a kill of the process; only the last one can be torn. It is
-// safe for concurrent use.
+// Ledger is the file in which a process records what it knows. Lines survive a kill of the process;
+// only the last one can be torn. It is safe for concurrent use.
 type Ledger struct {
 	mu   sync.Mutex
 	file *os.File

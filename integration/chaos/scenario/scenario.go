@@ -1,5 +1,6 @@
-// Package scenario holds what the processes of the chaos rig share with the rig itself: the application's tables and events,
-// the names of brokers, and the lines that processes leave in their ledgers.
+// Package scenario holds what the processes of the chaos rig share with the rig itself: the
+// application's tables and events, the names of brokers, and the lines that processes leave in
+// their ledgers.
 package scenario
 
 import (
@@ -19,13 +20,15 @@ const (
 // Brokers lists them.
 func Brokers() []string { return []string{Internal, Partner, PubSub} }
 
-// Context is the bounded context of the application, and so the stream of events without an aggregate.
+// Context is the bounded context of the application, and so the stream of events without an
+// aggregate.
 const Context = "chaos"
 
 // Streams are the streams that the events go to.
 func Streams() []string { return []string{Context, Context + "::account"} }
 
-// PartnerPrefix is before the names of the partner's streams, as its destination in the configuration says.
+// PartnerPrefix is before the names of the partner's streams, as its destination in the
+// configuration says.
 const PartnerPrefix = "partner."
 
 // PartnerStreams are the streams of the partner's broker.
@@ -59,7 +62,8 @@ func Topic(stream string) string {
 	return "chaos.account"
 }
 
-// Account is the aggregate. Seq counts its events, in the transactions that write them: the order of its commits.
+// Account is the aggregate. Seq counts its events, in the transactions that write them: the order
+// of its commits.
 type Account struct {
 	ID      string `gorm:"primaryKey"`
 	Seq     int64
@@ -67,7 +71,8 @@ type Account struct {
 	uow.Aggregate
 }
 
-// Fact is written beside each event, in its transaction and not by the outbox. The rows of this table define what was committed.
+// Fact is written beside each event, in its transaction and not by the outbox. The rows of this
+// table define what was committed.
 type Fact struct {
 	Tx        string `gorm:"primaryKey"` // a new one for each transaction that is tried
 	N         int    `gorm:"primaryKey"` // which of its events
@@ -113,8 +118,8 @@ const (
 	Unknown    Outcome = "unknown"
 )
 
-// Line is one line of a process's ledger, a file of JSON lines that is only ever appended to. Which fields are set depends on whose
-// it is.
+// Line is one line of a process's ledger, a file of JSON lines that is only ever appended to. Which
+// fields are set depends on whose it is.
 type Line struct {
 	// Of a producer:
 	Tx       string  `json:"tx,omitempty"`
@@ -128,7 +133,8 @@ type Line struct {
 	Entry   string `json:"entry,omitempty"`   // the broker's own id
 	Message string `json:"message,omitempty"` // ours
 
-	// Of a projector: a copy of a message that its inbox knew already came to the consumer of this broker.
+	// Of a projector: a copy of a message that its inbox knew already came to the consumer of this
+	// broker.
 	Dropped string `json:"dropped,omitempty"`
 
 	// Of any process that has started:

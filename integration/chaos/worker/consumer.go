@@ -84,8 +84,9 @@ func (r *redisReader) read(ctx context.Context) error {
 	return nil
 }
 
-// readPubSub pulls from all subscriptions and records each message. It pulls without the library's subscriber, which extends deadlines:
-// so messages of a killed consumer are redelivered after the deadline of the subscription.
+// readPubSub pulls from all subscriptions and records each message. It pulls without the library's
+// subscriber, which extends deadlines: so messages of a killed consumer are redelivered after the
+// deadline of the subscription.
 func readPubSub(ctx context.Context, ledger *scenario.Ledger) error {
 	client, err := pubsub.NewClient(ctx, scenario.Project, append(gcppubsub.ClientOptions(), option.WithEndpoint(os.Getenv(ServerVariable)), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))...)

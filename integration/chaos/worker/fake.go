@@ -16,7 +16,8 @@ import (
 	"github.com/gorm-fanout/fanout/integration/chaos/scenario"
 )
 
-// fake is Google's fake of Pub/Sub. It prints two addresses: its own, and one where it shows all that it holds, by HTTP.
+// fake is Google's fake of Pub/Sub. It prints two addresses: its own, and one where it shows all
+// that it holds, by HTTP.
 func fake(ctx context.Context, _ *scenario.Ledger) error {
 	server := pstest.NewServerWithAddress("127.0.0.1:0")
 	for _, stream := range scenario.Streams() {

@@ -14,8 +14,8 @@ import (
 // forgetEvery is the number of commits between two whose answers are lost.
 const forgetEvery = 50
 
-// openForgetful opens a pool whose connections sometimes break right after a COMMIT was sent: the moment that proxies, which know nothing
-// of transactions, hit too rarely.
+// openForgetful opens a pool whose connections sometimes break right after a COMMIT was sent: the
+// moment that proxies, which know nothing of transactions, hit too rarely.
 func openForgetful(dsn string) (*sql.DB, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {

@@ -242,9 +242,9 @@ const (
 	lookupPause = 500 * time.Millisecond
 )
 
-// repeat saves the same aggregates once more after a commit of unknown outcome. If the commit had happened, the same events reach the
-// outbox under the same ids, which must add no rows. If not, other transactions may have used the sequence: the events are dropped with
-// their structs.
+// repeat saves the same aggregates once more after a commit of unknown outcome. If the commit had
+// happened, the same events reach the outbox under the same ids, which must add no rows. If not,
+// other transactions may have used the sequence: the events are dropped with their structs.
 func (p *producer) repeat(ctx context.Context, tx string, done *written) error {
 	line := scenario.Line{Tx: tx, Repeated: true, Outcome: scenario.Unknown}
 	for range lookups {

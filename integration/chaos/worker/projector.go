@@ -33,7 +33,8 @@ const (
 	projectorsShutdown = 5 * time.Second
 )
 
-// project is a service that consumes everything: a projection of the accounts, once for each broker, kept with the inbox.
+// project is a service that consumes everything: a projection of the accounts, once for each
+// broker, kept with the inbox.
 func project(ctx context.Context, ledger *scenario.Ledger) error {
 	redis.SetLogger(silent{})
 	cfg, err := config.Load(os.Getenv(ConfigVariable))
@@ -70,7 +71,8 @@ func project(ctx context.Context, ledger *scenario.Ledger) error {
 	return ledger.Write(scenario.Line{Ended: true}) // what Google's library leaves behind is not ours
 }
 
-// openProjection makes the handle of the consumer's database. It sometimes loses the answer to a commit. It does not connect.
+// openProjection makes the handle of the consumer's database. It sometimes loses the answer to a
+// commit. It does not connect.
 func openProjection(dsn string) (*gorm.DB, error) {
 	pool, err := openForgetful(dsn)
 	if err != nil {
@@ -80,7 +82,8 @@ func openProjection(dsn string) (*gorm.DB, error) {
 	return gorm.Open(postgres.New(postgres.Config{Conn: pool}), &gorm.Config{Logger: logger.Discard, DisableAutomaticPing: true})
 }
 
-// projectionHandlers add what an event says to the sums of its account. An event that was handled twice, or not at all, shows in them.
+// projectionHandlers add what an event says to the sums of its account. An event that was handled
+// twice, or not at all, shows in them.
 func projectionHandlers(db *gorm.DB) *inbox.Handlers {
 	handlers := inbox.NewHandlers(db)
 	inbox.On(handlers, "Chaos.Moved.v1", apply[scenario.Moved])

@@ -1,5 +1,6 @@
-// Package worker holds the processes of the chaos rig: producers, relays, consumers, and the fake of Pub/Sub. The environment of a
-// process names its role, and it records what it knows in a ledger.
+// Package worker holds the processes of the chaos rig: producers, relays, consumers, and the fake
+// of Pub/Sub. The environment of a process names its role, and it records what it knows in a
+// ledger.
 package worker
 
 import (
@@ -29,11 +30,13 @@ const (
 	SeedVariable   = "CHAOS_SEED"   // of a producer
 	RateVariable   = "CHAOS_RATE"   // of a producer: transactions per second
 	KeysVariable   = "CHAOS_KEYS"   // of a producer: number of accounts
-	// SkewVariable is by how many seconds the clock on the wall is off, in a program that was built for it.
+	// SkewVariable is by how many seconds the clock on the wall is off, in a program that was built
+	// for it.
 	SkewVariable = "CHAOS_SKEW"
 )
 
-// ExitCannot is the exit code of a process that could not do its work, since a server was unavailable, say. It may be restarted.
+// ExitCannot is the exit code of a process that could not do its work, since a server was
+// unavailable, say. It may be restarted.
 const ExitCannot = 3
 
 // roles are what a process can be.
@@ -51,7 +54,8 @@ func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go endWithParent()
-	// The sessions of the database tell whose they are, as the names of the relay's workers do: by the process id in second place.
+	// The sessions of the database tell whose they are, as the names of the relay's workers do: by
+	// the process id in second place.
 	if err := os.Setenv("PGAPPNAME", fmt.Sprintf("%s/%d", os.Getenv(NameVariable), os.Getpid())); err != nil {
 		return ExitCannot
 	}
@@ -74,8 +78,8 @@ func Main() int {
 	return 0
 }
 
-// endWithParent ends this process when its standard input is closed, which its parent holds open for as long as it lives. (Linux
-// has a signal for that, too; this is for the others.)
+// endWithParent ends this process when its standard input is closed, which its parent holds open
+// for as long as it lives. (Linux has a signal for that, too; this is for the others.)
 func endWithParent() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	os.Exit(1)

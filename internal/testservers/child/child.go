@@ -1,8 +1,8 @@
 // Package child runs processes that do not outlive this one.
 //
-// A child leads a process group of its own, so that a Ctrl-C in the terminal reaches us alone and we decide in which order
-// things end. On Linux the kernel ends the child even when this process is killed with SIGKILL; elsewhere only [Child.Stop]
-// does.
+// A child leads a process group of its own, so that a Ctrl-C in the terminal reaches us alone and
+// we decide in which order things end. On Linux the kernel ends the child even when this process is
+// killed with SIGKILL; elsewhere only [Child.Stop] does.
 package child
 
 import (
@@ -14,14 +14,16 @@ import (
 	"time"
 )
 
-// Child is a running process that [Start] started. Its methods may be called from several goroutines.
+// Child is a running process that [Start] started. Its methods may be called from several
+// goroutines.
 type Child struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // what Wait returned; written before done is closed
 }
 
-// Step is one attempt of [Child.Stop]: a signal, and how long to wait for the process to end after it.
+// Step is one attempt of [Child.Stop]: a signal, and how long to wait for the process to end after
+// it.
 type Step struct {
 	Signal   os.Signal
 	Patience time.Duration
@@ -30,15 +32,16 @@ type Step struct {
 // errStillRunning is returned by Stop for a process that not even SIGKILL ended.
 var errStillRunning = errors.New("still running after the last signal")
 
-// Start starts cmd and returns when the process runs. It sets the process group and, on Linux, the signal that the kernel
-// sends when this process dies; other fields of cmd.SysProcAttr are kept.
+// Start starts cmd and returns when the process runs. It sets the process group and, on Linux, the
+// signal that the kernel sends when this process dies; other fields of cmd.SysProcAttr are kept.
 func Start(cmd *exec.Cmd) (*Child, error) {
 	dieWithParent(cmd)
 	c := &Child{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel takes the end of the *thread* that started a child for the parent's death, and the Go runtime ends
-		// threads when it likes. So this goroutine keeps its thread for itself until the child has ended.
+		// The kernel takes the end of the *thread* that started a child for the parent's death, and
+		// the Go runtime ends threads when it likes. So this goroutine keeps its thread for itself
+		// until the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -67,13 +70,15 @@ func (c *Child) Wait() error {
 	return c.err
 }
 
-// ExitCode is the exit code of a process that has ended, in the shell's way: 128 + n where signal n ended it. It waits.
+// ExitCode is the exit code of a process that has ended, in the shell's way: 128 + n where signal n
+// ended it. It waits.
 func (c *Child) ExitCode() int {
 	<-c.done
 	return exitCode(c.cmd.ProcessState)
 }
 
-// Signal sends a signal to the child and its process group. A child that has ended already is not an error.
+// Signal sends a signal to the child and its process group. A child that has ended already is not
+// an error.
 func (c *Child) Signal(signal os.Signal) error {
 	select {
 	case <-c.done: // its id may belong to somebody else by now
@@ -86,8 +91,8 @@ func (c *Child) Signal(signal os.Signal) error {
 	return nil
 }
 
-// Stop sends the signals of steps, one after the other, until the process ends. It returns an error only when the process
-// is still there after all of them: how it ended is [Child.Wait]'s to tell.
+// Stop sends the signals of steps, one after the other, until the process ends. It returns an error
+// only when the process is still there after all of them: how it ended is [Child.Wait]'s to tell.
 func (c *Child) Stop(steps ...Step) error {
 	for _, step := range steps {
 		if err := c.Signal(step.Signal); err != nil {

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// Without process groups and signals a child is started plainly and ended hard. It keeps the module building; the servers
-// themselves are run on Unix.
+// Without process groups and signals a child is started plainly and ended hard. It keeps the module
+// building; the servers themselves are run on Unix.
 
 func dieWithParent(*exec.Cmd) {}
 

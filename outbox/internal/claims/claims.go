@@ -1,6 +1,6 @@
-// Package claims is the way of a claim: it reads what package core decides about from a store, and has
-// the store write what was decided. What was read may have changed by then; the store tests that, and
-// the claim is made anew.
+// Package claims is the way of a claim: it reads what package core decides about from a store, and
+// has the store write what was decided. What was read may have changed by then; the store tests
+// that, and the claim is made anew.
 package claims
 
 import (
@@ -13,9 +13,9 @@ import (
 
 // A Store is a table as claims use it.
 type Store interface {
-	// Exchange completes an earlier claim, and takes the head of a shard where every row of the window
-	// can be taken as it stands; where that is not so, or where the claim wakes and blocks are due, it
-	// takes nothing and returns what the decision needs.
+	// Exchange completes an earlier claim, and takes the head of a shard where every row of the
+	// window can be taken as it stands; where that is not so, or where the claim wakes and blocks
+	// are due, it takes nothing and returns what the decision needs.
 	Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (Answer, error)
 	// Window reads the head of a shard.
 	Window(ctx context.Context, claim *driver.Claim) (driver.Window, error)
@@ -86,7 +86,8 @@ func step(ctx context.Context, s Store, claim *driver.Claim, answer *Answer) (ag
 		return again, err
 	}
 	err = s.Lift(ctx, &lift)
-	// On a conflict, who was first has lifted them. Another error is met again by the next claim, and must not hide what was taken.
+	// On a conflict, who was first has lifted them. Another error is met again by the next claim,
+	// and must not hide what was taken.
 	if taken := len(answer.Batch.Messages) > 0; errors.Is(err, ErrConflict) || taken {
 		return again || !taken && !simple, nil
 	}

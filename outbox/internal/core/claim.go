@@ -24,8 +24,8 @@ type Decision struct {
 	Waiting int
 	// Cut is true when the bytes kept rows back.
 	Cut bool
-	// AheadWaits is true when the priority classes of the shard's keys hold each other back, and what
-	// holds waits for a time.
+	// AheadWaits is true when the priority classes of the shard's keys hold each other back, and
+	// what holds waits for a time.
 	AheadWaits bool
 }
 
@@ -34,12 +34,13 @@ type verdict struct {
 	clear   bool // it and all rows of its key before it can go
 	waits   bool // it or one of these waits for a time
 	claimed bool // a row of its key, earlier or later, is under a lease
-	// Suspicion is how many crashes a row may have caused: the least and the most of the rows so far.
+	// Suspicion is how many crashes a row may have caused: the least and the most of the rows so
+	// far.
 	lowest, highest int
 }
 
-// Claim decides which rows of a window are claimed: of each key a prefix without a gap, nothing of a
-// key that somebody else has claimed, and rows whose lease ran out apart from the others.
+// Claim decides which rows of a window are claimed: of each key a prefix without a gap, nothing of
+// a key that somebody else has claimed, and rows whose lease ran out apart from the others.
 func Claim(w *driver.Window, limits Limits) Decision {
 	d := Decision{AheadWaits: w.Ahead != nil && w.Ahead.Waits}
 	verdicts := judge(w, limits.Unordered)
@@ -60,8 +61,9 @@ func Claim(w *driver.Window, limits Limits) Decision {
 	return d
 }
 
-// take chooses among rows of which the first can go. Rows that may have crashed a process are claimed
-// apart, and fewer at a time after each crash, until the row that crashes it is claimed alone.
+// take chooses among rows of which the first can go. Rows that may have crashed a process are
+// claimed apart, and fewer at a time after each crash, until the row that crashes it is claimed
+// alone.
 func (d *Decision) take(rows []driver.Row, verdicts []verdict, limits Limits) {
 	suspicion := verdicts[0].lowest
 	limit := max(1, limits.Rows>>min(suspicion, 30))
@@ -160,11 +162,11 @@ func Simple(w *driver.Window, limits Limits) bool {
 	return w.Ahead == nil && len(w.Rows) <= limits.Rows && (limits.Bytes == 0 || bytes <= limits.Bytes)
 }
 
-// Defer decides which rows of a window are taken out of the way of claims: the first row of each key
-// that waits for a time becomes its block, unless it has one, and whatever stands behind a block
-// leaves with it. Rows in processing stay: their outcome is near. So do rows that somebody writes, and
-// rows with a key beyond the bound: no index of blocks holds it. Where order is off every row waits
-// alone.
+// Defer decides which rows of a window are taken out of the way of claims: the first row of each
+// key that waits for a time becomes its block, unless it has one, and whatever stands behind a
+// block leaves with it. Rows in processing stay: their outcome is near. So do rows that somebody
+// writes, and rows with a key beyond the bound: no index of blocks holds it. Where order is off
+// every row waits alone.
 func Defer(w *driver.Window, unordered bool) (blocks, rows []int64) {
 	first := map[string]bool{} // keys of which a row becomes the block
 	for i := range w.Rows {

@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// drawWindow makes any window, consistent or not: what stands in a table can have been changed by hand.
+// drawWindow makes any window, consistent or not: what stands in a table can have been changed by
+// hand.
 func drawWindow(t *rapid.T) driver.Window {
 	w := driver.Window{Version: 1, Rows: make([]driver.Row, rapid.IntRange(0, 12).Draw(t, "rows"))}
 	for i := range w.Rows {
@@ -45,7 +46,8 @@ func row(w *driver.Window, id int64) *driver.Row {
 	return &w.Rows[slices.IndexFunc(w.Rows, func(r driver.Row) bool { return r.ID == id })]
 }
 
-// Whatever stands in a window: a claim stays within its limits, takes nothing that waits, and of each key a prefix without a gap.
+// Whatever stands in a window: a claim stays within its limits, takes nothing that waits, and of
+// each key a prefix without a gap.
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -97,7 +99,8 @@ func TestSimple(t *testing.T) {
 	})
 }
 
-// What is deferred comes back: each row has a block of its key at or before it, that is there or is made now.
+// What is deferred comes back: each row has a block of its key at or before it, that is there or is
+// made now.
 func TestDefer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -187,8 +190,8 @@ func TestLift(t *testing.T) {
 	})
 }
 
-// A row that somebody else is writing is not taken, and holds the later rows of its key, but no earlier one and no other key. It waits for
-// no time, and becomes no block.
+// A row that somebody else is writing is not taken, and holds the later rows of its key, but no
+// earlier one and no other key. It waits for no time, and becomes no block.
 func TestHeldRows(t *testing.T) {
 	t.Parallel()
 	w := &driver.Window{Rows: []driver.Row{

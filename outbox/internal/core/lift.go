@@ -2,8 +2,8 @@ package core
 
 import "github.com/gorm-fanout/fanout/outbox/driver"
 
-// How much one call brings back: blocks that are due or back, blocks that are done, and followers of
-// each of these. Together they stay below the size of a batch or two, so that it is a short
+// How much one call brings back: blocks that are due or back, blocks that are done, and followers
+// of each of these. Together they stay below the size of a batch or two, so that it is a short
 // transaction.
 const (
 	MaxBlocks    = 500
@@ -11,9 +11,9 @@ const (
 	MaxFollowers = 500
 )
 
-// Lift decides what becomes of blocks. One whose time has come brings its row back; one whose row is
-// done lets a bounded number of followers through, of which the last is the next block; one whose row
-// must wait again leaves the way of claims.
+// Lift decides what becomes of blocks. One whose time has come brings its row back; one whose row
+// is done lets a bounded number of followers through, of which the last is the next block; one
+// whose row must wait again leaves the way of claims.
 func Lift(blocks []driver.BlockState, followers int) (lift driver.Lift) {
 	done := 0
 	for i := range blocks {

@@ -75,7 +75,8 @@ func (t *Table) followers(g Block, limit int) (ids []int64) {
 	return ids
 }
 
-// apply makes a planned change, unless somebody has made one since, and returns how many rows were deferred.
+// apply makes a planned change, unless somebody has made one since, and returns how many rows were
+// deferred.
 func (p *Protocol) apply(t *Table, plan *Plan) (deferred int) {
 	if plan.nothing() || plan.Version != t.Version && !p.is(changesStale) {
 		return 0
@@ -187,8 +188,8 @@ func free(t *Table, f *driver.Freed) {
 	}
 }
 
-// blockBehind makes the keys of abandoned rows wait for an operator (mark_other.sql). The first abandoned row of a key is
-// its block, in place of one that it may have had.
+// blockBehind makes the keys of abandoned rows wait for an operator (mark_other.sql). The first
+// abandoned row of a key is its block, in place of one that it may have had.
 func (p *Protocol) blockBehind(t *Table, abandoned []*Row) {
 	slices.SortFunc(abandoned, func(a, b *Row) int { return a.ID - b.ID })
 	for i, r := range abandoned {
@@ -202,7 +203,8 @@ func (p *Protocol) blockBehind(t *Table, abandoned []*Row) {
 		t.addBlock(Block{Row: r.ID, Key: r.Key, Shard: r.Class, Wake: Operator})
 		t.Version++
 		for k := range t.Rows {
-			// What stood behind the former block and before the new one has nothing to wait for any more.
+			// What stood behind the former block and before the new one has nothing to wait for any
+			// more.
 			if f := &t.Rows[k]; f.Key == r.Key && f.Deferred && f.ID < r.ID && !p.is(replacesBlock) {
 				f.Deferred = false
 			}

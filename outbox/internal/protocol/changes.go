@@ -20,7 +20,8 @@ func checkChange(old, now *Row, before *State, a *Action, report report) {
 	checkAttempts(old, now, before, a, report)
 }
 
-// checkHolder: a row that changes hands must be free, and one that is completed must be the completer's.
+// checkHolder: a row that changes hands must be free, and one that is completed must be the
+// completer's.
 func checkHolder(old, now *Row, before *State, a *Action, report report) {
 	taken := now.leased() && (now.Token != old.Token || !old.leased())
 	if taken && old.leased() && old.Waits {

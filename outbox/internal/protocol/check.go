@@ -10,41 +10,46 @@ type Violation struct{ Name, Text string }
 
 func (v Violation) String() string { return v.Name + ": " + v.Text }
 
-// The invariants. Their numbers are those of the list of faults that the project keeps; docs/protocol.md has them in words.
+// The invariants. Their numbers are those of the list of faults that the project keeps;
+// docs/protocol.md has them in words.
 const (
-	// NothingLost (G1): a committed row is in the table until it is finished and purged; and while it is open there is
-	// something that brings it to a worker: its place in the shard, or a block at or before it. That it gets to its end from
-	// there is tested by letting the world run on without faults.
+	// NothingLost (G1): a committed row is in the table until it is finished and purged; and while
+	// it is open there is something that brings it to a worker: its place in the shard, or a block
+	// at or before it. That it gets to its end from there is tested by letting the world run on
+	// without faults.
 	NothingLost = "G1 nothing lost"
 	// NoPhantom (G2): what consumers see was committed.
 	NoPhantom = "G2 no phantom"
 	// Confirmed (G3): a published row was accepted by the broker.
 	Confirmed = "G3 published means accepted"
-	// FinalStates (G4): published and abandoned are left only by an operator's requeue or replay; so a failure never
-	// overwrites published, and a purge removes nothing else.
+	// FinalStates (G4): published and abandoned are left only by an operator's requeue or replay;
+	// so a failure never overwrites published, and a purge removes nothing else.
 	FinalStates = "G4 final states"
-	// OneClaim (G5): a claim takes no row whose lease is not over; a row carries a token exactly while it is processing.
+	// OneClaim (G5): a claim takes no row whose lease is not over; a row carries a token exactly
+	// while it is processing.
 	OneClaim = "G5 one claim per row"
 	// Fence (G5): a completion changes only rows that carry its claim's token.
 	Fence = "G5 only the holder marks"
-	// OneHand (G5): a key is with one worker at a time, of those whose lease stands by their own clock. An operator who
-	// brings back an earlier row of a key that is claimed makes an exception.
+	// OneHand (G5): a key is with one worker at a time, of those whose lease stands by their own
+	// clock. An operator who brings back an earlier row of a key that is claimed makes an
+	// exception.
 	OneHand = "G5 a key is in one hand"
 	// Prefix (G6): a claim takes a key from its first open row on, with no gap.
 	Prefix = "G6 gap-free prefix"
-	// Order (G6): when a row is delivered for the first time, every earlier row of its key was delivered before, or was
-	// abandoned and let go: by on_abandon: continue, or by an operator.
+	// Order (G6): when a row is delivered for the first time, every earlier row of its key was
+	// delivered before, or was abandoned and let go: by on_abandon: continue, or by an operator.
 	Order = "G6 order of first deliveries"
-	// LateSend (G6): what is handed to the broker is under a lease at this moment; so a stopped owner delivers nothing after
-	// its lease is gone, but for the one send in flight.
+	// LateSend (G6): what is handed to the broker is under a lease at this moment; so a stopped
+	// owner delivers nothing after its lease is gone, but for the one send in flight.
 	LateSend = "G6 nothing is sent without a lease"
-	// Attempts (G7): no row is sent whose attempts are used up, and only what reached the broker's judgement or killed its
-	// owner alone costs an attempt.
+	// Attempts (G7): no row is sent whose attempts are used up, and only what reached the broker's
+	// judgement or killed its owner alone costs an attempt.
 	Attempts = "G7 attempts"
-	// Duplicates: a second copy needs a lease that ran out, an answer of the broker that was lost, a claim that the database
-	// lost, or an operator.
+	// Duplicates: a second copy needs a lease that ran out, an answer of the broker that was lost,
+	// a claim that the database lost, or an operator.
 	Duplicates = "duplicates have a reason"
-	// Progress (G1): once faults end, every row is finished, but for those of keys that wait for an operator.
+	// Progress (G1): once faults end, every row is finished, but for those of keys that wait for an
+	// operator.
 	Progress = "G1 every row is finished in the end"
 )
 

@@ -44,8 +44,8 @@ func (p *Protocol) window(t *Table, c Request) driver.Window {
 	return w
 }
 
-// head lists the first open rows of the shard, held ones included: of each key it sees, it sees every earlier open row. Where
-// order is off it lists those that are ready.
+// head lists the first open rows of the shard, held ones included: of each key it sees, it sees
+// every earlier open row. Where order is off it lists those that are ready.
 func (p *Protocol) head(t *Table, c Request) []*Row {
 	switch {
 	case c.Unordered:

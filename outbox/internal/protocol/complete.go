@@ -3,14 +3,16 @@ package protocol
 // An Outcome is what becomes of one claimed row.
 type Outcome struct {
 	ID int `json:",omitzero"`
-	// Status is Published, Failed, Abandoned, or Pending and Failed without Spent for a row that goes back as it was.
+	// Status is Published, Failed, Abandoned, or Pending and Failed without Spent for a row that
+	// goes back as it was.
 	Status Status `json:",omitzero"`
 	Wait   bool   `json:",omitzero"` // there is a delay until it can be claimed again
 	Spent  bool   `json:",omitzero"` // the attempt counts
 }
 
-// complete writes outcomes where the token still stands (mark_published.sql, mark_other.sql), and returns how many rows carry
-// it no more. blocks makes the keys of abandoned rows wait for an operator.
+// complete writes outcomes where the token still stands (mark_published.sql, mark_other.sql), and
+// returns how many rows carry it no more. blocks makes the keys of abandoned rows wait for an
+// operator.
 func (p *Protocol) complete(t *Table, token int, outcomes []Outcome, blocks bool) (lost int) {
 	var abandoned []*Row
 	for _, o := range outcomes {
@@ -50,8 +52,8 @@ func (p *Protocol) mayMark(r *Row, token int, o Outcome) bool {
 	return r.leased() && r.Token == token && !r.Deferred
 }
 
-// renew extends a lease that is still there, be it over, and returns how many rows that are. Where it was over, somebody may
-// have decided about the rows of its keys.
+// renew extends a lease that is still there, be it over, and returns how many rows that are. Where
+// it was over, somebody may have decided about the rows of its keys.
 func (p *Protocol) renew(t *Table, token int) (kept int) {
 	late := false
 	for i := range t.Rows {

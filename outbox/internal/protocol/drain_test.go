@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// A drain lets a world run on from a state without further faults, as relays would: whoever has claimed rows sends and
-// completes them, leases of the dead run out, shards that are ready are claimed from, and times come. In the end every row
-// must be finished. Every state on the way to a good end is good, and remembered.
+// A drain lets a world run on from a state without further faults, as relays would: whoever has
+// claimed rows sends and completes them, leases of the dead run out, shards that are ready are
+// claimed from, and times come. In the end every row must be finished. Every state on the way to a
+// good end is good, and remembered.
 type drain struct {
 	*world
 
@@ -69,7 +70,8 @@ func (d *drain) unfinished(s *State) string {
 	return ""
 }
 
-// waitsForOperator reports whether a block's row is one that an operator can do something about, or was purged.
+// waitsForOperator reports whether a block's row is one that an operator can do something about, or
+// was purged.
 func waitsForOperator(s *State, block int) bool {
 	r := s.Row(block)
 	return r == nil || r.Status == Abandoned
@@ -114,8 +116,8 @@ func (d *drain) next(s *State) (a Action, ok bool) {
 	return d.pass(s)
 }
 
-// visit is what a worker does with a shard that is ready: it claims with a window that grows, and defers what fills it. ok is
-// false when that changes nothing.
+// visit is what a worker does with a shard that is ready: it claims with a window that grows, and
+// defers what fills it. ok is false when that changes nothing.
 func (d *drain) visit(s *State, shard Class) (a Action, ok bool) {
 	limit := slices.Max(d.limits)
 	for window := limit; window <= 16*limit; window *= 2 {

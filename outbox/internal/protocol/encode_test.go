@@ -8,8 +8,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// fingerprint is the same for states that differ in nothing that counts: in the names of workers and tokens, and in numbers
-// beyond those that make a difference.
+// fingerprint is the same for states that differ in nothing that counts: in the names of workers
+// and tokens, and in numbers beyond those that make a difference.
 type fingerprint [16]byte
 
 func (n *node) fingerprint() fingerprint {
@@ -47,7 +47,8 @@ func (n *node) fingerprint() fingerprint {
 
 type encoder struct{ *State }
 
-// token names a token by the first row that carries it. Those that no row carries are all alike: they open nothing.
+// token names a token by the first row that carries it. Those that no row carries are all alike:
+// they open nothing.
 func (e encoder) token(token int) byte {
 	if token == 0 {
 		return 0

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExplore visits every state of every world. The numbers that it prints with -v stand in docs/protocol.md.
+// TestExplore visits every state of every world. The numbers that it prints with -v stand in
+// docs/protocol.md.
 func TestExplore(t *testing.T) {
 	t.Parallel()
 	for i := range worlds {

@@ -1,7 +1,7 @@
 package protocol
 
-// A mutation breaks the protocol in one place. Exploring a broken protocol must find a violation; this is how the tests
-// know that the invariants see anything at all.
+// A mutation breaks the protocol in one place. Exploring a broken protocol must find a violation;
+// this is how the tests know that the invariants see anything at all.
 type mutation uint8
 
 const (

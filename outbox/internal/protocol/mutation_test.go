@@ -98,8 +98,9 @@ var coreMutations = []struct {
 	},
 }
 
-// Each mistake is found, in the fewest steps that lead to it. The ways to them are the scenarios that every store must
-// follow the model through. The edits of the product's code are compiled and explored with FANOUT_TEST_LONG=1 alone.
+// Each mistake is found, in the fewest steps that lead to it. The ways to them are the scenarios
+// that every store must follow the model through. The edits of the product's code are compiled and
+// explored with FANOUT_TEST_LONG=1 alone.
 func TestMutations(t *testing.T) {
 	t.Parallel()
 	list := make([]Scenario, 0, len(mutations)+len(coreMutations))
@@ -143,7 +144,8 @@ func scenarioOf(t *testing.T, name string, w *world, breaks string) Scenario {
 	}
 }
 
-// exploreEdited explores a world with an edited file of package core, in a process that was compiled with it.
+// exploreEdited explores a world with an edited file of package core, in a process that was
+// compiled with it.
 func exploreEdited(t *testing.T, file, text, name, worldName, breaks string) (s Scenario) {
 	t.Helper()
 	dir := t.TempDir()
@@ -176,8 +178,8 @@ func TestEdited(t *testing.T) {
 	require.NoError(t, os.WriteFile(parts[3], encoded, 0o600))
 }
 
-// Where nothing orders the writers of a key, its rows can become visible against their ids, and no claim can know. This is
-// why the guarantee is for keys whose writers share a lock.
+// Where nothing orders the writers of a key, its rows can become visible against their ids, and no
+// claim can know. This is why the guarantee is for keys whose writers share a lock.
 func TestWritersWithoutALock(t *testing.T) {
 	t.Parallel()
 	w := sized(t, "faults", normal)

@@ -5,11 +5,13 @@ import (
 	"slices"
 )
 
-// What operators and the purge do. Rows that a worker has claimed are left alone until their lease is over.
+// What operators and the purge do. Rows that a worker has claimed are left alone until their lease
+// is over.
 
-// requeue makes a row pending again with a fresh budget of attempts: a failed or abandoned one, one that waits, and, for a
-// replay, a published one. It takes its old place: where its key has a block behind it or is the block itself, it becomes the
-// block, so that what comes later waits for it. A key that waits for an operator stays as it is, unless this is its row.
+// requeue makes a row pending again with a fresh budget of attempts: a failed or abandoned one, one
+// that waits, and, for a replay, a published one. It takes its old place: where its key has a block
+// behind it or is the block itself, it becomes the block, so that what comes later waits for it. A
+// key that waits for an operator stays as it is, unless this is its row.
 func (p *Protocol) requeue(t *Table, id int, replay bool) error {
 	r := t.Row(id)
 	if r == nil || r.inHand() || replay != (r.Status == Published) || r.Status == Pending && !r.Waits {
@@ -58,7 +60,8 @@ func (*Protocol) unblockKey(t *Table, key int) error {
 	return nil
 }
 
-// victims lists the rows that a purge would remove: not those for which a key waits until an operator acts.
+// victims lists the rows that a purge would remove: not those for which a key waits until an
+// operator acts.
 func (*Protocol) victims(t *Table, status Status, limit int) (ids []int) {
 	for i := range t.Rows {
 		r := &t.Rows[i]

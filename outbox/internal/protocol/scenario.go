@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// A Scenario is a schedule in which one mistake in the protocol does harm, in the fewest steps. A store that follows the
-// model through it has not made that mistake.
+// A Scenario is a schedule in which one mistake in the protocol does harm, in the fewest steps. A
+// store that follows the model through it has not made that mistake.
 type Scenario struct {
 	Name string `json:"name"`
 	// Harm is what the mistake does.
@@ -27,7 +27,8 @@ type ScenarioStep struct {
 	Token int `json:"token,omitzero"`
 }
 
-// scenarios.json is written by the test of the mutations: go test ./outbox/internal/protocol -run TestMutations -update
+// scenarios.json is written by the test of the mutations: go test ./outbox/internal/protocol -run
+// TestMutations -update
 //
 //go:embed scenarios.json
 var scenarios []byte

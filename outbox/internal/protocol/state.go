@@ -2,7 +2,8 @@ package protocol
 
 import "slices"
 
-// A State is the whole world: the table, what workers remember, and what an observer outside of it all knows.
+// A State is the whole world: the table, what workers remember, and what an observer outside of it
+// all knows.
 type State struct {
 	Table
 

@@ -14,7 +14,8 @@ type Protocol struct {
 	MaxAttempts int
 	// BlockAbandoned makes the key of an abandoned row wait for an operator.
 	BlockAbandoned bool
-	// AdvanceBlocks and AdvanceRows bound what one claim brings back: blocks that are done, and followers of each of these.
+	// AdvanceBlocks and AdvanceRows bound what one claim brings back: blocks that are done, and
+	// followers of each of these.
 	AdvanceBlocks, AdvanceRows int
 
 	broken mutation
@@ -25,8 +26,8 @@ func Default() *Protocol {
 	return &Protocol{MaxAttempts: 5, AdvanceBlocks: core.MaxDone, AdvanceRows: core.MaxFollowers}
 }
 
-// Step is the transition function: what an action makes of a state, and what a store answers. The state is not changed. An
-// error says that the action is not possible in this state.
+// Step is the transition function: what an action makes of a state, and what a store answers. The
+// state is not changed. An error says that the action is not possible in this state.
 func (p *Protocol) Step(s *State, a *Action) (State, Reply, error) {
 	next := s.clone()
 	if a.Kind >= kinds {

@@ -41,16 +41,16 @@ type Row struct {
 	ID    int
 	Key   int // 0 = no ordering key
 	Class Class
-	// At is the place of its available_at among those of other rows. It is a filter, never an order: nothing but a broken
-	// protocol looks at it.
+	// At is the place of its available_at among those of other rows. It is a filter, never an
+	// order: nothing but a broken protocol looks at it.
 	At int
 	// Size is how many bytes its payload has.
 	Size int
 	// Dead rows cannot be sent: malformed, or their time to live is over.
 	Dead   bool
 	Status Status
-	// Waits says that locked_until or available_at lies ahead: in Processing the lease is not over, in the other states the
-	// backoff or the schedule.
+	// Waits says that locked_until or available_at lies ahead: in Processing the lease is not over,
+	// in the other states the backoff or the schedule.
 	Waits bool
 	// Token is the fence of the claim that has it, 0 = none.
 	Token             int
@@ -79,7 +79,8 @@ const (
 // String names a state of a block in a trace.
 func (w Wake) String() string { return [...]string{"rests", "due", "back", "operator"}[w] }
 
-// A Block is a row that waits out of the claim's way. With a key it holds back every later row of the key.
+// A Block is a row that waits out of the claim's way. With a key it holds back every later row of
+// the key.
 type Block struct {
 	Row   int // its id
 	Key   int // 0 = it waits alone
@@ -92,7 +93,8 @@ type Table struct {
 	Rows   []Row   // in the order of ids
 	Blocks []Block // in the order of ids
 	Token  int     // the last that was given out; a token is never given out again
-	// Version counts the changes of key blocks, and of rows that come back: what was decided before such a change is decided anew.
+	// Version counts the changes of key blocks, and of rows that come back: what was decided before
+	// such a change is decided anew.
 	Version int
 }
 

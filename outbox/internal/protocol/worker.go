@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// What workers do: claim, send, complete, and die (package outbox: worker.go, delivery.go, lease.go, classify.go).
+// What workers do: claim, send, complete, and die (package outbox: worker.go, delivery.go,
+// lease.go, classify.go).
 
 var errPhase = errors.New("the worker is about something else")
 
@@ -119,8 +120,8 @@ func (p *Protocol) stepRenew(s *State, a *Action) (Reply, error) {
 	return reply, nil
 }
 
-// stepSend hands rows to the broker, but for what cannot be sent, what has no attempt left, and what must wait for an earlier
-// failure of its key.
+// stepSend hands rows to the broker, but for what cannot be sent, what has no attempt left, and
+// what must wait for an earlier failure of its key.
 func (p *Protocol) stepSend(s *State, a *Action) (Reply, error) {
 	w := &s.Workers[a.Worker]
 	if w.Phase != Working || len(w.Flying()) > 0 || !w.Undecided() || w.Late && !p.is(sendsLate) {
@@ -155,7 +156,8 @@ func (p *Protocol) chunk(w *Worker, limit int) (chunk []*Held) {
 	return chunk
 }
 
-// holds reports whether a row must wait for the outcome of another one of its key, which is to be written first.
+// holds reports whether a row must wait for the outcome of another one of its key, which is to be
+// written first.
 func (p *Protocol) holds(w *Worker, h *Held) bool {
 	if h.Key == 0 || w.Request.Unordered || p.is(sendsFollowers) {
 		return false
@@ -165,7 +167,8 @@ func (p *Protocol) holds(w *Worker, h *Held) bool {
 	})
 }
 
-// stepAnswer is what becomes of the first row that is with the broker. A broker stops a key at its first failure.
+// stepAnswer is what becomes of the first row that is with the broker. A broker stops a key at its
+// first failure.
 func (p *Protocol) stepAnswer(s *State, a *Action) (Reply, error) {
 	w := &s.Workers[a.Worker]
 	flying := w.Flying()

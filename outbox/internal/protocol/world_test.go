@@ -85,7 +85,8 @@ func (o *options) spend(c option) {
 	}
 }
 
-// writes commits a row. The writers of a key take turns, so its rows become visible in the order of their ids.
+// writes commits a row. The writers of a key take turns, so its rows become visible in the order of
+// their ids.
 func (o *options) writes() {
 	for i, n := range o.rows {
 		if o.Entry(n.ID) != nil {

@@ -25,8 +25,8 @@ func keyed(keys ...int) []NewRow {
 	return rows
 }
 
-// A size says how much can go wrong in a world: with -short, without, and with FANOUT_TEST_WORLDS=large, which takes minutes
-// and some gigabytes of memory.
+// A size says how much can go wrong in a world: with -short, without, and with
+// FANOUT_TEST_WORLDS=large, which takes minutes and some gigabytes of memory.
 type size int
 
 const (
@@ -51,7 +51,8 @@ func sizeOf(t *testing.T) size {
 // A bound is how many faults, failures of messages and repairs by operators a world sees at most.
 type bound struct{ faults, failures, repairs int }
 
-// worlds are all that are explored. Every one of them has two workers or more, three rows or more, and two keys.
+// worlds are all that are explored. Every one of them has two workers or more, three rows or more,
+// and two keys.
 var worlds = []struct {
 	world
 

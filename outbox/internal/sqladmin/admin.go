@@ -1,9 +1,11 @@
-// Package sqladmin is what people and housekeeping do to an outbox table, once for all databases: browse, requeue, replay, abandon,
-// unblock, pause, count and purge, keep the audit log and the heartbeats.
+// Package sqladmin is what people and housekeeping do to an outbox table, once for all databases:
+// browse, requeue, replay, abandon, unblock, pause, count and purge, keep the audit log and the
+// heartbeats.
 //
-// The rules and everything that a caller sees are written here, in Go. What a database is told stands in sql/<database>, a file for
-// each statement; a statement of one name takes arguments of the same names and returns the same columns everywhere. A new database
-// is a folder of these files and a [Database].
+// The rules and everything that a caller sees are written here, in Go. What a database is told
+// stands in sql/<database>, a file for each statement; a statement of one name takes arguments of
+// the same names and returns the same columns everywhere. A new database is a folder of these files
+// and a [Database].
 package sqladmin
 
 import (
@@ -28,7 +30,8 @@ import (
 //go:embed sql
 var sqlFiles embed.FS
 
-// A Purpose is what a transaction is for. Its settings are in settings_<purpose>.sql, where a database has any.
+// A Purpose is what a transaction is for. Its settings are in settings_<purpose>.sql, where a
+// database has any.
 type Purpose string
 
 // Purposes.
@@ -47,21 +50,25 @@ type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Work is what is done on a connection. It begins anew each time it is called, since it is called again where the database breaks it off.
+// Work is what is done on a connection. It begins anew each time it is called, since it is called
+// again where the database breaks it off.
 type Work func(ctx context.Context, conn Conn) error
 
-// A Database is what differs beside the SQL. Its methods are safe for concurrent use; their errors carry the remedy.
+// A Database is what differs beside the SQL. Its methods are safe for concurrent use; their errors
+// carry the remedy.
 type Database interface {
-	// Read runs work that only reads: in a transaction that sees one state of the tables, unless the purpose is Plain or the database
-	// does without. It bounds the time of what people wait for.
+	// Read runs work that only reads: in a transaction that sees one state of the tables, unless
+	// the purpose is Plain or the database does without. It bounds the time of what people wait
+	// for.
 	Read(ctx context.Context, purpose Purpose, work Work) error
-	// Write runs work in a transaction in which each statement sees what was committed before it, or makes each statement a transaction.
+	// Write runs work in a transaction in which each statement sees what was committed before it,
+	// or makes each statement a transaction.
 	Write(ctx context.Context, purpose Purpose, work Work) error
-	// Bind turns a value into the arguments of a statement: a string is a name or a number in words, a Text anything, a List one
-	// argument, a zero time NULL.
+	// Bind turns a value into the arguments of a statement: a string is a name or a number in
+	// words, a Text anything, a List one argument, a zero time NULL.
 	Bind(name string, value any) []sql.NamedArg
-	// ShardLocks names the locks under which the shards of brokers are claimed, in the order in which everybody takes them, so that nobody
-	// waits in a circle. It is for lock_shards.sql.
+	// ShardLocks names the locks under which the shards of brokers are claimed, in the order in
+	// which everybody takes them, so that nobody waits in a circle. It is for lock_shards.sql.
 	ShardLocks(brokers []string) List
 	// Changed tells relays that rows of brokers may be delivered, after the commit.
 	Changed(ctx context.Context, brokers ...string)
@@ -88,8 +95,9 @@ type Dialect struct {
 	Numbered bool
 	// Shards of all priority classes.
 	Shards int
-	// Answers is how the first column of an answer begins. What begins otherwise, a trigger has added. Where it is set, a statement that
-	// changes rows answers with their number; otherwise the driver tells it.
+	// Answers is how the first column of an answer begins. What begins otherwise, a trigger has
+	// added. Where it is set, a statement that changes rows answers with their number; otherwise
+	// the driver tells it.
 	Answers string
 }
 
@@ -128,7 +136,8 @@ func New(db Database, dialect Dialect, table string) (*Admin, error) {
 // Text is a statement as it is sent; empty where the dialect has none of the name.
 func (a *Admin) Text(name string) string { return a.statements[name].text }
 
-// Replace replaces something in a statement, for tests that are less patient. It must not run beside anything else.
+// Replace replaces something in a statement, for tests that are less patient. It must not run
+// beside anything else.
 func (a *Admin) Replace(name, before, after string) {
 	s := a.statements[name]
 	s.text = strings.ReplaceAll(s.text, before, after)
@@ -192,7 +201,8 @@ func load(files fs.FS, dialect Dialect, table string) (map[string]statement, err
 	return statements, nil
 }
 
-// Part is the text of a file without its comments, for stores whose own statements have it in common with these.
+// Part is the text of a file without its comments, for stores whose own statements have it in
+// common with these.
 func Part(dialect Dialect, name string) string {
 	text, err := sqlFiles.ReadFile(path.Join("sql", dialect.Name, name+".sql"))
 	if err != nil {
@@ -201,7 +211,8 @@ func Part(dialect Dialect, name string) string {
 	return Bare(string(text))
 }
 
-// Bare leaves out comments, which are for readers of the files: sent along they would be a third of a statement. No literal holds "--".
+// Bare leaves out comments, which are for readers of the files: sent along they would be a third of
+// a statement. No literal holds "--".
 func Bare(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -228,7 +239,8 @@ func expand(text string, texts map[string]string, dialect Dialect) string {
 	})
 }
 
-// compile finds the parameters of a text. Variables that a batch declares are among them; they are given by nobody.
+// compile finds the parameters of a text. Variables that a batch declares are among them; they are
+// given by nobody.
 func compile(text string, dialect Dialect) statement {
 	var s statement
 	s.text = parameter.ReplaceAllStringFunc(text, func(match string) string {
@@ -375,8 +387,8 @@ func (a *Admin) failed(err error, format string, values ...any) error {
 	return fmt.Errorf("%s: "+format+": %w", slices.Concat([]any{a.dialect.Name}, values, []any{err})...)
 }
 
-// A moment is a time as databases have it: a time, microseconds since 1970, or the word infinity. NULL is the zero time, and so is what
-// is none; fault then says why.
+// A moment is a time as databases have it: a time, microseconds since 1970, or the word infinity.
+// NULL is the zero time, and so is what is none; fault then says why.
 type moment struct {
 	time.Time
 

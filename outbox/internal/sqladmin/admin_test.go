@@ -31,13 +31,15 @@ var given = func() map[string][]string {
 	}
 }()
 
-// stepwise are the statements of a database whose operators change rows in several steps, within a transaction.
+// stepwise are the statements of a database whose operators change rows in several steps, within a
+// transaction.
 var stepwise = map[string][]string{
 	"pick":          {"ids", "message_ids", "brokers", "statuses", "waiting"},
 	"undefer_alone": {"ids", "message_ids", "brokers"}, "move_blocks": {"ids", "message_ids", "brokers"}, "lift_blocks": {"ids", "message_ids", "brokers"},
 }
 
-// Every database has the same statements, which use nothing that they are not given; and every file is used.
+// Every database has the same statements, which use nothing that they are not given; and every file
+// is used.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	for _, dialect := range []Dialect{Postgres, SQLite, SQLServer} {

@@ -12,8 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// Overview implements admin.Administration. Of each kind of rows no more are read than the limit and some: where there are more, the counts
-// say so, and the oldest row is the oldest of those.
+// Overview implements admin.Administration. Of each kind of rows no more are read than the limit
+// and some: where there are more, the counts say so, and the oldest row is the oldest of those.
 func (a *Admin) Overview(ctx context.Context, limit int) (brokers []admin.BrokerOverview, err error) {
 	if limit < 1 || limit > mostRows {
 		return nil, fmt.Errorf("%s: overview: the limit is %d: it must be at least 1 and at most %d", a.dialect.Name, limit, mostRows)
@@ -90,9 +90,10 @@ type blocker struct {
 	id int64
 }
 
-// KeyBlocks implements admin.Administration. A key whose block is back in the way of claims is not blocked any more. Where very many keys are
-// blocked, those whose blocks wake first and whose failed rows are the oldest are listed. Followers that are not deferred are counted at
-// the heads of the shards.
+// KeyBlocks implements admin.Administration. A key whose block is back in the way of claims is not
+// blocked any more. Where very many keys are blocked, those whose blocks wake first and whose
+// failed rows are the oldest are listed. Followers that are not deferred are counted at the heads
+// of the shards.
 func (a *Admin) KeyBlocks(ctx context.Context, broker string, limit, maxCount int) ([]admin.KeyBlock, error) {
 	_, err := admin.Filter{Broker: broker}.For("blocked keys", limit)
 	if broker == "" {
@@ -122,7 +123,8 @@ func (a *Admin) KeyBlocks(ctx context.Context, broker string, limit, maxCount in
 	return keys, nil
 }
 
-// blockers are the blocks and the first failed rows of a broker's keys, one of each key: those that need an operator, then the oldest.
+// blockers are the blocks and the first failed rows of a broker's keys, one of each key: those that
+// need an operator, then the oldest.
 func (a *Admin) blockers(ctx context.Context, conn Conn, broker string, limit int) (blockers []blocker, err error) {
 	known := map[string]bool{}
 	for _, statement := range []string{"key_blocks", "failed_keys"} {

@@ -10,7 +10,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// Counts implements admin.Administration. It reads every open row; of finished ones the index alone, where the database can.
+// Counts implements admin.Administration. It reads every open row; of finished ones the index
+// alone, where the database can.
 func (a *Admin) Counts(ctx context.Context) ([]admin.BrokerCounts, error) {
 	var tally admin.Tally
 	err := a.read(ctx, Count, func(ctx context.Context, conn Conn) error {

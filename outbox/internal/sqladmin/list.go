@@ -11,8 +11,9 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// List implements admin.Administration. Claimed rows are looked for at the heads of the shards, where claims find them. A failed row without
-// an error is not found, nor one that finished at an infinite time. A role that may not read payloads gets no sizes.
+// List implements admin.Administration. Claimed rows are looked for at the heads of the shards,
+// where claims find them. A failed row without an error is not found, nor one that finished at an
+// infinite time. A role that may not read payloads gets no sizes.
 func (a *Admin) List(ctx context.Context, request admin.ListRequest) (list admin.List, err error) {
 	filter, err := listFilter(&request)
 	if err != nil {
@@ -60,9 +61,10 @@ func listFilter(r *admin.ListRequest) (admin.Filter, error) {
 	return filter, err
 }
 
-// page reads a page. Rows come in order with their place among those that are read (0: right behind the one before), whether they match,
-// and their position. Of those that do not match only the last ones need to come, which tell how far the reading went, and no more than
-// the position need be known of them. One behind a full page is the beginning of the next.
+// page reads a page. Rows come in order with their place among those that are read (0: right behind
+// the one before), whether they match, and their position. Of those that do not match only the last
+// ones need to come, which tell how far the reading went, and no more than the position need be
+// known of them. One behind a full page is the beginning of the next.
 func (a *Admin) page(ctx context.Context, conn Conn, statement string, given args, request *admin.ListRequest, list *admin.List) error {
 	var (
 		last admin.Position
@@ -97,7 +99,8 @@ func (a *Admin) page(ctx context.Context, conn Conn, statement string, given arg
 	})
 }
 
-// Message implements admin.Administration. A role that may not read payloads and headers gets the rows without them.
+// Message implements admin.Administration. A role that may not read payloads and headers gets the
+// rows without them.
 func (a *Admin) Message(ctx context.Context, id string) (records []admin.Record, err error) {
 	filter, err := admin.Filter{MessageIDs: []string{id}}.For("message", 1, outbox.Statuses()...)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// OperateRows bounds the rows of one transaction: claims of their brokers stand still for as long as it runs.
+// OperateRows bounds the rows of one transaction: claims of their brokers stand still for as long
+// as it runs.
 const OperateRows = 1000
 
 // An action is what an operator does to rows.
@@ -100,8 +101,8 @@ func (r *rows) args() args {
 	return args{"ids": List{r.ids}, "message_ids": List{r.messages}, "brokers": List{r.brokers}}
 }
 
-// operate looks for rows without a lock and then changes them, a bounded number in one transaction. What somebody else has
-// changed in between does not count, and others are looked for in its place.
+// operate looks for rows without a lock and then changes them, a bounded number in one transaction.
+// What somebody else has changed in between does not count, and others are looked for in its place.
 func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do action) (changed int, err error) {
 	filter, err = filter.For(do.name, limit, do.statuses...)
 	if err != nil {
@@ -138,7 +139,8 @@ func (a *Admin) find(ctx context.Context, filter *admin.Filter, limit int, do *a
 	return found, err
 }
 
-// search is the statement for a filter, where the database has one of its own for what the filter names: one plan cannot do for all.
+// search is the statement for a filter, where the database has one of its own for what the filter
+// names: one plan cannot do for all.
 func (a *Admin) search(statement string, filter *admin.Filter) string {
 	special := ""
 	switch {
@@ -173,7 +175,8 @@ func words(statuses []outbox.Status) []string {
 // distinct is a list in ascending order without doubles.
 func distinct(list []string) []string { return slices.Compact(slices.Sorted(slices.Values(list))) }
 
-// act takes the locks of all shards that the rows can be in, and then those of the rows that still are what was looked for.
+// act takes the locks of all shards that the rows can be in, and then those of the rows that still
+// are what was looked for.
 func (a *Admin) act(ctx context.Context, filter *admin.Filter, found rows, do *action) (changed int, err error) {
 	given := args{"locks": a.db.ShardLocks(found.brokers), "lock_brokers": List{distinct(found.brokers)}, "statuses": List{words(filter.Statuses)}, "waiting": do.waiting}
 	maps.Copy(given, do.given)

@@ -39,7 +39,8 @@ func (a *Admin) EndAudit(ctx context.Context, id, rows int64, failure string) er
 	return nil
 }
 
-// Audit implements admin.Administration. Where readers do not wait for writers it passes over an entry that somebody is writing.
+// Audit implements admin.Administration. Where readers do not wait for writers it passes over an
+// entry that somebody is writing.
 func (a *Admin) Audit(ctx context.Context, before int64, limit int) (entries []admin.AuditEntry, err error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("%s: audit: the limit is %d: it must be at least 1", a.dialect.Name, limit)
@@ -132,7 +133,8 @@ func (a *Admin) Leave(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
-// Instances implements admin.Administration. It writes only where there is an instance to be removed.
+// Instances implements admin.Administration. It writes only where there is an instance to be
+// removed.
 func (a *Admin) Instances(ctx context.Context) (instances []driver.Instance, err error) {
 	gone := false
 	err = a.read(ctx, Plain, func(ctx context.Context, conn Conn) error {
@@ -158,7 +160,8 @@ func (a *Admin) Instances(ctx context.Context) (instances []driver.Instance, err
 	return instances, nil
 }
 
-// scanInstance reads a row; old is true for one that has not been seen for a day. Columns of SQLite hold anything.
+// scanInstance reads a row; old is true for one that has not been seen for a day. Columns of SQLite
+// hold anything.
 func scanInstance(scan scanner) (i driver.Instance, old bool, err error) {
 	var (
 		id, work      string

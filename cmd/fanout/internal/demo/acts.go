@@ -22,7 +22,8 @@ type moment struct {
 	since       time.Time // when that number was another one
 }
 
-// stuckTime is how long it takes until the partner's clock is put forward: a message can have been on its way to a process that was dying.
+// stuckTime is how long it takes until the partner's clock is put forward: a message can have been
+// on its way to a process that was dying.
 const stuckTime = time.Second
 
 // act is something that happens to the run. Acts happen one after the other.
@@ -45,7 +46,8 @@ func acts() []act {
 		&kill{from: 2. / 3},
 		&outage{
 			from: 2. / 3,
-			// The new process has claimed much by now. It cannot confirm what it handles before it is killed, so that is delivered again.
+			// The new process has claimed much by now. It cannot confirm what it handles before it
+			// is killed, so that is delivered again.
 			working: true, kill: true,
 			down: (*servers).internalDown, up: (*servers).internalUp,
 			broker: "default", gone: "The internal broker has closed its port, too, on relay and consumer. It keeps what it has; the partner is served.",

@@ -42,9 +42,10 @@ const (
 	consumerPatience = 10 * time.Second
 )
 
-// ConsumerMain is the demo's other process, the consumer: a program that calls [Run] has to call it first thing, as Run starts the same
-// program again. Where this process is not that one, which the environment says, ok is false and nothing has happened. Else the program
-// has to exit with the code.
+// ConsumerMain is the demo's other process, the consumer: a program that calls [Run] has to call it
+// first thing, as Run starts the same program again. Where this process is not that one, which the
+// environment says, ok is false and nothing has happened. Else the program has to exit with the
+// code.
 func ConsumerMain() (code int, ok bool) {
 	text, ok := os.LookupEnv(consumerVariable)
 	if !ok {
@@ -116,7 +117,8 @@ func consume(ctx context.Context, cfg consumerConfig, observer inbox.Observer) e
 	return errors.Join(both.Wait(), handlers.Err())
 }
 
-// The words of a report, one a line, each before or after what it tells of: a process that is killed may not have told of its last acts.
+// The words of a report, one a line, each before or after what it tells of: a process that is
+// killed may not have told of its last acts.
 const (
 	reportDelivered = "delivered" // to a handler
 	reportDuplicate = "duplicate" // which the inbox has dropped

@@ -1,7 +1,9 @@
-// Package demo is the main job on nothing but Go: an ordering service on SQLite places orders through GORM, and a relay
-// delivers their events through the real adapters to a Redis-protocol server and to Google's Pub/Sub emulator, both in
-// this process. A consumer in a process of its own keeps projections of them with the inbox. Each broker is gone for a moment, and the
-// consumer's process is killed again and again; nothing is lost, and the projections agree with the shop's tables.
+// Package demo is the main job on nothing but Go: an ordering service on SQLite places orders
+// through GORM, and a relay delivers their events through the real adapters to a Redis-protocol
+// server and to Google's Pub/Sub emulator, both in this process. A consumer in a process of its own
+// keeps projections of them with the inbox. Each broker is gone for a moment, and the consumer's
+// process is killed again and again; nothing is lost, and the projections agree with the shop's
+// tables.
 package demo
 
 import (
@@ -35,12 +37,13 @@ type Config struct {
 	Terminal bool
 	// Timeout after which the run fails. Default 1 min plus 20 ms per order.
 	Timeout time.Duration
-	// Listen is where the dashboard is served while the demo runs, as HOST:PORT of this machine; where that port is taken, another one is.
-	// Empty for no dashboard.
+	// Listen is where the dashboard is served while the demo runs, as HOST:PORT of this machine;
+	// where that port is taken, another one is. Empty for no dashboard.
 	Listen string
 	// Opened is told the dashboard's URL as soon as it answers.
 	Opened func(url string)
-	// Enter keeps the dashboard after the result, until a line can be read from it or the context ends. Default: it ends with the result.
+	// Enter keeps the dashboard after the result, until a line can be read from it or the context
+	// ends. Default: it ends with the result.
 	Enter io.Reader
 }
 
@@ -56,8 +59,9 @@ brokers:
   partner: {type: pubsub, project: acme, endpoint: "%s"}
 `
 
-// Run places the orders, delivers everything, and compares what was committed with what arrived and with what consumers have made of it. It
-// starts this program again as the consumer: see [ConsumerMain].
+// Run places the orders, delivers everything, and compares what was committed with what arrived and
+// with what consumers have made of it. It starts this program again as the consumer: see
+// [ConsumerMain].
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if cfg.Orders < 1 {
 		return nil, fmt.Errorf("demo: place at least one order, not %d", cfg.Orders)
@@ -138,8 +142,8 @@ func (r *run) open(ctx context.Context, path string) error {
 	return err
 }
 
-// perform runs the relay with its dashboard, and beside it the shop until everything is delivered. What has arrived is compared while the
-// relay still runs, for the pages need it to the end.
+// perform runs the relay with its dashboard, and beside it the shop until everything is delivered.
+// What has arrived is compared while the relay still runs, for the pages need it to the end.
 func (r *run) perform(ctx context.Context) (*Result, error) {
 	page, err := openPage(ctx, r.relay, r.cfg.Listen)
 	if err != nil {
@@ -195,7 +199,8 @@ func (r *run) play(ctx context.Context) (*Result, error) {
 // lookPause is how long what a look at databases and brokers has found is good for.
 const lookPause = 100 * time.Millisecond
 
-// watch shows the progress, lets happen what is to happen, and returns when nothing is open and everything is consumed.
+// watch shows the progress, lets happen what is to happen, and returns when nothing is open and
+// everything is consumed.
 func (r *run) watch(ctx context.Context, placed <-chan error) error {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -274,7 +279,8 @@ func open(counts []admin.BrokerCounts) int64 {
 	return n
 }
 
-// compare asks the brokers what their consumers see, and holds it against the rows; and the consumers what they have made of it.
+// compare asks the brokers what their consumers see, and holds it against the rows; and the
+// consumers what they have made of it.
 func (r *run) compare(ctx context.Context) (*Result, error) {
 	rows, err := r.shop.rows(ctx)
 	if err != nil {

@@ -24,8 +24,9 @@ type Result struct {
 	Projection Comparison `json:"projection"`
 	// Kills is how often the consumer's process was killed and started again.
 	Kills int `json:"kills"`
-	// Deliveries is how often a consumer's handler was given a message, DuplicatesDropped how many of them the inbox recognised as copies of
-	// what had been handled, as far as the process has lived to tell.
+	// Deliveries is how often a consumer's handler was given a message, DuplicatesDropped how many
+	// of them the inbox recognised as copies of what had been handled, as far as the process has
+	// lived to tell.
 	Deliveries        int             `json:"deliveries"`
 	DuplicatesDropped int             `json:"duplicates_dropped"`
 	InternalExample   json.RawMessage `json:"internal_example"`

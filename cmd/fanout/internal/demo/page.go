@@ -27,8 +27,9 @@ type page struct {
 	failed chan error
 }
 
-// openPage serves the dashboard of a relay, which must not run yet; nil where no address is asked for. Whoever reaches it is an operator:
-// the outbox is thrown away at the end, and nobody but this machine reaches it.
+// openPage serves the dashboard of a relay, which must not run yet; nil where no address is asked
+// for. Whoever reaches it is an operator: the outbox is thrown away at the end, and nobody but this
+// machine reaches it.
 func openPage(ctx context.Context, relay *fanout.Relay, address string) (*page, error) {
 	if address == "" {
 		return nil, nil //nolint:nilnil // which is no error
@@ -87,8 +88,9 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// loopbackNames refuses requests for any host but this machine's own: a page elsewhere could otherwise have its own name resolved to this
-// machine, and act here. The relay's monitor lets any address through, for it lets nobody act without a token; here everybody may.
+// loopbackNames refuses requests for any host but this machine's own: a page elsewhere could
+// otherwise have its own name resolved to this machine, and act here. The relay's monitor lets any
+// address through, for it lets nobody act without a token; here everybody may.
 func loopbackNames(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -123,7 +125,8 @@ func (p *page) stay(ctx context.Context, enter io.Reader) {
 	}
 }
 
-// close stops the server. It must come before the relay is closed, for requests under way need its databases.
+// close stops the server. It must come before the relay is closed, for requests under way need its
+// databases.
 func (p *page) close() {
 	if p == nil {
 		return

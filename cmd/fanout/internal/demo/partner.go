@@ -10,12 +10,13 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// subscriber is Google's fake, but for how fast it hands out: by itself a stream gets one message in ten milliseconds.
+// subscriber is Google's fake, but for how fast it hands out: by itself a stream gets one message
+// in ten milliseconds.
 type subscriber struct {
 	*pstest.GServer
 
-	// sending keeps a nack out while messages are encoded: the fake writes a new acknowledgement id into
-	// the message that it has handed out when it delivers it again.
+	// sending keeps a nack out while messages are encoded: the fake writes a new acknowledgement id
+	// into the message that it has handed out when it delivers it again.
 	sending *sync.Mutex
 }
 
@@ -24,7 +25,8 @@ const (
 	pullPause = 10 * time.Millisecond
 )
 
-// StreamingPull implements pubsubpb.SubscriberServer: it sends what the fake has, in the order that the fake keeps.
+// StreamingPull implements pubsubpb.SubscriberServer: it sends what the fake has, in the order that
+// the fake keeps.
 func (s subscriber) StreamingPull(stream pubsubpb.Subscriber_StreamingPullServer) error {
 	first, err := stream.Recv()
 	if err != nil {

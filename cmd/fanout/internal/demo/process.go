@@ -87,7 +87,8 @@ func orNil(err error) error {
 	return err
 }
 
-// kill ends the process at once, whatever it is doing: SIGKILL, and what other systems have in its place.
+// kill ends the process at once, whatever it is doing: SIGKILL, and what other systems have in its
+// place.
 func (p *projector) kill() error {
 	if err := p.ended(); err != nil {
 		return err

@@ -62,7 +62,8 @@ func (w whenSaid) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Whoever interrupts the demo in the middle, with the consumer at work and a broker away, is left with no process and no file.
+// Whoever interrupts the demo in the middle, with the consumer at work and a broker away, is left
+// with no process and no file.
 func TestInterrupted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()) // Unix
 	t.Setenv("TMP", os.TempDir())   // Windows

@@ -13,13 +13,15 @@ import (
 	"github.com/gorm-fanout/fanout/inbox"
 )
 
-// The consumers, which see the shop from inside the company and from outside. Each is a name in the inbox, and has sums of its own.
+// The consumers, which see the shop from inside the company and from outside. Each is a name in the
+// inbox, and has sums of its own.
 const (
 	warehouse = "warehouse" // reads the internal broker: every event
 	partner   = "partner"   // reads the partner's broker: published events
 )
 
-// A Projection is what a consumer has made of the shop's events: sums, in which each event that was handled twice, or never, shows.
+// A Projection is what a consumer has made of the shop's events: sums, in which each event that was
+// handled twice, or never, shows.
 type Projection struct {
 	OrdersPlaced  int64 `json:"orders_placed"`
 	RevenueCents  int64 `json:"revenue_cents"`
@@ -73,7 +75,8 @@ type (
 	reserved struct{ Quantity int64 }
 )
 
-// projectionHandlers are the handlers of both consumers. Each function runs in the transaction that notes the message.
+// projectionHandlers are the handlers of both consumers. Each function runs in the transaction that
+// notes the message.
 func projectionHandlers(db *gorm.DB) *inbox.Handlers {
 	handlers := inbox.NewHandlers(db)
 	inbox.On(handlers, "Ordering.OrderPlaced.v1", func(tx *gorm.DB, e placed, m *inbox.Message) error {
@@ -98,7 +101,8 @@ func add(tx *gorm.DB, consumer string, more Projection) error {
 //go:embed sql/expected.sql
 var expectedSQL string
 
-// expected are the sums of both consumers by the shop's own tables. The partner never hears of the stock.
+// expected are the sums of both consumers by the shop's own tables. The partner never hears of the
+// stock.
 func (s *shop) expected(ctx context.Context) (map[string]Projection, error) {
 	var inside Projection
 	if err := s.db.WithContext(ctx).Raw(expectedSQL).Scan(&inside).Error; err != nil {

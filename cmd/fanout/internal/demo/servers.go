@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// servers are the two brokers, in this process: the internal one speaks the Redis protocol, the partner's is Google's
-// own Pub/Sub fake.
+// servers are the two brokers, in this process: the internal one speaks the Redis protocol, the
+// partner's is Google's own Pub/Sub fake.
 type servers struct {
 	redis *miniredis.Miniredis
 	asks  *redis.Client // as anybody can who looks at it
@@ -93,7 +93,8 @@ func (s *servers) partnerUp() error {
 	return nil
 }
 
-// partnerDown closes the listener and cuts all connections. What was published stays with the server.
+// partnerDown closes the listener and cuts all connections. What was published stays with the
+// server.
 func (s *servers) partnerDown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +104,9 @@ func (s *servers) partnerDown() {
 	}
 }
 
-// deadlinesPass puts the partner's clock forward: what a consumer had claimed that has died, or was on its way to nobody, is delivered
-// again now, and not after the ten seconds that Pub/Sub waits at least.
+// deadlinesPass puts the partner's clock forward: what a consumer had claimed that has died, or was
+// on its way to nobody, is delivered again now, and not after the ten seconds that Pub/Sub waits at
+// least.
 func (s *servers) deadlinesPass() { s.ahead.Add(int64(ackDeadline + time.Second)) }
 
 // internalDown closes the internal broker's port and cuts all connections. It keeps what it has.
@@ -132,8 +134,8 @@ func (s *servers) internalUp() error {
 	return nil
 }
 
-// unconfirmed is the number of messages that a consumer has not confirmed yet; of the internal broker's at least 1 where there are any, and
-// while it cannot be asked.
+// unconfirmed is the number of messages that a consumer has not confirmed yet; of the internal
+// broker's at least 1 where there are any, and while it cannot be asked.
 func (s *servers) unconfirmed(ctx context.Context) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,8 +77,8 @@ const (
 	tradeTime  = 2500 * time.Millisecond
 )
 
-// trade places orders and ships every second one. Every tenth time a customer backs out at the last moment: the
-// transaction rolls back, and nobody must ever hear of that order.
+// trade places orders and ships every second one. Every tenth time a customer backs out at the last
+// moment: the transaction rolls back, and nobody must ever hear of that order.
 func (s *shop) trade(ctx context.Context, orders int) error {
 	pause := time.NewTicker(min(tradePause, tradeTime/time.Duration(orders)))
 	defer pause.Stop()

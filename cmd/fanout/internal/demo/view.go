@@ -12,8 +12,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// view tells a person what happens. On a terminal the last lines are drawn again and again; elsewhere a line is printed
-// every second, so that a log stays short.
+// view tells a person what happens. On a terminal the last lines are drawn again and again;
+// elsewhere a line is printed every second, so that a log stays short.
 type view struct {
 	out      io.Writer
 	terminal bool

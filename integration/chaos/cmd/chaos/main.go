@@ -6,8 +6,9 @@
 //	make chaos ARGS="--broken"                  every defect that the rig must notice
 //	make chaos ARGS="--broken=no-fence"         one of them
 //
-// The exit code is 0 without violations (with --broken: when the rig has noticed), 1 with violations or when the rig itself fails, 2 for
-// wrong usage. docs/reliability.md describes the report.
+// The exit code is 0 without violations (with --broken: when the rig has noticed), 1 with
+// violations or when the rig itself fails, 2 for wrong usage. docs/reliability.md describes the
+// report.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command worker is a process of the chaos rig, which builds and starts it: see docs/reliability.md.
+// Command worker is a process of the chaos rig, which builds and starts it: see
+// docs/reliability.md.
 package main
 
 import (

@@ -2,14 +2,16 @@
 //
 //	go run ./internal/testservers/cmd/withservers -- go test ./...
 //
-// It gets the servers as package testservers describes, says on stderr which they are, runs the command with
-// FANOUT_TEST_POSTGRES, FANOUT_TEST_REDIS and FANOUT_TEST_TOXIPROXY set, and stops what it started. It runs in this repository,
-// whose modules toxiproxy is built of. Where the servers' binaries are on this machine the command also gets
-// FANOUT_TEST_POSTGRES_BINDIR and FANOUT_TEST_REDIS_BIN, to start servers of its own.
+// It gets the servers as package testservers describes, says on stderr which they are, runs the
+// command with FANOUT_TEST_POSTGRES, FANOUT_TEST_REDIS and FANOUT_TEST_TOXIPROXY set, and stops
+// what it started. It runs in this repository, whose modules toxiproxy is built of. Where the
+// servers' binaries are on this machine the command also gets FANOUT_TEST_POSTGRES_BINDIR and
+// FANOUT_TEST_REDIS_BIN, to start servers of its own.
 //
-// The exit code is the command's (128 + n where signal n ended it), 1 when there are no servers, 2 for wrong usage. Note that
-// go run turns every failure into 1; build the command where the code matters. Signals are passed on to the command and all
-// processes of its group; the servers are stopped after it has ended. A terminal is not passed on: the command reads nothing.
+// The exit code is the command's (128 + n where signal n ended it), 1 when there are no servers, 2
+// for wrong usage. Note that go run turns every failure into 1; build the command where the code
+// matters. Signals are passed on to the command and all processes of its group; the servers are
+// stopped after it has ended. A terminal is not passed on: the command reads nothing.
 package main
 
 import (
@@ -112,8 +114,8 @@ func runCommand(log io.Writer, command, environ []string, signals <-chan os.Sign
 	}
 }
 
-// plainStdin is our standard input unless it is a terminal: the command runs in a process group of its own, and the kernel
-// would stop it when it read from a terminal that belongs to ours.
+// plainStdin is our standard input unless it is a terminal: the command runs in a process group of
+// its own, and the kernel would stop it when it read from a terminal that belongs to ours.
 func plainStdin() io.Reader {
 	info, err := os.Stdin.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice != 0 {
@@ -122,12 +124,14 @@ func plainStdin() io.Reader {
 	return os.Stdin
 }
 
-// caughtSignals are the signals that end us. One that our parent chose to ignore, as nohup does, stays ignored.
+// caughtSignals are the signals that end us. One that our parent chose to ignore, as nohup does,
+// stays ignored.
 func caughtSignals() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 }
 
-// endWhenOrphaned signals ourselves when the parent has died: go run passes neither SIGTERM nor its own death on.
+// endWhenOrphaned signals ourselves when the parent has died: go run passes neither SIGTERM nor its
+// own death on.
 func endWhenOrphaned(ctx context.Context, parent int) {
 	ticker := time.NewTicker(unconfiguredCheck)
 	defer ticker.Stop()

@@ -19,7 +19,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/testservers"
 )
 
-// mainVariable makes this test binary the command itself, and with the argument catchTERM the command that it runs.
+// mainVariable makes this test binary the command itself, and with the argument catchTERM the
+// command that it runs.
 const (
 	mainVariable = "FANOUT_WITHSERVERS_TEST"
 	catchTERM    = "catch-term"
