@@ -9,12 +9,9 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"gorm.io/gorm"
-
 	"github.com/gorm-fanout/fanout/brokers"
 	"github.com/gorm-fanout/fanout/cleanup"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/gormplugin"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/driver"
@@ -110,7 +107,6 @@ func (r *Relay) assemble(cfg *config.Config, o *options) error {
 			continue
 		}
 		r.cancels = append(r.cancels, plugin.OnCommit(func(wakeUps []outbox.WakeUp) bool { return r.engine.Wake(name, wakeUps...) }))
-		r.connectHandOff(name, db, plugin, o.log)
 	}
 	return nil
 }
@@ -141,30 +137,6 @@ func examine(ctx context.Context, name string, store admin.Store, log *slog.Logg
 		return err
 	}
 	return store.Check(ctx)
-}
-
-// connectHandOff connects the plugin of a handle with the processors if rows are handed off.
-func (r *Relay) connectHandOff(database string, db *gorm.DB, plugin *gormplugin.Plugin, log *slog.Logger) {
-	if !r.engine.HandsOff(database) {
-		return
-	}
-	pool, err := db.DB()
-	if err != nil {
-		log.Warn("GORM handle has no pool: rows are not handed off", "database", database, "error", err)
-		return
-	}
-	r.cancels = append(r.cancels, plugin.HandOff(pool, receiver{r.engine, database}))
-}
-
-// receiver is one database's part of an engine.
-type receiver struct {
-	engine   *relay.Engine
-	database string
-}
-
-// Reserve implements gormplugin.Receiver.
-func (r receiver) Reserve(dialect outbox.Dialect, rows []outbox.Row) *outbox.Reservation {
-	return r.engine.Reserve(r.database, dialect, rows)
 }
 
 // observe makes what looks at the processors; nil where nobody asked for it.

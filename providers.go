@@ -81,9 +81,6 @@ func openStore(ctx context.Context, cfg *config.Config, name string, o *options)
 	for _, broker := range cfg.BrokerNames() {
 		policy := policyOf(cfg, broker, o).WithDefaults()
 		conns += policy.Workers
-		if policy.HandOff && handle != nil { // whoever takes rows over is one more
-			conns++
-		}
 	}
 	return connect(ctx, database.Driver, dsn, table, conns)
 }

@@ -97,7 +97,7 @@ func TestProblemsInOutbox(t *testing.T) {
     multiplier: 0.5
     max_delay: 1h
     jitter: 2
-  handoff: true
+  serialise_keys: true
   leese: 1m
   frequency: 1
 monitor: {listen: x}
@@ -123,10 +123,10 @@ monitor: {listen: x}
 			`18:17: outbox.retry.multiplier: is "0.5": use at least 1`,
 			"19:16: outbox.retry.max_delay: is 1h, below base_delay (2h)",
 			`20:13: outbox.retry.jitter: is "2": use a fraction from 0 to 1`,
-			"21:3: outbox: unknown key \"handoff\": did you mean \"hand_off\"?",
+			"21:3: outbox: unknown key \"serialise_keys\": did you mean \"serialize_keys\"?",
 			`22:3: outbox: unknown key "leese": did you mean "lease"?`,
 			`23:3: outbox: unknown key "frequency": use table, internal_broker, external_brokers, max_payload_bytes, ordering, workers, ` +
-				"batch_size, batch_bytes, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon, serialize_keys or hand_off",
+				"batch_size, batch_bytes, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon or serialize_keys",
 			`24:19: monitor.listen: "x" is no address to listen on: use a host and a port, as in 127.0.0.1:8088`,
 		}},
 		{"wrong types", `outbox:

@@ -86,7 +86,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 29)
+	assert.Len(t, lines, 28)
 
 	cfg := parse(t, config.Reference(), referenceEnv)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
@@ -101,7 +101,7 @@ var contract = map[string][]string{
 	"":          {"databases", "outbox", "brokers", "cleanup", "monitor"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
-		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "hand_off", "max_payload_bytes",
+		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "serialize_keys", "max_payload_bytes",
 		"workers", "batch_size", "batch_bytes", "lease", "publish_timeout", "shutdown_timeout", "poll", "retry", "breaker",
 	},
 	"outbox.poll":  {"min", "max"},

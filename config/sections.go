@@ -96,7 +96,6 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 
 	policy.BlockAbandoned = o.onAbandon() == OnAbandonBlock
 	o.boolean("serialize_keys", &out.SerializeKeys)
-	o.boolean("hand_off", &policy.HandOff)
 	o.close()
 	r.checkShared(section, cfg)
 	return section

@@ -21,7 +21,7 @@ const rowsAtOnce = 1000
 // write seals events, routes them and inserts their rows, one per event and broker. Where others
 // are to be told, or a relay in this process wants to know, it returns what will be there for each
 // broker. ours is the transaction whose commit writes, nil where another one is written in: then
-// nobody is told, and nothing is handed off.
+// nobody is told.
 func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox.Execer, flush []journal.Flush, ours *tx) ([]outbox.WakeUp, error) {
 	if len(flush) == 0 {
 		return nil, nil
@@ -32,7 +32,6 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		atOnce  = rowsAtOnce
 		insert  = inserter.Insert
 		told    = p.tells(ours)
-		begun   bool
 	)
 	if told {
 		wakeUps = make([]outbox.WakeUp, 0, 1+len(p.routing.External))
@@ -58,10 +57,6 @@ func (p *Plugin) write(ctx context.Context, inserter *outbox.Inserter, db outbox
 		if err := p.lockKeys(ctx, inserter, db, rows[:full]); err != nil {
 			return nil, err
 		}
-		if ours.reserve(rows[:full], flush, !begun, full == len(rows) && i == len(flush)-1) != nil {
-			insert = ours.insertReserved
-		}
-		begun = true
 		if err := insert(ctx, db, rows[:full]); err != nil {
 			return nil, err
 		}

@@ -48,8 +48,6 @@ type Plugin struct {
 	notifier  *notifier // of the handle's own pool
 	notifiers map[*sql.DB]*notifier
 	listeners atomic.Pointer[[]*listener] // replaced under mu
-	receivers []*receiver                 // guarded by mu
-	receiver  atomic.Pointer[receiver]    // the last of them
 }
 
 // listener has an address, by which it is found again.
@@ -190,11 +188,10 @@ func (p *Plugin) inserter(dialect outbox.Dialect) (*outbox.Inserter, error) {
 // each with a warning in the log; see [WithStrict].
 func (p *Plugin) EventsLeftPending() int64 { return p.left.Load() }
 
-// OnCommit registers f to be called after each commit that wrote rows, with one wake-up per broker
-// except those whose rows were handed off; see [Plugin.HandOff]. f runs in the goroutine that
-// commits: it must return quickly, and must not keep the slice. It reports whether a relay in this
-// process delivers these rows. That is how the relay of the application's own process is woken.
-// cancel removes f.
+// OnCommit registers f to be called after each commit that wrote rows, with one wake-up per broker.
+// f runs in the goroutine that commits: it must return quickly, and must not keep the slice. It
+// reports whether a relay in this process delivers these rows. That is how the relay of the
+// application's own process is woken. cancel removes f.
 func (p *Plugin) OnCommit(f func(wakeUps []outbox.WakeUp) (served bool)) (cancel func()) {
 	added := &listener{f}
 	p.changeListeners(func(all []*listener) []*listener { return append(all, added) })

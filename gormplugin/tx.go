@@ -23,8 +23,7 @@ type tx struct {
 	inserter *outbox.Inserter
 	parent   gorm.GetDBConnector
 	journal  journal.Journal
-	notifier *notifier // nil: nobody is to be notified
-	reserved *outbox.Reservation
+	notifier *notifier        // nil: nobody is to be notified
 	attempt  *journal.Attempt // nil unless a uow.Do may repeat it
 	kept     *keptConn        // on SQLite, where the connection is known
 	course   course
@@ -119,8 +118,7 @@ func (t *tx) Commit() error {
 func (t *tx) commit() error {
 	done := false
 	defer func() {
-		t.reserved.Cancel() // unless they were handed over
-		if !done {          // a panic on the way must not leak the connection
+		if !done { // a panic on the way must not leak the connection
 			_ = t.undo()
 			t.journal.RolledBack()
 		}
@@ -155,10 +153,9 @@ func (t *tx) commit() error {
 		t.journal.RolledBack()
 		return err // the events stay; their ids are fixed, so that a repeated transaction writes the same rows
 	}
-	t.reserved.Commit()
 	after := t.journal.Committed(flush)
 	defer runAll(after) // whatever a listener or the log does
-	if wakeUps = t.others(wakeUps); len(wakeUps) > 0 {
+	if len(wakeUps) > 0 {
 		t.plugin.committed(wakeUps, t.notifier)
 	}
 	t.warn(flush, left)

@@ -29,7 +29,6 @@ type Inserter struct {
 	lockKeys string   // SQL text, empty where there is nothing to lock
 	fresh    sync.Map // number of rows -> SQL text
 	repeat   sync.Map
-	claimed  sync.Map // the same for rows of which some are born claimed
 }
 
 // NewInserter prepares inserts into table. The table name is checked with [ValidateTable].

@@ -33,10 +33,6 @@ type Policy struct {
 	// BlockAbandoned makes the rest of an ordering key wait once a message of it was abandoned,
 	// until an operator requeues the message or lets the key go on. Default: the key goes on.
 	BlockAbandoned bool
-	// HandOff lets rows of transactions in this process go to the broker straight after the commit,
-	// without a claim, where nothing stands in their way; see [relay.Engine.Reserve]. It needs a
-	// store that is a [Verifier]; with others it does nothing.
-	HandOff bool
 	// Retry after failures that are the message's own.
 	Retry Retry
 	// PollMin and PollMax bound the time between two looks at the table: the shortest follows rows

@@ -48,17 +48,6 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	// holds the same ordering keys in every class.
 	Shards() int
 
-	// Verify looks at rows of which this process has copies. It reads in one snapshot, taken after
-	// the call, everything that was committed before, and takes no lock that claims wait for. Of
-	// the rows that are still in processing under the token it returns one entry each; the others
-	// have gone. A row is clear when
-	//
-	//   - the broker is not paused, the lease has not run out, and the row is in the shard that was asked about;
-	//   - and, unless Unordered or without an ordering key: no other open row of its key stands before it, in whatever shard,
-	//     but for those that are clear, too; no block holds the key back; and no more than Backlog other open rows stand in the
-	//     shard before the last one of the returned.
-	Verify(ctx context.Context, verification *Verification) ([]HandedRow, error)
-
 	// Backlog lists the brokers that have open rows, deferred ones included, known to the
 	// configuration or not, sorted by name. It reads the heads of the shards only, whatever the
 	// size of the table.

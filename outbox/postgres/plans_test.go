@@ -33,7 +33,6 @@ func planned(s plansSize) []plannedSQL {
 		{text: "fetch", args: "'b', 1, %token", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_published", args: "'b', 1, %token, %first, %last, %ids, %texts", settings: "settings", indexes: []string{"open"}, rows: 1000},
 		{text: "mark_other", args: "'b', 1, %token, %first, %last, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
-		{text: "verify", settings: "verify_settings", args: "'b', 1, %token, %messages, 0, 0, 100, false", indexes: []string{"pkey", "open", "backfill"}, rows: 1000 + 500 + 101 + 500, blocks: 1000},
 		{text: "renew", args: "'b', 1, %token, %first, %last, 60000000", indexes: []string{"open"}, rows: 2 * 1000},
 		{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey"}, rows: shards + shards*500, blocks: shards * (1 + 500)},
 		{text: "backlog", indexes: []string{"open", "deferred_key"}, rows: 2*shards*1001 + 10, blocks: 2 * shards},
@@ -213,7 +212,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 		for text, run := range map[string]string{
 			"claim": claim, "window": "plan_settings", "take": "take_settings", "blocks": "take_settings", "lift": "", "free": "", "defer": "", "renew": "", "fetch": "", "ready": "", "mark_published": completion, "claim_unordered": "", "mark_other": completion,
 			"pick": operator, "move_blocks": operator, "requeue": operator, "abandon": operator, "lift_blocks": operator,
-			"undefer_alone": operator, "unblock_key": operator, "verify": "verify_settings",
+			"undefer_alone": operator, "unblock_key": operator,
 		} {
 			exec(t, conn, "BEGIN")
 			exec(t, conn, "SET LOCAL plan_cache_mode = force_generic_plan")
@@ -230,7 +229,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			p := all[slices.IndexFunc(all, func(p plannedSQL) bool { return p.text == text })]
 			plan := explainOnly(t, conn, p.render(t, "empty"), p.literals(t, size))
 			assert.NotContains(t, plan, "Seq Scan", "%s, analysed: %v", text, analysed)
-			blocked := map[string]int{"claim": 1, "window": 1, "claim_unordered": 1, "ready": 1, "verify": 1}[text] // the first block of a broker, or its pause
+			blocked := map[string]int{"claim": 1, "window": 1, "claim_unordered": 1, "ready": 1}[text] // the first block of a broker, or its pause
 			assert.Equal(t, blocked, strings.Count(plan, "Index Cond: (target_broker = $1)\n"), "%s, analysed: %v: by the broker alone\n%s", text, analysed, plan)
 			exec(t, conn, "ROLLBACK")
 		}

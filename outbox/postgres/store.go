@@ -55,7 +55,6 @@ type statements struct {
 	settings, markPublished, markOther, renew, ready                                      string
 	exclusive, writers                                                                    string
 	facts, diagnose, horizon                                                              string
-	verify, verifySettings                                                                string
 	listen, notify                                                                        string
 }
 
@@ -149,7 +148,6 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"writers": &s.sql.writers,
 		"facts":   &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon, "exclusive": &s.sql.exclusive,
 		"notify": &s.sql.notify,
-		"verify": &s.sql.verify, "verify_settings": &s.sql.verifySettings,
 	} {
 		*text = readSQL(name, table)
 	}

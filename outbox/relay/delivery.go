@@ -39,7 +39,7 @@ func (w *worker) deliver(ctx, sending context.Context, batch *driver.Batch, clai
 	}
 	d.completion.Published = make([]driver.Delivered, 0, len(batch.Messages))
 	d.classified = slices.Grow(w.classified[:0], min(d.callSize(), len(batch.Messages)))
-	sending, d.lease = guardLease(sending, p, batch, claimedAt, !w.handsOff)
+	sending, d.lease = guardLease(sending, p, batch, claimedAt)
 	defer d.lease.stop()
 	d.sendAll(ctx, sending)
 	w.classified = d.classified

@@ -5,6 +5,5 @@
 // through a brokers.Broker, and completes what became of them.
 //
 // Where to look: a claim is made in worker.go, a batch is published in delivery.go, a failure is
-// classified in classify.go, an outage is recognised in breaker.go, rows that
-// are handed over by transactions of the same process come in through handoff.go and receiver.go.
+// classified in classify.go, an outage is recognised in breaker.go.
 package relay

@@ -55,9 +55,6 @@ func (l *lobby) Pauses(context.Context) ([]driver.Pause, error)     { return nil
 func (l *lobby) Backlog(context.Context) ([]driver.Backlog, error)  { return nil, nil }
 func (l *lobby) Diagnose(context.Context) (driver.Diagnosis, error) { return driver.Diagnosis{}, nil }
 func (l *lobby) Watch(context.Context) ([]driver.Finding, error)    { return nil, nil }
-func (l *lobby) Verify(context.Context, *driver.Verification) ([]driver.HandedRow, error) {
-	return nil, nil
-}
 
 func (l *lobby) Heartbeat(ctx context.Context, now driver.Instance) error {
 	return l.hear(ctx, &now, uuid.Nil)

@@ -22,15 +22,11 @@ type leaseGuard struct {
 var errLeaseLost = errors.New("outbox: the lease was lost")
 
 // guardLease starts to guard a batch. The context that it returns ends when the lease is lost.
-func guardLease(ctx context.Context, p *Processor, batch *driver.Batch, claimedAt time.Time, renewed bool) (context.Context, *leaseGuard) {
+func guardLease(ctx context.Context, p *Processor, batch *driver.Batch, claimedAt time.Time) (context.Context, *leaseGuard) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &leaseGuard{deadline: lastSend(claimedAt, p.policy.Lease), cancel: cancel, done: make(chan struct{})}
 	g.timer = time.AfterFunc(time.Until(g.deadline), func() { cancel(errLeaseLost) })
-	if renewed {
-		go g.renew(ctx, p, batch)
-	} else {
-		close(g.done) // see receiver: what takes that long goes back
-	}
+	go g.renew(ctx, p, batch)
 	return ctx, g
 }
 

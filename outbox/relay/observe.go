@@ -23,8 +23,7 @@ type Observer interface {
 // changed nor kept.
 type ProcessorObserver interface {
 	// Claimed tells of a claim that has taken rows: how many, and how long the database took for
-	// it, with the completion of an earlier batch that went the same way. Rows that are handed off
-	// are not claimed.
+	// it, with the completion of an earlier batch that went the same way.
 	Claimed(ctx context.Context, rows int, took time.Duration)
 	// Publishing tells what is about to be handed to the broker. The context that it returns, which
 	// must be ctx or made from it, goes to the broker's client and to Published.

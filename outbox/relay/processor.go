@@ -45,7 +45,6 @@ type Processor struct {
 	inHand       inHand
 	paused       atomic.Bool // as the last look found it
 	running      atomic.Bool
-	receiver     *receiver // nil: rows are not handed off
 	listener     *listener // shared by those of a database; nil: it does not listen
 	// To tell of rows that came back, and of attributes that were left out.
 	recovered, omitted seldom
@@ -90,7 +89,6 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	if cfg.Observer != nil {
 		p.observer = cfg.Observer.Observe(cfg.Database, cfg.Broker)
 	}
-	p.receiver = newReceiver(p)
 	return p, nil
 }
 
@@ -116,10 +114,6 @@ func (p *Processor) Run(ctx context.Context) error {
 	defer func() { forget(); p.running.Store(false) }() // which may be before that function has run
 	group.Go(func() error { p.poll(ctx); return nil })
 	name := fmt.Sprintf("%s/%d/%s/%s/", host, os.Getpid(), p.database, p.broker)
-	if p.receiver != nil {
-		p.receiver.start(name + "handoff")
-		group.Go(func() error { p.receiver.run(ctx, sending, completing); return nil })
-	}
 	for n := range min(hands*p.policy.Workers, p.store.Shards()) {
 		w := &worker{
 			p:         p,
@@ -175,9 +169,6 @@ func (p *Processor) Stats() Stats {
 		Retried: c.retried.Load(), Abandoned: c.abandoned.Load(), Released: c.released.Load(),
 		LeaseLost: c.leaseLost.Load(), Unavailable: !p.breaker.closed(), Breaker: p.breaker.state(), UnavailableDestinations: p.destinations.unavailable(),
 		Paused: p.paused.Load(), Listener: p.listener.state(), Leases: p.inHand.count(),
-	}
-	if p.receiver != nil {
-		stats.HandOff = p.receiver.stats.read()
 	}
 	return stats
 }

@@ -23,8 +23,6 @@ type shardBoard struct {
 	held    []int  // by shard of a class: the place of the one that was handed out last
 	turn    int    // how many shards were handed out
 	stopped bool   // nobody gets a shard
-	handed  []int  // by shard of a class: rows on their way by hand-off, which hold back their keys
-	behind  []bool // by shard: marked while rows were on their way by hand-off, so that a claim may have found its keys held
 	changed chan struct{}
 }
 
@@ -40,7 +38,7 @@ var classRank = [outbox.Classes]int{outbox.ClassUrgent: 0, outbox.ClassNormal: 1
 func newShardBoard(shards int) *shardBoard {
 	return &shardBoard{
 		shards: shards, dirty: make([]bool, outbox.Classes*shards), since: make([]int, outbox.Classes*shards), taken: make([]bool, shards), held: make([]int, shards),
-		handed: make([]int, shards), behind: make([]bool, outbox.Classes*shards), changed: make(chan struct{}),
+		changed: make(chan struct{}),
 	}
 }
 
@@ -75,9 +73,6 @@ func (b *shardBoard) markSet(shards outbox.ShardSet) {
 
 // markDirty notes that one shard has work. What waits already keeps its place.
 func (b *shardBoard) markDirty(shard int) {
-	if b.handed[shard%b.shards] > 0 {
-		b.behind[shard] = true
-	}
 	if !b.dirty[shard] {
 		b.dirty[shard], b.since[shard] = true, b.turn
 	}

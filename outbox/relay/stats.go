@@ -16,8 +16,7 @@ type Stats struct {
 	// LeaseLost counts rows that belonged to somebody else by the time their outcome was to be
 	// written.
 	LeaseLost int64
-	// Leases are the batches that this process has claimed: claimed or handed off, and not
-	// completed.
+	// Leases are the batches that this process has claimed and not completed.
 	Leases int
 	// Unavailable is true while the broker counts as unavailable.
 	Unavailable bool
@@ -27,8 +26,6 @@ type Stats struct {
 	UnavailableDestinations []string
 	// Paused is true while an operator has paused the broker, as far as this processor knows.
 	Paused bool
-	// HandOff counts what goes to the broker without a claim; zero where that is switched off.
-	HandOff HandOffStats
 	// Listener says whether the processor hears of rows that other processes commit.
 	Listener ListenerState
 }

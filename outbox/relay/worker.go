@@ -23,9 +23,6 @@ type worker struct {
 	classified []classified  // room for what calls mean
 	// stopping is closed when the processor is to stop.
 	stopping <-chan struct{}
-	// handsOff is true for the one that delivers rows that were born claimed. It claims nothing,
-	// and its leases are not renewed.
-	handsOff bool
 }
 
 const (
@@ -278,17 +275,15 @@ func (w *worker) ended() bool {
 // for ever. Who waited while the processor was stopped or paused claims nothing; and outcomes wait
 // for no turn when it stops, since another one's exchange may take longer than is left.
 func (w *worker) ask(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
-	if !w.handsOff { // what is handed off is one exchange at a time by itself, and should be quick
-		select {
-		case w.p.exchanges <- struct{}{}:
-			defer func() { <-w.p.exchanges }()
-		case <-w.stopping:
-		}
-		if claim != nil && w.ended() {
-			claim = nil
-			if completion == nil {
-				return driver.Exchanged{}, errEnded
-			}
+	select {
+	case w.p.exchanges <- struct{}{}:
+		defer func() { <-w.p.exchanges }()
+	case <-w.stopping:
+	}
+	if claim != nil && w.ended() {
+		claim = nil
+		if completion == nil {
+			return driver.Exchanged{}, errEnded
 		}
 	}
 	if claim != nil {

@@ -61,7 +61,6 @@ type statements struct {
 	setDeferred, dropLoners, blocks, followers, wakeBlocks, restBlocks    string
 	moveBlock, dropBlocks, deferBlocks                                    string
 	markPublished, markOther, blockAbandoned, undeferBefore, renew, ready string
-	verify                                                                string
 	lock, keep, unlock                                                    string
 	facts, diagnose                                                       string
 }
@@ -97,8 +96,7 @@ func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 		"rest_blocks": &s.sql.restBlocks, "move_block": &s.sql.moveBlock, "drop_blocks": &s.sql.dropBlocks,
 		"defer_blocks": &s.sql.deferBlocks, "block_abandoned": &s.sql.blockAbandoned, "undefer_before": &s.sql.undeferBefore,
 		"mark_published": &s.sql.markPublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
-		"verify": &s.sql.verify,
-		"lock":   &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
+		"lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,
 	} {
 		*text = readSQL(name, table)

@@ -53,7 +53,6 @@ type statements struct {
 	exclusive, release                      string
 	migrate, record, replica, applied       string
 	facts, compare, diagnose, clock, rights string
-	verify                                  string
 }
 
 // New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
@@ -77,7 +76,6 @@ func New(db *sql.DB, table string) (*Store, error) {
 		"renew": &s.sql.renew, "ready": &s.sql.ready, "exclusive": &s.sql.exclusive, "release": &s.sql.release,
 		"migrate": &s.sql.migrate, "record": &s.sql.record, "replica": &s.sql.replica, "applied": &s.sql.applied,
 		"facts": &s.sql.facts, "compare": &s.sql.compare, "diagnose": &s.sql.diagnose, "clock": &s.sql.clock, "rights": &s.sql.rights,
-		"verify": &s.sql.verify,
 	} {
 		*text = batchText(table, name)
 	}

@@ -50,7 +50,6 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"migrate": store.sql.migrate, "record": store.sql.record, "replica": store.sql.replica,
 		"applied": store.sql.applied, "facts": store.sql.facts, "diagnose": store.sql.diagnose, "clock": store.sql.clock, "rights": store.sql.rights,
 		"compare": strings.NewReplacer("{{live}}", "1", "{{want}}", "2").Replace(store.sql.compare),
-		"verify":  store.sql.verify,
 	}
 	params = map[string][]string{
 		"renew":  {"broker", "shard", "token", "first", "last", "lease_seconds", "lease_micros"},
@@ -59,7 +58,6 @@ func batches(t *testing.T, table string) (texts map[string]string, params map[st
 		"defer": {"broker", "shard", "decided", "blocks", "rows", "unordered"},
 		"ready": {"broker"}, "exclusive": {"lock"}, "release": {"lock"},
 		"migrate": {"lock"}, "record": {"version", "name"}, "facts": {"tables"}, "rights": {"tables"},
-		"verify": {"broker", "shard", "token", "messages", "backlog", "unordered"},
 	}
 	shared, _ := store.Texts()
 	maps.Copy(texts, shared)
@@ -224,7 +222,6 @@ func TestVersions(t *testing.T) {
 		"take":   {lock, "IF @found_version <> @decided\n        THROW 50123", "UPDATE m"},
 		"renew":  {lock, "INSERT INTO @leased", "WHERE late = 1", counts, "UPDATE m"},
 		"window": {lock, "INSERT INTO @settled"},
-		"verify": {lock, "INSERT INTO @mine"},
 		"exchange published=false other=true claim=false": {lock, "INSERT INTO @blocking", "UPDATE m", "IF EXISTS (SELECT 1 FROM @blocking)", counts, "UPDATE w"},
 		"exchange published=false other=false claim=true": {lock, "INSERT INTO @blocks", "INSERT INTO @settled", "UPDATE m"},
 	} {

@@ -73,7 +73,6 @@ func Run(t *testing.T, newBundle func(t *testing.T) Bundle) {
 		{"Audit", auditTests},
 		{"Schema", schemaTests},
 		{"Diagnose", diagnoseTests},
-		{"HandOff", handOffTests},
 		{"Model", modelTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -177,7 +177,6 @@ func testBounds(t *table) {
 			for _, insert := range []func() error{
 				func() error { return inserter.Insert(t.Context(), t.DB, []outbox.Row{newRow("key"), row}) },
 				func() error { return inserter.InsertMissing(t.Context(), t.DB, []outbox.Row{newRow("key"), row}) },
-				func() error { return inserter.InsertReserved(t.Context(), t.DB, []outbox.Row{newRow("key"), row}, nil) },
 			} {
 				err := insert()
 				var malformed *outbox.MalformedError

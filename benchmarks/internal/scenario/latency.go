@@ -85,7 +85,6 @@ const (
 func (l Latency) cases() []*path {
 	all := []*path{
 		{name: fanoutSame, start: startFanout},
-		{name: "fanout, hand-off", start: startHandOff},
 		{name: handSame, start: startHand},
 		{name: fanoutNotified, start: startRelay(true)},
 		{name: handNotified, start: startListener},

@@ -33,16 +33,14 @@ type latencyOrder struct {
 func (latencyOrder) TableName() string { return "latency_orders" }
 
 // fanoutConfig is a configuration with one database and one broker, as it is by default but for
-// where messages go. notify is the database's setting of that name; nil leaves it out. handOff is
-// that of the outbox.
-func (t *turn) fanoutConfig(notify *bool, handOff bool) ([]byte, error) {
+// where messages go. notify is the database's setting of that name; nil leaves it out.
+func (t *turn) fanoutConfig(notify *bool) ([]byte, error) {
 	database := map[string]any{"driver": "postgres", "dsn": t.database.URL}
 	if notify != nil {
 		database["notify"] = *notify
 	}
 	return json.Marshal(map[string]any{ // which is YAML, too
 		"databases": map[string]any{"default": database},
-		"outbox":    map[string]any{"hand_off": handOff},
 		"brokers":   map[string]any{"default": map[string]any{"type": "redis", "url": t.redis, "destination": t.stream}},
 	})
 }
@@ -104,16 +102,7 @@ func (t *turn) place(db *gorm.DB) writer {
 
 // startFanout has the relay in this process, which the plugin wakes.
 func startFanout(ctx context.Context, t *turn) (writer, func() error, error) {
-	return t.startFanout(ctx, false)
-}
-
-// startHandOff has it get the rows without a claim.
-func startHandOff(ctx context.Context, t *turn) (writer, func() error, error) {
-	return t.startFanout(ctx, true)
-}
-
-func (t *turn) startFanout(ctx context.Context, handOff bool) (writer, func() error, error) {
-	text, err := t.fanoutConfig(nil, handOff)
+	text, err := t.fanoutConfig(nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,7 +134,7 @@ func startRelay(notify bool) func(context.Context, *turn) (writer, func() error,
 		if !canNotify() {
 			setting = nil
 		}
-		text, err := t.fanoutConfig(setting, false)
+		text, err := t.fanoutConfig(setting)
 		if err != nil {
 			return nil, nil, err
 		}
