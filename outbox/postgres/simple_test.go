@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -69,8 +70,8 @@ func TestSimpleHead(t *testing.T) {
 func claimHead(t *testing.T, conn *pgx.Conn, shard, limit int, shared bool, bytes int) (simple bool, ids []int64) {
 	t.Helper()
 	token, seen := pgUUID(uuid.New()), 0
-	require.NoError(t, conn.QueryRow(t.Context(), readSQL("claim", "head"), "b", shard, limit, "w", token, int64(60e6), noFloor, noFloor, 0, shared, bytes).
-		Scan(nil, &seen, &simple, nil, nil, nil, nil, nil, nil, nil, nil))
+	require.NoError(t, conn.QueryRow(t.Context(), readSQL("claim", "head"), "b", shard, limit, "w", token, int64(60e6), noFloor, noFloor, 0, shared, bytes, false).
+		Scan(append([]any{nil, &seen, &simple}, make([]any, headColumns-3+messageColumns)...)...))
 	rows, err := conn.Query(t.Context(), "SELECT id, isolated FROM head WHERE lock_token = $1 AND status = 'processing' AND locked_by = 'w' ORDER BY id", token)
 	require.NoError(t, err)
 	var (
@@ -174,28 +175,98 @@ func TestSimpleGuess(t *testing.T) {
 		_, spent = claim()
 		assert.LessOrEqual(t, spent, int64(1))
 	}
-	assert.True(t, store.simple.likely(&driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}), "it was simple so often")
+	again, _ := store.simple.guess(&driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10})
+	assert.True(t, again, "it was simple so often")
 }
 
 func TestSimpleShards(t *testing.T) {
 	t.Parallel()
 	var p simpleShards
 	claim := &driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10}
-	assert.True(t, p.likely(claim), "before anything is known")
+	simple := func(c driver.Claim) bool { simple, _ := p.guess(&c); return simple }
+	assert.True(t, simple(*claim), "before anything is known")
 	for name, other := range map[string]driver.Claim{
 		"a window larger than the claim": {Shard: 1, Limit: 10, Window: 20},
 		"low priority":                   {Shard: 5, Limit: 10, Window: 10},
 	} {
-		assert.False(t, p.likely(&other), name)
+		assert.False(t, simple(other), name)
 	}
-	p.learn(claim, false)
+	p.learn(claim, false, &driver.Batch{})
 	for range simpleAgain {
-		assert.False(t, p.likely(claim))
-		p.learn(claim, true)
+		assert.False(t, simple(*claim))
+		p.learn(claim, true, &driver.Batch{})
 	}
-	assert.True(t, p.likely(claim))
-	p.learn(claim, false)
-	assert.True(t, p.likely(&driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10, Unordered: true}), "without order there is nothing to guess")
-	assert.True(t, p.likely(&driver.Claim{Broker: "b", Shard: 2, Limit: 10, Window: 10}), "another shard")
-	assert.True(t, p.likely(&driver.Claim{Broker: "c", Shard: 1, Limit: 10, Window: 10}), "another broker")
+	assert.True(t, simple(*claim))
+	p.learn(claim, false, &driver.Batch{})
+	assert.True(t, simple(driver.Claim{Broker: "b", Shard: 1, Limit: 10, Window: 10, Unordered: true}), "without order there is nothing to guess")
+	assert.True(t, simple(driver.Claim{Broker: "b", Shard: 2, Limit: 10, Window: 10}), "another shard")
+	assert.True(t, simple(driver.Claim{Broker: "c", Shard: 1, Limit: 10, Window: 10}), "another broker")
+}
+
+func TestFewRowsAreExpectedWhereFewWere(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		batch  driver.Batch
+		simple bool
+		want   bool
+	}{
+		"nothing":                {driver.Batch{}, true, true},
+		"few":                    {driver.Batch{Seen: fewRows, Messages: make([]driver.Message, fewRows)}, true, true},
+		"many":                   {driver.Batch{Seen: fewRows + 1, Messages: make([]driver.Message, fewRows+1)}, true, false},
+		"large":                  {driver.Batch{Seen: 1, Messages: []driver.Message{{Payload: make([]byte, fewBytes+1)}}}, true, false},
+		"few, and a row to wait": {driver.Batch{Seen: 2}, false, false},
+	} {
+		var p simpleShards
+		claim := &driver.Claim{Broker: "b", Shard: 1, Limit: 500, Window: 500}
+		_, few := p.guess(claim)
+		assert.False(t, few, "before anything is known")
+		p.learn(claim, c.simple, &c.batch)
+		_, few = p.guess(claim)
+		assert.Equal(t, c.want, few, name)
+	}
+}
+
+// TestFewRows: a claim returns the same messages, whether they come with its answer or are read
+// after it, and few of them cost no statement of their own.
+func TestFewRows(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"cache_statement", "exec"} {
+		dsn := testenv.Postgres(t)
+		var (
+			trips atomic.Int64
+			log   tracer
+		)
+		store := wired(t, dsn+"&default_query_exec_mode="+mode, "few", &trips, &stall{}, &log)
+		_, err := store.Migrate(t.Context())
+		require.NoError(t, err)
+		rapid.Check(t, func(rt *rapid.T) {
+			n, size := rapid.SampledFrom([]int{0, 1, 2, fewRows, fewRows + 1, 40}).Draw(rt, "rows"), rapid.SampledFrom([]int{0, 1, 500, fewBytes/fewRows + 1, fewBytes + 1}).Draw(rt, "bytes")
+			_, err := store.pool.Exec(t.Context(), "DELETE FROM few")
+			require.NoError(rt, err)
+			_, err = store.pool.Exec(t.Context(), `INSERT INTO few (message_id, target_broker, stream, type, ordering_key, headers, correlation_id, payload)
+				SELECT gen_random_uuid(), 'b', 's' || i % 3, 't', $2, CASE WHEN i % 2 = 0 THEN '{"a":"b"}' END, CASE WHEN i % 3 = 0 THEN 'c' END
+				     , convert_to(repeat(chr(97 + i % 26), $3::int), 'UTF8') FROM generate_series(1, $1::int) AS i`, n, keysOfShard(2)[0], size)
+			require.NoError(rt, err)
+			claim := &driver.Claim{Broker: "b", Shard: 2, Limit: 50, Window: 50, Lease: time.Hour, Worker: "w"}
+			expected := rapid.Bool().Draw(rt, "few are expected")
+			store.simple.learn(claim, true, &driver.Batch{Seen: map[bool]int{true: 0, false: fewRows + 1}[expected]})
+			log.take()
+			exchanged, err := store.Exchange(t.Context(), nil, claim)
+			require.NoError(rt, err)
+			batch, few := exchanged.Batch, n <= fewRows && n*size <= fewBytes
+			sent := log.take()
+			if mode == "cache_statement" {
+				require.Equal(rt, !expected || n > 0 && !few, strings.Contains(sent, "SELECT SELECT"), "settings and fetch in %s", sent)
+			}
+			require.Len(rt, batch.Messages, n)
+			again := exchange{store: store, claim: claim, token: batch.Lease.Token}
+			again.answer.Batch.Seen = batch.Seen
+			if n > 0 {
+				require.Equal(rt, []int64{batch.Messages[0].ID, batch.Messages[n-1].ID}, []int64{batch.Lease.FirstID, batch.Lease.LastID})
+				again.sighting.first, again.sighting.last = &batch.Lease.FirstID, batch.Lease.LastID
+				require.NoError(rt, again.fetchLate(t.Context()))
+			}
+			require.Equal(rt, again.answer.Batch.Messages, batch.Messages)
+		})
+	}
 }

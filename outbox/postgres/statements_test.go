@@ -127,7 +127,7 @@ func TestStatements(t *testing.T) {
 	}
 	const (
 		read    = " COMMIT SELECT" + " SELECT" // settings, fetch
-		claimed = "BEGIN SELECT WITH" + read   // lock, claim
+		claimed = "BEGIN SELECT WITH COMMIT"   // lock, claim; few rows come with it
 		lock    = " SELECT"
 		blocks  = "WITH"
 	)
@@ -137,7 +137,7 @@ func TestStatements(t *testing.T) {
 	}{
 		{"claim", claimed, exchange(nil, claim)},
 		{"claim without order", "BEGIN SELECT WITH" + read, exchange(nil, free)},
-		{"claim and wake", "BEGIN " + blocks + " SELECT WITH" + read, exchange(nil, &waking)},
+		{"claim and wake", "BEGIN " + blocks + " SELECT WITH COMMIT", exchange(nil, &waking)},
 		{"claim without order and wake", "BEGIN " + blocks + " SELECT WITH" + read, exchange(nil, &freeWaking)},
 		{"complete", "BEGIN SELECT UPDATE COMMIT", exchange(published, nil)},
 		{"complete and claim", "BEGIN SELECT UPDATE COMMIT " + claimed, exchange(published, claim)},

@@ -1,10 +1,11 @@
 -- Claim the head of a shard where each row of the window can be taken as it stands: it is ready, nobody has crashed with it, no block
 -- of its key stands before it, and no row of another priority can stand before it. Where that is not so, nothing is taken, and the window is
 -- read by window.sql for a decision row by row, which would take the same rows here.
--- What was claimed is read by fetch.sql, after the commit.
+-- What was claimed is read by fetch.sql, after the commit; but where there are few rows, the answer has them: it fits into buffers, so that
+-- nobody who is slow to read it keeps the lock.
 -- $1 broker, $2 shard, $3 window and limit, $4 worker, $5 token, $6 lease in microseconds,
 -- $7 id below which nothing is open in the shard, $8 the same of its sibling, $9 as of which version,
--- $10 whether others of the process have claimed rows, $11 bytes of payload
+-- $10 whether others of the process have claimed rows, $11 bytes of payload, $12 whether few rows are expected
 -- Plan: one range scan of {{name}}_open for the window, one TID scan for the update; where the broker has blocks, a probe of
 -- {{name}}_blocks_key for each row with a key.
 WITH known AS MATERIALIZED (
@@ -32,6 +33,7 @@ WITH known AS MATERIALIZED (
     SELECT count(*) AS seen
          , min(id) AS first
          , max(id) AS last
+         , $12::boolean AND count(*) <= 16 AND sum(bytes) <= 32768 AS few
          , coalesce(bool_and(simple), true) AND coalesce(sum(bytes), 0) <= $11::bigint
            AND ($2 > 3 OR NOT EXISTS (SELECT FROM (SELECT FROM {{table}}
                                                     WHERE target_broker = $1 AND shard = $2 + 4 AND finished_at IS NULL AND NOT deferred
@@ -49,7 +51,7 @@ WITH known AS MATERIALIZED (
      WHERE m.ctid = ANY (ARRAY(SELECT tid FROM win WHERE (SELECT simple FROM summary)))
        AND m.status IN ('pending', 'failed')
        AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())
-    RETURNING m.id
+    RETURNING m.id, CASE WHEN (SELECT few FROM summary) THEN m END AS message
 )
 SELECT current_setting('fanout.shard') = 'busy'
      , seen
@@ -64,4 +66,10 @@ SELECT current_setting('fanout.shard') = 'busy'
        -- A row that somebody changed meanwhile without the shard's lock was passed over, and the rows behind it must not go
        -- out before it: break the claim off (22012, division by zero) and make it anew.
      , 1 / ((SELECT count(*) FROM claimed) = CASE WHEN simple THEN seen ELSE 0 END)::int
+     , id, (message).message_id, (message).stream, (message).type, coalesce((message).ordering_key, ''), (message).priority, (message).content_type
+     , (message).payload, coalesce((message).headers, ''), coalesce((message).correlation_id, ''), (message).attempts, (message).crashes
+     , CASE WHEN isfinite((message).created_at) THEN (message).created_at ELSE statement_timestamp() END
+     , coalesce((message).expires_at <= statement_timestamp(), false)
   FROM summary
+  LEFT JOIN claimed ON few
+ ORDER BY id
