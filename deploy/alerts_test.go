@@ -77,14 +77,14 @@ func TestAlerts(t *testing.T) {
 		after        time.Duration // it fires from then on; 0: it never does
 	}{
 		"FanoutMessagesLate": {
-			{"at the threshold", both("fanout_outbox_oldest_age_seconds", "60x60"), 0},
-			{"above", both("fanout_outbox_oldest_age_seconds", "61x60"), time.Minute},
-			{"for a moment", both("fanout_outbox_oldest_age_seconds", "0 0 100 0x60"), 0},
-			{"grows", both("fanout_outbox_oldest_age_seconds", "0+30x60"), 4 * time.Minute},
+			{"at the threshold", both("fanout_outbox_lag_seconds", "60x60"), 0},
+			{"above", both("fanout_outbox_lag_seconds", "61x60"), time.Minute},
+			{"for a moment", both("fanout_outbox_lag_seconds", "0 0 100 0x60"), 0},
+			{"grows", both("fanout_outbox_lag_seconds", "0+30x60"), 4 * time.Minute},
 		},
 		"FanoutMessagesVeryLate": {
-			{"at the threshold", both("fanout_outbox_oldest_age_seconds", "600x60"), 0},
-			{"above", both("fanout_outbox_oldest_age_seconds", "601x60"), time.Minute},
+			{"at the threshold", both("fanout_outbox_lag_seconds", "600x60"), 0},
+			{"above", both("fanout_outbox_lag_seconds", "601x60"), time.Minute},
 		},
 		"FanoutBacklog": {
 			{"at the threshold", both(rows+"pending", "600x60") + both(rows+"failed", "400x60"), 0},

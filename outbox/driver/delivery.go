@@ -202,7 +202,9 @@ type Outcome struct {
 // Backlog is how far the delivery to one broker is behind.
 type Backlog struct {
 	Broker string
-	// Lag is how long the first rows of its shards that could be claimed have been waiting,
-	// deferred ones since they were due; 0 when all open rows are claimed or must wait.
+	// Lag is how long the first rows of its shards that are due have been waiting: their time has
+	// come, no earlier row of their key is open in the shard or blocks them, whether the relay keeps
+	// order or not, and the broker is not paused. Deferred rows count since they were due. 0 when
+	// nothing is due among the first 1,000 rows of each shard.
 	Lag time.Duration
 }

@@ -16,6 +16,7 @@ var countsTests = []test{
 	{name: "LastError", run: testLastError},
 	{name: "Backlog", run: testBacklog},
 	{name: "BacklogOfDeferredRows", run: testBacklogDeferred},
+	{name: "BacklogOfHeldRows", run: testBacklogHeld},
 }
 
 func (t *table) counts() []admin.BrokerCounts {
@@ -111,6 +112,35 @@ func testBacklog(t *table) {
 	assert.Zero(t, t.backlog()[1].Lag, "all must wait")
 	t.age(ids[0], "locked_until", 11*time.Minute)
 	assert.InDelta(t, 10*time.Minute.Seconds(), t.backlog()[1].Lag.Seconds(), 60, "since the end of its backoff")
+}
+
+// What waits behind another row of its key is not behind, whether a relay has deferred it or not;
+// nor is anything of a paused broker.
+func testBacklogHeld(t *table) {
+	k := t.keys(3)
+	ids := t.add(k[0], k[0], k[1], k[1])
+	for _, id := range ids {
+		t.age(id, "created_at", time.Hour)
+	}
+	lag := func() time.Duration {
+		t.Helper()
+		backlog := t.backlog()
+		require.Len(t, backlog, 1)
+		return backlog[0].Lag
+	}
+	batch := t.claim()
+	require.Equal(t, ids, taken(batch))
+	require.Zero(t, t.complete(&driver.Completion{Lease: batch.Lease, BlockAbandoned: true, Other: []driver.Outcome{
+		{ID: ids[0], Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}, {ID: ids[1], Status: outbox.StatusPending},
+		{ID: ids[2], Status: outbox.StatusAbandoned, Spent: true}, {ID: ids[3], Status: outbox.StatusPending},
+	}}).Lost)
+	assert.Zero(t, lag(), "one key is in backoff, the other one blocked")
+	t.age(t.add(k[2])[0], "created_at", 20*time.Minute)
+	assert.InDelta(t, 20*time.Minute.Seconds(), lag().Seconds(), 60, "the third key is free")
+
+	_, err := t.Store.Pause(t.Context(), driver.Pause{Broker: broker})
+	require.NoError(t, err)
+	assert.Zero(t, lag(), "paused")
 }
 
 // A broker all of whose open rows are deferred is listed. They are behind from the time on at which

@@ -65,7 +65,7 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 		failed:     maker.Gauge("fanout.outbox.rows.failed", "{message}", "Rows that wait for another attempt, up to a cap."),
 		abandoned:  maker.Gauge("fanout.outbox.rows.abandoned", "{message}", "Abandoned rows that were not purged yet, up to a cap."),
 		oldest:     maker.SecondsGauge("fanout.outbox.oldest.age", "Age of the oldest row that is not finished; 0 where there is none."),
-		lag:        maker.SecondsGauge("fanout.outbox.lag", "How long the first rows that could be claimed have been waiting."),
+		lag:        maker.SecondsGauge("fanout.outbox.lag", "How long the first rows that are due have been waiting."),
 		up:         maker.Gauge("fanout.outbox.database.up", "{database}", "1 when the database answered the last query for the state of its brokers, 0 when it did not."),
 		leases:     maker.Gauge("fanout.outbox.leases.active", "{batch}", "Batches that this process has claimed."),
 		breaker:    maker.Gauge("fanout.outbox.breaker.state", "{state}", "0 closed: messages are sent; 1 half-open: a few are, to try; 2 open: none is."),

@@ -150,12 +150,20 @@ BEGIN
         SELECT @name, MIN(waiting.since)
           FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
          OUTER APPLY (SELECT TOP (1) (SELECT MAX(times.at) FROM (VALUES (head.created_at), (head.available_at), (head.locked_until)) AS times (at)) AS since
-                        FROM (SELECT TOP (1000) m.id, m.created_at, m.available_at, m.locked_until
-                                FROM app.outbox AS m WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-                               WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
-                               ORDER BY m.id) AS head
-                       WHERE (head.locked_until IS NULL OR head.locked_until <= @now)
+                        FROM (SELECT id, created_at, available_at, locked_until, ordering_key
+                                   , ROW_NUMBER() OVER (PARTITION BY ordering_key ORDER BY id) AS place
+                                FROM (SELECT TOP (1000) m.id, m.created_at, m.available_at, m.locked_until, m.ordering_key
+                                        FROM app.outbox AS m WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                                       WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0
+                                       ORDER BY m.id) AS listed) AS head
+                       WHERE (head.ordering_key IS NULL OR head.place = 1)
+                         AND (head.locked_until IS NULL OR head.locked_until <= @now)
                          AND (head.available_at IS NULL OR head.available_at <= @now)
+                         AND NOT EXISTS (SELECT 1
+                                           FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+                                          WHERE w.target_broker = @name AND w.ordering_key IS NOT NULL
+                                            AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', head.ordering_key))
+                                            AND w.block_id < head.id)
                        ORDER BY head.id) AS claimable
          OUTER APPLY (SELECT TOP (1) w.wake_at
                         FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_wake), READCOMMITTEDLOCK, READPAST, ROWLOCK)
@@ -163,7 +171,9 @@ BEGIN
                        ORDER BY w.wake_at) AS due
          CROSS APPLY (VALUES (claimable.since), (due.wake_at)) AS waiting (since);
 END;
-SELECT name AS fanout_behind, CASE WHEN since < @now THEN DATEDIFF_BIG(MICROSECOND, since, @now) ELSE 0 END
+SELECT name AS fanout_behind
+     , CASE WHEN since < @now AND NOT EXISTS (SELECT 1 FROM app.outbox_pauses AS pause WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE pause.target_broker = name)
+            THEN DATEDIFF_BIG(MICROSECOND, since, @now) ELSE 0 END
   FROM @behind
  ORDER BY name;
 
@@ -1786,93 +1796,6 @@ BEGIN CATCH
     THROW;
 END CATCH;
 SELECT @released_rows AS fanout_released;
-
--- verify
-SET NOCOUNT ON;
-SET XACT_ABORT ON;
-SET LOCK_TIMEOUT 5000;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(6), @found_version bigint, @resource nvarchar(255), @granted int;
-DECLARE @mine TABLE (
-    id           bigint           NOT NULL PRIMARY KEY,
-    message_id   uniqueidentifier NOT NULL,
-    shard         int              NOT NULL,
-    ordering_key nvarchar(512)   COLLATE Latin1_General_100_BIN2 NULL,
-    key_hash     binary(32)       NULL,
-    attempts     int              NOT NULL,
-    crashes      int              NOT NULL,
-    created_at   datetime2(6)     NOT NULL,
-    expired      bit              NOT NULL,
-    leased       bit              NOT NULL,
-    clear        bit              NOT NULL
-);
-DECLARE @others TABLE (id bigint NOT NULL PRIMARY KEY, key_hash binary(32) NULL);
-DECLARE @last bigint, @others_rows int, @paused bit = 0;
-BEGIN TRY
-    BEGIN TRANSACTION;
-    SET @found_version = NULL;
-    SELECT @found_version = version
-      FROM app.outbox_shards WITH (UPDLOCK, ROWLOCK, FORCESEEK)
-     WHERE target_broker = @broker AND shard = @shard % 4;
-    IF @found_version IS NULL
-    BEGIN
-        SET @found_version = 0;
-        INSERT INTO app.outbox_shards (target_broker, shard, version) VALUES (@broker, @shard % 4, 0);
-    END;
-    SET @now = SYSUTCDATETIME();
-    INSERT INTO @mine (id, message_id, shard, ordering_key, key_hash, attempts, crashes, created_at, expired, leased, clear)
-    SELECT m.id, m.message_id, m.shard, m.ordering_key, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)), m.attempts, m.crashes, m.created_at
-         , CASE WHEN m.expires_at <= @now THEN 1 ELSE 0 END
-         , CASE WHEN m.locked_until > @now THEN 1 ELSE 0 END
-         , CASE WHEN m.locked_until > @now AND m.shard = @shard THEN 1 ELSE 0 END
-      FROM (SELECT DISTINCT CONVERT(uniqueidentifier, message_id) AS message_id
-              FROM OPENJSON(@messages) WITH (message_id nvarchar(36) '$')) AS asked
-     INNER JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, ROWLOCK, FORCESEEK) ON m.message_id = asked.message_id AND m.target_broker = @broker
-     WHERE m.lock_token = CONVERT(uniqueidentifier, @token) AND m.status = N'processing';
-    IF EXISTS (SELECT 1 FROM app.outbox_pauses WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE target_broker = @broker)
-        SET @paused = 1;
-    IF @unordered = 0
-    BEGIN
-        SELECT @last = MAX(id) FROM @mine;
-        INSERT INTO @others (id, key_hash)
-        SELECT TOP (@backlog + 1) m.id, CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key))
-          FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
-         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0 AND m.id < @last
-           AND NOT EXISTS (SELECT 1 FROM @mine AS own WHERE own.id = m.id AND own.leased = 1)
-         ORDER BY m.id;
-        SET @others_rows = @@ROWCOUNT;
-        UPDATE mine
-           SET clear = 0
-          FROM @mine AS mine
-         WHERE mine.ordering_key IS NOT NULL
-           AND (@others_rows > @backlog
-                OR EXISTS (SELECT 1 FROM @others AS o WHERE o.key_hash = mine.key_hash AND o.id < mine.id)
-                OR EXISTS (SELECT 1
-                             FROM app.outbox_key_blocks AS w WITH (INDEX(outbox_blocks_key), FORCESEEK)
-                            WHERE w.target_broker = @broker AND w.ordering_key IS NOT NULL
-                              AND w.key_hash = mine.key_hash AND w.block_id < mine.id)
-                OR EXISTS (SELECT 1
-                             FROM app.outbox AS low WITH (INDEX(outbox_backfill), FORCESEEK, NOLOCK)
-                            WHERE low.target_broker = @broker AND low.priority < 0 AND low.finished_at IS NULL
-                              AND low.key_hash = mine.key_hash AND low.id < mine.id));
-    END;
-    COMMIT TRANSACTION;
-END TRY
-BEGIN CATCH
-    IF @@TRANCOUNT > 0
-        ROLLBACK TRANSACTION;
-    THROW;
-END CATCH;
-SELECT id AS fanout_handed
-     , LOWER(CONVERT(char(36), message_id)) AS message_id
-     , shard
-     , attempts
-     , crashes
-     , created_at
-     , expired
-     , CONVERT(bit, CASE WHEN clear = 1 AND @paused = 0 THEN 1 ELSE 0 END) AS clear
-  FROM @mine
- ORDER BY id;
 
 -- window
 SET NOCOUNT ON;

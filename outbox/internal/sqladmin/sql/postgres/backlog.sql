@@ -1,6 +1,8 @@
--- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
--- Deferred rows count from the time on at which they are due; those that merely wait only put their broker on the list.
--- Plan: hops from one pair of broker and shard to the next in {{name}}_open, and reads a bounded number of rows of each; hops from
+-- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
+-- has come, no earlier row of its key is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
+-- are due; those that merely wait only put their broker on the list.
+-- Plan: hops from one pair of broker and shard to the next in {{name}}_open, and reads a bounded number of rows of each, and a block for
+-- each that is first of its key until one is due; hops from
 -- one broker to the next in {{name}}_deferred_key, and reads the first entry of each shard in {{name}}_blocks_wake.
 WITH RECURSIVE head AS (
     (SELECT target_broker, shard FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker, shard LIMIT 1)
@@ -26,13 +28,21 @@ WITH RECURSIVE head AS (
     SELECT head.target_broker, ready.since
       FROM head
       LEFT JOIN LATERAL (SELECT greatest(first.created_at, first.available_at, first.locked_until) AS since
-                           FROM (SELECT m.created_at, m.available_at, m.locked_until
-                                   FROM {{table}} AS m
-                                  WHERE m.target_broker = head.target_broker AND m.shard = head.shard AND m.finished_at IS NULL AND NOT m.deferred
-                                  ORDER BY m.id
-                                  LIMIT 1000) AS first
-                          WHERE (first.locked_until IS NULL OR first.locked_until <= statement_timestamp())
+                           FROM (SELECT id, created_at, available_at, locked_until, ordering_key
+                                      , ordering_key IS NULL OR row_number() OVER (PARTITION BY ordering_key ORDER BY id) = 1 AS leads
+                                   FROM (SELECT *
+                                           FROM {{table}} AS m
+                                          WHERE m.target_broker = head.target_broker AND m.shard = head.shard AND m.finished_at IS NULL AND NOT m.deferred
+                                          ORDER BY m.id
+                                          LIMIT 1000) AS listed) AS first
+                          WHERE leads
+                            AND (first.locked_until IS NULL OR first.locked_until <= statement_timestamp())
                             AND (first.available_at IS NULL OR first.available_at <= statement_timestamp())
+                            AND CASE WHEN first.ordering_key IS NULL THEN true -- within a CASE it is no join, which might read all blocks
+                                     ELSE NOT EXISTS (SELECT FROM {{table}}_key_blocks AS w
+                                                       WHERE w.ordering_key = first.ordering_key AND w.target_broker || '' = head.target_broker AND w.block_id < first.id)
+                                     END
+                          ORDER BY first.id
                           LIMIT 1) AS ready ON true
      UNION ALL
     SELECT aside.target_broker, due.wake_at
@@ -44,7 +54,8 @@ WITH RECURSIVE head AS (
                           LIMIT 1) AS due ON true
 )
 SELECT target_broker
-     , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - min(since)) * 1000000)::bigint, 0))
+     , CASE WHEN target_broker IN (SELECT target_broker FROM {{table}}_pauses) THEN 0
+            ELSE greatest(0, coalesce((extract(epoch FROM statement_timestamp() - min(since)) * 1000000)::bigint, 0)) END
   FROM waiting
  GROUP BY target_broker
  ORDER BY target_broker

@@ -1,5 +1,6 @@
--- Which brokers have open rows, and for how many microseconds have the first of them that could be claimed been waiting?
--- Deferred rows count from the time on at which they are due; those that merely wait only put their broker on the list.
+-- Which brokers have open rows, and for how many microseconds have the first of them that are due been waiting? A row is due when its time
+-- has come, no earlier row of its key is open or blocks it, and its broker is not paused. Deferred rows count from the time on at which they
+-- are due; those that merely wait only put their broker on the list.
 -- @now
 -- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its shards; hops from
 -- one broker to the next in {{name}}_deferred_key, and reads the first entry of each of its shards in {{name}}_blocks_wake.
@@ -18,12 +19,17 @@ WITH RECURSIVE hop (broker) AS (
 ), head AS (
     SELECT hop.broker
          , (SELECT max(created_at, coalesce(available_at, 0), coalesce(locked_until, 0))
-              FROM (SELECT m.created_at, m.available_at, m.locked_until
-                      FROM {{table}} AS m INDEXED BY {{name}}_open
-                     WHERE m.target_broker = hop.broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0
-                     ORDER BY m.id
-                     LIMIT 1000)
-             WHERE coalesce(locked_until, 0) <= @now AND coalesce(available_at, 0) <= @now
+              FROM (SELECT id, created_at, available_at, locked_until, ordering_key
+                         , ordering_key IS NULL OR row_number() OVER (PARTITION BY ordering_key ORDER BY id) = 1 AS leads
+                      FROM (SELECT id, created_at, available_at, locked_until, ordering_key
+                              FROM {{table}} AS m INDEXED BY {{name}}_open
+                             WHERE m.target_broker = hop.broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0
+                             ORDER BY m.id
+                             LIMIT 1000) AS listed) AS first
+             WHERE leads AND coalesce(locked_until, 0) <= @now AND coalesce(available_at, 0) <= @now
+               AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w
+                                WHERE w.target_broker = hop.broker AND w.ordering_key = first.ordering_key AND w.block_id < first.id)
+             ORDER BY id
              LIMIT 1) AS since
       FROM hop
      CROSS JOIN json_each('[0, 1, 2]') AS shard
@@ -36,4 +42,8 @@ WITH RECURSIVE hop (broker) AS (
      CROSS JOIN json_each('[0, 1, 2]') AS shard
      WHERE aside.broker IS NOT NULL
 )
-SELECT broker, max(0, coalesce(@now - min(since), 0)) FROM head GROUP BY broker ORDER BY broker
+SELECT broker
+     , CASE WHEN EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = head.broker) THEN 0 ELSE max(0, coalesce(@now - min(since), 0)) END
+  FROM head
+ GROUP BY broker
+ ORDER BY broker
