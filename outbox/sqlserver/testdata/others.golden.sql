@@ -172,9 +172,9 @@ BEGIN
          CROSS APPLY (VALUES (claimable.since), (due.wake_at)) AS waiting (since);
 END;
 SELECT name AS fanout_behind
-     , CASE WHEN since < @now AND NOT EXISTS (SELECT 1 FROM app.outbox_pauses AS pause WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE pause.target_broker = name)
+     , CASE WHEN since < @now AND NOT EXISTS (SELECT 1 FROM app.outbox_pauses AS pause WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE pause.target_broker = behind.name)
             THEN DATEDIFF_BIG(MICROSECOND, since, @now) ELSE 0 END
-  FROM @behind
+  FROM @behind AS behind
  ORDER BY name;
 
 -- blocked_keys
