@@ -64,6 +64,6 @@ func TestPauseAndResume(t *testing.T) {
 	// A pause outlives its broker's entry in the configuration, and can be ended all the same.
 	_, err := b.db.ExecContext(t.Context(), "INSERT INTO outbox_messages_pauses (target_broker) VALUES ('removed')")
 	require.NoError(t, err)
-	assert.Equal(t, "default: broker removed goes on\n", b.run("broker", "resume", "removed").stdout)
+	assert.Equal(t, "default: broker removed is resumed\n", b.run("broker", "resume", "removed").stdout)
 	assert.Equal(t, 2, b.run("broker", "resume", "removed").code)
 }
