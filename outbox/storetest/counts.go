@@ -131,8 +131,10 @@ func testBacklogHeld(t *table) {
 	batch := t.claim()
 	require.Equal(t, ids, taken(batch))
 	require.Zero(t, t.complete(&driver.Completion{Lease: batch.Lease, BlockAbandoned: true, Other: []driver.Outcome{
-		{ID: ids[0], Status: outbox.StatusFailed, Delay: time.Hour, Spent: true}, {ID: ids[1], Status: outbox.StatusPending},
-		{ID: ids[2], Status: outbox.StatusAbandoned, Spent: true}, {ID: ids[3], Status: outbox.StatusPending},
+		{ID: ids[0], Status: outbox.StatusFailed, Delay: time.Hour, Spent: true},
+		{ID: ids[1], Status: outbox.StatusPending},
+		{ID: ids[2], Status: outbox.StatusAbandoned, Spent: true},
+		{ID: ids[3], Status: outbox.StatusPending},
 	}}).Lost)
 	assert.Zero(t, lag(), "one key is in backoff, the other one blocked")
 	t.age(t.add(k[2])[0], "created_at", 20*time.Minute)
