@@ -15,11 +15,13 @@ import (
 // administration is what operators and housekeeping do, the same for all databases.
 type administration = sqladmin.Admin
 
-// database is how the administration reaches the table. What it says is batches, each of which is a transaction or has one of its own:
-// nothing would end one of a client that was stopped between two statements.
+// database is how the administration reaches the table. What it says is batches, each of which is a
+// transaction or has one of its own: nothing would end one of a client that was stopped between two
+// statements.
 type database struct{ *Store }
 
-// browseTime bounds what people ask: it must not occupy the server when its plan goes wrong. The driver tells the server to stop.
+// browseTime bounds what people ask: it must not occupy the server when its plan goes wrong. The
+// driver tells the server to stop.
 const browseTime = 5 * time.Second
 
 var errBrowseTime = fmt.Errorf("the database did not answer within %s", browseTime)
@@ -43,8 +45,8 @@ func (d database) Write(ctx context.Context, _ sqladmin.Purpose, work sqladmin.W
 	return explain(retry(func() error { return work(ctx, d.db) }))
 }
 
-// Bind implements sqladmin.Database. Each parameter has one type, whatever the length of its value: otherwise each length would be a plan
-// of its own.
+// Bind implements sqladmin.Database. Each parameter has one type, whatever the length of its value:
+// otherwise each length would be a plan of its own.
 func (database) Bind(name string, value any) []sql.NamedArg {
 	switch v := value.(type) {
 	case nil:

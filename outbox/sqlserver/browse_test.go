@@ -119,7 +119,8 @@ func TestMessage(t *testing.T) {
 	require.EqualError(t, err, `sqlserver: message: message id "7" is no UUID`)
 }
 
-// listed answers with rows: those at places match, the last of so many that are read comes in any case, and may be gone.
+// listed answers with rows: those at places match, the last of so many that are read comes in any
+// case, and may be gone.
 func listed(status outbox.Status, read int64, places ...int64) reply {
 	records := set{columns: slices.Concat([]string{"fanout_place", "matches", "position"}, recordColumns)}
 	var at sqldriver.Value
@@ -279,8 +280,9 @@ func TestBrowseInTime(t *testing.T) {
 	})
 }
 
-// A list touches an index by its name, backwards and within bounds, and then single rows. What people read takes no lock that outlasts the
-// read, and texts of rows are not read dirty: error 7886 would be the answer where one is being changed.
+// A list touches an index by its name, backwards and within bounds, and then single rows. What
+// people read takes no lock that outlasts the read, and texts of rows are not read dirty: error
+// 7886 would be the answer where one is being changed.
 func TestBrowseTexts(t *testing.T) {
 	t.Parallel()
 	store, err := New(nil, "outbox_messages")

@@ -11,8 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 )
 
-// catalog tells facts as the catalog of a server does (2016 to 2022 and Azure SQL answer alike), by the documentation of the views
-// that sql/facts.sql reads:
+// catalog tells facts as the catalog of a server does (2016 to 2022 and Azure SQL answer alike), by
+// the documentation of the views that sql/facts.sql reads:
 //
 //   - sys.tables.lock_escalation_desc is TABLE, AUTO or DISABLE for every table; TABLE where nobody has chosen.
 //   - sys.columns.collation_name names a collation for every column of characters; the database's where nobody has chosen.
@@ -105,7 +105,8 @@ func TestDecoded(t *testing.T) {
 	}
 }
 
-// A table that has just been migrated is up to date, whatever its owner sets that is no business of the outbox.
+// A table that has just been migrated is up to date, whatever its owner sets that is no business of
+// the outbox.
 func TestCheckAfterMigration(t *testing.T) {
 	t.Parallel()
 	for name, escalation := range map[string]string{"nothing was set": "", "by partition": "AUTO", "never": "DISABLE"} {

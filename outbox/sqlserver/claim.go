@@ -11,8 +11,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/claims"
 )
 
-// conflict turns an error by which a batch says that what was decided about has changed, or that it was broken off in favour of somebody
-// else, into claims.ErrConflict.
+// conflict turns an error by which a batch says that what was decided about has changed, or that it
+// was broken off in favour of somebody else, into claims.ErrConflict.
 func conflict(err error) error {
 	if transient(err) {
 		return claims.ErrConflict

@@ -23,14 +23,16 @@ func TestConformance(t *testing.T) {
 	conform(t, testenv.SQLServer(t), "")
 }
 
-// TestConformanceOfSessions: a store gets its connections from the application, with whatever it has set on them.
+// TestConformanceOfSessions: a store gets its connections from the application, with whatever it
+// has set on them.
 func TestConformanceOfSessions(t *testing.T) {
 	t.Parallel()
 	conform(t, with(t, testenv.SQLServer(t), "guid conversion", "true"), "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SET XACT_ABORT OFF")
 }
 
-// Databases are set up in many ways, which a store must not notice: reads of row versions or behind locks, names that differ by case
-// and by the rules of another language, literals that become parameters.
+// Databases are set up in many ways, which a store must not notice: reads of row versions or behind
+// locks, names that differ by case and by the rules of another language, literals that become
+// parameters.
 func TestConformanceOfDatabases(t *testing.T) {
 	t.Parallel()
 	server := testenv.SQLServer(t)
@@ -50,7 +52,8 @@ func TestConformanceOfDatabases(t *testing.T) {
 	}
 }
 
-// newDatabase makes a database for this test, and returns its DSN. Where the user may not, the test is skipped.
+// newDatabase makes a database for this test, and returns its DSN. Where the user may not, the test
+// is skipped.
 func newDatabase(t *testing.T, server, collation string, options ...string) (dsn string) {
 	t.Helper()
 	name := "fanout_test_" + strings.ToLower(rand.Text()[:8])
@@ -69,7 +72,8 @@ func newDatabase(t *testing.T, server, collation string, options ...string) (dsn
 	return with(t, server, "database", name)
 }
 
-// conform runs the suite, each test on tables of its own that are dropped after it. Stores have sessions of their own kind.
+// conform runs the suite, each test on tables of its own that are dropped after it. Stores have
+// sessions of their own kind.
 func conform(t *testing.T, dsn, session string) {
 	t.Helper()
 	prefix := "fanout_test_" + strings.ToLower(rand.Text()[:8])

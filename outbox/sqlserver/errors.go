@@ -21,7 +21,8 @@ const (
 // permissionDenied is what a user gets who may not read a table.
 const permissionDenied = 229
 
-// maxTries bounds how often a batch is repeated that the server has broken off in favour of somebody else.
+// maxTries bounds how often a batch is repeated that the server has broken off in favour of
+// somebody else.
 const maxTries = 3
 
 // retry calls f until it succeeds, fails for good, or has been tried often enough.
@@ -34,7 +35,8 @@ func retry(f func() error) error {
 	}
 }
 
-// transient reports whether the server broke a batch off in favour of somebody else; nothing is wrong with it then.
+// transient reports whether the server broke a batch off in favour of somebody else; nothing is
+// wrong with it then.
 func transient(err error) bool {
 	return numbered(err,
 		601,  // a dirty read met rows on the move
@@ -45,8 +47,8 @@ func transient(err error) bool {
 		errLockNotGranted, errChanged)
 }
 
-// numbered reports whether the server sent an error of one of the numbers. The last error of an answer is not always the
-// one that tells what happened.
+// numbered reports whether the server sent an error of one of the numbers. The last error of an
+// answer is not always the one that tells what happened.
 func numbered(err error, numbers ...int32) bool {
 	var server mssql.Error
 	if !errors.As(err, &server) {

@@ -14,14 +14,17 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/core"
 )
 
-// Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip with up to three transactions. The first
-// writes what was published. The second writes the other outcomes under the shard's lock, since the place of a failed head and of
-// its released followers must change in one step for the next window. The third claims under the same lock; when somebody
-// else holds it at that moment, the batch is Busy. What was claimed is read last, when the lock is free again. Else the third sends the
-// window, and what was decided about it is taken in a second round trip.
+// Exchange implements driver.Delivery. Where the head of the shard is simple, it is one round trip
+// with up to three transactions. The first writes what was published. The second writes the other
+// outcomes under the shard's lock, since the place of a failed head and of its released followers
+// must change in one step for the next window. The third claims under the same lock; when somebody
+// else holds it at that moment, the batch is Busy. What was claimed is read last, when the lock is
+// free again. Else the third sends the window, and what was decided about it is taken in a second
+// round trip.
 //
-// A part that the server breaks off in favour of somebody else is repeated a few times. What was completed before that
-// stands and is not sent again. A claim whose answer was lost leaves leases that run out.
+// A part that the server breaks off in favour of somebody else is repeated a few times. What was
+// completed before that stands and is not sent again. A claim whose answer was lost leaves leases
+// that run out.
 func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	exchanged, err := claims.Exchange(ctx, thin{s}, completion, claim)
 	if err != nil {
@@ -46,13 +49,15 @@ type exchange struct {
 	store      *Store
 	completion *driver.Completion
 	claim      *driver.Claim
-	// published and other are how many rows were marked; nil until the server has said that they are.
+	// published and other are how many rows were marked; nil until the server has said that they
+	// are.
 	published, other *int
 	claimed          bool // the server has said what it claimed
 	answer           claims.Answer
 }
 
-// parts says which parts a batch has; each combination is a text of its own, which the server plans once.
+// parts says which parts a batch has; each combination is a text of its own, which the server plans
+// once.
 type parts struct{ published, other, claim bool }
 
 // exchangeTexts builds the text of every combination.
@@ -138,7 +143,8 @@ func (x *exchange) completed() *driver.Completed {
 	return &driver.Completed{Lost: lost}
 }
 
-// args are the parameters of a text, and no others: a parameter that a text does not use would make it another plan.
+// args are the parameters of a text, and no others: a parameter that a text does not use would make
+// it another plan.
 func (x *exchange) args(p parts) ([]any, error) {
 	var args []any
 	if p.published || p.other {
@@ -182,7 +188,8 @@ func (x *exchange) args(p parts) ([]any, error) {
 	), nil
 }
 
-// takeArgs are the parameters of what takes rows, for a batch under a token of its own: what another try claimed is not ours.
+// takeArgs are the parameters of what takes rows, for a batch under a token of its own: what
+// another try claimed is not ours.
 func takeArgs(c *driver.Claim, batch *driver.Batch) ([]any, error) {
 	token, err := uuid.NewRandom()
 	if err != nil {

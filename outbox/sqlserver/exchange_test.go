@@ -158,8 +158,8 @@ func TestExchangeHalfCompleted(t *testing.T) {
 	assert.Equal(t, driver.Exchanged{}, result)
 }
 
-// After a deadlock only that is repeated which the server has not confirmed, so that what the first try marked does not
-// look lost.
+// After a deadlock only that is repeated which the server has not confirmed, so that what the first
+// try marked does not look lost.
 func TestExchangeRepeatsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn(
@@ -177,7 +177,8 @@ func TestExchangeRepeatsWhatIsLeft(t *testing.T) {
 	}, server.texts())
 }
 
-// A claim whose answer broke off is made anew, under a token of its own and without what came of the first.
+// A claim whose answer broke off is made anew, under a token of its own and without what came of
+// the first.
 func TestExchangeClaimsAnew(t *testing.T) {
 	t.Parallel()
 	unordered := *testClaim
@@ -196,7 +197,8 @@ func TestExchangeClaimsAnew(t *testing.T) {
 	assert.Equal(t, int64(10), server.requests[0].args["window"], "nothing waits for anything")
 }
 
-// A row that somebody changed by hand while it was being claimed is no reason to give up, nor to take what is behind it.
+// A row that somebody changed by hand while it was being claimed is no reason to give up, nor to
+// take what is behind it.
 func TestExchangeRowChanged(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn(
@@ -210,7 +212,8 @@ func TestExchangeRowChanged(t *testing.T) {
 	assert.Equal(t, store.sql.exchange[parts{claim: true}], server.texts()[1])
 }
 
-// Where the window is not simple it is decided about, and what was decided is taken in a second round trip.
+// Where the window is not simple it is decided about, and what was decided is taken in a second
+// round trip.
 func TestExchangeDecides(t *testing.T) {
 	t.Parallel()
 	window := windowRows(4, 5, 6, 7, 8)
@@ -237,7 +240,8 @@ func TestExchangeDecides(t *testing.T) {
 	assert.NotEqual(t, server.requests[0].args["token"], token.String())
 }
 
-// Where nothing can be taken, nothing is asked for; what stands ahead of a window of low priority holds its keys.
+// Where nothing can be taken, nothing is asked for; what stands ahead of a window of low priority
+// holds its keys.
 func TestExchangeAhead(t *testing.T) {
 	t.Parallel()
 	answer := head(false, false, 1)
@@ -251,7 +255,8 @@ func TestExchangeAhead(t *testing.T) {
 	assert.Len(t, server.requests, 1)
 }
 
-// What has changed since it was decided is decided anew, a few times; then the shard is left to those who are at work there.
+// What has changed since it was decided is decided anew, a few times; then the shard is left to
+// those who are at work there.
 func TestExchangeConflict(t *testing.T) {
 	t.Parallel()
 	for _, number := range []int32{errChanged, 1205, 1222, 2627} {

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// releaseTimeout bounds giving back a lock. The connection is closed when that fails, and the lock goes with it.
+// releaseTimeout bounds giving back a lock. The connection is closed when that fails, and the lock
+// goes with it.
 const releaseTimeout = 5 * time.Second
 
-// errOneConnection refuses a pool whose only connection would hold the lock of a purge, which then waits for another one for ever.
-// A database handle of Go makes no connections beside its pool.
+// errOneConnection refuses a pool whose only connection would hold the lock of a purge, which then
+// waits for another one for ever. A database handle of Go makes no connections beside its pool.
 var errOneConnection = errors.New("the pool may open one connection, a purge needs two: call SetMaxOpenConns with 2 or more, " +
 	"better with a connection for each worker and two more")
 
@@ -25,9 +26,9 @@ func (s *Store) wide() error {
 	return nil
 }
 
-// Exclusive implements admin.Administration with a lock that belongs to a session: f runs outside any transaction, and a process
-// that dies lets go. The session's connection is kept until f returns; f uses others of the pool, and a pool that may have no
-// others is refused.
+// Exclusive implements admin.Administration with a lock that belongs to a session: f runs outside
+// any transaction, and a process that dies lets go. The session's connection is kept until f
+// returns; f uses others of the pool, and a pool that may have no others is refused.
 func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error) {
 	if err := s.wide(); err != nil {
 		return false, fmt.Errorf("sqlserver: run %q exclusively on %s: %w", name, s.table, err)
@@ -57,7 +58,8 @@ func (s *Store) Exclusive(ctx context.Context, name string, f func(context.Conte
 	return true, f(ctx)
 }
 
-// lockBusy is sp_getapplock's way to say that somebody else holds the lock; lower numbers are errors.
+// lockBusy is sp_getapplock's way to say that somebody else holds the lock; lower numbers are
+// errors.
 const lockBusy = -1
 
 func (s *Store) applock(ctx context.Context, conn *sql.Conn, text, lock string) (int, error) {

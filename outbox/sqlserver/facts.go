@@ -14,7 +14,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// wantedText is what the migrations make, as sql/facts.sql sees it. A test reads it out of the migrations and writes the file.
+// wantedText is what the migrations make, as sql/facts.sql sees it. A test reads it out of the
+// migrations and writes the file.
 //
 //go:embed schema.facts
 var wantedText string
@@ -39,14 +40,15 @@ func (s *Store) facts(ctx context.Context, want schemacheck.Facts) (schemacheck.
 	return s.comparable(ctx, want, live)
 }
 
-// tablesArg hands the names of the tables to a batch, as JSON. They have been checked: there is nothing to escape.
+// tablesArg hands the names of the tables to a batch, as JSON. They have been checked: there is
+// nothing to escape.
 func tablesArg(want schemacheck.Facts) []any {
 	return []any{sql.Named("tables", `["`+strings.Join(want.Tables(), `","`)+`"]`)}
 }
 
-// comparable leaves out, or replaces by what is wanted, what says nothing about the schema: collations and lock escalation that
-// are left to the database or the owner (the catalog always names one), constraints that this user may not see, and expressions
-// in other words.
+// comparable leaves out, or replaces by what is wanted, what says nothing about the schema:
+// collations and lock escalation that are left to the database or the owner (the catalog always
+// names one), constraints that this user may not see, and expressions in other words.
 func (s *Store) comparable(ctx context.Context, want, live schemacheck.Facts) (schemacheck.Facts, error) {
 	hidden := false
 	for i := range live {
@@ -76,13 +78,15 @@ func (s *Store) comparable(ctx context.Context, want, live schemacheck.Facts) (s
 	return live, nil
 }
 
-// leftToOthers is true for properties that the catalog has for everything, whether or not the migrations say something about them.
+// leftToOthers is true for properties that the catalog has for everything, whether or not the
+// migrations say something about them.
 func leftToOthers(property string) bool {
 	return property == "collation" || property == "lock escalation"
 }
 
-// same reports whether two expressions of a computed column mean the same: by their words, or else by what they make of rows.
-// An expression that cannot be asked, because it needs other columns than ours, say, is another one.
+// same reports whether two expressions of a computed column mean the same: by their words, or else
+// by what they make of rows. An expression that cannot be asked, because it needs other columns
+// than ours, say, is another one.
 func (s *Store) same(ctx context.Context, live, want string) (bool, error) {
 	if schemacheck.Fold(live) == schemacheck.Fold(want) {
 		return true, nil

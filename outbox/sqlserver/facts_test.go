@@ -13,8 +13,9 @@ import (
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 )
 
-// TestWantedFacts keeps schema.facts to what the migrations say, which a test without a server has to read by itself; the
-// conformance suite shows on a server that it has read them right. FANOUT_UPDATE_GOLDEN writes the file anew.
+// TestWantedFacts keeps schema.facts to what the migrations say, which a test without a server has
+// to read by itself; the conformance suite shows on a server that it has read them right.
+// FANOUT_UPDATE_GOLDEN writes the file anew.
 func TestWantedFacts(t *testing.T) {
 	t.Parallel()
 	const table = "tname"

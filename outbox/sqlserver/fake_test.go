@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a server that answers as it is told, in the way of go-mssqldb: the result sets of a batch follow each other, and
-// an error stands behind the last row.
+// fake is a server that answers as it is told, in the way of go-mssqldb: the result sets of a batch
+// follow each other, and an error stands behind the last row.
 type fake struct {
 	answer func(request) reply
 

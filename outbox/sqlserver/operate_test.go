@@ -149,7 +149,8 @@ func TestBlockedKeys(t *testing.T) {
 	require.ErrorContains(t, err, "the limit is 0")
 }
 
-// An operator counts a change of the shards, which locks them, then takes the rows, and moves blocks before rows come back.
+// An operator counts a change of the shards, which locks them, then takes the rows, and moves
+// blocks before rows come back.
 func TestOperateTexts(t *testing.T) {
 	t.Parallel()
 	store, err := New(nil, "")

@@ -106,7 +106,8 @@ func TestExclusiveLetsGo(t *testing.T) {
 	assert.Equal(t, 1, server.opened)
 }
 
-// The session that holds the lock is one connection, what runs under it needs another: a pool of one would wait for itself.
+// The session that holds the lock is one connection, what runs under it needs another: a pool of
+// one would wait for itself.
 func TestExclusiveWithOneConnection(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn())

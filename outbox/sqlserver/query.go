@@ -8,8 +8,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/internal/sqladmin"
 )
 
-// resultSets says how to read a row of each result set, by the name of the set's first column. Sets of other names, which
-// a trigger on the table may add, are passed over.
+// resultSets says how to read a row of each result set, by the name of the set's first column. Sets
+// of other names, which a trigger on the table may add, are passed over.
 type resultSets map[string]func(*sql.Rows) error
 
 // querier is a pool or one connection.
@@ -20,7 +20,8 @@ type querier interface {
 // errIncomplete says that an answer ended early without an error.
 var errIncomplete = sqladmin.ErrIncomplete
 
-// query sends one batch and reads its answer to the end, since an error can stand behind the last row.
+// query sends one batch and reads its answer to the end, since an error can stand behind the last
+// row.
 func (s *Store) query(ctx context.Context, text string, args []any, sets resultSets) error {
 	return queryOn(ctx, s.db, text, args, sets)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// newUser makes a login and its user with some rights, and returns the DSN with which it connects. Where the owner may not make logins,
-// the test is skipped.
+// newUser makes a login and its user with some rights, and returns the DSN with which it connects.
+// Where the owner may not make logins, the test is skipped.
 func newUser(t *testing.T, b *bench, grants ...string) (dsn string) {
 	t.Helper()
 	server := testenv.SQLServer(t)

@@ -17,8 +17,8 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for other migration tools. A
-// step is one batch: it holds no GO.
+// Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for
+// other migration tools. A step is one batch: it holds no GO.
 func Migrations(table string) ([]driver.Migration, error) {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
@@ -27,8 +27,8 @@ func Migrations(table string) ([]driver.Migration, error) {
 	return driver.Migrations(files, table)
 }
 
-// Migrate implements admin.Administration. All missing steps are applied in one transaction. The table's schema, where one is
-// named, must exist.
+// Migrate implements admin.Administration. All missing steps are applied in one transaction. The
+// table's schema, where one is named, must exist.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
 	if err != nil {
@@ -85,7 +85,8 @@ func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string
 	return applied, tx.Commit()
 }
 
-// appliedSteps are the versions that Migrate has recorded. recorded is false where another tool has made the table.
+// appliedSteps are the versions that Migrate has recorded. recorded is false where another tool has
+// made the table.
 func (s *Store) appliedSteps(ctx context.Context, on querier) (versions []int, recorded bool, err error) {
 	recorded = true
 	err = queryOn(ctx, on, s.sql.applied, nil, resultSets{"fanout_version": func(rows *sql.Rows) error {
@@ -98,11 +99,12 @@ func (s *Store) appliedSteps(ctx context.Context, on querier) (versions []int, r
 	return versions, recorded && err == nil, err
 }
 
-// Check implements admin.Administration. It looks at the tables themselves, so that it does not matter which tool has made them,
-// and at the steps that Migrate has recorded, where it has. Of CHECK constraints it sees whether they are there and in
-// force, not what they say. A user without VIEW DEFINITION cannot see defaults, computed expressions and constraints: these
-// are not compared then. It also refuses a read replica, on which nothing could be claimed, and a pool of one connection, which
-// could not purge.
+// Check implements admin.Administration. It looks at the tables themselves, so that it does not
+// matter which tool has made them, and at the steps that Migrate has recorded, where it has. Of
+// CHECK constraints it sees whether they are there and in force, not what they say. A user without
+// VIEW DEFINITION cannot see defaults, computed expressions and constraints: these are not compared
+// then. It also refuses a read replica, on which nothing could be claimed, and a pool of one
+// connection, which could not purge.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {
 		return fmt.Errorf("sqlserver: check %s: %w", s.table, explain(err))

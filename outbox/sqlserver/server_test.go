@@ -92,7 +92,8 @@ func (b *bench) visible(hints string) (n int) {
 	return n
 }
 
-// A row that is not committed yet holds the later rows of its key, and no others; nobody waits for its transaction.
+// A row that is not committed yet holds the later rows of its key, and no others; nobody waits for
+// its transaction.
 func TestRowsInFlight(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -133,8 +134,8 @@ func TestLockedHead(t *testing.T) {
 	assert.Equal(t, []string{head, follower}, ids)
 }
 
-// A row that is changed between the claim's look and its update would leave a gap in its key: the claim is broken off, made
-// anew, and given up when that happens every time.
+// A row that is changed between the claim's look and its update would leave a gap in its key: the
+// claim is broken off, made anew, and given up when that happens every time.
 func TestClaimIsNotMadeInPart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -158,7 +159,8 @@ func TestClaimIsNotMadeInPart(t *testing.T) {
 	assert.Len(t, ids, 3)
 }
 
-// A block whose message somebody has locked is not taken for one that is gone: nothing overtakes it.
+// A block whose message somebody has locked is not taken for one that is gone: nothing overtakes
+// it.
 func TestLockedBlock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -198,7 +200,8 @@ func TestLockedBlock(t *testing.T) {
 	assert.Equal(t, follower, batch.Messages[0].MessageID)
 }
 
-// A claim that fails, or whose caller gives up, leaves no transaction and no lock on its connection.
+// A claim that fails, or whose caller gives up, leaves no transaction and no lock on its
+// connection.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -1,17 +1,22 @@
-// Package sqlserver keeps the outbox in SQL Server 2016 or later, in a database with compatibility level 130 or higher.
+// Package sqlserver keeps the outbox in SQL Server 2016 or later, in a database with compatibility
+// level 130 or higher.
 //
-// The store works on a *sql.DB that was opened with github.com/microsoft/go-mssqldb under the name "sqlserver"; that
-// driver sets the session options which the table's filtered indexes and computed column need. It makes no difference
-// whether the database has READ_COMMITTED_SNAPSHOT switched on. DELAYED_DURABILITY = ALLOWED makes claims cheaper, and only
-// them. The SQL stands in the sql and migrations directories.
+// The store works on a *sql.DB that was opened with github.com/microsoft/go-mssqldb under the name
+// "sqlserver"; that driver sets the session options which the table's filtered indexes and computed
+// column need. It makes no difference whether the database has READ_COMMITTED_SNAPSHOT switched on.
+// DELAYED_DURABILITY = ALLOWED makes claims cheaper, and only them. The SQL stands in the sql and
+// migrations directories.
 //
-// Claims begin at the first entry of their shard in the index of open rows, every time: there is no mark below which nothing is
-// open, as the store for PostgreSQL keeps one. There a finished row leaves an entry in the index until vacuum comes, and one
-// old transaction, anywhere in the database, holds vacuum back. Here it leaves a ghost record, which a task of the server removes
-// within seconds of the commit, whatever other transactions are under way. The exception is a reader of row versions: with
-// READ_COMMITTED_SNAPSHOT or ALLOW_SNAPSHOT_ISOLATION on, or with a readable secondary, ghosts stay while a transaction or statement
-// is running that may still read what they were. Then each claim passes over all entries that finished since it began. That costs
-// time and nothing else, and ends with it: keep transactions under SNAPSHOT isolation, and reports on secondaries, short.
+// Claims begin at the first entry of their shard in the index of open rows, every time: there is no
+// mark below which nothing is open, as the store for PostgreSQL keeps one. There a finished row
+// leaves an entry in the index until vacuum comes, and one old transaction, anywhere in the
+// database, holds vacuum back. Here it leaves a ghost record, which a task of the server removes
+// within seconds of the commit, whatever other transactions are under way. The exception is a
+// reader of row versions: with READ_COMMITTED_SNAPSHOT or ALLOW_SNAPSHOT_ISOLATION on, or with a
+// readable secondary, ghosts stay while a transaction or statement is running that may still read
+// what they were. Then each claim passes over all entries that finished since it began. That costs
+// time and nothing else, and ends with it: keep transactions under SNAPSHOT isolation, and reports
+// on secondaries, short.
 package sqlserver
 
 import (
@@ -33,7 +38,8 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Store is the outbox table of one SQL Server database. It implements [admin.Store], and is safe for concurrent use.
+// Store is the outbox table of one SQL Server database. It implements [admin.Store], and is safe
+// for concurrent use.
 type Store struct {
 	*administration
 
@@ -55,9 +61,10 @@ type statements struct {
 	facts, compare, diagnose, clock, rights string
 }
 
-// New makes a store on a database that stays the caller's to close. Give the store a pool of its own, with a connection
-// for each worker and two more: what it shares, its renewals wait for, and [Store.Exclusive] keeps one connection for as
-// long as it runs; a pool of a single one is refused by it and by [Store.Check]. An empty table means outbox.DefaultTable. New does not connect.
+// New makes a store on a database that stays the caller's to close. Give the store a pool of its
+// own, with a connection for each worker and two more: what it shares, its renewals wait for, and
+// [Store.Exclusive] keeps one connection for as long as it runs; a pool of a single one is refused
+// by it and by [Store.Check]. An empty table means outbox.DefaultTable. New does not connect.
 func New(db *sql.DB, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
@@ -101,11 +108,12 @@ func batchText(table string, names ...string) string {
 	return driver.RenderSQL(b.String(), table)
 }
 
-// include stands in a file for another one: {{include part_x}}. What is included {{include part_x for completed}} is about
-// @completed_broker and @completed_shard instead of @broker and @shard.
+// include stands in a file for another one: {{include part_x}}. What is included {{include part_x
+// for completed}} is about @completed_broker and @completed_shard instead of @broker and @shard.
 var include = regexp.MustCompile(`\{\{include (\w+)(?: for (\w+))?\}\}\n`)
 
-// embedded is the text of one file. The files are part of the program, so a missing one cannot happen at run time.
+// embedded is the text of one file. The files are part of the program, so a missing one cannot
+// happen at run time.
 func embedded(name string) string {
 	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
@@ -120,15 +128,16 @@ func embedded(name string) string {
 	})
 }
 
-// lockName names the lock of one thing of this table. The server puts the id of the table in front, so that the lock is
-// the same however the table's name is spelled. The thing's own name is hashed: a resource has 255 characters at most.
+// lockName names the lock of one thing of this table. The server puts the id of the table in front,
+// so that the lock is the same however the table's name is spelled. The thing's own name is hashed:
+// a resource has 255 characters at most.
 func (s *Store) lockName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return bareName(s.table) + ":exclusive:" + hex.EncodeToString(sum[:16])
 }
 
-// bareName is the table's name without its schema. Servers that compare names without regard to case spell one table in
-// several ways.
+// bareName is the table's name without its schema. Servers that compare names without regard to
+// case spell one table in several ways.
 func bareName(table string) string {
 	return strings.ToLower(table[strings.LastIndexByte(table, '.')+1:])
 }

@@ -103,8 +103,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// However many rows finished at one instant, a page of them seeks its place: the index ends with the id, by which the table is clustered,
-// and no condition stands in the way of the seek.
+// However many rows finished at one instant, a page of them seeks its place: the index ends with
+// the id, by which the table is clustered, and no condition stands in the way of the seek.
 func TestListOfOneInstantSeeks(t *testing.T) {
 	t.Parallel()
 	texts, _ := batches(t, "app.outbox")
@@ -136,7 +136,8 @@ var (
 	argument = regexp.MustCompile(`@(Resource|LockMode|LockOwner|LockTimeout)\s*=`)
 )
 
-// A batch declares each variable once and uses what it declares or is given, and all that it is given.
+// A batch declares each variable once and uses what it declares or is given, and all that it is
+// given.
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	texts, params := batches(t, "outbox_messages")
@@ -185,7 +186,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// What takes rows tests again what they were chosen by, under the shard's lock, and takes its time after it.
+// What takes rows tests again what they were chosen by, under the shard's lock, and takes its time
+// after it.
 func TestClaimTexts(t *testing.T) {
 	t.Parallel()
 	texts, _ := batches(t, "outbox_messages")
@@ -210,8 +212,9 @@ func TestClaimTexts(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(window, "READPAST"), "what is passed over must be found again by the dirty read")
 }
 
-// Who changes key blocks, brings rows back or renews a lease that was over counts it, under the shard's lock and before anything else changes; and what was
-// decided about a shard is done only where nobody has.
+// Who changes key blocks, brings rows back or renews a lease that was over counts it, under the
+// shard's lock and before anything else changes; and what was decided about a shard is done only
+// where nobody has.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	texts, _ := batches(t, "outbox_messages")
@@ -238,8 +241,8 @@ func TestVersions(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(other, "@completed_shard % 4"))
 }
 
-// How often the statements of a batch touch the table, and through what, stands fixed: a further pass over the window, or one that the
-// server would have to plan by itself, is a change of speed.
+// How often the statements of a batch touch the table, and through what, stands fixed: a further
+// pass over the window, or one that the server would have to plan by itself, is a change of speed.
 func TestTableAccesses(t *testing.T) {
 	t.Parallel()
 	const open, backfill, byID = "INDEX(outbox_messages_open), ", "INDEX(outbox_messages_backfill), FORCESEEK, NOLOCK", "FORCESEEK, NOLOCK"
@@ -269,7 +272,8 @@ func TestTableAccesses(t *testing.T) {
 	}
 }
 
-// The search for followers begins at their block while there are enough of them, and otherwise at the beginning of the key.
+// The search for followers begins at their block while there are enough of them, and otherwise at
+// the beginning of the key.
 func TestFollowersText(t *testing.T) {
 	t.Parallel()
 	text := exchangeTexts("outbox_messages")[parts{claim: true}]
@@ -278,7 +282,8 @@ func TestFollowersText(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(text, "TOP (@max_followers)"))
 }
 
-// A row that blocks its key becomes the block in place of any other, and what is deferred before it comes back, in one transaction.
+// A row that blocks its key becomes the block in place of any other, and what is deferred before it
+// comes back, in one transaction.
 func TestBlockAbandonedTexts(t *testing.T) {
 	t.Parallel()
 	for p, text := range exchangeTexts("outbox_messages") {

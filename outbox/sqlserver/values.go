@@ -17,8 +17,8 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/driver"
 )
 
-// A list of any length travels as one parameter, which OPENJSON unfolds. It is always nvarchar(max): a type that followed
-// the list's length would make each length a plan of its own.
+// A list of any length travels as one parameter, which OPENJSON unfolds. It is always
+// nvarchar(max): a type that followed the list's length would make each length a plan of its own.
 
 type publishedItem struct {
 	ID              int64  `json:"i"`
@@ -71,14 +71,15 @@ func jsonList(items any) (mssql.NVarCharMax, error) {
 	return mssql.NVarCharMax(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
-// storable replaces what a text column refuses, or a parameter would garble. Such a text comes from a broker; refusing it
-// would make the outcome impossible to write, and the message would be sent for ever.
+// storable replaces what a text column refuses, or a parameter would garble. Such a text comes from
+// a broker; refusing it would make the outcome impossible to write, and the message would be sent
+// for ever.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// splitDuration cuts a duration into what DATEADD takes: it counts in int, and microseconds alone would be over after 35
-// minutes. Longer than 68 years is 68 years; less than nothing is nothing.
+// splitDuration cuts a duration into what DATEADD takes: it counts in int, and microseconds alone
+// would be over after 35 minutes. Longer than 68 years is 68 years; less than nothing is nothing.
 func splitDuration(d time.Duration) (seconds, micros int32) {
 	d = min(max(d, 0), math.MaxInt32*time.Second)
 	return int32(d / time.Second), int32(d % time.Second / time.Microsecond)
